@@ -1,0 +1,31 @@
+# Two commands are all a newcomer needs: `make demo` and `make test`. Each sets up what is missing by itself.
+.PHONY: demo test check bench setup setup-tests lint help
+SHELL := /bin/bash
+UV = PATH="$(CURDIR)/.cache/uv/bin:$$PATH" uv
+RUN = $(UV) run --no-sync
+
+help:
+	@echo "make demo   evaluate the sample tasks: real OpenCode, local sandboxes, scripted model (no account needed)"
+	@echo "make test   run the whole test suite"
+	@echo "make check  lint and type check: what CI runs before the tests"
+	@echo "make bench  run every benchmark and print its ratios"
+
+demo: setup
+	@$(RUN) python -m opencode_env.demo
+
+test: setup-tests
+	@$(RUN) pytest
+
+check: setup
+	@$(RUN) ruff format --check .
+	@$(RUN) ruff check .
+	@$(RUN) mypy
+
+bench: setup-tests
+	@for file in benchmarks/*.py; do case $$file in */_*) ;; *) $(RUN) python $$file || exit 1 ;; esac; done
+
+setup:
+	@scripts/setup.sh
+
+setup-tests:
+	@scripts/setup.sh --tests

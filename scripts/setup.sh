@@ -1,0 +1,46 @@
+#!/bin/sh
+# Installs what is missing: uv, the workspace, bubblewrap, the OpenCode binary; with --tests also podman and
+# debootstrap (root only; without them the container tests are skipped). Says in one line what it cannot install.
+set -eu
+cd "$(dirname "$0")/.."
+PATH="$PWD/.cache/uv/bin:$PATH"
+
+say() { printf 'setup: %s\n' "$*"; }
+fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+apt_install() { # apt_install PACKAGE…: 0 when installed, 1 when this user or machine cannot
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 || return 1
+    say "installing $* with apt-get"
+    if [ -z "${apt_updated:-}" ]; then apt-get update -qq >/dev/null && apt_updated=1 || return 1; fi
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >.cache/apt.log 2>&1
+}
+
+mkdir -p .cache
+if ! command -v uv >/dev/null 2>&1; then
+    python=$(command -v python3) || fail "python3 is missing: install Python 3.11 or newer"
+    say "installing uv with pip"
+    "$python" -m pip install -q --disable-pip-version-check --target .cache/uv uv >.cache/pip.log 2>&1 ||
+        fail "uv could not be installed (see .cache/pip.log): install pip, or uv by hand"
+fi
+if ! command -v bwrap >/dev/null 2>&1; then
+    apt_install bubblewrap || fail "bubblewrap is missing: run 'apt-get install bubblewrap' as root, then try again"
+fi
+
+groups=
+if ! command -v npm >/dev/null 2>&1; then groups="--group npm"; fi
+say "installing the workspace"
+# shellcheck disable=SC2086
+uv sync -q --locked $groups || fail "the workspace could not be installed: see the message above"
+
+uv run --no-sync python -m opencode_env.harness.cache || fail "the OpenCode binary could not be fetched: see above"
+
+if [ "${1:-}" = --tests ]; then
+    missing=
+    command -v podman >/dev/null 2>&1 && command -v runc >/dev/null 2>&1 || missing="podman runc"
+    command -v debootstrap >/dev/null 2>&1 || missing="$missing debootstrap"
+    # shellcheck disable=SC2086
+    if [ -n "$missing" ] && ! apt_install $missing; then
+        [ -z "${CI:-}" ] || fail "the container tests need$missing: install them as root"
+        say "without $missing the container tests are skipped: install them as root to run all tests"
+    fi
+fi
