@@ -1,0 +1,37 @@
+"""Rubrics that score inside a sandbox."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from opencode_rubrics.answer import AnswerConfig, AnswerRubric
+from opencode_rubrics.cleanup import CleanupError, cleanup, run_cleanup
+from opencode_rubrics.command import CommandResult, run_command
+from opencode_rubrics.config import RubricConfig
+from opencode_rubrics.registry import live_rubric, register_rubric, rubrics_in_use
+from opencode_rubrics.rubric import AnyTrace, Rubric
+from opencode_rubrics.sandbox_alive import require_alive
+from opencode_rubrics.verify_commands import VerifyCommandsConfig, VerifyCommandsRubric
+
+__all__ = [
+    "AnswerConfig",
+    "AnswerRubric",
+    "AnyRubricConfig",
+    "AnyTrace",
+    "CleanupError",
+    "CommandResult",
+    "Rubric",
+    "RubricConfig",
+    "VerifyCommandsConfig",
+    "VerifyCommandsRubric",
+    "cleanup",
+    "live_rubric",
+    "register_rubric",
+    "require_alive",
+    "rubrics_in_use",
+    "run_cleanup",
+    "run_command",
+]
+
+AnyRubricConfig = Annotated[VerifyCommandsConfig | AnswerConfig, Field(discriminator="type")]
+"""Any rubric configuration shipped here, told apart by its `type`."""

@@ -1,0 +1,74 @@
+"""Scores a rollout by its final answer: a file in the sandbox or the last reply.
+
+Invariant: whatever the agent left as its answer (nothing, a link, a FIFO, binary or endless data) is at worst
+a reward of 0 with a reason on the trace; only a failing sandbox or a task without an answer raises.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import verifiers.v1 as vf
+from pydantic import Field
+
+from opencode_rubrics.answer_comparison import same_answer
+from opencode_rubrics.bounded_file import FileState, read_bounded_text
+from opencode_rubrics.config import RubricConfig
+from opencode_rubrics.registry import register_rubric
+from opencode_rubrics.rubric import AnyTrace, Rubric
+
+__all__ = ["AnswerConfig", "AnswerRubric"]
+
+MAX_ANSWER_BYTES = 64 * 1024
+
+
+class AnswerConfig(RubricConfig):
+    """Options of `AnswerRubric`."""
+
+    type: Literal["answer"] = "answer"
+    answer_path: str = Field("/app/answer.txt", pattern=r"^/.*[^/]$")
+    """Absolute path in the sandbox of the file that holds the answer. If there is none, the last reply is the
+    answer."""
+
+
+@dataclass(frozen=True)
+class _Given:
+    """The answer as found; `reason` says why there is none."""
+
+    source: str
+    text: str = ""
+    reason: str = ""
+
+
+@register_rubric
+class AnswerRubric(Rubric[AnswerConfig]):
+    """Reward `exact_answer`: 1 if the agent's answer equals the task's, else 0.
+
+    Equal means the same text apart from whitespace, or the same number. `trace.info["answer"]` says where
+    the answer came from and why it was taken or not.
+    """
+
+    @vf.reward
+    async def exact_answer(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime) -> float:
+        """1.0 for the right answer, 0.0 for a wrong, missing or unusable one.
+
+        Raises:
+            vf.SandboxError: The sandbox is gone.
+            vf.TaskError: The task has no answer to compare with.
+        """
+        expected = getattr(task, "answer", None)
+        if not isinstance(expected, str) or not expected.strip():
+            raise vf.TaskError('rubric "answer" needs a task with an answer')
+        given = await self._given(trace, runtime)
+        right = not given.reason and same_answer(given.text, expected)
+        reason = given.reason or ("equal" if right else "different")
+        trace.info["answer"] = {"source": given.source, "reason": reason}
+        return float(right)
+
+    async def _given(self, trace: AnyTrace, runtime: vf.Runtime) -> _Given:
+        found = await read_bounded_text(runtime, self.config.answer_path, MAX_ANSWER_BYTES)
+        if found.state is FileState.ABSENT:
+            reply = trace.last_reply
+            return _Given("reply", reply, "" if reply else "empty")
+        if found.state is not FileState.TEXT:
+            return _Given("file", reason=found.state.name.lower())
+        return _Given("file", found.text, "" if found.text.strip() else "empty")

@@ -1,0 +1,17 @@
+"""The configuration that names a rubric.
+
+A task carries this and nothing else of its rubric: tasks are copied and travel between processes, live
+rubrics do not (see `registry`).
+"""
+
+from pydantic_config import BaseConfig
+
+__all__ = ["RubricConfig"]
+
+
+class RubricConfig(BaseConfig):
+    """Base of all rubric configurations."""
+
+    type: str
+    """Which rubric scores. A subclass narrows it to one literal, by which a config file or the command line
+    (`--env.taskset.task.rubric.type`) picks the class."""

@@ -1,0 +1,80 @@
+"""The live rubrics of this process, one per configuration.
+
+Invariant: equal configurations share one rubric, and a rubric is torn down exactly once. Environments that
+manage rubrics hold the registry open (`rubrics_in_use`); the last one to leave tears everything down. Under
+environments that do not, rubrics simply live as long as the process.
+"""
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+from verifiers.v1.utils.aio import run_shielded
+
+from opencode_rubrics.config import RubricConfig
+from opencode_rubrics.rubric import Rubric
+
+__all__ = ["live_rubric", "register_rubric", "rubrics_in_use"]
+
+logger = logging.getLogger("verifiers.v1.opencode_rubrics.registry")
+
+_classes: dict[type[RubricConfig], type[Rubric[Any]]] = {}
+_live: dict[tuple[type[RubricConfig], str], Rubric[Any]] = {}
+_holders = 0
+
+
+def register_rubric(rubric: type[Rubric[Any]]) -> type[Rubric[Any]]:
+    """Class decorator: make `rubric` the one that its config class stands for.
+
+    Raises:
+        TypeError: The class names no config (`Rubric[MyConfig]`), or another class has it already.
+    """
+    config = rubric.config_type()
+    if config is None:
+        raise TypeError(f'rubric "{rubric.__name__}" names no config class; derive it from Rubric[MyConfig]')
+    taken = _classes.setdefault(config, rubric)
+    if taken is not rubric:
+        raise TypeError(f'config "{config.__name__}" already belongs to rubric "{taken.__name__}"')
+    return rubric
+
+
+def live_rubric(config: RubricConfig) -> Rubric[Any]:
+    """The live rubric of `config`, made on first use.
+
+    Raises:
+        LookupError: No rubric is registered for the config's class.
+    """
+    cls = _classes.get(type(config))
+    if cls is None:
+        raise LookupError(f'no rubric is registered for config "{type(config).__name__}" (type {config.type!r})')
+    key = (type(config), config.model_dump_json())
+    rubric = _live.get(key)
+    if rubric is None:
+        rubric = _live[key] = cls(config)
+    return rubric
+
+
+@contextlib.asynccontextmanager
+async def rubrics_in_use() -> AsyncIterator[None]:
+    """Keep this process's rubrics alive; when the last holder leaves, tear all of them down.
+
+    A teardown that fails is logged and keeps no other from running.
+    """
+    global _holders  # noqa: PLW0603 - the registry is the process's, by design
+    _holders += 1
+    try:
+        yield
+    finally:
+        _holders -= 1
+        if _holders == 0:
+            await run_shielded(_teardown_all())
+
+
+async def _teardown_all() -> None:
+    while _live:
+        _, rubric = _live.popitem()
+        try:
+            await rubric.teardown()
+        except Exception:
+            logger.exception('teardown of rubric "%s" failed', type(rubric).__name__)

@@ -1,0 +1,118 @@
+"""The rubric: a named bundle of rewards and metrics with a life cycle.
+
+Invariant: a wrong, missing or malformed answer is a reward of 0, a failure of the machinery is an exception.
+What escapes from a reward or metric is a `TaskError` unless it already names its boundary.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Generic
+
+import verifiers.v1 as vf
+from typing_extensions import TypeVar
+from verifiers.v1.errors import boundary
+from verifiers.v1.utils.decorators import discover_decorated, invoke, seed, unseed
+from verifiers.v1.utils.generic import concrete_type
+
+from opencode_rubrics.config import RubricConfig
+
+__all__ = ["AnyTrace", "Rubric"]
+
+logger = logging.getLogger("verifiers.v1.opencode_rubrics.rubric")
+
+ConfigT = TypeVar("ConfigT", bound=RubricConfig)
+
+AnyTrace = vf.Trace[Any, Any, Any]
+"""A trace of any task."""
+
+Score = float | Mapping[str, float]
+Scorer = Callable[..., Awaitable[Score]]
+
+
+class Rubric(Generic[ConfigT]):
+    """Base of all rubrics: methods marked `@vf.reward`, `@vf.metric` and `@cleanup` do the work.
+
+    Each asks by parameter name for any of `task` (task data), `trace` and `runtime`. One instance
+    serves many rollouts at once, so a rubric keeps nothing of a rollout on itself.
+    """
+
+    def __init__(self, config: ConfigT) -> None:
+        self.config = config
+
+    @classmethod
+    def config_type(cls) -> type[RubricConfig] | None:
+        """The config class this rubric is bound to (`Rubric[MyConfig]`); `None` if it is abstract."""
+        found: type[RubricConfig] | None = concrete_type(cls, RubricConfig)
+        return found
+
+    async def score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> None:
+        """Run all rewards, then all metrics, and record them on `trace` with their weights.
+
+        Rewards come first so that a metric may report on what a reward found. A result that maps names to
+        numbers is recorded under those names. Without a `runtime` whatever requires one is skipped.
+
+        Raises:
+            vf.TaskError: A reward or metric raised.
+            vf.RolloutError: A reward or metric raised this more precise error (sandbox, provider).
+        """
+        available: dict[str | type, Any] = {"task": task, "trace": trace}
+        if runtime is not None:
+            available["runtime"] = runtime
+        rewards = _runnable(self, "reward", runtime)
+        metrics = _runnable(self, "metric", runtime)
+        seed(trace.rewards, (fn.__name__ for fn in rewards))
+        seed(trace.metrics, (fn.__name__ for fn in metrics))
+        async with boundary(vf.TaskError, f"rubric {type(self).__name__} scoring"):
+            for fn, score in zip(rewards, await _run_together(rewards, available), strict=True):
+                for name, value in _named(fn, score, trace.rewards).items():
+                    trace.record_reward(name, value, getattr(fn, "_vf_weight", 1.0))
+            for fn, score in zip(metrics, await _run_together(metrics, available), strict=True):
+                trace.record_metrics(_named(fn, score, trace.metrics))
+
+    async def teardown(self) -> None:
+        """Free what the rubric holds for the whole environment; called once, when the environment stops."""
+
+
+def _runnable(rubric: object, kind: str, runtime: vf.Runtime | None) -> list[Any]:
+    """The rubric's scorers of one kind that can run: all of them, or those that need no runtime."""
+    scorers = discover_decorated(rubric, kind)
+    if runtime is not None:
+        return scorers
+    skipped = [fn.__name__ for fn in scorers if _requires_runtime(fn)]
+    if skipped:
+        logger.info("score: no runtime, skipped %s", ", ".join(skipped))
+    return [fn for fn in scorers if not _requires_runtime(fn)]
+
+
+def _requires_runtime(scorer: Scorer) -> bool:
+    parameter = inspect.signature(scorer).parameters.get("runtime")
+    return parameter is not None and parameter.default is inspect.Parameter.empty
+
+
+async def _run_together(scorers: list[Scorer], available: dict[str | type, Any]) -> list[Score]:
+    """Results of all scorers, run at the same time; the first failure ends the others and is raised alone."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_run_one(scorer, available)) for scorer in scorers]
+    except* Exception as failures:  # noqa: BLE001 - unwrapped and raised again below
+        error: BaseException = failures
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        first = error
+    else:
+        return [task.result() for task in tasks]
+    raise first
+
+
+async def _run_one(scorer: Scorer, available: dict[str | type, Any]) -> Score:
+    result: Score = await invoke(scorer, available)
+    return result
+
+
+def _named(scorer: Any, score: Score, recorded: dict[str, Any]) -> Mapping[str, float]:
+    if isinstance(score, Mapping):
+        unseed(recorded, scorer.__name__)
+        return score
+    return {scorer.__name__: score}
