@@ -1,0 +1,38 @@
+"""The shipped sample tasks: eight small real exercises in `tasks.jsonl`, one row each.
+
+Invariant: ids are stable (results of runs are joined by them), and no row's checks pass before the task is worked on.
+"""
+
+import json
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+SAMPLES_PATH = Path(__file__).with_name("tasks.jsonl")
+"""The rows, in the schema of `OpenCodeTaskset`."""
+
+
+class Sample(BaseModel):
+    """One row; `setup` and `verify` are lists of commands for `sh -c`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    question: str
+    topic: str
+    """What the exercise is about, in one word."""
+    answer: str | None = None
+    """What /app/answer.txt shall hold, for a row without `verify`."""
+    setup: tuple[str, ...] = ()
+    verify: tuple[str, ...] = Field(default=())
+
+    @field_validator("setup", "verify", mode="before")
+    @classmethod
+    def _one_command_is_a_list_of_one(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+
+def load_samples() -> tuple[Sample, ...]:
+    """The rows of `SAMPLES_PATH`, in order."""
+    lines = SAMPLES_PATH.read_text(encoding="utf-8").splitlines()
+    return tuple(Sample.model_validate(json.loads(line)) for line in lines)

@@ -1,0 +1,30 @@
+"""An OpenAI-compatible server that plays scripts. It is not a language model and says so."""
+
+from opencode_env.scripted_model.fault import Fault, FaultKind
+from opencode_env.scripted_model.label import LABEL, MODEL_ID
+from opencode_env.scripted_model.policy import FaultyPolicy, Policy
+from opencode_env.scripted_model.record import Outcome, RecordedRequest
+from opencode_env.scripted_model.reply import Reply, ToolCall, Usage
+from opencode_env.scripted_model.request import ChatRequest
+from opencode_env.scripted_model.samples_policy import SamplesPolicy
+from opencode_env.scripted_model.script import Script, ScriptPolicy
+from opencode_env.scripted_model.server import ScriptedModel
+
+__all__ = [
+    "LABEL",
+    "MODEL_ID",
+    "ChatRequest",
+    "Fault",
+    "FaultKind",
+    "FaultyPolicy",
+    "Outcome",
+    "Policy",
+    "RecordedRequest",
+    "Reply",
+    "SamplesPolicy",
+    "Script",
+    "ScriptPolicy",
+    "ScriptedModel",
+    "ToolCall",
+    "Usage",
+]

@@ -1,0 +1,112 @@
+"""Solves, or plausibly fails, the shipped sample tasks with OpenCode's own tools.
+
+Invariant: what happens to the n-th rollout of a task depends on the seed, the task, n and the task's success rate,
+and on nothing else.
+"""
+
+import hashlib
+import re
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from opencode_env.samples import Sample, load_samples
+from opencode_env.scripted_model.reply import Reply
+from opencode_env.scripted_model.request import ChatRequest
+from opencode_env.scripted_model.script import Script
+from opencode_env.scripted_model.solutions import SOLUTIONS
+
+_REMEMBERED_ROLLOUTS = 100_000
+_CALL_ID = re.compile(r"call_(?P<task>.+)_(?P<rollout>\d+)_\d+_\d+")
+
+
+def coin(seed: int, task_id: str, rollout: int) -> float:
+    """A number in [0, 1) made of its arguments alone; a rollout solves its task when it is below the rate."""
+    digest = hashlib.sha256(f"{seed}\0{task_id}\0{rollout}".encode()).digest()
+    return int.from_bytes(digest[:7], "big") / (1 << 56)
+
+
+class SamplesPolicy:
+    """The default policy: plays `solutions` for a sample task, and for any other prompt says what it is.
+
+    Reproducibility: the rollouts of a task are numbered 0, 1, 2, … in the order in which their first requests
+    arrive at this policy object, and number n solves its task exactly when `coin(seed, task_id, n) < rate`. So a
+    fresh policy with the same seed and rates gives the same sequence of outcomes per task, however tasks are
+    mixed and whatever runs beside them; of concurrent rollouts of one task the set of outcomes is fixed, and which
+    of them gets which follows the order of arrival. Session ids are random in every run, so they take no part in
+    the coin: they only tell a retry of a first request from a new rollout (without the header it counts as a new
+    one). Later turns carry the number in their tool-call ids, so they survive a restart of the server.
+
+    Args:
+        success_rate: share of rollouts that solve their task, for tasks without a rate of their own.
+        seed: another seed, other outcomes.
+        success_rates: rates by sample id.
+
+    Raises:
+        ValueError: a rate outside 0…1, or a rate for an unknown sample.
+    """
+
+    def __init__(
+        self, success_rate: float = 0.7, seed: int = 0, success_rates: Mapping[str, float] | None = None
+    ) -> None:
+        self.samples = load_samples()
+        self.seed = seed
+        self.success_rates = {sample.id: success_rate for sample in self.samples}
+        for task_id, rate in (success_rates or {}).items():
+            self._check_known(task_id)
+            self.success_rates[task_id] = rate
+        for task_id, rate in self.success_rates.items():
+            if not 0 <= rate <= 1:
+                raise ValueError(f'the success rate of "{task_id}" must be from 0 to 1, not {rate}')
+        self._arrivals: Counter[str] = Counter()
+        self._sessions: OrderedDict[tuple[str, str], int] = OrderedDict()
+
+    def _check_known(self, task_id: str) -> None:
+        if task_id not in self.success_rates:
+            near = get_close_matches(task_id, self.success_rates, n=1) or sorted(self.success_rates)
+            raise ValueError(f'no sample has the id "{task_id}"; did you mean: {", ".join(near)}')
+
+    def solves(self, task_id: str, rollout: int) -> bool:
+        """Whether the rollout with this number (from 0) solves the task."""
+        return coin(self.seed, task_id, rollout) < self.success_rates[task_id]
+
+    def __call__(self, request: ChatRequest, /) -> Reply:
+        sample = self._sample_of(request)
+        if sample is None:
+            return Reply(text="I am a scripted model, not a language model, and have no script for this prompt.")
+        if not request.tools:
+            return Reply(text=f"Sample task {sample.id}")
+        rollout = self._rollout_of(request, sample)
+        solution = SOLUTIONS[sample.id]
+        steps = solution.solve if self.solves(sample.id, rollout) else solution.fail
+        reply = Script(steps=steps).reply(request)
+        if missing := {call.name for call in reply.tool_calls} - set(request.tools):
+            return Reply(text=f"I am a scripted model and cannot go on without: {', '.join(sorted(missing))}.")
+        calls = (
+            call.model_copy(update={"id": f"call_{sample.id}_{rollout}_{request.turn}_{index}"})
+            for index, call in enumerate(reply.tool_calls)
+        )
+        return reply.model_copy(update={"tool_calls": tuple(calls)})
+
+    def _sample_of(self, request: ChatRequest) -> Sample | None:
+        texts = request.user_texts
+        return next((s for s in self.samples if any(s.question.strip() in text for text in texts)), None)
+
+    def _rollout_of(self, request: ChatRequest, sample: Sample) -> int:
+        for message in request.assistant_messages():
+            for call in message.tool_calls or ():
+                found = _CALL_ID.fullmatch(call.id)
+                if found and found["task"] == sample.id:
+                    return int(found["rollout"])
+        if request.session_id is None:
+            return self._arrive(sample)
+        key = (sample.id, request.session_id)
+        if key not in self._sessions:
+            self._sessions[key] = self._arrive(sample)
+            if len(self._sessions) > _REMEMBERED_ROLLOUTS:
+                self._sessions.popitem(last=False)
+        return self._sessions[key]
+
+    def _arrive(self, sample: Sample) -> int:
+        self._arrivals[sample.id] += 1
+        return self._arrivals[sample.id] - 1

@@ -1,0 +1,211 @@
+"""`ScriptedModel`: an OpenAI-compatible chat-completions server whose answers come from a policy.
+
+Invariant: inside `async with` it listens and answers; afterwards its port is free and no request is waiting.
+"""
+
+import asyncio
+import itertools
+import json
+import logging
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from aiohttp import web
+
+from opencode_env.scripted_model import wire
+from opencode_env.scripted_model.attempts import Attempts
+from opencode_env.scripted_model.fault import FaultKind
+from opencode_env.scripted_model.label import LABEL, MODEL_ID
+from opencode_env.scripted_model.playing import Performance, ReplyCut, overflow_response
+from opencode_env.scripted_model.policy import Policy
+from opencode_env.scripted_model.record import Outcome, RecordedRequest
+from opencode_env.scripted_model.reply import Reply, Usage, tokens_of
+from opencode_env.scripted_model.request import ChatBody, ChatRequest
+
+logger = logging.getLogger("verifiers.v1.opencode_env.scripted_model")
+
+_LARGEST_REQUEST = 1 << 30
+
+
+class ScriptedModel:
+    """A model endpoint that plays a policy.
+
+    Args:
+        policy: maps a request to a reply.
+        host, port: where it listens; port 0 takes a free one.
+        delay: seconds of silence before every answer.
+        context_window: tokens (four characters of request body each); a longer request gets vLLM's 400.
+        chunk_characters: the most characters in one stream chunk.
+        record: keep every request in `requests`; switch it off for a server that runs for long.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        delay: float = 0.0,
+        context_window: int | None = None,
+        chunk_characters: int = 64,
+        record: bool = True,
+    ) -> None:
+        if chunk_characters < 1:
+            raise ValueError(f"chunk_characters must be at least 1, not {chunk_characters}")
+        self.policy = policy
+        self.requests: list[RecordedRequest] = []
+        self.active = 0
+        """Chat requests in flight now."""
+        self.peak_active = 0
+        """The most chat requests that were in flight at once."""
+        self._host = host
+        self._port = port
+        self._delay = delay
+        self._window = context_window
+        self._chunk_characters = chunk_characters
+        self._record = record
+        self._attempts = Attempts()
+        self._arrived = asyncio.Condition()
+        self._numbers = itertools.count(1)
+        self._started_at = int(time.time())
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def port(self) -> int:
+        """The port it listens on.
+
+        Raises:
+            RuntimeError: it is not running.
+        """
+        if self._runner is None or not self._runner.addresses:
+            raise RuntimeError("ScriptedModel is not running: use `async with ScriptedModel(...) as model`")
+        return int(self._runner.addresses[0][1])
+
+    @property
+    def base_url(self) -> str:
+        """The URL to give to a client, with `/v1`.
+
+        Raises:
+            RuntimeError: it is not running.
+        """
+        return f"http://{self._host}:{self.port}/v1"
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the address is taken.
+            RuntimeError: it runs already.
+        """
+        if self._runner is not None:
+            raise RuntimeError(f"ScriptedModel runs already at {self.base_url}")
+        app = web.Application(client_max_size=_LARGEST_REQUEST)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/health", self._health)
+        # Handlers are cancelled when their client leaves, so that a hang lasts exactly as long as the client.
+        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, access_log=None)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, self._host, self._port, backlog=1024).start()
+        except BaseException:
+            await runner.cleanup()
+            raise
+        self._runner = runner
+
+    async def stop(self) -> None:
+        """Stop listening and drop the requests in flight; harmless when it is not running."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+    async def wait_for_requests(self, count: int) -> None:
+        """Return when `requests` holds so many; has no time limit of its own."""
+        async with self._arrived:
+            await self._arrived.wait_for(lambda: len(self.requests) >= count)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def _health(self, http: web.Request) -> web.Response:
+        return web.json_response({"status": "ok", "server": LABEL})
+
+    async def _models(self, http: web.Request) -> web.Response:
+        card = {"id": MODEL_ID, "object": "model", "created": self._started_at, "owned_by": LABEL}
+        if self._window is not None:
+            card["max_model_len"] = self._window
+        return web.json_response({"object": "list", "data": [card]})
+
+    async def _chat(self, http: web.Request) -> web.StreamResponse:
+        self.active += 1
+        self.peak_active = max(self.peak_active, self.active)
+        headers = {name.lower(): value for name, value in http.headers.items()}
+        record = RecordedRequest(body={}, headers=headers)
+        try:
+            response = await self._answer(http, record)
+            record.outcome = record.outcome or Outcome.ANSWERED
+            return response
+        except ReplyCut:
+            record.outcome = Outcome.CUT
+            return web.Response()  # goes nowhere: the connection is closed
+        except (asyncio.CancelledError, ConnectionError):
+            record.outcome = Outcome.CLIENT_LEFT
+            raise
+        finally:
+            record.finished = time.time()
+            self.active -= 1
+
+    async def _answer(self, http: web.Request, record: RecordedRequest) -> web.StreamResponse:
+        try:
+            raw = await http.text()
+            body: Any = json.loads(raw)
+            record.body = body if isinstance(body, dict) else {}
+            request = ChatRequest(ChatBody.model_validate(body), record.headers, len(raw))
+        except ValueError as error:
+            record.outcome = Outcome.REFUSED
+            message = f"not a chat-completions request: {error}"
+            return web.json_response(wire.error_body(message, "BadRequestError", 400), status=400)
+        finally:
+            await self._keep(record)
+        prompt_tokens = tokens_of(request.characters)
+        if self._window is not None and prompt_tokens > self._window:
+            record.outcome = Outcome.REFUSED
+            return overflow_response(self._window, prompt_tokens)
+        try:
+            reply = record.reply = self.policy(request)
+        except Exception as error:  # a policy is the user's code; its crash is an answer, not our end
+            logger.exception("the policy of the scripted model raised")
+            record.outcome = Outcome.CRASHED
+            message = f"scripted model: its policy raised {type(error).__name__}: {error}"
+            return web.json_response(wire.error_body(message, "policy_crashed", 500), status=500)
+        if self._delay:
+            await asyncio.sleep(self._delay)
+        return await self._performance(request, reply, prompt_tokens).play(http)
+
+    async def _keep(self, record: RecordedRequest) -> None:
+        if self._record:
+            async with self._arrived:
+                self.requests.append(record)
+                self._arrived.notify_all()
+
+    def _performance(self, request: ChatRequest, reply: Reply, prompt_tokens: int) -> Performance:
+        faults = self._attempts.faults_of(request, reply)
+        kinds = {fault.kind for fault in faults}
+        counted = Usage(prompt_tokens=prompt_tokens, completion_tokens=tokens_of(reply.characters))
+        envelope = wire.Envelope(
+            id=f"chatcmpl-scripted-{next(self._numbers)}",
+            created=int(time.time()),
+            conversation=request.conversation,
+            turn=request.turn,
+            usage=None if FaultKind.NO_USAGE in kinds else (reply.usage or counted),
+            finish=FaultKind.NO_FINISH not in kinds,
+            tool_call_ids=FaultKind.NO_TOOL_CALL_ID not in kinds,
+        )
+        return Performance(request, reply, faults, envelope, prompt_tokens, self._chunk_characters, self._window)

@@ -1,0 +1,162 @@
+"""Replies in the wire format of OpenAI's chat completions, as vLLM serves it: reasoning is `reasoning_content`.
+
+Pure functions. Invariant: the pieces of a stream, joined, are exactly what the non-streaming form carries.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from pydantic import JsonValue
+
+from opencode_env.scripted_model.label import LABEL, MODEL_ID
+from opencode_env.scripted_model.reply import Reply, Usage
+
+Json = dict[str, JsonValue]
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """What surrounds a reply: its id, its time (Unix seconds), its usage and what its faults leave out."""
+
+    id: str
+    created: int
+    conversation: str
+    turn: int
+    usage: Usage | None
+    finish: bool = True
+    tool_call_ids: bool = True
+
+    def head(self, kind: str) -> Json:
+        """The fields that every body and every chunk carries."""
+        return {
+            "id": self.id,
+            "object": kind,
+            "created": self.created,
+            "model": MODEL_ID,
+            "system_fingerprint": LABEL,
+        }
+
+    def tool_call_id(self, reply: Reply, index: int) -> Json:
+        """The `id` field of a tool call: its own, or one that is the same in every run."""
+        if not self.tool_call_ids:
+            return {}
+        return {"id": reply.tool_calls[index].id or f"call_{self.conversation[:8]}_{self.turn}_{index}"}
+
+
+class PieceKind(StrEnum):
+    """What a piece of a stream adds to."""
+
+    REASONING = "reasoning_content"
+    TEXT = "content"
+    TOOL_CALL = "tool_call"
+    """The head of a tool call: id and name."""
+    ARGUMENTS = "arguments"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One delta of a stream; `index` is the position of its tool call."""
+
+    kind: PieceKind
+    text: str = ""
+    index: int = 0
+
+
+def pieces_of(reply: Reply, chunk_characters: int) -> Iterator[Piece]:
+    """The reply in deltas of at most `chunk_characters`: reasoning, text, then the tool calls in order."""
+    yield from _split(PieceKind.REASONING, reply.reasoning, chunk_characters)
+    yield from _split(PieceKind.TEXT, reply.text, chunk_characters)
+    for index, call in enumerate(reply.tool_calls):
+        yield Piece(PieceKind.TOOL_CALL, index=index)
+        yield from _split(PieceKind.ARGUMENTS, call.arguments_json, chunk_characters, index)
+
+
+def _split(kind: PieceKind, text: str, size: int, index: int = 0) -> Iterator[Piece]:
+    return (Piece(kind, text[start : start + size], index) for start in range(0, len(text), size))
+
+
+def first_pieces(pieces: Iterable[Piece], characters: int) -> Iterator[Piece]:
+    """The pieces up to so many characters, the last one shortened to fit."""
+    for piece in pieces:
+        if len(piece.text) >= characters:
+            if characters or piece.kind is PieceKind.TOOL_CALL:
+                yield replace(piece, text=piece.text[:characters])
+            return
+        characters -= len(piece.text)
+        yield piece
+
+
+def chunk(envelope: Envelope, delta: Json, finish_reason: str | None = None) -> Json:
+    """One stream chunk."""
+    choice: Json = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+    return {**envelope.head("chat.completion.chunk"), "choices": [choice]}
+
+
+def usage_chunk(envelope: Envelope) -> Json:
+    """The last chunk of a stream that was asked to include the usage."""
+    return {**envelope.head("chat.completion.chunk"), "choices": [], "usage": _usage(envelope.usage)}
+
+
+def delta_of(envelope: Envelope, reply: Reply, piece: Piece) -> Json:
+    """The `delta` object of a piece."""
+    if piece.kind is PieceKind.TOOL_CALL:
+        function: Json = {"name": reply.tool_calls[piece.index].name, "arguments": ""}
+        head: Json = {"index": piece.index, "type": "function", "function": function}
+        return {"tool_calls": [{**envelope.tool_call_id(reply, piece.index), **head}]}
+    if piece.kind is PieceKind.ARGUMENTS:
+        return {"tool_calls": [{"index": piece.index, "function": {"arguments": piece.text}}]}
+    return {piece.kind.value: piece.text}
+
+
+def completion(envelope: Envelope, reply: Reply) -> Json:
+    """The body of a non-streaming answer."""
+    message: Json = {"role": "assistant", "content": reply.text or (None if reply.tool_calls else "")}
+    if reply.reasoning:
+        message["reasoning_content"] = reply.reasoning
+    if reply.tool_calls:
+        message["tool_calls"] = [_tool_call(envelope, reply, index) for index in range(len(reply.tool_calls))]
+    reason = reply.final_reason if envelope.finish else None
+    choice: Json = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
+    body: Json = {**envelope.head("chat.completion"), "choices": [choice]}
+    return body if envelope.usage is None else {**body, "usage": _usage(envelope.usage)}
+
+
+def _tool_call(envelope: Envelope, reply: Reply, index: int) -> Json:
+    call = reply.tool_calls[index]
+    function: Json = {"name": call.name, "arguments": call.arguments_json}
+    return {**envelope.tool_call_id(reply, index), "type": "function", "function": function}
+
+
+def error_body(message: str, kind: str, status: int) -> Json:
+    """An error object as vLLM sends it."""
+    return {"error": {"message": message, "type": kind, "param": None, "code": status}}
+
+
+def overflow_message(window: int, prompt_tokens: int) -> str:
+    """vLLM's words for a prompt that is longer than the window."""
+    return (
+        f"This model's maximum context length is {window} tokens. However, your request has {prompt_tokens} "
+        "input tokens. Please reduce the length of the input messages."
+    )
+
+
+def sse(event: Json) -> bytes:
+    """A JSON object as one server-sent event."""
+    return b"data: " + json.dumps(event, separators=(",", ":")).encode() + b"\n\n"
+
+
+DONE = b"data: [DONE]\n\n"
+"""The event that ends a stream."""
+
+
+def _usage(usage: Usage | None) -> Json | None:
+    if usage is None:
+        return None
+    total = usage.prompt_tokens + usage.completion_tokens
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": total,
+    }
