@@ -1,0 +1,135 @@
+"""Byte relays between a listening socket and one fixed destination, on the host's event loop.
+
+Invariant: whoever connects reaches that destination and nothing else. Half-closes and back-pressure pass through, and
+`close` leaves no socket and no task.
+"""
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+
+from verifiers.v1.errors import SandboxError
+
+MAX_CONNECTIONS = 128
+"""Per relay: the agent may open connections at will, and each costs the host two descriptors."""
+
+Dial = Callable[[], Awaitable[socket.socket]]
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class _End(asyncio.Protocol):
+    """One side of a connection; bytes that arrive go to `peer`."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.peer: _End | None = None
+        self._ended = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        transport.pause_reading()  # until both sides are there
+
+    def data_received(self, data: bytes) -> None:
+        if self.peer is not None and self.peer.transport is not None:
+            self.peer.transport.write(data)
+
+    def eof_received(self) -> bool:
+        self._ended = True
+        if self.peer is not None and self.peer.transport is not None:
+            with contextlib.suppress(OSError):
+                self.peer.transport.write_eof()
+            if self.peer._ended:
+                self.peer.transport.close()
+                return False
+        return True  # the other direction goes on
+
+    def pause_writing(self) -> None:
+        if self.peer is not None and self.peer.transport is not None:
+            self.peer.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.peer is not None and self.peer.transport is not None:
+            self.peer.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.peer is not None and self.peer.transport is not None:
+            if exc is None:
+                self.peer.transport.close()
+            else:
+                self.peer.reset()
+        self.transport = None
+
+    def reset(self) -> None:
+        """Drop the connection with a reset: a cut answer must not look complete."""
+        if self.transport is not None:
+            with contextlib.suppress(OSError):
+                sock = self.transport.get_extra_info("socket")
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            self.transport.abort()
+
+
+class Relay:
+    """Serves `listener`; every connection is joined to a fresh one made by `dial`. Owns the listener."""
+
+    def __init__(self, listener: socket.socket, dial: Dial) -> None:
+        listener.setblocking(False)
+        self._listener = listener
+        self._dial = dial
+        self._loop = asyncio.get_running_loop()
+        self._joining: set[asyncio.Task[None]] = set()
+        self._ends: set[_End] = set()
+        self._loop.add_reader(listener.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:  # gone again, or out of descriptors: the listener stays
+            return
+        self._ends = {end for end in self._ends if end.transport is not None}
+        if len(self._joining) + len(self._ends) // 2 >= MAX_CONNECTIONS:
+            connection.close()
+            return
+        connection.setblocking(False)
+        task = self._loop.create_task(self._join(connection))
+        self._joining.add(task)
+        task.add_done_callback(self._joining.discard)
+
+    async def _join(self, near: socket.socket) -> None:
+        try:
+            far = await self._dial()
+        except (OSError, SandboxError):  # the destination is not there; the client sees its connection close
+            near.close()
+            return
+        except BaseException:
+            near.close()
+            raise
+        ends = (_End(), _End())
+        ends[0].peer, ends[1].peer = ends[1], ends[0]
+        self._ends.update(ends)
+        try:
+            for end, sock in zip(ends, (near, far), strict=True):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                await self._loop.connect_accepted_socket(lambda end=end: end, sock)  # type: ignore[misc]
+        except BaseException:
+            for end, sock in zip(ends, (near, far), strict=True):
+                end.reset()
+                sock.close()
+            raise
+        for end in ends:
+            if end.transport is not None:
+                end.transport.resume_reading()
+
+    async def close(self) -> None:
+        """Stop listening and drop every connection; idempotent."""
+        if self._listener.fileno() >= 0:
+            self._loop.remove_reader(self._listener.fileno())
+            self._listener.close()
+        joining = list(self._joining)
+        for task in joining:
+            task.cancel()
+        await asyncio.gather(*joining, return_exceptions=True)
+        for end in self._ends:
+            end.reset()

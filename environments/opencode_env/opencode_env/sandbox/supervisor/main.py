@@ -1,0 +1,179 @@
+"""The request loop of process 1.
+
+Invariant: every request gets exactly one reply, `spawn` when its process has ended. The loop ends, and with it every
+process of the sandbox, when the host closes the control socket. Nothing inside can stop, kill or trace it: it is
+process 1, without a signal handler, and not dumpable.
+"""
+
+from __future__ import annotations
+
+import _socket
+import ctypes
+import os
+import select
+import sys
+
+from . import files, messages, processes
+from .spawn import CannotStart, spawn
+
+TYPE_CHECKING = False  # `typing` would cost more than all else together
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COMMAND_VARIABLE = b"SANDBOX_COMMAND"
+_PR_SET_DUMPABLE = 4
+_SIGINT, _SIGCHLD = 2, 17
+_SIG_DFL, _SIG_BLOCK = 0, 0
+_SIGSET_BYTES = 128
+_SIGINFO_BYTES = 128
+
+
+def _harden() -> int:
+    """Make this process untouchable from inside and return a signalfd of SIGCHLD."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_DUMPABLE)")
+    # Python's own handler would let `kill -INT 1` through; a default disposition is ignored for process 1.
+    libc.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
+    libc.signal.restype = ctypes.c_void_p
+    libc.signal(_SIGINT, _SIG_DFL)
+    child = ctypes.create_string_buffer((1 << (_SIGCHLD - 1)).to_bytes(8, sys.byteorder), _SIGSET_BYTES)
+    libc.sigprocmask(_SIG_BLOCK, child, None)
+    fd: int = libc.signalfd(-1, child, os.O_CLOEXEC | os.O_NONBLOCK)
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), "signalfd")
+    return fd
+
+
+class Supervisor:
+    """Serves one control socket; `run` returns when the host is gone."""
+
+    def __init__(self, control: _socket.socket) -> None:
+        self._control = control
+        self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        self._leaders: dict[bytes, int] = {}
+        self._commands: dict[int, bytes] = {}
+        self._marked: set[tuple[int, int]] = set()
+        self._handlers: dict[bytes, Callable[[bytes, list[bytes], list[int]], None]] = {
+            b"spawn": self._spawn,
+            b"signal": self._signal,
+            b"end": self._end,
+            b"socket": self._socket,
+            b"read": self._read,
+            b"write": self._write,
+            b"mark": self._mark,
+            b"purge": self._purge,
+        }
+
+    def run(self, children: int) -> None:
+        """Serve until the control socket closes; `children` is a signalfd of SIGCHLD."""
+        poller = select.poll()
+        poller.register(self._control.fileno(), select.POLLIN)
+        poller.register(children, select.POLLIN)
+        self._reply(b"0", b"ready")
+        while True:
+            for fd, _ in poller.poll():
+                if fd == children:
+                    os.read(children, _SIGINFO_BYTES * 16)
+                elif not self._serve():
+                    return
+            self._reap()
+
+    def _serve(self) -> bool:
+        message = messages.receive(self._control)
+        if not message.fields:
+            return False
+        kind, identifier, *rest = message.fields
+        try:
+            self._handlers[kind](identifier, rest, message.fds)
+        except OSError as error:
+            self._reply(identifier, b"error", (error.strerror or str(error)).encode())
+        finally:
+            for fd in message.fds:
+                os.close(fd)
+        return True
+
+    def _reply(self, identifier: bytes, status: bytes, text: bytes = b"", fds: tuple[int, ...] = ()) -> None:
+        messages.send(self._control, (identifier, status, text), fds)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            command = self._commands.pop(pid, None)
+            if command is not None:
+                del self._leaders[command]
+                self._reply(command, b"ok", str(os.waitstatus_to_exitcode(status)).encode())
+
+    def _spawn(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+        """Fields: log path or empty, number of arguments, arguments, NAME=value …; fds: [stdin,] stdout, stderr."""
+        log, count, *words = fields
+        argv, settings = words[: int(count)], words[int(count) :]
+        env = dict(setting.split(b"=", 1) for setting in settings)
+        env[COMMAND_VARIABLE] = identifier
+        if log:
+            opened = files.open_log(log)
+            fds += [opened]
+            stdio = [self._null, opened, opened]
+        else:
+            stdio = fds if len(fds) == 3 else [self._null, *fds]
+        try:
+            pid = spawn(argv, env, stdio)
+        except CannotStart as error:
+            os.write(stdio[2], f"{error}\n".encode())
+            self._reply(identifier, b"ok", str(error.exit_code).encode())
+            return
+        self._leaders[identifier] = pid
+        self._commands[pid] = identifier
+
+    def _tree(self, command: bytes) -> processes.Selection:
+        return processes.of_command(self._leaders.get(command, -1), COMMAND_VARIABLE + b"=" + command)
+
+    def _signal(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+        """Fields: command, signal number."""
+        processes.signal_each(self._tree(fields[0])(processes.table()), int(fields[1]))
+        self._reply(identifier, b"ok")
+
+    def _end(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+        """Fields: command."""
+        processes.end_all(self._tree(fields[0]), self._reap)
+        self._reply(identifier, b"ok")
+
+    def _socket(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+        # A socket belongs for ever to the network it was made in, so the host binds or connects it by itself.
+        made = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+        try:
+            self._reply(identifier, b"ok", b"", (made.fileno(),))
+        finally:
+            made.close()
+
+    def _read(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+        """Fields: path."""
+        fds.append(files.open_regular(fields[0]))
+        self._reply(identifier, b"ok", b"", (fds[-1],))
+
+    def _write(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+        """Fields: path; fds: the content."""
+        files.write_from(fds[0], fields[0])
+        self._reply(identifier, b"ok")
+
+    def _mark(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+        self._marked = {(process.pid, process.started) for process in processes.table().values()}
+        self._reply(identifier, b"ok")
+
+    def _purge(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+        processes.end_all(processes.but(self._marked), self._reap)
+        self._reply(identifier, b"ok")
+
+
+def main(control_fd: int, workdir: str) -> None:
+    """Serve the control socket `control_fd`; relative paths and commands start in `workdir`."""
+    children = _harden()
+    os.set_inheritable(control_fd, False)
+    os.umask(0o022)
+    os.chdir(workdir)
+    Supervisor(_socket.socket(fileno=control_fd)).run(children)

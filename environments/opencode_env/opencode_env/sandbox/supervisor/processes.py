@@ -1,0 +1,128 @@
+"""The process table of the sandbox, and ending parts of it.
+
+Invariant: `end_all` returns only when no selected process is left. Every process of the namespace is stopped by one
+`kill(-1)`, which the kernel makes atomic against `fork`, so that nothing can outrun the selection that follows.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+TYPE_CHECKING = False  # `typing` would cost more than all else together
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    Table = dict[int, "Process"]
+    Selection = Callable[[Table], set[int]]
+
+SIGKILL, SIGCONT, SIGSTOP = 9, 18, 19
+END_TIMEOUT_S = 5.0
+_PAUSE_S = 0.002
+
+
+class Process:
+    """One line of the table; `started` is in clock ticks and with `pid` identifies a process for ever."""
+
+    __slots__ = ("alive", "parent", "pid", "session", "started")
+
+    def __init__(self, pid: int, parent: int, session: int, started: int, alive: bool) -> None:
+        self.pid = pid
+        self.parent = parent
+        self.session = session
+        self.started = started
+        self.alive = alive
+
+
+def _process(pid: int) -> Process | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            stat = file.read()
+    except OSError:  # it ended meanwhile
+        return None
+    # The name, in parentheses, may itself hold anything.
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    threads = int(fields[17])
+    # A main thread that ended alone is shown as a zombie while its siblings still run.
+    alive = fields[0] not in (b"Z", b"X") or threads > 1
+    return Process(pid, int(fields[1]), int(fields[3]), int(fields[19]), alive)
+
+
+def table() -> Table:
+    """Return all processes of the sandbox but process 1."""
+    found = (_process(int(name)) for name in os.listdir("/proc") if name.isdigit() and name != "1")
+    return {process.pid: process for process in found if process is not None}
+
+
+def with_descendants(processes: Table, roots: Iterable[int]) -> set[int]:
+    """Return `roots` and everything below them."""
+    children: dict[int, list[int]] = {}
+    for process in processes.values():
+        children.setdefault(process.parent, []).append(process.pid)
+    found: set[int] = set()
+    waiting = list(roots)
+    while waiting:
+        pid = waiting.pop()
+        if pid not in found:
+            found.add(pid)
+            waiting += children.get(pid, ())
+    return found
+
+
+def _carries(pid: int, variable: bytes) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return variable in file.read().split(b"\0")
+    except OSError:
+        return False
+
+
+def of_command(leader: int, variable: bytes) -> Selection:
+    """Select a command's session, the processes that carry its environment variable, and their descendants."""
+
+    def selection(processes: Table) -> set[int]:
+        roots = [p.pid for p in processes.values() if p.session == leader or _carries(p.pid, variable)]
+        return with_descendants(processes, roots)
+
+    return selection
+
+
+def but(survivors: set[tuple[int, int]]) -> Selection:
+    """Select everything but the given (pid, started) processes and their descendants."""
+
+    def selection(processes: Table) -> set[int]:
+        roots = [p.pid for p in processes.values() if (p.pid, p.started) in survivors]
+        return set(processes) - with_descendants(processes, roots)
+
+    return selection
+
+
+def signal_each(pids: Iterable[int], number: int) -> None:
+    """Send a signal to each of the processes that still exist."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def end_all(select_from: Selection, reap: Callable[[], None]) -> None:
+    """Kill and reap what the selection names until nothing of it is left.
+
+    Raises:
+        TimeoutError: something was still there after `END_TIMEOUT_S` seconds.
+    """
+    deadline = time.monotonic() + END_TIMEOUT_S
+    while True:
+        signal_each([-1], SIGSTOP)
+        processes = table()
+        selected = select_from(processes)
+        signal_each(selected, SIGKILL)
+        signal_each([-1], SIGCONT)
+        reap()
+        left = [pid for pid in selected if processes[pid].alive]
+        if not left:
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"processes {sorted(left)[:10]} did not end in {END_TIMEOUT_S:g} s")
+        time.sleep(_PAUSE_S)

@@ -1,0 +1,83 @@
+"""Configuration of the taskset and its tasks (`--env.taskset.*`, `--env.taskset.task.*`)."""
+
+from typing import Self
+
+import verifiers.v1 as vf
+from opencode_rubrics import AnyRubricConfig
+from pydantic import Field, model_validator
+
+__all__ = ["OpenCodeTaskConfig", "OpenCodeTasksetConfig"]
+
+
+class OpenCodeTaskConfig(vf.TaskConfig):
+    """How a task is prepared and scored."""
+
+    rubric: AnyRubricConfig | None = None
+    """The rubric that scores, picked by its `type`. `None`: `verify-commands` for a row that has verify
+    commands, `answer` for a row that has only an answer."""
+    setup_timeout: float = Field(300.0, gt=0, allow_inf_nan=False)
+    """Seconds per setup command; a row's own `setup_timeout` goes before it."""
+
+
+class OpenCodeTasksetConfig(vf.TasksetConfig):
+    """Which rows are loaded, and which of their columns mean what.
+
+    A key may reach into nested columns with dots (`extra_info.ground_truth`).
+    """
+
+    task: OpenCodeTaskConfig = OpenCodeTaskConfig()
+    dataset: str | None = None
+    """A `.jsonl`, `.parquet` or `.csv` file, a folder or glob of such files, a folder saved by the
+    `datasets` library, or the name of a Hub dataset. `None`: the sample tasks that ship with the package."""
+    dataset_subset: str | None = None
+    """The Hub dataset's configuration, or a sub-folder of a local folder."""
+    dataset_split: str | None = None
+    """`None`: `train` where there are several splits, the only one otherwise."""
+    revision: str | None = None
+    """Commit, branch or tag of a Hub dataset; refused for local data."""
+    streaming: bool = False
+    """Read a Hub dataset over the network while the run goes on, instead of downloading it first. Local data
+    is always read as it is needed."""
+    question_key: str = "question"
+    """Column of the question: text, or a list of `{role, content}` messages that ends with the user's."""
+    answer_key: str = "answer"
+    """Column of the right answer: text or a number. The default may be missing in rows that have `verify`."""
+    id_key: str | None = None
+    """Column that names a row for good. `None`: `id` if there is one, else a hash of the content."""
+    image_key: str | None = None
+    """Column of the image. Text names the container image of the sandbox; pictures (bytes, the `datasets`
+    image type, or lists of them) are shown to the model with the question. `None`: `image` if there is
+    one."""
+    setup_key: str | None = None
+    """Column of the shell command, or list of commands, that prepare the sandbox. `None`: `setup` if there
+    is one."""
+    verify_key: str | None = None
+    """Column of the shell command, or list of commands, that check the result. `None`: `verify` if there
+    is one."""
+    system_prompt_key: str | None = None
+    """Column of the system prompt. `None`: `system_prompt` if there is one."""
+    instruction_prompt: str = ""
+    """Text put directly before every question; end it with the white space that should separate them."""
+    instruction_prompt_post: str = ""
+    """Text put directly after every question."""
+    difficulty_key: str | None = None
+    """Column of a number per row, such as a model's mean reward, by which rows are kept or dropped."""
+    min_avg_reward: float = Field(0.0, allow_inf_nan=False)
+    """Lowest difficulty number that is kept, itself included."""
+    max_avg_reward: float = Field(1.0, allow_inf_nan=False)
+    """Highest difficulty number that is kept, itself included."""
+    keep_unrated: bool = False
+    """Whether rows whose difficulty is empty or not a number are kept."""
+
+    @model_validator(mode="after")
+    def _check_difficulty(self) -> Self:
+        if self.min_avg_reward > self.max_avg_reward:
+            raise ValueError(
+                f"min_avg_reward {self.min_avg_reward} is above max_avg_reward {self.max_avg_reward}; swap them"
+            )
+        bounded = (self.min_avg_reward, self.max_avg_reward) != (0.0, 1.0)
+        if self.difficulty_key is None and (bounded or self.keep_unrated):
+            raise ValueError(
+                "min_avg_reward, max_avg_reward and keep_unrated need difficulty_key: the column to compare"
+            )
+        return self

@@ -1,0 +1,29 @@
+"""The data of one task: what travels to workers and lands on the trace.
+
+Invariant: JSON-safe and complete in itself; nothing here refers to a file of the machine that loaded it. The
+answer and the verify commands are part of it and never enter the sandbox before the agent has ended.
+"""
+
+import verifiers.v1 as vf
+from pydantic import Field, JsonValue
+
+__all__ = ["OpenCodeTaskData"]
+
+
+class OpenCodeTaskData(vf.TaskData):
+    """A question with the means to prepare the sandbox for it and to check the answer."""
+
+    row_key: str | None = None
+    """The row's identity: its id, or a hash of its content without its position, instructions and `info`."""
+    answer: str | None = None
+    """The right answer; numbers in decimal notation."""
+    setup: list[str] = Field(default_factory=list)
+    """Shell commands that prepare the sandbox before the agent starts."""
+    verify: list[str] = Field(default_factory=list)
+    """Shell commands that check the agent's work after it ended."""
+    setup_timeout: float | None = None
+    """Seconds per setup command; `None`: the task config's `setup_timeout`."""
+    verify_timeout: float | None = None
+    """Seconds per verify command; `None`: the rubric's `command_timeout`."""
+    info: dict[str, JsonValue] = Field(default_factory=dict)
+    """All other columns of the row."""

@@ -1,0 +1,90 @@
+"""Turns a row's question into the prompt: instructions around it, pictures after it.
+
+Invariant: the instructions and pictures go to the user's last message, which is the question; earlier messages
+stay as they are. A system message at the head of the list becomes the system prompt.
+"""
+
+from dataclasses import dataclass
+
+import verifiers.v1 as vf
+from pydantic import TypeAdapter, ValidationError
+
+from opencode_env.taskset.errors import nearest_name
+from opencode_env.taskset.row import ABSENT, Row
+from opencode_env.taskset.values import bad_cell
+
+__all__ = ["Question", "read_question"]
+
+_MESSAGES: TypeAdapter[vf.Messages] = TypeAdapter(vf.Messages)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question as the row has it: the user's last message, and what comes before it."""
+
+    content: vf.MessageContent
+    earlier: tuple[vf.Message, ...] = ()
+    system_prompt: str | None = None
+
+    def prompt(self, before: str, after: str, pictures: list[vf.ImageUrlContentPart]) -> str | vf.Messages:
+        """The prompt with `before` and `after` around the question; plain text if it is nothing more."""
+        content = _surrounded(self.content, before, after)
+        if pictures:
+            parts = [vf.TextContentPart(text=content)] if isinstance(content, str) else content
+            content = [*parts, *pictures]
+        if isinstance(content, str) and not self.earlier:
+            return content
+        return [*self.earlier, vf.UserMessage(content=content)]
+
+
+def read_question(row: Row, key: str) -> Question:
+    """The question in column `key`: text, or a list of messages.
+
+    Raises:
+        DatasetError: It is missing, empty, of another type, or a list that does not end with the user.
+    """
+    value = row.get(key)
+    if value is ABSENT:
+        bad_cell(row, key, f"is missing; {nearest_name(key, row.values)}")
+    if isinstance(value, str):
+        if not value.strip():
+            bad_cell(row, key, "is empty")
+        return Question(value)
+    if value is None:
+        bad_cell(row, key, "is empty")
+    if not isinstance(value, list):
+        bad_cell(row, key, f"must be text or a list of messages, not {type(value).__name__}")
+    return _from_messages(row, key, value)
+
+
+def _from_messages(row: Row, key: str, value: list[object]) -> Question:
+    # Arrow fills the keys that only other messages have with null.
+    present = [
+        {name: item for name, item in entry.items() if item is not None} if isinstance(entry, dict) else entry
+        for entry in value
+    ]
+    try:
+        messages = _MESSAGES.validate_python(present)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        bad_cell(row, key, f"is no list of {{role, content}} messages: message {where}: {first['msg']}")
+    system_prompt = None
+    if messages and isinstance(messages[0], vf.SystemMessage):
+        head = messages.pop(0)
+        system_prompt = head.content if isinstance(head.content, str) else None
+        if not system_prompt:
+            bad_cell(row, key, "opens with a system message that is not plain text")
+    if not messages or not isinstance(messages[-1], vf.UserMessage):
+        bad_cell(row, key, "must end with a message of the user: the question")
+    *earlier, last = messages
+    assert isinstance(last, vf.UserMessage)
+    return Question(last.content, tuple(earlier), system_prompt)
+
+
+def _surrounded(content: vf.MessageContent, before: str, after: str) -> vf.MessageContent:
+    if isinstance(content, str):
+        return f"{before}{content}{after}"
+    head = [vf.TextContentPart(text=before)] if before else []
+    tail = [vf.TextContentPart(text=after)] if after else []
+    return [*head, *content, *tail]

@@ -1,0 +1,52 @@
+"""One row of a dataset as it was read, and how a column of it is found.
+
+Invariant: a name is first taken literally and only then as a path, so a column that has dots in its name
+stays reachable; `ABSENT` (no such column) and `None` (an empty cell) are kept apart.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+__all__ = ["ABSENT", "Absent", "Row"]
+
+
+class Absent(Enum):
+    """The type of `ABSENT`."""
+
+    ABSENT = "absent"
+    """There is no such column."""
+
+
+ABSENT: Final = Absent.ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row with where it comes from."""
+
+    origin: str
+    """The file, or the name of the dataset."""
+    number: int
+    """Position in `origin`, from 1; in a JSONL file the line."""
+    values: Mapping[str, object]
+
+    @property
+    def place(self) -> str:
+        """`origin row number`, as it opens an error message."""
+        return f"{self.origin} row {self.number}"
+
+    def get(self, key: str) -> object:
+        """The value of column `key` (dots reach into nested columns), or `ABSENT`."""
+        if key in self.values:
+            return self.values[key]
+        value: object = self.values
+        for part in key.split("."):
+            if value is None:
+                # A nested column whose parent cell is empty: the column exists, its value does not.
+                return None
+            if not isinstance(value, Mapping) or part not in value:
+                return ABSENT
+            value = value[part]
+        return value

@@ -1,0 +1,57 @@
+"""Datasets on the Hub: downloaded once and memory-mapped, or streamed.
+
+Downloads and conversions show the progress bars of the `datasets` library.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from opencode_env.taskset.config import OpenCodeTasksetConfig
+from opencode_env.taskset.errors import DatasetError
+from opencode_env.taskset.sources.saved_dataset import ArrowDataset
+from opencode_env.taskset.sources.splits import pick_split
+
+__all__ = ["open_hub_dataset", "stream_hub_tables"]
+
+_ROWS_PER_TABLE = 64
+
+
+def open_hub_dataset(config: OpenCodeTasksetConfig) -> ArrowDataset:
+    """The configured Hub dataset, downloaded if it is not in the cache yet.
+
+    Raises:
+        DatasetError: There is no such dataset, subset, split or revision, or it cannot be fetched.
+    """
+    return ArrowDataset(_load(config, streaming=False), str(config.dataset))
+
+
+def stream_hub_tables(config: OpenCodeTasksetConfig) -> Iterator[Any]:
+    """The configured Hub dataset as small Arrow tables, fetched as they are asked for.
+
+    Raises:
+        DatasetError: As `open_hub_dataset`.
+    """
+    yield from _load(config, streaming=True).with_format("arrow").iter(_ROWS_PER_TABLE)
+
+
+def _load(config: OpenCodeTasksetConfig, *, streaming: bool) -> Any:
+    import datasets
+
+    options: dict[str, Any] = {"name": config.dataset_subset, "revision": config.revision}
+    try:
+        try:
+            return datasets.load_dataset(
+                config.dataset, split=config.dataset_split or "train", streaming=streaming, **options
+            )
+        except ValueError:
+            # Perhaps the split. Asking first would need the network even for a dataset in the cache.
+            splits = datasets.get_dataset_split_names(config.dataset, options["name"], revision=config.revision)
+            split = pick_split(str(config.dataset), splits, config.dataset_split)
+            if split == (config.dataset_split or "train"):
+                raise
+            return datasets.load_dataset(config.dataset, split=split, streaming=streaming, **options)
+    except DatasetError:
+        raise
+    # RuntimeError is what `datasets` raises for a dataset that needs code of its own to load.
+    except (datasets.exceptions.DatasetsError, OSError, ValueError, RuntimeError) as error:
+        raise DatasetError(f'Hub dataset "{config.dataset}": {type(error).__name__}: {error}') from error

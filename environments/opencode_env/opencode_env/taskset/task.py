@@ -1,0 +1,93 @@
+"""The task: prepares the sandbox, delegates scoring to its rubric.
+
+Invariant: what must not be known to the agent (answer, verify commands) is used only in `score`. A setup
+command that fails or runs out of time ends the rollout as a `TaskError` before the agent starts.
+"""
+
+from typing import Any
+
+import verifiers.v1 as vf
+from opencode_rubrics import (
+    AnswerConfig,
+    AnyTrace,
+    Rubric,
+    RubricConfig,
+    VerifyCommandsConfig,
+    live_rubric,
+    require_alive,
+    run_command,
+)
+from verifiers.v1.task import task_key
+
+from opencode_env.taskset.config import OpenCodeTaskConfig
+from opencode_env.taskset.data import OpenCodeTaskData
+
+__all__ = ["OpenCodeTask"]
+
+DEFAULT_WORKDIR = "/app"
+
+
+class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
+    """One row of an `OpenCodeTaskset`."""
+
+    config: OpenCodeTaskConfig
+
+    @property
+    def key(self) -> str:
+        """The row's identity (see `OpenCodeTaskData.row_key`); without one, a hash that leaves out `idx`."""
+        if self.data.row_key is not None:
+            return self.data.row_key
+        return task_key(self.data.model_dump(mode="json", exclude_none=True, exclude={"idx"}))
+
+    @property
+    def workdir(self) -> str:
+        """Directory in the sandbox in which the task's commands run."""
+        return self.data.workdir or DEFAULT_WORKDIR
+
+    @property
+    def rubric_config(self) -> RubricConfig:
+        """The configured rubric, or the one that fits the row."""
+        if self.config.rubric is not None:
+            return self.config.rubric
+        return VerifyCommandsConfig() if self.data.verify else AnswerConfig()
+
+    @property
+    def rubric(self) -> Rubric[Any]:
+        """The live rubric that scores this task, shared with all tasks of the same configuration."""
+        return live_rubric(self.rubric_config)
+
+    async def setup(self, trace: AnyTrace, runtime: vf.Runtime) -> None:
+        """Run the row's setup commands in order, in the workdir.
+
+        Raises:
+            vf.TaskError: A command failed or ran out of time; the message holds the end of its output.
+            vf.SandboxError: The sandbox is gone.
+        """
+        if not self.data.setup and self.data.workdir is None:
+            return
+        made = await runtime.run(["mkdir", "-p", "--", self.workdir], {})
+        if made.exit_code != 0:
+            await require_alive(runtime, f"making workdir {self.workdir!r}")
+            raise vf.TaskError(
+                f"workdir {self.workdir!r} cannot be made ({made.exit_code}): {made.stderr.strip()[-500:]}"
+            )
+        timeout = self.data.setup_timeout or self.config.setup_timeout
+        for command in self.data.setup:
+            result = await run_command(runtime, command, workdir=self.workdir, timeout=timeout)
+            if not result.ok:
+                await require_alive(runtime, f"running setup command {command!r}")
+                raise vf.TaskError(f"setup command {command!r} failed ({result.outcome()})")
+
+    async def score(self, trace: AnyTrace, runtime: vf.Runtime | None = None) -> None:
+        """Record the rubric's rewards and metrics, and those plugged in by config.
+
+        A rollout whose setup ran out of time never had an agent, so nothing of it is scored.
+
+        Raises:
+            vf.TaskError: A reward or metric failed.
+            vf.SandboxError: The sandbox is gone.
+        """
+        if self.scoring_deferred or trace.stop_condition == "setup_timeout":
+            return
+        await self.rubric.score(self.data, trace, runtime)
+        await super().score(trace, runtime)
