@@ -1,0 +1,27 @@
+"""OpenCode as a verifiers environment: harness, environment and taskset under one plugin id, `opencode-env`.
+
+The three classes are imported on first use: the scripted model and the commands of this package then start without
+verifiers, which takes seconds to import.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opencode_env.env import OpenCodeEnv
+    from opencode_env.harness import OpenCodeHarness
+    from opencode_env.taskset import OpenCodeTaskset
+
+__all__ = ["OpenCodeEnv", "OpenCodeHarness", "OpenCodeTaskset"]
+
+_MODULES = {
+    "OpenCodeEnv": "opencode_env.env",
+    "OpenCodeHarness": "opencode_env.harness",
+    "OpenCodeTaskset": "opencode_env.taskset",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

@@ -1,0 +1,124 @@
+"""`python -m opencode_env.demo`: the sample tasks, real OpenCode, local sandboxes, and a scripted model; no account.
+
+It runs the installed `vf-eval` command as a user would and reads the traces it wrote.
+"""
+
+import argparse
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from verifiers.v1.errors import RolloutError
+from verifiers.v1.trace import WireTrace
+from verifiers.v1.utils.trace_store import TRACES_FILE, read_episodes
+
+from opencode_env.rollout_log import AGENT_RECORD
+from opencode_env.sandbox import require_bubblewrap
+from opencode_env.scripted_model import LABEL, MODEL_ID, SamplesPolicy, ScriptedModel
+
+_EXAMPLES = """\
+examples:
+  python -m opencode_env.demo
+  python -m opencode_env.demo --rollouts 4 --success-rate 0.5 --concurrency 4
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m opencode_env.demo",
+        description="Evaluate the sample tasks with the real OpenCode in confined local sandboxes against a scripted "
+        "model. Nothing leaves this machine.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--rollouts", "-r", type=int, default=1, help="rollouts per task (default: %(default)s)")
+    parser.add_argument("--concurrency", "-c", type=int, default=2, help="rollouts at once (default: %(default)s)")
+    parser.add_argument("--success-rate", type=float, default=0.7, help="of the scripted model (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the scripted model's outcomes (default: %(default)s)")
+    parser.add_argument("--output-dir", type=Path, default=Path("outputs"), help="where runs go (default: %(default)s)")
+    return parser
+
+
+async def run_demo(options: argparse.Namespace) -> int:
+    """Run the evaluation and print the table; returns the process's exit code."""
+    policy = SamplesPolicy(options.success_rate, options.seed, {})
+    async with ScriptedModel(policy) as model:
+        _say(f"model: {LABEL}, at {model.base_url}")
+        code, run = await _evaluate(options, model.base_url)
+    if code != 0:
+        _say(f"vf-eval failed with exit code {code}: its messages are above")
+        return code
+    return _report(run)
+
+
+async def _evaluate(options: argparse.Namespace, base_url: str) -> tuple[int, Path]:
+    """Run `vf-eval opencode-env`; returns its exit code and the run directory."""
+    name = f"demo-{os.getpid()}"
+    argv = ["opencode-env", "-m", MODEL_ID, "--client.base-url", base_url, "--no-push", "--no-rich"]
+    argv += ["-r", str(options.rollouts), "-c", str(options.concurrency)]
+    argv += ["--output-dir", str(options.output_dir), "--run.name", name]
+    _say("running: vf-eval " + " ".join(argv))
+    process = await asyncio.create_subprocess_exec(
+        *_vf_eval(),
+        *argv,
+        stdout=asyncio.subprocess.DEVNULL,  # every trace as JSON; the run directory holds them too
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    async for line in process.stderr:
+        text = line.decode(errors="replace")
+        if "rollout finished" in text or "ERROR" in text or "Error" in text:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+    return await process.wait(), options.output_dir / name
+
+
+def _vf_eval() -> Sequence[str]:
+    command = Path(sys.executable).with_name("vf-eval")
+    found = str(command) if command.exists() else shutil.which("vf-eval")
+    return [found] if found else [sys.executable, "-m", "verifiers.v1.cli.eval.main"]
+
+
+def _report(run: Path) -> int:
+    """Print one row per rollout; exit code 1 when any rollout failed for a reason that is not the model's."""
+    rows = [("task", "reward", "turns", "tool calls", "stop", "seconds")]
+    failed = 0
+    for episode in read_episodes(run, WireTrace):
+        task = str(episode.task.data.id or episode.task.data.idx)
+        if not episode.traces:
+            failed += 1
+            rows.append((task, "error", "-", "-", episode.errors[-1].type if episode.errors else "-", "-"))
+        for trace in episode.traces:
+            failed += not trace.ok
+            record = trace.info.get(AGENT_RECORD, {})
+            reward = f"{trace.reward:.2f}" if trace.ok else "error"
+            calls = f"{trace.metrics.get('total_tool_calls') or 0:.0f}"
+            seconds = f"{record.get('duration', 0.0):.1f}"
+            rows.append((task, reward, str(trace.num_turns), calls, str(trace.stop_condition), seconds))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        _say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    _say(f"traces: {run / TRACES_FILE}")
+    return 1 if failed else 0
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Entry point; a missing prerequisite is one line."""
+    options = _parser().parse_args()
+    try:
+        require_bubblewrap()
+    except RolloutError as error:
+        raise SystemExit(str(error)) from error
+    raise SystemExit(asyncio.run(run_demo(options)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+"""One rollout's OpenCode inside one sandbox: prepared once, run once per segment, ended before anything is scored.
+
+Invariant: when `close()` returned, either no process of the agent is left in the sandbox, or the record names the
+`survivors` and the harness refuses to let the trace be scored.
+"""
+
+import asyncio
+import contextlib
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from verifiers.v1.clients import ModelContext
+from verifiers.v1.errors import HarnessError, ProviderError, RolloutError, SandboxError, boundary
+from verifiers.v1.harness import HarnessSession
+from verifiers.v1.runtimes import ProgramResult, Runtime
+from verifiers.v1.task import TaskData
+from verifiers.v1.types import Messages
+
+from opencode_env.harness.events import RunLog, read_log
+from opencode_env.harness.metrics import rollout_metrics
+from opencode_env.harness.opencode_config import build_config, render_config
+from opencode_env.harness.outcome import Outcome, SegmentRecord, is_runaway, judge
+from opencode_env.harness.processes import ProcessFence
+from opencode_env.harness.prompt import SegmentPrompt, segment_prompt
+from opencode_env.harness.state import CONFIG_DIR, STATE_BASE, base_archive, program, segment_archive
+from opencode_env.rollout_log import AGENT_RECORD, AnyTrace
+
+if TYPE_CHECKING:
+    from opencode_env.harness.harness import OpenCodeHarness
+
+RUNAWAY_POLL_SECONDS = 0.5
+MAX_LOG_BYTES = 64 * 1024 * 1024
+"""Cap of the log file that `log_dir` keeps per rollout."""
+
+
+class OpenCodeSession(HarnessSession):
+    """Drives OpenCode for one rollout; `turn` runs one segment, natively continuing OpenCode's session."""
+
+    harness: "OpenCodeHarness"
+
+    def __init__(
+        self,
+        harness: "OpenCodeHarness",
+        ctx: ModelContext,
+        trace: AnyTrace,
+        runtime: Runtime,
+        endpoint: str,
+        secret: str,
+        mcp_urls: dict[str, str],
+        data: TaskData,
+        programs: str,
+    ) -> None:
+        super().__init__(harness, ctx, trace, runtime, endpoint, secret, mcp_urls, data)
+        self._programs = programs
+        self._workdir = data.workdir or harness.config.agent_workdir
+        self._fence = ProcessFence(runtime)
+        self._state = ""
+        self._log = RunLog()
+        self._outcome: Outcome | None = None
+        self._agent_error = False
+        self._exit_code: int | None = None
+        self._segments = 0
+        self._duration = 0.0
+
+    async def prepare(self) -> None:
+        """Write OpenCode's state directory, install skills, and draw the line before the agent.
+
+        Raises:
+            SandboxError: when the sandbox does not take them.
+        """
+        config = self.harness.config
+        rendered = render_config(
+            build_config(
+                config,
+                model=config.prompt_model or self.ctx.model,
+                endpoint=self.endpoint,
+                secret=self.secret,
+                mcp_servers=self.mcp_urls,
+                mcp_headers=config.resolve_mcp_headers(self.mcp_urls),
+            )
+        )
+        archive = f"/tmp/.opencode-{uuid.uuid4().hex}.tar"
+        await self.runtime.write(archive, base_archive(rendered, self._system_append()))
+        result = await self._script("prepare.sh", STATE_BASE, archive, self._workdir)
+        self._state = result.stdout.strip()
+        if result.exit_code != 0 or not self._state.startswith(STATE_BASE):
+            raise SandboxError(f"preparing OpenCode's files failed ({result.exit_code}): {result.stderr[-800:]}")
+        await self.harness.install_skills(self.runtime, f"{self._state}/{CONFIG_DIR}/skills")
+        await self._fence.mark()
+
+    def _system_append(self) -> str:
+        config = self.harness.config
+        own = config.system_prompt if config.system_prompt_mode == "append" else None
+        first = segment_prompt(self.data.prompt).system if self.data.prompt is not None else ""
+        parts = (own, config.task_system_prompt, self.data.system_prompt, first)
+        return "\n\n".join(part for part in parts if part)
+
+    async def turn(self, messages: Messages | None = None) -> None:
+        """Run one segment to OpenCode's exit: the task's prompt, or the user's next `messages`.
+
+        Raises:
+            RolloutError: the type of the boundary that broke; the policy's own doing raises nothing.
+        """
+        if self._closed:
+            raise HarnessError(f"harness {self.harness.config.id!r} session is already closed")
+        try:
+            async with boundary(HarnessError, f"harness {self.harness.config.id!r}"):
+                await self._segment(messages)
+        except RolloutError:
+            self._agent_error = True
+            raise
+
+    async def _segment(self, messages: Messages | None) -> None:
+        prompt = messages if messages is not None else self.data.prompt
+        if prompt is None:
+            raise HarnessError("the task has no prompt and the user sent no message")
+        first_call = len(self.trace.calls)
+        args = await self._write_prompt(segment_prompt(prompt))
+        self._segments += 1
+        started = time.monotonic()
+        try:
+            result = await self._run_watched(args, first_call)
+        finally:
+            self._duration += time.monotonic() - started
+        self._exit_code = result.exit_code
+        self._log = await self._read_log(result)
+        self._outcome = judge(
+            SegmentRecord(result.exit_code, self.trace.calls[first_call:], self.trace.stop_condition, self._log)
+        )
+        self._check_plugin()
+        if self._outcome is Outcome.CONTEXT_WINDOW:
+            self.trace.stop("max_total_tokens")
+        elif self._outcome is Outcome.CONTENT_FILTER:
+            self.trace.stop("content_filter")
+
+    async def _write_prompt(self, prompt: SegmentPrompt) -> list[str]:
+        """Put the prompt's files in place; returns OpenCode's arguments for this segment."""
+        archive = f"{self._state}/segment.tar"
+        await self.runtime.write(archive, segment_archive(prompt))
+        script = 'tar -xf "$1/segment.tar" -C "$1" && rm -f "$1/segment.tar"'
+        result = await self.runtime.run(["sh", "-c", script, "prompt", self._state], {})
+        if result.exit_code != 0:
+            raise SandboxError(f"writing the prompt failed ({result.exit_code}): {result.stderr[-500:]}")
+        args = [arg for picture in prompt.pictures for arg in ("--file", f"{self._state}/pictures/{picture.name}")]
+        if self._segments and self._log.session_id is None:
+            raise HarnessError("OpenCode's log names no session, so the conversation cannot be continued")
+        return [*(["--session", self._log.session_id] if self._log.session_id else []), *args]
+
+    async def _run_watched(self, args: list[str], first_call: int) -> ProgramResult:
+        """Run OpenCode, and end it when it has stopped making progress for good."""
+        argv = [
+            "sh",
+            "-c",
+            program("launch.sh"),
+            "opencode",
+            self._state,
+            self._workdir,
+            self._programs,
+            *args,
+        ]
+        run = asyncio.ensure_future(self.runtime.run_program(argv, self.harness.config.resolved_env))
+        watch = asyncio.ensure_future(self._runaway(first_call))
+        try:
+            await asyncio.wait({run, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if run.done():
+                return run.result()
+        finally:
+            for task in (run, watch):
+                task.cancel()
+            await asyncio.gather(run, watch, return_exceptions=True)
+        await self._fence.end()
+        raise ProviderError(
+            "OpenCode keeps calling the model without end: its streams name no finish reason, or every call fails "
+            f"({len(self.trace.calls) - first_call} calls in this run); the model endpoint is broken"
+        )
+
+    async def _runaway(self, first_call: int) -> None:
+        """Return once `is_runaway` says so."""
+        while True:
+            await asyncio.sleep(RUNAWAY_POLL_SECONDS)
+            calls = self.trace.calls[first_call:]
+            nodes = [self.trace.nodes[call.node].message for call in calls if call.node is not None]
+            if is_runaway(calls, [bool(getattr(message, "tool_calls", None)) for message in nodes]):
+                return
+
+    async def _read_log(self, result: ProgramResult) -> RunLog:
+        log = await read_log(self.runtime, self._state)
+        stderr = "\n".join(text for text in (log.stderr_tail, result.stderr) if text)
+        return RunLog(log.session_id or self._log.session_id, log.error, log.events_tail, stderr)
+
+    def _check_plugin(self) -> None:
+        """OpenCode is silent about a plugin that does not load; without ours the prompt changes from day to day."""
+        root = self.trace.nodes[0].message if self.trace.nodes else None
+        if root is not None and root.role == "system" and "\n  Today's date: " in str(root.content):
+            raise HarnessError("OpenCode did not load the opencode-env plugin: the system prompt still holds the date")
+
+    async def close(self) -> None:
+        """End the agent's processes and put this session's record and metrics on the trace. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        if not self._state:
+            return
+        survivors: str | None = None
+        try:
+            await self._fence.end()
+        except SandboxError as error:
+            survivors = str(error)
+        if self._exit_code is None:  # timed out or failed: the log of the segment was not read
+            with contextlib.suppress(Exception):  # the sandbox may be gone; the record then has no log
+                self._log = await read_log(self.runtime, self._state)
+        self._record(survivors)
+        await self._keep_log()
+
+    def _record(self, survivors: str | None) -> None:
+        config = self.harness.config
+        record: dict[str, Any] = {
+            "version": config.version,
+            "session_id": self._log.session_id,
+            "outcome": str(self._outcome) if self._outcome else None,
+            "exit_code": self._exit_code,
+            "segments": self._segments,
+            "duration": round(self._duration, 3),
+            "log_tail": self._log.tail(config.log_tail),
+            **({"survivors": survivors} if survivors else {}),
+        }
+        self.trace.info[AGENT_RECORD] = record
+        overflow = self._outcome is Outcome.CONTEXT_WINDOW
+        metrics = rollout_metrics(self.trace, agent_error=self._agent_error, context_overflow=overflow)
+        self.trace.record_metrics(metrics)
+
+    async def _keep_log(self) -> None:
+        directory = self.harness.config.log_dir
+        if directory is None:
+            return
+        path = directory / f"{self.trace.id}.log"
+        try:
+            parts = [
+                await self.runtime.read(f"{self._state}/{name}", MAX_LOG_BYTES)
+                for name in ("events.jsonl", "stderr.log")
+            ]
+            directory.mkdir(parents=True, exist_ok=True)
+            await asyncio.to_thread(path.write_bytes, b"".join(parts))
+        except (SandboxError, OSError) as error:
+            self.trace.info[AGENT_RECORD]["log_error"] = str(error)[:500]
+        else:
+            self.trace.info[AGENT_RECORD]["log_file"] = str(path)
+
+    async def _script(self, name: str, *args: str) -> ProgramResult:
+        return await self.runtime.run(["sh", "-c", program(name), name, *args], {})
