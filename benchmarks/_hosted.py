@@ -1,0 +1,124 @@
+"""Rollouts of OpenCodeEnv and runs of the bare binary inside a benchmark's own process."""
+
+import asyncio
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import verifiers.v1 as vf
+from opencode_env.env import OpenCodeEnv, OpenCodeEnvConfig
+from opencode_env.harness import OpenCodeHarnessConfig
+from opencode_env.harness.builds import DEFAULT_VERSION
+from opencode_env.harness.cache import ensure_build, host_platform
+from opencode_env.harness.opencode_config import PROVIDER, build_config, render_config
+from opencode_env.harness.prompt import segment_prompt
+from opencode_env.harness.state import base_archive, program, segment_archive
+from verifiers.v1.clients import EvalClientConfig, ModelContext
+from verifiers.v1.env import RunSlot
+from verifiers.v1.episode import Episode
+from verifiers.v1.types import SamplingConfig
+
+AnyEpisode = Episode[Any, Any, Any]
+PROMPT = "Write hello into /tmp/hello.txt, read it back, and say done."
+
+
+@asynccontextmanager
+async def hosted_env(base_url: str, runtime: vf.RuntimeConfig, rows: int) -> AsyncIterator["Hosted"]:
+    """OpenCodeEnv over `rows` equal tasks, serving, in this process."""
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "tasks.jsonl"
+        lines = [json.dumps({"id": f"t{index}", "question": PROMPT, "answer": "done"}) for index in range(rows)]
+        path.write_text("\n".join(lines) + "\n")
+        config = OpenCodeEnvConfig.model_validate(
+            {"taskset": {"id": "opencode-env", "dataset": str(path)}, "agent": {"runtime": runtime.model_dump()}}
+        )
+        env = OpenCodeEnv(config)
+        async with env.serving():
+            yield Hosted(env, base_url)
+
+
+class Hosted:
+    """A serving environment; `slots` are its planned episodes, one per row."""
+
+    def __init__(self, env: OpenCodeEnv, base_url: str) -> None:
+        self.env = env
+        client = EvalClientConfig(base_url=base_url, api_key_var="OPENAI_API_KEY")
+        self._context = ModelContext(model="scripted-model", client=client, sampling=SamplingConfig())
+        self.slots: list[RunSlot] = [slot for task in env.taskset for slot in env.slots(task)]
+
+    async def run(self, slots: Sequence[RunSlot], at_once: int) -> list[AnyEpisode]:
+        """Play `slots`, `at_once` at a time.
+
+        Raises:
+            SystemExit: when one of them failed.
+        """
+        gate = asyncio.Semaphore(at_once)
+        episodes = await asyncio.gather(*(self.env.run_slot(slot, self._context, gate) for slot in slots))
+        for episode in episodes:
+            if not episode.ok:
+                raise SystemExit(f"a rollout failed: {episode.errors or episode.traces[0].errors}")
+        return episodes
+
+
+def state_directory(path: Path, base_url: str, *, tuned: bool) -> None:
+    """What a person would prepare by hand: the harness's files, or only a provider."""
+    harness = OpenCodeHarnessConfig(id="opencode-env")
+    config = build_config(harness, model="scripted-model", endpoint=base_url, secret="none", mcp_servers={})
+    path.mkdir(parents=True)
+    if tuned:
+        for archive in (base_archive(render_config(config), ""), segment_archive(segment_prompt(PROMPT))):
+            subprocess.run(["tar", "-x", "-C", str(path)], input=archive, check=True)
+        return
+    plain = {key: config[key] for key in ("model", "provider")}
+    plain["provider"][PROVIDER]["options"] = {"baseURL": base_url, "apiKey": "none"}
+    target = path / "config" / "opencode"
+    target.mkdir(parents=True)
+    (target / "opencode.json").write_text(json.dumps(plain))
+    (path / "prompt.txt").write_text(PROMPT)
+
+
+FRESH = """
+export HOME=$1 XDG_CONFIG_HOME=$1/config PATH=$3:$PATH
+cd "$2" && exec opencode run --format json <"$1/prompt.txt" >"$1/out" 2>&1
+"""
+"""`opencode run` as it comes: STATE WORKDIR PROGRAM_DIR, as for the harness's launch.sh."""
+
+
+def by_hand(count: int, base_url: str, *, tuned: bool, at_once: int = 2) -> None:
+    """`count` runs of the bare binary through xargs."""
+    build = ensure_build(DEFAULT_VERSION, host_platform())
+    with tempfile.TemporaryDirectory() as scratch:
+        for index in range(count):
+            state_directory(Path(scratch) / f"state{index}", base_url, tuned=tuned)
+            (Path(scratch) / f"work{index}").mkdir()
+        command = f'sh -c "$SCRIPT" run {scratch}/state$0 {scratch}/work$0 {build.directory}'
+        xargs(command, count, at_once, program("launch.sh") if tuned else FRESH)
+
+
+def by_hand_podman(count: int, base_url: str, image: str) -> None:
+    """`count` containers by hand, two at a time: run, exec of the same command, rm; on the host's network."""
+    with tempfile.TemporaryDirectory() as scratch:
+        state_directory(Path(scratch) / "state", base_url, tuned=True)
+        command = (
+            "name=bench-$$-$0; podman run -d --network host --name $name --entrypoint sleep "
+            f"-v {scratch}/state:/seed:ro {image} infinity >/dev/null && "
+            'podman exec $name sh -c "mkdir -p /app && cp -r /seed /tmp/opencode" && '
+            'podman exec $name sh -c "$SCRIPT" run /tmp/opencode /app /opencode; podman rm -f $name >/dev/null'
+        )
+        xargs(command, count, 2, program("launch.sh"))
+
+
+def xargs(command: str, count: int, at_once: int, script: str) -> None:
+    """Run a shell command for the numbers 0 … count-1 (`$0`), `at_once` at a time, with `$SCRIPT` set."""
+    subprocess.run(
+        ["xargs", f"-P{at_once}", "-n1", "sh", "-c", command],
+        input="\n".join(map(str, range(count))),
+        text=True,
+        check=True,
+        env={**os.environ, "SCRIPT": script},
+    )

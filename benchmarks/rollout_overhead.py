@@ -1,0 +1,204 @@
+"""What a rollout costs beyond the agent itself: our environment ÷ the bare binary, same prompts, one run.
+
+Contenders, each in a process of its own, some runs of one 3-turn prompt, two at a time, instant scripted model:
+
+  bare          `opencode run` by hand (xargs -P2) with the settings that the harness uses
+  fresh         `opencode run` by hand as it comes: a fresh home and a provider, no other setting
+  confined      whole rollouts through OpenCodeEnv in confined local sandboxes, creation to removal
+  bare-podman   by hand: podman run, exec of the same command, rm; OpenCode in the image
+  podman        whole rollouts through OpenCodeEnv in podman, same image
+
+CPU is user + system time of everything a contender started. Interpreter start, imports, one warm-up run and the model
+server are outside. Run: uv run python benchmarks/rollout_overhead.py [--json] [--rollouts 16] [--only confined …]
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import verifiers.v1 as vf
+from _hosted import by_hand, by_hand_podman, hosted_env
+from _measure import Cost, adopt_orphans, machine, measured, report
+from opencode_env.harness.builds import DEFAULT_VERSION
+from opencode_env.harness.cache import ensure_build, host_platform
+from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
+
+GOALS = {
+    "confined_cpu": 1.05,
+    "confined_wall": 1.15,
+    "confined_cpu_vs_fresh": 0.70,
+    "podman_cpu": 1.10,
+    "podman_wall": 1.30,
+}
+STEPS = [
+    {"tool_calls": [{"name": "write", "arguments": {"filePath": "/tmp/hello.txt", "content": "hello\n"}}]},
+    {"tool_calls": [{"name": "read", "arguments": {"filePath": "/tmp/hello.txt"}}]},
+    {"text": "done"},
+]
+IMAGE = "localhost/opencode-env-bench:1"
+PODMAN_BASE = "localhost/opencode-env-base:1"
+"""Made by the test suite (`make test`); without it the podman contenders are left out."""
+
+
+async def through_env(count: int, base_url: str, runtime: vf.RuntimeConfig, cost: Cost) -> None:
+    """`count` rollouts through OpenCodeEnv, two at a time, after one that is not counted."""
+    async with hosted_env(base_url, runtime, count + 1) as hosted:
+        await hosted.run(hosted.slots[:1], 1)
+        with measured(cost):
+            episodes = await hosted.run(hosted.slots[1:], 2)
+    if any(episode.traces[0].num_turns != len(STEPS) for episode in episodes):
+        raise SystemExit("a rollout did not play the whole script")
+
+
+async def startup(runs: int = 5) -> dict[str, float]:
+    """Median seconds to the first model request: from the sandbox being up, and from the bare binary's start."""
+    logging.disable(logging.CRITICAL)
+    ours, bare = [], []
+    async with ScriptedModel(ScriptPolicy.of(Reply(text="done"))) as model:
+        async with hosted_env(model.base_url, vf.SubprocessConfig(), runs + 1) as hosted:
+            for slot in hosted.slots:
+                (episode,) = await hosted.run([slot], 1)
+                trace = episode.traces[0]
+                ours.append(trace.calls[0].time.start - trace.timing.boot.end)
+        for _ in range(runs + 1):
+            seen, started = len(model.requests), time.time()
+            await asyncio.to_thread(by_hand, 1, model.base_url, tuned=True)
+            bare.append(model.requests[seen].received - started)
+    return {"ours": statistics.median(ours[1:]), "bare": statistics.median(bare[1:])}
+
+
+def contender(name: str, count: int, base_url: str) -> Cost:
+    """Run one contender in this process and measure it."""
+    adopt_orphans()
+    logging.disable(logging.CRITICAL)
+    cost = Cost()
+    if name in ("confined", "podman"):
+        runtime = vf.SubprocessConfig() if name == "confined" else vf.PodmanConfig(image=IMAGE)
+        asyncio.run(through_env(count, base_url, runtime, cost))
+        return cost
+    by_name: dict[str, Callable[[int], None]] = {
+        "bare": lambda n: by_hand(n, base_url, tuned=True),
+        "fresh": lambda n: by_hand(n, base_url, tuned=False),
+        "bare-podman": lambda n: by_hand_podman(n, base_url, IMAGE),
+    }
+    work = by_name[name]
+    work(1)
+    with measured(cost):
+        work(count)
+    return cost
+
+
+def make_image() -> bool:
+    """An image with OpenCode in it on top of the tests' base image; False when podman or the base is missing."""
+    if shutil.which("podman") is None:
+        return False
+    if subprocess.run(["podman", "image", "exists", PODMAN_BASE], check=False).returncode != 0:
+        return False
+    build = ensure_build(DEFAULT_VERSION, host_platform())
+    recipe = (
+        f"FROM {PODMAN_BASE}\nCOPY opencode rg complete.json /opencode/{build.name}/\nCOPY opencode rg /opencode/\n"
+    )
+    recipe += "STOPSIGNAL SIGKILL\n"
+    subprocess.run(
+        ["podman", "build", "-q", "-t", IMAGE, "-f", "-", str(build.directory)],
+        input=recipe,
+        text=True,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    return True
+
+
+@asynccontextmanager
+async def model_server() -> AsyncIterator[str]:
+    """The scripted model in a process of its own, so that its CPU is nobody's."""
+    with tempfile.TemporaryDirectory() as scratch:
+        script, port = Path(scratch) / "script.json", Path(scratch) / "port"
+        script.write_text(json.dumps(STEPS))
+        argv = [sys.executable, "-m", "opencode_env.scripted_model", "--script", str(script), "--port-file", str(port)]
+        process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.DEVNULL)
+        try:
+            while not port.exists():
+                await asyncio.sleep(0.05)
+            yield f"http://127.0.0.1:{port.read_text().strip()}/v1"
+        finally:
+            process.terminate()
+            await process.wait()
+
+
+async def run_all(names: Sequence[str], count: int, rounds: int) -> dict[str, Cost]:
+    """Every contender `rounds` times in turn; the costs of the rounds are added up."""
+    total = {name: Cost() for name in names}
+    async with model_server() as base_url:
+        for _ in range(rounds):
+            for name in names:
+                started = time.monotonic()
+                argv = [sys.executable, __file__, "--contender", name, "--rollouts", str(count), "--base-url", base_url]
+                process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
+                out, _ = await process.communicate()
+                found = re.search(rb"COST (\S+) (\S+)", out)
+                if process.returncode != 0 or found is None:
+                    raise SystemExit(f"contender {name} failed with exit code {process.returncode}")
+                total[name].wall += float(found[1])
+                total[name].cpu += float(found[2])
+                seconds = time.monotonic() - started
+                print(f"  {name}: {float(found[1]):.1f} s, {float(found[2]):.1f} CPU-s ({seconds:.0f} s)", flush=True)
+    return total
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object on the last line")
+    parser.add_argument("--rollouts", type=int, default=16, help="runs per contender (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=1, help="rounds through all contenders (default: %(default)s)")
+    parser.add_argument("--only", nargs="*", help="contenders to run")
+    parser.add_argument("--contender", help=argparse.SUPPRESS)
+    parser.add_argument("--base-url", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.contender:
+        cost = contender(options.contender, options.rollouts, options.base_url)
+        print(f"COST {cost.wall} {cost.cpu}")
+        return
+    names = options.only or ["bare", "fresh", "confined"]
+    if not options.only and make_image():
+        names += ["bare-podman", "podman"]
+    costs = asyncio.run(run_all(names, options.rollouts, options.rounds))
+    pairs = {
+        "confined_cpu": ("confined", "bare", "cpu"),
+        "confined_wall": ("confined", "bare", "wall"),
+        "confined_cpu_vs_fresh": ("confined", "fresh", "cpu"),
+        "podman_cpu": ("podman", "bare-podman", "cpu"),
+        "podman_wall": ("podman", "bare-podman", "wall"),
+    }
+    ratios = {
+        key: getattr(costs[ours], what) / getattr(costs[base], what)
+        for key, (ours, base, what) in pairs.items()
+        if ours in costs and base in costs
+    }
+    first_request = asyncio.run(startup())
+    ratios["startup"] = first_request["ours"] / first_request["bare"]
+    runs = options.rollouts * options.rounds
+    detail = {
+        **{name: f"{c.wall / runs:.2f} s wall, {c.cpu / runs:.2f} CPU-s per run" for name, c in costs.items()},
+        "first model request": f"{first_request['ours']:.2f} s from sandbox up, bare {first_request['bare']:.2f} s",
+        **machine(),
+        "opencode": DEFAULT_VERSION,
+    }
+    print(report("rollout_overhead", ratios, GOALS, detail))
+    if options.json:
+        print(json.dumps({"name": "rollout_overhead", "ratios": ratios, "goals": GOALS, "detail": detail}))
+
+
+if __name__ == "__main__":
+    main()
