@@ -5,6 +5,7 @@ unrated: kept or dropped as a whole and counted. Text that looks like a number i
 """
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from opencode_env.taskset.arrow_buffers import floats_with_nan
 from opencode_env.taskset.errors import DatasetError
 
 __all__ = ["Band", "BandReport", "Mask"]
@@ -34,7 +36,20 @@ class Band:
     maximum: float
     keep_unrated: bool
 
-    def mask(self, ratings: Any, origin: str, report: "BandReport", *, first: int = 1) -> Mask:
+    def mask_of_all(self, ratings: Iterable[Any], origin: str, report: "BandReport") -> Mask:
+        """One boolean per value of Arrow arrays that follow each other: whether its row is kept.
+
+        Raises:
+            DatasetError: The column holds something other than numbers.
+        """
+        masks = []
+        first = 1
+        for array in ratings:
+            masks.append(self.mask(array, origin, report, first=first))
+            first += len(array)
+        return np.concatenate(masks) if masks else np.empty(0, dtype=np.bool_)
+
+    def mask(self, ratings: Any, origin: str, report: "BandReport", *, first: int) -> Mask:
         """One boolean per value of the Arrow array `ratings`, whose first has row number `first`: is it kept?
 
         Raises:
@@ -63,9 +78,7 @@ class Band:
                 f'{origin} row {row}: column "{self.key}" holds {value!r} ({kind}); difficulty_key needs a column '
                 f"of numbers"
             )
-        floats = pc.cast(ratings, pa.float64(), safe=False)
-        values: npt.NDArray[np.float64] = pc.fill_null(floats, float("nan")).to_numpy()
-        return values
+        return floats_with_nan(pc.cast(ratings, pa.float64(), safe=False))
 
 
 @dataclass

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from opencode_env.taskset.arrow_buffers import boolean_array
 from opencode_env.taskset.difficulty_filter import Mask
 from opencode_env.taskset.row import Row
 
@@ -42,7 +43,7 @@ def top_column(fields: Any, key: str) -> str:
 
 def column_of(table: Any, key: str) -> Any:
     """The array of column `key`; a nested value is null where its parent is."""
-    if key in table.column_names:
+    if key in table.schema.names:
         return table.column(key)
     head, *path = key.split(".")
     column = table.column(head)
@@ -57,6 +58,6 @@ def table_rows(origin: str, table: Any, first: int, mask: Mask | None) -> Iterat
         numbers: Any = range(first, first + table.num_rows)
     else:
         numbers = [first + int(position) for position in mask.nonzero()[0]]
-        table = table.filter(pa.array(mask))
+        table = table.filter(boolean_array(mask))
     for number, values in zip(numbers, table.to_pylist(), strict=True):
         yield Row(origin, number, values)

@@ -45,18 +45,17 @@ class CsvFile:
         """Whether the header has `key`."""
         return key in self._header
 
-    def ratings(self, key: str) -> Any:
+    def ratings(self, key: str) -> Iterator[Any]:
         """Column `key` as numbers.
 
         Raises:
             DatasetError: A cell is neither empty nor a number.
         """
-        chunks = []
         before = 0
         for batch in self._batches([key]):
             cells = pc.utf8_trim_whitespace(batch.column(0))
             try:
-                chunks.append(pc.cast(cells, pa.float64()))
+                numbers = pc.cast(cells, pa.float64())
             except pa.ArrowInvalid:
                 row, cell = next((i, c) for i, c in enumerate(cells.to_pylist(), 1) if not _is_number(c))
                 raise DatasetError(
@@ -64,7 +63,7 @@ class CsvFile:
                     f"column of numbers"
                 ) from None
             before += batch.num_rows
-        return pa.chunked_array(chunks, type=pa.float64())
+            yield numbers
 
     def rows(self, mask: Mask | None) -> Iterator[Row]:
         """The rows in order, or those that `mask` keeps."""

@@ -51,18 +51,16 @@ class JsonlFile:
             empty = False
         return empty
 
-    def ratings(self, key: str) -> Any:
-        """Column `key` as an array of floats, one per row.
+    def ratings(self, key: str) -> Iterator[Any]:
+        """Column `key` as floats, one per row.
 
         Raises:
             DatasetError: A line is no JSON object, or a value is neither a number nor null.
         """
         lines = self._lines()
-        chunks = []
         while batch := list(islice(lines, _LINES_PER_BATCH)):
             numbers = numbers_of_lines([line for _, line in batch], key)
-            chunks.append(self._parsed_numbers(batch, key) if numbers is None else numbers)
-        return pa.chunked_array(chunks, type=pa.float64())
+            yield self._parsed_numbers(batch, key) if numbers is None else numbers
 
     def rows(self, mask: Mask | None) -> Iterator[Row]:
         """The rows in order, or those that `mask` keeps; lines that it drops are not parsed."""

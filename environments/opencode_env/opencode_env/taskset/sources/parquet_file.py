@@ -17,6 +17,7 @@ from opencode_env.taskset.sources.arrow_columns import column_of, has_field, lea
 __all__ = ["ParquetFile"]
 
 _ROWS_PER_BATCH = 256
+_RATINGS_PER_BATCH = 1 << 13
 # Column chunks are streamed through a buffer of this size: a row group may be the whole file.
 _BUFFER_BYTES = 1 << 18
 
@@ -40,10 +41,11 @@ class ParquetFile:
         """Whether `key` names a column of the schema."""
         return has_field(self._schema, key)
 
-    def ratings(self, key: str) -> Any:
+    def ratings(self, key: str) -> Iterator[Any]:
         """Column `key`; no other column is read."""
         with self._open() as file:
-            return column_of(file.read(columns=[key]), key)
+            for batch in file.iter_batches(_RATINGS_PER_BATCH, columns=[key], use_threads=False):
+                yield column_of(batch, key)
 
     def rows(self, mask: Mask | None) -> Iterator[Row]:
         """The rows in order, or those that `mask` keeps; row groups without any are not read."""

@@ -29,8 +29,8 @@ class Columns(Protocol):
 class Part(Columns, Protocol):
     """One file or table whose rows can be read more than once."""
 
-    def ratings(self, key: str) -> Any:
-        """The Arrow array of column `key`, one value per row."""
+    def ratings(self, key: str) -> Iterator[Any]:
+        """Column `key` as Arrow arrays that follow each other, one value per row."""
 
     def rows(self, mask: Mask | None) -> Iterator[Row]:
         """The rows in order, or those whose entry in `mask` is true; reads as it goes."""

@@ -50,7 +50,7 @@ def _selected(name: str, parts: list[Part], config: OpenCodeTasksetConfig) -> It
     masks = []
     for part in parts:
         _check_columns(part, config)
-        masks.append(band.mask(part.ratings(band.key), part.origin, report))
+        masks.append(band.mask_of_all(part.ratings(band.key), part.origin, report))
     report.finish(band, name)
     for part, mask in zip(parts, masks, strict=True):
         if mask.any():

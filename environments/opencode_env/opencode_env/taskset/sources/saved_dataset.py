@@ -13,6 +13,7 @@ from opencode_env.taskset.sources.splits import pick_split
 __all__ = ["ArrowDataset", "is_saved_dataset", "open_saved_dataset"]
 
 _ROWS_PER_BATCH = 256
+_RATINGS_PER_BATCH = 1 << 13
 
 
 class ArrowDataset:
@@ -36,9 +37,11 @@ class ArrowDataset:
         """Whether `key` names a column."""
         return has_field(self._fields, key)
 
-    def ratings(self, key: str) -> Any:
+    def ratings(self, key: str) -> Iterator[Any]:
         """Column `key`; no other column is read."""
-        return column_of(self._dataset.select_columns([top_column(self._fields, key)])[:], key)
+        column = self._dataset.select_columns([top_column(self._fields, key)])
+        for start in range(0, len(column), _RATINGS_PER_BATCH):
+            yield column_of(column[start : start + _RATINGS_PER_BATCH], key)
 
     def rows(self, mask: Mask | None) -> Iterator[Row]:
         """The rows in order, or those that `mask` keeps; stretches without any are not read."""

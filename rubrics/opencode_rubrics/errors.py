@@ -1,0 +1,13 @@
+"""What keeps a rubric from giving a verdict: never a score."""
+
+import verifiers.v1 as vf
+
+__all__ = ["JudgeError", "ScoringError"]
+
+
+class ScoringError(vf.TaskError):
+    """Scoring could not be done; the message says what to do. Recorded with the stop `scoring_error`."""
+
+
+class JudgeError(ScoringError):
+    """The judge gave no verdict: unreachable, refused, cut off, or not to be understood."""

@@ -1,0 +1,52 @@
+"""A started sandbox of each kind for the tests that need one, and traces to score."""
+
+import shutil
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import verifiers.v1 as vf
+from opencode_env.sandbox import LocalSandboxConfig, provision_confined
+from opencode_rubrics import AnyTrace
+from verifiers.v1.runtimes import make_runtime
+
+
+class CheckedData(vf.TaskData):
+    """Task data of a foreign taskset that fits our rubrics."""
+
+    answer: str | None = None
+    verify: list[str] = []
+    verify_timeout: float | None = None
+
+
+def trace_of(data: vf.TaskData, reply: str | None = None) -> AnyTrace:
+    """A trace as a rollout of the task leaves it, with `reply` as the agent's last word."""
+    task: vf.TraceTask[Any] = vf.TraceTask(type="Task", data=data, key="k", hash="h")
+    trace: vf.Trace[Any, Any, Any] = vf.Trace(task=task, agent=vf.AgentInfo(config=vf.AgentConfig()))
+    trace.root_reply = reply
+    return trace
+
+
+@pytest.fixture
+async def confined() -> AsyncIterator[vf.Runtime]:
+    if shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed: apt-get install bubblewrap")
+    async with provision_confined(LocalSandboxConfig(), (), name=None, env={}) as runtime:
+        yield runtime
+
+
+@pytest.fixture
+async def container(podman_image: str) -> AsyncIterator[vf.Runtime]:
+    runtime = make_runtime(vf.PodmanConfig(image=podman_image))
+    try:
+        await runtime.start()
+        yield runtime
+    finally:
+        await runtime.stop()
+
+
+@pytest.fixture(params=["confined", pytest.param("container", marks=pytest.mark.podman)])
+def box(request: pytest.FixtureRequest) -> vf.Runtime:
+    """A sandbox of each kind."""
+    runtime: vf.Runtime = request.getfixturevalue(request.param)
+    return runtime

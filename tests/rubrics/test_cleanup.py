@@ -1,0 +1,137 @@
+"""Every cleanup hook runs to its end, in order, whatever happens."""
+
+import asyncio
+import logging
+import pickle
+
+import pytest
+from opencode_rubrics import CleanupError, cleanup, run_cleanup
+
+
+class Owner:
+    """Records what its hooks saw."""
+
+    def __init__(self, log: list[str], name: str = "a") -> None:
+        self.log = log
+        self.name = name
+
+
+class Ordered(Owner):
+    @cleanup()
+    async def middle(self) -> None:
+        self.log.append(f"{self.name}.middle")
+
+    @cleanup(priority=-5)
+    async def late(self) -> None:
+        self.log.append(f"{self.name}.late")
+
+    @cleanup(priority=10)
+    def early_and_not_async(self) -> None:
+        self.log.append(f"{self.name}.early")
+
+
+class Failing(Owner):
+    @cleanup(priority=3)
+    async def broken(self) -> None:
+        raise ValueError("boom")
+
+    @cleanup(priority=2)
+    async def cancelled_inside(self) -> None:
+        raise asyncio.CancelledError("inner")
+
+    @cleanup(priority=1)
+    async def wants_what_is_not_there(self, sandbox: object) -> None:
+        raise AssertionError("unreachable")
+
+    @cleanup()
+    async def last(self) -> None:
+        self.log.append("last")
+
+
+class Slow(Owner):
+    @cleanup(priority=1)
+    async def slow(self) -> None:
+        await asyncio.sleep(0.05)
+        self.log.append("slow")
+
+    @cleanup()
+    async def after(self) -> None:
+        await asyncio.sleep(0.05)
+        self.log.append("after")
+
+
+class Hanging(Owner):
+    @cleanup(priority=1, timeout=0.05)
+    async def hangs(self) -> None:
+        await asyncio.Event().wait()
+
+    @cleanup()
+    async def after(self) -> None:
+        self.log.append("after")
+
+
+class Asking(Owner):
+    @cleanup()
+    async def ask(self, trace: str, task: int) -> None:
+        self.log.append(f"{trace} {task}")
+
+
+async def test_hooks_run_by_priority_over_all_owners() -> None:
+    log: list[str] = []
+    assert await run_cleanup([Ordered(log, "b"), Ordered(log, "a")], {}) == []
+    assert log == ["b.early", "a.early", "b.middle", "a.middle", "b.late", "a.late"]
+
+
+async def test_a_hook_gets_what_it_asks_for_by_name() -> None:
+    log: list[str] = []
+    await run_cleanup([Asking(log)], {"task": 1, "trace": "t", "runtime": None})
+    assert log == ["t 1"]
+
+
+async def test_hooks_that_fail_are_reported_and_keep_no_other_from_running(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log: list[str] = []
+    with caplog.at_level(logging.ERROR, logger="verifiers.v1"):
+        failures = await run_cleanup([Failing(log)], {})
+    assert log == ["last"]
+    assert [str(failure) for failure in failures[:2]] == [
+        'cleanup hook "Failing.broken" failed: ValueError: boom',
+        'cleanup hook "Failing.cancelled_inside" failed: CancelledError: inner',
+    ]
+    assert "sandbox" in str(failures[2])
+    assert isinstance(failures[0].__cause__, ValueError)
+    assert caplog.text.count("cleanup hook") == 3
+
+
+async def test_a_cancelled_caller_is_cancelled_after_the_last_hook() -> None:
+    log: list[str] = []
+    task = asyncio.create_task(run_cleanup([Slow(log)], {}))
+    for _ in range(3):
+        await asyncio.sleep(0.01)
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert log == ["slow", "after"]
+
+
+async def test_a_hook_that_hangs_is_ended_at_its_deadline() -> None:
+    log: list[str] = []
+    (failure,) = await run_cleanup([Hanging(log)], {})
+    assert "Hanging.hangs" in str(failure)
+    assert "TimeoutError" in str(failure)
+    assert log == ["after"]
+
+
+async def test_an_undecorated_override_is_no_hook() -> None:
+    class Without(Ordered):
+        async def middle(self) -> None:
+            raise AssertionError("unreachable")
+
+    log: list[str] = []
+    assert await run_cleanup([Without(log)], {}) == []
+    assert log == ["a.early", "a.late"]
+
+
+def test_a_cleanup_error_travels_between_processes() -> None:
+    assert str(pickle.loads(pickle.dumps(CleanupError("text")))) == "text"

@@ -1,0 +1,165 @@
+"""Verify commands score what the agent left, and nothing that it planted."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+import verifiers.v1 as vf
+from opencode_rubrics import VerifyCommandsConfig, VerifyCommandsRubric
+
+from tests.rubrics.conftest import CheckedData, trace_of
+
+WRITE = "echo {} > /logs/verifier/reward.txt"
+
+
+async def score(box: vf.Runtime, *verify: str, command_timeout: float = 30, **data: Any) -> vf.Trace[Any, Any, Any]:
+    """The trace of a rollout scored by these commands."""
+    task = CheckedData(prompt="?", verify=list(verify), **{"workdir": "/tmp", **data})
+    trace = trace_of(task)
+    rubric = VerifyCommandsRubric(VerifyCommandsConfig(command_timeout=command_timeout))
+    await rubric.score(task, trace, box)
+    return trace
+
+
+async def reward(box: vf.Runtime, *verify: str, **options: Any) -> float:
+    trace = await score(box, *verify, **options)
+    assert trace.rewards.keys() == {"verify"}
+    return trace.reward
+
+
+async def test_the_reward_is_the_share_of_commands_that_pass(box: vf.Runtime) -> None:
+    trace = await score(box, "echo out; echo err >&2", "exit 3", "test -d /tmp", "true")
+    assert trace.reward == 0.75
+    assert trace.metrics == {"verify_passed": 3.0, "verify_total": 4.0}
+    first, second, *_ = json.loads(json.dumps(trace.info["verify"]))
+    assert 0 < first.pop("duration") < 30
+    assert first == {
+        "command": "echo out; echo err >&2",
+        "exit_code": 0,
+        "stdout": "out\n",
+        "stderr": "err\n",
+        "timed_out": False,
+    }
+    assert second["exit_code"] == 3
+
+
+async def test_commands_run_in_order_and_in_the_tasks_workdir(box: vf.Runtime) -> None:
+    await box.run(["mkdir", "-p", "/tmp/work"], {})
+    assert await reward(box, "pwd > one", "test $(cat one) = /tmp/work", workdir="/tmp/work") == 1.0
+
+
+async def test_a_command_may_write_the_reward_itself(box: vf.Runtime) -> None:
+    assert await reward(box, WRITE.format("0.125"), "false") == 0.125
+    assert await reward(box, "printf ' -2e-1 \\n' > /logs/verifier/reward.txt") == -0.2
+
+
+async def test_a_reward_file_from_the_scoring_before_does_not_count_again(box: vf.Runtime) -> None:
+    assert await reward(box, WRITE.format("1")) == 1.0
+    assert await reward(box, "false") == 0.0
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "mkdir -p /logs/verifier && echo 1 > /logs/verifier/reward.txt",
+        "mkdir -p /logs/verifier && echo 1 > /logs/verifier/reward.txt && chmod 500 /logs/verifier",
+        "mkdir -p /logs/verifier/a/b && touch /logs/verifier/a/b/c && chmod 000 /logs/verifier/a",
+        "mkdir /tmp/own && echo 1 > /tmp/own/reward.txt && ln -s /tmp/own /logs/verifier",
+        "mkdir -p /logs/verifier && ln -s /tmp/own.txt /logs/verifier/reward.txt && echo 1 > /tmp/own.txt",
+        "mkfifo /logs/verifier",
+        "echo 1 > /logs/verifier",
+        "ln -s /nowhere /logs/verifier",
+        "mkdir -p /logs/verifier/reward.txt",
+    ],
+)
+async def test_what_the_agent_planted_is_gone_before_the_first_command(box: vf.Runtime, planted: str) -> None:
+    done = await box.run(["sh", "-c", f"mkdir -p /logs && {planted}"], {})
+    assert done.exit_code == 0, done.stderr
+    assert await reward(box, "false") == 0.0
+    assert await reward(box, WRITE.format("0.5")) == 0.5
+    kept = await box.run(["sh", "-c", "cat /tmp/own/reward.txt /tmp/own.txt 2>/dev/null; true"], {})
+    assert kept.stdout in ("", "1\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "content"),
+    [
+        ("echo abc > /logs/verifier/reward.txt", "'abc'"),
+        ("echo nan > /logs/verifier/reward.txt", "'nan'"),
+        ("echo inf > /logs/verifier/reward.txt", "'inf'"),
+        ("echo 1e999 > /logs/verifier/reward.txt", "'1e999'"),
+        ("echo 1_0 > /logs/verifier/reward.txt", "'1_0'"),
+        ("echo 1 2 > /logs/verifier/reward.txt", "'1 2'"),
+        (": > /logs/verifier/reward.txt", "''"),
+        ("ln -s /etc/hostname /logs/verifier/reward.txt", "symlink"),
+        ("mkfifo /logs/verifier/reward.txt", "not a file"),
+        ("mkdir /logs/verifier/reward.txt", "not a file"),
+        ("truncate -s 5G /logs/verifier/reward.txt", "oversized"),
+        ("printf '1\\0' > /logs/verifier/reward.txt", "binary"),
+        ("printf '\\377' > /logs/verifier/reward.txt", "binary"),
+    ],
+)
+async def test_a_reward_file_that_is_no_finite_number_is_an_error(
+    confined: vf.Runtime, command: str, content: str
+) -> None:
+    with pytest.raises(vf.TaskError, match=r"/logs/verifier/reward\.txt") as caught:
+        await score(confined, command)
+    assert content in str(caught.value)
+
+
+async def test_an_empty_reward_file_of_a_command_that_failed_counts_as_none(box: vf.Runtime) -> None:
+    assert await reward(box, "false > /logs/verifier/reward.txt", "true") == 0.5
+
+
+async def test_a_command_out_of_time_is_the_policys_doing_and_dead(box: vf.Runtime) -> None:
+    trace = await score(box, "while :; do sleep 0.1; done", "true", verify_timeout=1.0)
+    assert trace.reward == 0.5
+    record = trace.info["verify"][0]
+    assert record["timed_out"]
+    assert 1 <= record["duration"] < 9
+
+
+async def test_the_rubrics_own_timeout_holds_where_the_row_has_none(confined: vf.Runtime) -> None:
+    trace = await score(confined, "sleep 30", command_timeout=0.5)
+    assert trace.info["verify"][0]["timed_out"]
+
+
+async def test_a_task_without_verify_commands_is_an_error(confined: vf.Runtime) -> None:
+    with pytest.raises(vf.TaskError, match="needs a task with verify commands"):
+        await score(confined)
+    with pytest.raises(vf.TaskError, match="needs a task with verify commands"):
+        await VerifyCommandsRubric(VerifyCommandsConfig()).score(
+            vf.TaskData(prompt="?"), trace_of(vf.TaskData(prompt="?")), confined
+        )
+
+
+async def test_a_sandbox_that_is_gone_before_scoring_is_an_error(confined: vf.Runtime) -> None:
+    await confined.stop()
+    with pytest.raises(vf.SandboxError):
+        await score(confined, "true")
+
+
+async def test_a_sandbox_that_goes_during_scoring_is_an_error(confined: vf.Runtime) -> None:
+    scoring = asyncio.create_task(score(confined, "true", "sleep 30", "true"))
+    await asyncio.sleep(0.5)
+    await confined.stop()
+    with pytest.raises(vf.SandboxError):
+        await scoring
+
+
+@pytest.mark.podman
+async def test_a_container_that_goes_during_scoring_is_an_error(container: vf.Runtime) -> None:
+    # A container engine reports this as a non-zero exit of the command.
+    scoring = asyncio.create_task(score(container, "true", "sleep 30", "true"))
+    await asyncio.sleep(1.5)
+    await asyncio.to_thread(container.cleanup)
+    with pytest.raises(vf.SandboxError, match="is gone"):
+        await scoring
+
+
+async def test_a_verifier_directory_that_cannot_be_made_is_an_error(confined: vf.Runtime) -> None:
+    # Commands that always exit 0 and only write the reward file would all "pass".
+    await confined.run(["chmod", "555", "/logs"], {})
+    with pytest.raises(vf.TaskError, match="cannot prepare /logs/verifier"):
+        await score(confined, f"{WRITE.format(0)} || true")

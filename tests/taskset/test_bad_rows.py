@@ -1,0 +1,120 @@
+"""A row that cannot become a task is named by file, row and column."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opencode_env.taskset import DatasetError
+
+from tests.taskset.files import row, tasks, write_jsonl, write_parquet
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.mark.parametrize(
+    ("bad", "column", "problem"),
+    [
+        ({"answer": "1"}, "question", "is missing; there are: answer"),
+        ({"qestion": "?", "answer": "1"}, "question", "did you mean 'qestion'"),
+        ({"question": None, "answer": "1"}, "question", "is empty"),
+        ({"question": "  ", "answer": "1"}, "question", "is empty"),
+        ({"question": 7, "answer": "1"}, "question", "must be text or a list of messages, not int"),
+        ({"question": [], "answer": "1"}, "question", "must end with a message of the user"),
+        ({"question": ["hello"], "answer": "1"}, "question", "is no list of {role, content} messages"),
+        ({"question": [{"role": "assistant", "content": "hi"}], "answer": "1"}, "question", "must end with"),
+        ({"question": [{"role": "user"}], "answer": "1"}, "question", "message 0.user.content"),
+        ({"question": "?", "answer": ["1"]}, "answer", "must be text or a number, not list"),
+        ({"question": "?", "answer": True}, "answer", "must be text or a number, not bool"),
+        ({"question": "?", "answer": "1", "setup": 3}, "setup", "must be a shell command or a list of them"),
+        ({"question": "?", "answer": "1", "setup": ["true", 3]}, "setup", "entry 2 must be a shell command"),
+        ({"question": "?", "verify": ["true", " "]}, "verify", "entry 2 must be a shell command"),
+        ({"question": "?", "verify": {"a": 1}}, "verify", "must be a shell command or a list of them, not dict"),
+        ({"question": "?", "answer": "1", "image": 3}, "image", "must be the name of a container image, or pictures"),
+        ({"question": "?", "answer": "1", "workdir": "app"}, "workdir", "must be an absolute path, not 'app'"),
+        ({"question": "?", "answer": "1", "system_prompt": 1}, "system_prompt", "must be text, not int 1"),
+        ({"question": "?", "answer": "1", "agent_timeout": 0}, "agent_timeout", "must be a positive number of seconds"),
+        ({"question": "?", "answer": "1", "verify_timeout": "9"}, "verify_timeout", "positive number of seconds"),
+        ({"question": "?", "answer": "1", "setup_timeout": True}, "setup_timeout", "positive number of seconds"),
+        ({"question": "?", "answer": "1", "id": 1.5}, "id", "must be text or a whole number"),
+    ],
+)
+def test_a_bad_cell_is_named_by_file_row_and_column(
+    tmp_path: Path, bad: dict[str, Any], column: str, problem: str
+) -> None:
+    file = write_jsonl(tmp_path / "tasks.jsonl", [row(1), bad])
+    with pytest.raises(DatasetError) as caught:
+        tasks(file)
+    assert str(caught.value).startswith(f'{file} row 2: column "{column}" ')
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "empty", [{}, {"answer": None}, {"answer": ""}, {"verify": []}, {"answer": None, "verify": ""}]
+)
+def test_a_row_with_neither_answer_nor_verify_is_refused(tmp_path: Path, empty: dict[str, Any]) -> None:
+    file = write_jsonl(tmp_path / "tasks.jsonl", [row(1), {"question": "?", **empty}])
+    with pytest.raises(DatasetError, match='row 2: neither column "answer" nor column "verify" holds anything'):
+        tasks(file)
+
+
+def test_an_answer_that_is_not_a_number_counts_as_none(tmp_path: Path) -> None:
+    file = write_parquet(tmp_path / "tasks.parquet", [{"question": "?", "answer": float("nan")}])
+    with pytest.raises(DatasetError, match="row 1: neither column"):
+        tasks(file)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('{"question": "?", "answ', "row 3: no valid JSON"),
+        ("[1, 2]", "row 3: a JSON object is needed, not list"),
+        ('"text"', "row 3: a JSON object is needed, not str"),
+    ],
+)
+def test_a_line_that_is_no_json_object_is_named_by_its_line_number(tmp_path: Path, line: str, problem: str) -> None:
+    file = write_jsonl(tmp_path / "tasks.jsonl", [row(1)])
+    # The blank line counts: an editor shows the same number.
+    file.write_text(f"{file.read_text()}\n{line}\n")
+    with pytest.raises(DatasetError, match=problem):
+        tasks(file)
+
+
+def test_bytes_that_are_not_utf_8_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.jsonl"
+    file.write_bytes(b'{"question": "\xff\xfe", "answer": "1"}\n')
+    with pytest.raises(DatasetError, match="row 1: no valid JSON"):
+        tasks(file)
+
+
+def test_an_id_that_occurs_twice_is_refused(tmp_path: Path) -> None:
+    file = write_jsonl(tmp_path / "tasks.jsonl", [row(1, id="a"), row(2, id="b"), row(3, id="a")])
+    with pytest.raises(DatasetError, match="row 3: column \"id\" repeats the id 'a' of an earlier row"):
+        tasks(file)
+
+
+def test_an_empty_id_is_refused_only_where_ids_were_asked_for(tmp_path: Path) -> None:
+    file = write_jsonl(tmp_path / "tasks.jsonl", [row(1, id="a"), row(2, id=None)])
+    assert len(tasks(file)) == 2
+    with pytest.raises(DatasetError, match='row 2: column "id" is empty'):
+        tasks(file, id_key="id")
+
+
+def test_a_system_column_and_a_system_message_contradict_each_other(tmp_path: Path) -> None:
+    messages = [{"role": "system", "content": "a"}, {"role": "user", "content": "?"}]
+    file = write_jsonl(tmp_path / "tasks.jsonl", [{"question": messages, "answer": "1", "system_prompt": "b"}])
+    with pytest.raises(DatasetError, match='row 1: column "system_prompt" is set although'):
+        tasks(file)
+
+
+@pytest.mark.parametrize(
+    ("picture", "problem"),
+    [
+        ({"bytes": None, "path": "/etc/passwd"}, "pictures with their bytes in the row"),
+        (b"no picture", "holds a picture that is no PNG"),
+        ([PNG, b"no picture"], "holds a picture that is no PNG"),
+    ],
+)
+def test_a_picture_without_its_data_is_refused(tmp_path: Path, picture: object, problem: str) -> None:
+    file = write_parquet(tmp_path / "tasks.parquet", [row(1, image=picture)])
+    with pytest.raises(DatasetError, match=problem):
+        tasks(file)

@@ -1,0 +1,184 @@
+"""What a row becomes, whatever format it comes in."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+import verifiers.v1 as vf
+from opencode_env.taskset import DatasetError, OpenCodeTaskData, OpenCodeTaskset, OpenCodeTasksetConfig
+
+from tests.taskset.files import row, tasks, taskset, write_csv, write_jsonl, write_parquet
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"pixels"
+PNG_URL = "data:image/png;base64," + base64.b64encode(PNG).decode()
+
+
+def test_the_samples_load_when_no_dataset_is_named() -> None:
+    samples = list(OpenCodeTaskset(OpenCodeTasksetConfig()))
+    assert len({task.key for task in samples}) == len(samples) >= 4
+
+
+def test_every_column_with_a_meaning_reaches_the_task(tmp_path: Path) -> None:
+    full = {
+        "id": "t-1",
+        "question": "Fix it.",
+        "answer": 3,
+        "setup": "touch a",
+        "verify": ["test -e a", "true"],
+        "image": "python:3.12",
+        "workdir": "/srv/x",
+        "system_prompt": "Be brief.",
+        "setup_timeout": 5,
+        "agent_timeout": 60.5,
+        "verify_timeout": 7,
+        "level": "easy",
+        "info": {"source": "book"},
+    }
+    (task,) = tasks(write_jsonl(tmp_path / "tasks.jsonl", [full]))
+    assert task.data == OpenCodeTaskData(
+        idx=0,
+        id="t-1",
+        row_key="t-1",
+        prompt="Fix it.",
+        answer="3",
+        setup=["touch a"],
+        verify=["test -e a", "true"],
+        image="python:3.12",
+        workdir="/srv/x",
+        system_prompt="Be brief.",
+        timeout=vf.TaskTimeout(agent=60.5),
+        setup_timeout=5.0,
+        verify_timeout=7.0,
+        info={"level": "easy", "source": "book"},
+    )
+
+
+def test_task_data_survives_the_way_to_a_worker(tmp_path: Path) -> None:
+    rows = [row(1, image=PNG, extra={"a": [1.5, None], "b": b"\x00"}, nan=float("nan"))]
+    (task,) = tasks(write_parquet(tmp_path / "tasks.parquet", rows))
+    received = OpenCodeTaskData.model_validate_json(task.data.model_dump_json())
+    assert received == task.data
+    assert received.info == {"extra": {"a": [1.5, None], "b": "AA=="}, "nan": None}
+
+
+def test_a_jsonl_column_may_mix_numbers_and_text(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"question": "a", "answer": 1},
+        {"question": "b", "answer": "one"},
+        {"question": "c", "answer": 1.5, "setup": "true"},
+        {"question": [{"role": "user", "content": "d"}], "answer": 12345678901234567890, "setup": ["true"]},
+    ]
+    loaded = tasks(write_jsonl(tmp_path / "tasks.jsonl", rows))
+    assert [task.data.answer for task in loaded] == ["1", "one", "1.5", "12345678901234567890"]
+    assert [task.data.setup for task in loaded] == [[], [], ["true"], ["true"]]
+
+
+def test_blank_lines_and_a_byte_order_mark_are_no_rows(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.jsonl"
+    file.write_bytes(b'\xef\xbb\xbf{"question": "a", "answer": "1"}\r\n\r\n  \n{"question": "b", "answer": "2"}')
+    assert [task.data.prompt for task in tasks(file)] == ["a", "b"]
+
+
+def test_csv_cells_stay_text(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.csv"
+    file.write_text('id,question,answer,verify\n007,"two\nlines, ""quoted""",1.50,\n008,b,,exit 0\n')
+    first, second = tasks(file)
+    assert (first.data.id, first.data.prompt, first.data.answer) == ("007", 'two\nlines, "quoted"', "1.50")
+    assert (second.data.answer, second.data.verify) == (None, ["exit 0"])
+
+
+def test_nested_keys_reach_into_columns_and_literal_names_go_first(tmp_path: Path) -> None:
+    rows = [{"prompt": {"text": "a"}, "extra.truth": "literal", "extra": {"truth": "nested"}}]
+    for file in (write_jsonl(tmp_path / "a.jsonl", rows), write_parquet(tmp_path / "a.parquet", rows)):
+        (task,) = tasks(file, question_key="prompt.text", answer_key="extra.truth")
+        assert (task.data.prompt, task.data.answer) == ("a", "literal")
+    rows = [{"prompt": {"text": "a"}, "extra": {"truth": "nested"}}]
+    for file in (write_jsonl(tmp_path / "b.jsonl", rows), write_parquet(tmp_path / "b.parquet", rows)):
+        (task,) = tasks(file, question_key="prompt.text", answer_key="extra.truth")
+        assert task.data.answer == "nested"
+
+
+def test_instructions_stand_around_the_question(tmp_path: Path) -> None:
+    earlier = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]
+    rows: list[dict[str, Any]] = [
+        {"question": "Q", "answer": "1"},
+        {"question": [*earlier, {"role": "user", "content": "Q"}], "answer": "1"},
+        {"question": [{"role": "user", "content": [{"type": "text", "text": "Q"}]}], "answer": "1"},
+    ]
+    file = write_jsonl(tmp_path / "tasks.jsonl", rows)
+    plain, messages, parts = tasks(file, instruction_prompt="Solve: ", instruction_prompt_post=" Thanks.")
+    assert plain.data.prompt == "Solve: Q Thanks."
+    assert messages.data.prompt_text == "hello\n\nhi\n\nSolve: Q Thanks."
+    assert parts.data.prompt_text == "Solve: \nQ\n Thanks."
+
+
+def test_messages_read_from_arrow_lose_the_nulls_that_arrow_adds(tmp_path: Path) -> None:
+    question = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "assistant", "content": "hi", "reasoning_content": "hm"},
+        {"role": "user", "content": "Q"},
+    ]
+    (task,) = tasks(write_parquet(tmp_path / "tasks.parquet", [{"question": question, "answer": "1"}]))
+    assert task.data.system_prompt == "Be brief."
+    assert task.data.prompt == [
+        vf.AssistantMessage(content="hi", reasoning_content="hm"),
+        vf.UserMessage(content="Q"),
+    ]
+
+
+@pytest.mark.parametrize("cell", [PNG, {"bytes": PNG, "path": "a.png"}, [{"bytes": PNG, "path": None}]])
+def test_a_picture_is_shown_with_the_question_and_names_no_container(tmp_path: Path, cell: object) -> None:
+    (task,) = tasks(write_parquet(tmp_path / "tasks.parquet", [row(1, image=cell)]))
+    assert task.data.image is None
+    part = vf.ImageUrlContentPart(image_url=vf.ImageUrlSource(url=PNG_URL))
+    assert task.data.prompt == [vf.UserMessage(content=[vf.TextContentPart(text="What is 1 + 1?"), part])]
+
+
+def test_a_text_in_the_image_column_names_the_container(tmp_path: Path) -> None:
+    (task,) = tasks(write_jsonl(tmp_path / "tasks.jsonl", [row(1, box="alpine:3")]), image_key="box")
+    assert task.data.image == "alpine:3"
+    assert task.data.prompt == "What is 1 + 1?"
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet", "csv"])
+@pytest.mark.parametrize(
+    ("option", "nearest"),
+    [
+        ({"question_key": "quesiton"}, "question"),
+        ({"answer_key": "anwser"}, "answer"),
+        ({"id_key": "idd"}, "id"),
+        ({"verify_key": "answr"}, "answer"),
+        ({"difficulty_key": "avg_rewrad"}, "avg_reward"),
+    ],
+)
+def test_a_column_that_does_not_exist_is_an_error_that_names_the_nearest(
+    tmp_path: Path, suffix: str, option: dict[str, str], nearest: str
+) -> None:
+    write = {"jsonl": write_jsonl, "parquet": write_parquet, "csv": write_csv}[suffix]
+    file = write(tmp_path / f"tasks.{suffix}", [row(1, id="a", avg_reward=0.5)])
+    ((name, key),) = option.items()
+    with pytest.raises(DatasetError) as caught:
+        tasks(file, **option)
+    assert f'{file}: {name} "{key}" names no column; there are: question, answer, id, avg_reward' in str(caught.value)
+    assert f"did you mean '{nearest}'" in str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet", "csv"])
+def test_a_broken_file_is_one_clear_error(tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"tasks.{suffix}"
+    file.write_bytes(b"\x00\xff\x00 not a dataset \xff")
+    with pytest.raises(DatasetError, match=f"{file}"):
+        tasks(file)
+
+
+def test_an_empty_file_holds_no_rows(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.jsonl"
+    file.touch()
+    with pytest.raises(DatasetError, match="holds no rows"):
+        tasks(file)
+
+
+def test_a_taskset_can_be_iterated_again(tmp_path: Path) -> None:
+    loaded = taskset(write_jsonl(tmp_path / "tasks.jsonl", [row(1), row(2)]))
+    assert [task.key for task in loaded] == [task.key for task in loaded]
