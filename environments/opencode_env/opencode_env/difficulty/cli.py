@@ -1,0 +1,157 @@
+"""The command `opencode-difficulty`: answers on stdout, warnings and progress on stderr, an exit code.
+
+Invariant: whatever is wrong with the input ends in one line on stderr; no traceback, and no file half written.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from .errors import DifficultyError, ExitCode, NothingUsableError
+from .figures import RunFigures
+from .parser import build_parser
+
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line `arguments` (None: those of the process) and return the exit code."""
+    options = build_parser().parse_args(arguments)
+    try:
+        return _COMMANDS[options.command](options)
+    except DifficultyError as error:
+        print(f"opencode-difficulty {options.command}: {error}", file=sys.stderr)  # noqa: T201
+        return int(error.exit_code)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader (`head`, say) has seen enough; what Python still flushes at exit must go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(ExitCode.OK)
+
+
+def _rate(options: argparse.Namespace) -> int:
+    from .figures import figures
+    from .rate import rate
+    from .text import rate_text
+
+    rating = rate(options.runs, threshold=options.threshold, seat=options.seat)
+    answer = figures(rating, options.k)
+    _warn_runs(answer.runs)
+    _warn([line for source in answer.sources for line in source.mixtures])
+    if not rating.sources:
+        raise NothingUsableError("the runs hold no episode")
+    _answer(answer, options, rate_text(answer, options.rows or None))
+    if not rating.attempts:
+        raise NothingUsableError("no attempt: every try ended in an error or without a reward")
+    return int(ExitCode.OK)
+
+
+def _join(options: argparse.Namespace) -> int:
+    # Task keys need the taskset, which imports verifiers: seconds that the other commands save.
+    from .join import join
+    from .join_options import JoinOptions
+    from .join_text import join_text, join_warnings
+
+    answer = join(
+        options.dataset,
+        options.runs,
+        options.output,
+        JoinOptions(
+            model=options.model,
+            env=options.env,
+            per_model=options.per_model,
+            by=options.on,
+            id_key=options.id_key,
+            taskset=dict(options.taskset),
+            threshold=options.threshold,
+            seat=options.seat,
+            replace_columns=options.replace_columns,
+            force=options.force,
+            names=options.names,
+        ),
+    )
+    _warn_runs(answer.runs)
+    _warn(join_warnings(answer))
+    _answer(answer, options, join_text(answer))
+    return int(ExitCode.OK)
+
+
+def _show(options: argparse.Namespace) -> int:
+    from .atomic import check_output
+    from .bands import Thresholds, show, show_text
+    from .plot import write_png
+    from .rated import open_rated
+
+    if options.png is not None:
+        check_output(options.png, force=options.force)
+    thresholds = Thresholds(options.hard_below, options.easy_above)
+    answer = show(open_rated(options.rated, options.column), thresholds, bins=options.bins, first=options.rows)
+    if options.png is not None and answer.rated:
+        write_png(answer, thresholds, options.png)
+    _answer(answer, options, show_text(answer))
+    if not answer.rated:
+        raise NothingUsableError(f'no row of "{options.rated}" is rated')
+    return int(ExitCode.OK)
+
+
+def _split(options: argparse.Namespace) -> int:
+    from .bands import Thresholds
+    from .rated import open_rated
+    from .split import split
+
+    thresholds = Thresholds(options.hard_below, options.easy_above)
+    rated = open_rated(options.rated, options.column)
+    answer = split(rated, thresholds, options.output, force=options.force)
+    lines = [f"{file.path}: {file.rows:,} rows ({file.condition})" for file in answer.files.values()]
+    _answer(answer, options, "\n".join(lines))
+    return int(ExitCode.OK)
+
+
+def _recommend(options: argparse.Namespace) -> int:
+    from .posterior import Prior
+    from .rated import open_rated
+    from .recommend import recommend, recommend_text
+
+    answer = recommend(
+        open_rated(options.rated, options.column),
+        group=options.group_size,
+        probability=options.probability,
+        criterion=options.by,
+        credible=options.credible,
+        prior=Prior(*options.prior),
+    )
+    _answer(answer, options, recommend_text(answer))
+    return int(ExitCode.OK)
+
+
+_COMMANDS = {"rate": _rate, "join": _join, "show": _show, "split": _split, "recommend": _recommend}
+
+
+def _answer(answer: BaseModel, options: argparse.Namespace, text: str) -> None:
+    print(answer.model_dump_json(indent=2) if options.json else text, flush=True)  # noqa: T201
+
+
+def _warn(lines: Sequence[str]) -> None:
+    for line in lines:
+        print(f"warning: {line}", file=sys.stderr)  # noqa: T201
+
+
+def _warn_runs(runs: Sequence[RunFigures]) -> None:
+    for run in runs:
+        name = _name(run.path)
+        if run.unreadable:
+            end = "; the last line is cut off" if run.truncated_end else ""
+            _warn([f"{name}: {run.unreadable:,} lines could not be read ({'; '.join(run.complaints)}){end}"])
+        if run.duplicates:
+            _warn([f"{name}: {run.duplicates:,} episodes were seen before and count once"])
+        if not run.episodes and not run.duplicates:
+            _warn([f"{name}: the run has no episode yet"])
+
+
+def _name(path: Path) -> str:
+    return f'"{path}"'

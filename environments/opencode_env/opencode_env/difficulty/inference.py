@@ -1,0 +1,114 @@
+"""Arrow types for rows of Python values whose columns may be mixed, as those of a JSONL file may.
+
+Invariant: a value is only ever written in another form that means the same task: a number among texts as the
+text of it, a single command among lists as a list of one, a plain question among message lists as one message.
+Anything else that Arrow cannot hold is refused with the column's name.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from .errors import BadInputError
+from .rated import one_line
+
+Values = Mapping[str, object]
+
+
+class ColumnTypes:
+    """The types of columns, found from all rows before the first is written."""
+
+    def __init__(self, name: str, exact: str) -> None:
+        """`name` is the dataset's, for messages; in column `exact`, the answers', 7 and 7.0 are not the same."""
+        self._name = name
+        self._exact = exact
+        self._kinds: dict[str, set[str]] = {}
+        self._types: dict[str, pa.DataType] = {}
+        self.notes: list[str] = []
+
+    def see(self, rows: Sequence[Values]) -> None:
+        """Take more rows into account."""
+        for row in rows:
+            for column, value in row.items():
+                self._kinds.setdefault(column, set()).add(_kind(value, column == self._exact))
+        for column in self._kinds:
+            found = self._array(column, [row.get(column) for row in rows], None).type
+            known = self._types.get(column)
+            self._types[column] = found if known is None else self._common(column, known, found)
+
+    def schema(self) -> pa.Schema:
+        """The schema of all rows seen."""
+        for column, kinds in self._kinds.items():
+            mixed = sorted(kinds - {"nothing"})
+            if len(mixed) > 1:
+                self.notes.append(f'column "{column}" mixes {" and ".join(mixed)}: {_form(kinds)}')
+        return pa.schema(list(self._types.items()))
+
+    def batch(self, rows: Sequence[Values]) -> pa.RecordBatch:
+        """Rows as Arrow, under the schema."""
+        arrays = [self._array(name, [row.get(name) for row in rows], kind) for name, kind in self._types.items()]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(list(self._types.items())))
+
+    def _array(self, column: str, values: list[object], kind: pa.DataType | None) -> pa.Array:
+        kinds = self._kinds[column]
+        try:
+            return pa.array([_unmixed(value, kinds) for value in values], type=kind)
+        except (pa.ArrowException, OverflowError) as error:
+            raise BadInputError(
+                f'column "{column}" of "{self._name}" cannot be written to Parquet: {one_line(error)}'
+            ) from None
+
+    def _common(self, column: str, known: pa.DataType, found: pa.DataType) -> pa.DataType:
+        if known == found:
+            return known
+        # A column that turns out to be mixed only now: all of it will be written in the common form.
+        form = _form(self._kinds[column])
+        if form == AS_TEXT:
+            return pa.string()
+        if form == AS_LIST and pa.types.is_string(known):
+            return found
+        fields = [pa.schema([(column, kind)]) for kind in (known, found)]
+        try:
+            return pa.unify_schemas(fields, promote_options="permissive").field(0).type
+        except pa.ArrowException as error:
+            raise BadInputError(
+                f'column "{column}" of "{self._name}" holds values of different shapes: {one_line(error)}'
+            ) from None
+
+
+AS_TEXT = "written as text"
+AS_LIST = "written as lists"
+AS_IT_IS = "written as it is"
+NUMBERS = {"numbers", "whole numbers", "decimal numbers"}
+
+
+def _kind(value: object, exact: bool) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true and false"
+    if isinstance(value, int | float):
+        return f"{'whole' if isinstance(value, int) else 'decimal'} numbers" if exact else "numbers"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, list):
+        return "messages" if value and isinstance(value[0], dict) else "lists"
+    return type(value).__name__
+
+
+def _form(kinds: set[str]) -> str:
+    """How a column that holds values of `kinds` is written."""
+    some = kinds - {"nothing"}
+    if "text" in some and some & {"messages", "lists"} and some <= {"text", "messages", "lists"}:
+        return AS_LIST
+    return AS_TEXT if len(some) > 1 and some <= {"text", *NUMBERS} else AS_IT_IS
+
+
+def _unmixed(value: object, kinds: set[str]) -> object:
+    """`value` in the form in which its column is written."""
+    form = _form(kinds)
+    if form == AS_TEXT and isinstance(value, int | float):
+        return str(value)
+    if form == AS_LIST and isinstance(value, str):
+        return [{"role": "user", "content": value}] if "messages" in kinds else [value]
+    return value

@@ -1,0 +1,162 @@
+"""One line of `traces.jsonl` as rating sees it: the few fields it needs, checked at the edge.
+
+A line is one verifiers episode (`verifiers.v1.episode.Episode`, trace schema 1), written by `vf-eval` or by
+prime-rl's file monitor. The models name only what rating reads: pydantic skips the rest (messages, token ids,
+logprobs: nearly all of a line) without building Python objects, which is why this is faster than `json.loads`.
+"""
+
+import math
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+SCHEMA_VERSION = 1
+"""The trace schema these models read (`verifiers.v1.trace.TRACE_VERSION` of verifiers 0.4)."""
+
+HEAD_LENGTH = 80
+"""Characters of a prompt that are kept."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
+
+
+def _text(value: object) -> object:
+    """Some data sets number their rows: an id column of integers is still an id."""
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _head(value: object) -> object:
+    """The beginning of a prompt, which may be a list of messages: enough to recognise a task by."""
+    if isinstance(value, list) and value and isinstance(value[-1], dict):
+        value = value[-1].get("content")
+    return " ".join(value[:HEAD_LENGTH].split()) if isinstance(value, str) else None
+
+
+class TaskDataRecord(_Part):
+    id: Annotated[str | None, BeforeValidator(_text)] = None
+    name: Annotated[str | None, BeforeValidator(_text)] = None
+    prompt: Annotated[str | None, BeforeValidator(_head)] = None
+
+
+class TaskRecord(_Part):
+    key: str | None = None
+    hash: str | None = None
+    data: TaskDataRecord = TaskDataRecord()
+
+    @property
+    def identity(self) -> str | None:
+        """The task's key; runs older than keys have the content hash only."""
+        return self.key or self.hash
+
+
+class EnvRecord(_Part):
+    id: str = ""
+
+
+class ErrorRecord(_Part):
+    type: str = "unknown error"
+
+
+class NodeRecord(_Part):
+    sampled: bool = False
+
+
+class RewardRecord(_Part):
+    score: float | None = None
+    weight: float = 1.0
+
+
+class SamplingRecord(_Part):
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    def text(self) -> str:
+        """The settings that were set, as canonical JSON."""
+        return self.model_dump_json(exclude_none=True)
+
+
+class AgentConfigRecord(_Part):
+    model: str | None = None
+    sampling: SamplingRecord | None = None
+
+
+class AgentRecord(_Part):
+    name: str = "agent"
+    trainable: bool = True
+    config: AgentConfigRecord = AgentConfigRecord()
+
+
+class VerifiersRecord(_Part):
+    version: str = "unknown"
+
+
+class TraceRecord(_Part):
+    version: int
+    verifiers: VerifiersRecord = VerifiersRecord()
+    agent: AgentRecord = AgentRecord()
+    nodes: list[NodeRecord] = Field(default_factory=list)
+    rewards: dict[str, RewardRecord | None] = Field(default_factory=dict)
+    ok: bool = False
+    stop_condition: str | None = None
+    errors: list[ErrorRecord] = Field(default_factory=list)
+    num_total_tokens: int | None = None
+    num_output_tokens: int | None = None
+
+    @property
+    def turns(self) -> int:
+        """Sampled turns, as `verifiers.v1.trace.Trace.num_turns` counts them."""
+        return sum(node.sampled for node in self.nodes)
+
+    @property
+    def reward(self) -> float | None:
+        """The weighted sum, or None if a reward is missing, was not computed or is not a number."""
+        total = 0.0
+        for reward in self.rewards.values():
+            if reward is None or reward.score is None:
+                return None
+            total += reward.score * reward.weight
+        return total if self.rewards and math.isfinite(total) else None
+
+
+class EpisodeRecord(_Part):
+    id: str
+    env: EnvRecord = EnvRecord()
+    task: TaskRecord
+    ok: bool = False
+    errors: list[ErrorRecord] = Field(default_factory=list)
+    traces: list[TraceRecord]
+
+
+class LineError(ValueError):
+    """A line that is not an episode; `torn` if it is not even whole JSON."""
+
+    def __init__(self, message: str, *, torn: bool = False) -> None:
+        super().__init__(message)
+        self.torn = torn
+
+
+class VersionError(LineError):
+    """An episode of a trace schema this command cannot read."""
+
+
+def parse_line(line: bytes) -> EpisodeRecord:
+    """Read one line of `traces.jsonl`.
+
+    Raises:
+        VersionError: a trace has another schema version than `SCHEMA_VERSION`.
+        LineError: the line is not JSON, is not an episode, or names no task.
+    """
+    try:
+        episode = EpisodeRecord.model_validate_json(line)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        if first["type"] == "json_invalid":
+            raise LineError("not whole JSON", torn=True) from None
+        where = ".".join(str(part) for part in first["loc"]) or "the line"
+        raise LineError(f"not a verifiers episode: {where}: {first['msg']}") from None
+    for trace in episode.traces:
+        if trace.version != SCHEMA_VERSION:
+            raise VersionError(f"trace schema {trace.version}, this command reads {SCHEMA_VERSION}")
+    if episode.task.identity is None:
+        raise LineError("the episode names no task (no task.key and no task.hash)")
+    return episode

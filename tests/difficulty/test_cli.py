@@ -1,0 +1,176 @@
+"""The command itself: answers, exit codes, one line per problem."""
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from opencode_env.difficulty.cli import main
+
+from tests.difficulty.lines import attempts, episode, trace, write_run
+
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    lines = [*attempts("easy", 1, 1), *attempts("hard", 0, 0), *attempts("mid", 1, 0, task_id="the middle")]
+    return write_run(tmp_path / "run", lines)
+
+
+@pytest.fixture
+def rated(tmp_path: Path) -> Path:
+    path = tmp_path / "rated.parquet"
+    rows = [{"question": f"q{c}", "avg_reward": c / 4, "attempts": 4, "passes": c} for c in range(5)]
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
+def answer(capsys: Output, *arguments: str | Path) -> Any:
+    assert main([*map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def problem(capsys: Output, code: int, *arguments: str | Path) -> str:
+    """The one line on stderr of a command that has to end with `code`."""
+    try:
+        found = main(list(map(str, arguments)))
+    except SystemExit as exit_:
+        found = int(str(exit_.code))
+    assert found == code
+    [line] = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_rate_prints_hardest_tasks_first(run: Path, capsys: Output) -> None:
+    assert main(["rate", str(run)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[:4] == ["small", "3", "3", "6"]
+    assert [line.split()[0] for line in lines[-3:]] == ["the", "the", "the"]
+    assert "hard" in lines[-3]
+    assert "the middle (mid)" in lines[-2]
+    assert "easy" in lines[-1]
+
+
+def test_rate_as_json_has_every_figure(run: Path, capsys: Output) -> None:
+    [source] = answer(capsys, "rate", run)["sources"]
+    middle = next(row for row in source["rows"] if row["key"] == "mid")
+    assert (middle["avg_reward"], middle["pass_at"], middle["mean_turns"]) == (0.5, {"1": 0.5, "2": 1.0}, 1.0)
+    assert middle["reward_stderr"] == pytest.approx(0.5)
+
+
+def test_rate_shows_two_models_side_by_side(tmp_path: Path, run: Path, capsys: Output) -> None:
+    other = write_run(tmp_path / "other", attempts("mid", 1, 1, 0, 0, model="large"))
+    assert main(["rate", str(run), str(other)]) == 0
+    header, *rows = capsys.readouterr().out.split("\n\n")[1].splitlines()
+    assert header.split() == ["task", "large", "small"]
+    assert "0.50 ±0.29 (n=4)" in rows[0]
+    assert "0.50 ±0.50 (n=2)" in rows[0]
+
+
+def test_errors_are_shown_apart_and_named(tmp_path: Path, capsys: Output) -> None:
+    lines = [*attempts("a", 1), episode("a", trace(ok=False, errors=[{"type": "SandboxError"}]))]
+    assert main(["rate", str(write_run(tmp_path / "run", lines))]) == 0
+    assert "small: not counted as attempts: SandboxError 1" in capsys.readouterr().out
+
+
+def test_only_errors_is_nothing_usable(tmp_path: Path, capsys: Output) -> None:
+    run = write_run(tmp_path / "run", [episode("a", trace(ok=False, errors=[{"type": "SandboxError"}]))])
+    assert "no attempt" in problem(capsys, 1, "rate", run)
+
+
+def test_an_empty_run_is_nothing_usable(tmp_path: Path, capsys: Output) -> None:
+    run = write_run(tmp_path / "run", [])
+    assert main(["rate", str(run)]) == 1
+    warning, error = capsys.readouterr().err.splitlines()
+    assert warning.endswith("the run has no episode yet")
+    assert error == "opencode-difficulty rate: the runs hold no episode"
+
+
+def test_a_cut_off_line_is_one_warning(tmp_path: Path, capsys: Output) -> None:
+    run = write_run(tmp_path / "run", attempts("a", 1), tail=b'{"id": "x')
+    assert "1 lines could not be read (line 2: not whole JSON); the last line is cut off" in problem(
+        capsys, 0, "rate", run
+    )
+
+
+def test_different_sampling_that_is_pooled_is_one_warning(tmp_path: Path, capsys: Output) -> None:
+    lines = [episode("a", trace()), *attempts("a", 1)]
+    assert "small: sampling settings differ and are pooled: " in problem(
+        capsys, 0, "rate", write_run(tmp_path / "run", lines)
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["rate", "nowhere"], 'run "nowhere" does not exist'),
+        (["rate"], "required: RUN_DIR"),
+        (["frobnicate"], "invalid choice"),
+        (["rate", "x", "--threshold", "high"], "--threshold"),
+        (["rate", "x", "-k", "0"], "between 1 and 1000"),
+        (["show", "nowhere.parquet"], "does not exist"),
+        (["recommend", "x.parquet", "-G", "1"], "at least 2"),
+        (["recommend", "x.parquet", "-G", "8", "-p", "1.5"], "between 0 and 1"),
+        (["join", "x.jsonl", "nowhere", "-o", "missing/out.parquet"], 'folder "missing" does not exist'),
+        (["join", "x.jsonl", "nowhere", "-o", "out.parquet", "--taskset", "question_key"], "OPTION=COLUMN"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(arguments: list[str], words: str, capsys: Output) -> None:
+    assert words in problem(capsys, 2, *arguments)
+
+
+def test_show_split_and_recommend_answer(tmp_path: Path, rated: Path, capsys: Output) -> None:
+    assert answer(capsys, "show", rated)["bands"]["medium"]["rows"] == 3
+    files = answer(capsys, "split", rated, "-o", tmp_path / "bands")["files"]
+    assert {band: file["rows"] for band, file in files.items()} == {"hard": 1, "medium": 3, "easy": 1, "unrated": 0}
+    found = answer(capsys, "recommend", rated, "-G", "8")
+    assert (found["min_avg_reward"], found["max_avg_reward"], found["kept"]) == (0.25, 0.75, 3)
+
+
+def test_a_plot_without_matplotlib_says_what_to_install(tmp_path: Path, rated: Path, capsys: Output) -> None:
+    if find_spec("matplotlib"):
+        pytest.skip("matplotlib is installed here")
+    line = problem(capsys, 2, "show", rated, "--png", tmp_path / "plot.png")
+    assert line.endswith("--png needs matplotlib: install opencode-env[plot]")
+    assert not (tmp_path / "plot.png").exists()
+
+
+def test_a_plot_is_a_png(tmp_path: Path, rated: Path) -> None:
+    pytest.importorskip("matplotlib")
+    assert main(["show", str(rated), "--png", str(tmp_path / "plot.png")]) == 0
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_file_in_which_nothing_was_rated_is_nothing_usable(tmp_path: Path, capsys: Output) -> None:
+    path = tmp_path / "rated.parquet"
+    pq.write_table(pa.table({"avg_reward": pa.array([None, None], pa.float64())}), path)
+    assert problem(capsys, 1, "show", path, "--png", tmp_path / "plot.png").endswith("is rated")
+    assert not (tmp_path / "plot.png").exists()
+
+
+@pytest.mark.parametrize("command", ["", "rate", "join", "show", "split", "recommend"])
+def test_help_has_examples(command: str, capsys: Output) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main([command, "--help"] if command else ["--help"])
+    assert f"opencode-difficulty {command}" in capsys.readouterr().out.split("examples:" if command else "the loop:")[1]
+
+
+def test_the_module_runs_and_a_reader_that_leaves_early_is_no_error(run: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "opencode_env.difficulty", "rate", str(run), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(60) == 0
+    assert b"Traceback" not in errors
