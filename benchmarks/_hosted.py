@@ -17,7 +17,7 @@ from opencode_env.harness.builds import DEFAULT_VERSION
 from opencode_env.harness.cache import ensure_build, host_platform
 from opencode_env.harness.opencode_config import PROVIDER, build_config, render_config
 from opencode_env.harness.prompt import segment_prompt
-from opencode_env.harness.state import base_archive, program, segment_archive
+from opencode_env.harness.state import program, segment_archive, state_archive
 from verifiers.v1.clients import EvalClientConfig, ModelContext
 from verifiers.v1.env import RunSlot
 from verifiers.v1.episode import Episode
@@ -71,7 +71,7 @@ def state_directory(path: Path, base_url: str, *, tuned: bool) -> None:
     config = build_config(harness, model="scripted-model", endpoint=base_url, secret="none", mcp_servers={})
     path.mkdir(parents=True)
     if tuned:
-        for archive in (base_archive(render_config(config), ""), segment_archive(segment_prompt(PROMPT))):
+        for archive in (state_archive(render_config(config), "", {}), segment_archive(segment_prompt(PROMPT))):
             subprocess.run(["tar", "-x", "-C", str(path)], input=archive, check=True)
         return
     plain = {key: config[key] for key in ("model", "provider")}

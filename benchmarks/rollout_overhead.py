@@ -17,9 +17,7 @@ import asyncio
 import json
 import logging
 import re
-import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,12 +25,16 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 import verifiers.v1 as vf
 from _hosted import by_hand, by_hand_podman, hosted_env
 from _measure import Cost, adopt_orphans, machine, measured, report
 from opencode_env.harness.builds import DEFAULT_VERSION
 from opencode_env.harness.cache import ensure_build, host_platform
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
+
+from tests.support.podman import Unavailable, containers_conf, derived_image
 
 GOALS = {
     "confined_cpu": 1.05,
@@ -46,9 +48,6 @@ STEPS = [
     {"tool_calls": [{"name": "read", "arguments": {"filePath": "/tmp/hello.txt"}}]},
     {"text": "done"},
 ]
-IMAGE = "localhost/opencode-env-bench:1"
-PODMAN_BASE = "localhost/opencode-env-base:1"
-"""Made by the test suite (`make test`); without it the podman contenders are left out."""
 
 
 async def through_env(count: int, base_url: str, runtime: vf.RuntimeConfig, cost: Cost) -> None:
@@ -78,19 +77,19 @@ async def startup(runs: int = 5) -> dict[str, float]:
     return {"ours": statistics.median(ours[1:]), "bare": statistics.median(bare[1:])}
 
 
-def contender(name: str, count: int, base_url: str) -> Cost:
+def contender(name: str, count: int, base_url: str, image: str) -> Cost:
     """Run one contender in this process and measure it."""
     adopt_orphans()
     logging.disable(logging.CRITICAL)
     cost = Cost()
     if name in ("confined", "podman"):
-        runtime = vf.SubprocessConfig() if name == "confined" else vf.PodmanConfig(image=IMAGE)
+        runtime = vf.SubprocessConfig() if name == "confined" else vf.PodmanConfig(image=image)
         asyncio.run(through_env(count, base_url, runtime, cost))
         return cost
     by_name: dict[str, Callable[[int], None]] = {
         "bare": lambda n: by_hand(n, base_url, tuned=True),
         "fresh": lambda n: by_hand(n, base_url, tuned=False),
-        "bare-podman": lambda n: by_hand_podman(n, base_url, IMAGE),
+        "bare-podman": lambda n: by_hand_podman(n, base_url, image),
     }
     work = by_name[name]
     work(1)
@@ -99,25 +98,15 @@ def contender(name: str, count: int, base_url: str) -> Cost:
     return cost
 
 
-def make_image() -> bool:
-    """An image with OpenCode in it on top of the tests' base image; False when podman or the base is missing."""
-    if shutil.which("podman") is None:
-        return False
-    if subprocess.run(["podman", "image", "exists", PODMAN_BASE], check=False).returncode != 0:
-        return False
+def make_image() -> str | None:
+    """An image with OpenCode in it, made on the spot; None, and why, when this machine cannot run containers."""
     build = ensure_build(DEFAULT_VERSION, host_platform())
-    recipe = (
-        f"FROM {PODMAN_BASE}\nCOPY opencode rg complete.json /opencode/{build.name}/\nCOPY opencode rg /opencode/\n"
-    )
-    recipe += "STOPSIGNAL SIGKILL\n"
-    subprocess.run(
-        ["podman", "build", "-q", "-t", IMAGE, "-f", "-", str(build.directory)],
-        input=recipe,
-        text=True,
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    return True
+    recipe = f"COPY opencode rg complete.json /opencode/{build.name}/\nCOPY opencode rg /opencode/"
+    try:
+        return derived_image("bench", recipe, {path.name: path for path in build.directory.iterdir()})
+    except Unavailable as reason:
+        print(f"  without the podman contenders: {reason}")
+        return None
 
 
 @asynccontextmanager
@@ -137,14 +126,15 @@ async def model_server() -> AsyncIterator[str]:
             await process.wait()
 
 
-async def run_all(names: Sequence[str], count: int, rounds: int) -> dict[str, Cost]:
+async def run_all(names: Sequence[str], count: int, rounds: int, image: str) -> dict[str, Cost]:
     """Every contender `rounds` times in turn; the costs of the rounds are added up."""
     total = {name: Cost() for name in names}
     async with model_server() as base_url:
         for _ in range(rounds):
             for name in names:
                 started = time.monotonic()
-                argv = [sys.executable, __file__, "--contender", name, "--rollouts", str(count), "--base-url", base_url]
+                argv = [sys.executable, __file__, "--contender", name, "--rollouts", str(count)]
+                argv += ["--base-url", base_url, "--image", image]
                 process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
                 out, _ = await process.communicate()
                 found = re.search(rb"COST (\S+) (\S+)", out)
@@ -165,15 +155,17 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="contenders to run")
     parser.add_argument("--contender", help=argparse.SUPPRESS)
     parser.add_argument("--base-url", help=argparse.SUPPRESS)
+    parser.add_argument("--image", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.contender:
-        cost = contender(options.contender, options.rollouts, options.base_url)
+        cost = contender(options.contender, options.rollouts, options.base_url, options.image)
         print(f"COST {cost.wall} {cost.cpu}")
         return
-    names = options.only or ["bare", "fresh", "confined"]
-    if not options.only and make_image():
-        names += ["bare-podman", "podman"]
-    costs = asyncio.run(run_all(names, options.rollouts, options.rounds))
+    names = options.only or ["bare", "fresh", "confined", "bare-podman", "podman"]
+    with containers_conf():
+        image = make_image()
+        names = [name for name in names if image or "podman" not in name]
+        costs = asyncio.run(run_all(names, options.rollouts, options.rounds, image or ""))
     pairs = {
         "confined_cpu": ("confined", "bare", "cpu"),
         "confined_wall": ("confined", "bare", "wall"),

@@ -8,9 +8,9 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, Generic
+from typing import Any, ClassVar, Generic
 
 from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup
 from pydantic import model_validator
@@ -26,7 +26,7 @@ from verifiers.v1.utils.generic import concrete_type
 
 from opencode_env.local_runtime import provision_local
 from opencode_env.rollout_log import AnyTrace, describe_rollout
-from opencode_env.sandbox import Bind, LocalSandboxConfig
+from opencode_env.sandbox import Bind, LocalSandboxConfig, require_bubblewrap
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
 
@@ -70,6 +70,9 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
     scoring, highest priority first, whatever happened.
     """
 
+    WITHOUT_PROGRAM: ClassVar[frozenset[str]] = frozenset()
+    """Seats that run no program and get no sandbox; their runtime means nothing."""
+
     def __init_subclass__(cls, **options: Any) -> None:
         """Show verifiers the config class of `CliAgentEnv[Config]`: it looks for `Env[Config]` among the bases only."""
         super().__init_subclass__(**options)
@@ -91,7 +94,14 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         self._resources = AsyncExitStack()
 
     async def start(self) -> None:
-        """Hold this process's rubrics open; a subclass that overrides it calls it."""
+        """Hold this process's rubrics open; a subclass that overrides it calls it.
+
+        Raises:
+            SandboxError: a seat needs the confined local sandbox, and bubblewrap does not work here.
+        """
+        seats = [seat for name, seat in agent_config_fields(self.config).items() if name not in self.WITHOUT_PROGRAM]
+        if self.config.sandbox.confine and any(isinstance(seat.runtime, SubprocessConfig) for seat in seats):
+            await asyncio.to_thread(require_bubblewrap)
         await self._resources.enter_async_context(rubrics_in_use())
 
     async def stop(self) -> None:
@@ -103,9 +113,15 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         started = time.monotonic()
         traces: list[AnyTrace] = []
         async with self._sandbox(task, agents.agent, traces) as box:
-            await agents.agent.run(task, runtime=box, on_trace=traces.append)
+            await self.run_agent(task, agents, box, traces.append)
             fail_stage_timeout(traces[-1])
         logger.info("%s", describe_rollout(traces[-1], time.monotonic() - started))
+
+    async def run_agent(
+        self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, on_trace: Callable[[AnyTrace], None]
+    ) -> None:
+        """Run the agent in `box`, to the end of its scoring; `on_trace` gets the trace when it is minted."""
+        await agents.agent.run(task, runtime=box, on_trace=on_trace)
 
     @contextlib.asynccontextmanager
     async def _sandbox(

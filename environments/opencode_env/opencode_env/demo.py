@@ -70,7 +70,7 @@ async def _evaluate(options: argparse.Namespace, base_url: str) -> tuple[int, Pa
     assert process.stderr is not None
     async for line in process.stderr:
         text = line.decode(errors="replace")
-        if "rollout finished" in text or "ERROR" in text or "Error" in text:
+        if any(sign in text for sign in ("rollout finished", " ERROR ", "Traceback")):
             sys.stdout.write(text)
             sys.stdout.flush()
     return await process.wait(), options.output_dir / name

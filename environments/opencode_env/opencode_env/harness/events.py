@@ -12,11 +12,14 @@ from typing import Any
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import Runtime
 
+from opencode_env.harness.state import program
+
 EVENTS_TAIL_BYTES = 256 * 1024
 """How much of the end of the event stream is read: more than the largest single event."""
 
 _SESSION = re.compile(r"ses_[A-Za-z0-9]{10,64}")
-_SEPARATOR = "\x1eopencode-env\x1e"
+SEPARATOR = "\x1eopencode-env\x1e"
+"""Between events and standard error where both come in one output."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +52,18 @@ async def read_log(runtime: Runtime, state: str) -> RunLog:
     Raises:
         SandboxError: when the sandbox does not answer.
     """
-    script = 'tail -c "$1" "$2/events.jsonl"; printf "%s" "$3"; tail -c 16384 "$2/stderr.log"'
-    argv = ["sh", "-c", script, "read-log", str(EVENTS_TAIL_BYTES), state, _SEPARATOR]
+    argv = ["sh", "-c", program("tails.sh"), "tails", state, str(EVENTS_TAIL_BYTES), SEPARATOR]
     result = await runtime.run(argv, {})
-    events, found, stderr = result.stdout.rpartition(_SEPARATOR)
-    if not found:
+    log = split_log(result.stdout)
+    if log is None:
         raise SandboxError(f"cannot read OpenCode's log ({result.exit_code}): {result.stderr.strip()[-500:]}")
-    return parse_log(events, stderr)
+    return log
+
+
+def split_log(output: str) -> RunLog | None:
+    """The log in the output of `tails.sh` or `launch.sh`; None when it was cut before the separator."""
+    events, found, stderr = output.rpartition(SEPARATOR)
+    return parse_log(events, stderr) if found else None
 
 
 def parse_log(events: str, stderr: str) -> RunLog:

@@ -1,7 +1,7 @@
 """`OpenCodeHarness`: the OpenCode coding agent as a verifiers harness, on any runtime and for any taskset."""
 
 import asyncio
-from typing import Any
+from typing import Any, ClassVar
 
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.errors import HarnessError, SandboxError
@@ -26,6 +26,8 @@ class OpenCodeHarness(Harness[OpenCodeHarnessConfig]):
     SUPPORTS_SKILLS = True
     # The confined local sandbox is of the `subprocess` type; a plain subprocess is refused in `setup`.
     NEEDS_CONTAINER = False
+    SESSION: ClassVar[type[OpenCodeSession]] = OpenCodeSession
+    """What drives one rollout; a subclass of this harness may name its own."""
 
     def __init__(self, config: OpenCodeHarnessConfig) -> None:
         super().__init__(config)
@@ -69,7 +71,7 @@ class OpenCodeHarness(Harness[OpenCodeHarnessConfig]):
     ) -> OpenCodeSession:
         """Prepare the rollout's OpenCode; verifiers drives and closes what is returned."""
         programs = self._installed.pop(runtime.name, None) or await install(self.config, runtime)
-        session = OpenCodeSession(self, ctx, trace, runtime, endpoint, secret, mcp_urls, data, programs)
+        session = self.SESSION(self, ctx, trace, runtime, endpoint, secret, mcp_urls, data, programs)
         await session.prepare()
         return session
 

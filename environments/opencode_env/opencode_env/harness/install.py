@@ -23,6 +23,12 @@ logger = logging.getLogger("verifiers.v1.opencode_env.install")
 _IMAGE_VERSIONS: dict[tuple[str, str, str], str] = {}
 """Versions that images' own binaries named, by runtime type, image and path: asking costs 0.7 CPU-seconds."""
 
+ImageKey = tuple[str, str, str, str] | None
+"""Runtime type, image, asset directory and version; None for a sandbox without an image."""
+
+_IMAGE_PROGRAMS: dict[ImageKey, str] = {}
+"""Where an image holds OpenCode and ripgrep."""
+
 _UPLOADS: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
 MAX_CONCURRENT_UPLOADS = 2
 """Each upload holds the binary (185 MB) in memory while it lasts."""
@@ -41,8 +47,11 @@ class Probe:
     """Path of an `rg` of the image's own, or empty."""
 
 
-async def install(config: OpenCodeHarnessConfig, runtime: Runtime) -> str:
+async def install(config: OpenCodeHarnessConfig, runtime: Runtime, *, trust_image: bool = True) -> str:
     """Make OpenCode available in `runtime`; returns the directory to put on PATH.
+
+    An image that was once seen to hold it is not asked again: in a container every question costs 0.1 CPU-seconds.
+    With `trust_image` false it is.
 
     Raises:
         HarnessError: when the strategy cannot deliver the pinned version; the message says what to change.
@@ -50,17 +59,20 @@ async def install(config: OpenCodeHarnessConfig, runtime: Runtime) -> str:
     """
     if isinstance(runtime, SubprocessRuntime):  # accepted without confinement: it sees this machine's files
         return str((await asyncio.to_thread(ensure_build, config.version, host_platform())).directory)
+    key = _image_key(config, runtime)
+    if trust_image and key in _IMAGE_PROGRAMS:
+        return _IMAGE_PROGRAMS[key]
     box = runtime.with_user(None) if runtime.user is not None else runtime
     probe = await probe_sandbox(config, box)
     suffix = f"-{config.version}-"
     if config.install != "image":
         for directory in probe.ready:
             if suffix in PurePosixPath(directory).name:
-                return directory
+                return _remember(key, directory)
     if config.install in ("auto", "image") and probe.found:
         version = await _image_version(box, probe.found)
         if version == config.version:
-            return await _beside_image(config, box, probe)
+            return await _beside_image(config, box, probe, key)
         if config.install == "image":
             raise HarnessError(
                 f"the image's {probe.found} is OpenCode {version}, wanted is {config.version}: rebuild the image or "
@@ -121,15 +133,28 @@ async def _place(runtime: Runtime, path: str, data: bytes) -> None:
         raise SandboxError(f"uploading {path} failed ({result.exit_code}): {result.stderr.strip()[-500:]}")
 
 
-async def _beside_image(config: OpenCodeHarnessConfig, runtime: Runtime, probe: Probe) -> str:
+async def _beside_image(config: OpenCodeHarnessConfig, runtime: Runtime, probe: Probe, key: ImageKey) -> str:
     """The directory of the image's own binary, with an `rg` added where the image has none."""
-    if not probe.ripgrep and config.install == "auto" and runtime.is_local:
+    directory = str(PurePosixPath(probe.found).parent)
+    if probe.ripgrep:
+        return _remember(key, directory)
+    if config.install == "auto" and runtime.is_local:
         build = await asyncio.to_thread(ensure_build, config.version, probe.platform)
-        directory = str(PurePosixPath(probe.found).parent)
         await _place(runtime, f"{directory}/rg", await asyncio.to_thread((build.directory / "rg").read_bytes))
-    elif not probe.ripgrep:
-        logger.warning("the sandbox has no ripgrep (`rg`): OpenCode's glob and grep tools will fail in it")
-    return str(PurePosixPath(probe.found).parent)
+        return directory
+    logger.warning("the sandbox has no ripgrep (`rg`): OpenCode's glob and grep tools will fail in it")
+    return _remember(key, directory)
+
+
+def _image_key(config: OpenCodeHarnessConfig, runtime: Runtime) -> ImageKey:
+    image = getattr(getattr(runtime, "config", None), "image", None)
+    return None if image is None else (runtime.type, image, config.asset_dir, config.version)
+
+
+def _remember(key: ImageKey, directory: str) -> str:
+    if key is not None:
+        _IMAGE_PROGRAMS[key] = directory
+    return directory
 
 
 async def _image_version(runtime: Runtime, path: str) -> str:

@@ -18,6 +18,9 @@ STATE_VARIABLE = "OPENCODE_ENV_STATE"
 
 _STATE_MARK = "\ue000state\ue000"
 
+STATE_URL = f"file://{_STATE_MARK}"
+"""URL of the state directory inside a configuration that `render_config` renders."""
+
 
 def build_config(
     config: OpenCodeHarnessConfig,
@@ -43,7 +46,7 @@ def build_config(
         "small_model": f"{PROVIDER}/{model}",
         "enabled_providers": [PROVIDER],
         "provider": {PROVIDER: _provider(config, model, endpoint, secret)},
-        "plugin": [f"file://{_STATE_MARK}/plugin.js"],
+        "plugin": [f"{STATE_URL}/plugin.js"],
         "agent": {"title": {"disable": True}, "build": _agent(config)},
         "permission": _permissions(config),
         "compaction": {"auto": not config.disable_compaction, "prune": False},

@@ -16,8 +16,9 @@ from verifiers.v1.trace import Error, ModelCall
 
 from opencode_env.harness.events import RunLog
 
-RUNAWAY_TURNS = 6
-"""So many turns in a row without a tool call: OpenCode asks again for ever when a stream names no finish reason."""
+RUNAWAY_TURNS = 8
+"""So many turns of one conversation in a row without a tool call: OpenCode asks again for ever when a stream names no
+finish reason. More than the six sends of one call that OpenCode makes by itself."""
 
 RUNAWAY_FAILURES = 30
 """So many failed calls in a row: five times what OpenCode's own retries of one call amount to."""
@@ -79,14 +80,16 @@ def is_context_overflow(error: Error) -> bool:
     return error.status_code in (400, 413) and any(marker in text for marker in CONTEXT_OVERFLOW_MARKERS)
 
 
-def is_runaway(calls: Sequence[ModelCall], tool_calls: Sequence[bool]) -> bool:
+def is_runaway(calls: Sequence[ModelCall], conversations: Sequence[int | None]) -> bool:
     """Whether OpenCode will never end by itself.
 
     Args:
         calls: the model calls of this run so far.
-        tool_calls: for each call that became a turn, whether the turn called a tool.
+        conversations: for each call that became a turn, what tells its conversation from those of sub-agents, or None
+            when the turn called a tool.
     """
-    idle = len(tool_calls) >= RUNAWAY_TURNS and not any(tool_calls[-RUNAWAY_TURNS:])
+    last = conversations[-RUNAWAY_TURNS:]
+    idle = len(last) == RUNAWAY_TURNS and last[0] is not None and len(set(last)) == 1
     tail = calls[-RUNAWAY_FAILURES:]
     return idle or (len(tail) == RUNAWAY_FAILURES and all(call.error is not None for call in tail))
 

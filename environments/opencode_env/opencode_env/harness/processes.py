@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from verifiers.v1.errors import SandboxError
-from verifiers.v1.runtimes import ProgramResult, Runtime
+from verifiers.v1.runtimes import Runtime
 
 from opencode_env.harness.state import program
 
@@ -31,21 +31,31 @@ class ProcessFence:
     runtime: Runtime
     _mark: str | None = field(default=None, repr=False)
 
-    async def mark(self) -> None:
-        """Remember every process that is running now.
+    @property
+    def mark_script(self) -> str:
+        """What the preparing script runs at its end, so that its output holds the mark; empty where it is native."""
+        return "" if isinstance(self.runtime, EndsProcesses) else program("mark.sh")
+
+    async def mark(self, output: str) -> None:
+        """Remember every process that is running now; `output` is what `mark_script` printed.
 
         Raises:
-            SandboxError: when the sandbox cannot be asked.
+            SandboxError: when the sandbox cannot be asked, or shares the processes of this machine.
         """
         if isinstance(self.runtime, EndsProcesses):
             await self.runtime.mark_agent_start()
             self._mark = ""
             return
-        await self._check_namespace()
-        result = await self._script("mark.sh")
-        if result.exit_code != 0 or not result.stdout.strip():
-            raise SandboxError(f"cannot list the sandbox's processes ({result.exit_code}): {result.stderr[-500:]}")
-        self._mark = result.stdout.strip()
+        head, _, lines = output.partition("\n")
+        if not head.startswith("namespace=pid:") or not lines.strip():
+            raise SandboxError(f"cannot list the sandbox's processes: {output.strip()[-500:]}")
+        # `end.sh` kills by exclusion, so it must never run among the processes of this machine.
+        if self.runtime.is_local and head.removeprefix("namespace=") == os.readlink("/proc/self/ns/pid"):
+            raise SandboxError(
+                f"the {self.runtime.type} sandbox shares this machine's processes, so the agent's could not be told "
+                "apart and ended: use the confined local sandbox, docker, podman or a remote runtime"
+            )
+        self._mark = lines.strip()
 
     async def end(self) -> None:
         """Kill everything that started since `mark()`; nothing to do when that was never reached.
@@ -58,22 +68,8 @@ class ProcessFence:
         if isinstance(self.runtime, EndsProcesses):
             await self.runtime.end_agent_processes()
             return
-        result = await self._script("end.sh", self._mark)
-        if result.exit_code != 0:
-            raise SandboxError(f"the agent's processes could not be ended ({result.exit_code}): {result.stderr[-500:]}")
-
-    async def _check_namespace(self) -> None:
-        """`end.sh` kills by exclusion, so it must never run among the processes of this machine."""
-        if not self.runtime.is_local:
-            return
-        result = await self.runtime.run(["readlink", "/proc/self/ns/pid"], {})
-        if result.exit_code != 0 or result.stdout.strip() == os.readlink("/proc/self/ns/pid"):
-            raise SandboxError(
-                f"the {self.runtime.type} sandbox shares this machine's processes, so the agent's could not be told "
-                "apart and ended: use the confined local sandbox, docker, podman or a remote runtime"
-            )
-
-    async def _script(self, name: str, *args: str) -> ProgramResult:
         # As the default user, usually root: the agent's own user could not end what other users run.
         box = self.runtime.with_user(None) if self.runtime.user is not None else self.runtime
-        return await box.run(["sh", "-c", program(name), name, *args], {})
+        result = await box.run(["sh", "-c", program("end.sh"), "end", self._mark], {})
+        if result.exit_code != 0:
+            raise SandboxError(f"the agent's processes could not be ended ({result.exit_code}): {result.stderr[-500:]}")

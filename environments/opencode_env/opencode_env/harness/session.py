@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import time
 import uuid
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from verifiers.v1.clients import ModelContext
@@ -17,13 +18,21 @@ from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.task import TaskData
 from verifiers.v1.types import Messages
 
-from opencode_env.harness.events import RunLog, read_log
+from opencode_env.harness.events import EVENTS_TAIL_BYTES, SEPARATOR, RunLog, read_log, split_log
+from opencode_env.harness.install import install
 from opencode_env.harness.metrics import rollout_metrics
 from opencode_env.harness.opencode_config import build_config, render_config
-from opencode_env.harness.outcome import Outcome, SegmentRecord, is_runaway, judge
+from opencode_env.harness.outcome import RUNAWAY_FAILURES, Outcome, SegmentRecord, is_runaway, judge
 from opencode_env.harness.processes import ProcessFence
 from opencode_env.harness.prompt import SegmentPrompt, segment_prompt
-from opencode_env.harness.state import CONFIG_DIR, STATE_BASE, base_archive, program, segment_archive
+from opencode_env.harness.state import (
+    CONFIG_DIR,
+    STATE_BASE,
+    archive_arguments,
+    program,
+    segment_archive,
+    state_archive,
+)
 from opencode_env.rollout_log import AGENT_RECORD, AnyTrace
 
 if TYPE_CHECKING:
@@ -56,6 +65,8 @@ class OpenCodeSession(HarnessSession):
         self._workdir = data.workdir or harness.config.agent_workdir
         self._fence = ProcessFence(runtime)
         self._state = ""
+        self._written = False
+        """Whether the next segment's prompt is in the state directory already."""
         self._log = RunLog()
         self._outcome: Outcome | None = None
         self._agent_error = False
@@ -70,26 +81,53 @@ class OpenCodeSession(HarnessSession):
             SandboxError: when the sandbox does not take them.
         """
         config = self.harness.config
-        rendered = render_config(
-            build_config(
-                config,
-                model=config.prompt_model or self.ctx.model,
-                endpoint=self.endpoint,
-                secret=self.secret,
-                mcp_servers=self.mcp_urls,
-                mcp_headers=config.resolve_mcp_headers(self.mcp_urls),
-            )
+        built = build_config(
+            config,
+            model=config.prompt_model or self.ctx.model,
+            endpoint=self.endpoint,
+            secret=self.secret,
+            mcp_servers=self.mcp_urls,
+            mcp_headers=config.resolve_mcp_headers(self.mcp_urls),
         )
-        archive = f"/tmp/.opencode-{uuid.uuid4().hex}.tar"
-        await self.runtime.write(archive, base_archive(rendered, self._system_append()))
-        result = await self._script("prepare.sh", STATE_BASE, archive, self._workdir)
-        self._state = result.stdout.strip()
-        if result.exit_code != 0 or not self._state.startswith(STATE_BASE):
-            raise SandboxError(f"preparing OpenCode's files failed ({result.exit_code}): {result.stderr[-800:]}")
+        first = segment_prompt(self.data.prompt) if self.data.prompt is not None else None
+        rendered = render_config(self.extend_config(built))
+        archive = state_archive(rendered, self.system_append(), self.extra_files(), first)
+        self._written = first is not None
+        output = await self._prepare_state(archive)
+        self._state, _, marked = output.removeprefix("state=").partition("\n")
         await self.harness.install_skills(self.runtime, f"{self._state}/{CONFIG_DIR}/skills")
-        await self._fence.mark()
+        await self._fence.mark(marked)
 
-    def _system_append(self) -> str:
+    async def _prepare_state(self, archive: bytes) -> str:
+        """Unpack the archive and mark the processes in one command; returns what that printed."""
+        result = await self._run_prepare(archive)
+        if result.exit_code == 3:  # the image was thought to hold OpenCode; ask the sandbox itself
+            self._programs = await install(self.harness.config, self.runtime, trust_image=False)
+            result = await self._run_prepare(archive)
+        if result.exit_code != 0 or not result.stdout.startswith(f"state={STATE_BASE}"):
+            raise SandboxError(f"preparing OpenCode's files failed ({result.exit_code}): {result.stderr[-800:]}")
+        return result.stdout
+
+    async def _run_prepare(self, archive: bytes) -> ProgramResult:
+        content = archive_arguments(archive)
+        if not content:
+            path = f"/tmp/.opencode-{uuid.uuid4().hex}.tar"
+            await self.runtime.write(path, archive)
+            content = [f"@{path}"]
+        script = program("prepare.sh") + self._fence.mark_script
+        argv = ["sh", "-c", script, "prepare", STATE_BASE, self._workdir, self._programs, *content]
+        return await self.runtime.run(argv, {})
+
+    def extend_config(self, built: dict[str, Any]) -> dict[str, Any]:
+        """OpenCode's configuration of this rollout; a subclass adds to it."""
+        return built
+
+    def extra_files(self) -> Mapping[str, str]:
+        """Further files of the state directory by relative path; those under `bin/` are programs on the PATH."""
+        return {}
+
+    def system_append(self) -> str:
+        """Text behind the system prompt: the configured ones, then the task's own."""
         config = self.harness.config
         own = config.system_prompt if config.system_prompt_mode == "append" else None
         first = segment_prompt(self.data.prompt).system if self.data.prompt is not None else ""
@@ -116,8 +154,11 @@ class OpenCodeSession(HarnessSession):
         if prompt is None:
             raise HarnessError("the task has no prompt and the user sent no message")
         first_call = len(self.trace.calls)
+        self._written = self._written and messages is None
         args = await self._write_prompt(segment_prompt(prompt))
+        self._written = False
         self._segments += 1
+        self._exit_code, self._outcome = None, None
         started = time.monotonic()
         try:
             result = await self._run_watched(args, first_call)
@@ -135,30 +176,23 @@ class OpenCodeSession(HarnessSession):
             self.trace.stop("content_filter")
 
     async def _write_prompt(self, prompt: SegmentPrompt) -> list[str]:
-        """Put the prompt's files in place; returns OpenCode's arguments for this segment."""
-        archive = f"{self._state}/segment.tar"
-        await self.runtime.write(archive, segment_archive(prompt))
-        script = 'tar -xf "$1/segment.tar" -C "$1" && rm -f "$1/segment.tar"'
-        result = await self.runtime.run(["sh", "-c", script, "prompt", self._state], {})
-        if result.exit_code != 0:
-            raise SandboxError(f"writing the prompt failed ({result.exit_code}): {result.stderr[-500:]}")
-        args = [arg for picture in prompt.pictures for arg in ("--file", f"{self._state}/pictures/{picture.name}")]
+        """Put the prompt's files in place, if they are not; returns OpenCode's arguments for this segment."""
+        if not self._written:
+            archive = f"{self._state}/segment.tar"
+            await self.runtime.write(archive, segment_archive(prompt))
+            script = 'tar -xf "$1/segment.tar" -C "$1" && rm -f "$1/segment.tar"'
+            result = await self.runtime.run(["sh", "-c", script, "prompt", self._state], {})
+            if result.exit_code != 0:
+                raise SandboxError(f"writing the prompt failed ({result.exit_code}): {result.stderr[-500:]}")
         if self._segments and self._log.session_id is None:
             raise HarnessError("OpenCode's log names no session, so the conversation cannot be continued")
+        args = [arg for picture in prompt.pictures for arg in ("--file", f"{self._state}/pictures/{picture.name}")]
         return [*(["--session", self._log.session_id] if self._log.session_id else []), *args]
 
     async def _run_watched(self, args: list[str], first_call: int) -> ProgramResult:
         """Run OpenCode, and end it when it has stopped making progress for good."""
-        argv = [
-            "sh",
-            "-c",
-            program("launch.sh"),
-            "opencode",
-            self._state,
-            self._workdir,
-            self._programs,
-            *args,
-        ]
+        launch = ("sh", "-c", program("launch.sh"), "opencode", self._state, self._workdir, self._programs)
+        argv = [*launch, str(EVENTS_TAIL_BYTES), SEPARATOR, *args]
         run = asyncio.ensure_future(self.runtime.run_program(argv, self.harness.config.resolved_env))
         watch = asyncio.ensure_future(self._runaway(first_call))
         try:
@@ -180,12 +214,23 @@ class OpenCodeSession(HarnessSession):
         while True:
             await asyncio.sleep(RUNAWAY_POLL_SECONDS)
             calls = self.trace.calls[first_call:]
-            nodes = [self.trace.nodes[call.node].message for call in calls if call.node is not None]
-            if is_runaway(calls, [bool(getattr(message, "tool_calls", None)) for message in nodes]):
+            turns = [call.node for call in calls[-RUNAWAY_FAILURES:] if call.node is not None]
+            if is_runaway(calls, [self._conversation(node) for node in turns]):
                 return
 
+    def _conversation(self, turn: int) -> int | None:
+        """The first user message that the turn at this node goes back to; None when the turn called a tool."""
+        nodes = self.trace.nodes
+        if getattr(nodes[turn].message, "tool_calls", None):
+            return None
+        opening, node = turn, nodes[turn].parent
+        while node is not None:
+            opening = node if nodes[node].message.role == "user" else opening
+            node = nodes[node].parent
+        return opening
+
     async def _read_log(self, result: ProgramResult) -> RunLog:
-        log = await read_log(self.runtime, self._state)
+        log = split_log(result.stdout) or await read_log(self.runtime, self._state)
         stderr = "\n".join(text for text in (log.stderr_tail, result.stderr) if text)
         return RunLog(log.session_id or self._log.session_id, log.error, log.events_tail, stderr)
 
@@ -246,6 +291,3 @@ class OpenCodeSession(HarnessSession):
             self.trace.info[AGENT_RECORD]["log_error"] = str(error)[:500]
         else:
             self.trace.info[AGENT_RECORD]["log_file"] = str(path)
-
-    async def _script(self, name: str, *args: str) -> ProgramResult:
-        return await self.runtime.run(["sh", "-c", program(name), name, *args], {})

@@ -38,7 +38,7 @@ def system_arguments() -> list[str]:
     """Return the options that show the host's programs and libraries, read-only, and fresh /proc and /dev."""
     arguments = ["--ro-bind", "/usr", "/usr"]
     if os.path.isdir("/usr/src"):  # where container images keep projects
-        arguments += ["--tmpfs", "/usr/src"]
+        arguments += ["--tmpfs", "/usr/src", "--remount-ro", "/usr/src"]
     for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
         path = Path("/", name)
         if path.is_symlink():

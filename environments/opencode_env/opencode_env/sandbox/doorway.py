@@ -15,7 +15,7 @@ from .relay import Relay
 
 _CONNECT_TIMEOUT_S = 30.0
 _DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
-_FIRST_NAMED = 2  # 127.0.0.2 and so on stand for remote host names
+_FIRST_NAMED = ipaddress.IPv4Address("127.0.0.2")  # it and those after it stand for remote host names
 
 
 def _is_local_name(host: str) -> bool:
@@ -65,7 +65,7 @@ class Doorway:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((address, port))
-        except OSError:  # taken by a program inside, or a privileged port
+        except OSError:  # taken by a program inside
             listener.bind((address, 0))
         listener.listen()
 
@@ -80,7 +80,7 @@ class Doorway:
         if _is_local_name(host) or _is_address(host):
             return "127.0.0.1"
         if host not in self._names:
-            address = f"127.0.0.{_FIRST_NAMED + len(self._names)}"
+            address = str(_FIRST_NAMED + len(self._names))
             with self._hosts.open("a") as file:
                 file.write(f"{address} {host}\n")
             self._names[host] = address

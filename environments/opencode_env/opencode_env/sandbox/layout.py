@@ -7,16 +7,20 @@ included: a host root keeps its uid towards the kernel, and /proc/sys asks for t
 import os
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 from .bubblewrap import Bubblewrap, system_arguments
 from .config import Bind, LocalSandboxConfig
 from .directory import SandboxDirectory
+from .environment import HOME
 
 HERE = Path(__file__).parent
 SUPERVISOR = "/.vf"
-_PRIVATE_BINDS = {"app": "/app", "tmp": "/tmp", "home": "/home", "logs": "/logs", "run": "/run", "shm": "/dev/shm"}
+_PRIVATE = {
+    **{"app": "/app", "tmp": "/tmp", "home": "/home", "home/agent": HOME},
+    **{"logs": "/logs", "run": "/run", "shm": "/dev/shm"},
+}
 _OWN_ETC = ("passwd", "group", "hostname", "nsswitch.conf")
 _HOST_ETC = (
     *("alternatives", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version", "fonts"),
@@ -64,26 +68,57 @@ def _etc_arguments(network: str, hosts: Path) -> list[str]:
     return arguments
 
 
-def _python_arguments(options: LocalSandboxConfig) -> list[str]:
+def _python_binds(options: LocalSandboxConfig) -> list[Bind]:
     roots = interpreter_roots()
-    packages = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     if options.python_env:
         roots.append(sys.prefix)
-    arguments = [word for root in roots for word in ("--ro-bind", root, root)]
-    if not options.python_env:
-        # Installed tasksets carry their answers: without a virtual environment they lie in the base installation.
-        hidden = [path for path in packages if any(Path(path).is_relative_to(root) for root in ("/usr", *roots))]
-        arguments += [word for path in hidden if os.path.isdir(path) for word in ("--tmpfs", path)]
-    return arguments
+    return [Bind(Path(root), root) for root in roots]
 
 
-def _read_only_arguments() -> list[str]:
+def _hidden_packages(options: LocalSandboxConfig, binds: Sequence[Bind]) -> list[str]:
+    """Return the visible directories of installed packages: tasksets among them carry their answers."""
+    if options.python_env:
+        return []
+    visible = ["/usr", *(bind.target for bind in binds)]
+    packages = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    return sorted(
+        path for path in packages if os.path.isdir(path) and any(Path(path).is_relative_to(root) for root in visible)
+    )
+
+
+def _areas(directory: SandboxDirectory, workdir: str) -> dict[str, Path]:
+    """Return what is writable, by its path inside."""
+    areas = {target: directory.path / part for part, target in _PRIVATE.items()}
+    if not any(PurePosixPath(workdir).is_relative_to(target) for target in areas):
+        areas[workdir] = directory.part("workdir")
+    return areas
+
+
+def _anchors(targets: Iterable[str], areas: Iterable[str]) -> list[str]:
+    """Return the directories that lead to read-only targets inside writable areas, one step below each area.
+
+    An agent could rename them and put something of its own in the target's place; a mount point cannot be renamed.
+    """
+    found = set()
+    for target in map(PurePosixPath, targets):
+        around = [PurePosixPath(area) for area in areas if target.is_relative_to(area)]
+        if around:
+            area = max(around, key=lambda path: len(path.parts))
+            found.add(str(PurePosixPath(*target.parts[: len(area.parts) + 1])))
+    return sorted(found - set(targets))
+
+
+def _read_only_arguments(directories: Iterable[str]) -> list[str]:
     arguments: list[str] = []
     if os.geteuid() == 0:
         for name in _ROOT_ONLY_PROC:
             if os.path.exists(f"/proc/{name}"):
                 arguments += ["--ro-bind", "/dev/null", f"/proc/{name}"]
-    return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/proc", "--remount-ro", "/"]
+    return [*arguments, *_each("--remount-ro", [*directories, "/dev", "/proc", "/"])]
+
+
+def _each(option: str, values: Iterable[str]) -> list[str]:
+    return [word for value in values for word in (option, value)]
 
 
 def command_line(
@@ -101,14 +136,17 @@ def command_line(
         arguments += ["--seccomp", str(filter_fd)]
     if options.network != "host":
         arguments.append("--unshare-net")
-    arguments += [*system_arguments(), *_etc_arguments(options.network, directory.hosts), *_python_arguments(options)]
+    arguments += [*system_arguments(), *_etc_arguments(options.network, directory.hosts)]
     arguments += ["--symlink", "../tmp", "/var/tmp"]
-    for part, target in _PRIVATE_BINDS.items():
-        arguments += ["--bind", str(directory.path / part), target]
-    if not any(PurePosixPath(workdir).is_relative_to(target) for target in _PRIVATE_BINDS.values()):
-        arguments += ["--bind", str(directory.part("workdir")), workdir]
-    for bind in binds:
+    areas = _areas(directory, workdir)
+    for target, source in areas.items():
+        arguments += ["--bind", str(source), target]
+    shown = [*_python_binds(options), *binds, Bind(HERE / "supervisor", f"{SUPERVISOR}/supervisor")]
+    hidden = _hidden_packages(options, shown)
+    anchors = _anchors([bind.target for bind in shown], areas)
+    arguments += _each("--tmpfs", anchors)
+    for bind in shown:
         arguments += ["--ro-bind", str(bind.source), bind.target]
-    arguments += ["--ro-bind", str(HERE / "supervisor"), f"{SUPERVISOR}/supervisor", *_read_only_arguments()]
+    arguments += [*_each("--tmpfs", hidden), *_read_only_arguments([*hidden, *anchors])]
     start = f"from supervisor.main import main; main({control_fd}, {workdir!r})"
     return [*arguments, "--chdir", SUPERVISOR, base_python(), "-E", "-s", "-S", "-c", start]

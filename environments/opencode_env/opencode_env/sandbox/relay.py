@@ -22,7 +22,8 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 class _End(asyncio.Protocol):
     """One side of a connection; bytes that arrive go to `peer`."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_lost: Callable[["_End"], None]) -> None:
+        self._on_lost = on_lost
         self.transport: asyncio.Transport | None = None
         self.peer: _End | None = None
         self._ended = False
@@ -61,6 +62,7 @@ class _End(asyncio.Protocol):
             else:
                 self.peer.reset()
         self.transport = None
+        self._on_lost(self)
 
     def reset(self) -> None:
         """Drop the connection with a reset: a cut answer must not look complete."""
@@ -88,7 +90,6 @@ class Relay:
             connection, _ = self._listener.accept()
         except OSError:  # gone again, or out of descriptors: the listener stays
             return
-        self._ends = {end for end in self._ends if end.transport is not None}
         if len(self._joining) + len(self._ends) // 2 >= MAX_CONNECTIONS:
             connection.close()
             return
@@ -106,7 +107,7 @@ class Relay:
         except BaseException:
             near.close()
             raise
-        ends = (_End(), _End())
+        ends = (_End(self._ends.discard), _End(self._ends.discard))
         ends[0].peer, ends[1].peer = ends[1], ends[0]
         self._ends.update(ends)
         try:
@@ -117,6 +118,7 @@ class Relay:
             for end, sock in zip(ends, (near, far), strict=True):
                 end.reset()
                 sock.close()
+                self._ends.discard(end)
             raise
         for end in ends:
             if end.transport is not None:
@@ -131,5 +133,5 @@ class Relay:
         for task in joining:
             task.cancel()
         await asyncio.gather(*joining, return_exceptions=True)
-        for end in self._ends:
+        for end in list(self._ends):
             end.reset()

@@ -4,8 +4,6 @@ Invariant: every command, file and connection of a rollout goes through process 
 resolves a path that a rollout names, and never waits for what is not a regular file.
 """
 
-import asyncio
-import contextlib
 import os
 import re
 import sys
@@ -14,22 +12,14 @@ from collections.abc import Sequence
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult, Runtime, RuntimeProcess, SubprocessConfig
 from verifiers.v1.runtimes.subprocess import SubprocessRuntimeInfo
-from verifiers.v1.utils.aio import run_shielded
 
-from .channel import Reply
+from .commands import Commands
 from .config import Bind, LocalSandboxConfig
 from .doorway import Doorway
-from .environment import base_environment
-from .output import PipeReader
-from .process import ConfinedProcess
+from .files import read_file, write_file
 from .sandbox import Sandbox
 from .scripts import prepare_script
-from .supervisor.messages import memfd
 
-READ_LIMIT_BYTES = 256 << 20
-"""The most that a `read` without `max_bytes` takes into the host's memory."""
-_INLINE_BYTES = 1 << 20
-_END_TIMEOUT_S = 30.0
 _ACTIVATE = 'export VIRTUAL_ENV="$1" PATH="$1/bin:$PATH"; shift; exec "$@"'
 
 
@@ -58,10 +48,9 @@ class ConfinedRuntime(Runtime):
         self.info = SubprocessRuntimeInfo()
         self.options = options
         self._binds = tuple(binds)
-        self._workdir = workdir
         self._sandbox = Sandbox(self.name, workdir)
+        self._commands = Commands(self._sandbox, options.env_allow)
         self._doorway: Doorway | None = None
-        self._processes: list[ConfinedProcess] = []
 
     async def start(self) -> None:
         """Start the sandbox (about 20 ms).
@@ -78,21 +67,13 @@ class ConfinedRuntime(Runtime):
         """End everything inside and remove its files; idempotent."""
         if self._doorway is not None:
             await self._doorway.close()
-        for process in self._processes:
-            process.close()
+        self._commands.close()
         self._sandbox.close_channel()
         await super().teardown()
 
     def cleanup(self) -> None:
         """End everything inside and remove its files without an event loop; idempotent."""
         self._sandbox.kill()
-
-    def _spawn(
-        self, argv: list[str], env: dict[str, str], fds: tuple[int, ...], log: str = ""
-    ) -> tuple[str, asyncio.Future[Reply]]:
-        full = {**base_environment(self.options.env_allow), **self.process_env(env)}
-        settings = [f"{name}={value}" for name, value in full.items()]
-        return self._sandbox.channel.submit("spawn", log, str(len(argv)), *argv, *settings, fds=fds)
 
     async def run(self, argv: list[str], env: dict[str, str]) -> ProgramResult:
         """Run a command to its end; its output is kept in bounded memory.
@@ -103,35 +84,7 @@ class ConfinedRuntime(Runtime):
         Raises:
             SandboxError: the sandbox is gone.
         """
-        (out, out_inside), (err, err_inside) = _pipes(2)
-        readers = PipeReader(out), PipeReader(err)
-        try:
-            command, exited = self._spawn(argv, env, (out_inside, err_inside))
-            try:
-                code = int((await exited).text)
-            except asyncio.CancelledError:
-                await run_shielded(self._abort(command))
-                raise
-            stdout, stderr = (reader.finish() for reader in readers)
-            return ProgramResult(code, stdout, stderr)
-        finally:
-            for reader in readers:
-                reader.close()
-
-    async def _abort(self, command: str) -> None:
-        # Gone already, or about to be: there is nothing left to end then.
-        with contextlib.suppress(SandboxError):
-            await self._end("end", command)
-
-    async def _end(self, kind: str, *fields: str) -> None:
-        """Have process 1 end processes; a sandbox that cannot is ended as a whole."""
-        try:
-            async with asyncio.timeout(_END_TIMEOUT_S):
-                await self._sandbox.channel.request(kind, *fields)
-        except (SandboxError, TimeoutError) as error:
-            self._sandbox.close_channel()
-            await asyncio.to_thread(self._sandbox.kill)
-            raise SandboxError(f"processes in sandbox {self.name} could not be ended: {error}") from error
+        return await self._commands.run(argv, self.process_env(env))
 
     async def open_process(self, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
         """Start a process whose three streams stay open.
@@ -139,16 +92,7 @@ class ConfinedRuntime(Runtime):
         Raises:
             SandboxError: the sandbox is gone.
         """
-        (stdin_inside, stdin), (out, out_inside), (err, err_inside) = _pipes(3)
-        try:
-            command, exited = self._spawn(argv, env, (stdin_inside, out_inside, err_inside))
-        except BaseException:
-            for fd in (stdin, out, err):
-                os.close(fd)
-            raise
-        process = ConfinedProcess(self._sandbox.channel, command, exited, (stdin, out, err))
-        self._processes.append(process)
-        return process
+        return await self._commands.open(argv, self.process_env(env))
 
     async def run_background(self, argv: list[str], env: dict[str, str], log: str) -> None:
         """Start a process that runs until `stop`, with its output in the file `log` inside.
@@ -161,7 +105,7 @@ class ConfinedRuntime(Runtime):
                 f"{' '.join(argv[:3])} needs the evaluation's Python environment inside the sandbox: "
                 "set --env.sandbox.python_env true, or give the tool server a runtime of its own (colocated = false)"
             )
-        self._spawn(argv, env, (), log)
+        self._commands.background(argv, self.process_env(env), log)
 
     async def mark_agent_start(self) -> None:
         """Remember the processes that run now, which `end_agent_processes` will spare."""
@@ -173,33 +117,18 @@ class ConfinedRuntime(Runtime):
         Raises:
             SandboxError: it could not be done, and the whole sandbox was ended instead.
         """
-        await self._end("purge")
+        await self._commands.end("purge")
 
     async def _read(self, path: str, max_bytes: int | None = None) -> bytes:
-        try:
-            (fd,) = (await self._sandbox.channel.request("read", path)).fds
-        except SandboxError as error:
-            raise SandboxError(f"read {path!r}: {error}") from error
-        limit = READ_LIMIT_BYTES + 1 if max_bytes is None else max_bytes
-        if os.fstat(fd).st_size > _INLINE_BYTES:
-            data = await asyncio.to_thread(_read_and_close, fd, limit)
-        else:
-            data = _read_and_close(fd, limit)
-        if max_bytes is None and len(data) > READ_LIMIT_BYTES:
-            raise SandboxError(f"read {path!r}: over {READ_LIMIT_BYTES} bytes; give max_bytes")
-        return data
+        return await read_file(self._sandbox.channel, path, max_bytes)
 
     async def write(self, path: str, data: bytes) -> None:
-        """Replace the file at `path` (not what a symlink there points to), with mode 0644.
+        """Replace the file at `path`, not what a symlink there points to, with mode 0644.
 
         Raises:
             SandboxError: `path` is a directory or not writable inside, or the disk is full.
         """
-        try:
-            source = memfd(data) if len(data) <= _INLINE_BYTES else await asyncio.to_thread(memfd, data)
-            await self._sandbox.channel.request("write", path, fds=(source,))
-        except (SandboxError, OSError) as error:
-            raise SandboxError(f"write {path!r}: {error}") from error
+        await write_file(self._sandbox.channel, path, data)
 
     async def prepare_uv_script(
         self, script: str | bytes, env: dict[str, str] | None = None, *, activate: bool = True
@@ -232,26 +161,3 @@ class ConfinedRuntime(Runtime):
         if self._doorway is None:
             raise SandboxError(f"sandbox {self.name} is not started")
         return self._doorway
-
-
-def _pipes(count: int) -> list[tuple[int, int]]:
-    """Return (read end, write end) pairs, all or none."""
-    with contextlib.ExitStack() as undo:
-        made = []
-        for _ in range(count):
-            pair = os.pipe2(os.O_CLOEXEC)
-            for fd in pair:
-                undo.callback(os.close, fd)
-            made.append(pair)
-        undo.pop_all()
-    return made
-
-
-def _read_and_close(fd: int, limit: int) -> bytes:
-    data = bytearray()
-    try:
-        while len(data) < limit and (chunk := os.read(fd, min(_INLINE_BYTES, limit - len(data)))):
-            data += chunk
-    finally:
-        os.close(fd)
-    return bytes(data)

@@ -76,7 +76,10 @@ class Sandbox:
                 await self._channel.ready
         except TimeoutError:
             raise SandboxError(f"sandbox {self.name} did not start within {_START_TIMEOUT_S:g} s") from None
-        self._process_one = os.pidfd_open(self._channel.process_one)
+        try:
+            self._process_one = os.pidfd_open(self._channel.process_one)
+        except ProcessLookupError:
+            raise SandboxError(self._describe_loss()) from None
 
     def _launch(
         self, bubblewrap: Bubblewrap, options: LocalSandboxConfig, binds: Sequence[Bind], control_fd: int

@@ -18,7 +18,7 @@ from verifiers.v1.errors import SandboxError
 from verifiers.v1.utils.aio import run_shielded
 from verifiers.v1.utils.paths import CACHE_DIR
 
-from .layout import base_python
+from .layout import base_python, interpreter_roots
 
 SCRIPTS = CACHE_DIR / "runtimes" / "confined-scripts"
 """Bound into every sandbox. Locks lie elsewhere: a file that an agent can read is a file it can lock."""
@@ -47,10 +47,20 @@ async def _sync(script: Path, environment: Path, settings: Mapping[str, str]) ->
     uv = shutil.which("uv")
     if uv is None:
         raise SandboxError("a script with dependencies needs uv on the host, but uv is not on PATH: install it")
-    env = {**os.environ, **settings, "VIRTUAL_ENV": str(environment), "UV_OFFLINE": "false"}
+    env = {
+        **os.environ,
+        **settings,
+        "VIRTUAL_ENV": str(environment),
+        "UV_OFFLINE": "false",
+        # Only interpreters that the sandbox can see: the base installation, the system's, or one that uv adds here.
+        "PATH": ":".join([*(f"{root}/bin" for root in interpreter_roots()), "/usr/local/bin", "/usr/bin", "/bin"]),
+        "UV_PYTHON_PREFERENCE": "system",
+        "UV_PYTHON_INSTALL_DIR": str(SCRIPTS / "python"),
+    }
     process = await asyncio.create_subprocess_exec(
-        *(uv, "sync", "--script", str(script), "--active", "--quiet", "--no-config", "--python", base_python()),
+        *(uv, "sync", "--script", str(script), "--active", "--quiet", "--no-config"),
         env=env,
+        cwd=script.parent,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,

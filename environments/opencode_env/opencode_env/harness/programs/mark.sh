@@ -1,4 +1,5 @@
-# Prints `PID STARTTIME KIND` of every process, KIND `tool` for verifiers' tool servers and `-` for the others.
+# Prints `namespace=…` and then `PID STARTTIME KIND` of every process, KIND `tool` for verifiers' tool servers, else `-`.
+printf 'namespace=%s\n' "$(readlink /proc/self/ns/pid)"
 for directory in /proc/[0-9]*; do
     pid=${directory#/proc/}
     line=$(cat "$directory/stat" 2>/dev/null) || continue
