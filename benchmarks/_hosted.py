@@ -86,7 +86,7 @@ FRESH = """
 export HOME=$1 XDG_CONFIG_HOME=$1/config PATH=$3:$PATH
 cd "$2" && exec opencode run --format json <"$1/prompt.txt" >"$1/out" 2>&1
 """
-"""`opencode run` as it comes: STATE WORKDIR PROGRAM_DIR, as for the harness's launch.sh."""
+"""`opencode run` as it comes: STATE WORKDIR PROGRAM_DIR as for the harness's launch.sh."""
 
 
 def by_hand(count: int, base_url: str, *, tuned: bool, at_once: int = 2) -> None:
@@ -96,7 +96,7 @@ def by_hand(count: int, base_url: str, *, tuned: bool, at_once: int = 2) -> None
         for index in range(count):
             state_directory(Path(scratch) / f"state{index}", base_url, tuned=tuned)
             (Path(scratch) / f"work{index}").mkdir()
-        command = f'sh -c "$SCRIPT" run {scratch}/state$0 {scratch}/work$0 {build.directory}'
+        command = f'sh -c "$SCRIPT" run {scratch}/state$0 {scratch}/work$0 {build.directory} 0 -'
         xargs(command, count, at_once, program("launch.sh") if tuned else FRESH)
 
 
@@ -108,7 +108,7 @@ def by_hand_podman(count: int, base_url: str, image: str) -> None:
             "name=bench-$$-$0; podman run -d --network host --name $name --entrypoint sleep "
             f"-v {scratch}/state:/seed:ro {image} infinity >/dev/null && "
             'podman exec $name sh -c "mkdir -p /app && cp -r /seed /tmp/opencode" && '
-            'podman exec $name sh -c "$SCRIPT" run /tmp/opencode /app /opencode; podman rm -f $name >/dev/null'
+            'podman exec $name sh -c "$SCRIPT" run /tmp/opencode /app /opencode 0 -; podman rm -f $name >/dev/null'
         )
         xargs(command, count, 2, program("launch.sh"))
 

@@ -14,13 +14,18 @@ import gc
 import json
 import logging
 import statistics
+import sys
 from pathlib import Path
 
+# The repository, not this folder, belongs on the path: `datasets.py` here would shadow the library of that name.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
+
 import verifiers.v1 as vf
-from _hosted import Hosted, hosted_env
-from _measure import machine, report
 from opencode_env.harness.builds import DEFAULT_VERSION
 from opencode_env.scripted_model import Fault, FaultKind, Reply, ScriptedModel, ScriptPolicy
+
+from benchmarks._hosted import Hosted, hosted_env
+from benchmarks._measure import machine, report
 
 GOALS = {"idle_mb_per_rollout": 3.0}
 

@@ -25,15 +25,16 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+# The repository, not this folder, belongs on the path: `datasets.py` here would shadow the library of that name.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import verifiers.v1 as vf
-from _hosted import by_hand, by_hand_podman, hosted_env
-from _measure import Cost, adopt_orphans, machine, measured, report
 from opencode_env.harness.builds import DEFAULT_VERSION
 from opencode_env.harness.cache import ensure_build, host_platform
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
+from benchmarks._hosted import by_hand, by_hand_podman, hosted_env
+from benchmarks._measure import Cost, adopt_orphans, machine, measured, report
 from tests.support.podman import Unavailable, containers_conf, derived_image
 
 GOALS = {

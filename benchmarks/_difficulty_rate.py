@@ -5,7 +5,7 @@ messages), and `tokens`, episodes with token ids and logprobs as the training cl
 the whole file from the page cache, one line at a time, in a process of its own, several times in turn; CPU
 time is compared, because other work on the machine does not change it much.
 
-    uv run python benchmarks/difficulty_rate.py [--megabytes 1000] [--json]
+    uv run python benchmarks/_difficulty_rate.py [--megabytes 1000] [--json]
 """
 
 import argparse
@@ -19,6 +19,9 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import median
+
+# The repository, not this folder, belongs on the path: `datasets.py` here would shadow the library of that name.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 GOAL = 0.8
 ROUNDS = 3
