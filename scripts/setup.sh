@@ -32,7 +32,7 @@ say "installing the workspace"
 # shellcheck disable=SC2086
 uv sync -q --locked $groups || fail "the workspace could not be installed: see the message above"
 
-uv run --no-sync python -m opencode_env.harness.cache || fail "the OpenCode binary could not be fetched: see above"
+uv run --no-sync python -m opencode_env.fetch || fail "the OpenCode binary could not be fetched: see above"
 
 if [ "${1:-}" = --tests ]; then
     missing=

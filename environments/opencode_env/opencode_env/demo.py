@@ -8,6 +8,7 @@ import asyncio
 import os
 import shutil
 import sys
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -68,12 +69,16 @@ async def _evaluate(options: argparse.Namespace, base_url: str) -> tuple[int, Pa
         stderr=asyncio.subprocess.PIPE,
     )
     assert process.stderr is not None
+    last: deque[str] = deque(maxlen=40)
     async for line in process.stderr:
-        text = line.decode(errors="replace")
-        if any(sign in text for sign in ("rollout finished", " ERROR ", "Traceback")):
-            sys.stdout.write(text)
-            sys.stdout.flush()
-    return await process.wait(), options.output_dir / name
+        text = line.decode(errors="replace").rstrip("\n")
+        last.append(text)
+        if "rollout finished" in text:
+            _say(text)
+    code = await process.wait()
+    if code != 0:
+        _say("\n".join(last))
+    return code, options.output_dir / name
 
 
 def _vf_eval() -> Sequence[str]:

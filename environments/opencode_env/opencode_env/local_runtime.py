@@ -57,7 +57,7 @@ class UnconfinedRuntime(SubprocessRuntime):
 
 @contextlib.asynccontextmanager
 async def provision_local(
-    options: LocalSandboxConfig, binds: Sequence[Bind], env: Mapping[str, str]
+    options: LocalSandboxConfig, binds: Sequence[Bind], env: Mapping[str, str], workdir: str
 ) -> AsyncIterator[Runtime]:
     """A started local runtime, removed on exit.
 
@@ -65,9 +65,10 @@ async def provision_local(
         options: whether and how it is confined.
         binds: host directories to show read-only; without effect when unconfined.
         env: variables of every process in it.
+        workdir: absolute path of the work directory, private and writable; without effect when unconfined.
     """
     if options.confine:
-        async with provision_confined(options, binds, name=None, env=dict(env)) as box:
+        async with provision_confined(options, binds, env=env, workdir=workdir) as box:
             yield box
         return
     runtime = UnconfinedRuntime(SubprocessConfig())

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from verifiers.v1.errors import HarnessError
 
-from opencode_env.harness.builds import DEFAULT_VERSION, PINNED, RIPGREP_VERSION, Platform, platform_from_probe
+from opencode_env.harness.builds import PINNED, RIPGREP_VERSION, Platform, platform_from_probe
 
 logger = logging.getLogger("verifiers.v1.opencode_env.install")
 
@@ -197,17 +197,3 @@ def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def main() -> None:
-    """Fill the cache for this machine: `python -m opencode_env.harness.cache`."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    try:
-        build = ensure_build(DEFAULT_VERSION, host_platform())
-    except (HarnessError, ValueError) as error:
-        raise SystemExit(str(error)) from error
-    sys.stdout.write(f"OpenCode {DEFAULT_VERSION} is ready in {build.directory}\n")
-
-
-if __name__ == "__main__":
-    main()

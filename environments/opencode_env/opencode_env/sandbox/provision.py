@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from verifiers.v1.runtimes import Runtime, SubprocessConfig, SubprocessRuntime
 from verifiers.v1.runtimes.base import register
 
 from .config import Bind, LocalSandboxConfig
@@ -17,27 +16,20 @@ async def provision_confined(
     name: str | None = None,
     env: Mapping[str, str] | None = None,
     workdir: str = "/app",
-) -> AsyncIterator[Runtime]:
+) -> AsyncIterator[ConfinedRuntime]:
     """Start a local sandbox and end it on exit, whatever happens.
-
-    Yields a `ConfinedRuntime`, or, with `confine = false`, verifiers' plain `SubprocessRuntime` (then `binds` and
-    `workdir` have no effect).
 
     Args:
         options: what the user chose.
         binds: host files and directories that are shown inside, read-only.
         name: for messages and the host directory; random by default.
         env: environment variables of every command.
-        workdir: where commands start.
+        workdir: where commands start; private and writable.
 
     Raises:
         SandboxError: the sandbox could not be started.
     """
-    runtime: Runtime
-    if options.confine:
-        runtime = ConfinedRuntime(options, binds, name, workdir)
-    else:
-        runtime = SubprocessRuntime(SubprocessConfig(), name)
+    runtime = ConfinedRuntime(options, binds, name, workdir)
     register(runtime)
     runtime.env = dict(env or {})
     try:

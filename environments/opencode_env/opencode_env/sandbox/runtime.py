@@ -17,6 +17,7 @@ from .commands import Commands
 from .config import Bind, LocalSandboxConfig
 from .doorway import Doorway
 from .files import read_file, write_file
+from .layout import base_python
 from .sandbox import Sandbox
 from .scripts import prepare_script
 
@@ -51,6 +52,11 @@ class ConfinedRuntime(Runtime):
         self._sandbox = Sandbox(self.name, workdir)
         self._commands = Commands(self._sandbox, options.env_allow)
         self._doorway: Doorway | None = None
+
+    @property
+    def trusted_python(self) -> str:
+        """Absolute path, here and inside, of a Python that nothing inside can change."""
+        return base_python()
 
     async def start(self) -> None:
         """Start the sandbox (about 20 ms).

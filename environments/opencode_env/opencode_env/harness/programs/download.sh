@@ -8,7 +8,7 @@ trap 'rm -rf "$scratch"' EXIT
 fetch() {
     if command -v curl >/dev/null 2>&1; then curl -fsSL --connect-timeout 20 -o "$1" "$url"
     elif command -v wget >/dev/null 2>&1; then wget -q -T 60 -O "$1" "$url"
-    elif command -v python3 >/dev/null 2>&1; then
+    elif python3 -c 'import shutil, urllib.request' >/dev/null 2>&1; then # a minimal Python has neither
         python3 -c 'import shutil, sys, urllib.request as u
 with u.urlopen(sys.argv[1], timeout=60) as r, open(sys.argv[2], "wb") as f: shutil.copyfileobj(r, f)' "$url" "$1"
     else echo "no downloader in the image: it needs curl, wget or python3" >&2; exit 3; fi

@@ -175,5 +175,6 @@ def main(control_fd: int, workdir: str) -> None:
     children = _harden()
     os.set_inheritable(control_fd, False)
     os.umask(0o022)
+    os.makedirs(workdir, exist_ok=True)
     os.chdir(workdir)
     Supervisor(_socket.socket(fileno=control_fd)).run(children)

@@ -1,0 +1,10 @@
+"""An environment served as prime-rl serves it: a broker and its spawned worker. `serve_program.py CONFIG ADDRESS`"""
+
+import json
+import sys
+from pathlib import Path
+
+from verifiers.v1.serve import serve_env
+
+if __name__ == "__main__":  # spawned workers import this file again
+    serve_env(max_workers=2, address=sys.argv[2], config_data=json.loads(Path(sys.argv[1]).read_text()))

@@ -1,0 +1,147 @@
+"""What is left of a run that is interrupted in the middle of its rollouts: nothing, and its cleanup hooks have run.
+
+Every run has one rollout in its setup, one in a model call that never answers, and one that is being scored.
+"""
+
+import asyncio
+import json
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from opencode_env.scripted_model import FaultKind, Reply, SamplesPolicy, ScriptedModel, ScriptPolicy
+
+from tests.env.desk import Desk, Finished, Running, is_closed, until
+from tests.env.rows import bash, faulty, probe, probe_arguments, script, write_rows
+
+pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+
+ROWS = [
+    probe("preparing", before="touch /app/made; sleep 59701"),
+    probe("asking", hook="hangs"),
+    probe("scoring", check="sleep 59702"),
+]
+POLICY = ScriptPolicy(
+    script("asking", bash("touch made; setsid sleep 59703 >/dev/null 2>&1 &"), faulty(FaultKind.HANG)),
+    script("scoring", bash("touch made"), Reply(text="done")),
+)
+SLEEPS = ("sleep 59701", "sleep 59702", "sleep 59703")
+HOOKS = ["env-first", "task", "rubric", "env-last"]
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """What a run left after its signals."""
+
+    finished: Finished
+    journal: list[dict[str, Any]]
+    processes: dict[int, str]
+    sandboxes: int
+    leftovers: list[str]
+
+
+async def in_the_middle(desk: Desk, model: ScriptedModel, evaluation: Running) -> None:
+    """Wait until every rollout is where it shall be interrupted."""
+
+    def everywhere() -> bool:
+        commands = [command.strip() for command in desk.processes().values()]
+        return model.active == 1 and all(sleep in commands for sleep in SLEEPS)
+
+    try:
+        await until(everywhere, seconds=90)
+    except TimeoutError:
+        pytest.fail(f"{desk.processes()}\n{evaluation.log}")
+
+
+async def interrupt(desk: Desk, *signals: signal.Signals) -> Interrupted:
+    """Start a run, send it signals 0.3 s apart, wait for its end."""
+    rows = write_rows(desk.root / "rows.jsonl", ROWS)
+    journal = desk.root / "journal.jsonl"
+    arguments = [*probe_arguments(rows, env_id="probe-env"), "-c", "3"]
+    environment = {"PROBE_JOURNAL": str(journal)}
+    async with (
+        ScriptedModel(POLICY) as model,
+        desk.running("interrupted", model.base_url, *arguments, env=environment) as run,
+    ):
+        await in_the_middle(desk, model, run)
+        for number in signals:
+            run.process.send_signal(number)
+            await asyncio.sleep(0.3)
+        finished = await run.finish()
+        if signal.SIGKILL in signals:  # the kernel tells the sandboxes, which takes a moment
+            await until(lambda: not desk.processes(), seconds=10)
+    written = [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
+    return Interrupted(finished, written, desk.processes(), len(desk.sandboxes()), desk.leftovers())
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Interrupted]:
+    """One run per way of interrupting it, all at once."""
+    ways: dict[str, Sequence[signal.Signals]] = {
+        "once": (signal.SIGINT,),
+        "twice": (signal.SIGINT, signal.SIGINT),
+        "terminated": (signal.SIGTERM,),
+        "killed": (signal.SIGKILL,),
+    }
+
+    async def interrupt_all() -> list[Interrupted]:
+        desks = [Desk(tmp_path_factory.mktemp(name)) for name in ways]
+        return await asyncio.gather(*(interrupt(desk, *ways[name]) for desk, name in zip(desks, ways, strict=True)))
+
+    return dict(zip(ways, asyncio.run(interrupt_all()), strict=True))
+
+
+WAYS = ["once", "twice", "terminated"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_interrupted_run_leaves_no_process_no_file_and_no_port(runs: dict[str, Interrupted], way: str) -> None:
+    run = runs[way]
+    assert run.finished.exit_code == 130, run.finished.log
+    assert run.leftovers == []
+    assert run.finished.ports
+    assert all(is_closed(port) for port in run.finished.ports)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_interrupted_rollout_still_runs_its_hooks_in_a_live_sandbox(runs: dict[str, Interrupted], way: str) -> None:
+    for row in ROWS:
+        seen = [entry for entry in runs[way].journal if entry["task"] == row["id"]]
+        assert [entry["hook"] for entry in seen] == HOOKS
+        assert all(entry["files"] == ["made"] for entry in seen)
+        assert all(entry["rewards"] == [] for entry in seen)
+
+
+def test_an_interrupted_run_still_tears_its_rubrics_down(runs: dict[str, Interrupted]) -> None:
+    for way in WAYS:
+        assert [entry["hook"] for entry in runs[way].journal].count("teardown") == 1
+
+
+def test_after_kill_9_no_process_lives_on(runs: dict[str, Interrupted]) -> None:
+    run = runs["killed"]
+    assert run.finished.exit_code == -signal.SIGKILL
+    assert run.processes == {}
+    assert all(is_closed(port) for port in run.finished.ports)
+
+
+async def test_after_kill_9_the_next_run_sweeps_what_stayed_and_neighbours_are_not_disturbed(desk: Desk) -> None:
+    rows = write_rows(desk.root / "rows.jsonl", ROWS[1:2])
+    sample = ["opencode-env", "--select.limit", "1"]
+    async with (
+        ScriptedModel(POLICY) as hanging,
+        ScriptedModel(SamplesPolicy(1.0), delay=1.5) as slow,
+        desk.running("killed", hanging.base_url, *probe_arguments(rows)) as victim,
+        desk.running("neighbour", slow.base_url, *sample) as neighbour,
+    ):
+        await until(lambda: hanging.active == 1 and slow.active == 1, seconds=90)
+        assert len(desk.sandboxes()) == 2
+        victim.process.kill()
+        await victim.process.wait()
+        finished = await neighbour.finish()
+        assert [trace.reward for episode in finished.episodes for trace in episode.traces] == [1.0], finished.log
+        assert len(desk.sandboxes()) == 1
+        after = await desk.run("after", slow.base_url, *sample)
+    assert after.exit_code == 0, after.log
+    assert desk.leftovers() == []

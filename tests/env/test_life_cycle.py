@@ -1,0 +1,141 @@
+"""Hooks, deadlines and errors of a rollout's stages, over a taskset that is not ours, in one `vf-eval`."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from opencode_env.scripted_model import FaultKind, Reply, ScriptedModel, ScriptPolicy
+
+from tests.env.desk import Desk, Finished
+from tests.env.rows import bash, faulty, no_process, probe, probe_arguments, script, write_rows
+
+pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+
+HOOKS = ["env-first", "task", "rubric", "env-last"]
+"""In the order of their priorities."""
+
+ROWS = [
+    probe("agent-late", check=f"test -f /app/made && {no_process('sleep')}", timeout={"agent": 12}),
+    probe("sound", check="test -f /app/made"),
+    probe("model-fails"),
+    probe("setup-fails", before="echo no such fixture >&2; exit 3"),
+    probe("setup-late", before="sleep 60", timeout={"setup": 6}),
+    probe("finalize-late", after="sleep 60", timeout={"finalize": 1}),
+    probe("scoring-late", check="sleep 60", timeout={"scoring": 1}),
+    probe("hook-raises", hook="raises"),
+    probe("hook-hangs", hook="hangs"),
+]
+SCRIPTS = [
+    script("sound", bash("touch made"), Reply(text="done")),
+    script("model-fails", bash("touch made"), faulty(FaultKind.STATUS, status=400, body="no")),
+    script("agent-late", bash("touch made; setsid sleep 599 & sleep 600")),
+]
+
+
+@dataclass(frozen=True)
+class Played:
+    """The run, its journal, and the prompts that reached the model."""
+
+    finished: Finished
+    journal: list[dict[str, Any]]
+    prompts: str
+
+    def hooks(self, name: str) -> list[dict[str, Any]]:
+        """What the hooks of one row saw, in order."""
+        return [entry for entry in self.journal if entry["task"] == name]
+
+
+@pytest.fixture(scope="module")
+def played(shared_desk: Desk) -> Played:
+    """All rows, three at a time."""
+    rows = write_rows(shared_desk.root / "rows.jsonl", ROWS)
+    journal = shared_desk.root / "journal.jsonl"
+
+    async def run() -> tuple[Finished, str]:
+        policy = ScriptPolicy(*SCRIPTS, script("", Reply(text="done")).model_copy(update={"match": ""}))
+        async with ScriptedModel(policy) as model:
+            finished = await shared_desk.run(
+                "life",
+                model.base_url,
+                *probe_arguments(rows, env_id="probe-env"),
+                *("-c", "3"),
+                env={"PROBE_JOURNAL": str(journal)},
+            )
+            return finished, "\n".join(json.dumps(request.body) for request in model.requests)
+
+    finished, prompts = asyncio.run(run())
+    return Played(finished, [json.loads(line) for line in journal.read_text().splitlines()], prompts)
+
+
+@pytest.mark.parametrize("name", [row["id"] for row in ROWS])
+def test_cleanup_hooks_run_once_each_by_priority_in_a_live_sandbox(played: Played, name: str) -> None:
+    seen = played.hooks(name)
+    assert [entry["hook"] for entry in seen] == HOOKS
+    assert all(entry["files"] is not None for entry in seen)
+
+
+def test_hooks_see_the_files_and_the_verdict_of_the_rollout(played: Played) -> None:
+    trace = played.finished.trace("sound")
+    for entry in played.hooks("sound"):
+        assert (entry["files"], entry["trace"], entry["rewards"]) == (["made"], trace.id, [1.0])
+    assert {entry["error"] for entry in played.hooks("model-fails")} == {"ProviderError"}
+    assert {entry["error"] for entry in played.hooks("setup-fails")} == {"TaskError"}
+
+
+def test_a_hook_that_raises_or_hangs_is_reported_and_changes_no_verdict(played: Played) -> None:
+    for name, reason in (("hook-raises", "RuntimeError: this hook raises"), ("hook-hangs", "TimeoutError")):
+        trace = played.finished.trace(name)
+        assert (trace.ok, trace.reward) == (True, 1.0)
+        assert f'cleanup hook "ProbeTask.note_task" failed: {reason}' in played.finished.log
+
+
+def test_the_rubric_is_torn_down_once_at_the_end(played: Played) -> None:
+    assert [entry["hook"] for entry in played.journal].count("teardown") == 1
+    assert played.journal[-1]["hook"] == "teardown"
+
+
+@pytest.mark.parametrize(
+    ("name", "stage"), [("setup-late", "setup"), ("finalize-late", "finalize"), ("scoring-late", "scoring")]
+)
+def test_the_deadline_of_a_stage_is_an_error_and_never_a_reward(played: Played, name: str, stage: str) -> None:
+    trace = played.finished.trace(name)
+    assert played.finished.error(name).startswith(f"TaskError: {stage} did not finish within its deadline")
+    assert f"--env.agent.timeout.{stage}" in played.finished.error(name)
+    assert not trace.ok
+    assert all(reward is None for reward in trace.rewards.values())
+    assert not played.finished.episode(name).ok
+
+
+def test_the_agents_own_time_limit_is_scored_after_its_processes_are_ended(played: Played) -> None:
+    trace = played.finished.trace("agent-late")
+    assert (trace.ok, trace.stop_condition, trace.reward) == (True, "agent_timeout", 1.0)
+    assert trace.metrics["agent_timeout"] == 1.0
+    assert trace.metrics["agent_error"] == 0.0
+
+
+def test_a_model_failure_is_a_provider_error_and_not_scored(played: Played) -> None:
+    trace = played.finished.trace("model-fails")
+    assert played.finished.error("model-fails").startswith("ProviderError")
+    assert not trace.ok
+    assert all(reward is None for reward in trace.rewards.values())
+    assert trace.metrics["agent_error"] == 1.0
+
+
+def test_a_failing_setup_ends_the_rollout_before_the_agent(played: Played) -> None:
+    assert "no such fixture" in played.finished.error("setup-fails")
+    assert "row sound:" in played.prompts
+    assert "row setup-fails:" not in played.prompts
+    assert "row setup-late:" not in played.prompts
+
+
+def test_every_rollout_has_its_line_failed_ones_included(played: Played) -> None:
+    assert len(played.finished.lines) == len(ROWS)
+    (line,) = [line for line in played.finished.lines if "task=model-fails " in line]
+    assert "reward=- error=ProviderError: " in line
+
+
+def test_nothing_is_left_behind(played: Played, shared_desk: Desk) -> None:
+    assert played.finished.exit_code == 0
+    assert shared_desk.leftovers() == []

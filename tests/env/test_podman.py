@@ -1,0 +1,88 @@
+"""The same two ways to run OpenCode in podman containers: through our environment, and the harness alone."""
+
+import asyncio
+import json
+import re
+from collections.abc import Sequence
+
+import pytest
+from opencode_env.samples import SAMPLES_PATH
+from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel, ScriptPolicy
+
+from tests.env.desk import Desk, Finished, podman_containers
+from tests.env.rows import bash, probe, write_rows
+
+pytestmark = [pytest.mark.opencode, pytest.mark.podman, pytest.mark.slow]
+
+SAMPLES = ("count-errors", "arithmetic-orders", "rotate-logs")
+"""Samples that need no more than sh, coreutils and the programs that OpenCode brings."""
+
+
+def podman(image: str) -> Sequence[str]:
+    """The seat's runtime."""
+    return ["--env.agent.runtime.type", "podman", "--env.agent.runtime.image", image]
+
+
+@pytest.fixture(scope="module")
+def runs(shared_desk: Desk, podman_image: str) -> dict[str, Finished]:
+    """The samples through our environment, and a foreign taskset with nothing of ours but the harness."""
+    desk = shared_desk
+    samples = [json.loads(line) for line in SAMPLES_PATH.read_text().splitlines()]
+    dataset = write_rows(desk.root / "samples.jsonl", [row for row in samples if row["id"] in SAMPLES])
+    rows = write_rows(desk.root / "rows.jsonl", [probe("alone", check="test -f /app/made")])
+
+    async def through_env() -> Finished:
+        async with ScriptedModel(SamplesPolicy(1.0)) as model:
+            arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), "-c", "2", *podman(podman_image)]
+            return await desk.run("samples", model.base_url, *arguments)
+
+    async def harness_alone() -> Finished:
+        foreign = ["--env.taskset.id", "probe-tasks", "--env.taskset.rows", str(rows)]
+        async with ScriptedModel(ScriptPolicy.of(bash("touch made"), Reply(text="done"))) as model:
+            arguments = [*foreign, "--env.agent.harness.id", "opencode-env", *podman(podman_image)]
+            return await desk.run("alone", model.base_url, *arguments)
+
+    async def both() -> tuple[Finished, Finished]:
+        return await asyncio.gather(through_env(), harness_alone())
+
+    samples_run, alone = asyncio.run(both())
+    return {"samples": samples_run, "alone": alone}
+
+
+def test_the_samples_are_solved_in_containers(runs: dict[str, Finished]) -> None:
+    finished = runs["samples"]
+    assert finished.exit_code == 0, finished.log
+    for name in SAMPLES:
+        trace = finished.trace(name)
+        assert (trace.ok, trace.reward) == (True, 1.0), trace.errors
+        assert trace.info["agent"]["exit_code"] == 0
+        assert trace.agent is not None
+        assert trace.agent.config.runtime.type == "podman"
+    assert len(finished.lines) == len(SAMPLES)
+
+
+def test_the_harness_alone_runs_on_a_foreign_taskset_in_a_container(runs: dict[str, Finished]) -> None:
+    finished = runs["alone"]
+    trace = finished.trace("alone")
+    assert (trace.ok, trace.reward) == (True, 1.0), finished.log
+    assert trace.info["agent"]["outcome"] == "completed"
+    assert finished.lines == []
+
+
+def test_a_borrowed_container_is_removed_by_its_owner(runs: dict[str, Finished], shared_desk: Desk) -> None:
+    """verifiers marks the box of a borrowed run, and its container runtimes never remove a box with that mark."""
+    names = {
+        trace.agent.runtime.id
+        for finished in runs.values()
+        for episode in finished.episodes
+        for trace in episode.traces
+        if trace.agent is not None and trace.agent.runtime is not None
+    }
+    assert len(names) == len(SAMPLES) + 1
+    left = podman_containers()
+    assert not [name for name in left if any(str(own).startswith(name) or name in str(own) for own in names)], left
+    assert shared_desk.leftovers() == []
+
+
+def test_a_run_in_containers_needs_no_bubblewrap(runs: dict[str, Finished]) -> None:
+    assert not re.search("bwrap|bubblewrap", runs["samples"].log)

@@ -1,0 +1,143 @@
+"""`vf-eval opencode-env` over the shipped samples: real OpenCode in confined local sandboxes, two runs at a time."""
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+from opencode_env.harness.builds import DEFAULT_VERSION
+from opencode_env.harness.config import BUILT_IN_TOOLS
+from opencode_env.samples import load_samples
+from opencode_env.scripted_model import SamplesPolicy, ScriptedModel
+from verifiers.v1.trace import WireTrace
+
+from tests.env.desk import Desk, Finished, is_closed
+
+pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+
+SAMPLES = {sample.id: sample for sample in load_samples()}
+PARTIAL = ("csv-report", "rotate-logs", "pig-latin")
+"""Samples with rewards between 0 and 1."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """A run with what the model saw of it."""
+
+    finished: Finished
+    requests: int
+    peak: int
+    """The most calls in flight at once."""
+
+    @property
+    def traces(self) -> list[WireTrace]:
+        return [trace for episode in self.finished.episodes for trace in episode.traces]
+
+
+async def play(desk: Desk, name: str, success_rate: float, delay: float) -> Played:
+    async with ScriptedModel(SamplesPolicy(success_rate), delay=delay) as model:
+        finished = await desk.run(name, model.base_url, "opencode-env", "-c", "3")
+        return Played(finished, len(model.requests), model.peak_active)
+
+
+@pytest.fixture(scope="module")
+def runs(shared_desk: Desk) -> tuple[Played, Played]:
+    """Two runs at the same time, of one user: in one every sample is solved (slowly), in the other none."""
+
+    async def both() -> tuple[Played, Played]:
+        return await asyncio.gather(play(shared_desk, "solved", 1.0, 0.3), play(shared_desk, "failed", 0.0, 0.0))
+
+    return asyncio.run(both())
+
+
+@pytest.fixture(scope="module")
+def solved(runs: tuple[Played, Played]) -> Played:
+    """Every sample solved; the model takes its time, so that rollouts overlap."""
+    return runs[0]
+
+
+@pytest.fixture(scope="module")
+def failed(runs: tuple[Played, Played]) -> Played:
+    """No sample solved."""
+    return runs[1]
+
+
+def test_a_model_that_solves_everything_is_rewarded_with_one_on_every_sample(solved: Played) -> None:
+    assert solved.finished.exit_code == 0, solved.finished.log
+    rewards = {episode.task.data.id: episode.traces[0].reward for episode in solved.finished.episodes}
+    assert rewards == dict.fromkeys(SAMPLES, 1.0)
+    assert all(trace.ok and trace.stop_condition == "agent_completed" for trace in solved.traces)
+
+
+def test_a_model_that_fails_everything_is_scored_below_one_and_is_no_error(failed: Played) -> None:
+    assert failed.finished.exit_code == 0, failed.finished.log
+    assert len(failed.traces) == len(SAMPLES)
+    assert all(trace.ok and not trace.errors for trace in failed.traces)
+    rewards = {str(trace.task.data.id): trace.reward for trace in failed.traces}
+    assert all(0.0 <= reward < 1.0 for reward in rewards.values()), rewards
+    assert any(rewards[name] > 0 for name in PARTIAL), rewards
+
+
+def test_every_rollout_leaves_its_record_on_the_trace(solved: Played) -> None:
+    sessions = set()
+    for trace in solved.traces:
+        record = trace.info["agent"]
+        assert (record["exit_code"], record["version"], record["outcome"]) == (0, DEFAULT_VERSION, "completed")
+        assert record["session_id"].startswith("ses_")
+        assert 0.5 < record["duration"] < 60
+        assert 0 < len(record["log_tail"].encode()) <= 4000
+        assert record["session_id"] in record["log_tail"]
+        sessions.add(record["session_id"])
+    assert len(sessions) == len(SAMPLES)
+
+
+def test_verify_results_are_on_the_trace(solved: Played, failed: Played) -> None:
+    for trace in (*solved.traces, *failed.traces):
+        verify = SAMPLES[str(trace.task.data.id)].verify
+        results = trace.info.get("verify", [])
+        assert [result["command"] for result in results] == list(verify)
+        assert all({"exit_code", "duration", "stdout", "stderr", "timed_out"} <= set(result) for result in results)
+    assert all(result["exit_code"] == 0 for trace in solved.traces for result in trace.info.get("verify", []))
+
+
+def test_metrics_are_complete_and_agree_with_the_conversation(solved: Played, failed: Played) -> None:
+    for trace in (*solved.traces, *failed.traces):
+        metrics = trace.metrics
+        per_tool = {f"{tool}_calls" for tool in BUILT_IN_TOOLS}
+        counts = {"num_turns", "total_tool_calls", "unique_tools_used", "has_tool_calls", "model_call_errors"}
+        flags = {"agent_timeout", "agent_error", "context_overflow", "empty_answer"}
+        assert per_tool | counts | flags <= set(metrics)
+        assert metrics["total_tool_calls"] == sum(metrics[name] or 0 for name in per_tool) > 0
+        assert metrics["num_turns"] == trace.num_turns > 1
+        assert all(metrics[name] == 0 for name in flags | {"model_call_errors"})
+        if SAMPLES[str(trace.task.data.id)].verify:
+            assert metrics["verify_total"] == len(SAMPLES[str(trace.task.data.id)].verify)
+
+
+def test_one_line_per_rollout_says_how_it_went(solved: Played, failed: Played) -> None:
+    for played in (solved, failed):
+        assert len(played.finished.lines) == len(SAMPLES)
+        for trace in played.traces:
+            (line,) = [line for line in played.finished.lines if f"task={trace.task.data.id} " in line]
+            assert f"turns={trace.num_turns} " in line
+            assert "stop=agent_completed exit=0 seconds=" in line
+            assert line.endswith(f"reward={trace.reward:.3f} error=-")
+
+
+def test_every_call_of_the_agent_went_through_the_record(solved: Played) -> None:
+    assert solved.requests == sum(len(trace.calls) for trace in solved.traces)
+    assert solved.requests == sum(trace.num_turns for trace in solved.traces)
+
+
+def test_rollouts_of_one_process_run_side_by_side(solved: Played) -> None:
+    assert solved.peak >= 3
+
+
+def test_nothing_is_left_behind(solved: Played, failed: Played, shared_desk: Desk) -> None:
+    assert shared_desk.leftovers() == []
+    assert all(is_closed(port) for played in (solved, failed) for port in played.finished.ports)
+    assert solved.finished.ports
+
+
+def test_no_warning_scares_the_user_of_a_confined_sandbox(solved: Played) -> None:
+    assert "WARNING" not in solved.finished.log
+    assert "ERROR" not in solved.finished.log

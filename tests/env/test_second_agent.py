@@ -1,0 +1,59 @@
+"""Another CLI agent needs a harness and a small subclass of `CliAgentEnv` (see `plugins/shell_agent.py`)."""
+
+import asyncio
+
+import pytest
+from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
+
+from tests.env.desk import Desk, Finished
+from tests.env.rows import script, write_rows
+
+pytestmark = pytest.mark.slow
+
+ROWS = [
+    {"id": "right", "question": "row right: capital of France?", "verify": ["grep -qx Paris answer.txt", "true"]},
+    {"id": "half", "question": "row half: capital of Italy?", "verify": ["grep -qx Rome answer.txt", "true"]},
+    {"id": "breaks", "question": "row breaks: ?", "verify": ["true"], "setup": "rm -rf /app; mkdir /app/answer.txt -p"},
+]
+
+
+@pytest.fixture(scope="module")
+def finished(shared_desk: Desk) -> Finished:
+    """Three rows of an ordinary dataset, scored by our rubric."""
+    dataset = write_rows(shared_desk.root / "rows.jsonl", ROWS)
+    policy = ScriptPolicy(
+        script("right", Reply(text="Paris")), script("half", Reply(text="Milan")), script("breaks", Reply(text="x"))
+    )
+
+    async def run() -> Finished:
+        async with ScriptedModel(policy) as model:
+            arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), "--env.id", "shell-agent"]
+            return await shared_desk.run("shell", model.base_url, *arguments)
+
+    return asyncio.run(run())
+
+
+def test_it_is_run_in_the_sandbox_and_scored_there(finished: Finished) -> None:
+    assert finished.exit_code == 0, finished.log
+    right, half = finished.trace("right"), finished.trace("half")
+    assert (right.ok, right.reward, right.num_turns) == (True, 1.0, 1)
+    assert (half.ok, half.reward) == (True, 0.5)
+    assert [result["exit_code"] for result in half.info["verify"]] == [1, 0]
+
+
+def test_its_own_cleanup_hook_reads_what_it_left(finished: Finished) -> None:
+    assert finished.trace("right").info["report"] == "by agent in /app\n"
+
+
+def test_its_failure_is_an_error_and_no_reward(finished: Finished) -> None:
+    trace = finished.trace("breaks")
+    assert not trace.ok
+    assert finished.error("breaks").startswith("HarnessError: ")
+    assert all(reward is None for reward in trace.rewards.values())
+
+
+def test_it_has_its_line_and_leaves_nothing(finished: Finished, shared_desk: Desk) -> None:
+    (line,) = [line for line in finished.lines if "task=half " in line]
+    assert "turns=1 tools=- stop=agent_completed exit=0" in line
+    assert "reward=0.500 error=-" in line
+    assert shared_desk.leftovers() == []

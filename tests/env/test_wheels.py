@@ -1,0 +1,127 @@
+"""Installed elsewhere: the wheels in an empty environment, with nothing of this checkout in sight."""
+
+import asyncio
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from opencode_env.scripted_model import SamplesPolicy, ScriptedModel
+
+from tests.env.desk import Desk, Finished
+
+pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+
+ROOT = Path(__file__).parent.parent.parent
+PACKAGES = {
+    "opencode_env": ROOT / "environments" / "opencode_env" / "opencode_env",
+    "opencode_rlm": ROOT / "environments" / "opencode_rlm" / "opencode_rlm",
+    "opencode_rubrics": ROOT / "rubrics" / "opencode_rubrics",
+}
+
+
+@dataclass(frozen=True)
+class Installed:
+    """The wheels by package, and the environment they are installed in."""
+
+    wheels: dict[str, Path]
+    environment: Path
+
+    def program(self, name: str) -> Path:
+        """A program of the environment."""
+        return self.environment / "bin" / name
+
+
+def uv(*arguments: str, cwd: Path) -> None:
+    """Run uv, which reaches the package registry as this machine is set up."""
+    program = shutil.which("uv") or str(ROOT / ".cache" / "uv" / "bin" / "uv")
+    done = subprocess.run([program, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"uv {' '.join(arguments)}: {done.stderr[-2000:]}"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """Wheels of all members, built and installed."""
+    place = tmp_path_factory.mktemp("elsewhere")
+    uv("build", "--quiet", "--all-packages", "--wheel", "--out-dir", str(place / "dist"), cwd=ROOT)
+    wheels = sorted((place / "dist").glob("*.whl"))
+    uv("venv", "--quiet", "--python", sys.executable, str(place / "venv"), cwd=place)
+    python = str(place / "venv" / "bin" / "python")
+    uv("pip", "install", "--quiet", "--python", python, *map(str, wheels), cwd=place)
+    return Installed({wheel.name.partition("-")[0]: wheel for wheel in wheels}, place / "venv")
+
+
+def names_in(wheel: Path) -> Sequence[str]:
+    """The files in a wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.namelist()
+
+
+def test_there_is_a_wheel_for_each_member(installed: Installed) -> None:
+    assert set(installed.wheels) == set(PACKAGES)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_wheel_holds_every_file_of_its_package_and_nothing_else(installed: Installed, package: str) -> None:
+    source = PACKAGES[package]
+    wanted = {
+        f"{package}/{path.relative_to(source)}"
+        for path in source.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    packed = {name for name in names_in(installed.wheels[package]) if ".dist-info/" not in name}
+    assert packed == wanted
+    assert f"{package}/py.typed" in packed
+
+
+def test_programs_and_data_that_are_read_at_run_time_are_in_the_wheels(installed: Installed) -> None:
+    env = set(names_in(installed.wheels["opencode_env"]))
+    for name in (
+        "harness/programs/launch.sh",
+        "harness/programs/plugin.js",
+        "harness/programs/download.sh",
+        "samples/tasks.jsonl",
+        "sandbox/etc/passwd",
+        "sandbox/supervisor/main.py",
+    ):
+        assert f"opencode_env/{name}" in env
+    assert "opencode_rubrics/programs/run_command.sh" in names_in(installed.wheels["opencode_rubrics"])
+
+
+@pytest.fixture(scope="module")
+def finished(installed: Installed, shared_desk: Desk) -> Finished:
+    """One sample, evaluated by the installed command."""
+
+    async def run() -> Finished:
+        async with ScriptedModel(SamplesPolicy(1.0)) as model:
+            arguments = ["opencode-env", "--select.limit", "1"]
+            program = installed.program("vf-eval")
+            return await shared_desk.run("elsewhere", model.base_url, *arguments, program=program)
+
+    return asyncio.run(run())
+
+
+def test_vf_eval_runs_from_another_directory(finished: Finished, installed: Installed, shared_desk: Desk) -> None:
+    assert finished.exit_code == 0, finished.log
+    (episode,) = finished.episodes
+    assert episode.traces[0].reward == 1.0
+    assert shared_desk.leftovers() == []
+
+
+def test_what_ran_was_the_installed_package(installed: Installed, shared_desk: Desk) -> None:
+    code = "import opencode_env, opencode_rubrics, opencode_rlm as m; print(opencode_env.__file__, m.__file__)"
+    argv = [str(installed.program("python")), "-c", code]
+    done = subprocess.run(argv, cwd=shared_desk.work, env=shared_desk.environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert all(Path(path).is_relative_to(installed.environment) for path in done.stdout.split())
+
+
+def test_the_scripted_model_is_a_program_of_the_installed_package(installed: Installed, shared_desk: Desk) -> None:
+    argv = [str(installed.program("python")), "-m", "opencode_env.scripted_model", "--help"]
+    done = subprocess.run(argv, cwd=shared_desk.work, env=shared_desk.environment(), capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "not a language model" in done.stdout

@@ -1,0 +1,77 @@
+"""A started sandbox for each test, and what was left behind checked after it."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from opencode_env.sandbox import ConfinedRuntime, LocalSandboxConfig, provision_confined
+from opencode_env.sandbox.directory import ROOT
+from verifiers.v1.runtimes import ProgramResult
+
+PROBES = Path(__file__).parent / "probes"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if shutil.which("bwrap") is None:
+        for item in items:
+            if item.path.parent == Path(__file__).parent:
+                item.add_marker(pytest.mark.skip(reason="bubblewrap is not installed: apt-get install bubblewrap"))
+
+
+def sandbox_directories() -> set[Path]:
+    """Return the directories of sandboxes, living and dead."""
+    return {path for path in ROOT.iterdir() if path.is_dir()} if ROOT.exists() else set()
+
+
+def host_pids_of(marker: str) -> list[int]:
+    """Return the host's processes whose command line holds `marker`."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                line = Path("/proc", name, "cmdline").read_bytes()
+            except OSError:
+                continue
+            if marker.encode() in line:
+                found.append(int(name))
+    return found
+
+
+async def sh(runtime: ConfinedRuntime, script: str, **env: str) -> ProgramResult:
+    """Run a shell script in the sandbox."""
+    return await runtime.run(["sh", "-c", script], env)
+
+
+async def probe(runtime: ConfinedRuntime, name: str, *args: str) -> ProgramResult:
+    """Run one of the programs in `probes/` in the sandbox."""
+    path = f"/tmp/probes/{name}"
+    await runtime.write(path, (PROBES / name).read_bytes())
+    return await runtime.run(["python3", path, *args], {})
+
+
+@pytest.fixture
+async def runtime() -> AsyncIterator[ConfinedRuntime]:
+    async with provision_confined(LocalSandboxConfig(), name="test") as started:
+        assert isinstance(started, ConfinedRuntime)
+        yield started
+
+
+@pytest.fixture(autouse=True)
+async def _nothing_left_behind() -> AsyncIterator[None]:
+    fds = set(os.listdir("/proc/self/fd"))
+    yield
+    assert {task for task in asyncio.all_tasks() if task is not asyncio.current_task()} == set()
+    # The thread pool and the resolver may keep some; a leak per sandbox would be more.
+    assert len(set(os.listdir("/proc/self/fd")) - fds) <= 2
+
+
+@pytest.fixture
+def host_secret(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "secret"
+    path.write_text("host secret")
+    path.chmod(0o644)
+    yield path
+    assert path.read_text() == "host secret"

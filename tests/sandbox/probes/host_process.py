@@ -1,0 +1,35 @@
+"""Runs on the host: provision a sandbox, report it, and stay until it is ended, or ("exit") leave without teardown."""
+
+import asyncio
+import sys
+
+from opencode_env.sandbox import ConfinedRuntime, LocalSandboxConfig, provision_confined
+from verifiers.v1.runtimes.base import register
+
+
+async def busy(runtime: ConfinedRuntime, marker: str) -> None:
+    await runtime.run_background(["sh", "-c", f"setsid sleep {marker} & sleep {marker}"], {}, "log")
+    await runtime.run(["true"], {})
+    print("ready", flush=True)
+
+
+async def stay(marker: str) -> None:
+    async with provision_confined(LocalSandboxConfig(), name=marker) as runtime:
+        assert isinstance(runtime, ConfinedRuntime)
+        await busy(runtime, marker)
+        await asyncio.sleep(1000)
+
+
+async def leave(marker: str) -> ConfinedRuntime:
+    runtime = ConfinedRuntime(LocalSandboxConfig(), name=marker)
+    register(runtime)
+    await runtime.start()
+    await busy(runtime, marker)
+    return runtime
+
+
+if __name__ == "__main__":
+    if "exit" in sys.argv:
+        kept = asyncio.new_event_loop().run_until_complete(leave(sys.argv[1]))
+    else:
+        asyncio.run(stay(sys.argv[1]))

@@ -1,0 +1,152 @@
+"""What the agent cannot do from inside the sandbox."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from opencode_env.sandbox import Bind, ConfinedRuntime, LocalSandboxConfig, provision_confined
+from verifiers.v1.errors import SandboxError
+
+from .conftest import probe, sh
+
+
+async def test_no_known_way_out_works_and_no_capability_is_left(runtime: ConfinedRuntime) -> None:
+    before = Path("/proc/sys/kernel/core_pattern").read_bytes()
+    result = await probe(runtime, "escape.py")
+    assert (result.exit_code, result.stdout) == (0, ""), result
+    assert Path("/proc/sys/kernel/core_pattern").read_bytes() == before
+
+
+async def test_process_one_cannot_be_traced_read_starved_or_killed_from_inside(runtime: ConfinedRuntime) -> None:
+    result = await probe(runtime, "attack_process_one.py")
+    assert (result.exit_code, result.stdout) == (0, ""), result
+    assert (await sh(runtime, "kill -9 1; kill -INT 1; kill -STOP 1; echo alive")).stdout == "alive\n"
+    assert await runtime.alive()
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/shadow", "/etc/ssh", "/root/.bashrc", "/var/log", "/sys/kernel", "/opt", "/srv", "/mnt", "/boot"]
+)
+async def test_a_host_path_is_not_there(runtime: ConfinedRuntime, path: str) -> None:
+    assert (await runtime.run(["test", "-e", path], {})).exit_code == 1
+
+
+async def test_the_host_users_home_and_temporary_files_are_not_there(
+    runtime: ConfinedRuntime, host_secret: Path
+) -> None:
+    assert (await runtime.run(["cat", str(host_secret)], {})).exit_code == 1
+    with pytest.raises(SandboxError, match="No such file"):
+        await runtime.read(str(host_secret))
+    assert (
+        await sh(runtime, 'ls -A "$1"/.cache/verifiers/runtimes/confined; ls -A /home', **{"1": ""})
+    ).stdout == "agent\n"
+
+
+async def test_this_projects_sources_and_installed_packages_are_not_there(runtime: ConfinedRuntime) -> None:
+    import opencode_env
+    import verifiers
+
+    for module in (opencode_env, verifiers):
+        assert module.__file__ is not None
+        assert (await runtime.run(["test", "-e", module.__file__], {})).exit_code == 1
+
+
+async def test_nothing_of_the_hosts_environment_comes_in_but_the_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRIME_API_KEY", "secret")
+    monkeypatch.setenv("SOME_SETTING", "let in")
+    monkeypatch.setenv("LC_ALL", "C")
+    async with provision_confined(LocalSandboxConfig(env_allow=["SOME_SETTING"]), env={"TASK": "1"}) as box:
+        lines = (await box.run(["env"], {"CALL": "2"})).stdout.splitlines()
+    names = {line.split("=")[0] for line in lines}
+    assert names <= {
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "LC_ALL", "SOME_SETTING"),
+        *("TASK", "CALL", "SANDBOX_COMMAND"),
+        *(name for name in os.environ if name.startswith("LC_")),
+    }
+    assert {"SOME_SETTING=let in", "LC_ALL=C", "TASK=1", "CALL=2", "HOME=/home/agent"} <= set(lines)
+
+
+async def test_host_processes_and_neighbours_cannot_be_seen_or_signalled(runtime: ConfinedRuntime) -> None:
+    async with provision_confined(LocalSandboxConfig()) as neighbour:
+        await neighbour.run_background(["sleep", "1000"], {}, "log")
+        seen = (await sh(runtime, "cat /proc/[0-9]*/comm")).stdout.split()
+        assert "sleep" not in seen
+        assert len(seen) <= 4
+        assert (await sh(runtime, f"kill -0 {os.getpid()}")).exit_code != 0
+        await sh(runtime, "kill -9 -1")
+        assert "sleep" in (await neighbour.run(["sh", "-c", "cat /proc/[0-9]*/comm"], {})).stdout
+
+
+async def test_two_sandboxes_do_not_see_each_others_files(runtime: ConfinedRuntime) -> None:
+    async with provision_confined(LocalSandboxConfig()) as other:
+        for path in ("/app/x", "/tmp/x", "/home/agent/x", "/logs/x", "/dev/shm/x", "/run/x"):
+            await runtime.write(path, b"mine")
+            assert (await other.run(["test", "-e", path], {})).exit_code == 1
+
+
+async def test_a_command_inherits_three_descriptors_and_nothing_else(runtime: ConfinedRuntime) -> None:
+    result = await runtime.run(["python3", "-c", "import os; print(sorted(os.listdir('/proc/self/fd')))"], {})
+    assert result.stdout == "['0', '1', '2', '3']\n"  # 3 is the listing itself
+
+
+async def test_signal_dispositions_are_the_default_ones(runtime: ConfinedRuntime) -> None:
+    result = await sh(runtime, "grep -E 'Sig(Ign|Blk)' /proc/self/status")
+    _, blocked, _, ignored = result.stdout.split()
+    internal = 0b11 << 31  # glibc's posix_spawn ignores its own two signals
+    assert (int(blocked, 16), int(ignored, 16) & ~internal) == (0, 0)
+
+
+async def test_a_bind_is_visible_and_read_only(tmp_path: Path) -> None:
+    (tmp_path / "tool").write_text("#!/bin/sh\necho from the host\n")
+    (tmp_path / "tool").chmod(0o755)
+    async with provision_confined(LocalSandboxConfig(), [Bind(tmp_path, "/opencode")]) as box:
+        assert (await box.run(["/opencode/tool"], {})).stdout == "from the host\n"
+        assert (await box.run(["sh", "-c", "echo x > /opencode/tool || rm /opencode/tool"], {})).exit_code != 0
+        with pytest.raises(SandboxError, match="Read-only"):
+            await box.write("/opencode/tool", b"x")
+    assert "from the host" in (tmp_path / "tool").read_text()
+
+
+@pytest.mark.parametrize("target", ["/tmp/way/to/tool", "/home/agent/way/to/tool", "/home/user/to/tool", "/app/tool"])
+async def test_the_way_to_a_bind_in_a_writable_place_cannot_be_replaced(tmp_path: Path, target: str) -> None:
+    (tmp_path / "tool").write_text("trusted")
+    way = Path(target).parts
+    async with provision_confined(LocalSandboxConfig(), [Bind(tmp_path / "tool", target)]) as box:
+        for length in range(2, len(way) + 1):
+            part = str(Path(*way[:length]))
+            assert (await box.run(["mv", "-T", part, "/tmp/moved"], {})).exit_code != 0
+            assert (await box.run(["rm", "-rf", part], {})).exit_code != 0
+        assert await box.read(target) == b"trusted"
+        assert (await box.run(["sh", "-c", "cd && echo x > y && mkdir -p /home/z /tmp/z /app/z"], {})).exit_code == 0
+    assert (tmp_path / "tool").read_text() == "trusted"
+
+
+async def test_packages_installed_without_a_virtual_environment_are_hidden_and_cannot_be_planted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    packages = tmp_path / "site-packages"
+    packages.mkdir()
+    (packages / "answers.txt").write_text("42")
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(packages))
+    for python_env, listing in ((False, ""), (True, "answers.txt\n")):
+        options = LocalSandboxConfig(python_env=python_env)
+        async with provision_confined(options, [Bind(tmp_path, str(tmp_path))]) as box:
+            assert (await box.run(["ls", "-A", str(packages)], {})).stdout == listing
+            assert (await box.run(["touch", f"{packages}/planted.py"], {})).exit_code != 0
+    assert [path.name for path in packages.iterdir()] == ["answers.txt"]
+
+
+async def test_a_workdir_elsewhere_is_private_and_writable() -> None:
+    async with provision_confined(LocalSandboxConfig(), workdir="/testbed/repo") as box:
+        await box.write("x", b"1")
+        assert (await box.run(["sh", "-c", "pwd; cat x"], {})).stdout == "/testbed/repo\n1"
+
+
+async def test_many_sandboxes_live_in_one_event_loop() -> None:
+    async def one(number: int) -> str:
+        async with provision_confined(LocalSandboxConfig()) as box:
+            await box.write("n", str(number).encode())
+            return (await box.run(["sh", "-c", "sleep 0.05; cat /app/n"], {})).stdout
+
+    assert await asyncio.gather(*(one(n) for n in range(12))) == [str(n) for n in range(12)]

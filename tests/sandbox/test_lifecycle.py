@@ -1,0 +1,225 @@
+"""Starting and ending: what a start needs, and that nothing outlives a sandbox."""
+
+import asyncio
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from opencode_env.sandbox import (
+    Bind,
+    ConfinedRuntime,
+    LocalSandboxConfig,
+    bubblewrap,
+    provision_confined,
+    require_bubblewrap,
+)
+from opencode_env.sandbox import directory as directories
+from pydantic import ValidationError
+from verifiers.v1.errors import SandboxError
+from verifiers.v1.runtimes import SubprocessConfig, SubprocessRuntimeInfo
+
+from .conftest import PROBES, host_pids_of, probe, sandbox_directories, sh
+
+
+@pytest.fixture
+def marker() -> str:
+    """A number of seconds that no other test sleeps."""
+    return f"{random.randrange(10**6, 10**7)}.25"
+
+
+@contextlib.contextmanager
+def host_process(marker: str, *args: str) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, str(PROBES / "host_process.py"), marker, *args]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_until_gone(marker: str) -> None:
+    deadline = time.monotonic() + 10
+    while host_pids_of(marker):
+        assert time.monotonic() < deadline, host_pids_of(marker)
+        time.sleep(0.01)
+
+
+def directories_of(marker: str) -> list[Path]:
+    return [path for path in sandbox_directories() if marker.replace(".", "-") in path.name]
+
+
+async def test_a_stopped_sandbox_leaves_no_process_and_no_directory(marker: str) -> None:
+    async with provision_confined(LocalSandboxConfig(), name=marker) as runtime:
+        await runtime.run_background(["sh", "-c", f"setsid sleep {marker} & sleep {marker}"], {}, "log")
+        await asyncio.sleep(0.1)
+        assert len(host_pids_of(marker)) >= 3
+        assert len(directories_of(marker)) == 1
+    assert host_pids_of(marker) == []
+    assert directories_of(marker) == []
+
+
+async def test_stopping_is_idempotent_and_a_stopped_sandbox_refuses_work() -> None:
+    runtime = ConfinedRuntime(LocalSandboxConfig())
+    with pytest.raises(SandboxError, match="not started"):
+        await runtime.run(["true"], {})
+    await runtime.stop()
+    runtime = ConfinedRuntime(LocalSandboxConfig())
+    await runtime.start()
+    await runtime.stop()
+    await runtime.stop()
+    runtime.cleanup()
+    with pytest.raises(SandboxError, match="is gone"):
+        await runtime.run(["true"], {})
+
+
+async def test_a_sandbox_is_a_subprocess_runtime_for_verifiers(runtime: ConfinedRuntime) -> None:
+    assert runtime.type == "subprocess"
+    assert isinstance(runtime.config, SubprocessConfig)
+    assert SubprocessRuntimeInfo.model_validate_json(runtime.info.model_dump_json()) == runtime.info
+    assert runtime.info.id == "/tmp/.vf-test"
+    assert (await sh(runtime, f"test -d {runtime.info.id} && test -w {runtime.info.id}")).exit_code == 0
+    assert runtime.published_port is None
+    assert runtime.supports_live_processes
+    assert runtime.is_local
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03])
+async def test_cancelling_a_start_leaves_nothing(marker: str, delay: float) -> None:
+    async def hold() -> None:
+        async with provision_confined(LocalSandboxConfig(), name=marker):
+            await asyncio.sleep(1000)
+
+    task = asyncio.create_task(hold())
+    await asyncio.sleep(delay)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    wait_until_gone(directories.ROOT.name + "/" + marker.replace(".", "-"))
+    assert directories_of(marker) == []
+
+
+async def test_what_bubblewrap_refuses_is_in_the_error(tmp_path: Path) -> None:
+    with pytest.raises(SandboxError, match="missing"):
+        async with provision_confined(LocalSandboxConfig(), [Bind(tmp_path / "missing", "/x")]):
+            pass
+
+
+async def test_without_bubblewrap_one_line_names_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    require_bubblewrap.cache_clear()
+    with pytest.raises(SandboxError) as caught:
+        async with provision_confined(LocalSandboxConfig()):
+            pass
+    message = str(caught.value)
+    assert "\n" not in message
+    for way in ("apt-get install bubblewrap", "--env.agent.runtime.type", "--env.sandbox.confine false"):
+        assert way in message
+
+
+def test_a_bubblewrap_that_may_not_make_namespaces_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    refusing = tmp_path / "bwrap"
+    refusing.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2; exit 1\n")
+    refusing.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    require_bubblewrap.cache_clear()
+    with pytest.raises(SandboxError, match=r"No permissions to create a new namespace.*--env\.sandbox\.confine false"):
+        require_bubblewrap()
+
+
+async def test_an_old_bubblewrap_without_disable_userns_confines_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bubblewrap, "_NO_NESTED_USERS", "--no-such-option")
+    require_bubblewrap.cache_clear()
+    async with provision_confined(LocalSandboxConfig()) as runtime:
+        assert isinstance(runtime, ConfinedRuntime)
+        result = await probe(runtime, "nested.py")
+        assert (result.exit_code, result.stdout) == (0, ""), result
+        assert await runtime.alive()
+
+
+@pytest.fixture(autouse=True)
+def _probe_again() -> Iterator[None]:
+    yield
+    require_bubblewrap.cache_clear()
+
+
+def test_killing_the_host_process_ends_the_sandbox_and_the_next_start_sweeps_its_directory(marker: str) -> None:
+    with host_process(marker) as process:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    wait_until_gone(marker)
+    assert len(directories_of(marker)) == 1
+
+    async def another() -> None:
+        async with provision_confined(LocalSandboxConfig()):
+            pass
+
+    asyncio.run(another())
+    assert directories_of(marker) == []
+
+
+def test_a_living_sandbox_of_another_process_is_not_swept(marker: str) -> None:
+    with host_process(marker) as process:
+        directories.sweep()
+        assert len(directories_of(marker)) == 1
+        process.send_signal(signal.SIGINT)
+        assert process.wait() != 0
+    assert host_pids_of(marker) == []
+    assert directories_of(marker) == []
+
+
+def test_an_exit_without_teardown_still_cleans_up(marker: str) -> None:
+    with host_process(marker, "exit") as process:
+        assert process.wait(10) == 0
+    assert host_pids_of(marker) == []
+    assert directories_of(marker) == []
+
+
+async def test_a_tree_too_deep_and_locked_for_pythons_rmtree_is_removed(marker: str) -> None:
+    async with provision_confined(LocalSandboxConfig(), name=marker) as runtime:
+        deep = "import os\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')\nos.chmod('.', 0)"
+        assert (await runtime.run(["python3", "-c", deep], {})).exit_code == 0
+    assert directories_of(marker) == []
+
+
+def test_the_directories_are_closed_to_other_users() -> None:
+    assert directories.ROOT.stat().st_mode & 0o077 == 0
+
+
+def test_an_unknown_network_is_refused_when_the_config_is_built() -> None:
+    with pytest.raises(ValidationError):
+        LocalSandboxConfig(network="open")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes its user, which takes root")
+def test_a_normal_user_gets_the_same_sandbox() -> None:
+    # The system's Python, because this one's installation may be closed to other users.
+    python = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+    if not os.path.exists(python):
+        pytest.skip(f"there is no {python}")
+    home = Path(tempfile.mkdtemp())
+    os.chown(home, 65534, 65534)
+    try:
+        done = subprocess.run(
+            [python, str(PROBES / "normal_user.py")],
+            user=65534,
+            group=65534,
+            extra_groups=[],
+            env={"HOME": str(home), "PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(path for path in sys.path if path)},
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+    finally:
+        shutil.rmtree(home)
+    assert (done.returncode, done.stdout) == (0, "1000 True True\n"), done.stderr

@@ -1,0 +1,222 @@
+"""What can be reached from inside, and from outside."""
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from opencode_env.sandbox import ConfinedRuntime, LocalSandboxConfig, provision_confined
+from opencode_env.sandbox.relay import MAX_CONNECTIONS
+
+from .conftest import sh
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+GET = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=5).read().decode())"
+TALK = """
+import socket, sys
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=5)
+s.sendall(sys.argv[2].encode()); s.shutdown(socket.SHUT_WR)
+data = b""
+while chunk := s.recv(1 << 16): data += chunk
+print(len(data), data[:20].decode())
+"""
+
+
+@contextlib.asynccontextmanager
+async def served(handler: Handler) -> AsyncIterator[int]:
+    writers: list[asyncio.StreamWriter] = []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        with contextlib.suppress(ConnectionError):
+            await handler(reader, writer)
+            writer.close()
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for writer in writers:
+            writer.close()
+        await server.wait_closed()
+        await asyncio.sleep(0)
+
+
+async def hello(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    request = await reader.readuntil(b"\r\n\r\n")
+    host = next(line for line in request.split(b"\r\n") if line.lower().startswith(b"host:"))
+    body = request.split()[1] + b" " + host
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(body), body))
+    await writer.drain()
+
+
+async def test_only_the_named_origin_is_reachable_and_its_url_stays_the_same(runtime: ConfinedRuntime) -> None:
+    async with served(hello) as named, served(hello) as other:
+        url = runtime.host_url(f"http://127.0.0.1:{named}/v1/x?y=1")
+        assert url == f"http://127.0.0.1:{named}/v1/x?y=1"
+        assert runtime.host_url(f"http://127.0.0.1:{named}/state") == f"http://127.0.0.1:{named}/state"
+        reached = await runtime.run(["python3", "-c", GET, url], {})
+        assert reached.stdout == f"/v1/x?y=1 Host: 127.0.0.1:{named}\n", reached
+        refused = await runtime.run(["python3", "-c", GET, f"http://127.0.0.1:{other}/"], {})
+        assert "Connection refused" in refused.stderr
+
+
+async def test_nothing_outside_is_reachable_and_no_name_resolves(runtime: ConfinedRuntime) -> None:
+    for address in ("192.0.2.1", "169.254.169.254", "8.8.8.8"):
+        code = f"import socket; socket.create_connection(('{address}', 80), timeout=5)"
+        assert "Network is unreachable" in (await runtime.run(["python3", "-c", code], {})).stderr
+    code = "import socket; socket.getaddrinfo('example.com', 80)"
+    assert (await runtime.run(["python3", "-c", code], {})).exit_code == 1
+    assert (await sh(runtime, "ls /sys/class/net; cat /proc/net/dev | grep -c :")).stdout == "1\n"
+
+
+async def test_a_port_taken_inside_gives_the_origin_another_port(runtime: ConfinedRuntime) -> None:
+    async with served(hello) as port:
+        script = (
+            f"import socket, time; s = socket.create_server(('127.0.0.1', {port})); open('up', 'w'); time.sleep(99)"
+        )
+        await runtime.run_background(["python3", "-c", script], {}, "log")
+        await sh(runtime, "while ! test -e up; do sleep 0.01; done")
+        url = runtime.host_url(f"http://localhost:{port}/a")
+        assert url.startswith("http://localhost:")
+        assert url != f"http://localhost:{port}/a"
+        assert (await runtime.run(["python3", "-c", GET, url], {})).stdout.startswith("/a ")
+
+
+async def test_a_remote_origin_keeps_its_name(runtime: ConfinedRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served(hello) as port:
+        loop = asyncio.get_running_loop()
+        resolve = loop.getaddrinfo
+
+        async def fake_resolver(host: str, *args: object, **kwargs: object) -> object:
+            return await resolve("127.0.0.1" if host == "mcp.example.com" else host, *args, **kwargs)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(loop, "getaddrinfo", fake_resolver)
+        url = runtime.host_url(f"http://mcp.example.com:{port}/mcp")
+        assert url == f"http://mcp.example.com:{port}/mcp"
+        assert runtime.host_url("https://mcp.example.com/mcp") == "https://mcp.example.com/mcp"
+        assert f"Host: mcp.example.com:{port}" in (await runtime.run(["python3", "-c", GET, url], {})).stdout
+
+
+async def test_half_closed_connections_and_large_bodies_pass(runtime: ConfinedRuntime) -> None:
+    async def answer_after_eof(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = await reader.read()
+        assert request == b"question"
+        for _ in range(200):
+            writer.write(b"x" * 100_000)
+            await writer.drain()
+
+    async with served(answer_after_eof) as port:
+        runtime.host_url(f"http://127.0.0.1:{port}")
+        result = await runtime.run(["python3", "-c", TALK, str(port), "question"], {})
+        assert result.stdout == f"20000000 {'x' * 20}\n", result
+
+
+async def test_a_reader_that_stops_makes_the_sender_wait(runtime: ConfinedRuntime) -> None:
+    sent = 0
+
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        while True:
+            writer.write(b"x" * 65536)
+            await writer.drain()
+            sent += 65536
+
+    async with served(pour) as port:
+        runtime.host_url(f"http://127.0.0.1:{port}")
+        code = f"import socket, time; s = socket.create_connection(('127.0.0.1', {port})); time.sleep(99)"
+        await runtime.run_background(["python3", "-c", code], {}, "log")
+        await asyncio.sleep(1)
+        settled = sent
+        await asyncio.sleep(0.3)
+        assert 0 < settled == sent < 40 << 20
+
+
+async def test_streamed_pieces_arrive_one_by_one(runtime: ConfinedRuntime) -> None:
+    async def tick(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for number in range(3):
+            writer.write(b"%d" % number)
+            await asyncio.sleep(0.2)
+
+    async with served(tick) as port:
+        runtime.host_url(f"http://127.0.0.1:{port}")
+        code = (
+            f"import socket; s = socket.create_connection(('127.0.0.1', {port}))\n"
+            "while c := s.recv(99): print(c.decode())"
+        )
+        assert (await runtime.run(["python3", "-c", code], {})).stdout == "0\n1\n2\n"
+
+
+async def test_a_cut_answer_arrives_as_cut(runtime: ConfinedRuntime) -> None:
+    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nhalf")
+        await writer.drain()
+        await asyncio.sleep(0.1)
+        writer.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        writer.transport.abort()
+
+    async with served(cut) as port:
+        url = runtime.host_url(f"http://127.0.0.1:{port}/")
+        assert "Connection reset" in (await runtime.run(["python3", "-c", GET, url], {})).stderr
+
+
+async def test_a_destination_that_is_gone_closes_the_connection(runtime: ConfinedRuntime) -> None:
+    async with served(hello) as port:
+        url = runtime.host_url(f"http://127.0.0.1:{port}/")
+    assert (await runtime.run(["python3", "-c", GET, url], {})).exit_code == 1
+    assert await runtime.alive()
+
+
+async def test_a_flood_of_connections_does_not_take_the_hosts_descriptors(runtime: ConfinedRuntime) -> None:
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with served(hold) as port:
+        runtime.host_url(f"http://127.0.0.1:{port}")
+        code = (
+            "import socket, resource, time\n"
+            "resource.setrlimit(resource.RLIMIT_NOFILE, (1000, 1000))\n"
+            f"kept = [socket.create_connection(('127.0.0.1', {port})) for _ in range(600)]\n"
+            "open('done', 'w'); time.sleep(99)"
+        )
+        await runtime.run_background(["python3", "-c", code], {}, "log")
+        await sh(runtime, "while ! test -e done; do sleep 0.01; done; sleep 0.5")
+        # Three per connection, as this test serves the other end as well.
+        assert len(os.listdir("/proc/self/fd")) < 3 * MAX_CONNECTIONS + 100
+
+
+async def test_a_server_inside_is_reachable_through_expose(runtime: ConfinedRuntime) -> None:
+    await sh(runtime, "echo from inside > page")
+    await runtime.run_background(["python3", "-m", "http.server", "8000", "--bind", "127.0.0.1"], {}, "log")
+    url = await runtime.expose(8000)
+    assert await runtime.expose(8000) == url
+    host, port = url.removeprefix("http://").split(":")
+    async with asyncio.timeout(10):
+        while True:
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"GET /page HTTP/1.0\r\n\r\n")
+            answer = b""
+            with contextlib.suppress(ConnectionError):  # the server is not up yet
+                answer = await reader.read()
+                writer.close()
+                await writer.wait_closed()
+            if answer:
+                break
+            await asyncio.sleep(0.05)
+    assert answer.endswith(b"from inside\n")
+    await runtime.stop()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection(host, int(port))
+
+
+async def test_the_hosts_network_is_open_when_asked_for() -> None:
+    async with served(hello) as port, provision_confined(LocalSandboxConfig(network="host")) as box:
+        url = f"http://127.0.0.1:{port}/open"
+        assert box.host_url(url) == url
+        assert (await box.run(["python3", "-c", GET, url], {})).stdout.startswith("/open ")
+        assert await box.expose(1234) == "http://127.0.0.1:1234"

@@ -1,0 +1,234 @@
+"""Commands: what they report, and that ending them ends all of them."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from opencode_env.local_runtime import provision_local
+from opencode_env.sandbox import ConfinedRuntime, LocalSandboxConfig
+from opencode_env.sandbox.output import LIMIT_BYTES
+from verifiers.v1.errors import SandboxError
+
+from .conftest import PROBES, probe, sh
+
+
+async def names(runtime: ConfinedRuntime) -> list[str]:
+    """Return what runs in the sandbox besides process 1 and the command that asks."""
+    listing = await sh(
+        runtime, 'for p in /proc/[0-9]*; do echo "${p#/proc/} $(cat $p/comm)"; done 2>/dev/null; echo $$'
+    )
+    *lines, shell = listing.stdout.splitlines()
+    rows = [line.split(maxsplit=1) for line in lines if len(line.split()) == 2]
+    return [name for pid, name in rows if pid not in ("1", shell) and name not in ("sh", "cat")]
+
+
+async def wait_for(runtime: ConfinedRuntime, path: str) -> None:
+    async with asyncio.timeout(10):
+        await sh(runtime, f"while ! test -e {path}; do sleep 0.01; done")
+
+
+async def test_output_exit_code_and_environment_come_back(runtime: ConfinedRuntime) -> None:
+    result = await sh(runtime, "echo out $A; echo err >&2; exit 7", A="ü")
+    assert (result.exit_code, result.stdout, result.stderr) == (7, "out ü\n", "err\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        (["no-such-program"], 127, "no-such-program: command not found"),
+        (["/no/such/program"], 127, "No such file or directory"),
+        (["/etc/passwd"], 126, "Permission denied"),
+        (["/tmp"], 126, "Permission denied"),
+        (["./garbage"], 126, "Exec format error"),
+        (["sh", "-c", "kill -9 $$"], -signal.SIGKILL, ""),
+        (["sh", "-c", "kill -TERM $$"], -signal.SIGTERM, ""),
+    ],
+)
+async def test_a_command_that_cannot_run_or_is_killed_has_the_expected_exit_code(
+    runtime: ConfinedRuntime, argv: list[str], code: int, message: str
+) -> None:
+    await sh(runtime, "printf '\\0\\1' > garbage; chmod +x garbage")
+    result = await runtime.run(argv, {})
+    assert result.exit_code == code
+    assert message in result.stderr
+
+
+async def test_the_programs_path_is_the_calls_own(runtime: ConfinedRuntime) -> None:
+    await sh(runtime, "mkdir bin; printf '#!/bin/sh\\necho mine' > bin/tool; chmod +x bin/tool")
+    assert (await runtime.run(["tool"], {"PATH": "/app/bin:/usr/bin:/bin"})).stdout == "mine\n"
+
+
+async def test_arguments_longer_than_a_message_arrive(runtime: ConfinedRuntime) -> None:
+    long = "x" * 100_000
+    assert (await runtime.run(["sh", "-c", 'echo "${#1} ${#2} ${#V}"', "sh", long, long], {"V": long})).stdout == (
+        "100000 100000 100000\n"
+    )
+
+
+async def test_stdin_is_empty(runtime: ConfinedRuntime) -> None:
+    assert (await runtime.run(["cat"], {})).exit_code == 0
+
+
+async def test_output_of_any_length_is_kept_in_bounded_memory_and_the_gap_is_named(runtime: ConfinedRuntime) -> None:
+    result = await sh(runtime, "echo first; head -c 200M /dev/zero | tr '\\0' x; echo; echo last")
+    assert len(result.stdout) <= LIMIT_BYTES + 100
+    assert result.stdout.startswith("first\nxxx")
+    assert result.stdout.endswith("xxx\nlast\n")
+    assert "bytes left out" in result.stdout
+
+
+async def test_a_background_process_that_keeps_the_output_open_is_not_waited_for(runtime: ConfinedRuntime) -> None:
+    start = time.monotonic()
+    assert (await sh(runtime, "sleep 1000 & echo done")).stdout == "done\n"
+    assert time.monotonic() - start < 5
+    assert await names(runtime) == ["sleep"]
+
+
+async def test_orphans_are_reaped(runtime: ConfinedRuntime) -> None:
+    await sh(runtime, "for i in 1 2 3 4 5; do (sleep 0.05 &) ; done")
+    await asyncio.sleep(0.2)
+    assert await names(runtime) == []
+
+
+async def test_cancelling_a_run_ends_its_tree_with_daemons_and_nothing_else(runtime: ConfinedRuntime) -> None:
+    await runtime.run_background(["sleep", "1000"], {}, "log")
+    await runtime.write("daemon.py", (PROBES / "daemon.py").read_bytes())
+    script = "python3 daemon.py; (setsid sleep 2000 &); sleep 3000 & touch started; sleep 4000"
+    task = asyncio.create_task(sh(runtime, script))
+    await wait_for(runtime, "/tmp/daemon")
+    await wait_for(runtime, "started")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await names(runtime) == ["sleep"]
+
+
+async def test_cancelling_right_after_the_start_leaves_nothing(runtime: ConfinedRuntime) -> None:
+    for turns in range(6):
+        task = asyncio.create_task(runtime.run(["sleep", "1000"], {}))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert await names(runtime) == []
+
+
+async def test_ending_the_agent_reaches_a_bare_daemon_and_spares_a_server_from_before(
+    runtime: ConfinedRuntime,
+) -> None:
+    await runtime.run_background(["sh", "-c", "sleep 1000 & wait"], {}, "log")
+    await asyncio.sleep(0.05)
+    await runtime.mark_agent_start()
+    await probe(runtime, "daemon.py", "bare")
+    await probe(runtime, "daemon.py")
+    assert sorted(await names(runtime)) == ["python3", "sleep", "sleep"]
+    await runtime.end_agent_processes()
+    assert await names(runtime) == ["sleep"]
+    assert (await sh(runtime, "cat /proc/[0-9]*/stat | grep -c ' T '")).stdout == "0\n"
+
+
+async def test_a_child_that_a_spared_server_starts_later_is_spared(runtime: ConfinedRuntime) -> None:
+    await runtime.run_background(["sh", "-c", "while ! test -e go; do sleep 0.01; done; sleep 1000"], {}, "log")
+    await runtime.mark_agent_start()
+    await sh(runtime, "touch go; sleep 0.2")
+    await runtime.end_agent_processes()
+    assert await names(runtime) == ["sleep"]
+
+
+async def test_ending_the_agent_outruns_a_fork_bomb(runtime: ConfinedRuntime) -> None:
+    await runtime.run_background(["sleep", "1000"], {}, "log")
+    await runtime.mark_agent_start()
+    await probe(runtime, "fork_bomb.py")
+    await asyncio.sleep(0.5)
+    start = time.monotonic()
+    await runtime.end_agent_processes()
+    assert time.monotonic() - start < 10
+    assert await names(runtime) == ["sleep"]
+
+
+async def test_ending_the_agent_ends_a_run_that_is_still_awaited(runtime: ConfinedRuntime) -> None:
+    await runtime.mark_agent_start()
+    task = asyncio.create_task(runtime.run(["sleep", "1000"], {}))
+    await asyncio.sleep(0.1)
+    await runtime.end_agent_processes()
+    assert (await task).exit_code == -signal.SIGKILL
+
+
+async def test_a_live_process_answers_over_its_pipes(runtime: ConfinedRuntime) -> None:
+    process = await runtime.open_process(["sh", "-c", 'while read line; do echo e >&2; echo "got $line"; done'], {})
+    assert await process.poll() is None
+    stdout = aiter(process.stdout)
+    for word in ("one", "two"):
+        await process.write(f"{word}\n".encode())
+        assert await anext(stdout) == f"got {word}\n".encode()
+    await process.terminate()
+    assert await process.wait() == -signal.SIGTERM
+    assert await process.poll() == -signal.SIGTERM
+    assert b"".join([chunk async for chunk in process.stderr]) == b"e\ne\n"
+    assert [chunk async for chunk in stdout] == []
+    with pytest.raises(BrokenPipeError):
+        await process.write(b"x")
+
+
+async def test_a_large_write_waits_for_a_slow_reader(runtime: ConfinedRuntime) -> None:
+    process = await runtime.open_process(["sh", "-c", "sleep 0.2; head -c 3000000 | wc -c"], {})
+    await process.write(b"x" * 3_000_000)
+    assert await process.wait() == 0
+    assert b"".join([chunk async for chunk in process.stdout]) == b"3000000\n"
+
+
+async def test_killing_a_live_process_ends_its_tree(runtime: ConfinedRuntime) -> None:
+    process = await runtime.open_process(["sh", "-c", "(setsid sleep 1000 &); trap '' TERM; sleep 2000"], {})
+    await asyncio.sleep(0.1)
+    await process.kill()
+    assert await process.wait() == -signal.SIGKILL
+    assert await names(runtime) == []
+
+
+async def test_a_background_process_logs_and_lives_on(runtime: ConfinedRuntime) -> None:
+    await runtime.run_background(["sh", "-c", "echo out; echo err >&2; sleep 1000"], {}, "server.log")
+    await asyncio.sleep(0.1)
+    assert await runtime.read("server.log") == b"out\nerr\n"
+    assert await names(runtime) == ["sleep"]
+
+
+async def test_a_planted_symlink_does_not_redirect_a_log(runtime: ConfinedRuntime) -> None:
+    await sh(runtime, "ln -s /logs/victim log")
+    await runtime.run_background(["echo", "hello"], {}, "log")
+    await asyncio.sleep(0.1)
+    assert (await sh(runtime, "cat log; ls -A /logs")).stdout == "hello\n"
+
+
+async def test_a_sandbox_killed_from_outside_is_an_error_and_not_a_result(runtime: ConfinedRuntime) -> None:
+    task = asyncio.create_task(runtime.run(["sleep", "1000"], {}))
+    process = await runtime.open_process(["cat"], {})
+    await asyncio.sleep(0.1)
+    os.kill(runtime._sandbox.channel.process_one, signal.SIGKILL)
+    with pytest.raises(SandboxError, match="sandbox test is gone"):
+        await task
+    with pytest.raises(SandboxError, match="is gone"):
+        await process.wait()
+    for attempt in (runtime.run(["true"], {}), runtime.read("x"), runtime.write("x", b""), runtime.mark_agent_start()):
+        with pytest.raises(SandboxError, match="is gone"):
+            await attempt
+    with pytest.raises(SandboxError):
+        await runtime.end_agent_processes()
+    with pytest.raises(SandboxError):
+        runtime.host_url("http://127.0.0.1:9/v1")
+    assert not await runtime.alive()
+
+
+async def test_a_view_with_an_environment_shares_the_sandbox(runtime: ConfinedRuntime) -> None:
+    view = runtime.with_env({"A": "1"})
+    assert (await view.run(["sh", "-c", "echo $A"], {})).stdout == "1\n"
+    assert (await sh(runtime, "echo $A")).stdout == "\n"
+
+
+async def test_without_confinement_by_explicit_choice_it_is_a_plain_subprocess(tmp_path: Path) -> None:
+    async with provision_local(LocalSandboxConfig(confine=False), (), {}, "/app") as plain:
+        assert not isinstance(plain, ConfinedRuntime)
+        assert (await plain.run(["test", "-d", str(tmp_path)], {})).exit_code == 0

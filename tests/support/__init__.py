@@ -1,0 +1,1 @@
+"""What several test packages share: container images made on the spot, and one rollout of the harness alone."""

@@ -1,0 +1,107 @@
+"""Container images for the tests, made on the spot: no image registry can be expected anywhere.
+
+Invariant: an image's tag names its content, so that a change of its recipe is a new image and an unchanged one is
+made once per machine. What podman needs on old kernels (runc, explicit limits) is in a `containers.conf` of ours.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+BASE_IMAGE = "localhost/opencode-env-base:1"
+"""A minimal Debian with ca-certificates and python3, nothing else."""
+
+_SUITE = "bookworm"
+_COMMANDS = ("podman", "debootstrap")
+
+
+class Unavailable(Exception):
+    """This machine cannot run the containers; the message says what is missing."""
+
+
+@contextmanager
+def containers_conf() -> Iterator[None]:
+    """Let every podman of this process use limits and a runtime that work with cgroup v1 as well.
+
+    Without `stop_timeout=0` every removal waits ten seconds for a `sleep` that ignores SIGTERM.
+    """
+    lines = ["[containers]", 'default_ulimits=["nofile=1024:1024","nproc=4096:4096"]', "[engine]", "stop_timeout=0"]
+    if shutil.which("runc"):
+        lines.append('runtime="runc"')
+    before = os.environ.get("CONTAINERS_CONF")
+    with tempfile.TemporaryDirectory(prefix="containers-conf-") as directory:
+        path = Path(directory, "containers.conf")
+        path.write_text("\n".join(lines) + "\n")
+        os.environ["CONTAINERS_CONF"] = str(path)
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["CONTAINERS_CONF"]
+            else:
+                os.environ["CONTAINERS_CONF"] = before
+
+
+def base_image() -> str:
+    """The name of the base image, made with debootstrap (about 30 s) when this machine has none yet.
+
+    Raises:
+        Unavailable: podman or debootstrap is missing, or does not work here.
+    """
+    missing = [command for command in _COMMANDS if shutil.which(command) is None]
+    if "podman" in missing:
+        raise Unavailable("podman is not installed")
+    if not _exists(BASE_IMAGE):
+        if missing or os.geteuid() != 0:
+            raise Unavailable(f"the image {BASE_IMAGE} is not there, and making it needs debootstrap, run as root")
+        _debootstrap()
+    return BASE_IMAGE
+
+
+def derived_image(name: str, recipe: str, files: Mapping[str, Path] | None = None) -> str:
+    """The name of an image built on the base image.
+
+    Args:
+        name: short name, part of the tag.
+        recipe: the lines of the Containerfile after `FROM`.
+        files: what the recipe can `COPY`, by name.
+    """
+    parts = [recipe, *(f"{key}:{path}:{path.stat().st_size}" for key, path in sorted((files or {}).items()))]
+    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+    image = f"localhost/opencode-env-{name}:{digest}"
+    if not _exists(image):
+        with tempfile.TemporaryDirectory(prefix="image-") as context:
+            for key, path in (files or {}).items():
+                shutil.copy2(path, Path(context, key))
+            Path(context, "Containerfile").write_text(f"FROM {base_image()}\n{recipe}\n")
+            _podman("build", "--isolation=chroot", "--quiet", "--tag", image, context)
+    return image
+
+
+def _exists(image: str) -> bool:
+    return subprocess.run(["podman", "image", "exists", image], check=False, capture_output=True).returncode == 0
+
+
+def _debootstrap() -> None:
+    with tempfile.TemporaryDirectory(prefix="debootstrap-") as directory:
+        root = Path(directory, "root")
+        packages = "--include=ca-certificates,python3-minimal"
+        try:
+            subprocess.run(["debootstrap", "--variant=minbase", packages, _SUITE, str(root)], check=True, text=True)
+        except subprocess.CalledProcessError as error:
+            raise Unavailable(f"debootstrap failed with exit code {error.returncode}") from error
+        archive = Path(directory, "root.tar")
+        subprocess.run(["tar", "-C", str(root), "-cf", str(archive), "."], check=True)
+        _podman("import", "--quiet", str(archive), BASE_IMAGE)
+
+
+def _podman(*arguments: str) -> str:
+    result = subprocess.run(["podman", *arguments], check=False, capture_output=True, text=True)
+    if result.returncode != 0:
+        raise Unavailable(f"podman {arguments[0]} failed ({result.returncode}): {result.stderr.strip()[-800:]}")
+    return result.stdout.strip()

@@ -1,0 +1,57 @@
+"""Every file under configs/ runs as its own comment says: the command parses into the real configuration classes."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from verifiers.v1.cli.eval.main import main
+from verifiers.v1.configs.cli.eval import EvalConfig
+from verifiers.v1.utils.loaders import resolve_env_config
+
+ROOT = Path(__file__).parent.parent
+EVAL = sorted((ROOT / "configs" / "eval").glob("*.toml"))
+FILES = pytest.mark.parametrize("path", EVAL, ids=lambda path: path.stem)
+
+
+def header(path: Path) -> str:
+    """The comment at the top of a file."""
+    lines = path.read_text().splitlines()
+    end = next(index for index, line in enumerate(lines) if not line.startswith("#"))
+    return "\n".join(line.removeprefix("#").strip() for line in lines[:end])
+
+
+def command(path: Path) -> list[str]:
+    """The words of the one `vf-eval` command in a file's header."""
+    (found,) = re.findall(r"^uv run (vf-eval .*)$", header(path), re.MULTILINE)
+    return shlex.split(found)
+
+
+def test_there_are_configurations() -> None:
+    assert {path.stem for path in EVAL} >= {"local", "podman", "prime", "vllm", "foreign-taskset"}
+    assert not [path for path in (ROOT / "configs").rglob("*.toml") if path not in EVAL and path.parent.name != "rl"]
+
+
+@FILES
+def test_a_configuration_opens_with_its_purpose_and_its_exact_command(path: Path) -> None:
+    text = header(path)
+    assert len(text.partition("Run:")[0].split()) > 8
+    words = command(path)
+    assert words[:3] == ["vf-eval", "@", str(path.relative_to(ROOT))]
+
+
+@FILES
+def test_the_command_of_a_configuration_is_accepted_by_vf_eval(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    words = [word.replace("YOUR-TASKSET", "opencode-env") for word in command(path)[1:]]
+    monkeypatch.setattr(sys, "argv", ["vf-eval"])
+    main([*words, "--dry-run", "--output-dir", str(tmp_path), "--run.name", "dry"])
+    (saved,) = tmp_path.rglob("eval.json")
+    config = EvalConfig.model_validate_json(saved.read_text())
+    assert type(resolve_env_config(config.env)).__name__ == "OpenCodeEnvConfig"
+    seats = config.env.agent_harnesses()
+    assert seats["agent"].id == "opencode-env"
+    assert type(seats["agent"]).__name__ == "OpenCodeHarnessConfig"

@@ -1,0 +1,158 @@
+"""The shape of the workspace: distributions, public names, declared dependencies, and what no file may name."""
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+REGISTRIES = [
+    ".".join(parts) for parts in (("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("npmjs", "com"))
+]
+MACHINE_PATHS = re.compile(
+    r"/(?:work/(?:main|shared|outputs)|tmp/plan|root/\.pyenv|Users/\w+|home/(?!agent\b|user\b)\w\w+)/?|"
+    + re.escape(str(ROOT))
+)
+BINARY = (".png", ".parquet", ".whl")
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """One member of the workspace."""
+
+    name: str
+    directory: Path
+    package: str
+    dependencies: frozenset[str]
+
+    @property
+    def files(self) -> Iterator[Path]:
+        """The package's Python files."""
+        return (self.directory / self.package).rglob("*.py")
+
+
+def distributions() -> list[Distribution]:
+    """The members, as their project files describe them."""
+    found = []
+    for directory in (ROOT / "environments" / "opencode_env", ROOT / "environments" / "opencode_rlm", ROOT / "rubrics"):
+        project = tomllib.loads((directory / "pyproject.toml").read_text())["project"]
+        names = frozenset(re.split(r"[<>=!~\[; ]", line)[0] for line in project["dependencies"])
+        found.append(Distribution(project["name"], directory, project["name"].replace("-", "_"), names))
+    return found
+
+
+@cache
+def shipped_files() -> list[Path]:
+    """Every text file that belongs to the repository, committed or about to be."""
+    listed = subprocess.run(
+        ["git", "-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    paths = [ROOT / name for name in listed.split("\0") if name]
+    return [path for path in paths if path.is_file() and path.suffix not in BINARY]
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Top-level names that a file imports, wherever in it; relative imports are its own."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+MEMBERS = pytest.mark.parametrize("member", distributions(), ids=lambda member: member.name)
+
+
+@MEMBERS
+def test_a_distribution_declares_exactly_what_it_imports(member: Distribution) -> None:
+    modules = set().union(*(imported_modules(path) for path in member.files))
+    inside_the_sandbox = {"supervisor"}
+    foreign = modules - set(sys.stdlib_module_names) - {member.package, *inside_the_sandbox}
+    members = {other.package: [other.name] for other in distributions()}
+    owners = {**packages_distributions(), **members, "pydantic_core": ["pydantic"]}
+    imported = {module: owners[module][0].lower().replace("_", "-") for module in foreign}
+    assert set(imported.values()) == member.dependencies, imported
+
+
+def test_dependencies_point_one_way() -> None:
+    order = ["verifiers", "opencode-rubrics", "opencode-env", "opencode-rlm"]
+    for member in distributions():
+        allowed = set(order[: order.index(member.name)])
+        assert member.dependencies & set(order) <= allowed, member.name
+
+
+@MEMBERS
+def test_a_distribution_is_typed_licensed_and_readable(member: Distribution) -> None:
+    project = tomllib.loads((member.directory / "pyproject.toml").read_text())["project"]
+    assert project["license"] == "Apache-2.0"
+    assert (member.directory / project["readme"]).is_file()
+    assert (member.directory / member.package / "py.typed").is_file()
+
+
+@MEMBERS
+def test_everything_in_all_can_be_imported(member: Distribution) -> None:
+    module = importlib.import_module(member.package)
+    assert len(set(module.__all__)) == len(module.__all__)
+    assert all(getattr(module, name) is not None for name in module.__all__)
+
+
+def test_opencode_env_exports_its_three_plugins_and_nothing_else() -> None:
+    assert importlib.import_module("opencode_env").__all__ == ["OpenCodeEnv", "OpenCodeHarness", "OpenCodeTaskset"]
+
+
+def test_a_plugin_id_resolves_to_one_class_of_each_kind() -> None:
+    from verifiers.v1.utils import loaders
+
+    assert loaders.environment_class("opencode-env").__name__ == "OpenCodeEnv"
+    assert loaders.harness_class("opencode-env").__name__ == "OpenCodeHarness"
+    assert loaders.taskset_class("opencode-env").__name__ == "OpenCodeTaskset"
+    assert loaders.default_harness_id("opencode-env") == "opencode-env"
+    assert loaders.env_config_type("opencode-env").__name__ == "OpenCodeEnvConfig"
+    assert loaders.env_config_type("", "opencode-env").__name__ == "OpenCodeEnvConfig"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [".ci/run", "CHANGELOG.md", "LICENSE", "Makefile", "README.md", "pyproject.toml", "scripts/setup.sh", "uv.lock"],
+)
+def test_the_layout_is_complete(path: str) -> None:
+    assert (ROOT / path).is_file()
+
+
+def test_programs_are_executable() -> None:
+    assert all((ROOT / path).stat().st_mode & 0o111 for path in (".ci/run", "scripts/setup.sh"))
+
+
+def test_no_file_but_the_lock_names_the_host_of_a_package_registry() -> None:
+    named = [
+        f"{path.relative_to(ROOT)}: {host}"
+        for path in shipped_files()
+        if path != ROOT / "uv.lock"
+        for host in REGISTRIES
+        if host in path.read_text(errors="replace")
+    ]
+    assert named == []
+
+
+def test_no_file_names_a_path_of_somebodys_machine() -> None:
+    named = [
+        f"{path.relative_to(ROOT)}: {found.group()}"
+        for path in shipped_files()
+        for found in MACHINE_PATHS.finditer(path.read_text(errors="replace"))
+    ]
+    assert named == []
