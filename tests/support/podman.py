@@ -91,10 +91,10 @@ def _debootstrap() -> None:
     with tempfile.TemporaryDirectory(prefix="debootstrap-") as directory:
         root = Path(directory, "root")
         packages = "--include=ca-certificates,python3-minimal"
-        try:
-            subprocess.run(["debootstrap", "--variant=minbase", packages, _SUITE, str(root)], check=True, text=True)
-        except subprocess.CalledProcessError as error:
-            raise Unavailable(f"debootstrap failed with exit code {error.returncode}") from error
+        argv = ["debootstrap", "--variant=minbase", packages, _SUITE, str(root)]
+        made = subprocess.run(argv, check=False, capture_output=True, text=True)
+        if made.returncode != 0:
+            raise Unavailable(f"debootstrap failed ({made.returncode}): {(made.stderr or made.stdout).strip()[-800:]}")
         archive = Path(directory, "root.tar")
         subprocess.run(["tar", "-C", str(root), "-cf", str(archive), "."], check=True)
         _podman("import", "--quiet", str(archive), BASE_IMAGE)

@@ -24,6 +24,10 @@ RUNAWAY_FAILURES = 30
 """So many failed calls in a row: five times what OpenCode's own retries of one call amount to."""
 
 
+_TIMED_OUT = "The operation timed out."
+"""OpenCode's words when `provider_timeout` is over. The interception is still waiting then and has recorded no call."""
+
+
 class Outcome(StrEnum):
     """How a sound run ended."""
 
@@ -52,12 +56,14 @@ def judge(segment: SegmentRecord) -> Outcome:
     """How a run ended, if that was the policy's doing.
 
     Raises:
-        ProviderError: a model call failed and OpenCode did not recover from it.
+        ProviderError: a model call failed or took too long, and OpenCode did not recover from it.
         InterceptionError: a model call failed on the way between OpenCode and the interception.
         HarnessError: OpenCode crashed, was killed, reported an error, or ended without a single model call.
     """
     if segment.stop_condition is not None:
         return Outcome.STOPPED
+    if segment.exit_code == 1 and segment.log.error is not None and segment.log.error.message == _TIMED_OUT:
+        raise ProviderError(_describe(segment, "gave up waiting for the model (provider_timeout)"), status_code=504)
     if not segment.calls:
         raise HarnessError(_describe(segment, "ended without a single model call"))
     last = segment.calls[-1]

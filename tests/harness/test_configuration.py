@@ -1,0 +1,171 @@
+"""What the model server receives is decided by our configuration alone, and is the same in every run."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from opencode_env.scripted_model import RecordedRequest, Reply
+
+from tests.support.places import Confined, Place
+from tests.support.rollouts import MODEL, Played, bash, play
+from tests.support.tasks import PROMPT
+
+pytestmark = pytest.mark.opencode
+
+DONE = Reply(text="Done.")
+TRAPS = "{env:HOME} {file:/etc/passwd} $HOME `id` $(id) @/etc/passwd \\u2028 \u2028 é \"quoted\" 'single'"
+HOSTILE = r"""
+mkdir -p /app/.opencode/agent /app/.opencode/plugin /app/.opencode/command /app/.claude/skills/evil ~/.config/opencode
+evil='{"model":"intercepted/evil","instructions":["/app/EVIL.md"],"permission":"ask","agent":{"build":{"prompt":"EVIL"}}'
+evil="$evil"',"provider":{"intercepted":{"options":{"baseURL":"http://127.0.0.1:1/v1"}}}}'
+for file in /app/opencode.json /app/opencode.jsonc /app/.opencode/opencode.json ~/.config/opencode/opencode.json; do
+    printf '%s' "$evil" > "$file"
+done
+printf EVIL | tee /app/AGENTS.md /app/CLAUDE.md /app/CONTEXT.md /app/EVIL.md ~/.config/opencode/AGENTS.md >/dev/null
+printf -- '---\nname: evil\ndescription: EVIL\n---\nEVIL' > /app/.opencode/agent/evil.md
+cp /app/.opencode/agent/evil.md /app/.claude/skills/evil/SKILL.md
+echo 'throw new Error("EVIL")' > /app/.opencode/plugin/evil.js
+"""
+SAMPLING = {"temperature": 0.25, "top_p": 0.5, "max_tokens": 777, "seed": 11}
+HARNESS = {
+    "system_prompt": f"Appended {TRAPS}",
+    "task_system_prompt": "From the harness.",
+    "disabled_tools": ["WebFetch", "todowrite", "question", "task"],
+}
+PROMPT_OF_TRAPS = f"/init --help\n  {TRAPS}\n\n"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def runs() -> list[Played]:
+    """Two runs of one task with everything set, in a work directory full of configuration that is not ours."""
+    return [
+        await play(
+            Confined(),
+            [bash("env"), DONE],
+            harness=HARNESS,
+            settings={"sampling": SAMPLING},
+            env={"OPENCODE_CONFIG_CONTENT": '{"model":"evil/evil"}', "OPENCODE_PERMISSION": '{"bash":"deny"}'},
+            before=HOSTILE,
+            prompt=PROMPT_OF_TRAPS,
+            system_prompt=f"From the task {TRAPS}",
+        )
+        for _ in range(2)
+    ]
+
+
+@pytest.fixture
+def first(runs: list[Played]) -> RecordedRequest:
+    """The first request of the first run."""
+    return runs[0].requests[0]
+
+
+def system(request: RecordedRequest) -> str:
+    messages = request.body["messages"]
+    assert [message["role"] for message in messages[:2]] == ["system", "user"]
+    return str(messages[0]["content"])
+
+
+def test_a_rollout_in_a_hostile_work_directory_is_sound(runs: list[Played]) -> None:
+    for played in runs:
+        assert played.trace.ok, played.trace.errors
+        assert played.trace.num_branches == 1
+
+
+def test_nothing_that_the_task_left_in_the_sandbox_reaches_the_model(runs: list[Played]) -> None:
+    for played in runs:
+        assert "EVIL" not in json.dumps([request.body for request in played.requests])
+        assert all(request.body["model"] == MODEL for request in played.requests)
+
+
+def test_the_prompt_arrives_byte_for_byte(first: RecordedRequest) -> None:
+    assert first.body["messages"][1]["content"] == PROMPT_OF_TRAPS
+
+
+def test_the_texts_of_the_system_prompt_come_last_in_order_and_nothing_in_them_is_substituted(
+    first: RecordedRequest,
+) -> None:
+    expected = f"Appended {TRAPS}\n\nFrom the harness.\n\nFrom the task {TRAPS}"
+    assert system(first).startswith("You are opencode")
+    assert system(first).endswith("\n" + expected)
+    assert "root:x:0:0" not in system(first)
+
+
+def test_first_requests_are_identical_in_every_byte_but_the_session(runs: list[Played]) -> None:
+    bodies = [json.dumps(played.requests[0].body) for played in runs]
+    assert bodies[0] == bodies[1]
+    headers = [
+        {k: v for k, v in played.requests[0].headers.items() if not k.startswith("x-session")} for played in runs
+    ]
+    hosts = [headers_of.pop("host") for headers_of in headers]
+    assert len(hosts) == 2
+    assert headers[0] == headers[1]
+
+
+def test_nothing_in_the_prompt_changes_from_day_to_day(first: RecordedRequest) -> None:
+    assert "date" not in system(first).replace("update", "").replace("validate", "").lower()
+    assert not re.search(r"\b20\d\d\b", system(first))
+
+
+def test_there_is_one_request_per_turn_and_none_for_a_title(runs: list[Played]) -> None:
+    for played in runs:
+        assert len(played.requests) == 2
+
+
+def test_disabled_tools_are_not_offered(first: RecordedRequest) -> None:
+    names = {tool["function"]["name"] for tool in first.body["tools"]}
+    assert names == {"bash", "edit", "glob", "grep", "read", "skill", "write"}
+
+
+def test_the_seats_sampling_reaches_the_endpoint(runs: list[Played]) -> None:
+    for request in (request for played in runs for request in played.requests):
+        sent = {**request.body, "max_tokens": request.body.get("max_completion_tokens", request.body.get("max_tokens"))}
+        assert {name: sent[name] for name in SAMPLING} == SAMPLING
+
+
+def test_the_agents_own_environment_is_the_rollouts(runs: list[Played]) -> None:
+    (printed,) = runs[0].tool_results()
+    env = dict(line.split("=", 1) for line in printed.splitlines() if "=" in line)
+    assert env["HOME"] == "/tmp/opencode/home"
+    assert env["TMPDIR"] == "/tmp/opencode/tmp"
+    assert "/opencode/opencode-linux" in env["PATH"]
+    assert not {"OPENCODE_CONFIG_CONTENT", "OPENCODE_PERMISSION"} & env.keys()
+
+
+async def test_a_system_prompt_can_replace_the_agents_own(confined: Place) -> None:
+    harness = {"system_prompt": f"Only this {TRAPS}", "system_prompt_mode": "replace", "prompt_model": "gpt-5"}
+    played = await play(confined, DONE, harness=harness)
+    prompt = system(played.requests[0])
+    assert prompt.startswith(f"Only this {TRAPS}\n")
+    assert "You are opencode" not in prompt
+    assert "gpt-5" in prompt
+    assert MODEL not in prompt
+    assert played.requests[0].body["model"] == MODEL
+
+
+async def test_without_an_option_the_agents_own_prompt_stands_alone(confined: Place) -> None:
+    request = (await play(confined, DONE)).requests[0]
+    assert system(request).startswith("You are opencode")
+    assert system(request).endswith("</available_skills>")
+    assert request.body["messages"][1] == {"role": "user", "content": PROMPT}
+
+
+async def test_further_configuration_reaches_opencode(confined: Place) -> None:
+    model = {"limit": {"context": 50_000, "output": 1234}}
+    extra: Mapping[str, Any] = {
+        "provider": {"intercepted": {"models": {MODEL: model}}},
+        "agent": {"build": {"tools": {"glob": False}}},
+    }
+    request = (await play(confined, DONE, harness={"opencode_config": extra, "disabled_tools": None})).requests[0]
+    names = {tool["function"]["name"] for tool in request.body["tools"]}
+    assert request.body["max_tokens"] == 1234
+    assert "task" in names
+    assert "glob" not in names
+
+
+async def test_a_task_can_name_its_work_directory_and_a_missing_one_is_made(confined: Place) -> None:
+    played = await play(confined, [bash("pwd"), DONE], workdir="/tmp/here/and there")
+    assert played.tool_results() == ["/tmp/here/and there\n"]
+    assert "Working directory: /tmp/here/and there" in system(played.requests[0])

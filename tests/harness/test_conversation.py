@@ -1,0 +1,111 @@
+"""Prompts of messages and pictures, and further turns of the user, reach the model as one growing conversation."""
+
+import base64
+import struct
+import zlib
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from opencode_env.scripted_model import Reply
+from verifiers.v1.agent import TimeoutConfig
+from verifiers.v1.types import ImageUrlContentPart, ImageUrlSource, SystemMessage, TextContentPart, UserMessage
+
+from tests.support.places import Place
+from tests.support.rollouts import bash, conversation, play
+
+pytestmark = pytest.mark.opencode
+
+DONE = Reply(text="Done.")
+
+
+def png() -> bytes:
+    """A picture of one red pixel."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"\x00\xff\x00\x00")) + chunk(b"IEND", b"")
+
+
+PICTURE = f"data:image/png;base64,{base64.b64encode(png()).decode()}"
+
+
+def message(text: str, *pictures: str) -> UserMessage:
+    images = [ImageUrlContentPart(image_url=ImageUrlSource(url=url)) for url in pictures]
+    return UserMessage(content=[TextContentPart(text=text), *images])
+
+
+def urls(content: Any) -> list[str]:
+    """Of the pictures in a message."""
+    if isinstance(content, str):
+        return []
+    return [part["image_url"]["url"] for part in content if part["type"] == "image_url"]
+
+
+def texts(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "".join(part["text"] for part in content if part["type"] == "text")
+
+
+async def test_messages_become_one_prompt_with_their_pictures_and_system_text(confined: Place) -> None:
+    prompt = [SystemMessage(content="Be brief."), message("Look at this.", PICTURE), UserMessage(content="And answer.")]
+    played = await play(confined, DONE, prompt=prompt)
+    assert played.trace.ok, played.trace.errors
+    system, user = played.requests[0].body["messages"]
+    assert system["content"].endswith("\nBe brief.")
+    assert "Look at this.\n\nAnd answer." in texts(user["content"])
+    assert urls(user["content"]) == [PICTURE]
+    assert played.trace.num_branches == 1
+
+
+async def test_a_prompt_of_a_megabyte_arrives_whole(place: Place) -> None:
+    prompt = "".join(f"{number} é\u2028\n" for number in range(100_000))
+    played = await play(place, DONE, prompt=prompt)
+    assert played.trace.ok, played.trace.errors
+    assert played.requests[0].body["messages"][1]["content"] == prompt
+
+
+async def test_a_prompt_that_opencode_cannot_take_is_refused_before_it_starts(confined: Place) -> None:
+    played = await play(confined, DONE, prompt=[message("Look.", "http://127.0.0.1/picture.png")])
+    assert not played.trace.ok
+    assert "OpenCode takes base64 data URLs" in played.error
+    assert played.requests == []
+
+
+async def test_further_turns_continue_the_same_session_as_one_branch_that_only_grows(place: Place) -> None:
+    replies = [bash("echo one > /app/note"), Reply(text="First."), Reply(text="Second."), bash("cat /app/note"), DONE]
+    async with conversation(place, replies) as (talk, model):
+        first = await talk.turn("Do the first thing.")
+        second = await talk.turn([message("Now look.", PICTURE)])
+        third = await talk.turn("--last thing\n")
+    trace = talk.trace
+    assert trace.ok, trace.errors
+    assert [segment.last_reply for segment in (first, second, third)] == ["First.", "Second.", "Done."]
+    assert (trace.num_branches, trace.num_turns) == (1, 5)
+    assert trace.reward == 1.0
+    assert trace.info["agent"]["segments"] == 3
+    assert len({request.headers["x-session-affinity"] for request in model.requests}) == 1
+    bodies = [request.body["messages"] for request in model.requests]
+    for before, after in pairwise(bodies):
+        assert after[: len(before)] == before
+    said = [message["content"] for message in bodies[-1] if message["role"] == "user"]
+    assert [texts(content) for content in said if "thing" in texts(content)] == [
+        "Do the first thing.",
+        "--last thing\n",
+    ]
+    assert [url for content in said for url in urls(content)] == [PICTURE]
+
+
+async def test_a_later_turn_that_runs_out_of_time_leaves_its_own_record(confined: Place) -> None:
+    replies = [Reply(text="First."), bash("sleep 60", timeout=120_000)]
+    async with conversation(confined, replies, settings={"timeout": TimeoutConfig(rollout=6.0)}) as (talk, _):
+        await talk.turn("Do the first thing.")
+        await talk.turn("Do the second thing.")
+    trace = talk.trace
+    assert (trace.ok, trace.stop_condition) == (True, "agent_timeout")
+    record = trace.info["agent"]
+    assert (record["segments"], record["exit_code"], record["outcome"]) == (2, None, None)
+    assert record["session_id"].startswith("ses_")

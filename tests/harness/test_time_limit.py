@@ -1,0 +1,85 @@
+"""When the agent's time is over, or its run is cancelled, nothing of it lives on; only then is it scored."""
+
+import asyncio
+import time
+
+import pytest
+from opencode_env.scripted_model import Reply, ScriptedModel
+from verifiers.v1.agent import TimeoutConfig, make_agent
+from verifiers.v1.runtimes import Runtime
+
+from tests.support.places import Place
+from tests.support.rollouts import bash, play, policy_of, seat
+from tests.support.tasks import LIST_PROCESSES, SeenTask, seen_data
+
+pytestmark = pytest.mark.opencode
+
+DAEMONS = (
+    "setsid nohup sleep 1111 >/dev/null 2>&1 & "
+    "setsid env -i sh -c 'sleep 2222 & sleep 3333' >/dev/null 2>&1 & "
+    "(trap '' TERM INT HUP; sleep 4444) >/dev/null 2>&1 & "
+    "(while sleep 0.2; do echo late >> /app/late; done) >/dev/null 2>&1 & "
+)
+"""A shell command that leaves behind every kind of process that outlives its parent."""
+
+
+def survivors(processes: str) -> list[str]:
+    """Command lines of what a script of this file or OpenCode started."""
+    own = ("sleep infinity", "for p in /proc")
+    lines = [line for line in processes.splitlines() if not any(words in line for words in own)]
+    return [line for line in lines if "sleep " in line or "opencode" in line]
+
+
+async def test_an_agent_that_runs_out_of_time_is_scored_with_its_whole_process_tree_dead(place: Place) -> None:
+    started = time.monotonic()
+    look = f"{LIST_PROCESSES}; wc -c < /app/late; sleep 0.5; wc -c < /app/late"
+    played = await play(
+        place,
+        [bash(DAEMONS + "echo made > /app/made; sleep 600", timeout=700_000)],
+        settings={"timeout": TimeoutConfig(rollout=5.0)},
+        after=look,
+    )
+    trace = played.trace
+    assert trace.ok, trace.errors
+    assert (trace.stop_condition, trace.is_timeout, trace.reward) == ("agent_timeout", True, 1.0)
+    assert trace.metrics["agent_timeout"] == 1.0
+    assert trace.metrics["agent_error"] == 0.0
+    *processes, before, after = played.seen.splitlines()
+    assert survivors("\n".join(processes)) == []
+    assert before == after
+    assert played.record["exit_code"] is None
+    assert '"type":"step_start"' in played.record["log_tail"]
+    assert time.monotonic() - started < 30
+
+
+async def test_what_a_finished_agent_left_running_is_dead_before_scoring(place: Place) -> None:
+    played = await play(place, [bash(DAEMONS + "echo ok"), Reply(text="Done.")], after=LIST_PROCESSES)
+    assert played.trace.ok, played.trace.errors
+    assert survivors(played.seen) == []
+
+
+async def test_a_model_that_never_answers_runs_into_the_time_limit_too(confined: Place) -> None:
+    played = await play(
+        confined, Reply(text="Late."), settings={"timeout": TimeoutConfig(rollout=4.0)}, server={"delay": 60.0}
+    )
+    assert (played.trace.ok, played.trace.stop_condition) == (True, "agent_timeout")
+
+
+async def test_a_cancelled_run_leaves_no_process_in_a_sandbox_that_lives_on(place: Place) -> None:
+    async with ScriptedModel(policy_of([bash(DAEMONS + "sleep 600", timeout=700_000)])) as model:
+        agent = make_agent(seat(place, model.base_url, {}, {}))
+        async with place.box(agent) as box:
+            running = asyncio.ensure_future(agent.run(SeenTask(seen_data()), runtime=box))
+            await model.wait_for_requests(1)
+            await _appears(box, "sleep 600")
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            result = await box.run(["sh", "-c", LIST_PROCESSES], {})
+            assert survivors(result.stdout) == []
+
+
+async def _appears(box: Runtime, words: str) -> None:
+    async with asyncio.timeout(30):
+        while words not in (await box.run(["sh", "-c", LIST_PROCESSES], {})).stdout:
+            await asyncio.sleep(0.2)
