@@ -21,6 +21,7 @@ from opencode_env.scripted_model import (
     ToolCall,
 )
 from verifiers.v1.agent import make_agent
+from verifiers.v1.interception import Interception
 from verifiers.v1.runtimes import Runtime
 
 from tests.support.places import Place
@@ -112,6 +113,7 @@ async def play(
     server: Mapping[str, Any] | None = None,
     task: type[SeenTask[Any]] = SeenTask,
     during: During | None = None,
+    interception: Interception | None = None,
     **data: Any,
 ) -> Played:
     """Run one rollout.
@@ -124,10 +126,11 @@ async def play(
         server: arguments of the `ScriptedModel`.
         task: class of the task.
         during: runs beside the agent, and is cancelled when the agent has ended.
+        interception: serves the model calls; None = verifiers' own server.
         data: fields of the task's data.
     """
     async with ScriptedModel(policy_of(script), **(server or {})) as model:
-        agent = make_agent(seat(place, model.base_url, harness or {}, settings or {}))
+        agent = make_agent(seat(place, model.base_url, harness or {}, settings or {}), interception=interception)
         started = time.monotonic()
         async with place.box(agent) as box, beside(during, box, model):
             trace = await agent.run(task(seen_data(**data)), runtime=box)

@@ -24,11 +24,15 @@ from verifiers.v1.runtimes import Runtime, SubprocessConfig
 from verifiers.v1.task import Task
 from verifiers.v1.utils.generic import concrete_type
 
+from opencode_env.interception import serving_by_role
 from opencode_env.local_runtime import provision_local
 from opencode_env.rollout_log import AnyTrace, describe_rollout
 from opencode_env.sandbox import Bind, LocalSandboxConfig, require_bubblewrap
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
+
+DEFAULT_WORKDIR = "/app"
+"""Work directory of a task and a harness that name none."""
 
 _STAGES = ("setup", "finalize", "scoring")
 
@@ -92,6 +96,12 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
             if hide:
                 env_logger.removeFilter(hide)
         self._resources = AsyncExitStack()
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Hold the serving resources, with our interception servers: whole streams, and roles where a seat has them."""
+        async with serving_by_role(self):
+            yield
 
     async def start(self) -> None:
         """Hold this process's rubrics open; a subclass that overrides it calls it.
@@ -160,8 +170,9 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
                 f"task {task.data.idx} asks for image {task.data.image!r}, which the local sandbox cannot give: use "
                 "--env.agent.runtime.type docker, podman, apptainer, prime, modal or e2b"
             )
-        binds = await self.local_binds(agent)
-        async with provision_local(self.config.sandbox, binds, env=dict(task.runtime_env())) as box:
+        binds = [*await self.local_binds(agent), *await _shared_directories(task)]
+        workdir = task.data.workdir or getattr(agent.harness.config, "agent_workdir", DEFAULT_WORKDIR)
+        async with provision_local(self.config.sandbox, binds, task.runtime_env(), workdir) as box:
             yield box
 
     async def local_binds(self, agent: Agent) -> Sequence[Bind]:
@@ -193,7 +204,15 @@ def fail_stage_timeout(trace: AnyTrace) -> None:
 
 def _rubrics(task: Task[Any, Any, Any]) -> list[Rubric[Any]]:
     rubric = getattr(task, "rubric", None)
-    return [rubric] if isinstance(rubric, Rubric) else []
+    return [rubric, *rubric.members] if isinstance(rubric, Rubric) else []
+
+
+async def _shared_directories(task: Task[Any, Any, Any]) -> list[Bind]:
+    """Host directories that the task's rubric wants to see, read-only, in the confined local sandbox."""
+    rubric = getattr(task, "rubric", None)
+    if not isinstance(rubric, Rubric):
+        return []
+    return [Bind(shared.source, shared.target) for shared in await rubric.shared_directories()]
 
 
 def _hide_subprocess_warning(record: logging.LogRecord) -> bool:

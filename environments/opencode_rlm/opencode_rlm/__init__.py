@@ -1,6 +1,27 @@
-"""Recursive OpenCode (`opencode-rlm`): sub-LLM calls routed by `X-RLM-Role`.
+"""Recursive OpenCode as a verifiers environment, under the plugin id `opencode-rlm`.
 
-The distribution installs and depends on opencode-env; its environment, harness and plugin come with the RLM issue.
+The agent calls language models from inside its work; its own calls and the sub-LLM calls are told apart by the header
+`X-RLM-Role`, served side by side, measured apart and trainable apart. The classes are imported on first use.
 """
 
-__all__: list[str] = []
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opencode_rlm.env import OpenCodeRLMEnv
+    from opencode_rlm.harness import OpenCodeRLMHarness
+    from opencode_rlm.taskset import NeedleTaskset
+
+__all__ = ["NeedleTaskset", "OpenCodeRLMEnv", "OpenCodeRLMHarness"]
+
+_MODULES = {
+    "NeedleTaskset": "opencode_rlm.taskset",
+    "OpenCodeRLMEnv": "opencode_rlm.env",
+    "OpenCodeRLMHarness": "opencode_rlm.harness",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

@@ -1,0 +1,100 @@
+"""The bounded number of places for the sub calls of one rollout, given out in the order of arrival.
+
+Invariant: never more than `places` are taken; after `close()` nobody gets one and nobody waits for one.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+CANCEL_SECONDS = 5.0
+"""How long a cancelled call may take to end; the session it was served by is sealed after that anyway."""
+
+
+class SubGate:
+    """A first-come-first-served semaphore that can be closed and waited empty."""
+
+    def __init__(self, places: int) -> None:
+        self.active = 0
+        """Calls that hold a place now."""
+        self.peak = 0
+        """The most calls that held a place at once."""
+        self.closed = False
+        self._places = places
+        self._waiting: deque[asyncio.Future[bool]] = deque()
+        self._holders: set[asyncio.Task[object]] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    @property
+    def waiting(self) -> int:
+        """Calls in the queue."""
+        return sum(not future.done() for future in self._waiting)
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[bool]:
+        """Wait for a place and hold it; False, without one, when the gate is closed."""
+        if not await self._enter():
+            yield False
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        self._holders.add(task)
+        try:
+            yield True
+        finally:
+            self._holders.discard(task)
+            self._leave()
+
+    async def _enter(self) -> bool:
+        if self.closed:
+            return False
+        if self.active < self._places and not self._waiting:
+            self._take()
+            return True
+        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.result():
+                self._leave()  # the place was given in the same moment
+            else:
+                self._waiting.remove(turn)
+            raise
+
+    def _take(self) -> None:
+        self.active += 1
+        self.peak = max(self.peak, self.active)
+        self._empty.clear()
+
+    def _leave(self) -> None:
+        self.active -= 1
+        while self._waiting and self.active < self._places:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self._take()
+                turn.set_result(True)
+        if self.active == 0:
+            self._empty.set()
+
+    def close(self) -> None:
+        """Give out no more places and send everybody in the queue away."""
+        self.closed = True
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(False)
+
+    async def drain(self, seconds: float) -> None:
+        """Wait until no place is taken, for at most so long, then cancel who still holds one and wait for that."""
+        self.close()
+        if seconds > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._empty.wait(), seconds)
+        for task in list(self._holders):
+            task.cancel()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._empty.wait(), CANCEL_SECONDS)

@@ -1,0 +1,95 @@
+"""A model client whose streams are whole or fail.
+
+verifiers 0.4 takes a stream for a finished turn when it ends with `[DONE]`, even if the provider sent an error in it or
+never named a finish reason. The broken part then stands in the trace as a turn that would train, and OpenCode asks
+again for ever. Here such a stream is a failed call, which the agent may try again.
+"""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from verifiers.v1.clients import Client
+from verifiers.v1.clients.client import RelayReply
+from verifiers.v1.dialects import Dialect
+from verifiers.v1.dialects.base import parse_sse_event
+from verifiers.v1.errors import ProviderError
+from verifiers.v1.graph import PendingTurn
+from verifiers.v1.types import Response, SamplingConfig
+
+CHAT_COMPLETIONS = "/chat/completions"
+"""The only wire format whose streams are checked; the others name their end themselves."""
+
+
+class WholeStreams(Client):
+    """Another client, with every chat-completions stream checked while it is read."""
+
+    def __init__(self, inner: Client) -> None:
+        self._inner = inner
+
+    async def get_response(
+        self,
+        dialect: Dialect[Any],
+        body: dict[str, Any],
+        sampling: SamplingConfig,
+        session_id: str | None = None,
+        turn: PendingTurn | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """One completion; it is whole by its nature."""
+        return await self._inner.get_response(
+            dialect, body, sampling, session_id=session_id, turn=turn, headers=headers
+        )
+
+    async def relay(
+        self,
+        dialect: Dialect[Any],
+        body: dict[str, Any],
+        session_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> RelayReply:
+        """One stream.
+
+        Raises:
+            ProviderError: while the stream is read, when it holds an error or ends without a finish reason.
+        """
+        reply = await self._inner.relay(dialect, body, session_id=session_id, headers=headers)
+        if dialect.upstream_path != CHAT_COMPLETIONS:
+            return reply
+        return RelayReply(reply.content_type, whole(reply.chunks), reply.close)
+
+    async def relay_aux(
+        self, dialect: Dialect[Any], route: str, body: dict[str, Any], headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """A side request."""
+        answer: dict[str, Any] = await self._inner.relay_aux(dialect, route, body, headers=headers)
+        return answer
+
+    async def close(self) -> None:
+        """Close the other client."""
+        await self._inner.close()
+
+
+async def whole(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The same complete SSE events.
+
+    Raises:
+        ProviderError: at an event that holds an error or is no JSON; at the end when none named a finish reason.
+    """
+    finished = False
+    async for chunk in chunks:
+        try:
+            event = parse_sse_event(chunk)
+        except json.JSONDecodeError as error:
+            raise ProviderError(f"the model's stream holds an event that is not JSON: {error}") from error
+        if isinstance(event, dict):
+            if event.get("error"):
+                raise ProviderError(f"the model's stream ended with an error: {_message(event['error'])}")
+            finished = finished or any(choice.get("finish_reason") for choice in event.get("choices") or ())
+        yield chunk
+    if not finished:
+        raise ProviderError("the model's stream ended without a finish reason")
+
+
+def _message(error: object) -> str:
+    return str(error.get("message", error) if isinstance(error, dict) else error)[:500]

@@ -1,0 +1,56 @@
+"""A stream that broke is a failed call, never a turn of the trace."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from opencode_env.interception import role_interception
+from opencode_env.interception.whole_streams import whole
+from opencode_env.scripted_model import Reply
+from verifiers.v1.errors import ProviderError
+from verifiers.v1.interception import InterceptionServerConfig
+
+from tests.support.places import Confined
+from tests.support.rollouts import bash, fault, play
+
+TEXT = b'data: {"choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": null}]}\n\n'
+END = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\n'
+DONE = b"data: [DONE]\n\n"
+
+
+async def read(*events: bytes) -> list[bytes]:
+    async def stream() -> AsyncIterator[bytes]:
+        for event in events:
+            yield event
+
+    return [event async for event in whole(stream())]
+
+
+async def test_a_whole_stream_passes_unchanged() -> None:
+    assert await read(b": keepalive\n\n", TEXT, END, DONE) == [b": keepalive\n\n", TEXT, END, DONE]
+
+
+@pytest.mark.parametrize(
+    ("events", "message"),
+    [
+        ((TEXT, DONE), "without a finish reason"),
+        ((TEXT, b'data: {"error": {"message": "overloaded"}}\n\n', DONE), "overloaded"),
+        ((TEXT, b"data: {oops\n\n", END, DONE), "not JSON"),
+        ((), "without a finish reason"),
+    ],
+)
+async def test_a_broken_stream_fails(events: tuple[bytes, ...], message: str) -> None:
+    with pytest.raises(ProviderError, match=message):
+        await read(*events)
+
+
+@pytest.mark.opencode
+@pytest.mark.parametrize("kind", ["sse_error", "no_finish"])
+async def test_a_broken_turn_that_is_tried_again_leaves_one_branch(kind: str) -> None:
+    script = [bash("echo one"), Reply(text="all is done now", faults=fault(kind, attempts=1))]
+    async with role_interception(InterceptionServerConfig()) as server:
+        played = await play(Confined(), script, interception=server)
+    trace = played.trace
+    assert trace.ok, trace.errors
+    assert (trace.num_turns, trace.num_branches) == (2, 1)
+    assert [call.error is None for call in trace.calls] == [True, False, True]
+    assert trace.last_reply == "all is done now"

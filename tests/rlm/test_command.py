@@ -1,0 +1,95 @@
+"""The `vf-eval` command: `opencode-rlm` alone over its needles, and over another taskset."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
+
+from tests.env.desk import Desk, Finished
+from tests.env.rows import probe, probe_arguments, write_rows
+from tests.rlm.needle_policies import reader, reading_alone, recursive
+from tests.rlm.stage import SUB_MODEL
+
+pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+
+WINDOW = 30_000
+"""Tokens that the scripted models accept: the needle files hold ten times that."""
+
+
+@pytest.fixture(scope="module")
+def needles(tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, ScriptedModel, ScriptedModel]:
+    """One run over the needles, main and sub model at endpoints of their own."""
+    desk = Desk(tmp_path_factory.mktemp("desk"))
+
+    async def run() -> tuple[Finished, ScriptedModel, ScriptedModel]:
+        async with (
+            ScriptedModel(recursive, context_window=WINDOW) as main,
+            ScriptedModel(reader, context_window=WINDOW) as sub,
+        ):
+            arguments = ["opencode-rlm", "-c", "2", "--env.sub.model", SUB_MODEL]
+            arguments += ["--env.sub.client.base-url", sub.base_url, "--env.sub.sampling.temperature", "0.25"]
+            return await desk.run("needles", main.base_url, *arguments), main, sub
+
+    return asyncio.run(run())
+
+
+def test_needles_beyond_every_window_are_found_by_recursion(
+    needles: tuple[Finished, ScriptedModel, ScriptedModel],
+) -> None:
+    finished, _, _ = needles
+    assert finished.exit_code == 0, finished.log[-3000:]
+    rewards = {episode.task.data.id: episode.traces[0].reward for episode in finished.episodes}
+    assert rewards == {"diary-animal": 1.0, "letters-unwell": 1.0, "minutes-bell": 1.0}
+    for episode in finished.episodes:
+        main_trace, sub_trace = episode.traces
+        assert (main_trace.agent.name, sub_trace.agent.name) == ("agent", "sub")
+        assert sub_trace.num_turns > 10
+        assert main_trace.metrics["sub_llm_turns"] == sub_trace.num_turns
+        metrics = {name: value or 0 for name, value in main_trace.metrics.items()}
+        assert metrics["main_prompt_tokens"] < 100_000 < metrics["sub_llm_prompt_tokens"]
+
+
+def test_main_and_sub_seat_have_endpoints_models_and_sampling_of_their_own(
+    needles: tuple[Finished, ScriptedModel, ScriptedModel],
+) -> None:
+    _, main, sub = needles
+    assert SUB_MODEL not in {request.body["model"] for request in main.requests}
+    assert {request.body["model"] for request in sub.requests} == {SUB_MODEL}
+    assert {request.body["temperature"] for request in sub.requests} == {0.25}
+    assert all("temperature" not in request.body for request in main.requests)
+
+
+async def test_the_same_needle_is_out_of_reach_without_recursion(tmp_path: Path) -> None:
+    async with ScriptedModel(reading_alone, context_window=WINDOW) as model:
+        desk = Desk(tmp_path)
+        finished = await desk.run("alone", model.base_url, "opencode-rlm", "-n", "1")
+    (trace,) = finished.episode("diary-animal").traces
+    assert trace.stop_condition == "max_total_tokens"
+    assert trace.reward == 0.0
+
+
+async def test_over_another_taskset_the_seats_default_runs_the_recursive_harness(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    rows = write_rows(desk.root / "rows.jsonl", [probe("one")])
+    async with ScriptedModel(ScriptPolicy.of(Reply(text="done"))) as model:
+        finished = await desk.run("over", model.base_url, *probe_arguments(rows, env_id="opencode-rlm"))
+        tools = [tool["function"]["name"] for tool in model.requests[0].body["tools"]]
+    assert finished.exit_code == 0, finished.log[-3000:]
+    trace = finished.trace("one")
+    assert trace.ok
+    assert finished.episodes[0].env.id == "opencode-rlm+probe-tasks"
+    assert trace.agent.config.harness is not None
+    assert trace.agent.config.harness.id == "opencode-rlm"
+    assert {"llm_subcall", "task"} <= set(tools)
+    assert desk.leftovers() == []
+
+
+async def test_the_recursive_harness_refuses_an_environment_that_does_not_route(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    rows = write_rows(desk.root / "rows.jsonl", [probe("one")])
+    async with ScriptedModel(ScriptPolicy.of(Reply(text="done"))) as model:
+        arguments = [*probe_arguments(rows), "--env.agent.harness.id", "opencode-rlm"]
+        finished = await desk.run("plain", model.base_url, *arguments)
+        assert model.requests == []
+    assert "--env.id opencode-rlm" in finished.error("one")

@@ -1,0 +1,50 @@
+"""The three ways to recurse in a container that has neither Python nor Node nor curl."""
+
+from pathlib import Path
+
+import pytest
+from opencode_env.harness.builds import DEFAULT_VERSION
+from opencode_env.harness.cache import ensure_build, host_platform
+from opencode_env.scripted_model import ChatRequest, Reply
+
+from tests.rlm.stage import SUB_MODEL, bash, call, play, task
+from tests.support.podman import derived_image
+
+pytestmark = [pytest.mark.opencode, pytest.mark.podman, pytest.mark.slow]
+
+PROGRAMS = "COPY opencode rg /usr/local/bin/"
+HIDE_PYTHON = "rm -f /usr/bin/python3*; for name in python3 node curl; do command -v $name; done"
+"""verifiers' own proxy of a container needs Python in the image, so it goes when the agent starts."""
+
+
+@pytest.fixture(scope="module")
+def image(podman_image: str) -> str:
+    """The base image with OpenCode and ripgrep on the PATH."""
+    build = ensure_build(DEFAULT_VERSION, host_platform())
+    return derived_image("programs", PROGRAMS, {name: build.directory / name for name in ("opencode", "rg")})
+
+
+async def test_each_of_the_three_ways_works_in_a_bare_container(tmp_path: Path, image: str) -> None:
+    def sub(request: ChatRequest) -> Reply:
+        if request.tools and request.turn == 0:
+            return bash("echo nested | llm")
+        return Reply(text=f"sub: {request.user_texts[-1].strip()[-12:]}")
+
+    steps = [
+        bash(HIDE_PYTHON),
+        call("llm_subcall", prompts=["one", "two"]),
+        bash('printf \'"a"\\n"b"\\n\' | llm --batch; echo code $?'),
+        task("be a child"),
+        Reply(text="done"),
+    ]
+    options = {"agent": {"runtime": {"type": "podman", "image": image}}}
+    played = await play(tmp_path, steps, sub, options=options)
+    assert played.episode.ok, played.problems
+    hidden, batch, command, child = played.tool_results()
+    assert "/" not in hidden
+    assert batch == "[1] sub: one\n\n[2] sub: two"
+    assert command.split() == ['{"answer":"sub:', 'a"}', '{"answer":"sub:', 'b"}', "code", "0"]
+    assert "sub: be a child" in child
+    assert {call.model for call in played.sub.calls} == {SUB_MODEL}
+    assert played.main.metrics["sub_llm_turns"] == 7
+    assert played.sub.num_branches == 6

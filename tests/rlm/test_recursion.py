@@ -1,0 +1,264 @@
+"""The three ways to recurse, with the real binary in confined sandboxes, and every way in which they go wrong."""
+
+from pathlib import Path
+
+import pytest
+from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, Reply
+
+from tests.rlm.stage import MAIN_MODEL, SUB_MODEL, Played, bash, call, play, task
+
+pytestmark = pytest.mark.opencode
+
+DONE = Reply(text="done")
+
+
+def echo(request: ChatRequest) -> Reply:
+    """A sub model that repeats the end of its prompt."""
+    return Reply(text=f"echo: {request.user_texts[-1][-60:]}")
+
+
+def routed(played: Played) -> None:
+    """Every call stands on the right trace, under the right model, and the metrics say the same."""
+    assert played.episode.ok, played.problems
+    metrics = played.main.metrics
+    for trace, model in ((played.main, MAIN_MODEL), (played.sub, SUB_MODEL)):
+        assert {call.model for call in trace.calls if call.model} == {model}
+        assert trace.num_turns == sum(request.reply is not None for request in played.asked(model))
+    assert played.sub.agent.name == "sub"
+    assert metrics["main_turns"] == played.main.num_turns == metrics["num_turns"]
+    assert metrics["sub_llm_turns"] == played.sub.num_turns
+    assert metrics["main_prompt_tokens"] == sum(c.usage.input_tokens for c in played.main.calls if c.usage)
+    assert metrics["sub_llm_completion_tokens"] == sum(c.usage.completion_tokens for c in played.sub.calls if c.usage)
+    assert not any("x-rlm" in str(request.headers).lower() for request in played.requests)
+
+
+async def test_the_tool_answers_one_prompt_and_files_never_enter_the_main_context(tmp_path: Path) -> None:
+    steps = [call("llm_subcall", prompt="What is in it?", files=["notes.txt"], system="Be brief."), DONE]
+    played = await play(tmp_path, steps, echo, setup=["echo 'a secret note' > notes.txt"])
+    routed(played)
+    (request,) = played.asked(SUB_MODEL)
+    assert [message["role"] for message in request.body["messages"]] == ["system", "user"]
+    assert "What is in it?" in request.body["messages"][1]["content"]
+    assert "a secret note" in request.body["messages"][1]["content"]
+    assert '<file path="/app/notes.txt">' in request.body["messages"][1]["content"]
+    assert not any("tools" in r.body for r in played.asked(SUB_MODEL))
+    assert "a secret note" not in str(played.main.messages[0])
+    assert played.main.rewards["exact_answer"] is not None
+
+
+async def test_a_batch_answers_in_order_with_each_failure_in_its_place(tmp_path: Path) -> None:
+    def sub(request: ChatRequest) -> Reply:
+        faults = (Fault(kind=FaultKind.STATUS, status=404, body="no such thing"),) if "two" in request.prompt else ()
+        return Reply(text=f"about {request.prompt}", faults=faults)
+
+    prompts = ["one", "two", "three"]
+    played = await play(tmp_path, [call("llm_subcall", prompts=prompts, files=[]), DONE], sub)
+    assert played.episode.ok
+    (result,) = played.tool_results()
+    first, second, third = result.split("\n\n")
+    assert (first, third) == ("[1] about one", "[3] about three")
+    assert second.startswith("[2] error: 404")
+    assert "no such thing" in second
+    metrics = played.main.metrics
+    assert (metrics["sub_llm_calls"], metrics["sub_llm_turns"], metrics["sub_llm_errors"]) == (3, 2, 1)
+    assert "no such thing" in played.main.info["rlm"]["failures"][0]
+
+
+async def test_a_missing_file_is_an_error_in_its_place(tmp_path: Path) -> None:
+    steps = [call("llm_subcall", prompt="Q", files=["there.txt", "/nowhere.txt"], per_file=True), DONE]
+    played = await play(tmp_path, steps, echo, setup=["echo x > there.txt"])
+    first, second = played.tool_results()[0].split("\n\n[2] ")
+    assert first.startswith("[1] echo: ")
+    assert second.startswith("error: ")
+    assert "/nowhere.txt" in second
+
+
+async def test_a_long_output_is_bounded_and_the_rest_is_in_a_file_that_is_named(tmp_path: Path) -> None:
+    def sub(request: ChatRequest) -> Reply:
+        return Reply(text=f"{request.prompt} " + "x" * 3000 + f" end of {request.prompt}")
+
+    steps = [
+        call("llm_subcall", prompts=["one", "two"]),
+        bash("tail -c 40 /tmp/opencode/answers/1.txt; wc -c < /tmp/opencode/answers/1.txt"),
+        DONE,
+    ]
+    options = {"agent": {"harness": {"id": "opencode-rlm", "subcall_output": 1000}}}
+    played = await play(tmp_path, steps, sub, options=options)
+    result, shown = played.tool_results()
+    assert len(result) <= 1000
+    assert "[1] one x" in result
+    assert "[2] two x" in result
+    assert "more characters]" in result
+    assert "/tmp/opencode/answers/1.txt" in result
+    assert "end of two" in shown
+    whole = int(shown.split()[-1].removeprefix("two"))
+    assert whole > 6000
+    assert f"(All {whole} characters are in" in result
+
+
+async def test_the_command_answers_arguments_stdin_and_batches_with_exit_codes(tmp_path: Path) -> None:
+    def sub(request: ChatRequest) -> Reply:
+        faults = (Fault(kind=FaultKind.STATUS, status=400, body="refused"),) if "bad" in request.prompt else ()
+        return Reply(text=f"echo: {request.prompt}", faults=faults)
+
+    script = """\
+cat > loop.sh <<'END'
+llm argument and more; echo "code $?"
+echo from stdin | llm; echo "code $?"
+echo text > f.txt; llm -s system -f f.txt question; echo "code $?"
+printf '"one"\\n\\n{"prompt": "bad"}\\n{"prompt": "three", "files": ["f.txt"]}\\n' | llm --batch; echo "code $?"
+llm bad; echo "code $?"
+llm </dev/null; echo "code $?"
+echo nonsense | llm --batch; echo "code $?"
+END
+sh loop.sh 2>&1
+"""
+    played = await play(tmp_path, [bash(script), DONE], sub)
+    routed_calls = len(played.sub.calls)
+    (shown,) = played.tool_results()
+    lines = shown.splitlines()
+    codes = [line.removeprefix("code ") for line in lines if line.startswith("code ")]
+    assert codes == ["0", "0", "0", "1", "1", "2", "2"]
+    assert lines[:4] == ["echo: argument and more", "code 0", "echo: from stdin", ""]
+    batch = [line for line in lines if line.startswith("{")]
+    assert batch[0] == '{"answer":"echo: one"}'
+    assert batch[1].startswith('{"error":"400: ')
+    assert "<file path" in batch[2]
+    assert routed_calls == 7
+    assert played.main.metrics["sub_llm_errors"] == 2
+    assert {call.model for call in played.sub.calls} == {SUB_MODEL}
+
+
+async def test_a_sub_agent_is_a_branch_of_the_sub_trace_and_ends_with_a_conclusion_at_its_last_turn(
+    tmp_path: Path,
+) -> None:
+    def sub(request: ChatRequest) -> Reply:
+        if not request.tools or "MAXIMUM STEPS" in str(request.body.messages):
+            return Reply(text=f"concluded after {request.turn} steps")
+        return bash(f"echo step {request.turn}")
+
+    played = await play(tmp_path, [task("work for ever"), DONE], sub, options={"sub_llm_max_turns": 3})
+    routed(played)
+    assert "concluded after 3 steps" in played.tool_results()[0]
+    assert played.sub.num_branches == 1
+    assert played.sub.num_turns == 3
+    assert played.main.metrics["task_calls"] == 1
+
+
+async def test_a_sub_agent_that_ignores_its_last_turn_is_a_tool_error_and_no_dead_rollout(tmp_path: Path) -> None:
+    played = await play(tmp_path, [task("work"), DONE], lambda _: bash("echo on"), options={"sub_llm_max_turns": 2})
+    assert played.episode.ok
+    assert played.sub.num_turns == 2
+    assert played.main.rewards["exact_answer"] is not None
+
+
+async def test_a_failing_sub_agent_is_a_tool_error_that_is_counted_and_visible(tmp_path: Path) -> None:
+    fault = Fault(kind=FaultKind.STATUS, status=400, body="the sub model is broken")
+    played = await play(tmp_path, [task("work"), DONE], lambda _: Reply(text="", faults=(fault,)))
+    assert played.episode.ok
+    assert "broken" in played.tool_results()[0]
+    assert played.main.metrics["sub_llm_errors"] == 1
+    assert "broken" in played.main.info["rlm"]["failures"][0]
+    assert played.sub.num_turns == 0
+
+
+def _nesting(request: ChatRequest) -> Reply:
+    """Starts a sub-agent of its own where it can, and says how that went."""
+    if request.turn == 0 and "outer" in request.prompt:
+        return task("inner job") if "task" in request.tools else Reply(text="no tool `task`")
+    return Reply(text=f"{request.prompt[:5]} done, tools: {'task' in request.tools}")
+
+
+async def test_sub_agents_nest_up_to_the_depth_that_is_set(tmp_path: Path) -> None:
+    played = await play(tmp_path, [task("outer job"), DONE], _nesting, options={"max_depth": 2})
+    routed(played)
+    assert "outer done" in played.tool_results()[0]
+    assert played.sub.num_branches == 2
+    assert played.main.metrics["sub_llm_turns"] == 3
+    inner = next(request for request in played.asked(SUB_MODEL) if "inner job" in str(request.body["messages"][-1]))
+    assert inner is not None
+
+
+async def test_a_sub_agent_at_the_depth_limit_has_no_tool_to_nest_further(tmp_path: Path) -> None:
+    played = await play(tmp_path, [task("outer job"), DONE], _nesting)
+    assert "no tool `task`" in played.tool_results()[0]
+
+
+async def test_depth_zero_takes_sub_agents_away(tmp_path: Path) -> None:
+    played = await play(tmp_path, [DONE], echo, options={"max_depth": 0})
+    assert played.episode.ok
+    tools = [tool["function"]["name"] for tool in played.requests[0].body["tools"]]
+    assert "task" not in tools
+    assert "llm_subcall" in tools
+
+
+async def test_a_rollout_without_sub_calls_adds_no_trace(tmp_path: Path) -> None:
+    played = await play(tmp_path, [DONE], echo)
+    assert [trace.agent.name for trace in played.episode.traces] == ["agent"]
+    assert played.main.metrics["sub_llm_calls"] == 0
+
+
+async def test_the_sub_trace_trains_exactly_when_included_and_then_carries_the_reward(tmp_path: Path) -> None:
+    steps = [call("llm_subcall", prompt="x"), DONE]
+    played = await play(tmp_path, steps, echo, options={"include_sub_llm_in_trajectory": True})
+    assert played.main.agent.trainable
+    assert played.sub.agent.trainable
+    assert played.sub.reward == played.main.reward == 1.0
+    (tmp_path / "again").mkdir()
+    played = await play(tmp_path / "again", steps, echo)
+    assert not played.sub.agent.trainable
+    assert played.sub.rewards == {}
+
+
+async def test_a_plugin_that_did_not_load_is_an_error_and_not_a_main_only_rollout(tmp_path: Path) -> None:
+    options = {"agent": {"harness": {"id": "opencode-rlm", "env": {"OPENCODE_PURE": "1"}}}}
+    played = await play(tmp_path, [DONE], echo, options=options)
+    assert not played.main.ok
+    assert played.error.startswith("HarnessError: ")
+    assert "did not load the opencode-rlm plugin" in played.error
+    assert played.requests == []
+
+
+async def test_the_agents_time_limit_ends_sub_calls_in_flight_and_the_rollout_is_scored(tmp_path: Path) -> None:
+    hang = Fault(kind=FaultKind.HANG)
+    options = {"agent": {"timeout": {"rollout": 6}}}
+    played = await play(
+        tmp_path, [call("llm_subcall", prompt="x")], lambda _: Reply(text="", faults=(hang,)), options=options
+    )
+    assert played.main.stop_condition == "agent_timeout"
+    assert played.main.ok
+    assert played.main.metrics["sub_llm_errors"] == 1
+    assert [call.error is not None for call in played.sub.calls] == [True]
+
+
+async def test_both_texts_that_teach_recursion_can_be_replaced(tmp_path: Path) -> None:
+    texts = {"id": "opencode-rlm", "recursion_prompt": "Recurse wisely.", "subcall_description": "Ask someone."}
+    played = await play(tmp_path, [DONE], echo, options={"agent": {"harness": texts}})
+    body = played.requests[0].body
+    system = body["messages"][0]["content"]
+    assert "Recurse wisely." in system
+    assert "llm --batch" not in system
+    tool = next(tool["function"] for tool in body["tools"] if tool["function"]["name"] == "llm_subcall")
+    assert tool["description"] == "Ask someone."
+
+
+async def test_a_script_that_calls_without_the_header_is_recorded_in_the_main_trace(tmp_path: Path) -> None:
+    script = """python3 - <<'END'
+import json, urllib.request
+options = json.load(open("/tmp/opencode/config/opencode/opencode.json"))["provider"]["intercepted"]["options"]
+def ask(**headers):
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "from a script"}]}).encode()
+    headers |= {"Authorization": "Bearer " + options["apiKey"], "Content-Type": "application/json"}
+    request = urllib.request.Request(options["baseURL"] + "/chat/completions", body, headers)
+    try:
+        return json.load(urllib.request.urlopen(request))["choices"][0]["message"]["content"]
+    except urllib.error.HTTPError as error:
+        return str(error.code)
+print(ask(), ask(**{"X-RLM-Role": "boss"}), ask(**{"X-RLM-Role": "sub"}))
+END"""
+    played = await play(tmp_path, [bash(script), DONE], echo)
+    assert played.episode.ok
+    assert played.tool_results()[0].split()[-5:] == ["400", "echo:", "from", "a", "script"]
+    assert played.main.num_branches == 2
+    assert played.sub.num_turns == 1
+    assert len(played.main.info["rlm"]["refused_roles"]) == 1
