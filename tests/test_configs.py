@@ -51,7 +51,10 @@ def test_the_command_of_a_configuration_is_accepted_by_vf_eval(
     main([*words, "--dry-run", "--output-dir", str(tmp_path), "--run.name", "dry"])
     (saved,) = tmp_path.rglob("eval.json")
     config = EvalConfig.model_validate_json(saved.read_text())
-    assert type(resolve_env_config(config.env)).__name__ == "OpenCodeEnvConfig"
+    recursive = path.stem == "rlm"
+    assert type(resolve_env_config(config.env)).__name__ == (
+        "OpenCodeRLMEnvConfig" if recursive else "OpenCodeEnvConfig"
+    )
     seats = config.env.agent_harnesses()
-    assert seats["agent"].id == "opencode-env"
-    assert type(seats["agent"]).__name__ == "OpenCodeHarnessConfig"
+    assert seats["agent"].id == ("opencode-rlm" if recursive else "opencode-env")
+    assert type(seats["agent"]).__name__ == ("OpenCodeRLMHarnessConfig" if recursive else "OpenCodeHarnessConfig")

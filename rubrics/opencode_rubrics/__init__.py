@@ -8,9 +8,15 @@ from opencode_rubrics.answer import AnswerConfig, AnswerRubric
 from opencode_rubrics.cleanup import CleanupError, cleanup, run_cleanup
 from opencode_rubrics.command import CommandResult, run_command
 from opencode_rubrics.config import RubricConfig
+from opencode_rubrics.errors import JudgeError, ScoringError
+from opencode_rubrics.group import RubricGroup, RubricGroupConfig
+from opencode_rubrics.hybrid_math import HybridMathRubric
+from opencode_rubrics.math_config import HybridMathConfig, RemoteHybridMathConfig
 from opencode_rubrics.registry import live_rubric, register_rubric, rubrics_in_use
-from opencode_rubrics.rubric import AnyTrace, Rubric
+from opencode_rubrics.remote_hybrid_math import RemoteHybridMathRubric
+from opencode_rubrics.rubric import AnyTrace, Rubric, SharedDirectory
 from opencode_rubrics.sandbox_alive import require_alive
+from opencode_rubrics.third_party import ThirdPartyConfig
 from opencode_rubrics.verify_commands import VerifyCommandsConfig, VerifyCommandsRubric
 
 __all__ = [
@@ -20,8 +26,18 @@ __all__ = [
     "AnyTrace",
     "CleanupError",
     "CommandResult",
+    "HybridMathConfig",
+    "HybridMathRubric",
+    "JudgeError",
+    "RemoteHybridMathConfig",
+    "RemoteHybridMathRubric",
     "Rubric",
     "RubricConfig",
+    "RubricGroup",
+    "RubricGroupConfig",
+    "ScoringError",
+    "SharedDirectory",
+    "ThirdPartyConfig",
     "VerifyCommandsConfig",
     "VerifyCommandsRubric",
     "cleanup",
@@ -33,5 +49,13 @@ __all__ = [
     "run_command",
 ]
 
-AnyRubricConfig = Annotated[VerifyCommandsConfig | AnswerConfig, Field(discriminator="type")]
+AnyRubricConfig = Annotated[
+    VerifyCommandsConfig
+    | AnswerConfig
+    | HybridMathConfig
+    | RemoteHybridMathConfig
+    | ThirdPartyConfig
+    | RubricGroupConfig,
+    Field(discriminator="type"),
+]
 """Any rubric configuration shipped here, told apart by its `type`."""

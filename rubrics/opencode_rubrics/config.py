@@ -15,3 +15,7 @@ class RubricConfig(BaseConfig):
     type: str
     """Which rubric scores. A subclass narrows it to one literal, by which a config file or the command line
     (`--env.taskset.task.rubric.type`) picks the class."""
+
+    def resolved(self) -> "RubricConfig":
+        """The configuration that a rubric class is registered for: this one, unless it stands for another."""
+        return self

@@ -45,6 +45,7 @@ def live_rubric(config: RubricConfig) -> Rubric[Any]:
     Raises:
         LookupError: No rubric is registered for the config's class.
     """
+    config = config.resolved()
     cls = _classes.get(type(config))
     if cls is None:
         raise LookupError(f'no rubric is registered for config "{type(config).__name__}" (type {config.type!r})')

@@ -7,7 +7,9 @@ What escapes from a reward or metric is a `TaskError` unless it already names it
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic
 
 import verifiers.v1 as vf
@@ -18,7 +20,7 @@ from verifiers.v1.utils.generic import concrete_type
 
 from opencode_rubrics.config import RubricConfig
 
-__all__ = ["AnyTrace", "Rubric"]
+__all__ = ["AnyTrace", "Rubric", "SharedDirectory"]
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.rubric")
 
@@ -29,6 +31,14 @@ AnyTrace = vf.Trace[Any, Any, Any]
 
 Score = float | Mapping[str, float]
 Scorer = Callable[..., Awaitable[Score]]
+
+
+@dataclass(frozen=True)
+class SharedDirectory:
+    """A host directory that a rubric wants to see in a sandbox, read-only, at the absolute path `target`."""
+
+    source: Path
+    target: str
 
 
 class Rubric(Generic[ConfigT]):
@@ -46,6 +56,15 @@ class Rubric(Generic[ConfigT]):
         """The config class this rubric is bound to (`Rubric[MyConfig]`); `None` if it is abstract."""
         found: type[RubricConfig] | None = concrete_type(cls, RubricConfig)
         return found
+
+    @property
+    def members(self) -> "Sequence[Rubric[Any]]":
+        """Further live rubrics that score as part of this one and whose cleanup hooks run with it."""
+        return ()
+
+    async def shared_directories(self) -> Sequence[SharedDirectory]:
+        """What the rubric wants to see in the confined local sandbox; asked before the sandbox starts."""
+        return ()
 
     async def score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> None:
         """Run all rewards, then all metrics, and record them on `trace` with their weights.

@@ -61,7 +61,7 @@ class WorkerParent:
         ours.setblocking(False)
         start = f"from mathverdict.serve import main; main({theirs.fileno()}, {os.getpid()})"
         with theirs:
-            process = subprocess.Popen(
+            process = subprocess.Popen(  # noqa: ASYNC220 - a thread that ends would take the process along
                 [sys.executable, "-I", "-S", "-c", f"import sys; sys.path += {import_roots()!r}; {start}"],
                 env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
                 cwd="/",
@@ -95,9 +95,13 @@ class WorkerParent:
             WorkerGone: The parent is lost.
         """
         ours, theirs = socket.socketpair()
-        with theirs:
-            pid = await self._request(b"fork", theirs)
         ours.setblocking(False)
+        try:
+            with theirs:
+                pid = await self._request(b"fork", theirs)
+        except BaseException:
+            ours.close()
+            raise
         return Worker(pid, self, ours)
 
     async def end(self, pid: int) -> int:
@@ -120,8 +124,10 @@ class WorkerParent:
             async with asyncio.timeout(_START_TIMEOUT):
                 data = await asyncio.get_running_loop().sock_recv(self._control, 64)
         except (TimeoutError, OSError) as error:
+            self._control.close()
             raise WorkerGone from error
         if not data:
+            self._control.close()
             raise WorkerGone
         return data
 
@@ -130,7 +136,9 @@ class WorkerParent:
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
-        self._control.close()
+        # Whoever waits for a reply sees the end of the socket; closing it here would leave them waiting.
+        if not self._talking.locked():
+            self._control.close()
 
 
 @dataclass(eq=False)

@@ -9,6 +9,9 @@ import atexit
 import json
 import logging
 import os
+import signal
+import time
+from pathlib import Path
 from weakref import WeakSet
 
 from verifiers.v1.utils.aio import run_shielded
@@ -24,6 +27,8 @@ logger = logging.getLogger("verifiers.v1.opencode_rubrics.worker_pool")
 
 _ANSWERS_PER_WORKER = 5000
 _ATTEMPTS = 2
+_WALL_GRACE = 0.8
+_FIRST_LOOK = 0.5
 
 _open: "WeakSet[WorkerPool]" = WeakSet()
 _shared: dict[int, tuple["WorkerPool", set[int]]] = {}
@@ -83,48 +88,49 @@ class WorkerPool:
         """
         request = json.dumps({"reference": reference, "text": text, "source": source, "seconds": seconds}).encode()
         async with self._slots:
+            code = 0
             for attempt in range(1, _ATTEMPTS + 1):
                 outcome = await self._attempt(request, seconds)
                 if isinstance(outcome, bytes):
                     return rules_result(json.loads(outcome))
-                if outcome == -DEADLINE_SIGNAL:
+                code = outcome
+                if code == -DEADLINE_SIGNAL:
                     return RulesResult(False, "timed_out", seconds=seconds)
-                logger.warning("a math worker ended with exit code %d (attempt %d)", outcome, attempt)
+                logger.warning("a math worker ended with exit code %d (attempt %d)", code, attempt)
         raise ScoringError(
-            f"the math worker ended {_ATTEMPTS} times on one answer (exit code {outcome}): if it was killed (-9), give "
+            f"the math worker ended {_ATTEMPTS} times on one answer (exit code {code}): if it was killed (-9), give "
             "the machine more memory or lower max_workers"
         )
 
     async def _attempt(self, request: bytes, seconds: float) -> bytes | int:
         """The reply, or the exit code of the worker that died on it."""
-        worker = self._idle.pop() if self._idle else await run_shielded(self._new_worker())
-        if worker is None:
-            return -9
+        if not self._idle:
+            await run_shielded(self._add_worker())
+        if not self._idle:
+            return -signal.SIGKILL
+        worker = self._idle.pop()
         self._busy.add(worker)
-        wall = 4 * seconds + 10
         keep = False
+        asking = asyncio.ensure_future(worker.ask(request))
         try:
-            async with asyncio.timeout(wall):
-                reply = await worker.ask(request)
+            if not await _in_time(asking, worker.pid, seconds):
+                return -DEADLINE_SIGNAL
+            reply = asking.result()
             worker.answered += 1
             keep = worker.answered < _ANSWERS_PER_WORKER
             return reply
         except WorkerGone:
             return await run_shielded(worker.end())
-        except TimeoutError:
-            raise ScoringError(
-                f"a math worker got less than {seconds:g} s of CPU in {wall:g} s: this machine is overloaded; lower the "
-                "number of concurrent rollouts or max_workers"
-            ) from None
         finally:
+            asking.cancel()
             self._busy.discard(worker)
             if keep and not self._closed:
                 self._idle.append(worker)
             elif worker.connection.fileno() != -1:
                 await run_shielded(worker.end())
 
-    async def _new_worker(self) -> Worker | None:
-        """A fork; `None` if the parent was lost, which the next call replaces."""
+    async def _add_worker(self) -> None:
+        """Fork one more worker; none if the parent was lost, which the next call replaces."""
         async with self._starting:
             if self._closed:
                 raise ScoringError("the math workers were stopped while an answer was scored")
@@ -132,10 +138,9 @@ class WorkerPool:
                 self._parent = await WorkerParent.start()
             parent = self._parent
             try:
-                return await parent.fork()
+                self._idle.append(await parent.fork())
             except WorkerGone:
                 self._forget(parent)
-                return None
 
     def _forget(self, parent: WorkerParent) -> None:
         """Drop a lost parent and its idle workers; busy ones find out by themselves."""
@@ -151,6 +156,46 @@ class WorkerPool:
         self._closed = True
         if self._parent is not None:
             self._forget(self._parent)
+
+
+async def _in_time(asking: "asyncio.Future[bytes]", pid: int, seconds: float) -> bool:
+    """Wait for a worker's reply; False if its time is up.
+
+    The worker ends itself at its CPU deadline. On a busy machine that can be much later by the clock, so a worker
+    that had half of its CPU time when the clock is 0.8 seconds past the deadline counts as hung, too.
+
+    Raises:
+        ScoringError: The worker got next to no CPU.
+    """
+    started, grace = time.monotonic(), seconds + _WALL_GRACE
+    if await _done(asking, min(_FIRST_LOOK, seconds)):
+        return True
+    before = _cpu_seconds(pid)
+    if await _done(asking, started + grace - time.monotonic()):
+        return True
+    if _cpu_seconds(pid) - before >= seconds / 2:
+        return False
+    wall = 4 * seconds + 10
+    if await _done(asking, started + wall - time.monotonic()):
+        return True
+    raise ScoringError(
+        f"a math worker got less than {seconds:g} s of CPU in {wall:g} s: this machine is overloaded; lower the number "
+        "of concurrent rollouts or max_workers"
+    )
+
+
+async def _done(asking: "asyncio.Future[bytes]", seconds: float) -> bool:
+    done, _ = await asyncio.wait({asking}, timeout=max(0.0, seconds))
+    return bool(done)
+
+
+def _cpu_seconds(pid: int) -> float:
+    """CPU that a process has used (proc(5), fields 14 and 15 of stat); 0 if it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @atexit.register

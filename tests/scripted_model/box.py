@@ -9,8 +9,10 @@ from pathlib import Path
 
 from opencode_env.samples import Sample
 from opencode_env.scripted_model import Reply, ToolCall
+from opencode_rubrics.mathverdict.verdict import Source, judge_text
 
 REWARD_FILE = "logs/verifier/reward.txt"
+REPLY_FILE = "reply.txt"
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Box:
         for step in steps:
             for call in step.tool_calls:
                 self._carry_out(call)
+        (self.root / REPLY_FILE).write_text(steps[-1].text)
 
     def _carry_out(self, call: ToolCall) -> None:
         assert isinstance(call.arguments, dict)
@@ -91,6 +94,10 @@ class Box:
         if passed:
             return sum(passed) / len(passed)
         answer = self.root / "app" / "answer.txt"
+        if sample.rubric is not None:
+            source: Source = "reply" if sample.rubric["type"] == "hybrid-math" else "file"
+            given = self.root / REPLY_FILE if source == "reply" else answer
+            return float(given.exists() and judge_text(sample.answer or "", given.read_text(), source).right)
         return float(answer.exists() and answer.read_text().strip() == sample.answer)
 
 

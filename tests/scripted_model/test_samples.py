@@ -17,10 +17,10 @@ needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="nee
 each_sample = pytest.mark.parametrize("sample", SAMPLES, ids=[sample.id for sample in SAMPLES])
 
 
-def test_there_are_eight_samples_with_their_own_ids_and_solutions() -> None:
-    assert len({sample.id for sample in SAMPLES}) == len(SAMPLES) == 8
+def test_there_are_ten_samples_with_their_own_ids_and_solutions() -> None:
+    assert len({sample.id for sample in SAMPLES}) == len(SAMPLES) == 10
     assert {sample.id for sample in SAMPLES} == set(SOLUTIONS)
-    assert len(SAMPLES_PATH.read_bytes().splitlines()) == 8
+    assert len(SAMPLES_PATH.read_bytes().splitlines()) == 10
 
 
 def test_every_sample_can_be_checked_and_no_question_holds_another() -> None:

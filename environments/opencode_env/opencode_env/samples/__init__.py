@@ -1,4 +1,4 @@
-"""The shipped sample tasks: eight small real exercises in `tasks.jsonl`, one row each.
+"""The shipped sample tasks: ten small real exercises in `tasks.jsonl`, one row each.
 
 Invariant: ids are stable (results of runs are joined by them), and no row's checks pass before the task is worked on.
 """
@@ -6,7 +6,7 @@ Invariant: ids are stable (results of runs are joined by them), and no row's che
 import json
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
 SAMPLES_PATH = Path(__file__).with_name("tasks.jsonl")
 """The rows, in the schema of `OpenCodeTaskset`."""
@@ -22,7 +22,9 @@ class Sample(BaseModel):
     topic: str
     """What the exercise is about, in one word."""
     answer: str | None = None
-    """What /app/answer.txt shall hold, for a row without `verify`."""
+    """The right answer, for a row without `verify`: what /app/answer.txt shall hold, unless `rubric` says otherwise."""
+    rubric: dict[str, JsonValue] | None = None
+    """The configuration of the rubric that scores, if it is not the one that fits the other fields."""
     setup: tuple[str, ...] = ()
     verify: tuple[str, ...] = Field(default=())
 

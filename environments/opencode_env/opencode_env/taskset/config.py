@@ -13,8 +13,8 @@ class OpenCodeTaskConfig(vf.TaskConfig):
     """How a task is prepared and scored."""
 
     rubric: AnyRubricConfig | None = None
-    """The rubric that scores, picked by its `type`. `None`: `verify-commands` for a row that has verify
-    commands, `answer` for a row that has only an answer."""
+    """The rubric that scores, picked by its `type`. `None`: the row's own (a column `rubric` with a `type`),
+    else `verify-commands` for a row that has verify commands, `answer` for a row that has only an answer."""
     setup_timeout: float = Field(300.0, gt=0, allow_inf_nan=False)
     """Seconds per setup command; a row's own `setup_timeout` goes before it."""
 

@@ -23,6 +23,8 @@ class OpenCodeTaskData(vf.TaskData):
     """Shell commands that check the agent's work after it ended."""
     setup_timeout: float | None = None
     """Seconds per setup command; `None`: the task config's `setup_timeout`."""
+    rubric: dict[str, JsonValue] | None = None
+    """The configuration of the row's own rubric; `None`: the task config's, or the one that fits the row."""
     verify_timeout: float | None = None
     """Seconds per verify command; `None`: the rubric's `command_timeout`."""
     info: dict[str, JsonValue] = Field(default_factory=dict)

@@ -14,6 +14,7 @@ from opencode_env.taskset.identity import IdentityCheck, content_key
 from opencode_env.taskset.pictures import container_image, pictures
 from opencode_env.taskset.prompt import Question, read_question
 from opencode_env.taskset.row import Row
+from opencode_env.taskset.row_rubric import RUBRIC_COLUMN, own_rubric
 from opencode_env.taskset.values import bad_cell, commands, identifier, json_safe, scalar_text, seconds, text
 
 __all__ = ["RowMapper"]
@@ -55,6 +56,7 @@ class RowMapper:
             verify=commands(row, self._verify),
             setup_timeout=seconds(row, "setup_timeout"),
             verify_timeout=seconds(row, "verify_timeout"),
+            rubric=own_rubric(row),
             info=self._info(row),
         )
         if data.answer is None and not data.verify:
@@ -103,4 +105,6 @@ class RowMapper:
             for name, value in row.values.items()
             if name not in used and not (name == "info" and isinstance(value, dict))
         }
+        if own_rubric(row) is not None:
+            del merged[RUBRIC_COLUMN]
         return {name: json_safe(value) for name, value in merged.items()}

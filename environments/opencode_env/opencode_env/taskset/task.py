@@ -21,6 +21,7 @@ from verifiers.v1.task import task_key
 
 from opencode_env.taskset.config import OpenCodeTaskConfig
 from opencode_env.taskset.data import OpenCodeTaskData
+from opencode_env.taskset.row_rubric import read_rubric
 
 __all__ = ["OpenCodeTask"]
 
@@ -46,9 +47,11 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
 
     @property
     def rubric_config(self) -> RubricConfig:
-        """The configured rubric, or the one that fits the row."""
+        """The configured rubric, or the row's own, or the one that fits the row."""
         if self.config.rubric is not None:
             return self.config.rubric
+        if self.data.rubric is not None:
+            return read_rubric(self.data.rubric)
         return VerifyCommandsConfig() if self.data.verify else AnswerConfig()
 
     @property

@@ -5,10 +5,12 @@ from types import MappingProxyType
 
 from opencode_env.scripted_model.solutions import (
     arithmetic_orders,
+    cone_volume,
     count_errors,
     csv_report,
     fix_median,
     pig_latin,
+    quadratic_roots,
     rename_function,
     rotate_logs,
     write_roman,
@@ -25,6 +27,8 @@ SOLUTIONS: Mapping[str, Solution] = MappingProxyType(
         "csv-report": csv_report.SOLUTION,
         "pig-latin": pig_latin.SOLUTION,
         "rotate-logs": rotate_logs.SOLUTION,
+        "cone-volume": cone_volume.SOLUTION,
+        "quadratic-roots": quadratic_roots.SOLUTION,
     }
 )
 """By the id of the sample."""

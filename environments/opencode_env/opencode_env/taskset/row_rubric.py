@@ -1,0 +1,44 @@
+"""A rubric that a row brings along: a column `rubric` that holds a rubric's configuration.
+
+Invariant: only a mapping with a `type` is one. Many datasets have a column of that name with a text for graders, which
+stays an ordinary column.
+"""
+
+import json
+from collections.abc import Mapping
+
+from opencode_rubrics import AnyRubricConfig, RubricConfig
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from opencode_env.taskset.row import Row
+from opencode_env.taskset.values import bad_cell, json_safe
+
+__all__ = ["RUBRIC_COLUMN", "own_rubric", "read_rubric"]
+
+RUBRIC_COLUMN = "rubric"
+
+_ADAPTER: TypeAdapter[RubricConfig] = TypeAdapter(AnyRubricConfig)
+
+
+def own_rubric(row: Row) -> dict[str, JsonValue] | None:
+    """The configuration in the row's column `rubric`, if that is one.
+
+    Raises:
+        DatasetError: It has a `type` but is no valid configuration.
+    """
+    value = row.values.get(RUBRIC_COLUMN)
+    if not isinstance(value, Mapping) or not isinstance(value.get("type"), str):
+        return None
+    # A column that few rows share is filled with empty fields when it is read from a table.
+    given = {name: json_safe(field) for name, field in value.items() if field is not None}
+    try:
+        read_rubric(given)
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, e['loc'][1:]))}: {e['msg']}" for e in error.errors())
+        bad_cell(row, RUBRIC_COLUMN, f"is no rubric configuration: {problems}: {json.dumps(given)[:200]}")
+    return given
+
+
+def read_rubric(config: Mapping[str, JsonValue]) -> RubricConfig:
+    """The validated configuration."""
+    return _ADAPTER.validate_python(dict(config))

@@ -1,0 +1,94 @@
+"""`RubricGroup`: several rubrics score one rollout, each with a weight."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self
+
+import verifiers.v1 as vf
+from pydantic import Field, model_validator
+from pydantic_config import BaseConfig
+
+from opencode_rubrics.answer import AnswerConfig
+from opencode_rubrics.config import RubricConfig
+from opencode_rubrics.math_config import HybridMathConfig, RemoteHybridMathConfig
+from opencode_rubrics.registry import live_rubric, register_rubric
+from opencode_rubrics.rubric import AnyTrace, Rubric, SharedDirectory
+from opencode_rubrics.third_party import ThirdPartyConfig
+from opencode_rubrics.verify_commands import VerifyCommandsConfig
+
+__all__ = ["RubricGroup", "RubricGroupConfig", "SingleRubricConfig"]
+
+SingleRubricConfig = Annotated[
+    VerifyCommandsConfig | AnswerConfig | HybridMathConfig | RemoteHybridMathConfig | ThirdPartyConfig,
+    Field(discriminator="type"),
+]
+"""Any rubric configuration but a group, told apart by its `type`."""
+
+
+class RubricMember(BaseConfig):
+    """One rubric of a group."""
+
+    rubric: SingleRubricConfig
+    """The rubric."""
+    weight: float = Field(1.0, allow_inf_nan=False)
+    """Multiplies the weights of the rubric's own rewards."""
+
+
+class RubricGroupConfig(RubricConfig):
+    """Options of `RubricGroup`."""
+
+    type: Literal["group"] = "group"
+    members: list[RubricMember]
+    """The rubrics, in the order in which they score."""
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Self:
+        if not self.members:
+            raise ValueError("a group needs at least one member: [[...rubric.members]] with a rubric of its own")
+        return self
+
+
+@register_rubric
+class RubricGroup(Rubric[RubricGroupConfig]):
+    """Scores with each member in turn; where two record the same name, the later one's ends in `_2`, `_3`, ….
+
+    In turn, because a member may end processes in the sandbox that another one is running.
+    """
+
+    @property
+    def members(self) -> Sequence[Rubric[Any]]:
+        """The live rubrics of the group, whose cleanup hooks run as well."""
+        return [live_rubric(member.rubric) for member in self.config.members]
+
+    async def shared_directories(self) -> Sequence[SharedDirectory]:
+        """What any member wants to see in the confined local sandbox."""
+        found = [directory for rubric in self.members for directory in await rubric.shared_directories()]
+        return list(dict.fromkeys(found))
+
+    async def score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> None:
+        """Record the rewards, with weights multiplied, and the metrics of every member.
+
+        Raises:
+            vf.RolloutError: A member could not score; later members then do not.
+        """
+        for member, rubric in zip(self.config.members, self.members, strict=True):
+            rewards, metrics = trace.rewards, trace.metrics
+            trace.rewards, trace.metrics = {}, {}
+            try:
+                await rubric.score(task, trace, runtime)
+            finally:
+                found, measured = trace.rewards, trace.metrics
+                trace.rewards, trace.metrics = rewards, metrics
+                for name, reward in found.items():
+                    if reward is not None:
+                        reward.weight *= member.weight
+                    rewards[_free(name, rewards)] = reward
+                for name, value in measured.items():
+                    metrics[_free(name, metrics)] = value
+        await super().score(task, trace, runtime)
+
+
+def _free(name: str, taken: dict[str, Any]) -> str:
+    number, free = 2, name
+    while free in taken:
+        free, number = f"{name}_{number}", number + 1
+    return free

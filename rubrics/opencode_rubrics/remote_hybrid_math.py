@@ -1,0 +1,115 @@
+"""`RemoteHybridMathRubric`: the rules run inside the rollout's sandbox, where that can be trusted.
+
+Invariant: the verdict is made by programs that the agent could not touch. In the confined local sandbox and in a
+container whose agent runs as another user those are the sandbox's own. A container in which the agent is root can
+have replaced all of them, so only the bounded answer is taken out of it, and it is verified on the host.
+"""
+
+import logging
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import verifiers.v1 as vf
+
+from opencode_rubrics.agent_processes import TrustedSystem, end_agent, end_agent_user
+from opencode_rubrics.errors import ScoringError
+from opencode_rubrics.hybrid_math import MathRubric, Ruling
+from opencode_rubrics.math_config import RemoteHybridMathConfig
+from opencode_rubrics.registry import register_rubric
+from opencode_rubrics.rubric import AnyTrace, SharedDirectory
+from opencode_rubrics.rules import RulesResult, rules_result
+from opencode_rubrics.sandbox_scorer import CannotStart, ScorerRequest, run_scorer
+from opencode_rubrics.scorer_bundle import ScorerBundle, ensure_bundle
+
+__all__ = ["RemoteHybridMathRubric"]
+
+logger = logging.getLogger("verifiers.v1.opencode_rubrics.remote_hybrid_math")
+
+_UPLOAD_ROOT = "/var/lib"
+
+
+@dataclass(frozen=True)
+class _Place:
+    """How the scorer is started in a sandbox."""
+
+    python: str
+    library: str
+
+
+@register_rubric
+class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
+    """Scores the answer file in the live sandbox, and outside of it where the agent is root."""
+
+    async def shared_directories(self) -> Sequence[SharedDirectory]:
+        """The scorer bundle, for the confined local sandbox to show read-only."""
+        bundle = await ensure_bundle()
+        return [SharedDirectory(bundle.library, bundle.target)]
+
+    async def rule(self, task: vf.TaskData, reference: str, trace: AnyTrace, runtime: vf.Runtime | None) -> Ruling:
+        """The rules' result on the answer file, after the agent's processes were ended."""
+        if runtime is None:
+            raise ScoringError('rubric "remote-hybrid-math" needs a live sandbox: use "hybrid-math" to score offline')
+        await end_agent(runtime)
+        place = await self._place(task, runtime)
+        if place is None:
+            return await self.rule_on_file(reference, runtime, self.config.answer_path)
+        request = ScorerRequest(
+            reference, self.config.answer_path, self.config.max_answer_bytes, self.config.timeout_seconds
+        )
+        try:
+            result = await run_scorer(runtime, place.python, place.library, request, self.config.scorer_timeout)
+        except CannotStart as error:
+            if isinstance(runtime, TrustedSystem):
+                raise ScoringError(f"the scorer does not start in the local sandbox: {error}") from error
+            logger.warning("sandbox %s: no usable Python (%s); verifying on the host", runtime.name, error)
+            return await self.rule_on_file(reference, runtime, self.config.answer_path)
+        return _ruling(result, self.config.timeout_seconds)
+
+    async def _place(self, task: vf.TaskData, runtime: vf.Runtime) -> _Place | None:
+        """Where the scorer can run in the sandbox; `None` if nothing in it can be trusted to."""
+        if isinstance(runtime, TrustedSystem):
+            return await self._in_trusted_system(runtime, runtime.trusted_python)
+        others = task.agent_user is not None and runtime.supports_user
+        if others:
+            others = await end_agent_user(runtime, task.agent_user or "")
+        if not (others or self.config.accept_in_box_scoring) or not runtime.supports_live_processes:
+            return None
+        return _Place("python3", await self._uploaded(runtime, await ensure_bundle()))
+
+    async def _in_trusted_system(self, runtime: vf.Runtime, python: str) -> _Place:
+        bundle = await ensure_bundle()
+        shown = await runtime.run(["test", "-d", bundle.target], {})
+        return _Place(python, bundle.target if shown.exit_code == 0 else await self._uploaded(runtime, bundle, "/tmp"))
+
+    async def _uploaded(self, runtime: vf.Runtime, bundle: ScorerBundle, root: str = _UPLOAD_ROOT) -> str:
+        """Upload the bundle into a fresh directory, after the agent's processes have ended."""
+        directory = f"{root}/opencode-scorer-{secrets.token_hex(8)}"
+        made = await runtime.run(["mkdir", "-m", "700", "--", directory], {})
+        if made.exit_code != 0:
+            raise ScoringError(
+                f"sandbox {runtime.name!r} has no place for the scorer ({made.stderr.strip()[-200:]}): its disk "
+                "is full or read-only"
+            )
+        archive = f"{directory}/{bundle.archive.name}"
+        await runtime.write(archive, bundle.archive.read_bytes())
+        return archive
+
+
+def _ruling(result: Mapping[str, Any], seconds: float) -> Ruling:
+    """The scorer's result.
+
+    Raises:
+        ScoringError: The scorer's verifying process crashed, or the reference is empty.
+    """
+    state, text = result.get("state"), str(result.get("text", ""))
+    if state == "unusable":
+        return Ruling(RulesResult(False, str(result["reason"])), place="sandbox")
+    if state == "timed_out":
+        return Ruling(RulesResult(False, "timed_out", seconds=seconds), text, "sandbox")
+    if state == "verdict":
+        return Ruling(rules_result(result), text, "sandbox")
+    if state == "no_reference":
+        rules_result({"no_reference": True})
+    raise ScoringError(f"math-verify crashed in the sandbox ({result.get('reason')}): give the sandbox more memory")

@@ -1,0 +1,2 @@
+# Nothing can be written beside the answer.
+chmod 555 /app

@@ -1,0 +1,68 @@
+"""A real chat-completions endpoint that plays what a test puts into it, one step per request."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+
+@dataclass
+class Step:
+    """One response."""
+
+    text: str | None = "A"
+    status: int = 200
+    finish: str = "stop"
+    refusal: str | None = None
+    delay: float = 0.0
+    raw: str | None = None
+    """Sent as it is instead of a completion."""
+
+
+@dataclass
+class JudgeServer:
+    """What came in, and what goes out next; the last step repeats."""
+
+    steps: list[Step]
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    url: str = ""
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.requests.append(await request.json())
+        step = self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
+        await asyncio.sleep(step.delay)
+        if step.raw is not None:
+            return web.Response(text=step.raw, status=step.status, content_type="application/json")
+        if step.status != 200:
+            headers = {"retry-after-ms": "10"}
+            return web.json_response({"error": {"message": "no"}}, status=step.status, headers=headers)
+        message = {"role": "assistant", "content": step.text, "refusal": step.refusal}
+        body = {
+            "id": "1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "judge",
+            "choices": [{"index": 0, "message": message, "finish_reason": step.finish}],
+            "usage": {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14},
+        }
+        return web.json_response(body)
+
+
+@asynccontextmanager
+async def judge_server(*steps: Step) -> AsyncIterator[JudgeServer]:
+    """The server on a free port of the loopback."""
+    server = JudgeServer(list(steps))
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", server.answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    try:
+        yield server
+    finally:
+        await runner.cleanup()

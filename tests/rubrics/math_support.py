@@ -1,0 +1,97 @@
+"""What the tests of the math rubrics share: the labelled corpus, a task to score, and one scoring with its record."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import verifiers.v1 as vf
+from opencode_rubrics import AnyTrace, Rubric
+from opencode_rubrics.worker_pool import WorkerPool
+
+from tests.rubrics.conftest import trace_of
+
+CORPUS = Path(__file__).parent / "data" / "math_pairs.jsonl"
+QUESTION = "What is the value?"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A reference, an answer file's content, and whether the two are equal."""
+
+    kind: str
+    reference: str
+    answer: str
+    equal: bool
+
+
+def corpus() -> list[Pair]:
+    """The labelled pairs, in order."""
+    return [Pair(**json.loads(line)) for line in CORPUS.read_text(encoding="utf-8").splitlines()]
+
+
+class MathData(vf.TaskData):
+    """Task data of any taskset that fits the math rubrics."""
+
+    answer: str | None = None
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What one scoring left on the trace."""
+
+    trace: AnyTrace
+    seconds: float
+
+    @property
+    def reward(self) -> float:
+        return self.trace.reward
+
+    @property
+    def record(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.trace.info["math"]
+        return found
+
+    @property
+    def reason(self) -> str:
+        return str(self.record["reason"])
+
+
+async def score(
+    rubric: Rubric[Any], box: vf.Runtime | None, reference: str | None, reply: str = "", **data: Any
+) -> Scored:
+    """Score one rollout of a task with this reference."""
+    task = MathData(**{"prompt": QUESTION, "answer": reference, **data})
+    trace = trace_of(task, reply)
+    started = time.monotonic()
+    await rubric.score(task, trace, box)
+    return Scored(trace, time.monotonic() - started)
+
+
+@contextmanager
+def pool_of(size: int) -> Iterator[WorkerPool]:
+    """A pool of its own, closed at the end."""
+    pool = WorkerPool(size)
+    try:
+        yield pool
+    finally:
+        pool.close()
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs (a zombie does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
+    except OSError:
+        return False
+
+
+def wait_until_gone(pids: list[int], seconds: float = 5.0) -> list[int]:
+    """Those of `pids` that still run after at most `seconds`."""
+    deadline = time.monotonic() + seconds
+    while (left := [pid for pid in pids if alive(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return left

@@ -1,0 +1,157 @@
+"""The worker pool: deadlines, crashes, cancellation, and no process that outlives its parent."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from opencode_rubrics import HybridMathConfig, HybridMathRubric, ScoringError
+from opencode_rubrics.worker_pool import WorkerPool, shared_pool
+
+from tests.rubrics.math_support import pool_of, score, wait_until_gone
+
+HANG = "9^{9^{9^{9}}}"
+EASY = ("x^2-1", "(x-1)(x+1)")
+
+
+async def right(pool: WorkerPool) -> bool:
+    return (await pool.judge(*EASY, "file", 10)).right
+
+
+async def test_the_pool_is_up_quickly_and_its_workers_import_no_verifiers() -> None:
+    with pool_of(1) as pool:
+        started = time.process_time()
+        assert await right(pool)
+        assert time.process_time() - started < 0.5
+        for pid in pool.pids:
+            assert b"verifiers" not in Path(f"/proc/{pid}/maps").read_bytes()
+            ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+            assert sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK") < 2.0
+
+
+async def test_a_hung_answer_ends_at_its_deadline_and_delays_no_other() -> None:
+    with pool_of(2) as pool:
+        assert await right(pool)
+        hung = asyncio.create_task(pool.judge("5", HANG, "file", 2))
+        await asyncio.sleep(0.1)
+        neighbours = await asyncio.gather(*(right(pool) for _ in range(100)))
+        assert all(neighbours)
+        assert not hung.done()
+        result = await hung
+        assert (result.right, result.reason) == (False, "timed_out")
+        assert await right(pool)
+
+
+async def test_a_hang_in_compiled_code_ends_too() -> None:
+    with pool_of(1) as pool:
+        result = await pool.judge("5", "10^{10^{9}}", "file", 1)
+        assert not result.right
+        assert await right(pool)
+
+
+async def test_a_killed_worker_is_replaced_and_its_answer_scored_again() -> None:
+    with pool_of(1) as pool:
+        assert await right(pool)
+        os.kill(pool.pids[-1], signal.SIGKILL)
+        assert await right(pool)
+
+
+async def test_a_killed_parent_of_workers_is_replaced() -> None:
+    with pool_of(2) as pool:
+        assert await right(pool)
+        before = pool.pids
+        os.kill(before[0], signal.SIGKILL)
+        assert wait_until_gone(before) == []
+        assert all(await asyncio.gather(*(right(pool) for _ in range(4))))
+
+
+async def test_an_answer_on_which_workers_keep_dying_is_an_error_and_never_a_zero() -> None:
+    with pool_of(1) as pool:
+        assert await right(pool)
+        task = asyncio.create_task(pool.judge("5", HANG, "file", 30))
+        killed: set[int] = set()
+        while not task.done():
+            for pid in pool.pids[1:]:
+                if pid not in killed:
+                    killed.add(pid)
+                    await asyncio.sleep(0.1)
+                    os.kill(pid, signal.SIGKILL)
+            await asyncio.sleep(0.02)
+        with pytest.raises(ScoringError, match=r"ended 2 times on one answer \(exit code -9\).*max_workers"):
+            await task
+        assert await right(pool)
+
+
+async def test_a_cancelled_scoring_ends_its_worker() -> None:
+    with pool_of(1) as pool:
+        task = asyncio.create_task(pool.judge("5", HANG, "file", 60))
+        while len(pool.pids) < 2:
+            await asyncio.sleep(0.02)
+        worker = pool.pids[-1]
+        await asyncio.sleep(0.1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert wait_until_gone([worker]) == []
+        assert await right(pool)
+
+
+async def test_closing_ends_all_workers_and_what_they_were_doing() -> None:
+    with pool_of(2) as pool:
+        tasks = [asyncio.create_task(pool.judge("5", HANG, "file", 60)) for _ in range(2)]
+        while len(pool.pids) < 3:
+            await asyncio.sleep(0.02)
+        pids = pool.pids
+        pool.close()
+        assert wait_until_gone(pids) == []
+        for task in tasks:
+            with pytest.raises(ScoringError, match="stopped"):
+                await task
+
+
+async def test_rubrics_share_one_pool_until_the_last_is_torn_down() -> None:
+    first = HybridMathRubric(HybridMathConfig(max_workers=1))
+    second = HybridMathRubric(HybridMathConfig(max_workers=1, timeout_seconds=4))
+    assert (await score(first, None, "4", r"\boxed{4}")).reward == 1
+    assert (await score(second, None, "4", r"\boxed{4}")).reward == 1
+    pool = shared_pool(first, 1)
+    assert pool is shared_pool(second, 1)
+    pids = pool.pids
+    assert len(pids) == 2
+    await first.teardown()
+    assert (await score(second, None, "4", r"\boxed{5}")).reward == 0
+    assert pool.pids == pids
+    await second.teardown()
+    assert wait_until_gone(pids) == []
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, "leave"])
+def test_workers_die_with_their_process_however_it_dies(end: signal.Signals | str) -> None:
+    program = Path(__file__).with_name("orphan_parent.py")
+    how = end if isinstance(end, str) else "wait"
+    with subprocess.Popen([sys.executable, str(program), how], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        pids = [int(word) for word in process.stdout.readline().split()]
+        assert len(pids) == 3
+        if isinstance(end, signal.Signals):
+            process.send_signal(end)
+        process.wait(30)
+    assert wait_until_gone(pids) == []
+
+
+async def test_the_event_loop_stays_free_while_answers_are_scored() -> None:
+    with pool_of(2) as pool:
+        assert await right(pool)
+        pauses: list[float] = []
+        scoring = asyncio.gather(*(right(pool) for _ in range(300)))
+        while not scoring.done():
+            before = time.perf_counter()
+            await asyncio.sleep(0)
+            pauses.append(time.perf_counter() - before)
+            await asyncio.sleep(0.001)
+        assert all(await scoring)
+    assert sorted(pauses)[len(pauses) // 2] < 0.02

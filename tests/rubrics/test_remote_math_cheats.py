@@ -1,0 +1,145 @@
+"""What an agent may do to be rewarded for a wrong answer, in every kind of place; none of it raises a score.
+
+A cheat runs as the agent, then the rubric scores. Where the scorer runs inside, a right answer must still count.
+"""
+
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import verifiers.v1 as vf
+from opencode_rubrics import RemoteHybridMathConfig, RemoteHybridMathRubric
+
+from tests.rubrics.math_places import Place, place_named
+from tests.rubrics.math_support import Scored, score
+
+SOLUTION = "27182818"
+PLACES = ["confined", *(pytest.param(name, marks=pytest.mark.podman) for name in ("agent-user", "root"))]
+CHEATS = ["planted_modules", "startup_hooks", "fake_python", "poisoned_profiles", "preload", "replaced_programs"]
+MOST_SECONDS = 60
+
+
+@pytest.fixture(params=PLACES)
+async def place(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
+    async with place_named(request.param, request) as made:
+        yield made
+
+
+async def scored_in(place: Place) -> Scored:
+    scored = await score(place.rubric, place.box, SOLUTION, agent_user=place.user)
+    assert scored.seconds < MOST_SECONDS
+    return scored
+
+
+async def leaked(place: Place) -> bool:
+    """Whether the agent saw the solution; asked after scoring."""
+    return (await place.box.run(["test", "-e", "/app/leaked"], {})).exit_code == 0
+
+
+@pytest.mark.parametrize("cheat", CHEATS)
+async def test_no_planted_file_raises_a_score_or_spoils_a_right_one(place: Place, cheat: str) -> None:
+    await place.do("echo 1 > /app/answer.txt")
+    await place.cheat(cheat)
+    try:
+        wrong = await scored_in(place)
+    except (vf.SandboxError, vf.TaskError):
+        assert place.name == "root"
+        return
+    assert wrong.reward == 0
+    assert wrong.record["place"] == ("host" if place.name == "root" else "sandbox")
+    if place.name != "root":
+        assert wrong.reason == "different"
+        await place.do(f"echo {SOLUTION} > /app/answer.txt")
+        assert (await scored_in(place)).reward == 1
+
+
+async def test_a_daemon_that_spies_and_rewrites_the_answer_learns_and_earns_nothing(place: Place) -> None:
+    await place.do("echo 1 > /app/answer.txt")
+    await place.cheat("spying_daemon")
+    for _ in range(3):
+        scored = await scored_in(place)
+        assert scored.reward == 0
+    assert not await leaked(place)
+
+
+async def test_a_spy_that_outlives_the_agent_sees_no_solution(request: pytest.FixtureRequest) -> None:
+    if shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed: apt-get install bubblewrap")
+    async with place_named("confined", request) as place:
+        await place.cheat("spying_daemon")
+        await place.box.mark_agent_start()  # type: ignore[attr-defined]  # as a tool server that an agent took over
+        assert "spy.sh" in await place.do("cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+        for _ in range(3):
+            assert (await scored_in(place)).reward == 0
+        assert "spy.sh" in await place.do("cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+        assert not await leaked(place)
+
+
+async def test_a_watcher_that_outlives_the_agent_sees_no_file_appear(request: pytest.FixtureRequest) -> None:
+    if shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed: apt-get install bubblewrap")
+    program = (Path(__file__).parent / "cheats" / "inotify_spy.py").read_text()
+    async with place_named("confined", request) as place:
+        await place.do(f"echo {SOLUTION} > /app/answer.txt")
+        await place.box.run_background(["/usr/bin/python3", "-c", program], {}, "/tmp/spy.log")
+        await place.do("until [ -e /app/.seen ]; do sleep 0.02; done; sleep 0.2; : > /app/probe; sleep 0.2")
+        await place.box.mark_agent_start()  # type: ignore[attr-defined]  # as a tool server that an agent took over
+        assert (await scored_in(place)).reward == 1
+        assert set((await place.do("cat /app/.seen")).split()) == {"/app/probe"}
+
+
+async def test_a_sandbox_in_which_nothing_can_be_written_is_scored_all_the_same(
+    request: pytest.FixtureRequest,
+) -> None:
+    if shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed: apt-get install bubblewrap")
+    async with place_named("confined", request) as place:
+        await place.do(f"echo {SOLUTION} > /app/answer.txt; chmod 555 /app /tmp /home /home/agent /logs /run /dev/shm")
+        assert "Permission denied" in await place.do("touch /tmp/x /app/x /logs/x 2>&1 || true")
+        assert (await scored_in(place)).reward == 1
+        await place.do("chmod 755 /app /tmp /home /home/agent /logs /run /dev/shm")
+
+
+@pytest.mark.podman
+async def test_a_full_disk_is_scored_by_what_is_on_it(request: pytest.FixtureRequest) -> None:
+    rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1, answer_path="/dev/shm/answer.txt"))
+    async with place_named("root", request) as place:
+        await place.do(f"echo {SOLUTION} > /dev/shm/answer.txt; cat /dev/zero > /dev/shm/fill 2>/dev/null || true")
+        assert "No space left" in await place.do(
+            "cat /etc/passwd 2>&1 > /dev/shm/more || true; cp /etc/passwd /dev/shm 2>&1 || true"
+        )
+        assert (await score(rubric, place.box, SOLUTION)).reward == 1
+        assert (await score(rubric, place.box, "5")).reward == 0
+    await rubric.teardown()
+
+
+ODD_FILES = {
+    "symlink": "echo 27182818 > /app/solution.txt; ln -s /app/solution.txt /app/answer.txt",
+    "not_a_file": "mkfifo /app/answer.txt",
+    "oversized": "truncate -s 2G /app/answer.txt",
+    "binary": "printf '27182818\\0' > /app/answer.txt",
+    "absent": "true",
+    "empty": ": > /app/answer.txt",
+}
+
+
+async def test_odd_answer_files_are_a_zero_with_a_reason(place: Place) -> None:
+    for reason, make in ODD_FILES.items():
+        await place.do(f"rm -rf /app/answer.txt; {make}")
+        scored = await scored_in(place)
+        assert (scored.reward, scored.reason) == (0, reason)
+    for make in ("mkdir /app/answer.txt", "ln -s /dev/zero /app/answer.txt", "printf '\\377\\376 5' > /app/answer.txt"):
+        await place.do(f"rm -rf /app/answer.txt; {make}")
+        assert (await scored_in(place)).reward == 0
+
+
+async def test_output_written_in_advance_is_just_a_wrong_answer(place: Place) -> None:
+    await place.cheat("advance_output")
+    assert (await scored_in(place)).reward == 0
+
+
+async def test_a_read_only_workdir_changes_nothing(place: Place) -> None:
+    await place.do(f"echo {SOLUTION} > /app/answer.txt")
+    await place.cheat("read_only_workdir")
+    assert (await scored_in(place)).reward == 1

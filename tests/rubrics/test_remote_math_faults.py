@@ -1,0 +1,230 @@
+"""What breaks while the remote rubric scores is the right error, in bounded time, and leaves no process."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import verifiers.v1 as vf
+from opencode_rubrics import (
+    AnyTrace,
+    RemoteHybridMathConfig,
+    RemoteHybridMathRubric,
+    ScoringError,
+    cleanup,
+    run_cleanup,
+)
+from opencode_rubrics.scorer_bundle import ensure_bundle
+
+from tests.rubrics.judge_server import Step, judge_server
+from tests.rubrics.math_places import Place, confined_place, place_named
+from tests.rubrics.math_support import score
+
+HANG = "9^{9^{9^{9}}}"
+BOTH = ["confined", pytest.param("root", marks=pytest.mark.podman)]
+
+
+@pytest.fixture
+async def confined_math() -> AsyncIterator[Place]:
+    async with confined_place(RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1))) as place:
+        yield place
+
+
+def scorers() -> list[int]:
+    """Pids of scorer programs on this machine."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if any(b"mathverdict.once" in word for word in words):
+            found.append(int(entry.name))
+    return found
+
+
+async def scorer_started(before: set[int]) -> list[int]:
+    """Pids of the scorer that a test started, once it verifies (its child runs)."""
+    for _ in range(500):
+        new = [pid for pid in scorers() if pid not in before]
+        if len(new) >= 2:
+            return new
+        await asyncio.sleep(0.02)
+    raise AssertionError("no scorer came up")
+
+
+def none_left(pids: list[int]) -> bool:
+    deadline = time.monotonic() + 5
+    while set(scorers()) & set(pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not set(scorers()) & set(pids)
+
+
+@pytest.mark.parametrize("name", BOTH)
+async def test_a_sandbox_that_is_gone_before_scoring_is_a_sandbox_error(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    async with place_named(name, request) as place:
+        await place.do("echo 5 > /app/answer.txt")
+        await place.box.stop()
+        with pytest.raises(vf.SandboxError):
+            await score(place.rubric, place.box, "5")
+
+
+async def test_a_sandbox_that_goes_during_scoring_is_a_sandbox_error(confined_math: Place) -> None:
+    await confined_math.do(f"echo '{HANG}' > /app/answer.txt")
+    before = set(scorers())
+    task = asyncio.create_task(score(confined_math.rubric, confined_math.box, "5"))
+    pids = await scorer_started(before)
+    await confined_math.box.stop()
+    with pytest.raises(vf.SandboxError):
+        await task
+    assert none_left(pids)
+
+
+@pytest.mark.podman
+async def test_a_container_that_goes_before_scoring_with_an_agent_user_is_a_sandbox_error(
+    request: pytest.FixtureRequest,
+) -> None:
+    async with place_named("agent-user", request) as place:
+        await place.do("echo 5 > /app/answer.txt")
+        subprocess.run(["podman", "kill", str(place.box.info.id)], check=True, capture_output=True)
+        with pytest.raises(vf.SandboxError):
+            await score(place.rubric, place.box, "5", agent_user="agent")
+
+
+async def test_a_killed_scorer_is_an_error_and_no_zero(confined_math: Place) -> None:
+    await confined_math.do(f"echo '{HANG}' > /app/answer.txt")
+    before = set(scorers())
+    task = asyncio.create_task(score(confined_math.rubric, confined_math.box, "5"))
+    for pid in await scorer_started(before):
+        os.kill(pid, signal.SIGKILL)
+    with pytest.raises(ScoringError, match=r"ended without a result|crashed in the sandbox"):
+        await task
+    await confined_math.do("echo 5 > /app/answer.txt")
+    assert (await score(confined_math.rubric, confined_math.box, "5")).reward == 1
+
+
+async def test_an_answer_that_hangs_is_a_zero_at_its_deadline(confined_math: Place) -> None:
+    rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(timeout_seconds=1))
+    await confined_math.do(f"echo '{HANG}' > /app/answer.txt")
+    scored = await score(rubric, confined_math.box, "5")
+    assert (scored.reward, scored.reason) == (0, "timed_out")
+
+
+async def test_a_scoring_deadline_that_expires_is_an_error_and_ends_the_scorer(confined_math: Place) -> None:
+    rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(scorer_timeout=1.5, timeout_seconds=60))
+    await confined_math.do(f"echo '{HANG}' > /app/answer.txt")
+    before = set(scorers())
+    with pytest.raises(ScoringError, match=r"did not finish within 1.5 s.*scorer_timeout"):
+        await score(rubric, confined_math.box, "5")
+    assert not set(scorers()) - before
+
+
+async def test_a_cancelled_scoring_ends_the_scorer_and_the_sandbox_lives_on(confined_math: Place) -> None:
+    await confined_math.do(f"echo '{HANG}' > /app/answer.txt")
+    before = set(scorers())
+    task = asyncio.create_task(score(confined_math.rubric, confined_math.box, "5"))
+    pids = await scorer_started(before)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert none_left(pids)
+    assert await confined_math.box.alive()
+
+
+async def test_a_judge_that_is_down_is_an_error_after_scoring_in_the_sandbox(confined_math: Place) -> None:
+    await confined_math.do("echo 'two apples' > /app/answer.txt")
+    async with judge_server(Step(status=500)) as server:
+        judge = {"judge_client": {"base_url": server.url, "api_key_var": "NO_SUCH_KEY"}, "judge_max_retries": 0}
+        config = RemoteHybridMathConfig.model_validate({"use_judge_fallback": True, **judge})
+        with pytest.raises(vf.TaskError, match="answered 500"):
+            await score(RemoteHybridMathRubric(config), confined_math.box, "one pear")
+
+
+async def test_the_judge_sees_the_answer_file_as_it_is(confined_math: Place) -> None:
+    await confined_math.do("printf 'A number {reference}\\nwith two divisors\\n' > /app/answer.txt")
+    async with judge_server(Step("A")) as server:
+        judge = {"judge_client": {"base_url": server.url, "api_key_var": "NO_SUCH_KEY"}}
+        config = RemoteHybridMathConfig.model_validate({"use_judge_fallback": True, **judge})
+        scored = await score(RemoteHybridMathRubric(config), confined_math.box, "a prime")
+        prompt = server.requests[0]["messages"][0]["content"]
+    assert "A number {reference}\nwith two divisors\n" in prompt
+    assert (scored.reward, scored.record["decided_by"], scored.record["place"]) == (1.0, "judge", "sandbox")
+
+
+async def test_an_empty_reference_is_an_error_before_anything_runs(confined_math: Place) -> None:
+    with pytest.raises(ScoringError, match="needs a task with an answer"):
+        await score(confined_math.rubric, confined_math.box, "")
+    with pytest.raises(ScoringError, match="needs a live sandbox"):
+        await score(confined_math.rubric, None, "5")
+
+
+async def test_without_the_bind_the_bundle_is_uploaded(confined_math: Place, confined: vf.Runtime) -> None:
+    await confined.write("/app/answer.txt", b"0.5")
+    scored = await score(confined_math.rubric, confined, r"\frac{1}{2}")
+    assert (scored.reward, scored.record["place"]) == (1.0, "sandbox")
+
+
+async def test_no_room_for_the_bundle_is_an_error(confined_math: Place, confined: vf.Runtime) -> None:
+    await confined.run(["sh", "-c", "echo 5 > /app/answer.txt; chmod 555 /tmp"], {})
+    with pytest.raises(ScoringError, match="has no place for the scorer"):
+        await score(confined_math.rubric, confined, "5")
+    await confined.run(["chmod", "755", "/tmp"], {})
+
+
+@pytest.mark.podman
+async def test_an_image_without_a_usable_python_is_scored_outside_of_it(request: pytest.FixtureRequest) -> None:
+    rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1, accept_in_box_scoring=True))
+    async with place_named("root", request) as place:
+        await place.do("echo 0.5 > /app/answer.txt")
+        scored = await score(rubric, place.box, r"\frac{1}{2}")
+        assert (scored.reward, scored.record["place"]) == (1.0, "host")
+    await rubric.teardown()
+
+
+@pytest.mark.podman
+async def test_a_root_agent_is_scored_inside_only_if_the_user_accepts_it(request: pytest.FixtureRequest) -> None:
+    rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1, accept_in_box_scoring=True))
+    async with place_named("agent-user", request) as place:
+        await place.do("echo 5 > /app/answer.txt")
+        assert (await score(place.rubric, place.box, "5")).record["place"] == "host"
+        assert (await score(place.rubric, place.box, "5", agent_user="root")).record["place"] == "host"
+        assert (await score(rubric, place.box, "5")).record["place"] == "sandbox"
+
+
+async def test_the_bundle_is_made_once_and_a_cache_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    bundle = await ensure_bundle(tmp_path / "cache")
+    assert bundle == await ensure_bundle(tmp_path / "cache")
+    assert [entry.name for entry in (tmp_path / "cache").iterdir() if not entry.name.startswith(".")] == [
+        bundle.directory.name
+    ]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ScoringError, match=r"cannot be made.*OPENCODE_ENV_CACHE"):
+        await ensure_bundle(tmp_path / "file" / "cache")
+
+
+class Hooked(RemoteHybridMathRubric):
+    """With hooks, one of which is cancelled and one of which must still run."""
+
+    @cleanup(priority=2)
+    async def first(self, trace: AnyTrace) -> None:
+        trace.info["hooks"] = ["first"]
+        raise asyncio.CancelledError
+
+    @cleanup(priority=1)
+    async def second(self, trace: AnyTrace, runtime: vf.Runtime) -> None:
+        trace.info["hooks"].append("second" if await runtime.alive() else "dead")
+
+
+async def test_a_hook_that_is_cancelled_keeps_no_other_from_running(confined_math: Place) -> None:
+    rubric = Hooked(RemoteHybridMathConfig())
+    await confined_math.do("echo 5 > /app/answer.txt")
+    scored = await score(rubric, confined_math.box, "5")
+    failures = await run_cleanup([rubric], {"trace": scored.trace, "runtime": confined_math.box})
+    assert scored.trace.info["hooks"] == ["first", "second"]
+    assert len(failures) == 1

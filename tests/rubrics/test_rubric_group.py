@@ -1,0 +1,128 @@
+"""Composition and choice by configuration: groups, rubrics of other packages, the command line."""
+
+from pathlib import Path
+
+import pytest
+import verifiers.v1 as vf
+from opencode_env.taskset.config import OpenCodeTasksetConfig
+from opencode_rubrics import (
+    AnyRubricConfig,
+    HybridMathConfig,
+    RemoteHybridMathConfig,
+    RubricGroup,
+    RubricGroupConfig,
+    ThirdPartyConfig,
+    live_rubric,
+    rubrics_in_use,
+    run_cleanup,
+)
+from pydantic import TypeAdapter, ValidationError
+from pydantic_config import cli
+
+from tests.rubrics.conftest import trace_of
+from tests.rubrics.math_support import MathData, score
+
+LENGTH = "tests.rubrics.third_party_rubric:LengthRubric"
+ADAPTER: TypeAdapter[AnyRubricConfig] = TypeAdapter(AnyRubricConfig)
+
+
+def group(*members: dict[str, object]) -> RubricGroupConfig:
+    return RubricGroupConfig.model_validate({"members": members})
+
+
+async def test_a_group_weighs_and_records_the_rewards_of_all_its_members() -> None:
+    config = group(
+        {"rubric": {"type": "hybrid-math", "max_workers": 1}, "weight": 0.75},
+        {"rubric": {"type": "third-party", "rubric": LENGTH, "options": {"most": 3}}, "weight": 0.25},
+        {"rubric": {"type": "hybrid-math", "max_workers": 1, "timeout_seconds": 4}, "weight": 0},
+    )
+    async with rubrics_in_use():
+        rubric = live_rubric(config)
+        assert isinstance(rubric, RubricGroup)
+        scored = await score(rubric, None, "4", r"\boxed{4}")
+        rewards = {name: (reward.score, reward.weight) for name, reward in scored.trace.rewards.items() if reward}
+        assert rewards["correct_answer"] == (1.0, 0.75)
+        assert rewards["short"] == (0.0, 0.25)
+        assert rewards["correct_answer_2"] == (1.0, 0.0)
+        assert scored.reward == 0.75
+        assert {"conflicting_answers", "conflicting_answers_2"} <= set(scored.trace.metrics)
+        await run_cleanup([rubric, *rubric.members], {"trace": scored.trace})
+        assert scored.trace.info["tidied"] is True
+
+
+async def test_a_member_that_cannot_score_fails_the_whole_and_keeps_what_was_recorded() -> None:
+    config = group({"rubric": {"type": "third-party", "rubric": LENGTH}}, {"rubric": {"type": "hybrid-math"}})
+    async with rubrics_in_use():
+        data = MathData(prompt="?", answer=None)
+        trace = trace_of(data, "short")
+        with pytest.raises(vf.TaskError, match="needs a task with an answer"):
+            await live_rubric(config).score(data, trace, None)
+    assert trace.rewards["short"] is not None
+    assert trace.rewards["correct_answer"] is None
+
+
+def test_an_empty_group_is_refused() -> None:
+    with pytest.raises(ValidationError, match="at least one member"):
+        group()
+
+
+async def test_a_rubric_of_another_package_has_its_own_configuration() -> None:
+    config = ADAPTER.validate_python({"type": "third-party", "rubric": LENGTH, "options": {"most": 2}})
+    async with rubrics_in_use():
+        scored = await score(live_rubric(config), None, "4", "12")
+        assert scored.reward == 1.0
+        assert live_rubric(config) is live_rubric(ADAPTER.validate_json(config.model_dump_json()))
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"rubric": LENGTH, "options": {"least": 2}}, "least"),
+        ({"rubric": LENGTH, "options": {"most": "many"}}, "most"),
+        ({"rubric": "tests.rubrics.third_party_rubric:NoRubric"}, "is not a rubric class"),
+        ({"rubric": "tests.rubrics.third_party_rubric:Missing"}, "cannot be imported"),
+        ({"rubric": "no_such_package:Rubric"}, "cannot be imported"),
+        ({"rubric": "nobody-announced-this"}, "no installed package announces"),
+    ],
+)
+def test_a_wrong_rubric_of_another_package_is_refused_with_the_reason(fields: dict[str, object], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        ThirdPartyConfig.model_validate(fields)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        HybridMathConfig(answer_source="file"),
+        RemoteHybridMathConfig(scorer_timeout=7),
+        ThirdPartyConfig(rubric=LENGTH, options={"most": 4}),
+        RubricGroupConfig.model_validate({"members": [{"rubric": {"type": "remote-hybrid-math"}, "weight": 2}]}),
+    ],
+    ids=lambda config: str(config.type),
+)
+def test_every_configuration_survives_the_way_to_a_worker(config: AnyRubricConfig) -> None:
+    assert ADAPTER.validate_json(ADAPTER.dump_json(config)) == config
+
+
+def test_the_command_line_picks_and_sets_a_rubric() -> None:
+    words = "--task.rubric.type remote-hybrid-math --task.rubric.scorer-timeout 12 --task.rubric.judge-model m"
+    rubric = cli(OpenCodeTasksetConfig, args=words.split()).task.rubric
+    assert rubric == RemoteHybridMathConfig(scorer_timeout=12, judge_model="m")
+    words = f"--task.rubric.type third-party --task.rubric.rubric {LENGTH} --task.rubric.options.most 5"
+    assert cli(OpenCodeTasksetConfig, args=words.split()).task.rubric == ThirdPartyConfig(
+        rubric=LENGTH, options={"most": 5}
+    )
+
+
+async def test_a_package_announces_its_rubric_by_an_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / "somebodys_rubrics-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys-rubrics\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text(f"[opencode_rubrics]\nlength = {LENGTH}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config = ThirdPartyConfig(rubric="length", options={"most": 2})
+    async with rubrics_in_use():
+        assert (await score(live_rubric(config), None, "4", "12")).reward == 1.0
+        assert (await score(live_rubric(config), None, "4", "123")).reward == 0.0
