@@ -17,10 +17,11 @@ from opencode_env.harness.builds import DEFAULT_VERSION
 from opencode_env.harness.cache import ensure_build, host_platform
 from opencode_env.harness.opencode_config import PROVIDER, build_config, render_config
 from opencode_env.harness.prompt import segment_prompt
-from opencode_env.harness.state import program, segment_archive, state_archive
+from opencode_env.harness.state import archive_arguments, program, segment_archive, state_archive
 from verifiers.v1.clients import EvalClientConfig, ModelContext
 from verifiers.v1.env import RunSlot
 from verifiers.v1.episode import Episode
+from verifiers.v1.runtimes import provision_runtime
 from verifiers.v1.types import SamplingConfig
 
 AnyEpisode = Episode[Any, Any, Any]
@@ -98,6 +99,25 @@ def by_hand(count: int, base_url: str, *, tuned: bool, at_once: int = 2) -> None
             (Path(scratch) / f"work{index}").mkdir()
         command = f'sh -c "$SCRIPT" run {scratch}/state$0 {scratch}/work$0 {build.directory} 0 -'
         xargs(command, count, at_once, program("launch.sh") if tuned else FRESH)
+
+
+async def by_runtime(count: int, base_url: str, config: vf.RuntimeConfig, at_once: int = 2) -> None:
+    """`count` boxes of verifiers' own runtime with the bare binary in each: start, unpack, run, stop."""
+    gate = asyncio.Semaphore(at_once)
+
+    async def one() -> None:
+        async with gate, provision_runtime(config) as box:
+            with tempfile.TemporaryDirectory() as scratch:
+                state_directory(Path(scratch) / "state", box.host_url(base_url), tuned=True)
+                archive = subprocess.run(["tar", "-c", "-C", f"{scratch}/state", "."], capture_output=True, check=True)
+            script = 'mkdir -p /tmp/opencode && printf "%s" "$@" | base64 -d | tar -xf - -C /tmp/opencode'
+            await box.run(["sh", "-c", script, "unpack", *archive_arguments(archive.stdout)], {})
+            argv = ["sh", "-c", program("launch.sh"), "run", "/tmp/opencode", "/app", "/opencode", "0", "-"]
+            result = await box.run(argv, {})
+            if result.exit_code != 0:
+                raise SystemExit(f"the bare binary failed in verifiers' runtime: {result.stderr[-500:]}")
+
+    await asyncio.gather(*(one() for _ in range(count)))
 
 
 def by_hand_podman(count: int, base_url: str, image: str) -> None:

@@ -6,7 +6,10 @@ Contenders, each in a process of its own, some runs of one 3-turn prompt, two at
   fresh         `opencode run` by hand as it comes: a fresh home and a provider, no other setting
   confined      whole rollouts through OpenCodeEnv in confined local sandboxes, creation to removal
   bare-podman   by hand: podman run, exec of the same command, rm; OpenCode in the image
+  vf-podman     the bare binary in verifiers' own podman runtime: start, unpack, run, stop; same image
   podman        whole rollouts through OpenCodeEnv in podman, same image
+
+The podman contenders make half as many runs.
 
 CPU is user + system time of everything a contender started. Interpreter start, imports, one warm-up run and the model
 server are outside. Run: uv run python benchmarks/rollout_overhead.py [--json] [--rollouts 16] [--only confined …]
@@ -33,7 +36,7 @@ from opencode_env.harness.builds import DEFAULT_VERSION
 from opencode_env.harness.cache import ensure_build, host_platform
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
-from benchmarks._hosted import by_hand, by_hand_podman, hosted_env
+from benchmarks._hosted import by_hand, by_hand_podman, by_runtime, hosted_env
 from benchmarks._measure import Cost, adopt_orphans, machine, measured, report
 from tests.support.podman import Unavailable, containers_conf, derived_image
 
@@ -91,6 +94,7 @@ def contender(name: str, count: int, base_url: str, image: str) -> Cost:
         "bare": lambda n: by_hand(n, base_url, tuned=True),
         "fresh": lambda n: by_hand(n, base_url, tuned=False),
         "bare-podman": lambda n: by_hand_podman(n, base_url, image),
+        "vf-podman": lambda n: asyncio.run(by_runtime(n, base_url, vf.PodmanConfig(image=image))),
     }
     work = by_name[name]
     work(1)
@@ -127,6 +131,11 @@ async def model_server() -> AsyncIterator[str]:
             await process.wait()
 
 
+def runs_of(name: str, rollouts: int) -> int:
+    """How many runs a contender makes."""
+    return max(rollouts // 2, 1) if "podman" in name else rollouts
+
+
 async def run_all(names: Sequence[str], count: int, rounds: int, image: str) -> dict[str, Cost]:
     """Every contender `rounds` times in turn; the costs of the rounds are added up."""
     total = {name: Cost() for name in names}
@@ -134,7 +143,8 @@ async def run_all(names: Sequence[str], count: int, rounds: int, image: str) -> 
         for _ in range(rounds):
             for name in names:
                 started = time.monotonic()
-                argv = [sys.executable, __file__, "--contender", name, "--rollouts", str(count)]
+                argv = [sys.executable, __file__, "--contender", name]
+                argv += ["--rollouts", str(runs_of(name, count))]
                 argv += ["--base-url", base_url, "--image", image]
                 process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
                 out, _ = await process.communicate()
@@ -162,7 +172,7 @@ def main() -> None:
         cost = contender(options.contender, options.rollouts, options.base_url, options.image)
         print(f"COST {cost.wall} {cost.cpu}")
         return
-    names = options.only or ["bare", "fresh", "confined", "bare-podman", "podman"]
+    names = options.only or ["bare", "fresh", "confined", "bare-podman", "vf-podman", "podman"]
     with containers_conf():
         image = make_image()
         names = [name for name in names if image or "podman" not in name]
@@ -173,6 +183,8 @@ def main() -> None:
         "confined_cpu_vs_fresh": ("confined", "fresh", "cpu"),
         "podman_cpu": ("podman", "bare-podman", "cpu"),
         "podman_wall": ("podman", "bare-podman", "wall"),
+        "podman_cpu_vs_runtime": ("podman", "vf-podman", "cpu"),
+        "podman_wall_vs_runtime": ("podman", "vf-podman", "wall"),
     }
     ratios = {
         key: getattr(costs[ours], what) / getattr(costs[base], what)
@@ -181,9 +193,12 @@ def main() -> None:
     }
     first_request = asyncio.run(startup())
     ratios["startup"] = first_request["ours"] / first_request["bare"]
-    runs = options.rollouts * options.rounds
+    runs = {name: runs_of(name, options.rollouts) * options.rounds for name in costs}
     detail = {
-        **{name: f"{c.wall / runs:.2f} s wall, {c.cpu / runs:.2f} CPU-s per run" for name, c in costs.items()},
+        **{
+            name: f"{c.wall / runs[name]:.2f} s wall, {c.cpu / runs[name]:.2f} CPU-s per run"
+            for name, c in costs.items()
+        },
         "first model request": f"{first_request['ours']:.2f} s from sandbox up, bare {first_request['bare']:.2f} s",
         **machine(),
         "opencode": DEFAULT_VERSION,

@@ -2,8 +2,8 @@
 
 Latency: streamed calls with a request of OpenCode's size go, in turn, straight to an instant model, through verifiers'
 server and through ours as `main` and as `sub`; each of the three, the model and this client are a process. A call's
-added latency is its time minus the median time straight to the model. First one rollout at a time, then 64 at once, in
-blocks that take turns; the ratio is the median over blocks.
+added latency is its time minus the median time straight to the model. First one rollout at a time, then 64 at once on
+each of the three servers at the same time, so that whatever else the machine does hits all of them.
 
 Parallelism: 1,000 one-shot sub calls of one rollout, all sent at once, at parallelism 50 with a slow model: the time
 over the ideal one (calls * delay / 50), and the growth of the server's process over that of verifiers' own server for
@@ -50,7 +50,7 @@ GOALS = {
     "parallel_memory": 1.05,
 }
 SERIAL_CALLS = 500
-BLOCKS = 17
+BLOCKS = 13
 AT_ONCE = 64
 CALLS_PER_BLOCK = 4
 SUB_CALLS, PARALLEL, DELAY = 1000, 50, 1.0
@@ -107,21 +107,24 @@ async def serial(http: aiohttp.ClientSession, doors: Sequence[Door]) -> dict[str
 async def crowded(
     http: aiohttp.ClientSession, doors: Mapping[str, Sequence[Door]], pids: Mapping[str, int]
 ) -> tuple[list[dict[str, list[float]]], dict[str, float]]:
-    """64 rollouts at once, each with a few calls in a row; per block, the kinds one after the other.
+    """64 rollouts at once on every server at the same time, each with a few calls in a row.
 
     Returns the seconds by block and kind, and the CPU-seconds of each kind's server.
     """
     blocks: list[dict[str, list[float]]] = []
     cpu: dict[str, float] = defaultdict(float)
     for block in range(BLOCKS):
-        seconds: dict[str, list[float]] = {}
-        order = list(doors)[block % len(doors) :] + list(doors)[: block % len(doors)]
-        for kind in order:
-            crowd = doors[kind][block * AT_ONCE : (block + 1) * AT_ONCE]
-            before = _cpu(pids[kind])
-            taken = await asyncio.gather(*(_rollout(http, door) for door in crowd))
-            cpu[kind] += _cpu(pids[kind]) - before if block else 0.0
-            seconds[kind] = [value for values in taken for value in values]
+        before = {kind: _cpu(pid) for kind, pid in pids.items()}
+        here = slice(block * AT_ONCE, (block + 1) * AT_ONCE)
+        crowd = [door for trio in zip(*(doors[kind][here] for kind in KINDS), strict=True) for door in trio]
+        taken = await asyncio.gather(*(_rollout(http, door) for door in crowd))
+        seconds: dict[str, list[float]] = defaultdict(list)
+        for door, values in zip(crowd, taken, strict=True):
+            seconds[door.kind] += values
+        for kind, pid in pids.items():
+            cpu[kind] += _cpu(pid) - before[kind] if block else 0.0
+        straight = await asyncio.gather(*(_rollout(http, door) for door in doors["direct"][here]))
+        seconds["direct"] = [value for values in straight for value in values]
         blocks.append(seconds)
     return blocks[1:], cpu  # the first block opened the connections
 
@@ -258,7 +261,7 @@ async def measure() -> tuple[dict[str, float], dict[str, str]]:
             first = [direct, *(one.doors[0] for one in served.values())]
             one, one_shown = added([await serial(http, first)], 1)
             crowd = {kind: one.doors[1:] for kind, one in served.items()} | {"direct": [direct] * (BLOCKS * AT_ONCE)}
-            pids = {kind: one.pid for kind, one in served.items()} | {"direct": os.getpid()}
+            pids = {kind: one.pid for kind, one in served.items()}
             blocks, cpu = await crowded(http, crowd, pids)
             many, many_shown = added(blocks, AT_ONCE)
             calls = len(blocks) * AT_ONCE * CALLS_PER_BLOCK

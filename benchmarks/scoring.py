@@ -120,6 +120,13 @@ async def host_throughput(answers: int) -> tuple[dict[str, float], dict[str, obj
     return ratios, {"host": detail}
 
 
+async def _hung_seconds(pool: WorkerPool) -> float:
+    started = time.perf_counter()
+    result = await pool.judge("5", HANG, "file", HANG_DEADLINE)
+    assert result.reason == "timed_out"
+    return time.perf_counter() - started
+
+
 async def hang_cost(answers: int) -> tuple[dict[str, float], dict[str, object]]:
     """What a hung answer costs itself and its neighbours."""
     pairs = mixed_answers(answers)
@@ -128,16 +135,16 @@ async def hang_cost(answers: int) -> tuple[dict[str, float], dict[str, object]]:
     pool = WorkerPool(workers)
     try:
         await pool_seconds(pool, pairs, [])
-        alone = await pool_seconds(pool, pairs, [])
-        started = time.perf_counter()
-        hung = asyncio.create_task(pool.judge("5", HANG, "file", HANG_DEADLINE))
-        await asyncio.sleep(0)
-        beside = await pool_seconds(pool, pairs, [])
-        result = await hung
-        cost = time.perf_counter() - started
+        rounds = []
+        for _ in range(3):
+            alone = await pool_seconds(pool, pairs, [])
+            hung = asyncio.create_task(_hung_seconds(pool))
+            await asyncio.sleep(0)
+            rounds.append((alone, await pool_seconds(pool, pairs, []), await hung))
     finally:
         pool.close()
-    assert result.reason == "timed_out"
+    # The quickest of each: whatever else this machine does only adds to them.
+    alone, beside, cost = (min(values) for values in zip(*rounds, strict=True))
     # For as long as it hangs, one worker of all is missing.
     fair = alone + min(beside, cost) / workers
     ratios = {"hang_cost": max(0.0, cost - HANG_DEADLINE), "neighbours": beside / (fair * 1.1)}
@@ -233,7 +240,7 @@ def _podman_image() -> str | None:
 async def run(options: argparse.Namespace) -> tuple[dict[str, float], dict[str, object]]:
     """All measurements, in turn."""
     ratios, detail = await host_throughput(options.answers)
-    hang_ratios, hang_detail = await hang_cost(max(500, options.answers // 4))
+    hang_ratios, hang_detail = await hang_cost(max(500, options.answers // 10))
     return {**ratios, **hang_ratios}, {**detail, **hang_detail, "sandbox": await sandboxes(options.scores)}
 
 
