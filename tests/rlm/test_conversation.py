@@ -6,9 +6,8 @@ import pytest
 import verifiers.v1 as vf
 from opencode_env.interception import SubRollout, SubSettings
 from opencode_env.interception.serving import role_interception
-from opencode_env.local_runtime import provision_local
 from opencode_env.rollout_log import AnyTrace
-from opencode_env.sandbox import LocalSandboxConfig
+from opencode_env.sandbox import LocalSandboxConfig, provision_confined
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptedModel
 from opencode_rlm.harness import OpenCodeRLMHarness
 from opencode_rlm.harness_config import OpenCodeRLMHarnessConfig
@@ -52,7 +51,7 @@ async def test_a_continued_session_is_still_the_main_agent() -> None:
         task: AnyTask = vf.Task(vf.TaskData(idx=0, prompt=None))
         binds = await agent.harness.local_binds()
         async with (
-            provision_local(LocalSandboxConfig(), binds, env={}) as box,
+            provision_confined(LocalSandboxConfig(), binds) as box,
             agent.interaction(task, runtime=box, on_trace=minted) as talk,
         ):
             assert "sub of one" in (await talk.turn("one")).last_reply

@@ -73,7 +73,7 @@ class OpenCodeRLMSession(OpenCodeSession):
 
     def _sub_rollout(self) -> SubRollout:
         rollout = sub_rollout_of(self.trace)
-        if rollout is None:
+        if rollout is None or not rollout.routed:
             raise HarnessError(
                 "the opencode-rlm harness needs the environment that tells main from sub calls: use "
                 "--env.id opencode-rlm, or the harness opencode-env without recursion"

@@ -59,6 +59,7 @@ class RoleInterceptionServer(InterceptionServer):
         rollout = sub_rollout_of(session.trace)
         if rollout is not None:
             bearer = secrets.token_urlsafe(16)
+            rollout.routed = True
             rollout.session.network_policy = session.network_policy
             rollout.session.client = BoundedClient(self._sub_client(rollout), rollout.settings.timeout)
             self.sessions[bearer] = rollout.session

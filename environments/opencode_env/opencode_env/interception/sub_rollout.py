@@ -49,6 +49,8 @@ class SubRollout:
         self.trace: Trace[Any, Any, Any] = Trace(task=main.task, agent=info)
         self.session = SubSession(seat.ctx, self.trace, seat.limits, settings.max_turns)
         self.gate = SubGate(settings.max_parallel)
+        self.routed = False
+        """Whether a server that tells the roles apart serves this rollout."""
         self.demand_mark = False
         """Whether the first main call must carry the role header, which shows that the plugin has loaded."""
         self.bad_roles: list[str] = []

@@ -7,13 +7,13 @@ import { fileURLToPath } from "node:url"
 
 const DATE_LINE = /^ *Today's date: .*\n?/m
 
-export function transformSystem(parts, append) {
+function transformSystem(parts, append) {
   const kept = parts.map((part) => part.replace(DATE_LINE, ""))
   if (append) kept[kept.length - 1] = `${kept[kept.length - 1]}\n${append}`
   return kept
 }
 
-export const OpenCodeEnv = async () => {
+async function server() {
   const file = join(dirname(fileURLToPath(import.meta.url)), "plugin.json")
   const { append } = JSON.parse(readFileSync(file, "utf8"))
   return {
@@ -23,3 +23,6 @@ export const OpenCodeEnv = async () => {
     },
   }
 }
+
+// OpenCode calls every other export as a plugin of its own, so there is only this one.
+export default { id: "opencode-env", server }
