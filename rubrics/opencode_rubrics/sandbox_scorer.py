@@ -66,7 +66,7 @@ async def run_scorer(
     start = f"import sys; sys.path.append({library!r}); from mathverdict.once import main; main()"
     try:
         async with asyncio.timeout(timeout) as limit:
-            process = await runtime.open_process([python, "-I", "-S", "-B", "-c", start], _ENV)
+            process = await _opened(runtime, [python, "-I", "-S", "-B", "-c", start])
             try:
                 return await _converse(runtime, process, request)
             finally:
@@ -79,6 +79,15 @@ async def run_scorer(
             f"the scorer did not finish within {timeout:g} s in sandbox {runtime.name!r}: raise "
             "--env.taskset.task.rubric.scorer_timeout, or give the sandbox more CPU"
         ) from error
+
+
+async def _opened(runtime: vf.Runtime, argv: list[str]) -> vf.RuntimeProcess:
+    """The started scorer; tried twice, because verifiers gives a process in a container five seconds to come up."""
+    try:
+        return await runtime.open_process(argv, _ENV)
+    except vf.SandboxError:
+        await require_alive(runtime, "starting the scorer")
+        return await runtime.open_process(argv, _ENV)
 
 
 async def _converse(runtime: vf.Runtime, process: vf.RuntimeProcess, request: ScorerRequest) -> Mapping[str, Any]:

@@ -10,8 +10,6 @@ import json
 import logging
 import os
 import signal
-import time
-from pathlib import Path
 from weakref import WeakSet
 
 from verifiers.v1.utils.aio import run_shielded
@@ -19,6 +17,7 @@ from verifiers.v1.utils.aio import run_shielded
 from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.mathverdict.deadline import DEADLINE_SIGNAL
 from opencode_rubrics.rules import RulesResult, Source, rules_result
+from opencode_rubrics.worker_deadline import in_time, stop
 from opencode_rubrics.worker_parent import Worker, WorkerGone, WorkerParent
 
 __all__ = ["WorkerPool", "release_pool", "shared_pool", "usable_cores"]
@@ -27,8 +26,6 @@ logger = logging.getLogger("verifiers.v1.opencode_rubrics.worker_pool")
 
 _ANSWERS_PER_WORKER = 5000
 _ATTEMPTS = 2
-_WALL_GRACE = 0.8
-_FIRST_LOOK = 0.5
 
 _open: "WeakSet[WorkerPool]" = WeakSet()
 _shared: dict[int, tuple["WorkerPool", set[int]]] = {}
@@ -113,7 +110,7 @@ class WorkerPool:
         keep = False
         asking = asyncio.ensure_future(worker.ask(request))
         try:
-            if not await _in_time(asking, worker.pid, seconds):
+            if not await in_time(asking, worker.pid, seconds):
                 return -DEADLINE_SIGNAL
             reply = asking.result()
             worker.answered += 1
@@ -122,12 +119,11 @@ class WorkerPool:
         except WorkerGone:
             return await run_shielded(worker.end())
         finally:
-            asking.cancel()
             self._busy.discard(worker)
             if keep and not self._closed:
                 self._idle.append(worker)
             elif worker.connection.fileno() != -1:
-                await run_shielded(worker.end())
+                await run_shielded(stop(asking, worker))
 
     async def _add_worker(self) -> None:
         """Fork one more worker; none if the parent was lost, which the next call replaces."""
@@ -156,46 +152,6 @@ class WorkerPool:
         self._closed = True
         if self._parent is not None:
             self._forget(self._parent)
-
-
-async def _in_time(asking: "asyncio.Future[bytes]", pid: int, seconds: float) -> bool:
-    """Wait for a worker's reply; False if its time is up.
-
-    The worker ends itself at its CPU deadline. On a busy machine that can be much later by the clock, so a worker
-    that had half of its CPU time when the clock is 0.8 seconds past the deadline counts as hung, too.
-
-    Raises:
-        ScoringError: The worker got next to no CPU.
-    """
-    started, grace = time.monotonic(), seconds + _WALL_GRACE
-    if await _done(asking, min(_FIRST_LOOK, seconds)):
-        return True
-    before = _cpu_seconds(pid)
-    if await _done(asking, started + grace - time.monotonic()):
-        return True
-    if _cpu_seconds(pid) - before >= seconds / 2:
-        return False
-    wall = 4 * seconds + 10
-    if await _done(asking, started + wall - time.monotonic()):
-        return True
-    raise ScoringError(
-        f"a math worker got less than {seconds:g} s of CPU in {wall:g} s: this machine is overloaded; lower the number "
-        "of concurrent rollouts or max_workers"
-    )
-
-
-async def _done(asking: "asyncio.Future[bytes]", seconds: float) -> bool:
-    done, _ = await asyncio.wait({asking}, timeout=max(0.0, seconds))
-    return bool(done)
-
-
-def _cpu_seconds(pid: int) -> float:
-    """CPU that a process has used (proc(5), fields 14 and 15 of stat); 0 if it is gone."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @atexit.register

@@ -73,8 +73,8 @@ def _fork(control: socket.socket, fd: int) -> int:
 
 
 def _end(pid: int) -> int:
-    """Exit code of the child `pid`, which gets 0.2 seconds to end by itself."""
-    deadline = time.monotonic() + 0.2
+    """Exit code of the child `pid`, which gets 0.1 seconds to end by itself."""
+    deadline = time.monotonic() + 0.1
     while True:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
