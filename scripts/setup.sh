@@ -36,11 +36,11 @@ uv run --no-sync python -m opencode_env.fetch || fail "the OpenCode binary could
 
 if [ "${1:-}" = --tests ]; then
     missing=
-    command -v podman >/dev/null 2>&1 && command -v runc >/dev/null 2>&1 || missing="podman runc"
+    command -v podman >/dev/null 2>&1 && command -v runc >/dev/null 2>&1 || missing="podman runc netavark aardvark-dns iptables"
     command -v debootstrap >/dev/null 2>&1 || missing="$missing debootstrap"
     # shellcheck disable=SC2086
     if [ -n "$missing" ] && ! apt_install $missing; then
-        [ -z "${CI:-}" ] || fail "the container tests need$missing: install them as root"
-        say "without $missing the container tests are skipped: install them as root to run all tests"
+        [ -z "${CI:-}" ] || fail "the container tests need podman, runc and debootstrap: install them as root"
+        say "without podman, runc and debootstrap the container tests are skipped: install them as root to run all"
     fi
 fi
