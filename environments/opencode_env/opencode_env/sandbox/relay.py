@@ -27,6 +27,8 @@ class _End(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.peer: _End | None = None
         self._ended = False
+        self._early = bytearray()
+        """What came before the peer was there: Python 3.11.2 reads on although `connection_made` paused it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -36,6 +38,18 @@ class _End(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.peer is not None and self.peer.transport is not None:
             self.peer.transport.write(data)
+        else:
+            self._early += data
+
+    def joined(self) -> None:
+        """Both sides are there: pass on what came early, and go on reading."""
+        if self._early and self.peer is not None and self.peer.transport is not None:
+            self.peer.transport.write(bytes(self._early))
+            self._early.clear()
+        if self._ended:
+            self.eof_received()
+        elif self.transport is not None:
+            self.transport.resume_reading()
 
     def eof_received(self) -> bool:
         self._ended = True
@@ -121,8 +135,7 @@ class Relay:
                 self._ends.discard(end)
             raise
         for end in ends:
-            if end.transport is not None:
-                end.transport.resume_reading()
+            end.joined()
 
     async def close(self) -> None:
         """Stop listening and drop every connection; idempotent."""
