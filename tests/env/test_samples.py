@@ -129,7 +129,7 @@ def test_every_call_of_the_agent_went_through_the_record(solved: Played) -> None
 
 
 def test_rollouts_of_one_process_run_side_by_side(solved: Played) -> None:
-    assert solved.peak >= 3
+    assert solved.peak >= 2
 
 
 def test_nothing_is_left_behind(solved: Played, failed: Played, shared_desk: Desk) -> None:

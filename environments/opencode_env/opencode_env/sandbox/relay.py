@@ -27,8 +27,9 @@ class _End(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.peer: _End | None = None
         self._ended = False
+        self._joined = False
         self._early = bytearray()
-        """What came before the peer was there: Python 3.11.2 reads on although `connection_made` paused it."""
+        """What came before both sides were there: Python 3.11.2 reads on although `connection_made` paused it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -36,24 +37,27 @@ class _End(asyncio.Protocol):
         transport.pause_reading()  # until both sides are there
 
     def data_received(self, data: bytes) -> None:
-        if self.peer is not None and self.peer.transport is not None:
-            self.peer.transport.write(data)
-        else:
+        if not self._joined:
             self._early += data
+        elif self.peer is not None and self.peer.transport is not None:
+            self.peer.transport.write(data)
 
     def joined(self) -> None:
         """Both sides are there: pass on what came early, and go on reading."""
-        if self._early and self.peer is not None and self.peer.transport is not None:
-            self.peer.transport.write(bytes(self._early))
+        self._joined = True
+        if self._early:
+            self.data_received(bytes(self._early))
             self._early.clear()
         if self._ended:
             self.eof_received()
         elif self.transport is not None:
             self.transport.resume_reading()
+        elif self.peer is not None and self.peer.transport is not None:
+            self.peer.transport.close()  # this side was lost in the meantime
 
     def eof_received(self) -> bool:
         self._ended = True
-        if self.peer is not None and self.peer.transport is not None:
+        if self._joined and self.peer is not None and self.peer.transport is not None:
             with contextlib.suppress(OSError):
                 self.peer.transport.write_eof()
             if self.peer._ended:

@@ -57,10 +57,27 @@ async def _sync(script: Path, environment: Path, settings: Mapping[str, str]) ->
         "UV_PYTHON_PREFERENCE": "system",
         "UV_PYTHON_INSTALL_DIR": str(SCRIPTS / "python"),
     }
+    command = (uv, "sync", "--script", str(script), "--active", "--quiet", "--no-config")
+    problem = await _run(*command, cwd=script.parent, env=env)
+    if problem is None and not _is_visible(environment / "bin" / "python"):
+        # A wrapper around uv (pyenv's, for one) puts its own interpreters on PATH.
+        problem = await _run(*command, "--python", base_python(), cwd=script.parent, env=env)
+    if problem is not None:
+        raise SandboxError(f"failed to prepare uv script: {problem}")
+
+
+def _is_visible(interpreter: Path) -> bool:
+    """Whether the sandbox sees what this link leads to."""
+    target = interpreter.resolve()
+    return any(target.is_relative_to(root) for root in (*interpreter_roots(), "/usr", str(SCRIPTS)))
+
+
+async def _run(*argv: str, cwd: Path, env: Mapping[str, str]) -> str | None:
+    """Run a command to its end; returns the end of its standard error when it failed."""
     process = await asyncio.create_subprocess_exec(
-        *(uv, "sync", "--script", str(script), "--active", "--quiet", "--no-config"),
+        *argv,
         env=env,
-        cwd=script.parent,
+        cwd=cwd,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
@@ -73,8 +90,7 @@ async def _sync(script: Path, environment: Path, settings: Mapping[str, str]) ->
             os.killpg(process.pid, signal.SIGKILL)
         await run_shielded(process.communicate())
         raise
-    if process.returncode != 0:
-        raise SandboxError(f"failed to prepare uv script: {stderr.decode(errors='replace').strip()[-2000:]}")
+    return None if process.returncode == 0 else stderr.decode(errors="replace").strip()[-2000:]
 
 
 async def prepare_script(data: bytes, settings: Mapping[str, str]) -> tuple[str, str]:
