@@ -43,7 +43,7 @@ async def test_a_broken_stream_fails(events: tuple[bytes, ...], message: str) ->
 
 
 @pytest.mark.opencode
-@pytest.mark.parametrize("kind", ["sse_error", "no_finish"])
+@pytest.mark.parametrize("kind", ["sse_error", "no_finish", "malformed_sse"])
 async def test_a_broken_turn_that_is_tried_again_leaves_one_branch(kind: str) -> None:
     script = [bash("echo one"), Reply(text="all is done now", faults=fault(kind, attempts=1))]
     async with role_interception(InterceptionServerConfig()) as server:

@@ -19,7 +19,7 @@ from verifiers.v1.agent import Agent, Agents
 from verifiers.v1.configs.agent import AgentConfig, agent_config_fields
 from verifiers.v1.configs.env import EnvConfig
 from verifiers.v1.env import Env
-from verifiers.v1.errors import HarnessError, RolloutError, SandboxError, TaskError
+from verifiers.v1.errors import HarnessError, SandboxError, TaskError, boundary
 from verifiers.v1.runtimes import Runtime, SubprocessConfig
 from verifiers.v1.task import Task
 from verifiers.v1.utils.generic import concrete_type
@@ -180,12 +180,8 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         wanted = getattr(agent.harness, "local_binds", None)
         if wanted is None:
             return ()
-        try:
+        async with boundary(HarnessError, "preparing the harness's files"):
             binds: Sequence[Bind] = await wanted()
-        except RolloutError:
-            raise
-        except Exception as error:
-            raise HarnessError(f"preparing the harness's files failed: {type(error).__name__}: {error}") from error
         return binds
 
 

@@ -20,6 +20,7 @@ from verifiers.v1.trace import Error, InterceptRecord, ModelCall, TimeSpan, Trac
 from verifiers.v1.types import AssistantMessage, Request, Response, SamplingConfig
 
 from opencode_env.interception.budget import SubTally
+from opencode_env.interception.wrapped_client import WrappedClient
 
 RECORDED_REFUSALS = 100
 """Refused calls that the trace records one by one; more are only counted, so that a loop cannot fill the memory."""
@@ -74,11 +75,11 @@ def _answers(request: Request) -> int:
     return sum(spoken) - (spoken[-1] if spoken else 0)
 
 
-class BoundedClient(Client):
+class BoundedClient(WrappedClient):
     """Another client whose calls fail when they take longer than so many seconds, streaming included."""
 
     def __init__(self, inner: Client, seconds: float) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._seconds = seconds
 
     async def get_response(
@@ -122,13 +123,6 @@ class BoundedClient(Client):
         except TimeoutError as error:
             raise (self._late() if limit.expired() else error) from error
         return RelayReply(reply.content_type, _replay(chunks, failure), _closed)
-
-    async def relay_aux(
-        self, dialect: Dialect[Any], route: str, body: dict[str, Any], headers: Mapping[str, str] | None = None
-    ) -> dict[str, Any]:
-        """A side request; not a model call, so not bounded."""
-        answer: dict[str, Any] = await self._inner.relay_aux(dialect, route, body, headers=headers)
-        return answer
 
     def _late(self) -> ProviderError:
         # A 504 would make OpenCode send a sub-agent's call five more times.

@@ -9,13 +9,12 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from verifiers.v1.clients import Client
 from verifiers.v1.clients.client import RelayReply
 from verifiers.v1.dialects import Dialect
 from verifiers.v1.dialects.base import parse_sse_event
 from verifiers.v1.errors import ProviderError
-from verifiers.v1.graph import PendingTurn
-from verifiers.v1.types import Response, SamplingConfig
+
+from opencode_env.interception.wrapped_client import WrappedClient
 
 CHAT_COMPLETIONS = "/chat/completions"
 """The only wire format whose streams are checked; the others name their end themselves."""
@@ -23,25 +22,8 @@ CHAT_COMPLETIONS = "/chat/completions"
 _FINISH = re.compile(rb'"finish_reason"\s*:\s*"')
 
 
-class WholeStreams(Client):
+class WholeStreams(WrappedClient):
     """Another client, with every chat-completions stream checked while it is read."""
-
-    def __init__(self, inner: Client) -> None:
-        self._inner = inner
-
-    async def get_response(
-        self,
-        dialect: Dialect[Any],
-        body: dict[str, Any],
-        sampling: SamplingConfig,
-        session_id: str | None = None,
-        turn: PendingTurn | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Response:
-        """One completion; it is whole by its nature."""
-        return await self._inner.get_response(
-            dialect, body, sampling, session_id=session_id, turn=turn, headers=headers
-        )
 
     async def relay(
         self,
@@ -55,21 +37,10 @@ class WholeStreams(Client):
         Raises:
             ProviderError: while the stream is read, when it holds an error or ends without a finish reason.
         """
-        reply = await self._inner.relay(dialect, body, session_id=session_id, headers=headers)
+        reply = await super().relay(dialect, body, session_id=session_id, headers=headers)
         if dialect.upstream_path != CHAT_COMPLETIONS:
             return reply
         return RelayReply(reply.content_type, whole(reply.chunks), reply.close)
-
-    async def relay_aux(
-        self, dialect: Dialect[Any], route: str, body: dict[str, Any], headers: Mapping[str, str] | None = None
-    ) -> dict[str, Any]:
-        """A side request."""
-        answer: dict[str, Any] = await self._inner.relay_aux(dialect, route, body, headers=headers)
-        return answer
-
-    async def close(self) -> None:
-        """Close the other client."""
-        await self._inner.close()
 
 
 async def whole(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -1,0 +1,52 @@
+"""A model client around another one; a subclass changes what it must."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from verifiers.v1.clients import Client
+from verifiers.v1.clients.client import RelayReply
+from verifiers.v1.dialects import Dialect
+from verifiers.v1.graph import PendingTurn
+from verifiers.v1.types import Response, SamplingConfig
+
+
+class WrappedClient(Client):
+    """Passes everything on to `inner`, which it owns."""
+
+    def __init__(self, inner: Client) -> None:
+        self._inner = inner
+
+    async def get_response(
+        self,
+        dialect: Dialect[Any],
+        body: dict[str, Any],
+        sampling: SamplingConfig,
+        session_id: str | None = None,
+        turn: PendingTurn | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """One completion."""
+        return await self._inner.get_response(
+            dialect, body, sampling, session_id=session_id, turn=turn, headers=headers
+        )
+
+    async def relay(
+        self,
+        dialect: Dialect[Any],
+        body: dict[str, Any],
+        session_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> RelayReply:
+        """One stream."""
+        return await self._inner.relay(dialect, body, session_id=session_id, headers=headers)
+
+    async def relay_aux(
+        self, dialect: Dialect[Any], route: str, body: dict[str, Any], headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """A side request."""
+        answer: dict[str, Any] = await self._inner.relay_aux(dialect, route, body, headers=headers)
+        return answer
+
+    async def close(self) -> None:
+        """Close the other client."""
+        await self._inner.close()
