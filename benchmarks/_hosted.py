@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
-from opencode_env.env import OpenCodeEnv, OpenCodeEnvConfig
-from opencode_env.harness import OpenCodeHarnessConfig
-from opencode_env.harness.builds import DEFAULT_VERSION
-from opencode_env.harness.cache import ensure_build, host_platform
-from opencode_env.harness.opencode_config import PROVIDER, build_config, render_config
-from opencode_env.harness.prompt import segment_prompt
-from opencode_env.harness.state import archive_arguments, program, segment_archive, state_archive
+from opencode_env.opencode import OpenCodeHarnessConfig
+from opencode_env.opencode.build_cache import ensure_build, host_platform
+from opencode_env.opencode.builds import DEFAULT_VERSION
+from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
+from opencode_env.opencode.opencode_config import PROVIDER, build_config, render_config
+from opencode_env.opencode.prompt import segment_prompt
+from opencode_env.opencode.state import archive_arguments, program, segment_archive, state_archive
 from verifiers.v1.clients import EvalClientConfig, ModelContext
 from verifiers.v1.env import RunSlot
 from verifiers.v1.episode import Episode

@@ -32,8 +32,8 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import verifiers.v1 as vf
-from opencode_env.harness.builds import DEFAULT_VERSION
-from opencode_env.harness.cache import ensure_build, host_platform
+from opencode_env.opencode.build_cache import ensure_build, host_platform
+from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
 from benchmarks._hosted import by_hand, by_hand_podman, by_runtime, hosted_env

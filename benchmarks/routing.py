@@ -221,7 +221,7 @@ async def server(kind: str, upstream: str) -> AsyncIterator[Served]:
 async def serve(upstream: str, kind: str) -> None:
     """The child: registers rollouts on a server, prints their doors, waits for its end."""
     import verifiers.v1 as vf
-    from opencode_env.interception import RoleInterceptionServer, SubRollout, SubSettings
+    from opencode_env.cli_agent.interception import RoleInterceptionServer, SubRollout, SubSettings
     from verifiers.v1.agent import make_agent
     from verifiers.v1.harnesses.null import NullHarnessConfig
     from verifiers.v1.interception import InterceptionServer

@@ -27,11 +27,11 @@ from typing import Any
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import verifiers.v1 as vf
-from opencode_env.sandbox import Bind, LocalSandboxConfig, provision_confined
+from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, provision_confined
 from opencode_rubrics import RemoteHybridMathConfig, RemoteHybridMathRubric
-from opencode_rubrics.mathverdict.finals import finals_of_file, reference_value
-from opencode_rubrics.scorer_bundle import ensure_bundle
-from opencode_rubrics.worker_pool import WorkerPool, usable_cores
+from opencode_rubrics.math.mathverdict.finals import finals_of_file, reference_value
+from opencode_rubrics.math.scorer_bundle import ensure_bundle
+from opencode_rubrics.math.worker_pool import WorkerPool, usable_cores
 from verifiers.v1.runtimes import make_runtime
 
 from benchmarks._measure import Cost, adopt_orphans, machine, measured, report
@@ -75,7 +75,7 @@ def plain_seconds(pairs: Pairs) -> float:
 async def pool_seconds(pool: WorkerPool, pairs: Pairs, lags: list[float]) -> float:
     """What the pool takes for all pairs at once; adds how late the event loop was to `lags` (s)."""
     started = time.perf_counter()
-    scoring = asyncio.gather(*(pool.judge(reference, answer, "file", 10) for reference, answer in pairs))
+    scoring = asyncio.gather(*(pool.verify(reference, answer, "file", 10) for reference, answer in pairs))
     # The creation of the tasks is ours, not the pool's.
     await asyncio.sleep(0)
     while not scoring.done():
@@ -96,7 +96,7 @@ async def host_throughput(answers: int) -> tuple[dict[str, float], dict[str, obj
     pool = WorkerPool(usable_cores())
     try:
         started = time.perf_counter()
-        await asyncio.gather(*(pool.judge("x^2", r"x\cdot x", "file", 10) for _ in range(usable_cores())))
+        await asyncio.gather(*(pool.verify("x^2", r"x\cdot x", "file", 10) for _ in range(usable_cores())))
         start_seconds = time.perf_counter() - started
         for index in range(ROUNDS):
             part = pairs[index * size : (index + 1) * size]
@@ -122,7 +122,7 @@ async def host_throughput(answers: int) -> tuple[dict[str, float], dict[str, obj
 
 async def _hung_seconds(pool: WorkerPool) -> float:
     started = time.perf_counter()
-    result = await pool.judge("5", HANG, "file", HANG_DEADLINE)
+    result = await pool.verify("5", HANG, "file", HANG_DEADLINE)
     assert result.reason == "timed_out"
     return time.perf_counter() - started
 

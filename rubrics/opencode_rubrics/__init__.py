@@ -6,7 +6,6 @@ from pydantic import Field
 
 from opencode_rubrics.answer import AnswerConfig, AnswerRubric
 from opencode_rubrics.cleanup import CleanupError, cleanup, run_cleanup
-from opencode_rubrics.command import CommandResult, run_command
 from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.errors import JudgeError, ScoringError
 from opencode_rubrics.group import RubricGroup, RubricGroupConfig
@@ -15,7 +14,8 @@ from opencode_rubrics.math_config import HybridMathConfig, RemoteHybridMathConfi
 from opencode_rubrics.registry import live_rubric, register_rubric, rubrics_in_use
 from opencode_rubrics.remote_hybrid_math import RemoteHybridMathRubric
 from opencode_rubrics.rubric import AnyTrace, Rubric, SharedDirectory
-from opencode_rubrics.sandbox_alive import require_alive
+from opencode_rubrics.sandbox.alive import require_alive
+from opencode_rubrics.sandbox.command import CommandResult, run_command
 from opencode_rubrics.third_party import ThirdPartyConfig
 from opencode_rubrics.verify_commands import VerifyCommandsConfig, VerifyCommandsRubric
 

@@ -11,12 +11,10 @@ import verifiers.v1 as vf
 from pydantic import Field
 
 from opencode_rubrics.answer_comparison import same_answer
-from opencode_rubrics.bounded_file import FileState, read_bounded_text
 from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric
-
-__all__ = ["AnswerConfig", "AnswerRubric"]
+from opencode_rubrics.sandbox.bounded_file import FileState, read_bounded_text
 
 MAX_ANSWER_BYTES = 64 * 1024
 

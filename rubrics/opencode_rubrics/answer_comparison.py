@@ -6,8 +6,6 @@ Pure functions. Mathematical notation (fractions, roots, sets) is not understood
 import re
 from decimal import Decimal
 
-__all__ = ["same_answer"]
-
 # Groups of three after the first comma, or no comma at all: "1,2" is a pair, not twelve.
 _NUMBER = re.compile(r"[+-]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
 

@@ -15,8 +15,6 @@ import verifiers.v1 as vf
 from verifiers.v1.utils.aio import run_shielded
 from verifiers.v1.utils.decorators import discover_decorated, invoke, mark
 
-__all__ = ["CleanupError", "cleanup", "run_cleanup"]
-
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.cleanup")
 
 HookT = TypeVar("HookT", bound=Callable[..., object])

@@ -6,8 +6,6 @@ rubrics do not (see `registry`).
 
 from pydantic_config import BaseConfig
 
-__all__ = ["RubricConfig"]
-
 
 class RubricConfig(BaseConfig):
     """Base of all rubric configurations."""

@@ -2,8 +2,6 @@
 
 import verifiers.v1 as vf
 
-__all__ = ["JudgeError", "ScoringError"]
-
 
 class ScoringError(vf.TaskError):
     """Scoring could not be done; the message says what to do. Recorded with the stop `scoring_error`."""

@@ -15,8 +15,6 @@ from opencode_rubrics.rubric import AnyTrace, Rubric, SharedDirectory
 from opencode_rubrics.third_party import ThirdPartyConfig
 from opencode_rubrics.verify_commands import VerifyCommandsConfig
 
-__all__ = ["RubricGroup", "RubricGroupConfig", "SingleRubricConfig"]
-
 SingleRubricConfig = Annotated[
     VerifyCommandsConfig | AnswerConfig | HybridMathConfig | RemoteHybridMathConfig | ThirdPartyConfig,
     Field(discriminator="type"),

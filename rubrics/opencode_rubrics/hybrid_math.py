@@ -14,17 +14,15 @@ import verifiers.v1 as vf
 from pydantic import JsonValue
 from typing_extensions import TypeVar
 
-from opencode_rubrics.bounded_file import FileState, read_bounded_text
 from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.judge import JudgeVerdict, ask_judge
+from opencode_rubrics.math.mathverdict.finals import reference_value
+from opencode_rubrics.math.rules_result import RulesResult
+from opencode_rubrics.math.worker_pool import release_pool, shared_pool, usable_cores
 from opencode_rubrics.math_config import HybridMathConfig, MathConfig
-from opencode_rubrics.mathverdict.finals import reference_value
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric
-from opencode_rubrics.rules import RulesResult
-from opencode_rubrics.worker_pool import release_pool, shared_pool, usable_cores
-
-__all__ = ["INFO_KEY", "HybridMathRubric", "MathRubric", "Ruling"]
+from opencode_rubrics.sandbox.bounded_file import FileState, read_bounded_text
 
 INFO_KEY = "math"
 """Where `trace.info` says how the score came about."""
@@ -44,7 +42,7 @@ class Ruling:
 
 
 @dataclass(frozen=True)
-class _Outcome:
+class _Scored:
     ruling: Ruling
     judged: JudgeVerdict | None
     seconds: float
@@ -73,7 +71,7 @@ class _Scoring:
     """One rollout being scored."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    outcome: _Outcome | None = None
+    outcome: _Scored | None = None
 
 
 _scoring: ContextVar[_Scoring] = ContextVar("opencode_rubrics_math_scoring")
@@ -129,7 +127,7 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
         """Let go of the worker processes."""
         release_pool(self)
 
-    async def _outcome(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> _Outcome:
+    async def _outcome(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> _Scored:
         scoring = _scoring.get()
         async with scoring.lock:
             if scoring.outcome is None:
@@ -137,7 +135,7 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
                 trace.info[INFO_KEY] = scoring.outcome.record()
             return scoring.outcome
 
-    async def _decide(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> _Outcome:
+    async def _decide(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> _Scored:
         started = time.perf_counter()
         reference = getattr(task, "answer", None)
         if not isinstance(reference, str) or not reference_value(reference):
@@ -150,12 +148,12 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
             and not (ruling.rules.right or ruling.rules.conflicting)
         ):
             judged = await ask_judge(self.config, task.prompt_text, reference, ruling.text, trace)
-        return _Outcome(ruling, judged, time.perf_counter() - started)
+        return _Scored(ruling, judged, time.perf_counter() - started)
 
     async def rule_on_host(self, reference: str, text: str, source: Literal["reply", "file"]) -> RulesResult:
         """The rules' result from the worker processes of this machine."""
         pool = shared_pool(self, self.config.max_workers or usable_cores())
-        return await pool.judge(reference, text, source, self.config.timeout_seconds)
+        return await pool.verify(reference, text, source, self.config.timeout_seconds)
 
     async def rule_on_file(self, reference: str, runtime: vf.Runtime, path: str) -> Ruling:
         """The rules' result on a bounded file that is taken out of the sandbox.

@@ -22,9 +22,6 @@ from opencode_rubrics.errors import JudgeError
 from opencode_rubrics.math_config import MathConfig
 from opencode_rubrics.rubric import AnyTrace
 
-__all__ = ["JudgeVerdict", "ask_judge", "read_verdict"]
-
-
 CALL_NAME = "math_judge"
 Letter = Literal["A", "B", "C"]
 

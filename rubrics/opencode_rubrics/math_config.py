@@ -8,8 +8,6 @@ from verifiers.v1.types import SamplingConfig
 
 from opencode_rubrics.config import RubricConfig
 
-__all__ = ["HybridMathConfig", "MathConfig", "RemoteHybridMathConfig"]
-
 _PLACEHOLDERS = ("{question}", "{reference}", "{answer}")
 
 

@@ -15,8 +15,6 @@ from verifiers.v1.utils.aio import run_shielded
 from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.rubric import Rubric
 
-__all__ = ["live_rubric", "register_rubric", "rubrics_in_use"]
-
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.registry")
 
 _classes: dict[type[RubricConfig], type[Rubric[Any]]] = {}

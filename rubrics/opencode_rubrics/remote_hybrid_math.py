@@ -13,17 +13,15 @@ from typing import Any
 
 import verifiers.v1 as vf
 
-from opencode_rubrics.agent_processes import TrustedSystem, end_agent, end_agent_user
 from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.hybrid_math import MathRubric, Ruling
+from opencode_rubrics.math.rules_result import RulesResult, rules_result
+from opencode_rubrics.math.scorer import CannotStart, ScorerRequest, run_scorer
+from opencode_rubrics.math.scorer_bundle import ScorerBundle, ensure_bundle
 from opencode_rubrics.math_config import RemoteHybridMathConfig
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, SharedDirectory
-from opencode_rubrics.rules import RulesResult, rules_result
-from opencode_rubrics.sandbox_scorer import CannotStart, ScorerRequest, run_scorer
-from opencode_rubrics.scorer_bundle import ScorerBundle, ensure_bundle
-
-__all__ = ["RemoteHybridMathRubric"]
+from opencode_rubrics.sandbox.processes import TrustedSystem, end_agent, end_agent_user
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.remote_hybrid_math")
 

@@ -9,11 +9,9 @@ import math
 
 import verifiers.v1 as vf
 
-from opencode_rubrics.bounded_file import FileState, read_bounded_text
-from opencode_rubrics.programs import program_argv
-from opencode_rubrics.sandbox_alive import require_alive
-
-__all__ = ["REWARD_PATH", "prepare_reward_file", "read_reward_file"]
+from opencode_rubrics.sandbox.alive import require_alive
+from opencode_rubrics.sandbox.bounded_file import FileState, read_bounded_text
+from opencode_rubrics.sandbox.programs import program_argv
 
 REWARD_PATH = "/logs/verifier/reward.txt"
 _DIRECTORY = REWARD_PATH.rpartition("/")[0]

@@ -20,8 +20,6 @@ from verifiers.v1.utils.generic import concrete_type
 
 from opencode_rubrics.config import RubricConfig
 
-__all__ = ["AnyTrace", "Rubric", "SharedDirectory"]
-
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.rubric")
 
 ConfigT = TypeVar("ConfigT", bound=RubricConfig)

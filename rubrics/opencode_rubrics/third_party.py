@@ -9,8 +9,6 @@ from pydantic import Field, JsonValue, model_validator
 from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.registry import register_rubric
 
-__all__ = ["ENTRY_POINT_GROUP", "ThirdPartyConfig"]
-
 ENTRY_POINT_GROUP = "opencode_rubrics"
 """Packages announce rubric classes here: `my-rubric = "my_package.rubrics:MyRubric"`."""
 

@@ -9,14 +9,12 @@ from typing import Literal
 import verifiers.v1 as vf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from opencode_rubrics.command import CommandResult, run_command
 from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.reward_file import prepare_reward_file, read_reward_file
 from opencode_rubrics.rubric import AnyTrace, Rubric
-from opencode_rubrics.sandbox_alive import require_alive
-
-__all__ = ["VerifyCommandsConfig", "VerifyCommandsRubric"]
+from opencode_rubrics.sandbox.alive import require_alive
+from opencode_rubrics.sandbox.command import CommandResult, run_command
 
 DEFAULT_WORKDIR = "/app"
 

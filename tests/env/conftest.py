@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.env.desk import Desk, Finished, closed_port
 from tests.env.rows import probe, probe_arguments, write_rows
+from tests.support.user_home import Finished, UserHome, closed_port
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    """A fresh desk."""
-    return Desk(tmp_path)
+def home(tmp_path: Path) -> UserHome:
+    """A fresh home."""
+    return UserHome(tmp_path)
 
 
 @pytest.fixture(scope="module")
-def shared_desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
-    """The desk of a test module whose runs are shared by its tests."""
-    return Desk(tmp_path_factory.mktemp("desk"))
+def shared_home(tmp_path_factory: pytest.TempPathFactory) -> UserHome:
+    """The home of a test module whose runs are shared by its tests."""
+    return UserHome(tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -34,8 +34,8 @@ def dead_endpoint(
     if not any(item.path.name == "test_failures.py" for item in request.session.items):
         yield None
         return
-    desk = Desk(tmp_path_factory.mktemp("dead"))
-    rows = write_rows(desk.root / "rows.jsonl", [probe("one")])
-    run = desk.run("dead-endpoint", f"http://127.0.0.1:{closed_port()}/v1", *probe_arguments(rows))
+    home = UserHome(tmp_path_factory.mktemp("dead"))
+    rows = write_rows(home.root / "rows.jsonl", [probe("one")])
+    run = home.run("dead-endpoint", f"http://127.0.0.1:{closed_port()}/v1", *probe_arguments(rows))
     with ThreadPoolExecutor(1) as background:
         yield background.submit(asyncio.run, run)

@@ -8,32 +8,32 @@ from collections.abc import Mapping
 import pytest
 from opencode_env.samples import load_samples
 
-from tests.env.desk import Desk
+from tests.support.user_home import UserHome
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
 
-def demo(desk: Desk, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def demo(home: UserHome, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run the demo to its end."""
     argv = [sys.executable, "-m", "opencode_env.demo", *arguments]
-    environment = desk.environment(env)
-    return subprocess.run(argv, cwd=desk.work, env=environment, capture_output=True, text=True, timeout=200)
+    environment = home.environment(env)
+    return subprocess.run(argv, cwd=home.work, env=environment, capture_output=True, text=True, timeout=200)
 
 
-def test_it_shows_each_rollout_as_it_ends_a_table_of_rewards_and_where_the_traces_are(desk: Desk) -> None:
-    done = demo(desk, "--success-rate", "0.5", "--concurrency", "3")
+def test_it_shows_each_rollout_as_it_ends_a_table_of_rewards_and_where_the_traces_are(home: UserHome) -> None:
+    done = demo(home, "--success-rate", "0.5", "--concurrency", "3")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "not a language model" in done.stdout
     for sample in load_samples():
         assert re.search(rf"rollout finished: task={sample.id} ", done.stdout)
         assert re.search(rf"^{sample.id} +[01]\.\d\d +\d+ +\d+ +agent_completed +\d+\.\d$", done.stdout, re.MULTILINE)
     (traces,) = re.findall(r"^traces: (.*)$", done.stdout, re.MULTILINE)
-    assert (desk.work / traces).is_file()
-    assert desk.leftovers() == []
+    assert (home.work / traces).is_file()
+    assert home.leftovers() == []
 
 
-def test_without_bubblewrap_it_says_in_one_line_what_to_do(desk: Desk) -> None:
-    done = demo(desk, env={"PATH": str(desk.temporary)})
+def test_without_bubblewrap_it_says_in_one_line_what_to_do(home: UserHome) -> None:
+    done = demo(home, env={"PATH": str(home.temporary)})
     assert done.returncode == 1
     (line,) = done.stderr.strip().splitlines()
     assert "apt-get install bubblewrap" in line

@@ -17,7 +17,7 @@ from verifiers.v1.serve import EnvClient, env_config_data
 from verifiers.v1.types import SamplingConfig
 from verifiers.v1.utils.loaders import load_taskset, resolve_env_config
 
-from tests.env.desk import Desk, closed_port, until
+from tests.support.user_home import UserHome, closed_port, until
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
@@ -55,13 +55,13 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def served(desk: Desk, model: ScriptedModel) -> AsyncIterator[Server]:
-    """The server in processes of their own, at home at `desk`."""
+async def served(home: UserHome, model: ScriptedModel) -> AsyncIterator[Server]:
+    """The server in processes of their own, at home at `home`."""
     address = f"tcp://127.0.0.1:{closed_port()}"
-    config = desk.root / "config.json"
+    config = home.root / "config.json"
     config.write_text(json.dumps(env_config_data(resolve_env_config({"taskset": {"id": "opencode-env"}}))))
     argv = [sys.executable, str(PROGRAM), str(config), address]
-    process = await asyncio.create_subprocess_exec(*argv, cwd=desk.work, env=desk.environment())
+    process = await asyncio.create_subprocess_exec(*argv, cwd=home.work, env=home.environment())
     client = EnvClient(address)
     try:
         await client.wait_for_server_startup(timeout=60, interval=0.3)
@@ -73,8 +73,8 @@ async def served(desk: Desk, model: ScriptedModel) -> AsyncIterator[Server]:
             await process.wait()
 
 
-async def test_rollouts_run_in_spawned_workers_and_a_terminated_server_leaves_nothing(desk: Desk) -> None:
-    async with ScriptedModel(SamplesButOne("count-errors")) as model, served(desk, model) as server:
+async def test_rollouts_run_in_spawned_workers_and_a_terminated_server_leaves_nothing(home: UserHome) -> None:
+    async with ScriptedModel(SamplesButOne("count-errors")) as model, served(home, model) as server:
         episodes = await asyncio.gather(server.run("arithmetic-orders"), server.run("csv-report"))
         for episode, name in zip(episodes, ("arithmetic-orders", "csv-report"), strict=True):
             (trace,) = episode.traces
@@ -85,22 +85,22 @@ async def test_rollouts_run_in_spawned_workers_and_a_terminated_server_leaves_no
 
         hanging = asyncio.ensure_future(server.run("count-errors"))
         await until(lambda: model.active == 1)
-        inside = [command for command in desk.processes().values() if command.startswith("opencode run")]
-        assert inside, desk.processes()
+        inside = [command for command in home.processes().values() if command.startswith("opencode run")]
+        assert inside, home.processes()
         server.process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(30):
             await server.process.wait()
         hanging.cancel()
         await asyncio.gather(hanging, return_exceptions=True)
-        assert desk.leftovers() == []
+        assert home.leftovers() == []
 
 
-async def test_a_cancelled_request_ends_its_rollout_and_the_worker_serves_on(desk: Desk) -> None:
-    async with ScriptedModel(SamplesButOne("count-errors")) as model, served(desk, model) as server:
+async def test_a_cancelled_request_ends_its_rollout_and_the_worker_serves_on(home: UserHome) -> None:
+    async with ScriptedModel(SamplesButOne("count-errors")) as model, served(home, model) as server:
         hanging = asyncio.ensure_future(server.run("count-errors"))
         await until(lambda: model.active == 1)
-        assert len(desk.sandboxes()) == 1
+        assert len(home.sandboxes()) == 1
         hanging.cancel()
-        await until(lambda: not desk.sandboxes(), seconds=20)
+        await until(lambda: not home.sandboxes(), seconds=20)
         episode = await server.run("arithmetic-orders")
         assert episode.traces[0].reward == 1.0

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
-from tests.env.desk import Desk, Finished
 from tests.env.rows import bash, probe, probe_arguments, write_rows
+from tests.support.user_home import Finished, UserHome
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
@@ -41,20 +41,20 @@ def late_bwrap(directory: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def runs(shared_desk: Desk) -> dict[str, tuple[Finished, str]]:
+def runs(shared_home: UserHome) -> dict[str, tuple[Finished, str]]:
     """Runs by name, played at once, with the bodies of the requests that reached their models."""
-    desk = shared_desk
-    empty = desk.root / "empty"
+    home = shared_home
+    empty = home.root / "empty"
     empty.mkdir()
-    slow = late_bwrap(desk.root / "bin")
-    rows = write_rows(desk.root / "one.jsonl", [probe("one")])
-    bad = write_rows(desk.root / "bad.jsonl", BAD_ROWS)
+    slow = late_bwrap(home.root / "bin")
+    rows = write_rows(home.root / "one.jsonl", [probe("one")])
+    bad = write_rows(home.root / "bad.jsonl", BAD_ROWS)
     foreign = probe_arguments(rows)
 
     async def play(name: str, *arguments: str, path: str | None = None) -> tuple[str, Finished, str]:
         env = {} if path is None else {"PATH": path}
         async with ScriptedModel(ScriptPolicy.of(bash("touch made"), Reply(text="done"))) as model:
-            finished = await desk.run(name, model.base_url, *arguments, env=env)
+            finished = await home.run(name, model.base_url, *arguments, env=env)
             return name, finished, "\n".join(json.dumps(request.body) for request in model.requests)
 
     async def play_all() -> dict[str, tuple[Finished, str]]:
@@ -132,9 +132,9 @@ def test_bad_rows_do_not_disturb_their_neighbours(runs: dict[str, tuple[Finished
     assert (trace.ok, trace.reward) == (True, 1.0)
 
 
-def test_nothing_is_left_behind(runs: dict[str, tuple[Finished, str]], shared_desk: Desk) -> None:
+def test_nothing_is_left_behind(runs: dict[str, tuple[Finished, str]], shared_home: UserHome) -> None:
     assert runs
-    assert shared_desk.leftovers() == []
+    assert shared_home.leftovers() == []
 
 
 def test_a_dead_endpoint_is_a_provider_error(dead_endpoint: Future[Finished]) -> None:

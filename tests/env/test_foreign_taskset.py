@@ -8,8 +8,8 @@ import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 from opencode_env.scripted_model.request import ChatRequest
 
-from tests.env.desk import Desk, Finished
 from tests.env.rows import bash, probe, probe_arguments, write_rows
+from tests.support.user_home import Finished, UserHome
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
@@ -22,29 +22,29 @@ ROWS = [
 class SandboxKiller:
     """Plays one script for every row, and kills the sandbox of the row "dies-once" in the middle, the first time."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, home: UserHome) -> None:
+        self.home = home
         self.kills = 1
         self.script = ScriptPolicy.of(bash("touch made"), Reply(text="done"))
 
     def __call__(self, request: ChatRequest, /) -> Reply:
         if request.turn == 1 and self.kills and any("row dies-once:" in text for text in request.user_texts):
             self.kills -= 1
-            for pid, command in self.desk.processes().items():
+            for pid, command in self.home.processes().items():
                 if os.path.basename(command.split()[0]) == "bwrap":
                     os.kill(pid, signal.SIGKILL)
         return self.script(request)
 
 
 @pytest.fixture(scope="module")
-def finished(shared_desk: Desk) -> Finished:
+def finished(shared_home: UserHome) -> Finished:
     """Both rows, one after the other, with one retry for each episode."""
-    rows = write_rows(shared_desk.root / "rows.jsonl", ROWS)
+    rows = write_rows(shared_home.root / "rows.jsonl", ROWS)
 
     async def run() -> Finished:
-        async with ScriptedModel(SandboxKiller(shared_desk)) as model:
+        async with ScriptedModel(SandboxKiller(shared_home)) as model:
             arguments = [*probe_arguments(rows), "--env.retries.max-retries", "1", "-c", "1"]
-            return await shared_desk.run("foreign", model.base_url, *arguments)
+            return await shared_home.run("foreign", model.base_url, *arguments)
 
     return asyncio.run(run())
 
@@ -60,11 +60,11 @@ def test_the_environments_id_brings_opencode_and_the_confined_sandbox_to_any_tas
     assert trace.metrics["bash_calls"] == 1.0
 
 
-def test_an_episode_whose_sandbox_died_is_played_again_in_a_new_one(finished: Finished, shared_desk: Desk) -> None:
+def test_an_episode_whose_sandbox_died_is_played_again_in_a_new_one(finished: Finished, shared_home: UserHome) -> None:
     episode = finished.episode("dies-once")
     assert episode.ok, finished.log
     assert episode.traces[-1].reward == 1.0
     first, last = [line for line in finished.lines if "task=dies-once " in line]
     assert "reward=- error=SandboxError: " in first
     assert "reward=1.000 error=-" in last
-    assert shared_desk.leftovers() == []
+    assert shared_home.leftovers() == []

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from opencode_env.scripted_model import FaultKind, Reply, SamplesPolicy, ScriptedModel, ScriptPolicy
 
-from tests.env.desk import Desk, Finished, Running, is_closed, until
 from tests.env.rows import bash, faulty, probe, probe_arguments, script, write_rows
+from tests.support.user_home import Finished, Running, UserHome, is_closed, until
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
@@ -42,38 +42,38 @@ class Interrupted:
     leftovers: list[str]
 
 
-async def in_the_middle(desk: Desk, model: ScriptedModel, evaluation: Running) -> None:
+async def in_the_middle(home: UserHome, model: ScriptedModel, evaluation: Running) -> None:
     """Wait until every rollout is where it shall be interrupted."""
 
     def everywhere() -> bool:
-        commands = [command.strip() for command in desk.processes().values()]
+        commands = [command.strip() for command in home.processes().values()]
         return model.active == 1 and all(sleep in commands for sleep in SLEEPS)
 
     try:
         await until(everywhere, seconds=90)
     except TimeoutError:
-        pytest.fail(f"{desk.processes()}\n{evaluation.log}")
+        pytest.fail(f"{home.processes()}\n{evaluation.log}")
 
 
-async def interrupt(desk: Desk, *signals: signal.Signals) -> Interrupted:
+async def interrupt(home: UserHome, *signals: signal.Signals) -> Interrupted:
     """Start a run, send it signals 0.3 s apart, wait for its end."""
-    rows = write_rows(desk.root / "rows.jsonl", ROWS)
-    journal = desk.root / "journal.jsonl"
+    rows = write_rows(home.root / "rows.jsonl", ROWS)
+    journal = home.root / "journal.jsonl"
     arguments = [*probe_arguments(rows, env_id="probe-env"), "-c", "3"]
     environment = {"PROBE_JOURNAL": str(journal)}
     async with (
         ScriptedModel(POLICY) as model,
-        desk.running("interrupted", model.base_url, *arguments, env=environment) as run,
+        home.running("interrupted", model.base_url, *arguments, env=environment) as run,
     ):
-        await in_the_middle(desk, model, run)
+        await in_the_middle(home, model, run)
         for number in signals:
             run.process.send_signal(number)
             await asyncio.sleep(0.3)
         finished = await run.finish()
         if signal.SIGKILL in signals:  # the kernel tells the sandboxes, which takes a moment
-            await until(lambda: not desk.processes(), seconds=10)
+            await until(lambda: not home.processes(), seconds=10)
     written = [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
-    return Interrupted(finished, written, desk.processes(), len(desk.sandboxes()), desk.leftovers())
+    return Interrupted(finished, written, home.processes(), len(home.sandboxes()), home.leftovers())
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +87,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Interrupted]:
     }
 
     async def interrupt_all() -> list[Interrupted]:
-        desks = [Desk(tmp_path_factory.mktemp(name)) for name in ways]
-        return await asyncio.gather(*(interrupt(desk, *ways[name]) for desk, name in zip(desks, ways, strict=True)))
+        desks = [UserHome(tmp_path_factory.mktemp(name)) for name in ways]
+        return await asyncio.gather(*(interrupt(home, *ways[name]) for home, name in zip(desks, ways, strict=True)))
 
     return dict(zip(ways, asyncio.run(interrupt_all()), strict=True))
 
@@ -126,22 +126,22 @@ def test_after_kill_9_no_process_lives_on(runs: dict[str, Interrupted]) -> None:
     assert all(is_closed(port) for port in run.finished.ports)
 
 
-async def test_after_kill_9_the_next_run_sweeps_what_stayed_and_neighbours_are_not_disturbed(desk: Desk) -> None:
-    rows = write_rows(desk.root / "rows.jsonl", ROWS[1:2])
+async def test_after_kill_9_the_next_run_sweeps_what_stayed_and_neighbours_are_not_disturbed(home: UserHome) -> None:
+    rows = write_rows(home.root / "rows.jsonl", ROWS[1:2])
     sample = ["opencode-env", "--select.limit", "1"]
     async with (
         ScriptedModel(POLICY) as hanging,
         ScriptedModel(SamplesPolicy(1.0), delay=1.5) as slow,
-        desk.running("killed", hanging.base_url, *probe_arguments(rows)) as victim,
-        desk.running("neighbour", slow.base_url, *sample) as neighbour,
+        home.running("killed", hanging.base_url, *probe_arguments(rows)) as victim,
+        home.running("neighbour", slow.base_url, *sample) as neighbour,
     ):
         await until(lambda: hanging.active == 1 and slow.active == 1, seconds=90)
-        assert len(desk.sandboxes()) == 2
+        assert len(home.sandboxes()) == 2
         victim.process.kill()
         await victim.process.wait()
         finished = await neighbour.finish()
         assert [trace.reward for episode in finished.episodes for trace in episode.traces] == [1.0], finished.log
-        assert len(desk.sandboxes()) == 1
-        after = await desk.run("after", slow.base_url, *sample)
+        assert len(home.sandboxes()) == 1
+        after = await home.run("after", slow.base_url, *sample)
     assert after.exit_code == 0, after.log
-    assert desk.leftovers() == []
+    assert home.leftovers() == []

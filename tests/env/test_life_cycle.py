@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from opencode_env.scripted_model import FaultKind, Reply, ScriptedModel, ScriptPolicy
 
-from tests.env.desk import Desk, Finished
 from tests.env.rows import bash, faulty, no_process, probe, probe_arguments, script, write_rows
+from tests.support.user_home import Finished, UserHome
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
@@ -48,15 +48,15 @@ class Played:
 
 
 @pytest.fixture(scope="module")
-def played(shared_desk: Desk) -> Played:
+def played(shared_home: UserHome) -> Played:
     """All rows, three at a time."""
-    rows = write_rows(shared_desk.root / "rows.jsonl", ROWS)
-    journal = shared_desk.root / "journal.jsonl"
+    rows = write_rows(shared_home.root / "rows.jsonl", ROWS)
+    journal = shared_home.root / "journal.jsonl"
 
     async def run() -> tuple[Finished, str]:
         policy = ScriptPolicy(*SCRIPTS, script("", Reply(text="done")).model_copy(update={"match": ""}))
         async with ScriptedModel(policy) as model:
-            finished = await shared_desk.run(
+            finished = await shared_home.run(
                 "life",
                 model.base_url,
                 *probe_arguments(rows, env_id="probe-env"),
@@ -136,6 +136,6 @@ def test_every_rollout_has_its_line_failed_ones_included(played: Played) -> None
     assert "reward=- error=ProviderError: " in line
 
 
-def test_nothing_is_left_behind(played: Played, shared_desk: Desk) -> None:
+def test_nothing_is_left_behind(played: Played, shared_home: UserHome) -> None:
     assert played.finished.exit_code == 0
-    assert shared_desk.leftovers() == []
+    assert shared_home.leftovers() == []

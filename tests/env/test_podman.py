@@ -9,8 +9,8 @@ import pytest
 from opencode_env.samples import SAMPLES_PATH
 from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel, ScriptPolicy
 
-from tests.env.desk import Desk, Finished, podman_containers
 from tests.env.rows import bash, probe, write_rows
+from tests.support.user_home import Finished, UserHome, podman_containers
 
 pytestmark = [pytest.mark.opencode, pytest.mark.podman, pytest.mark.slow]
 
@@ -24,23 +24,23 @@ def podman(image: str) -> Sequence[str]:
 
 
 @pytest.fixture(scope="module")
-def runs(shared_desk: Desk, podman_image: str) -> dict[str, Finished]:
+def runs(shared_home: UserHome, podman_image: str) -> dict[str, Finished]:
     """The samples through our environment, and a foreign taskset with nothing of ours but the harness."""
-    desk = shared_desk
+    home = shared_home
     samples = [json.loads(line) for line in SAMPLES_PATH.read_text().splitlines()]
-    dataset = write_rows(desk.root / "samples.jsonl", [row for row in samples if row["id"] in SAMPLES])
-    rows = write_rows(desk.root / "rows.jsonl", [probe("alone", check="test -f /app/made")])
+    dataset = write_rows(home.root / "samples.jsonl", [row for row in samples if row["id"] in SAMPLES])
+    rows = write_rows(home.root / "rows.jsonl", [probe("alone", check="test -f /app/made")])
 
     async def through_env() -> Finished:
         async with ScriptedModel(SamplesPolicy(1.0)) as model:
             arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), "-c", "2", *podman(podman_image)]
-            return await desk.run("samples", model.base_url, *arguments)
+            return await home.run("samples", model.base_url, *arguments)
 
     async def harness_alone() -> Finished:
         foreign = ["--env.taskset.id", "probe-tasks", "--env.taskset.rows", str(rows)]
         async with ScriptedModel(ScriptPolicy.of(bash("touch made"), Reply(text="done"))) as model:
             arguments = [*foreign, "--env.agent.harness.id", "opencode-env", *podman(podman_image)]
-            return await desk.run("alone", model.base_url, *arguments)
+            return await home.run("alone", model.base_url, *arguments)
 
     async def both() -> tuple[Finished, Finished]:
         return await asyncio.gather(through_env(), harness_alone())
@@ -69,7 +69,7 @@ def test_the_harness_alone_runs_on_a_foreign_taskset_in_a_container(runs: dict[s
     assert finished.lines == []
 
 
-def test_a_borrowed_container_is_removed_by_its_owner(runs: dict[str, Finished], shared_desk: Desk) -> None:
+def test_a_borrowed_container_is_removed_by_its_owner(runs: dict[str, Finished], shared_home: UserHome) -> None:
     """verifiers marks the box of a borrowed run, and its container runtimes never remove a box with that mark."""
     names = {
         trace.agent.runtime.id
@@ -81,7 +81,7 @@ def test_a_borrowed_container_is_removed_by_its_owner(runs: dict[str, Finished],
     assert len(names) == len(SAMPLES) + 1
     left = podman_containers()
     assert not [name for name in left if any(str(own).startswith(name) or name in str(own) for own in names)], left
-    assert shared_desk.leftovers() == []
+    assert shared_home.leftovers() == []
 
 
 def test_a_run_in_containers_needs_no_bubblewrap(runs: dict[str, Finished]) -> None:

@@ -4,13 +4,13 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
-from opencode_env.harness.builds import DEFAULT_VERSION
-from opencode_env.harness.config import BUILT_IN_TOOLS
+from opencode_env.opencode.builds import DEFAULT_VERSION
+from opencode_env.opencode.harness_config import BUILT_IN_TOOLS
 from opencode_env.samples import load_samples
 from opencode_env.scripted_model import SamplesPolicy, ScriptedModel
 from verifiers.v1.trace import WireTrace
 
-from tests.env.desk import Desk, Finished, is_closed
+from tests.support.user_home import Finished, UserHome, is_closed
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
@@ -33,18 +33,18 @@ class Played:
         return [trace for episode in self.finished.episodes for trace in episode.traces]
 
 
-async def play(desk: Desk, name: str, success_rate: float, delay: float) -> Played:
+async def play(home: UserHome, name: str, success_rate: float, delay: float) -> Played:
     async with ScriptedModel(SamplesPolicy(success_rate), delay=delay) as model:
-        finished = await desk.run(name, model.base_url, "opencode-env", "-c", "3")
+        finished = await home.run(name, model.base_url, "opencode-env", "-c", "3")
         return Played(finished, len(model.requests), model.peak_active)
 
 
 @pytest.fixture(scope="module")
-def runs(shared_desk: Desk) -> tuple[Played, Played]:
+def runs(shared_home: UserHome) -> tuple[Played, Played]:
     """Two runs at the same time, of one user: in one every sample is solved (slowly), in the other none."""
 
     async def both() -> tuple[Played, Played]:
-        return await asyncio.gather(play(shared_desk, "solved", 1.0, 1.0), play(shared_desk, "failed", 0.0, 0.0))
+        return await asyncio.gather(play(shared_home, "solved", 1.0, 1.0), play(shared_home, "failed", 0.0, 0.0))
 
     return asyncio.run(both())
 
@@ -132,8 +132,8 @@ def test_rollouts_of_one_process_run_side_by_side(solved: Played) -> None:
     assert solved.peak >= 3
 
 
-def test_nothing_is_left_behind(solved: Played, failed: Played, shared_desk: Desk) -> None:
-    assert shared_desk.leftovers() == []
+def test_nothing_is_left_behind(solved: Played, failed: Played, shared_home: UserHome) -> None:
+    assert shared_home.leftovers() == []
     assert all(is_closed(port) for played in (solved, failed) for port in played.finished.ports)
     assert solved.finished.ports
 

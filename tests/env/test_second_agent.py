@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
-from tests.env.desk import Desk, Finished
 from tests.env.rows import script, write_rows
+from tests.support.user_home import Finished, UserHome
 
 pytestmark = pytest.mark.slow
 
@@ -18,9 +18,9 @@ ROWS = [
 
 
 @pytest.fixture(scope="module")
-def finished(shared_desk: Desk) -> Finished:
+def finished(shared_home: UserHome) -> Finished:
     """Three rows of an ordinary dataset, scored by our rubric."""
-    dataset = write_rows(shared_desk.root / "rows.jsonl", ROWS)
+    dataset = write_rows(shared_home.root / "rows.jsonl", ROWS)
     policy = ScriptPolicy(
         script("right", Reply(text="Paris")), script("half", Reply(text="Milan")), script("breaks", Reply(text="x"))
     )
@@ -28,7 +28,7 @@ def finished(shared_desk: Desk) -> Finished:
     async def run() -> Finished:
         async with ScriptedModel(policy) as model:
             arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), "--env.id", "shell-agent"]
-            return await shared_desk.run("shell", model.base_url, *arguments)
+            return await shared_home.run("shell", model.base_url, *arguments)
 
     return asyncio.run(run())
 
@@ -52,8 +52,8 @@ def test_its_failure_is_an_error_and_no_reward(finished: Finished) -> None:
     assert all(reward is None for reward in trace.rewards.values())
 
 
-def test_it_has_its_line_and_leaves_nothing(finished: Finished, shared_desk: Desk) -> None:
+def test_it_has_its_line_and_leaves_nothing(finished: Finished, shared_home: UserHome) -> None:
     (line,) = [line for line in finished.lines if "task=half " in line]
     assert "turns=1 tools=- stop=agent_completed exit=0" in line
     assert "reward=0.500 error=-" in line
-    assert shared_desk.leftovers() == []
+    assert shared_home.leftovers() == []

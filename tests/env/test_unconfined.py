@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
-from tests.env.desk import Desk, Finished
 from tests.env.rows import bash, no_process, script, write_rows
+from tests.support.user_home import Finished, UserHome
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
@@ -14,12 +14,12 @@ SLEEP = "sleep 59717"
 
 
 @pytest.fixture(scope="module")
-def finished(shared_desk: Desk) -> Finished:
+def finished(shared_home: UserHome) -> Finished:
     """One row that leaves a process of another session behind."""
-    scratch = shared_desk.root / "scratch"
+    scratch = shared_home.root / "scratch"
     checks = [f"test -f {scratch}/made", no_process(SLEEP)]
     row = {"id": "free", "question": "row free: make a file", "verify": checks, "workdir": str(scratch)}
-    dataset = write_rows(shared_desk.root / "rows.jsonl", [row])
+    dataset = write_rows(shared_home.root / "rows.jsonl", [row])
     policy = ScriptPolicy(
         script("free", bash(f"touch made; pwd; setsid {SLEEP} >/dev/null 2>&1 &"), Reply(text="done"))
     )
@@ -28,22 +28,22 @@ def finished(shared_desk: Desk) -> Finished:
         async with ScriptedModel(policy) as model:
             arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), "--env.sandbox.confine", "false"]
             arguments += ["--env.agent.harness.agent-workdir", str(scratch)]
-            return await shared_desk.run("free", model.base_url, *arguments)
+            return await shared_home.run("free", model.base_url, *arguments)
 
     return asyncio.run(run())
 
 
-def test_it_runs_on_this_machine_when_told_so(finished: Finished, shared_desk: Desk) -> None:
+def test_it_runs_on_this_machine_when_told_so(finished: Finished, shared_home: UserHome) -> None:
     trace = finished.trace("free")
     assert trace.ok, trace.errors
-    assert (shared_desk.root / "scratch" / "made").exists()
+    assert (shared_home.root / "scratch" / "made").exists()
     assert trace.info["verify"][0]["exit_code"] == 0
 
 
-def test_what_the_agent_left_running_is_ended_before_the_scoring(finished: Finished, shared_desk: Desk) -> None:
+def test_what_the_agent_left_running_is_ended_before_the_scoring(finished: Finished, shared_home: UserHome) -> None:
     assert finished.trace("free").info["verify"][1]["exit_code"] == 0
     assert finished.trace("free").reward == 1.0
-    assert shared_desk.processes() == {}
+    assert shared_home.processes() == {}
 
 
 def test_verifiers_warning_about_the_local_system_is_shown(finished: Finished) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from opencode_env.scripted_model import SamplesPolicy, ScriptedModel
 
-from tests.env.desk import Desk, Finished
+from tests.support.user_home import Finished, UserHome
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
@@ -93,35 +93,35 @@ def test_programs_and_data_that_are_read_at_run_time_are_in_the_wheels(installed
 
 
 @pytest.fixture(scope="module")
-def finished(installed: Installed, shared_desk: Desk) -> Finished:
+def finished(installed: Installed, shared_home: UserHome) -> Finished:
     """One sample, evaluated by the installed command."""
 
     async def run() -> Finished:
         async with ScriptedModel(SamplesPolicy(1.0)) as model:
             arguments = ["opencode-env", "--select.limit", "1"]
             program = installed.program("vf-eval")
-            return await shared_desk.run("elsewhere", model.base_url, *arguments, program=program)
+            return await shared_home.run("elsewhere", model.base_url, *arguments, program=program)
 
     return asyncio.run(run())
 
 
-def test_vf_eval_runs_from_another_directory(finished: Finished, installed: Installed, shared_desk: Desk) -> None:
+def test_vf_eval_runs_from_another_directory(finished: Finished, installed: Installed, shared_home: UserHome) -> None:
     assert finished.exit_code == 0, finished.log
     (episode,) = finished.episodes
     assert episode.traces[0].reward == 1.0
-    assert shared_desk.leftovers() == []
+    assert shared_home.leftovers() == []
 
 
-def test_what_ran_was_the_installed_package(installed: Installed, shared_desk: Desk) -> None:
+def test_what_ran_was_the_installed_package(installed: Installed, shared_home: UserHome) -> None:
     code = "import opencode_env, opencode_rubrics, opencode_rlm as m; print(opencode_env.__file__, m.__file__)"
     argv = [str(installed.program("python")), "-c", code]
-    done = subprocess.run(argv, cwd=shared_desk.work, env=shared_desk.environment(), capture_output=True, text=True)
+    done = subprocess.run(argv, cwd=shared_home.work, env=shared_home.environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert all(Path(path).is_relative_to(installed.environment) for path in done.stdout.split())
 
 
-def test_the_scripted_model_is_a_program_of_the_installed_package(installed: Installed, shared_desk: Desk) -> None:
+def test_the_scripted_model_is_a_program_of_the_installed_package(installed: Installed, shared_home: UserHome) -> None:
     argv = [str(installed.program("python")), "-m", "opencode_env.scripted_model", "--help"]
-    done = subprocess.run(argv, cwd=shared_desk.work, env=shared_desk.environment(), capture_output=True, text=True)
+    done = subprocess.run(argv, cwd=shared_home.work, env=shared_home.environment(), capture_output=True, text=True)
     assert done.returncode == 0
     assert "not a language model" in done.stdout

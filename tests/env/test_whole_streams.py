@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from opencode_env.interception import role_interception
-from opencode_env.interception.whole_streams import whole
+from opencode_env.cli_agent.interception import role_interception
+from opencode_env.cli_agent.interception.whole_streams import whole
 from opencode_env.scripted_model import Reply
 from verifiers.v1.errors import ProviderError
 from verifiers.v1.interception import InterceptionServerConfig

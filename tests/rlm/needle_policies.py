@@ -4,7 +4,7 @@ import re
 
 from opencode_env.scripted_model import ChatRequest, Reply
 
-from tests.rlm.stage import bash, call, task
+from tests.rlm.episodes import bash, call, task
 
 UNWELL = ("My chest has been", "These hands shake", "Two stairs and I", "My head has been")
 ASK_EACH = """\

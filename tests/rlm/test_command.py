@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
-from tests.env.desk import Desk, Finished
 from tests.env.rows import probe, probe_arguments, write_rows
+from tests.rlm.episodes import SUB_MODEL
 from tests.rlm.needle_policies import reader, reading_alone, recursive
-from tests.rlm.stage import SUB_MODEL
+from tests.support.user_home import Finished, UserHome
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
@@ -20,7 +20,7 @@ WINDOW = 30_000
 @pytest.fixture(scope="module")
 def needles(tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, ScriptedModel, ScriptedModel]:
     """One run over the needles, main and sub model at endpoints of their own."""
-    desk = Desk(tmp_path_factory.mktemp("desk"))
+    home = UserHome(tmp_path_factory.mktemp("home"))
 
     async def run() -> tuple[Finished, ScriptedModel, ScriptedModel]:
         async with (
@@ -29,7 +29,7 @@ def needles(tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, Scripte
         ):
             arguments = ["opencode-rlm", "-c", "2", "--env.sub.model", SUB_MODEL]
             arguments += ["--env.sub.client.base-url", sub.base_url, "--env.sub.sampling.temperature", "0.25"]
-            return await desk.run("needles", main.base_url, *arguments), main, sub
+            return await home.run("needles", main.base_url, *arguments), main, sub
 
     return asyncio.run(run())
 
@@ -62,18 +62,18 @@ def test_main_and_sub_seat_have_endpoints_models_and_sampling_of_their_own(
 
 async def test_the_same_needle_is_out_of_reach_without_recursion(tmp_path: Path) -> None:
     async with ScriptedModel(reading_alone, context_window=WINDOW) as model:
-        desk = Desk(tmp_path)
-        finished = await desk.run("alone", model.base_url, "opencode-rlm", "-n", "1")
+        home = UserHome(tmp_path)
+        finished = await home.run("alone", model.base_url, "opencode-rlm", "-n", "1")
     (trace,) = finished.episode("diary-animal").traces
     assert trace.stop_condition == "max_total_tokens"
     assert trace.reward == 0.0
 
 
 async def test_over_another_taskset_the_seats_default_runs_the_recursive_harness(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    rows = write_rows(desk.root / "rows.jsonl", [probe("one")])
+    home = UserHome(tmp_path)
+    rows = write_rows(home.root / "rows.jsonl", [probe("one")])
     async with ScriptedModel(ScriptPolicy.of(Reply(text="done"))) as model:
-        finished = await desk.run("over", model.base_url, *probe_arguments(rows, env_id="opencode-rlm"))
+        finished = await home.run("over", model.base_url, *probe_arguments(rows, env_id="opencode-rlm"))
         tools = [tool["function"]["name"] for tool in model.requests[0].body["tools"]]
     assert finished.exit_code == 0, finished.log[-3000:]
     trace = finished.trace("one")
@@ -82,14 +82,14 @@ async def test_over_another_taskset_the_seats_default_runs_the_recursive_harness
     assert trace.agent.config.harness is not None
     assert trace.agent.config.harness.id == "opencode-rlm"
     assert {"llm_subcall", "task"} <= set(tools)
-    assert desk.leftovers() == []
+    assert home.leftovers() == []
 
 
 async def test_the_recursive_harness_refuses_an_environment_that_does_not_route(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    rows = write_rows(desk.root / "rows.jsonl", [probe("one")])
+    home = UserHome(tmp_path)
+    rows = write_rows(home.root / "rows.jsonl", [probe("one")])
     async with ScriptedModel(ScriptPolicy.of(Reply(text="done"))) as model:
         arguments = [*probe_arguments(rows), "--env.agent.harness.id", "opencode-rlm"]
-        finished = await desk.run("plain", model.base_url, *arguments)
+        finished = await home.run("plain", model.base_url, *arguments)
         assert model.requests == []
     assert "--env.id opencode-rlm" in finished.error("one")

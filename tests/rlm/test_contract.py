@@ -10,7 +10,7 @@ from verifiers.v1.interception.pool import ElasticInterceptionPool
 from verifiers.v1.interception.server import InterceptionServer
 from verifiers.v1.session import RolloutSession
 
-WHERE = f"verifiers {version('verifiers')} changed what opencode_env.interception builds on"
+WHERE = f"verifiers {version('verifiers')} changed what opencode_env.cli_agent.interception builds on"
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.interception import SubRollout, SubSettings
-from opencode_env.interception.serving import role_interception
-from opencode_env.rollout_log import AnyTrace
-from opencode_env.sandbox import LocalSandboxConfig, provision_confined
+from opencode_env.cli_agent.interception import SubRollout, SubSettings
+from opencode_env.cli_agent.interception.serving import role_interception
+from opencode_env.cli_agent.sandbox import LocalSandboxConfig, provision_confined
+from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptedModel
 from opencode_rlm.harness import OpenCodeRLMHarness
 from opencode_rlm.harness_config import OpenCodeRLMHarnessConfig
@@ -15,7 +15,7 @@ from verifiers.v1.agent import make_agent
 from verifiers.v1.harnesses.null import NullHarnessConfig
 from verifiers.v1.interception import InterceptionServerConfig
 
-from tests.rlm.stage import MAIN_MODEL, SUB_MODEL, call
+from tests.rlm.episodes import MAIN_MODEL, SUB_MODEL, call
 
 pytestmark = pytest.mark.opencode
 

@@ -13,9 +13,9 @@ from verifiers.v1.types import SamplingConfig
 from verifiers.v1.utils.loaders import load_taskset, resolve_env_config
 
 import tests.env
-from tests.env.desk import Desk, closed_port
+from tests.rlm.episodes import MAIN_MODEL, SUB_MODEL
 from tests.rlm.needle_policies import reader, recursive
-from tests.rlm.stage import MAIN_MODEL, SUB_MODEL
+from tests.support.user_home import UserHome, closed_port
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
@@ -26,13 +26,13 @@ async def test_an_episode_of_a_served_environment_brings_its_sub_trace(tmp_path:
     config = resolve_env_config(
         {"taskset": {"id": "opencode-rlm"}, "sub_model": SUB_MODEL, "include_sub_llm_in_trajectory": True}
     )
-    desk = Desk(tmp_path)
-    saved, address = desk.root / "config.json", f"tcp://127.0.0.1:{closed_port()}"
+    home = UserHome(tmp_path)
+    saved, address = home.root / "config.json", f"tcp://127.0.0.1:{closed_port()}"
     saved.write_text(json.dumps(env_config_data(config)))
     task = next(row for row in load_taskset(config.taskset) if row.data.id == "letters-unwell")
     async with ScriptedModel(lambda r: reader(r) if r.model == SUB_MODEL else recursive(r)) as model:
         argv = [sys.executable, str(PROGRAM), str(saved), address]
-        process = await asyncio.create_subprocess_exec(*argv, cwd=desk.work, env=desk.environment())
+        process = await asyncio.create_subprocess_exec(*argv, cwd=home.work, env=home.environment())
         client = EnvClient(address)
         try:
             await client.wait_for_server_startup(timeout=60, interval=0.3)

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opencode_env.interception import SubSettings, sub_rollout_of
+from opencode_env.cli_agent.interception import SubSettings, sub_rollout_of
 
-from tests.rlm.switchboard import SUB, Answer, Line, Switchboard, switchboard
+from tests.rlm.role_server import SUB, Answer, Line, Switchboard, switchboard
 
 PLACES = 3
 

@@ -4,12 +4,12 @@ import asyncio
 import json
 import time
 
-import opencode_env.interception.sub_rollout as sub_rollout_module
+import opencode_env.cli_agent.interception.sub_rollout as sub_rollout_module
 import pytest
-from opencode_env.interception import SubSettings, sub_rollout_of
+from opencode_env.cli_agent.interception import SubSettings, sub_rollout_of
 from verifiers.v1.interception.server import InterceptionServer
 
-from tests.rlm.switchboard import SUB, Line, Switchboard, eventually, switchboard
+from tests.rlm.role_server import SUB, Line, Switchboard, eventually, switchboard
 
 
 def slow(name: str, seconds: float) -> str:

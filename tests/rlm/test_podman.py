@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from opencode_env.harness.builds import DEFAULT_VERSION
-from opencode_env.harness.cache import ensure_build, host_platform
+from opencode_env.opencode.build_cache import ensure_build, host_platform
+from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.scripted_model import ChatRequest, Reply
 
-from tests.rlm.stage import SUB_MODEL, bash, call, play, task
+from tests.rlm.episodes import SUB_MODEL, bash, call, play, task
 from tests.support.podman import derived_image
 
 pytestmark = [pytest.mark.opencode, pytest.mark.podman, pytest.mark.slow]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, Reply
 
-from tests.rlm.stage import MAIN_MODEL, SUB_MODEL, Played, bash, call, play, task
+from tests.rlm.episodes import MAIN_MODEL, SUB_MODEL, Played, bash, call, play, task
 
 pytestmark = pytest.mark.opencode
 

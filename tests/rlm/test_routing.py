@@ -4,14 +4,14 @@ import asyncio
 import random
 
 import pytest
-from opencode_env.interception import SubSettings
+from opencode_env.cli_agent.interception import SubSettings
 from verifiers.v1.interception import (
     ElasticInterceptionPoolConfig,
     InterceptionServerConfig,
     StaticInterceptionPoolConfig,
 )
 
-from tests.rlm.switchboard import SUB, Line, switchboard
+from tests.rlm.role_server import SUB, Line, switchboard
 
 SHAPES = [
     InterceptionServerConfig(),

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 from verifiers.v1.clients import TrainClientConfig
 
-from tests.rlm.switchboard import SUB, switchboard
+from tests.rlm.role_server import SUB, switchboard
 
 END = "<|im_end|>"
 TEMPLATE = (

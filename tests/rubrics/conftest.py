@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.sandbox import LocalSandboxConfig, provision_confined
+from opencode_env.cli_agent.sandbox import LocalSandboxConfig, provision_confined
 from opencode_rubrics import AnyTrace
 from verifiers.v1.runtimes import make_runtime
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.sandbox import Bind, LocalSandboxConfig, provision_confined
+from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, provision_confined
 from opencode_rubrics import RemoteHybridMathConfig, RemoteHybridMathRubric
 from verifiers.v1.runtimes import make_runtime
 

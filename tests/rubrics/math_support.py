@@ -10,7 +10,7 @@ from typing import Any
 
 import verifiers.v1 as vf
 from opencode_rubrics import AnyTrace, Rubric
-from opencode_rubrics.worker_pool import WorkerPool
+from opencode_rubrics.math.worker_pool import WorkerPool
 
 from tests.rubrics.conftest import trace_of
 

@@ -3,13 +3,13 @@
 import asyncio
 import sys
 
-from opencode_rubrics.worker_pool import WorkerPool
+from opencode_rubrics.math.worker_pool import WorkerPool
 
 
 async def main() -> None:
     pool = WorkerPool(2)
     hang = "9^{9^{9^{9}}}"
-    busy = [asyncio.create_task(pool.judge("5", hang, "file", 60)) for _ in range(2)]
+    busy = [asyncio.create_task(pool.verify("5", hang, "file", 60)) for _ in range(2)]
     while len(pool.pids) < 3:
         await asyncio.sleep(0.02)
     print(*pool.pids, flush=True)

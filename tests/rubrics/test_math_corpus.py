@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 import pytest
 import verifiers.v1 as vf
 from math_verify import parse, verify  # type: ignore[import-untyped]
-from opencode_env.sandbox import Bind, LocalSandboxConfig, provision_confined
+from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, provision_confined
 from opencode_rubrics import HybridMathConfig, HybridMathRubric, RemoteHybridMathConfig, RemoteHybridMathRubric
-from opencode_rubrics.mathverdict.finals import finals_of_file, reference_value
-from opencode_rubrics.scorer_bundle import ensure_bundle
+from opencode_rubrics.math.mathverdict.finals import finals_of_file, reference_value
+from opencode_rubrics.math.scorer_bundle import ensure_bundle
 
 from tests.rubrics.math_support import Pair, corpus, pool_of, score
 
@@ -73,7 +73,7 @@ def test_the_corpus_is_as_large_and_as_mixed_as_it_should_be() -> None:
 
 async def _host_verdicts(pairs: list[Pair]) -> list[bool]:
     with pool_of(2) as pool:
-        results = await asyncio.gather(*(pool.judge(pair.reference, pair.answer, "file", 10) for pair in pairs))
+        results = await asyncio.gather(*(pool.verify(pair.reference, pair.answer, "file", 10) for pair in pairs))
     return [result.right for result in results]
 
 
@@ -111,9 +111,9 @@ async def box_with_bundle() -> AsyncIterator[vf.Runtime]:
 _IN_THE_BOX = """
 import json, sys
 sys.path.append(sys.argv[1])
-from mathverdict.verdict import judge_text
+from mathverdict.verdict import verify_text
 pairs = [json.loads(line) for line in open("/app/pairs.jsonl", encoding="utf-8")]
-print(json.dumps([judge_text(pair["reference"], pair["answer"], "file").right for pair in pairs]))
+print(json.dumps([verify_text(pair["reference"], pair["answer"], "file").right for pair in pairs]))
 """
 
 

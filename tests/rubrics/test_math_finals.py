@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opencode_rubrics.mathverdict.finals import finals_of_file, finals_of_reply, reference_value
-from opencode_rubrics.mathverdict.numbers import read_number, same_number
-from opencode_rubrics.mathverdict.spelling import spell
-from opencode_rubrics.mathverdict.verdict import EmptyReference, judge_text
+from opencode_rubrics.math.mathverdict.finals import finals_of_file, finals_of_reply, reference_value
+from opencode_rubrics.math.mathverdict.numbers import read_number, same_number
+from opencode_rubrics.math.mathverdict.spelling import spell
+from opencode_rubrics.math.mathverdict.verdict import EmptyReference, verify_text
 
 
 @pytest.mark.parametrize(
@@ -87,18 +87,18 @@ def test_a_reference_may_be_a_whole_solution(reference: str, value: str) -> None
 
 @pytest.mark.parametrize("reply", [r"\boxed{4} \boxed{5}", r"\boxed{5}, no, \boxed{4}", "\\boxed{5}\n\\boxed{4}"])
 def test_different_final_answers_conflict_and_are_not_right(reply: str) -> None:
-    verdict = judge_text("4", reply, "reply")
+    verdict = verify_text("4", reply, "reply")
     assert (verdict.right, verdict.reason, verdict.conflicting) == (False, "conflicting", True)
 
 
 @pytest.mark.parametrize("reply", [r"\boxed{4} = \boxed{\frac{8}{2}}", "\\boxed{4.0}\n\\boxed{4}"])
 def test_the_same_answer_twice_is_no_conflict(reply: str) -> None:
-    assert judge_text("4", reply, "reply").right
+    assert verify_text("4", reply, "reply").right
 
 
 def test_a_reference_that_states_nothing_is_refused() -> None:
     with pytest.raises(EmptyReference):
-        judge_text(" ", "4", "file")
+        verify_text(" ", "4", "file")
 
 
 @given(st.text(max_size=60))
@@ -111,7 +111,7 @@ def test_no_text_makes_extraction_or_spelling_raise(text: str) -> None:
 
 @given(st.text(alphabet="0123456789.,/+-*^()[]{}\\ xyπ√½frac sqrtboxed&=<>|%$", max_size=30))
 def test_scraps_of_mathematics_never_equal_a_reference_that_they_do_not_hold(text: str) -> None:
-    assert not judge_text("7777777", text.replace("7", "1"), "file").right
+    assert not verify_text("7777777", text.replace("7", "1"), "file").right
 
 
 @given(st.integers(-(10**12), 10**12))
@@ -130,5 +130,5 @@ def test_a_whole_number_equals_itself_in_every_notation(number: int) -> None:
 @given(st.fractions(min_value=0, max_value=1000, max_denominator=999), st.integers(1, 12))
 def test_two_fractions_are_equal_only_if_they_are(value: object, factor: int) -> None:
     top, bottom = (int(part) for part in f"{value}/1".split("/")[:2])
-    assert judge_text(f"{top}/{bottom}", f"\\frac{{{top * factor}}}{{{bottom * factor}}}", "file").right
-    assert not judge_text(f"{top}/{bottom}", f"\\frac{{{top * factor + 1}}}{{{bottom * factor}}}", "file").right
+    assert verify_text(f"{top}/{bottom}", f"\\frac{{{top * factor}}}{{{bottom * factor}}}", "file").right
+    assert not verify_text(f"{top}/{bottom}", f"\\frac{{{top * factor + 1}}}{{{bottom * factor}}}", "file").right

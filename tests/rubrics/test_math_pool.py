@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from opencode_rubrics import HybridMathConfig, HybridMathRubric, ScoringError
-from opencode_rubrics.worker_pool import WorkerPool, shared_pool
+from opencode_rubrics.math.worker_pool import WorkerPool, shared_pool
 
 from tests.rubrics.math_support import pool_of, score, wait_until_gone
 
@@ -19,7 +19,7 @@ EASY = ("x^2-1", "(x-1)(x+1)")
 
 
 async def right(pool: WorkerPool) -> bool:
-    return (await pool.judge(*EASY, "file", 10)).right
+    return (await pool.verify(*EASY, "file", 10)).right
 
 
 async def test_the_pool_is_up_quickly_and_its_workers_import_no_verifiers() -> None:
@@ -36,7 +36,7 @@ async def test_the_pool_is_up_quickly_and_its_workers_import_no_verifiers() -> N
 async def test_a_hung_answer_ends_at_its_deadline_and_delays_no_other() -> None:
     with pool_of(2) as pool:
         assert await right(pool)
-        hung = asyncio.create_task(pool.judge("5", HANG, "file", 2))
+        hung = asyncio.create_task(pool.verify("5", HANG, "file", 2))
         await asyncio.sleep(0.1)
         neighbours = await asyncio.gather(*(right(pool) for _ in range(100)))
         assert all(neighbours)
@@ -48,7 +48,7 @@ async def test_a_hung_answer_ends_at_its_deadline_and_delays_no_other() -> None:
 
 async def test_a_hang_in_compiled_code_ends_too() -> None:
     with pool_of(1) as pool:
-        result = await pool.judge("5", "10^{10^{9}}", "file", 1)
+        result = await pool.verify("5", "10^{10^{9}}", "file", 1)
         assert not result.right
         assert await right(pool)
 
@@ -72,7 +72,7 @@ async def test_a_killed_parent_of_workers_is_replaced() -> None:
 async def test_an_answer_on_which_workers_keep_dying_is_an_error_and_never_a_zero() -> None:
     with pool_of(1) as pool:
         assert await right(pool)
-        task = asyncio.create_task(pool.judge("5", HANG, "file", 30))
+        task = asyncio.create_task(pool.verify("5", HANG, "file", 30))
         killed: set[int] = set()
         while not task.done():
             for pid in pool.pids[1:]:
@@ -88,7 +88,7 @@ async def test_an_answer_on_which_workers_keep_dying_is_an_error_and_never_a_zer
 
 async def test_a_cancelled_scoring_ends_its_worker() -> None:
     with pool_of(1) as pool:
-        task = asyncio.create_task(pool.judge("5", HANG, "file", 60))
+        task = asyncio.create_task(pool.verify("5", HANG, "file", 60))
         while len(pool.pids) < 2:
             await asyncio.sleep(0.02)
         worker = pool.pids[-1]
@@ -102,7 +102,7 @@ async def test_a_cancelled_scoring_ends_its_worker() -> None:
 
 async def test_closing_ends_all_workers_and_what_they_were_doing() -> None:
     with pool_of(2) as pool:
-        tasks = [asyncio.create_task(pool.judge("5", HANG, "file", 60)) for _ in range(2)]
+        tasks = [asyncio.create_task(pool.verify("5", HANG, "file", 60)) for _ in range(2)]
         while len(pool.pids) < 3:
             await asyncio.sleep(0.02)
         pids = pool.pids

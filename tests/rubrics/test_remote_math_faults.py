@@ -18,7 +18,7 @@ from opencode_rubrics import (
     cleanup,
     run_cleanup,
 )
-from opencode_rubrics.scorer_bundle import ensure_bundle
+from opencode_rubrics.math.scorer_bundle import ensure_bundle
 
 from tests.rubrics.judge_server import Step, judge_server
 from tests.rubrics.math_places import Place, confined_place, place_named
@@ -42,7 +42,7 @@ def scorers() -> list[int]:
             words = (entry / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if any(b"mathverdict.once" in word for word in words):
+        if any(b"mathverdict.in_sandbox" in word for word in words):
             found.append(int(entry.name))
     return found
 

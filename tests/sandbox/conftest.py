@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from opencode_env.sandbox import ConfinedRuntime, LocalSandboxConfig, provision_confined
-from opencode_env.sandbox.directory import ROOT
+from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig, provision_confined
+from opencode_env.cli_agent.sandbox.directory import ROOT
 from verifiers.v1.runtimes import ProgramResult
 
 PROBES = Path(__file__).parent / "probes"

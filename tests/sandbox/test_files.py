@@ -5,7 +5,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from opencode_env.sandbox import ConfinedRuntime
+from opencode_env.cli_agent.sandbox import ConfinedRuntime
 from verifiers.v1.errors import SandboxError
 
 from .conftest import sh

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from opencode_env.sandbox import Bind, ConfinedRuntime, LocalSandboxConfig, provision_confined
+from opencode_env.cli_agent.sandbox import Bind, ConfinedRuntime, LocalSandboxConfig, provision_confined
 from verifiers.v1.errors import SandboxError
 
 from .conftest import probe, sh

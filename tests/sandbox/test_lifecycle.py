@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from opencode_env.sandbox import (
+from opencode_env.cli_agent.sandbox import (
     Bind,
     ConfinedRuntime,
     LocalSandboxConfig,
@@ -22,7 +22,7 @@ from opencode_env.sandbox import (
     provision_confined,
     require_bubblewrap,
 )
-from opencode_env.sandbox import directory as directories
+from opencode_env.cli_agent.sandbox import directory as directories
 from pydantic import ValidationError
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import SubprocessConfig, SubprocessRuntimeInfo

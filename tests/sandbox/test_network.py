@@ -7,8 +7,8 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from opencode_env.sandbox import ConfinedRuntime, LocalSandboxConfig, provision_confined
-from opencode_env.sandbox.relay import MAX_CONNECTIONS
+from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig, provision_confined
+from opencode_env.cli_agent.sandbox.relay import MAX_CONNECTIONS
 
 from .conftest import sh
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from opencode_env.samples import Sample
 from opencode_env.scripted_model import Reply, ToolCall
-from opencode_rubrics.mathverdict.verdict import Source, judge_text
+from opencode_rubrics.math.mathverdict.verdict import Source, verify_text
 
 REWARD_FILE = "logs/verifier/reward.txt"
 REPLY_FILE = "reply.txt"
@@ -97,7 +97,7 @@ class Box:
         if sample.rubric is not None:
             source: Source = "reply" if sample.rubric["type"] == "hybrid-math" else "file"
             given = self.root / REPLY_FILE if source == "reply" else answer
-            return float(given.exists() and judge_text(sample.answer or "", given.read_text(), source).right)
+            return float(given.exists() and verify_text(sample.answer or "", given.read_text(), source).right)
         return float(answer.exists() and answer.read_text().strip() == sample.answer)
 
 

@@ -10,8 +10,8 @@ from opencode_env.scripted_model import (
     Fault,
     FaultKind,
     FaultyPolicy,
-    Outcome,
     Reply,
+    RequestOutcome,
     ScriptedModel,
     ScriptPolicy,
     ToolCall,
@@ -155,7 +155,7 @@ async def test_a_hang_lasts_until_the_client_goes(after: int | None) -> None:
         async with asyncio.timeout(5):
             while model.active:
                 await asyncio.sleep(0.01)
-    assert model.requests[0].outcome is Outcome.CLIENT_LEFT
+    assert model.requests[0].outcome is RequestOutcome.CLIENT_LEFT
 
 
 async def test_a_hang_of_some_seconds_ends_with_a_closed_connection() -> None:

@@ -10,8 +10,8 @@ from opencode_env.scripted_model import (
     LABEL,
     MODEL_ID,
     ChatRequest,
-    Outcome,
     Reply,
+    RequestOutcome,
     ScriptedModel,
     ScriptPolicy,
     ToolCall,
@@ -140,7 +140,7 @@ async def test_a_request_longer_than_the_window_gets_vllms_400() -> None:
     assert long.status == 400
     assert long.json["error"]["message"].startswith("This model's maximum context length is 1000 tokens.")
     assert short.joined("content") == "ok"
-    assert [record.outcome for record in model.requests] == [Outcome.REFUSED, Outcome.ANSWERED]
+    assert [record.outcome for record in model.requests] == [RequestOutcome.REFUSED, RequestOutcome.ANSWERED]
 
 
 @pytest.mark.parametrize("body", ["", "nonsense", "[]", "{}", '{"messages": []}', '{"messages": "hi"}'])
@@ -149,7 +149,7 @@ async def test_what_is_no_chat_request_gets_a_400_that_says_so(body: str) -> Non
         response = await http.post(f"{model.base_url}/chat/completions", data=body)
         assert response.status == 400
         assert "not a chat-completions request" in (await response.json())["error"]["message"]
-    assert [record.outcome for record in model.requests] == [Outcome.REFUSED]
+    assert [record.outcome for record in model.requests] == [RequestOutcome.REFUSED]
 
 
 async def test_a_request_of_many_megabytes_is_answered() -> None:
@@ -169,7 +169,7 @@ async def test_requests_are_recorded_whole_with_headers_time_reply_and_outcome()
     assert record.headers["x-session-id"] == "s1"
     assert record.finished is not None
     assert before <= record.received <= record.finished <= time.time()
-    assert (record.reply, record.outcome) == (reply, Outcome.ANSWERED)
+    assert (record.reply, record.outcome) == (reply, RequestOutcome.ANSWERED)
 
 
 async def test_nothing_is_recorded_when_recording_is_off() -> None:
@@ -190,7 +190,7 @@ async def test_any_function_is_a_policy_and_its_crash_is_a_500() -> None:
     assert good.joined("content") == "sub 0 p ('bash',)"
     assert bad.status == 500
     assert "out of ideas" in bad.json["error"]["message"]
-    assert model.requests[1].outcome is Outcome.CRASHED
+    assert model.requests[1].outcome is RequestOutcome.CRASHED
 
 
 async def test_calls_are_served_side_by_side_and_counted() -> None:

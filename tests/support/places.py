@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import verifiers.v1 as vf
-from opencode_env.harness import OpenCodeHarness
-from opencode_env.sandbox import Bind, LocalSandboxConfig, provision_confined
+from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, provision_confined
+from opencode_env.opencode import OpenCodeHarness
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import Runtime, RuntimeConfig, SubprocessConfig
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import verifiers.v1 as vf
-from opencode_env.harness import OpenCodeHarnessConfig
-from opencode_env.rollout_log import AnyTrace
+from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.opencode import OpenCodeHarnessConfig
 from opencode_env.scripted_model import (
     Fault,
     FaultKind,

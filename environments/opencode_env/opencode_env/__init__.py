@@ -8,15 +8,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from opencode_env.env import OpenCodeEnv
-    from opencode_env.harness import OpenCodeHarness
+    from opencode_env.opencode import OpenCodeHarness
+    from opencode_env.opencode.env import OpenCodeEnv
     from opencode_env.taskset import OpenCodeTaskset
 
 __all__ = ["OpenCodeEnv", "OpenCodeHarness", "OpenCodeTaskset"]
 
 _MODULES = {
-    "OpenCodeEnv": "opencode_env.env",
-    "OpenCodeHarness": "opencode_env.harness",
+    "OpenCodeEnv": "opencode_env.opencode.env",
+    "OpenCodeHarness": "opencode_env.opencode",
     "OpenCodeTaskset": "opencode_env.taskset",
 }
 

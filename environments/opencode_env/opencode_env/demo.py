@@ -16,8 +16,8 @@ from verifiers.v1.errors import RolloutError
 from verifiers.v1.trace import WireTrace
 from verifiers.v1.utils.trace_store import TRACES_FILE, read_episodes
 
-from opencode_env.rollout_log import AGENT_RECORD
-from opencode_env.sandbox import require_bubblewrap
+from opencode_env.cli_agent.sandbox import require_bubblewrap
+from opencode_env.cli_agent.traces import AGENT_RECORD
 from opencode_env.scripted_model import LABEL, MODEL_ID, SamplesPolicy, ScriptedModel
 
 _EXAMPLES = """\

@@ -2,8 +2,8 @@
 
 from typing import Any, Self
 
-from opencode_env.cli_agent_env import CliAgentEnvConfig
-from opencode_env.interception import SubSettings
+from opencode_env.cli_agent.env import CliAgentEnvConfig
+from opencode_env.cli_agent.interception import SubSettings
 from pydantic import Field, FiniteFloat, model_validator
 from verifiers.v1.configs.agent import AgentConfig, TimeoutConfig
 from verifiers.v1.harnesses.null import NullHarnessConfig

@@ -5,9 +5,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from opencode_env.cli_agent_env import CliAgentEnv
-from opencode_env.interception import SubRollout
-from opencode_env.rollout_log import AnyTrace
+from opencode_env.cli_agent.env import CliAgentEnv
+from opencode_env.cli_agent.interception import SubRollout
+from opencode_env.cli_agent.traces import AnyTrace
 from verifiers.v1.agent import Agents
 from verifiers.v1.episode import Episode
 from verifiers.v1.runtimes import Runtime
@@ -21,7 +21,7 @@ logger = logging.getLogger("verifiers.v1.opencode_rlm")
 class OpenCodeRLMEnv(CliAgentEnv[OpenCodeRLMEnvConfig]):
     """Plays the main agent in a sandbox and serves its sub-LLM calls from the `sub` seat."""
 
-    WITHOUT_PROGRAM: ClassVar[frozenset[str]] = frozenset({"sub"})
+    SEATS_WITHOUT_SANDBOX: ClassVar[frozenset[str]] = frozenset({"sub"})
 
     def __init__(self, config: OpenCodeRLMEnvConfig) -> None:
         super().__init__(config)

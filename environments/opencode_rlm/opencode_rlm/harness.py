@@ -2,14 +2,12 @@
 
 from typing import ClassVar
 
-from opencode_env.harness import OpenCodeHarness
-from opencode_env.harness.session import OpenCodeSession
+from opencode_env.opencode import OpenCodeHarness
+from opencode_env.opencode.session import OpenCodeSession
 from verifiers.v1.harness import Harness
 
 from opencode_rlm.harness_config import OpenCodeRLMHarnessConfig
 from opencode_rlm.session import OpenCodeRLMSession
-
-__all__ = ["OpenCodeRLMHarness", "OpenCodeRLMHarnessConfig"]
 
 
 class OpenCodeRLMHarness(OpenCodeHarness, Harness[OpenCodeRLMHarnessConfig]):

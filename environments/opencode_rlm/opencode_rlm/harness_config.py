@@ -1,6 +1,6 @@
 """`OpenCodeRLMHarnessConfig`: what OpenCode is told about recursion, besides every knob of the OpenCode harness."""
 
-from opencode_env.harness import OpenCodeHarnessConfig
+from opencode_env.opencode import OpenCodeHarnessConfig
 from pydantic import Field
 
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
-from opencode_env.harness.opencode_config import STATE_URL, merge
-from opencode_env.harness.session import OpenCodeSession
-from opencode_env.interception import SubRollout, sub_rollout_of
+from opencode_env.cli_agent.interception import SubRollout, sub_rollout_of
+from opencode_env.opencode.opencode_config import STATE_URL, merge
+from opencode_env.opencode.session import OpenCodeSession
 from verifiers.v1.errors import HarnessError
 
 from opencode_rlm.harness_config import OpenCodeRLMHarnessConfig

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from opencode_env.sandbox import ConfinedRuntime, LocalSandboxConfig, provision_confined
+from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig, provision_confined
 from verifiers.v1.runtimes.base import register
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from opencode_env.sandbox import LocalSandboxConfig, provision_confined
+from opencode_env.cli_agent.sandbox import LocalSandboxConfig, provision_confined
 
 
 async def main() -> None:

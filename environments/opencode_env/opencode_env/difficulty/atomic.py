@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from .errors import BadInputError
+from opencode_env.difficulty.errors import BadInputError
 
 
 def check_output(path: Path, *, force: bool) -> None:

@@ -6,7 +6,7 @@ the machinery did to it is an error and never counts as a failure of the task.
 
 from dataclasses import dataclass
 
-from .record import EpisodeRecord, TraceRecord
+from opencode_env.difficulty.record import EpisodeRecord, TraceRecord
 
 MAIN_SEAT = "agent"
 SUB_SEAT = "sub"

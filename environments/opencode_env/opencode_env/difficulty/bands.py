@@ -6,8 +6,8 @@ from enum import StrEnum
 
 from pydantic import BaseModel, Field
 
-from .errors import BadInputError
-from .rated import RatedFile, RatedRow
+from opencode_env.difficulty.errors import BadInputError
+from opencode_env.difficulty.rated import RatedFile, RatedRow
 
 BAR_WIDTH = 50
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from .errors import DifficultyError, ExitCode, NothingUsableError
-from .figures import RunFigures
-from .parser import build_parser
+from opencode_env.difficulty.errors import DifficultyError, ExitCode, NothingUsableError
+from opencode_env.difficulty.figures import RunFigures
+from opencode_env.difficulty.parser import build_parser
 
 INTERRUPTED = 130
 
@@ -35,9 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _rate(options: argparse.Namespace) -> int:
-    from .figures import figures
-    from .rate import rate
-    from .text import rate_text
+    from opencode_env.difficulty.figures import figures
+    from opencode_env.difficulty.rate import rate
+    from opencode_env.difficulty.text import rate_text
 
     rating = rate(options.runs, threshold=options.threshold, seat=options.seat)
     answer = figures(rating, options.k)
@@ -53,9 +53,9 @@ def _rate(options: argparse.Namespace) -> int:
 
 def _join(options: argparse.Namespace) -> int:
     # Task keys need the taskset, which imports verifiers: seconds that the other commands save.
-    from .join import join
-    from .join_options import JoinOptions
-    from .join_text import join_text, join_warnings
+    from opencode_env.difficulty.join import join
+    from opencode_env.difficulty.join_options import JoinOptions
+    from opencode_env.difficulty.join_text import join_text, join_warnings
 
     answer = join(
         options.dataset,
@@ -82,10 +82,10 @@ def _join(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from .atomic import check_output
-    from .bands import Thresholds, show, show_text
-    from .plot import write_png
-    from .rated import open_rated
+    from opencode_env.difficulty.atomic import check_output
+    from opencode_env.difficulty.bands import Thresholds, show, show_text
+    from opencode_env.difficulty.plot import write_png
+    from opencode_env.difficulty.rated import open_rated
 
     if options.png is not None:
         check_output(options.png, force=options.force)
@@ -100,9 +100,9 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _split(options: argparse.Namespace) -> int:
-    from .bands import Thresholds
-    from .rated import open_rated
-    from .split import split
+    from opencode_env.difficulty.bands import Thresholds
+    from opencode_env.difficulty.rated import open_rated
+    from opencode_env.difficulty.split import split
 
     thresholds = Thresholds(options.hard_below, options.easy_above)
     rated = open_rated(options.rated, options.column)
@@ -113,9 +113,9 @@ def _split(options: argparse.Namespace) -> int:
 
 
 def _recommend(options: argparse.Namespace) -> int:
-    from .posterior import Prior
-    from .rated import open_rated
-    from .recommend import recommend, recommend_text
+    from opencode_env.difficulty.posterior import Prior
+    from opencode_env.difficulty.rated import open_rated
+    from opencode_env.difficulty.recommend import recommend, recommend_text
 
     answer = recommend(
         open_rated(options.rated, options.column),

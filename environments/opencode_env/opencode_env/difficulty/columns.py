@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from .rated import METADATA_KEY, REWARD_COLUMN
-from .tally import Tally
+from opencode_env.difficulty.rated import METADATA_KEY, REWARD_COLUMN
+from opencode_env.difficulty.tally import Tally
 
 Value = float | int | None
 

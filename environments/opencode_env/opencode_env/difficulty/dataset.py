@@ -13,14 +13,13 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from opencode_env.difficulty.errors import BadInputError, NothingUsableError
+from opencode_env.difficulty.inference import ColumnTypes
+from opencode_env.difficulty.progress import Progress
+from opencode_env.difficulty.rated import one_line
 from opencode_env.taskset import DatasetError, OpenCodeTasksetConfig
 from opencode_env.taskset.row import Row
 from opencode_env.taskset.sources.locate import find_local_parts
-
-from .errors import BadInputError, NothingUsableError
-from .inference import ColumnTypes
-from .progress import Progress
-from .rated import one_line
 
 BATCH_ROWS = 8192
 SAMPLES = "samples"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from .rate import Rating, RunReport, SourceRating
-from .tally import Tally
+from opencode_env.difficulty.rate import Rating, RunReport, SourceRating
+from opencode_env.difficulty.tally import Tally
 
 
 class TaskFigures(BaseModel):

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from .errors import BadInputError
-from .rated import one_line
+from opencode_env.difficulty.errors import BadInputError
+from opencode_env.difficulty.rated import one_line
 
 Values = Mapping[str, object]
 

@@ -12,22 +12,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel
 
+from opencode_env.difficulty.atomic import check_output, replacing
+from opencode_env.difficulty.columns import column_arrays, column_names, extend_schema
+from opencode_env.difficulty.dataset import Dataset, open_dataset
+from opencode_env.difficulty.errors import BadInputError, NothingUsableError
+from opencode_env.difficulty.figures import RunFigures, default_ks, run_figures
+from opencode_env.difficulty.join_options import JoinOptions, choose_sources, column_prefixes
+from opencode_env.difficulty.keys import RowKeys, column_options
+from opencode_env.difficulty.matching import Leftovers, Matcher
+from opencode_env.difficulty.progress import Progress
+from opencode_env.difficulty.provenance import provenance
+from opencode_env.difficulty.rate import rate
+from opencode_env.difficulty.runs import find_trace_files
+from opencode_env.difficulty.tally import Tally
 from opencode_env.taskset import OpenCodeTasksetConfig
 from opencode_env.taskset.row import Row
-
-from .atomic import check_output, replacing
-from .columns import column_arrays, column_names, extend_schema
-from .dataset import Dataset, open_dataset
-from .errors import BadInputError, NothingUsableError
-from .figures import RunFigures, default_ks, run_figures
-from .join_options import JoinOptions, choose_sources, column_prefixes
-from .keys import RowKeys, column_options
-from .matching import Leftovers, Matcher
-from .progress import Progress
-from .provenance import provenance
-from .rate import rate
-from .runs import find_trace_files
-from .tally import Tally
 
 LARGEST_K = 64
 """pass@k columns are written for powers of two up to this."""

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .errors import BadInputError, NothingUsableError
-from .matching import MatchBy
-from .rate import Rating, Source
-from .rated import model_prefix
+from opencode_env.difficulty.errors import BadInputError, NothingUsableError
+from opencode_env.difficulty.matching import MatchBy
+from opencode_env.difficulty.rate import Rating, Source
+from opencode_env.difficulty.rated import model_prefix
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The answer of `join` as text."""
 
-from .join import JoinFigures
-from .matching import Leftovers
+from opencode_env.difficulty.join import JoinFigures
+from opencode_env.difficulty.matching import Leftovers
 
 
 def join_text(figures: JoinFigures) -> str:

@@ -9,13 +9,12 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
+from opencode_env.difficulty.errors import BadInputError
+from opencode_env.difficulty.runs import TasksetSettings, run_settings
 from opencode_env.taskset import DatasetError, OpenCodeTasksetConfig
 from opencode_env.taskset.mapping import RowMapper
 from opencode_env.taskset.row import Row
 from opencode_env.taskset.values import identifier
-
-from .errors import BadInputError
-from .runs import TasksetSettings, run_settings
 
 IDENTITY_OPTIONS = (
     "question_key",

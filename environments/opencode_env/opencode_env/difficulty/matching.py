@@ -11,10 +11,10 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from .keys import RowIdentity
-from .rate import Rating, Source
-from .tally import Tally
-from .text import short, task_label
+from opencode_env.difficulty.keys import RowIdentity
+from opencode_env.difficulty.rate import Rating, Source
+from opencode_env.difficulty.tally import Tally
+from opencode_env.difficulty.text import short, task_label
 
 MatchBy = Literal["auto", "key", "id"]
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import NoReturn
 
-from .option_types import finite, group, ks, pair, positive, prior, share, whole
+from opencode_env.difficulty.option_types import finite, group, ks, pair, positive, prior, share, whole
 
 DESCRIPTION = """\
 Measure how hard each task is for a model, keep the answer with the dataset, and train on the band that teaches.

@@ -3,9 +3,9 @@
 from importlib import import_module
 from pathlib import Path
 
-from .atomic import replacing
-from .bands import ShowFigures, Thresholds
-from .errors import BadInputError
+from opencode_env.difficulty.atomic import replacing
+from opencode_env.difficulty.bands import ShowFigures, Thresholds
+from opencode_env.difficulty.errors import BadInputError
 
 
 def write_png(figures: ShowFigures, thresholds: Thresholds, path: Path) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 
-from .join_options import JoinOptions
-from .rate import Rating, Source
+from opencode_env.difficulty.join_options import JoinOptions
+from opencode_env.difficulty.rate import Rating, Source
 
 
 def provenance(

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from .attempt import Failure, outcomes
-from .errors import BadInputError
-from .progress import Progress
-from .record import EpisodeRecord, LineError, TraceRecord, VersionError, parse_line
-from .runs import TraceFile, find_trace_files
-from .tally import Tally
+from opencode_env.difficulty.attempt import Failure, outcomes
+from opencode_env.difficulty.errors import BadInputError
+from opencode_env.difficulty.progress import Progress
+from opencode_env.difficulty.record import EpisodeRecord, LineError, TraceRecord, VersionError, parse_line
+from opencode_env.difficulty.runs import TraceFile, find_trace_files
+from opencode_env.difficulty.tally import Tally
 
 UNKNOWN_MODEL = "unknown model"
 MAX_NAMED = 3

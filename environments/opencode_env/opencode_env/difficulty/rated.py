@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .errors import BadInputError, NothingUsableError
+from opencode_env.difficulty.errors import BadInputError, NothingUsableError
 
 REWARD_COLUMN = "avg_reward"
 METADATA_KEY = b"opencode_difficulty"

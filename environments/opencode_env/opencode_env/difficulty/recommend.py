@@ -5,10 +5,10 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel
 
-from .errors import BadInputError, NothingUsableError
-from .posterior import Prior, mixed_probability
-from .rated import RatedFile
-from .text import table
+from opencode_env.difficulty.errors import BadInputError, NothingUsableError
+from opencode_env.difficulty.posterior import Prior, mixed_probability
+from opencode_env.difficulty.rated import RatedFile
+from opencode_env.difficulty.text import table
 
 Criterion = Literal["mean", "low"]
 MAX_LINES = 40
@@ -98,10 +98,10 @@ def recommend(
     outcomes.sort(key=lambda o: (o.avg_reward, o.attempts, o.passes))
     useful = [o.avg_reward for o in outcomes if o.useful]
     if not useful:
-        best = max(outcomes, key=lambda o: _judged(o, criterion))
+        best = max(outcomes, key=lambda o: _verified(o, criterion))
         raise NothingUsableError(
             f"no task reaches P(mixed) {probability:g} in a group of {group}; the best has "
-            f"{_judged(best, criterion):.2f} ({best.passes} of {best.attempts} passed): lower -p, or raise -G"
+            f"{_verified(best, criterion):.2f} ({best.passes} of {best.attempts} passed): lower -p, or raise -G"
         )
     low, high = min(useful), max(useful)
     kept = [o.model_copy(update={"in_band": low <= o.avg_reward <= high}) for o in outcomes]
@@ -161,7 +161,7 @@ def recommend_text(figures: RecommendFigures) -> str:
     )
 
 
-def _judged(outcome: OutcomeFigures, criterion: Criterion) -> float:
+def _verified(outcome: OutcomeFigures, criterion: Criterion) -> float:
     return outcome.mixed if criterion == "mean" else outcome.low
 
 
@@ -186,4 +186,4 @@ def _outcome(
         useful=False,
         in_band=False,
     )
-    return figures.model_copy(update={"useful": _judged(figures, criterion) >= probability})
+    return figures.model_copy(update={"useful": _verified(figures, criterion) >= probability})

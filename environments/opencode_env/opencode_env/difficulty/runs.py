@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from .errors import BadInputError
+from opencode_env.difficulty.errors import BadInputError
 
 TRACES_FILE = "traces.jsonl"
 MAX_NAMED = 5

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel
 
-from .atomic import check_output, replacing
-from .bands import Band, Thresholds
-from .errors import BadInputError
-from .progress import Progress
-from .rated import RatedFile, finite
+from opencode_env.difficulty.atomic import check_output, replacing
+from opencode_env.difficulty.bands import Band, Thresholds
+from opencode_env.difficulty.errors import BadInputError
+from opencode_env.difficulty.progress import Progress
+from opencode_env.difficulty.rated import RatedFile, finite
 
 
 class SplitFile(BaseModel):

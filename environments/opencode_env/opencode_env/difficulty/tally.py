@@ -7,7 +7,7 @@ Models Trained on Code"); mean and variance in one pass by Welford's recurrence.
 import math
 from dataclasses import dataclass
 
-from .attempt import Attempt, Failure
+from opencode_env.difficulty.attempt import Attempt, Failure
 
 PASS_SLACK = 1e-9
 """A reward this far below the threshold still passes: weighted sums of floats are not exact."""

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Sequence
 
-from .figures import RateFigures, SourceFigures, TaskFigures
+from opencode_env.difficulty.figures import RateFigures, SourceFigures, TaskFigures
 
 LABEL_WIDTH = 40
 HASH_LENGTH = 64

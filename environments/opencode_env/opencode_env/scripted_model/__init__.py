@@ -3,7 +3,7 @@
 from opencode_env.scripted_model.fault import Fault, FaultKind
 from opencode_env.scripted_model.label import LABEL, MODEL_ID
 from opencode_env.scripted_model.policy import FaultyPolicy, Policy
-from opencode_env.scripted_model.record import Outcome, RecordedRequest
+from opencode_env.scripted_model.record import RecordedRequest, RequestOutcome
 from opencode_env.scripted_model.reply import Reply, ToolCall, Usage
 from opencode_env.scripted_model.request import ChatRequest
 from opencode_env.scripted_model.samples_policy import SamplesPolicy
@@ -17,10 +17,10 @@ __all__ = [
     "Fault",
     "FaultKind",
     "FaultyPolicy",
-    "Outcome",
     "Policy",
     "RecordedRequest",
     "Reply",
+    "RequestOutcome",
     "SamplesPolicy",
     "Script",
     "ScriptPolicy",

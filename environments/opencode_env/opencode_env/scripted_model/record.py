@@ -9,7 +9,7 @@ from typing import Any
 from opencode_env.scripted_model.reply import Reply
 
 
-class Outcome(StrEnum):
+class RequestOutcome(StrEnum):
     """How a request ended."""
 
     ANSWERED = "answered"
@@ -36,7 +36,7 @@ class RecordedRequest:
     """Unix seconds."""
     reply: Reply | None = None
     """What the policy answered."""
-    outcome: Outcome | None = None
+    outcome: RequestOutcome | None = None
     """None while it is in flight."""
     finished: float | None = None
     """Unix seconds; None while it is in flight."""

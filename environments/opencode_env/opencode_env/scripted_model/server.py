@@ -19,7 +19,7 @@ from opencode_env.scripted_model.fault import FaultKind
 from opencode_env.scripted_model.label import LABEL, MODEL_ID
 from opencode_env.scripted_model.playing import Performance, ReplyCut, overflow_response
 from opencode_env.scripted_model.policy import Policy
-from opencode_env.scripted_model.record import Outcome, RecordedRequest
+from opencode_env.scripted_model.record import RecordedRequest, RequestOutcome
 from opencode_env.scripted_model.reply import Reply, Usage, tokens_of
 from opencode_env.scripted_model.request import ChatBody, ChatRequest
 
@@ -150,13 +150,13 @@ class ScriptedModel:
         record = RecordedRequest(body={}, headers=headers)
         try:
             response = await self._answer(http, record)
-            record.outcome = record.outcome or Outcome.ANSWERED
+            record.outcome = record.outcome or RequestOutcome.ANSWERED
             return response
         except ReplyCut:
-            record.outcome = Outcome.CUT
+            record.outcome = RequestOutcome.CUT
             return web.Response()  # goes nowhere: the connection is closed
         except (asyncio.CancelledError, ConnectionError):
-            record.outcome = Outcome.CLIENT_LEFT
+            record.outcome = RequestOutcome.CLIENT_LEFT
             raise
         finally:
             record.finished = time.time()
@@ -169,20 +169,20 @@ class ScriptedModel:
             record.body = body if isinstance(body, dict) else {}
             request = ChatRequest(ChatBody.model_validate(body), record.headers, len(raw))
         except ValueError as error:
-            record.outcome = Outcome.REFUSED
+            record.outcome = RequestOutcome.REFUSED
             message = f"not a chat-completions request: {error}"
             return web.json_response(wire.error_body(message, "BadRequestError", 400), status=400)
         finally:
             await self._keep(record)
         prompt_tokens = tokens_of(request.characters)
         if self._window is not None and prompt_tokens > self._window:
-            record.outcome = Outcome.REFUSED
+            record.outcome = RequestOutcome.REFUSED
             return overflow_response(self._window, prompt_tokens)
         try:
             reply = record.reply = self.policy(request)
         except Exception as error:  # a policy is the user's code; its crash is an answer, not our end
             logger.exception("the policy of the scripted model raised")
-            record.outcome = Outcome.CRASHED
+            record.outcome = RequestOutcome.CRASHED
             message = f"scripted model: its policy raised {type(error).__name__}: {error}"
             return web.json_response(wire.error_body(message, "policy_crashed", 500), status=500)
         if self._delay:

@@ -10,8 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["boolean_array", "floats_with_nan"]
-
 
 def floats_with_nan(array: Any) -> npt.NDArray[np.float64]:
     """The values of an Arrow array of 64-bit floats, null as NaN; shape: (length,)."""

@@ -6,8 +6,6 @@ import verifiers.v1 as vf
 from opencode_rubrics import AnyRubricConfig
 from pydantic import Field, model_validator
 
-__all__ = ["OpenCodeTaskConfig", "OpenCodeTasksetConfig"]
-
 
 class OpenCodeTaskConfig(vf.TaskConfig):
     """How a task is prepared and scored."""

@@ -7,8 +7,6 @@ answer and the verify commands are part of it and never enter the sandbox before
 import verifiers.v1 as vf
 from pydantic import Field, JsonValue
 
-__all__ = ["OpenCodeTaskData"]
-
 
 class OpenCodeTaskData(vf.TaskData):
     """A question with the means to prepare the sandbox for it and to check the answer."""

@@ -17,8 +17,6 @@ import pyarrow.compute as pc
 from opencode_env.taskset.arrow_buffers import floats_with_nan
 from opencode_env.taskset.errors import DatasetError
 
-__all__ = ["Band", "BandReport", "Mask"]
-
 logger = logging.getLogger("verifiers.v1.opencode_env.taskset")
 
 Mask = npt.NDArray[np.bool_]

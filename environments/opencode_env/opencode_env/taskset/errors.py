@@ -6,8 +6,6 @@ Every message says which file, row (counted from 1) and column it is about, and 
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["DatasetError", "nearest_name"]
-
 
 class DatasetError(ValueError):
     """A dataset, file, row or column cannot be used as configured."""

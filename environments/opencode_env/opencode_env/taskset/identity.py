@@ -16,8 +16,6 @@ from opencode_env.taskset.errors import DatasetError
 from opencode_env.taskset.prompt import Question
 from opencode_env.taskset.row import Row
 
-__all__ = ["IdentityCheck", "content_key"]
-
 
 def content_key(question: Question, pictures: Sequence[vf.ImageUrlContentPart], data: OpenCodeTaskData) -> str:
     """Hash of a row's content, as 64 hexadecimal digits."""

@@ -17,8 +17,6 @@ from opencode_env.taskset.row import Row
 from opencode_env.taskset.row_rubric import RUBRIC_COLUMN, own_rubric
 from opencode_env.taskset.values import bad_cell, commands, identifier, json_safe, scalar_text, seconds, text
 
-__all__ = ["RowMapper"]
-
 _FIXED_COLUMNS = ("workdir", "setup_timeout", "agent_timeout", "verify_timeout")
 
 

@@ -11,8 +11,6 @@ import verifiers.v1 as vf
 from opencode_env.taskset.row import ABSENT, Row
 from opencode_env.taskset.values import bad_cell
 
-__all__ = ["container_image", "pictures"]
-
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),

@@ -13,8 +13,6 @@ from opencode_env.taskset.errors import nearest_name
 from opencode_env.taskset.row import ABSENT, Row
 from opencode_env.taskset.values import bad_cell
 
-__all__ = ["Question", "read_question"]
-
 _MESSAGES: TypeAdapter[vf.Messages] = TypeAdapter(vf.Messages)
 
 

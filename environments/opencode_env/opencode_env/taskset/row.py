@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-__all__ = ["ABSENT", "Absent", "Row"]
-
 
 class Absent(Enum):
     """The type of `ABSENT`."""

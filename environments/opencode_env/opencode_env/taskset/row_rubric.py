@@ -13,8 +13,6 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from opencode_env.taskset.row import Row
 from opencode_env.taskset.values import bad_cell, json_safe
 
-__all__ = ["RUBRIC_COLUMN", "own_rubric", "read_rubric"]
-
 RUBRIC_COLUMN = "rubric"
 
 _ADAPTER: TypeAdapter[RubricConfig] = TypeAdapter(AnyRubricConfig)

@@ -23,8 +23,6 @@ from opencode_env.taskset.config import OpenCodeTaskConfig
 from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_env.taskset.row_rubric import read_rubric
 
-__all__ = ["OpenCodeTask"]
-
 DEFAULT_WORKDIR = "/app"
 
 

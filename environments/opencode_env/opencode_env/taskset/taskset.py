@@ -11,8 +11,6 @@ from opencode_env.taskset.config import OpenCodeTasksetConfig
 from opencode_env.taskset.mapping import RowMapper
 from opencode_env.taskset.task import OpenCodeTask
 
-__all__ = ["OpenCodeTaskset"]
-
 
 # verifiers bounds the task parameter by `Task` without arguments, whose invariant config excludes every subclass.
 class OpenCodeTaskset(vf.Taskset[OpenCodeTask, OpenCodeTasksetConfig]):  # type: ignore[type-var]

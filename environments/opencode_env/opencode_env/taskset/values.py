@@ -15,8 +15,6 @@ from pydantic import JsonValue
 from opencode_env.taskset.errors import DatasetError
 from opencode_env.taskset.row import ABSENT, Row
 
-__all__ = ["bad_cell", "commands", "identifier", "json_safe", "scalar_text", "seconds", "text"]
-
 # Beyond this, neighbouring whole numbers are the same float.
 _EXACT_FLOATS = 2.0**53
 

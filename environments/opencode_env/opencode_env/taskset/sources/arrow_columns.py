@@ -13,8 +13,6 @@ from opencode_env.taskset.arrow_buffers import boolean_array
 from opencode_env.taskset.difficulty_filter import Mask
 from opencode_env.taskset.row import Row
 
-__all__ = ["column_of", "has_field", "leaf_names", "table_rows", "top_column"]
-
 
 def leaf_names(fields: Any, prefix: str = "") -> list[str]:
     """All columns of a schema or struct type, nested ones with dots."""

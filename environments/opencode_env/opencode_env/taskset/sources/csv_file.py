@@ -19,8 +19,6 @@ from opencode_env.taskset.errors import DatasetError
 from opencode_env.taskset.row import Row
 from opencode_env.taskset.sources.arrow_columns import table_rows
 
-__all__ = ["CsvFile"]
-
 # The longest row that can be read, and how much of the file is read at a time.
 _BLOCK_BYTES = 16 << 20
 _ROWS_PER_BATCH = 256

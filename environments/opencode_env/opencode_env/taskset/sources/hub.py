@@ -11,8 +11,6 @@ from opencode_env.taskset.errors import DatasetError
 from opencode_env.taskset.sources.saved_dataset import ArrowDataset
 from opencode_env.taskset.sources.splits import pick_split
 
-__all__ = ["open_hub_dataset", "stream_hub_tables"]
-
 _ROWS_PER_TABLE = 64
 
 

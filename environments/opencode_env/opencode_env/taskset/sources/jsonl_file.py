@@ -18,8 +18,6 @@ from opencode_env.taskset.errors import DatasetError
 from opencode_env.taskset.row import ABSENT, Row
 from opencode_env.taskset.sources.jsonl_numbers import numbers_of_lines
 
-__all__ = ["JsonlFile"]
-
 _SAMPLED_ROWS = 100
 _LINES_PER_BATCH = 20_000
 

@@ -11,8 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-__all__ = ["numbers_of_lines"]
-
 
 def numbers_of_lines(lines: list[bytes], key: str) -> Any | None:
     """The numbers that the lines hold under `key` (null where they do not), or `None` if unsure.

@@ -11,8 +11,6 @@ from opencode_env.taskset.sources.parquet_file import ParquetFile
 from opencode_env.taskset.sources.part import Part
 from opencode_env.taskset.sources.splits import pick_split, split_of_file
 
-__all__ = ["FORMATS", "is_glob", "parts_of_file", "parts_of_folder", "parts_of_glob"]
-
 FORMATS: dict[str, Callable[[Path], Part]] = {".jsonl": JsonlFile, ".parquet": ParquetFile, ".csv": CsvFile}
 
 

@@ -14,8 +14,6 @@ from opencode_env.taskset.sources.local_files import (
 from opencode_env.taskset.sources.part import Part
 from opencode_env.taskset.sources.saved_dataset import is_saved_dataset, open_saved_dataset
 
-__all__ = ["dataset_name", "find_local_parts"]
-
 
 def dataset_name(config: OpenCodeTasksetConfig) -> str:
     """The dataset's name, for messages."""

@@ -14,8 +14,6 @@ from opencode_env.taskset.errors import DatasetError
 from opencode_env.taskset.row import Row
 from opencode_env.taskset.sources.arrow_columns import column_of, has_field, leaf_names, table_rows
 
-__all__ = ["ParquetFile"]
-
 _ROWS_PER_BATCH = 256
 _RATINGS_PER_BATCH = 1 << 13
 # Column chunks are streamed through a buffer of this size: a row group may be the whole file.

@@ -9,8 +9,6 @@ from opencode_env.taskset.errors import DatasetError, nearest_name
 from opencode_env.taskset.row import Row
 from opencode_env.taskset.sources.arrow_columns import has_field, leaf_names
 
-__all__ = ["Columns", "Part", "TableColumns", "require_column"]
-
 
 class Columns(Protocol):
     """Something that has columns, and a name for messages."""

@@ -15,8 +15,6 @@ from opencode_env.taskset.sources.hub import open_hub_dataset, stream_hub_tables
 from opencode_env.taskset.sources.locate import dataset_name, find_local_parts
 from opencode_env.taskset.sources.part import Columns, Part, TableColumns, require_column
 
-__all__ = ["read_rows"]
-
 
 def read_rows(config: OpenCodeTasksetConfig) -> Iterator[Row]:
     """The rows that `config` selects, in the dataset's order, read as they are asked for.

@@ -10,8 +10,6 @@ from opencode_env.taskset.row import Row
 from opencode_env.taskset.sources.arrow_columns import column_of, has_field, leaf_names, table_rows, top_column
 from opencode_env.taskset.sources.splits import pick_split
 
-__all__ = ["ArrowDataset", "is_saved_dataset", "open_saved_dataset"]
-
 _ROWS_PER_BATCH = 256
 _RATINGS_PER_BATCH = 1 << 13
 

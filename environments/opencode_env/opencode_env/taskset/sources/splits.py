@@ -10,8 +10,6 @@ from pathlib import Path
 
 from opencode_env.taskset.errors import DatasetError, nearest_name
 
-__all__ = ["pick_split", "split_of_file"]
-
 _NAMES = {
     "train": "train",
     "training": "train",

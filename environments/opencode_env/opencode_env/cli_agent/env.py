@@ -1,0 +1,217 @@
+"""`CliAgentEnv`: one CLI agent in one sandbox that the environment owns from provisioning to removal.
+
+Invariant: from the moment a sandbox starts it belongs to exactly one rollout's `_sandbox` context, which runs the
+cleanup hooks and removes it whatever happened: error, deadline, cancellation, or a hook that raises.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, ClassVar, Generic
+
+from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup
+from pydantic import model_validator
+from typing_extensions import TypeVar
+from verifiers.v1.agent import Agent, Agents
+from verifiers.v1.configs.agent import AgentConfig, agent_config_fields
+from verifiers.v1.configs.env import EnvConfig
+from verifiers.v1.env import Env
+from verifiers.v1.errors import HarnessError, SandboxError, TaskError, boundary
+from verifiers.v1.runtimes import Runtime, SubprocessConfig
+from verifiers.v1.task import Task
+from verifiers.v1.utils.generic import concrete_type
+
+from opencode_env.cli_agent.interception import serving_by_role
+from opencode_env.cli_agent.local_runtime import provision_local
+from opencode_env.cli_agent.rollout_log import describe_rollout
+from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, require_bubblewrap
+from opencode_env.cli_agent.traces import AnyTrace
+
+logger = logging.getLogger("verifiers.v1.opencode_env")
+
+DEFAULT_WORKDIR = "/app"
+"""Work directory of a task and a harness that name none."""
+
+_STAGES = ("setup", "finalize", "scoring")
+
+
+class CliAgentEnvConfig(EnvConfig):
+    """An environment of one CLI agent; a subclass pins the agent's harness in the seat's default."""
+
+    agent: AgentConfig = AgentConfig(runtime=SubprocessConfig())
+    """The seat. Its `subprocess` runtime, the default, is the confined local sandbox; `docker`, `podman`, `prime`, …
+    are verifiers' own runtimes."""
+    sandbox: LocalSandboxConfig = LocalSandboxConfig()
+    """The confined local sandbox; without effect on other runtimes."""
+
+    @model_validator(mode="after")
+    def _no_agent_retries(self) -> "CliAgentEnvConfig":
+        for name, seat in agent_config_fields(self).items():
+            if seat.retries.max_retries or seat.retries.rules:
+                raise ValueError(
+                    f"--env.{name}.retries does not apply here: the sandbox belongs to the environment, so a whole "
+                    "episode is what is tried again; use --env.retries"
+                )
+        return self
+
+
+ConfigT = TypeVar("ConfigT", bound=CliAgentEnvConfig, default=CliAgentEnvConfig)
+
+
+class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
+    """Plays one agent run per episode in a sandbox of its own, scores in it, cleans up, removes it.
+
+    A second CLI agent is a harness and a subclass that pins it::
+
+        class MyAgentConfig(CliAgentEnvConfig):
+            agent: AgentConfig = AgentConfig(harness=MyHarnessConfig(id="my-agent"), runtime=SubprocessConfig())
+
+        class MyAgentEnv(CliAgentEnv[MyAgentConfig]): ...
+
+    Methods of the environment, the task and its rubric that are decorated with `opencode_rubrics.cleanup` run after
+    scoring, highest priority first, whatever happened.
+    """
+
+    SEATS_WITHOUT_SANDBOX: ClassVar[frozenset[str]] = frozenset()
+    """Seats that run no program and get no sandbox; their runtime means nothing."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Show verifiers the config class of `CliAgentEnv[Config]`: it looks for `Env[Config]` among the bases only."""
+        super().__init_subclass__(**options)
+        config = concrete_type(cls, CliAgentEnvConfig) or CliAgentEnvConfig
+        bases = cls.__dict__.get("__orig_bases__", cls.__bases__)
+        setattr(cls, "__orig_bases__", (*bases, Env[config]))  # type: ignore[valid-type]  # noqa: B010
+
+    def __init__(self, config: ConfigT) -> None:
+        # verifiers warns that a `subprocess` runtime runs on the host; here that type is the confined sandbox.
+        env_logger = logging.getLogger("verifiers.v1.env")
+        hide = _hide_subprocess_warning if config.sandbox.confine else None
+        if hide:
+            env_logger.addFilter(hide)
+        try:
+            super().__init__(config)
+        finally:
+            if hide:
+                env_logger.removeFilter(hide)
+        self._resources = AsyncExitStack()
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Hold the serving resources, with our interception servers: whole streams, and roles where a seat has them."""
+        async with serving_by_role(self):
+            yield
+
+    async def start(self) -> None:
+        """Hold this process's rubrics open; a subclass that overrides it calls it.
+
+        Raises:
+            SandboxError: a seat needs the confined local sandbox, and bubblewrap does not work here.
+        """
+        seats = agent_config_fields(self.config)
+        boxed = [seat for name, seat in seats.items() if name not in self.SEATS_WITHOUT_SANDBOX]
+        if self.config.sandbox.confine and any(isinstance(seat.runtime, SubprocessConfig) for seat in boxed):
+            await asyncio.to_thread(require_bubblewrap)
+        await self._resources.enter_async_context(rubrics_in_use())
+
+    async def stop(self) -> None:
+        """Let the rubrics go; the last environment of the process tears them down."""
+        await self._resources.aclose()
+
+    async def run(self, task: Task[Any, Any, Any], agents: Agents) -> None:
+        """One episode: provision, run the agent, score, clean up, remove."""
+        started = time.monotonic()
+        traces: list[AnyTrace] = []
+        async with self._sandbox(task, agents.agent, traces) as box:
+            await self.run_agent(task, agents, box, traces.append)
+            fail_stage_timeout(traces[-1])
+        logger.info("%s", describe_rollout(traces[-1], time.monotonic() - started))
+
+    async def run_agent(
+        self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, on_trace: Callable[[AnyTrace], None]
+    ) -> None:
+        """Run the agent in `box`, to the end of its scoring; `on_trace` gets the trace when it is minted."""
+        await agents.agent.run(task, runtime=box, on_trace=on_trace)
+
+    @contextlib.asynccontextmanager
+    async def _sandbox(
+        self, task: Task[Any, Any, Any], agent: Agent, traces: Sequence[AnyTrace]
+    ) -> AsyncIterator[Runtime]:
+        """The rollout's sandbox, with the cleanup hooks run before it is removed."""
+        async with AsyncExitStack() as stack:
+            deadline = agent.timeout.setup if agent.timeout.setup is not None else task.data.timeout.setup
+            try:
+                async with asyncio.timeout(deadline) as limit:
+                    box = await stack.enter_async_context(self._provision(task, agent))
+            except TimeoutError as error:
+                if not limit.expired():
+                    raise
+                raise SandboxError(
+                    f"the sandbox was not up within {deadline:g} s (--env.agent.timeout.setup)"
+                ) from error
+            try:
+                yield box
+            finally:
+                trace = traces[-1] if traces else None
+                available = {"task": task.data, "trace": trace, "runtime": box}
+                await run_cleanup([self, task, *_rubrics(task)], available)
+                # verifiers stamps the box of a borrowed run and its container runtimes then never remove it.
+                box.info.borrowed = False
+
+    @contextlib.asynccontextmanager
+    async def _provision(self, task: Task[Any, Any, Any], agent: Agent) -> AsyncIterator[Runtime]:
+        """A box from the seat's runtime: the confined local sandbox for `subprocess`, else verifiers' own."""
+        if not isinstance(agent.runtime_config, SubprocessConfig):
+            async with agent.provision(task) as box:
+                yield box
+            return
+        if task.data.image is not None:
+            raise TaskError(
+                f"task {task.data.idx} asks for image {task.data.image!r}, which the local sandbox cannot give: use "
+                "--env.agent.runtime.type docker, podman, apptainer, prime, modal or e2b"
+            )
+        binds = [*await self.local_binds(agent), *await _shared_directories(task)]
+        workdir = task.data.workdir or getattr(agent.harness.config, "agent_workdir", DEFAULT_WORKDIR)
+        async with provision_local(self.config.sandbox, binds, task.runtime_env(), workdir) as box:
+            yield box
+
+    async def local_binds(self, agent: Agent) -> Sequence[Bind]:
+        """Host directories that the agent's harness wants to see, read-only, in the confined local sandbox."""
+        wanted = getattr(agent.harness, "local_binds", None)
+        if wanted is None:
+            return ()
+        async with boundary(HarnessError, "preparing the harness's files"):
+            binds: Sequence[Bind] = await wanted()
+        return binds
+
+
+def fail_stage_timeout(trace: AnyTrace) -> None:
+    """Turn an expired setup, finalize or scoring deadline, which verifiers records as a clean stop, into an error.
+
+    Only the agent's own time limit is the policy's doing; rewards of an unfinished stage are taken off the trace.
+    """
+    stage = (trace.stop_condition or "").removesuffix("_timeout")
+    if not trace.ok or stage not in _STAGES or not trace.is_timeout:
+        return
+    error = TaskError(f"{stage} did not finish within its deadline (--env.agent.timeout.{stage}); nothing was scored")
+    trace.record_error(error)
+    trace.rewards = dict.fromkeys(trace.rewards)
+
+
+def _rubrics(task: Task[Any, Any, Any]) -> list[Rubric[Any]]:
+    rubric = getattr(task, "rubric", None)
+    return [rubric, *rubric.members] if isinstance(rubric, Rubric) else []
+
+
+async def _shared_directories(task: Task[Any, Any, Any]) -> list[Bind]:
+    """Host directories that the task's rubric wants to see, read-only, in the confined local sandbox."""
+    rubric = getattr(task, "rubric", None)
+    if not isinstance(rubric, Rubric):
+        return []
+    return [Bind(shared.source, shared.target) for shared in await rubric.shared_directories()]
+
+
+def _hide_subprocess_warning(record: logging.LogRecord) -> bool:
+    return "running in the subprocess runtime" not in record.msg

@@ -1,0 +1,18 @@
+"""Main and sub-LLM calls of one rollout on one interception server, told apart by the header `X-RLM-Role`."""
+
+from opencode_env.cli_agent.interception.roles import DEPTH_HEADER, ROLE_HEADER, Role
+from opencode_env.cli_agent.interception.server import RoleInterceptionServer
+from opencode_env.cli_agent.interception.serving import role_interception, serving_by_role
+from opencode_env.cli_agent.interception.sub_rollout import SubRollout, SubSettings, sub_rollout_of
+
+__all__ = [
+    "DEPTH_HEADER",
+    "ROLE_HEADER",
+    "Role",
+    "RoleInterceptionServer",
+    "SubRollout",
+    "SubSettings",
+    "role_interception",
+    "serving_by_role",
+    "sub_rollout_of",
+]

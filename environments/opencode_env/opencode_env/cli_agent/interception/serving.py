@@ -1,0 +1,91 @@
+"""Makes every interception server of an environment a `RoleInterceptionServer`, whatever `--env.interception` says.
+
+verifiers builds its servers inside `make_interception` and its pools, with no way in; so `serving_by_role` is
+`Env.serving` once more with our classes in the places of verifiers' own.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from verifiers.v1.env import Env
+from verifiers.v1.interception import (
+    ElasticInterceptionPool,
+    ElasticInterceptionPoolConfig,
+    Interception,
+    InterceptionConfig,
+    InterceptionServerConfig,
+    StaticInterceptionPool,
+    StaticInterceptionPoolConfig,
+)
+from verifiers.v1.interception.base import Slot
+from verifiers.v1.interception.server import InterceptionServer
+from verifiers.v1.interception.tunnel import PrimeTunnelConfig
+from verifiers.v1.session import RolloutSession
+
+from opencode_env.cli_agent.interception.server import RoleInterceptionServer, ending_sub_calls
+
+
+class RoleStaticPool(StaticInterceptionPool):
+    """A fixed set of role servers."""
+
+    def __init__(
+        self, config: StaticInterceptionPoolConfig, requires_tunnel: bool, state_service_secrets: tuple[str, ...]
+    ) -> None:
+        super().__init__(config, requires_tunnel, state_service_secrets)
+        self.servers = [
+            RoleInterceptionServer(server, requires_tunnel, state_service_secrets) for server in config.servers
+        ]
+
+
+class RoleElasticPool(ElasticInterceptionPool):
+    """Role servers on demand, `multiplex` rollouts on each."""
+
+    async def _server(self) -> InterceptionServer:
+        for server in self.servers:
+            if server.load < self.config.multiplex:
+                return server
+        grown = RoleInterceptionServer(
+            InterceptionServerConfig(tunnel=PrimeTunnelConfig()), self.requires_tunnel, self.state_service_secrets
+        )
+        await self.stack.enter_async_context(grown)
+        self.servers.append(grown)
+        return grown
+
+    @asynccontextmanager
+    async def acquire(self, session: RolloutSession) -> AsyncIterator[Slot]:
+        """A slot for one rollout; leaving it ends the rollout's sub calls first."""
+        async with super().acquire(session) as slot, ending_sub_calls(session):
+            yield slot
+
+
+def role_interception(
+    config: InterceptionConfig, requires_tunnel: bool = False, state_service_secrets: tuple[str, ...] = ()
+) -> Interception:
+    """The interception of a configuration, made of role servers."""
+    if isinstance(config, InterceptionServerConfig):
+        return RoleInterceptionServer(config, requires_tunnel, state_service_secrets)
+    if isinstance(config, StaticInterceptionPoolConfig):
+        return RoleStaticPool(config, requires_tunnel, state_service_secrets)
+    assert isinstance(config, ElasticInterceptionPoolConfig)
+    return RoleElasticPool(config, requires_tunnel, state_service_secrets)
+
+
+@asynccontextmanager
+async def serving_by_role(env: Env[Any]) -> AsyncIterator[None]:
+    """Hold an environment's serving resources, with role servers: what `Env.serving` of verifiers 0.4 does."""
+    async with env.shared_tools() as shared:
+        secrets = tuple(server.state_secret for server in shared.values() if server.state_secret)
+        interception = role_interception(env.config.interception, env._requires_tunnel(shared), secrets)
+        async with interception:
+            env._shared_tools = shared
+            env._interception = interception
+            try:
+                await env.start()
+                yield
+            finally:
+                try:
+                    await env.stop()
+                finally:
+                    env._shared_tools = {}
+                    env._interception = None

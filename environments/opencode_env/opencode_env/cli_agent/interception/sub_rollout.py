@@ -1,0 +1,138 @@
+"""The sub side of one rollout: its session, its queue, its counts, and what it leaves on the traces.
+
+Invariant: it exists from the moment the main trace is minted to the end of the agent's run, found by the main trace's
+id alone; after `seal` neither trace changes through a model call any more.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from verifiers.v1.agent import Agent
+from verifiers.v1.errors import HarnessError
+from verifiers.v1.trace import AgentInfo, Trace
+
+from opencode_env.cli_agent.interception.gate import SubGate
+from opencode_env.cli_agent.interception.roles import ROLE_HEADER, Mark
+from opencode_env.cli_agent.interception.sub_session import SubSession
+
+DRAIN_SECONDS = 10.0
+"""How long calls in flight may go on after the agent has finished."""
+
+RLM_RECORD = "rlm"
+"""Key in the main trace's `info` with what the numbers cannot say: refusals and the first failures."""
+
+_EXAMPLES = 10
+
+
+@dataclass(frozen=True)
+class SubSettings:
+    """What bounds the sub calls of one rollout."""
+
+    max_parallel: int = 10
+    """Calls at once; more wait in the order in which they came."""
+    max_turns: int = 10
+    """Answers per sub conversation."""
+    timeout: float = 120.0
+    """Seconds per call at the model endpoint; waiting for a place does not count."""
+    max_depth: int = 1
+    """How deep sub-agents may nest; one-shot calls do not count."""
+
+
+class SubRollout:
+    """Everything about the sub calls of one rollout."""
+
+    def __init__(self, main: Trace[Any, Any, Any], seat: Agent, settings: SubSettings) -> None:
+        self.main = main
+        self.settings = settings
+        info: AgentInfo[Any] = AgentInfo(config=seat.config, name="sub", trainable=seat.trainable)
+        self.trace: Trace[Any, Any, Any] = Trace(task=main.task, agent=info)
+        self.session = SubSession(seat.ctx, self.trace, seat.limits, settings.max_turns)
+        self.gate = SubGate(settings.max_parallel)
+        self.routed = False
+        """Whether a server that tells the roles apart serves this rollout."""
+        self.demand_mark = False
+        """Whether the first main call must carry the role header, which shows that the plugin has loaded."""
+        self.bad_roles: list[str] = []
+        self._plugin_seen: bool | None = None
+        self._sealed = False
+
+    def check_main(self, mark: Mark) -> HarnessError | None:
+        """The error of main calls, judged by the rollout's first, before any program of the agent can have run."""
+        if self._plugin_seen is None:
+            self._plugin_seen = mark.explicit or not self.demand_mark
+        if self._plugin_seen:
+            return None
+        return HarnessError(
+            f"OpenCode did not load the opencode-rlm plugin: its first model call carries no {ROLE_HEADER} header"
+        )
+
+    def too_deep(self, mark: Mark) -> str | None:
+        """Why a sub call is refused for its depth."""
+        if mark.depth <= self.settings.max_depth:
+            return None
+        return "this sub-agent is nested deeper than max_depth allows"
+
+    def note_bad_role(self, message: str) -> None:
+        """Keep the first few refusals of unknown roles."""
+        if len(self.bad_roles) < _EXAMPLES:
+            self.bad_roles.append(message)
+
+    async def finish(self) -> None:
+        """End the sub calls: drained when the agent came to its own end, cancelled at once otherwise."""
+        finished = self.main.stop_condition is not None and not self.main.is_timeout and not self.main.errors
+        await self.gate.drain(DRAIN_SECONDS if finished else 0.0)
+
+    def seal(self) -> None:
+        """Close the sub trace and put the metrics of both sides on the main trace. Idempotent."""
+        if self._sealed:
+            return
+        self._sealed = True
+        self.session.release()
+        trace, calls = self.trace, self.trace.calls
+        trace.stop(self.session.limit_reached or "agent_completed")
+        trace.ok = True
+        trace.timing.agent.start = min((call.time.start for call in calls), default=time.time())
+        trace.timing.agent.end = max((call.time.end for call in calls), default=trace.timing.agent.start)
+        trace.split_agent_time()
+        self.main.record_metrics(self._metrics())
+        failures = [call.error.message[:300] for call in calls if call.error is not None]
+        self.main.info[RLM_RECORD] = {
+            "sub_trace": trace.id if calls else None,
+            "failures": failures[:_EXAMPLES],
+            "refused_roles": self.bad_roles,
+        }
+
+    def _metrics(self) -> dict[str, float]:
+        usages = [call.usage for call in self.main.calls if call.usage is not None]
+        tally = self.session.tally
+        return {
+            "main_turns": float(self.main.num_turns),
+            "main_prompt_tokens": float(sum(usage.input_tokens for usage in usages)),
+            "main_completion_tokens": float(sum(usage.completion_tokens for usage in usages)),
+            "sub_llm_turns": float(tally.turns),
+            "sub_llm_prompt_tokens": float(tally.prompt_tokens),
+            "sub_llm_completion_tokens": float(tally.completion_tokens),
+            "sub_llm_calls": float(tally.calls),
+            "sub_llm_errors": float(tally.errors),
+            "sub_llm_max_parallel": float(self.gate.peak),
+            "sub_llm_seconds": tally.seconds,
+        }
+
+    def make_known(self) -> None:
+        """Let the interception and the harness find it by the main trace's id."""
+        _KNOWN[self.main.id] = self
+
+    def forget(self) -> None:
+        """The agent's run is over: nobody finds it any more, and it is sealed at the latest now."""
+        _KNOWN.pop(self.main.id, None)
+        self.seal()
+
+
+_KNOWN: dict[str, SubRollout] = {}
+"""By main trace id: a server meets a rollout only when verifiers registers its session."""
+
+
+def sub_rollout_of(main: Trace[Any, Any, Any]) -> SubRollout | None:
+    """The sub side of a running rollout, if its environment has given it one."""
+    return _KNOWN.get(main.id)

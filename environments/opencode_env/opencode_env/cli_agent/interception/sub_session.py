@@ -1,0 +1,140 @@
+"""The session that serves a rollout's sub calls: own model, client, sampling, limits and trace.
+
+The texts of its refusals hold no numbers: OpenCode retries a 400 whose text matches `500`, `429` and the like.
+Invariant: whatever ends one sub call (budget, turn limit, timeout, provider failure) is an answer to that call's
+caller; the session goes on, and the main session is not touched.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from verifiers.v1.clients import Client, ModelContext
+from verifiers.v1.clients.client import RelayReply
+from verifiers.v1.dialects import Dialect
+from verifiers.v1.errors import ProviderError
+from verifiers.v1.graph import PendingTurn
+from verifiers.v1.session import RolloutLimits, RolloutSession
+from verifiers.v1.trace import Error, InterceptRecord, ModelCall, TimeSpan, Trace
+from verifiers.v1.types import AssistantMessage, Request, Response, SamplingConfig
+
+from opencode_env.cli_agent.interception.sub_tally import SubTally
+from opencode_env.cli_agent.interception.wrapped_client import WrappedClient
+
+RECORDED_REFUSALS = 100
+"""Refused calls that the trace records one by one; more are only counted, so that a loop cannot fill the memory."""
+
+
+class SubSession(RolloutSession):
+    """A rollout session whose limits refuse single calls instead of stopping the trace."""
+
+    def __init__(
+        self, ctx: ModelContext, trace: Trace[Any, Any, Any], limits: RolloutLimits, conversation_turns: int
+    ) -> None:
+        super().__init__(ctx=ctx, trace=trace, limits=limits)
+        self.tally = SubTally()
+        self.limit_reached: str | None = None
+        """The first of the seat's limits that refused a call."""
+        self._conversation_turns = conversation_turns
+        self._recorded_refusals = 0
+
+    async def refused(self) -> str | None:
+        """Refuse the call when a budget of the seat is spent."""
+        limit = self.tally.reached(self.limits)
+        if limit is None:
+            return None
+        self.limit_reached = self.limit_reached or limit
+        raise self.refusal(f"the sub-LLM budget of this rollout is spent ({limit}): go on without sub-LLM calls")
+
+    async def rewrite_request(
+        self, request: Request, *, run_stops: bool = True
+    ) -> tuple[Request, list[InterceptRecord], str | None]:
+        """Refuse the call when its conversation has had all its turns; a task's hooks see main calls only."""
+        if _answers(request) >= self._conversation_turns:
+            raise self.refusal("this sub conversation has had all its turns (sub_llm_max_turns)")
+        return request, [], None
+
+    def refusal(self, message: str) -> ProviderError:
+        """Count and record a refused call; returns what to raise or to answer."""
+        error = ProviderError(message, status_code=400)
+        if self.released:
+            return error
+        self.tally.errors += 1
+        if self._recorded_refusals < RECORDED_REFUSALS:
+            self._recorded_refusals += 1
+            now = time.time()
+            record = Error(type=type(error).__name__, message=message, status_code=400)
+            self.trace.calls.append(ModelCall(time=TimeSpan(start=now, end=now), error=record))
+        return error
+
+
+def _answers(request: Request) -> int:
+    """The answers that a conversation has had: a trailing assistant message is OpenCode's call for a conclusion."""
+    spoken = [isinstance(message, AssistantMessage) for message in request.messages]
+    return sum(spoken) - (spoken[-1] if spoken else 0)
+
+
+class BoundedClient(WrappedClient):
+    """Another client whose calls fail when they take longer than so many seconds, streaming included."""
+
+    def __init__(self, inner: Client, seconds: float) -> None:
+        super().__init__(inner)
+        self._seconds = seconds
+
+    async def get_response(
+        self,
+        dialect: Dialect[Any],
+        body: dict[str, Any],
+        sampling: SamplingConfig,
+        session_id: str | None = None,
+        turn: PendingTurn | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """One completion, in time or not at all."""
+        try:
+            async with asyncio.timeout(self._seconds) as limit:
+                return await self._inner.get_response(
+                    dialect, body, sampling, session_id=session_id, turn=turn, headers=headers
+                )
+        except TimeoutError as error:
+            raise (self._late() if limit.expired() else error) from error
+
+    async def relay(
+        self,
+        dialect: Dialect[Any],
+        body: dict[str, Any],
+        session_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> RelayReply:
+        """One stream, read whole in time or not at all: verifiers serves no part of it before its end anyway."""
+        chunks: list[bytes] = []
+        failure: Exception | None = None
+        try:
+            async with asyncio.timeout(self._seconds) as limit:
+                reply = await self._inner.relay(dialect, body, session_id=session_id, headers=headers)
+                try:
+                    async for chunk in reply.chunks:
+                        chunks.append(chunk)  # noqa: PERF401 - what came before a failure counts
+                except Exception as error:  # noqa: BLE001 - raised where verifiers reads the stream
+                    failure = error
+                finally:
+                    await reply.close()
+        except TimeoutError as error:
+            raise (self._late() if limit.expired() else error) from error
+        return RelayReply(reply.content_type, _replay(chunks, failure), _closed)
+
+    def _late(self) -> ProviderError:
+        # A 504 would make OpenCode send a sub-agent's call five more times.
+        return ProviderError("the sub-LLM call took longer than sub_timeout allows", status_code=400)
+
+
+async def _replay(chunks: list[bytes], failure: Exception | None) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
+    if failure is not None:
+        raise failure
+
+
+async def _closed() -> None:
+    """The reply was closed when it had been read."""

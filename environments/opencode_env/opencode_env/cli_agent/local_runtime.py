@@ -1,0 +1,81 @@
+"""The runtime behind a seat's `subprocess` type: the confined local sandbox, or, by explicit choice, no confinement."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+from verifiers.v1.errors import SandboxError
+from verifiers.v1.runtimes import ProgramResult, Runtime, SubprocessConfig, SubprocessRuntime
+from verifiers.v1.runtimes.base import register
+
+from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, provision_confined
+
+_MARK = "OPENCODE_ENV_UNCONFINED"
+
+
+class UnconfinedRuntime(SubprocessRuntime):
+    """verifiers' plain subprocess runtime, accepted by the user: the agent sees and changes this machine's files.
+
+    What the agent started is told by a mark in its environment, which a hostile agent can shed.
+    """
+
+    async def run_program(self, argv: list[str], env: dict[str, str]) -> ProgramResult:
+        """Run the agent with the mark in its environment."""
+        return await self.run(argv, {**env, _MARK: self.name})
+
+    async def mark_agent_start(self) -> None:
+        """Nothing to remember: the mark is in the environment."""
+
+    async def end_agent_processes(self) -> None:
+        """Kill every process that carries this runtime's mark.
+
+        Raises:
+            SandboxError: when some still live after ten rounds.
+        """
+        for _ in range(10):
+            marked = await asyncio.to_thread(self._marked)
+            if not marked:
+                return
+            for pid in marked:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            await asyncio.sleep(0.05)
+        raise SandboxError(f"processes of the unconfined agent survive: {marked}")
+
+    def _marked(self) -> list[int]:
+        wanted = f"{_MARK}={self.name}".encode()
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+        return found
+
+
+@contextlib.asynccontextmanager
+async def provision_local(
+    options: LocalSandboxConfig, binds: Sequence[Bind], env: Mapping[str, str], workdir: str
+) -> AsyncIterator[Runtime]:
+    """A started local runtime, removed on exit.
+
+    Args:
+        options: whether and how it is confined.
+        binds: host directories to show read-only; without effect when unconfined.
+        env: variables of every process in it.
+        workdir: absolute path of the work directory, private and writable; without effect when unconfined.
+    """
+    if options.confine:
+        async with provision_confined(options, binds, env=env, workdir=workdir) as box:
+            yield box
+        return
+    runtime = UnconfinedRuntime(SubprocessConfig())
+    register(runtime)
+    runtime.env = dict(env)
+    try:
+        await runtime.start()
+        yield runtime
+    finally:
+        await runtime.stop()

@@ -1,0 +1,75 @@
+"""Ends what the agent started, by identity, before anything is scored.
+
+Invariant: after `end()` returned, no process lives in the sandbox that started after `mark()`, other than children of
+marked tool servers. The confined local sandbox does it natively (its process 1 is ours); elsewhere two shell scripts
+do, which an agent that is root in its container could have undermined by replacing `sh`.
+"""
+
+import os
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from verifiers.v1.errors import SandboxError
+from verifiers.v1.runtimes import Runtime
+
+from opencode_env.cli_agent.programs import program
+
+
+@runtime_checkable
+class EndsProcesses(Protocol):
+    """A runtime that can tell an agent's processes from its own and end them."""
+
+    async def mark_agent_start(self) -> None: ...
+
+    async def end_agent_processes(self) -> None: ...
+
+
+@dataclass
+class ProcessFence:
+    """The line between what ran before the agent and what the agent started."""
+
+    runtime: Runtime
+    _mark: str | None = field(default=None, repr=False)
+
+    @property
+    def mark_script(self) -> str:
+        """What the preparing script runs at its end, so that its output holds the mark; empty where it is native."""
+        return "" if isinstance(self.runtime, EndsProcesses) else program("mark.sh")
+
+    async def mark(self, output: str) -> None:
+        """Remember every process that is running now; `output` is what `mark_script` printed.
+
+        Raises:
+            SandboxError: when the sandbox cannot be asked, or shares the processes of this machine.
+        """
+        if isinstance(self.runtime, EndsProcesses):
+            await self.runtime.mark_agent_start()
+            self._mark = ""
+            return
+        head, _, lines = output.partition("\n")
+        if not head.startswith("namespace=pid:") or not lines.strip():
+            raise SandboxError(f"cannot list the sandbox's processes: {output.strip()[-500:]}")
+        # `end.sh` kills by exclusion, so it must never run among the processes of this machine.
+        if self.runtime.is_local and head.removeprefix("namespace=") == os.readlink("/proc/self/ns/pid"):
+            raise SandboxError(
+                f"the {self.runtime.type} sandbox shares this machine's processes, so the agent's could not be told "
+                "apart and ended: use the confined local sandbox, docker, podman or a remote runtime"
+            )
+        self._mark = lines.strip()
+
+    async def end(self) -> None:
+        """Kill everything that started since `mark()`; nothing to do when that was never reached.
+
+        Raises:
+            SandboxError: when some process survived, or the sandbox is gone.
+        """
+        if self._mark is None:
+            return
+        if isinstance(self.runtime, EndsProcesses):
+            await self.runtime.end_agent_processes()
+            return
+        # As the default user, usually root: the agent's own user could not end what other users run.
+        box = self.runtime.with_user(None) if self.runtime.user is not None else self.runtime
+        result = await box.run(["sh", "-c", program("end.sh"), "end", self._mark], {})
+        if result.exit_code != 0:
+            raise SandboxError(f"the agent's processes could not be ended ({result.exit_code}): {result.stderr[-500:]}")

@@ -1,0 +1,118 @@
+"""Commands of one sandbox: started, collected, and ended with all that they started."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Mapping
+
+from verifiers.v1.errors import SandboxError
+from verifiers.v1.runtimes import ProgramResult
+from verifiers.v1.utils.aio import run_shielded
+
+from opencode_env.cli_agent.sandbox.channel import Channel, Reply
+from opencode_env.cli_agent.sandbox.output import PipeReader
+from opencode_env.cli_agent.sandbox.process import ConfinedProcess
+from opencode_env.cli_agent.sandbox.sandbox import Sandbox
+from opencode_env.cli_agent.sandbox.variables import base_environment
+
+_END_TIMEOUT_S = 30.0
+
+
+def _pipes(count: int) -> list[tuple[int, int]]:
+    """Return (read end, write end) pairs, all or none."""
+    with contextlib.ExitStack() as undo:
+        made = []
+        for _ in range(count):
+            pair = os.pipe2(os.O_CLOEXEC)
+            for fd in pair:
+                undo.callback(os.close, fd)
+            made.append(pair)
+        undo.pop_all()
+    return made
+
+
+class Commands:
+    """Starts programs through process 1; `env_allow` names host variables that they see."""
+
+    def __init__(self, sandbox: Sandbox, env_allow: list[str]) -> None:
+        self._sandbox = sandbox
+        self._env_allow = env_allow
+        self._processes: list[ConfinedProcess] = []
+
+    def _spawn(
+        self, channel: Channel, argv: list[str], env: Mapping[str, str], fds: tuple[int, ...], log: str = ""
+    ) -> tuple[str, asyncio.Future[Reply]]:
+        settings = [f"{name}={value}" for name, value in {**base_environment(self._env_allow), **env}.items()]
+        return channel.submit("spawn", log, str(len(argv)), *argv, *settings, fds=fds)
+
+    async def run(self, argv: list[str], env: Mapping[str, str]) -> ProgramResult:
+        """Run a command to its end; cancelling ends its whole tree before the cancellation goes on.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        channel = self._sandbox.channel
+        (out, out_inside), (err, err_inside) = _pipes(2)
+        readers = PipeReader(out), PipeReader(err)
+        try:
+            command, exited = self._spawn(channel, argv, env, (out_inside, err_inside))
+            try:
+                code = int((await exited).text)
+            except asyncio.CancelledError:
+                await run_shielded(self._abort(command))
+                raise
+            stdout, stderr = (reader.finish() for reader in readers)
+            return ProgramResult(code, stdout, stderr)
+        finally:
+            for reader in readers:
+                reader.close()
+
+    async def open(self, argv: list[str], env: Mapping[str, str]) -> ConfinedProcess:
+        """Start a process whose three streams stay open.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        channel = self._sandbox.channel
+        (stdin_inside, stdin), (out, out_inside), (err, err_inside) = _pipes(3)
+        try:
+            command, exited = self._spawn(channel, argv, env, (stdin_inside, out_inside, err_inside))
+        except BaseException:
+            for fd in (stdin, out, err):
+                os.close(fd)
+            raise
+        process = ConfinedProcess(channel, command, exited, (stdin, out, err))
+        self._processes.append(process)
+        return process
+
+    def background(self, argv: list[str], env: Mapping[str, str], log: str) -> None:
+        """Start a process that nobody waits for, with its output in the file `log` inside.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        self._spawn(self._sandbox.channel, argv, env, (), log)
+
+    async def _abort(self, command: str) -> None:
+        # Gone already, or ended as a whole just now: nothing of the command is left then.
+        with contextlib.suppress(SandboxError):
+            await self.end("end", command)
+
+    async def end(self, kind: str, *fields: str) -> None:
+        """Have process 1 end processes; a sandbox that cannot is ended as a whole.
+
+        Raises:
+            SandboxError: it could not, or the sandbox is gone.
+        """
+        try:
+            async with asyncio.timeout(_END_TIMEOUT_S):
+                await self._sandbox.channel.request(kind, *fields)
+        except (SandboxError, TimeoutError) as error:
+            self._sandbox.close_channel()
+            await run_shielded(asyncio.to_thread(self._sandbox.kill))
+            raise SandboxError(f"processes in sandbox {self._sandbox.name} could not be ended: {error}") from error
+
+    def close(self) -> None:
+        """Release the streams of live processes; idempotent, on the event loop."""
+        for process in self._processes:
+            process.close()

@@ -1,0 +1,139 @@
+"""The host directory of one sandbox: its private files, and the lock that says it is alive.
+
+Invariant: a directory whose lock is free belongs to nobody, because the process that held it is gone; it is removed
+at the next start of any sandbox of this user. Creating and judging happen under one short lock per user.
+"""
+
+import contextlib
+import fcntl
+import logging
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from verifiers.v1.utils.paths import CACHE_DIR
+
+logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.sandbox")
+
+ROOT = CACHE_DIR / "runtimes" / "confined"
+_DEAD = ".dead-"
+_HOME = "home/agent"
+_PRIVATE = {"app": 0o755, "tmp": 0o1777, "home": 0o755, _HOME: 0o755, "logs": 0o755, "run": 0o755, "shm": 0o1777}
+_LOG_TAIL_BYTES = 2000
+
+
+def _lock(path: Path, *, wait: bool) -> int | None:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+@contextlib.contextmanager
+def _exclusive(root: Path) -> Iterator[None]:
+    # Only this user may pass: the agent can leave set-uid files of this user's below.
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fd = _lock(root / ".lock", wait=True)
+    assert fd is not None
+    try:
+        yield
+    finally:
+        os.close(fd)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a tree that an agent may have filled, whatever its depth and modes; log what stays."""
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        return
+    except (OSError, RecursionError):
+        # Locked directories, or deeper than Python's recursion or descriptors reach.
+        subprocess.run(["chmod", "-R", "u+rwX", "--", path], stderr=subprocess.DEVNULL, check=False)
+        done = subprocess.run(["rm", "-rf", "--", path], capture_output=True, check=False)
+        if done.returncode != 0:
+            logger.warning("sandbox directory %s could not be removed: %r", path, done.stderr[-300:])
+
+
+class SandboxDirectory:
+    """A directory below `ROOT`, locked by this process until `remove`."""
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path = path
+        self._lock: int | None = lock
+
+    @classmethod
+    def create(cls, name: str, root: Path = ROOT) -> "SandboxDirectory":
+        """Make and lock a directory with the private parts of a sandbox in it."""
+        prefix = re.sub(r"[^A-Za-z0-9_-]", "-", name)[:48] + "-"
+        with _exclusive(root):
+            path = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
+            lock = _lock(path / "lock", wait=True)
+            assert lock is not None
+        for part, mode in _PRIVATE.items():
+            (path / part).mkdir()
+            (path / part).chmod(mode)
+        shutil.copyfile(Path(__file__).parent / "etc" / "hosts", path / "hosts")
+        return cls(path, lock)
+
+    def part(self, relative: str) -> Path:
+        """Return the host path of a private part, made if it is missing (before the sandbox starts)."""
+        path = self.path / relative
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    @property
+    def hosts(self) -> Path:
+        """The file that the sandbox sees as /etc/hosts."""
+        return self.path / "hosts"
+
+    @property
+    def log(self) -> Path:
+        """The file that bubblewrap and process 1 write their errors to."""
+        return self.path / "stderr"
+
+    def log_tail(self) -> str:
+        """Return the end of `log`, empty if there is none."""
+        try:
+            return self.log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip()
+        except OSError:
+            return ""
+
+    def remove(self) -> None:
+        """Remove the directory and release its lock; idempotent."""
+        if self._lock is None:
+            return
+        remove_tree(self.path)
+        lock, self._lock = self._lock, None
+        os.close(lock)
+
+
+def sweep(root: Path = ROOT) -> None:
+    """Remove the directories that processes which were killed have left behind."""
+    dead: list[Path] = []
+    with _exclusive(root):
+        for path in [entry for entry in root.iterdir() if entry.is_dir()]:
+            if path.name.startswith(_DEAD):
+                dead.append(path)
+                continue
+            try:
+                lock = _lock(path / "lock", wait=False)
+            except FileNotFoundError:  # its owner has just removed it
+                continue
+            if lock is not None:
+                renamed = path.with_name(_DEAD + path.name)
+                path.rename(renamed)
+                os.close(lock)
+                dead.append(renamed)
+    for path in dead:
+        remove_tree(path)

@@ -1,0 +1,169 @@
+"""The verifiers runtime of the confined local sandbox.
+
+Invariant: every command, file and connection of a rollout goes through process 1 of its one sandbox. The host never
+resolves a path that a rollout names, and never waits for what is not a regular file.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+
+from verifiers.v1.errors import SandboxError
+from verifiers.v1.runtimes import ProgramResult, Runtime, RuntimeProcess, SubprocessConfig
+from verifiers.v1.runtimes.subprocess import SubprocessRuntimeInfo
+
+from opencode_env.cli_agent.sandbox.arguments import base_python
+from opencode_env.cli_agent.sandbox.commands import Commands
+from opencode_env.cli_agent.sandbox.config import Bind, LocalSandboxConfig
+from opencode_env.cli_agent.sandbox.doorway import Doorway
+from opencode_env.cli_agent.sandbox.files import read_file, write_file
+from opencode_env.cli_agent.sandbox.sandbox import Sandbox
+from opencode_env.cli_agent.sandbox.uv_scripts import prepare_script
+
+_ACTIVATE = 'export VIRTUAL_ENV="$1" PATH="$1/bin:$PATH"; shift; exec "$@"'
+
+
+class ConfinedRuntime(Runtime):
+    """One bubblewrap sandbox, from `start` to `stop`.
+
+    Commands run as uid 1000 without capabilities, in `workdir`, each in a session of its own. Exit codes are those of
+    `asyncio.subprocess` (negative for a signal); 127 and 126 mean a program that is missing or not executable.
+
+    Args:
+        options: what the user chose.
+        binds: host files and directories that are shown inside, read-only.
+        name: for messages and the host directory; a rollout's id. Random by default.
+        workdir: absolute; a private directory like /app, also when it lies elsewhere.
+    """
+
+    def __init__(
+        self,
+        options: LocalSandboxConfig,
+        binds: Sequence[Bind] = (),
+        name: str | None = None,
+        workdir: str = "/app",
+    ) -> None:
+        super().__init__(name)
+        self.config = SubprocessConfig()
+        self.info = SubprocessRuntimeInfo()
+        self.options = options
+        self._binds = tuple(binds)
+        self._sandbox = Sandbox(self.name, workdir)
+        self._commands = Commands(self._sandbox, options.env_allow)
+        self._doorway: Doorway | None = None
+
+    @property
+    def trusted_python(self) -> str:
+        """Absolute path, here and inside, of a Python that nothing inside can change."""
+        return base_python()
+
+    async def start(self) -> None:
+        """Start the sandbox (about 20 ms).
+
+        Raises:
+            SandboxError: bubblewrap is missing, refused, or did not come up; the message says why.
+        """
+        temporary = ".vf-" + re.sub(r"[^A-Za-z0-9_-]", "-", self.name)
+        await self._sandbox.start(self.options, self._binds, temporary)
+        self.info.id = f"/tmp/{temporary}"
+        self._doorway = Doorway(self._sandbox.channel, self._sandbox.hosts)
+
+    async def teardown(self) -> None:
+        """End everything inside and remove its files; idempotent."""
+        if self._doorway is not None:
+            await self._doorway.close()
+        self._commands.close()
+        self._sandbox.close_channel()
+        await super().teardown()
+
+    def cleanup(self) -> None:
+        """End everything inside and remove its files without an event loop; idempotent."""
+        self._sandbox.kill()
+
+    async def run(self, argv: list[str], env: dict[str, str]) -> ProgramResult:
+        """Run a command to its end; its output is kept in bounded memory.
+
+        Cancelling ends the command's whole tree before the cancellation goes on. What the command leaves running in
+        the background is not waited for, and its output is closed.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        return await self._commands.run(argv, self.process_env(env))
+
+    async def open_process(self, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
+        """Start a process whose three streams stay open.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        return await self._commands.open(argv, self.process_env(env))
+
+    async def run_background(self, argv: list[str], env: dict[str, str], log: str) -> None:
+        """Start a process that runs until `stop`, with its output in the file `log` inside.
+
+        Raises:
+            SandboxError: the sandbox is gone, or this Python environment is needed and not visible inside.
+        """
+        if argv[0] == sys.executable and not self.options.python_env:
+            raise SandboxError(
+                f"{' '.join(argv[:3])} needs the evaluation's Python environment inside the sandbox: "
+                "set --env.sandbox.python_env true, or give the tool server a runtime of its own (colocated = false)"
+            )
+        self._commands.background(argv, self.process_env(env), log)
+
+    async def mark_agent_start(self) -> None:
+        """Remember the processes that run now, which `end_agent_processes` will spare."""
+        await self._sandbox.channel.request("mark")
+
+    async def end_agent_processes(self) -> None:
+        """Kill every process but those that ran at `mark_agent_start` and their descendants; none is left on return.
+
+        Raises:
+            SandboxError: it could not be done, and the whole sandbox was ended instead.
+        """
+        await self._commands.end("purge")
+
+    async def _read(self, path: str, max_bytes: int | None = None) -> bytes:
+        return await read_file(self._sandbox.channel, path, max_bytes)
+
+    async def write(self, path: str, data: bytes) -> None:
+        """Replace the file at `path`, not what a symlink there points to, with mode 0644.
+
+        Raises:
+            SandboxError: `path` is a directory or not writable inside, or the disk is full.
+        """
+        await write_file(self._sandbox.channel, path, data)
+
+    async def prepare_uv_script(
+        self, script: str | bytes, env: dict[str, str] | None = None, *, activate: bool = True
+    ) -> list[str]:
+        """Prepare a trusted PEP 723 script on the host and return an argv that runs it inside.
+
+        Raises:
+            SandboxError: uv is missing or failed.
+        """
+        data = script.encode() if isinstance(script, str) else script
+        interpreter, path = await prepare_script(data, env or {})
+        if not activate:
+            return [interpreter, path]
+        venv = os.path.dirname(os.path.dirname(interpreter))
+        return ["sh", "-c", _ACTIVATE, "uv-script", venv, interpreter, path]
+
+    def host_url(self, url: str) -> str:
+        """Return the URL at which a program inside reaches `url`, and open the way there and nowhere else."""
+        if self.options.network == "host":
+            return url
+        return self._open_doorway().inward(url)
+
+    async def expose(self, port: int) -> str:
+        """Return a URL on the host's loopback for a port inside; closed by `stop`."""
+        if self.options.network == "host":
+            return f"http://127.0.0.1:{port}"
+        return self._open_doorway().outward(port)
+
+    def _open_doorway(self) -> Doorway:
+        if self._doorway is None:
+            raise SandboxError(f"sandbox {self.name} is not started")
+        return self._doorway

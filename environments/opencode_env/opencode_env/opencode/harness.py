@@ -1,0 +1,106 @@
+"""`OpenCodeHarness`: the OpenCode coding agent as a verifiers harness, on any runtime and for any taskset."""
+
+import asyncio
+from typing import Any, ClassVar
+
+from verifiers.v1.clients import ModelContext
+from verifiers.v1.errors import HarnessError, SandboxError
+from verifiers.v1.harness import Harness
+from verifiers.v1.runtimes import ProgramResult, Runtime, SubprocessRuntime
+from verifiers.v1.task import TaskData
+
+from opencode_env.cli_agent.process_fence import EndsProcesses
+from opencode_env.cli_agent.sandbox import Bind
+from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace
+from opencode_env.opencode.build_cache import ensure_build, host_platform
+from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
+from opencode_env.opencode.install import install
+from opencode_env.opencode.session import OpenCodeSession
+
+
+class OpenCodeHarness(Harness[OpenCodeHarnessConfig]):
+    """Runs `opencode run` in the rollout's sandbox, every model call through the interception."""
+
+    APPENDS_SYSTEM_PROMPT = True
+    SUPPORTS_MCP = True
+    SUPPORTS_SKILLS = True
+    # The confined local sandbox is of the `subprocess` type; a plain subprocess is refused in `setup`.
+    NEEDS_CONTAINER = False
+    SESSION: ClassVar[type[OpenCodeSession]] = OpenCodeSession
+    """What drives one rollout; a subclass of this harness may name its own."""
+
+    def __init__(self, config: OpenCodeHarnessConfig) -> None:
+        super().__init__(config)
+        self._installed: dict[str, str] = {}
+        """Directory of the programs by runtime name, between `setup` and `session` of a rollout."""
+
+    async def setup(self, runtime: Runtime) -> None:
+        """Install the pinned OpenCode in `runtime`.
+
+        Raises:
+            HarnessError: on a plain subprocess runtime, or when OpenCode cannot be installed.
+        """
+        if isinstance(runtime, SubprocessRuntime) and not isinstance(runtime, EndsProcesses):
+            raise HarnessError(
+                "OpenCode would run on this machine without confinement: use --env.id opencode-env (confined local "
+                "sandbox) or a container (--env.agent.runtime.type docker | podman | prime)"
+            )
+        self._installed[runtime.name] = await install(self.config, runtime)
+
+    async def local_binds(self) -> list[Bind]:
+        """The host's cached build, for the confined local sandbox to show read-only where `install` looks for it.
+
+        Raises:
+            HarnessError: when the build cannot be downloaded.
+        """
+        if self.config.install == "image":
+            return []
+        build = await asyncio.to_thread(ensure_build, self.config.version, host_platform())
+        return [Bind(build.directory, f"{self.config.asset_dir}/{build.name}")]
+
+    async def session(
+        self,
+        ctx: ModelContext,
+        trace: AnyTrace,
+        runtime: Runtime,
+        endpoint: str,
+        secret: str,
+        mcp_urls: dict[str, str],
+        data: TaskData,
+        tool_interception_url: str | None = None,
+    ) -> OpenCodeSession:
+        """Prepare the rollout's OpenCode; verifiers drives and closes what is returned."""
+        programs = self._installed.pop(runtime.name, None) or await install(self.config, runtime)
+        session = self.SESSION(self, ctx, trace, runtime, endpoint, secret, mcp_urls, data, programs)
+        await session.prepare()
+        return session
+
+    async def launch(
+        self,
+        ctx: ModelContext,
+        trace: AnyTrace,
+        runtime: Runtime,
+        endpoint: str,
+        secret: str,
+        mcp_urls: dict[str, str],
+        data: TaskData,
+    ) -> ProgramResult:
+        """Run one whole session of a single segment, for a caller that does not drive sessions."""
+        session = await self.session(ctx, trace, runtime, endpoint, secret, mcp_urls, data)
+        try:
+            await session.turn()
+        finally:
+            await session.close()
+        return ProgramResult(0, "", "")
+
+    async def score(self, trace: AnyTrace, runtime: Runtime) -> None:
+        """Metrics are on the trace already; refuse a score that the agent could still be changing."""
+        if survivors := opencode_record(trace).get("survivors"):
+            raise SandboxError(f"not scored, the agent's processes could not be ended: {survivors}")
+        await super().score(trace, runtime)
+
+
+def opencode_record(trace: AnyTrace) -> dict[str, Any]:
+    """The harness's record of a rollout: version, session id, outcome, exit code, duration (s), log tail."""
+    record = trace.info.get(AGENT_RECORD, {})
+    return record if isinstance(record, dict) else {}

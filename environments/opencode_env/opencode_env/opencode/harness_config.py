@@ -1,0 +1,93 @@
+"""`OpenCodeHarnessConfig`: every knob of the OpenCode program, under `--env.<seat>.harness.*`."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, FiniteFloat, field_validator
+from verifiers.v1.configs.harness import HarnessConfig, PinnedVersion
+
+from opencode_env.opencode.builds import DEFAULT_VERSION, RELEASE_URL
+
+BUILT_IN_TOOLS = (
+    "bash",
+    "edit",
+    "write",
+    "read",
+    "grep",
+    "glob",
+    "skill",
+    "todowrite",
+    "webfetch",
+    "websearch",
+    "codesearch",
+    "task",
+    "question",
+)
+"""OpenCode's own tools; each has a `<tool>_calls` metric."""
+
+
+class OpenCodeHarnessConfig(HarnessConfig):
+    """Which OpenCode runs, how it reaches the sandbox, and what it is told."""
+
+    version: PinnedVersion = DEFAULT_VERSION
+    """OpenCode release. Another than the default is checked against the registry's published checksum only."""
+    install: Literal["auto", "upload", "download", "image"] = "auto"
+    """How the binary reaches the sandbox. `image`: it must be there already. `upload`: from this machine's cache
+    (bound into the confined local sandbox, written once per container). `download`: the sandbox fetches the release
+    archive itself. `auto`: what is there already, else `upload` for local runtimes and `download` for remote ones."""
+    asset_dir: str = "/opencode"
+    """Directory inside the sandbox for the programs `opencode` and `rg`; must be absolute."""
+    download_url: str = RELEASE_URL
+    """Template of the release archive for `download`, with `{version}` and `{package}`."""
+    download_sha256: str | None = None
+    """SHA-256 of the program `opencode` in that archive; None takes the pinned one. A version that is not pinned
+    needs it, else the binary is uploaded instead (`auto`) or the run refused (`download`)."""
+
+    disabled_tools: list[str] | None = Field(default_factory=lambda: ["question", "task"])
+    """Built-in tools the model does not get: nobody answers a `question`; `task` starts sub-agents."""
+    system_prompt: str | None = None
+    """Text for the agent's system prompt; None keeps OpenCode's own unchanged."""
+    system_prompt_mode: Literal["append", "replace"] = "append"
+    """Whether `system_prompt` follows OpenCode's own or stands in its place. OpenCode adds a short description of
+    the working directory either way."""
+    task_system_prompt: str = ""
+    """Text appended to the system prompt of every task, before the task's own `TaskData.system_prompt`."""
+    prompt_model: str | None = None
+    """Model name that OpenCode sees: it selects its prompt by family (`gpt`, `claude`, `gemini`, …) and writes the
+    name into it. None = the run's model; pin it when the served name changes during training. Requests always go
+    to the run's model."""
+
+    disable_compaction: bool = True
+    """Never summarise the history: a full context window then ends the rollout as `max_total_tokens`."""
+    enable_interleaved: bool = True
+    """Send the model's reasoning back to it in `reasoning_content`."""
+    provider_timeout: FiniteFloat = Field(3600.0, gt=0)
+    """Seconds that OpenCode waits for one model call as a whole; header and chunk timeouts are off."""
+    agent_workdir: str = "/app"
+    """Directory OpenCode works in unless the task names a `workdir`; created when missing. Must be absolute."""
+    opencode_config: dict[str, Any] = Field(default_factory=dict)
+    """Further OpenCode configuration (`opencode.json` keys), merged deeply over everything else."""
+
+    log_dir: Path | None = None
+    """Host directory for each rollout's whole OpenCode log, `<trace id>.log`; None keeps only the tail."""
+    log_tail: int = Field(4000, ge=0)
+    """Bytes of OpenCode's log kept on the trace."""
+
+    @field_validator("version")
+    @classmethod
+    def _one_release(cls, value: str) -> str:
+        if not value[:1].isdigit():
+            raise ValueError(f"must name one release, such as {DEFAULT_VERSION}; {value!r} changes with time")
+        return value
+
+    @field_validator("asset_dir", "agent_workdir")
+    @classmethod
+    def _absolute(cls, value: str) -> str:
+        if not value.startswith("/"):
+            raise ValueError(f"must be an absolute path inside the sandbox, such as /{value}")
+        return value
+
+    @field_validator("disabled_tools")
+    @classmethod
+    def _known_tools(cls, value: list[str] | None) -> list[str] | None:
+        return None if value is None else [name.lower() for name in value]

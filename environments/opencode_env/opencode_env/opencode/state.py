@@ -1,0 +1,97 @@
+"""The rollout's state directory inside the sandbox: everything OpenCode reads and writes outside the work directory.
+
+Invariant: it is written in one piece, from one tar archive, and its path is the same in every sandbox (`/tmp/opencode`
+unless another agent of the same sandbox holds that), so that no path in a tool's output differs from run to run.
+"""
+
+import base64
+import io
+import json
+import tarfile
+from collections.abc import Mapping
+from importlib.resources import files
+
+from opencode_env.opencode.prompt import SegmentPrompt
+
+STATE_BASE = "/tmp/opencode"
+"""First choice of the directory; `prepare.sh` appends `-2`, `-3`, … while it is taken."""
+
+CONFIG_DIR = "config/opencode"
+"""OpenCode's global configuration directory, relative to the state directory."""
+
+MAX_INLINE_BYTES = 96 * 1024
+"""Largest archive, in base64, that travels as arguments instead of a file: saves a command per rollout."""
+
+_PIECE = 32 * 1024
+
+_DIRECTORIES = ("home", "tmp", f"{CONFIG_DIR}/node_modules", "data", "cache", "state", "managed", "pictures")
+
+# OpenCode installs its plugin package into every configuration directory that does not look like this, and a
+# configured plugin makes its start wait for that: 7 s with a registry, 73 s without a network.
+_SEED_LOCK = {"packages": {"": {"dependencies": {"@opencode-ai/plugin": "1"}}}}
+
+
+def program(name: str) -> str:
+    """Text of one of the programs that run inside the sandbox (`harness/programs/`)."""
+    return (files("opencode_env.opencode") / "programs" / name).read_text()
+
+
+def state_archive(
+    config: str, system_append: str, extra: Mapping[str, str], prompt: SegmentPrompt | None = None
+) -> bytes:
+    """The state directory of a rollout, as a tar archive.
+
+    Args:
+        config: text of `opencode.json`.
+        system_append: text that the plugin puts behind the system prompt.
+        extra: further files by relative path; those under `bin/` are executable and come first on the PATH.
+        prompt: the first segment's, when it is known.
+    """
+    content = {
+        f"{CONFIG_DIR}/opencode.json": config,
+        f"{CONFIG_DIR}/package-lock.json": json.dumps(_SEED_LOCK, separators=(",", ":")),
+        f"{CONFIG_DIR}/.gitignore": "*\n",
+        "models.json": "{}",
+        "plugin.js": program("plugin.js"),
+        "plugin.json": json.dumps({"append": system_append}),
+        "events.jsonl": "",
+        "stderr.log": "",
+        **extra,
+    }
+    directories = (*_DIRECTORIES, "bin") if any(name.startswith("bin/") for name in content) else _DIRECTORIES
+    encoded = {name: text.encode() for name, text in content.items()}
+    return _tar({**encoded, **(_segment_files(prompt) if prompt else {})}, directories)
+
+
+def segment_archive(prompt: SegmentPrompt) -> bytes:
+    """The files of one segment, the prompt and its pictures, as a tar archive."""
+    return _tar(_segment_files(prompt), ())
+
+
+def archive_arguments(archive: bytes) -> list[str]:
+    """The archive in base64, in pieces that fit on a command line; empty when it is too large for one."""
+    packed = base64.b64encode(archive).decode()
+    if len(packed) > MAX_INLINE_BYTES:
+        return []
+    return [packed[start : start + _PIECE] for start in range(0, len(packed), _PIECE)]
+
+
+def _segment_files(prompt: SegmentPrompt) -> dict[str, bytes]:
+    pictures = {f"pictures/{picture.name}": picture.data for picture in prompt.pictures}
+    return {"prompt.txt": prompt.text.encode(), **pictures}
+
+
+def _tar(content: Mapping[str, bytes], directories: tuple[str, ...]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name in directories:
+            parts = name.split("/")
+            for depth in range(1, len(parts) + 1):
+                entry = tarfile.TarInfo("/".join(parts[:depth]))
+                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+                tar.addfile(entry)
+        for name, data in content.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(data), 0o755 if name.startswith("bin/") else 0o644
+            tar.addfile(entry, io.BytesIO(data))
+    return buffer.getvalue()

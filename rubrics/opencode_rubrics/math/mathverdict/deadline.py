@@ -1,0 +1,33 @@
+"""Runs one verdict under limits that hold in C code too.
+
+Invariant: past its CPU seconds the process is ended by the kernel, not by an exception that a library could swallow.
+CPU time and not wall-clock time, so that a busy machine never turns a right answer into a wrong one.
+"""
+
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+DEADLINE_SIGNAL = signal.SIGPROF
+MEMORY_BYTES = 3 << 30
+"""Address space of a process that verifies: beyond it Python raises `MemoryError`."""
+
+
+@contextmanager
+def cpu_deadline(seconds: float) -> Iterator[None]:
+    """End this process by `DEADLINE_SIGNAL` when the body uses more CPU seconds."""
+    signal.signal(DEADLINE_SIGNAL, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def limit_memory() -> None:
+    """Bound this process's address space, and let it leave no core dump."""
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    wanted = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

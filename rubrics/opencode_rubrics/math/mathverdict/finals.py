@@ -1,0 +1,164 @@
+r"""What counts as an answer: the final boxes of a reply, the content of a file, the value of a reference.
+
+Invariant: nothing here judges mathematics. A text gives the answers that it presents as final, or the reason why
+there is none. Several different ones are all handed on, so that the verdict can see the conflict.
+"""
+
+import re
+from dataclasses import dataclass
+
+MAX_BARE_LINES = 12
+"""More lines without any mark are a text about the answer, not the answer."""
+
+_BOX = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])\s*")
+_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+_HASHES = re.compile(r"^\s*####\s*(.+?)\s*$", re.MULTILINE)
+_ANNOUNCED = re.compile(
+    r"(?:final\s+answer|the\s+answer|answer|result|solution)\b[^\n:=]{0,40}?(?:\bis\b|:|=)\s*(.+)$", re.IGNORECASE
+)
+_ANNOUNCES = re.compile(r"\b(?:final|answer|result)\b[^\n]{0,60}$", re.IGNORECASE)
+_SURROUNDINGS = re.compile(r"\$|\\[()\[\]]|\\(?:quad|qquad|text|mathrm|,|;|!| )|[{}*~_`\s]|\.(?=\s|$)")
+_LIST_WORDS = frozenset({",", ";", "and", "or", "&", ",and", ",or", ";and", ";or"})
+
+
+@dataclass(frozen=True)
+class Finals:
+    """The answers that a text presents as final; `reason` says why there is none."""
+
+    answers: tuple[str, ...] = ()
+    joined: str = ""
+    """Several boxes listed side by side ("`A` and `B`") as one list; empty otherwise."""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class _Box:
+    start: int
+    end: int
+    content: str | None
+    """`None`: the braces do not close."""
+
+
+def finals_of_reply(text: str) -> Finals:
+    """The final boxes of a model's reply, after any thinking."""
+    if "</think>" in text:
+        text = text.rpartition("</think>")[2]
+    elif "<think>" in text:
+        return Finals(reason="unfinished_thinking")
+    if not text.strip():
+        return Finals(reason="empty")
+    return _final_boxes(text) or Finals(reason="no_box")
+
+
+def finals_of_file(text: str) -> Finals:
+    """The final answer in a file: boxed, tagged, announced, or the file's few lines as they are."""
+    text = text.lstrip("\ufeff").strip()
+    if not text:
+        return Finals(reason="empty")
+    if boxed := _final_boxes(text):
+        return boxed
+    if marked := _marked(text):
+        return _all_or_empty(marked)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    announced = [found for line in lines if (found := _ANNOUNCED.search(line))]
+    if announced:
+        return _all_or_empty([found[1].strip().strip("*_ ") for found in announced])
+    if len(lines) > MAX_BARE_LINES:
+        return Finals(reason="no_answer_marked")
+    environment = "\\begin{" in text
+    return Finals((" ".join(lines) if environment else ", ".join(line.rstrip(",;") for line in lines),))
+
+
+def reference_value(text: str) -> str:
+    """The value in a reference answer: its last box, `<answer>` tag or `####` line, else all of it; may be empty."""
+    boxes = [box for box in _boxes(text) if box.content]
+    if boxes:
+        return _unboxed(boxes[-1].content or "")
+    if marked := _marked(text):
+        return marked[-1]
+    return text.strip()
+
+
+def _marked(text: str) -> list[str]:
+    return [found.strip() for found in _TAG.findall(text)] or _HASHES.findall(text)
+
+
+def _all_or_empty(answers: list[str]) -> Finals:
+    return Finals(tuple(dict.fromkeys(answers))) if answers[-1] else Finals(reason="empty")
+
+
+def _final_boxes(text: str) -> Finals | None:
+    """The last box, with those before it that are as final as it; `None` if there is no box."""
+    boxes = _boxes(text)
+    if not boxes:
+        return None
+    if boxes[-1].content is None:
+        return Finals(reason="unbalanced_box")
+    if not boxes[-1].content.strip():
+        return Finals(reason="empty")
+    rivals, listed = [boxes[-1]], [boxes[-1]]
+    only_listed = True
+    for box, following in zip(reversed(boxes[:-1]), reversed(boxes[1:]), strict=True):
+        if box.content is None:
+            break
+        between = text[box.end : following.start]
+        if only_listed and _SURROUNDINGS.sub("", between).lower() in _LIST_WORDS:
+            listed.insert(0, box)
+            rivals.insert(0, box)
+        elif _as_final(text, box, following, between):
+            only_listed = False
+            rivals.insert(0, box)
+    answers = tuple(dict.fromkeys(_unboxed(box.content or "") for box in rivals))
+    joined = ", ".join(_unboxed(box.content or "") for box in listed)
+    return Finals(answers, joined if len(listed) == len(rivals) > 1 else "")
+
+
+def _as_final(text: str, box: _Box, following: _Box, between: str) -> bool:
+    """Whether a box is presented as final like the one that follows it."""
+    if "\n" not in between or not _SURROUNDINGS.sub("", between):
+        return True
+    return _announced(text, box) and _announced(text, following)
+
+
+def _announced(text: str, box: _Box) -> bool:
+    line_start = text.rfind("\n", 0, box.start) + 1
+    return _ANNOUNCES.search(text[line_start : box.start]) is not None
+
+
+def _boxes(text: str) -> list[_Box]:
+    """Outermost boxes in order; braces that do not close run to the end of the text."""
+    found: list[_Box] = []
+    position = 0
+    while match := _BOX.search(text, position):
+        start = match.end()
+        if text[start : start + 1] == "{":
+            end = _closing_brace(text, start)
+            content = None if end is None else text[start + 1 : end]
+            position = len(text) if end is None else end + 1
+        else:
+            token = re.compile(r"\S+?(?=[\s$.,;]|\\[)\]]|$)").match(text, start)
+            content, position = (token[0], token.end()) if token else (None, start)
+        found.append(_Box(match.start(), position, content))
+    return found
+
+
+def _closing_brace(text: str, opening: int) -> int | None:
+    depth, index = 0, opening
+    while index < len(text):
+        char = text[index]
+        if char == "\\":
+            index += 2
+            continue
+        depth += (char == "{") - (char == "}")
+        if depth == 0:
+            return index
+        index += 1
+    return None
+
+
+def _unboxed(content: str) -> str:
+    """Content of a box without boxes inside it."""
+    while (inner := _boxes(content)) and inner[-1].content is not None:
+        box = inner[-1]
+        content = content[: box.start] + (box.content or "") + content[box.end :]
+    return content.strip()

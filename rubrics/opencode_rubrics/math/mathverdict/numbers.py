@@ -1,0 +1,121 @@
+r"""Plain numbers, read exactly: decimals, scientific notation, percents, fractions, mixed numbers, recurring decimals.
+
+Invariant: a value is an exact `Fraction` of bounded size; nothing is rounded. Equality of two values allows only for
+the digits that a decimal left out.
+"""
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+MAX_DIGITS = 400
+TOLERANCE = Fraction(1, 10**6)
+"""Relative and absolute: 0.333333 is 1/3, and 1e-9 is not 0."""
+
+_GROUPED = r"\d{1,3}(?:,\d{3})+|\d{1,3}(?: \d{3})+|\d{1,3}(?:_\d{3})+"
+_UNSIGNED = rf"(?:(?:{_GROUPED}|\d+)(?:\.\d*)?|\.\d+)"
+_DECIMAL = re.compile(rf"[+-]?\s*{_UNSIGNED}", re.ASCII)
+_SCIENTIFIC = re.compile(
+    rf"(?P<mantissa>[+-]?\s*{_UNSIGNED})?\s*(?:[eE](?P<e>[+-]?\d{{1,4}})"
+    r"|(?:\\cdot\s*|(?<![\d.])|\bx\s*)10\s*\^\s*(?:\{\s*(?P<b>[+-]?\d{1,4})\s*\}|(?P<p>[+-]?\d{1,4})))",
+    re.ASCII,
+)
+_FRACTION = re.compile(
+    r"(?P<sign>[+-]?)\s*(?:(?P<whole>\d+)\s*)?\\frac\s*(?:\{\s*(?P<top>[+-]?[\d,.]+)\s*\}|(?P<t>\d))\s*"
+    r"(?:\{\s*(?P<bottom>[+-]?[\d,.]+)\s*\}|(?P<b>\d))",
+    re.ASCII,
+)
+_SLASH = re.compile(
+    r"(?P<sign>[+-]?)\s*(?:(?P<whole>\d+)\s+)?(?P<top>[\d,.]+)\s*/\s*(?P<bottom>[+-]?[\d,.]+)", re.ASCII
+)
+_RECURRING = re.compile(r"(?P<fixed>[+-]?\d+\.\d*)\\overline\s*\{?(?P<period>\d+)\}?", re.ASCII)
+_PERCENT = re.compile(r"\s*(?:\\?%|\\text\{\s*percent\s*\}|percent)\s*$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A number as written."""
+
+    value: Fraction
+    rounded: bool
+    """Written with a decimal point or an exponent, so it may stand for a longer number."""
+    percent: bool = False
+
+
+def read_number(text: str) -> Plain | None:
+    """The number that the spelled `text` is, or `None` if it is anything else or has over 400 digits."""
+    if len(text) > 2 * MAX_DIGITS:
+        return None
+    stripped = _PERCENT.sub("", text)
+    percent = stripped != text
+    number = _unsuffixed(_without_parentheses(stripped.strip()))
+    return None if number is None else Plain(number.value, number.rounded, percent)
+
+
+def _without_parentheses(text: str) -> str:
+    while len(text) > 2 and (text[0], text[-1]) in {("(", ")"), ("{", "}")} and not set(text[1:-1]) & set("(){},"):
+        text = text[1:-1].strip()
+    return text
+
+
+def _unsuffixed(text: str) -> Plain | None:
+    if _DECIMAL.fullmatch(text):
+        return Plain(_decimal(text), "." in text.rstrip("."))
+    if found := _SCIENTIFIC.fullmatch(text):
+        exponent = int(found["e"] or found["b"] or found["p"])
+        mantissa = _decimal(found["mantissa"]) if found["mantissa"] else Fraction(1)
+        if abs(exponent) > MAX_DIGITS or (found["e"] and not found["mantissa"]):
+            return None
+        return Plain(mantissa * Fraction(10) ** exponent, True)
+    if found := _FRACTION.fullmatch(text) or _SLASH.fullmatch(text):
+        return _ratio(found.groupdict())
+    if found := _RECURRING.fullmatch(text):
+        return Plain(_recurring(found["fixed"], found["period"]), False)
+    return None
+
+
+def _decimal(text: str) -> Fraction:
+    digits = re.sub(r"[\s,_]", "", text)
+    return Fraction(digits.removesuffix("."))
+
+
+def _ratio(groups: dict[str, str | None]) -> Plain | None:
+    top_text = groups["top"] or groups.get("t") or ""
+    bottom_text = groups["bottom"] or groups.get("b") or ""
+    if not (_DECIMAL.fullmatch(top_text) and _DECIMAL.fullmatch(bottom_text)):
+        return None
+    top, bottom = _decimal(top_text), _decimal(bottom_text)
+    if bottom == 0:
+        return None
+    value = top / bottom
+    if groups["whole"]:
+        if not 0 <= value < 1:
+            return None
+        value += int(groups["whole"])
+    return Plain(-value if groups["sign"] == "-" else value, False)
+
+
+def _recurring(fixed: str, period: str) -> Fraction:
+    places = len(fixed.partition(".")[2])
+    tail = Fraction(int(period), (10 ** len(period) - 1) * 10**places)
+    start = _decimal(fixed)
+    return start - tail if fixed.startswith("-") else start + tail
+
+
+def same_number(left: Plain, right: Plain) -> bool:
+    """Whether two numbers are equal; a percent equals its fraction, and its bare figure when only one has the sign."""
+    rounded = left.rounded or right.rounded
+    if _close(left.value, right.value, rounded):
+        return True
+    if left.percent == right.percent:
+        return False
+    marked, bare = (left, right) if left.percent else (right, left)
+    return _close(marked.value / 100, bare.value, rounded)
+
+
+def _close(left: Fraction, right: Fraction, rounded: bool) -> bool:
+    """Exact equality, or within the tolerance when a decimal is involved."""
+    difference = abs(left - right)
+    if not rounded:
+        return difference == 0
+    return difference <= TOLERANCE * min(Fraction(1), max(abs(left), abs(right)))

@@ -1,0 +1,142 @@
+r"""Brings an answer into one spelling: the LaTeX that math-verify reads, from LaTeX, plain text or unicode maths.
+
+Invariant: spelling never changes what an expression means; only wrappers, spacing, typography and the names of
+functions and symbols change. Applied to the reference and to the answer alike.
+"""
+
+import re
+import unicodedata
+
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿⁱ", "0123456789+-ni")
+_SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊₋", "0123456789+-")
+_SUPERSCRIPT_RUN = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿⁱ]+")
+_SUBSCRIPT_RUN = re.compile("[₀₁₂₃₄₅₆₇₈₉₊₋]+")
+_VULGAR = re.compile(r"(?P<whole>\d+)?\s*(?P<part>[¼½¾⅐-⅞])")
+_ROOT = re.compile(r"(?P<sign>[√∛∜])\s*(?:\((?P<group>[^()]*)\)|(?P<one>\w+|\\[a-z]+))")
+_ROOT_NAMES = {"√": r"\sqrt", "∛": r"\sqrt[3]", "∜": r"\sqrt[4]"}
+# ruff: noqa: RUF001 - characters that look like others are the purpose of these tables
+_SYMBOLS = {
+    "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "﹣": "-",
+    "×": r"\cdot ", "·": r"\cdot ", "⋅": r"\cdot ", "∙": r"\cdot ", "∗": r"\cdot ", "÷": "/", "⁄": "/", "∕": "/",
+    "≤": r"\le ", "⩽": r"\le ", "≥": r"\ge ", "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "≃": r"\approx ",
+    "∞": r"\infty ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ", "∖": r"\setminus ",
+    "±": r"\pm ", "∓": r"\mp ", "°": r"^{\circ}", "′": "'", "’": "'", "→": r"\to ", "⟨": r"\langle ", "⟩": r"\rangle ",
+    "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℚ": r"\mathbb{Q}", "ℕ": r"\mathbb{N}", "ℂ": r"\mathbb{C}",
+    "∫": r"\int ", "∑": r"\sum ", "∏": r"\prod ", "∧": r"\wedge ", "∨": r"\vee ",
+    "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "δ": r"\delta ", "ε": r"\epsilon ", "θ": r"\theta ",
+    "λ": r"\lambda ", "μ": r"\mu ", "π": r"\pi ", "ρ": r"\rho ", "σ": r"\sigma ", "τ": r"\tau ", "φ": r"\phi ",
+    "ω": r"\omega ", "Δ": r"\Delta ", "Σ": r"\Sigma ", "Ω": r"\Omega ", "ϕ": r"\phi ", "⌊": r"\lfloor ",
+    "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ",
+}  # fmt: skip
+_TABLE = str.maketrans(_SYMBOLS)
+_DEGREE_ARGUMENT = re.compile(r"(\\(?:sin|cos|tan|cot|sec|csc)\s*[({]?\s*)(\d+(?:\.\d+)?)\s*\^\s*\{?\s*\\circ\s*\}?")
+_INVISIBLE = re.compile("[\u200b-\u200f\u2060-\u2064\ufeff\u00ad]")
+
+_SPACING = re.compile(
+    r"(?<!\\)\\(?:[,;:!> ]|quad\b|qquad\b|enspace\b|hspace\{[^{}]*\}|displaystyle\b|textstyle\b|limits\b)|~"
+)
+_SIZES = re.compile(r"\\(?:left|right|[bB]igg?[lrm]?)(?![a-zA-Z])\.?")
+_FRACTIONS = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
+_FONTS = re.compile(
+    r"\\(?:mathrm|mathbf|mathit|mathsf|boldsymbol|bm|textbf|textit|textrm|operatorname\*?|mbox|emph)\s*\{([^{}]*)\}"
+)
+_WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ("`", "`"), ("__", "__"))
+_LEADS = re.compile(
+    r"^(?:(?:the\s+)?(?:final\s+)?(?:answer|result|solution)\s*(?:is|:|=)\s*|(?:approximately|about|exactly)\s+"
+    r"|\\approx\s*|\+\s*(?=[\w\\(.])|\\therefore\s*|=\s*|:\s*)",
+    re.IGNORECASE,
+)
+_JOINING = re.compile(
+    r"\s*,?\s*(?:\\text\{\s*,?\s*(?:and|or)\s*\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z]))\s*", re.IGNORECASE
+)
+_PLAIN_FUNCTION = re.compile(
+    r"(?<![A-Za-z\\])(sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|log|ln|exp|gcd|lcm)(?![A-Za-z])"
+)
+_PLAIN_NAME = re.compile(
+    r"(?<![A-Za-z\\])(pi|alpha|beta|gamma|delta|theta|lambda|phi|omega|infty|infinity|inf|oo|cup|cap)(?![A-Za-z])"
+)
+_NAMES = {"infinity": "infty", "inf": "infty", "oo": "infty"}
+_PLAIN_ROOT = re.compile(r"(?<![A-Za-z\\])(sqrt|cbrt)\s*\(")
+_OTHER_NAMES = {
+    "lbrace": r"\{", "rbrace": r"\}", "lbrack": "[", "rbrack": "]", "lvert": "|", "rvert": "|", "div": "/",
+    "leq": r"\le", "geq": r"\ge", "leqslant": r"\le", "geqslant": r"\ge", "neq": r"\ne", "varnothing": r"\emptyset",
+    "times": r"\cdot", "ast": r"\cdot", "lt": "<", "gt": ">",
+}  # fmt: skip
+_RENAMED = re.compile(rf"\\({'|'.join(_OTHER_NAMES)})(?![a-zA-Z])")
+_INVERSE = re.compile(r"(?<![A-Za-z\\])(?:asin|acos|atan)(?![A-Za-z])")
+_POWER_GROUP = re.compile(r"\^\s*\(([^()]*)\)")
+_POWER_NUMBER = re.compile(r"\^\s*([+-]?\d+(?:\.\d+)?)(?![\d}])")
+
+
+def unwrap(text: str) -> str:
+    """`text` without what stands around an answer: math delimiters, emphasis, closing punctuation."""
+    text = _INVISIBLE.sub("", text).strip()
+    while True:
+        before = text
+        for opening, closing in _WRAPPERS:
+            inner = text[len(opening) : -len(closing)]
+            if len(text) > len(opening + closing) and text.startswith(opening) and text.endswith(closing):
+                text = text if opening in inner else inner.strip()
+        if text[-1:] in {".", ",", ";", "。"} and not text.endswith(".."):
+            text = text[:-1].rstrip().removesuffix("\\").rstrip()
+        if text == before:
+            return text
+
+
+def spell(text: str) -> str:
+    """`text` in the one spelling; idempotent for what it produces."""
+    text = _unicode(unwrap(text))
+    text = re.sub(r"\{,\}(?=\d{3}(?!\d))", "", text).replace("{,}", ".")
+    # A space command between groups of three digits is a thousands separator.
+    text = re.sub(r"(?<=\d)\\[,;!: ]\s*(?=\d{3}(?!\d))", "", text)
+    text = _SPACING.sub(" ", text)
+    text = _SIZES.sub("", text)
+    text = _FRACTIONS.sub(r"\\frac", text)
+    text = _RENAMED.sub(lambda found: _OTHER_NAMES[found[1]], text)
+    text = _FONTS.sub(lambda found: rf"\text{{{found[1]}}}", text)
+    text = _JOINING.sub(", ", text)
+    text = _plain(text)
+    while (shorter := unwrap(_LEADS.sub("", text))) != text:
+        text = shorter
+    return re.sub(r"\s+", " ", text).strip()
+
+
+def _unicode(text: str) -> str:
+    text = _VULGAR.sub(_vulgar_fraction, text)
+    text = _SUPERSCRIPT_RUN.sub(lambda run: "^{" + run[0].translate(_SUPERSCRIPTS) + "}", text)
+    text = _SUBSCRIPT_RUN.sub(lambda run: "_{" + run[0].translate(_SUBSCRIPTS) + "}", text)
+    text = _ROOT.sub(lambda found: f"{_ROOT_NAMES[found['sign']]}{{{found['group'] or found['one']}}}", text)
+    return unicodedata.normalize("NFKC", text.translate(_TABLE))
+
+
+def _vulgar_fraction(found: "re.Match[str]") -> str:
+    top, _, bottom = unicodedata.normalize("NFKC", found["part"]).partition("⁄")
+    return (found["whole"] or "") + rf"\frac{{{top}}}{{{bottom}}}"
+
+
+def _plain(text: str) -> str:
+    """Programmers' notation in LaTeX."""
+    text = text.replace("**", "^").replace("<=", r"\le ").replace(">=", r"\ge ").replace("!=", r"\ne ")
+    text = re.sub(r"(?<!\\)\*", r"\\cdot ", text)
+    text = _INVERSE.sub(lambda found: "arc" + found[0][1:], text)
+    while found := _PLAIN_ROOT.search(text):
+        closing = _closing(text, found.end() - 1)
+        if closing is None:
+            break
+        name = r"\sqrt" if found[1] == "sqrt" else r"\sqrt[3]"
+        text = f"{text[: found.start()]}{name}{{{text[found.end() : closing]}}}{text[closing + 1 :]}"
+    text = _PLAIN_FUNCTION.sub(r"\\\1", text)
+    text = _PLAIN_NAME.sub(lambda found: "\\" + _NAMES.get(found[1], found[1]) + " ", text)
+    # math-verify takes 60 degrees for the number 60, which is right for an answer and wrong for an argument.
+    text = _DEGREE_ARGUMENT.sub(r"\1\\frac{\2\\pi}{180}", text)
+    text = _POWER_GROUP.sub(r"^{\1}", text)
+    return _POWER_NUMBER.sub(r"^{\1}", text)
+
+
+def _closing(text: str, opening: int) -> int | None:
+    depth = 0
+    for index in range(opening, len(text)):
+        depth += (text[index] == "(") - (text[index] == ")")
+        if depth == 0:
+            return index
+    return None

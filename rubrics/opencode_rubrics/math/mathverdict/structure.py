@@ -1,0 +1,106 @@
+r"""The outer form of an answer: a list, tuple, interval, set, matrix or union, with its elements as text.
+
+Invariant: only brackets and separators at the top level count; elements are never interpreted here.
+"""
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+_OPENING, _CLOSING = "([{", ")]}"
+_ENVIRONMENT = re.compile(
+    r"^\\begin\{(?P<name>[pbvBV]?matrix|array)\}(?:\{[^{}]*\})?(?P<rows>.*)\\end\{(?P=name)\}$", re.DOTALL
+)
+_GROUPED_NUMBER = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?!\d)")
+_CASES = re.compile(
+    r"^\\begin\{(?P<name>cases|aligned|array)\}(?:\{[^{}]*\})?(?P<rows>.*=.*)\\end\{(?P=name)\}$", re.DOTALL
+)
+
+
+@dataclass(frozen=True)
+class Structure:
+    """`kind` is the pair of brackets, or "list" (none), "matrix" (elements are rows of kind "row") or "union"."""
+
+    kind: str
+    elements: tuple[str, ...]
+
+
+def structure_of(text: str) -> Structure | None:
+    """The outer form of the spelled `text`; `None` for a single expression."""
+    text = text.strip()
+    if found := _CASES.match(text):
+        lines = [line.replace("&", "").strip(" ,") for line in found["rows"].split(r"\\")]
+        return Structure("list", tuple(line for line in lines if line))
+    if found := _ENVIRONMENT.match(text):
+        rows = [row for row in found["rows"].split(r"\\") if row.strip()]
+        return Structure("matrix", tuple(row.strip() for row in rows))
+    parts = split_top(text, r"\cup")
+    if len(parts) > 1:
+        return Structure("union", tuple(parts)) if all(structure_of(part) for part in parts) else None
+    if bracketed := _bracketed(text):
+        return bracketed
+    text = _GROUPED_NUMBER.sub(lambda number: number[0].replace(",", ""), text)
+    elements = [part for part in split_top(text, ",;") if part]
+    return Structure("list", tuple(elements)) if len(elements) > 1 else None
+
+
+def _bracketed(text: str) -> Structure | None:
+    text = text.replace(r"\langle", "(").replace(r"\rangle", ")").strip()
+    if text.startswith(r"\{") and text.endswith(r"\}"):
+        kind, inner = "{}", text[2:-2]
+    elif len(text) > 1 and text[0] in _OPENING and text[-1] in _CLOSING:
+        kind, inner = text[0] + text[-1], text[1:-1]
+    else:
+        return None
+    if not balanced(inner):
+        return None
+    elements = split_top(inner, ",;")
+    if kind == "[]" and elements and all(element.startswith("[") and element.endswith("]") for element in elements):
+        return Structure("matrix", tuple(element[1:-1].replace(",", "&") for element in elements))
+    if len(elements) < 2 and kind != "{}":
+        return None
+    return Structure(kind, tuple(elements) if inner.strip() else ())
+
+
+def row_elements(row: str) -> list[str]:
+    """The cells of one row of a matrix."""
+    return [cell.strip() for cell in row.split("&")]
+
+
+def split_top(text: str, separators: str) -> list[str]:
+    r"""`text` split at top-level separators: each character of them, or one command such as `\cup`."""
+    depth, start, parts = 0, 0, []
+    index = 0
+    while index < len(text):
+        char = text[index]
+        if char == "\\":
+            if separators.startswith("\\") and depth == 0 and text.startswith(separators, index):
+                end = index + len(separators)
+                if not text[end : end + 1].isalpha():
+                    parts.append(text[start:index].strip())
+                    start = index = end
+                    continue
+            if text[index + 1 : index + 2] in {"{", "}"}:
+                depth += 1 if text[index + 1] == "{" else -1
+            index += 2
+            continue
+        depth += (char in _OPENING) - (char in _CLOSING)
+        if depth == 0 and not separators.startswith("\\") and char in separators:
+            parts.append(text[start:index].strip())
+            start = index + 1
+        index += 1
+    return [*parts, text[start:].strip()]
+
+
+def balanced(text: str) -> bool:
+    """Whether every bracket closes; a square one may close a round one, as in half-open intervals."""
+    stack: list[str] = []
+    for previous, char in pairwise(" " + text):
+        if char in _OPENING:
+            stack.append("{" if char == "{" else "(")
+        elif char in _CLOSING:
+            if not stack or stack.pop() != ("{" if char == "}" else "("):
+                return False
+        elif previous == "\\":
+            continue
+    return not stack

@@ -1,0 +1,60 @@
+"""The verdict on one answer: right or not, why, and whether its final answers conflict.
+
+Invariant: whatever the answer holds, the result is a verdict; only a reference that states nothing raises.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from .equality import equal
+from .finals import Finals, finals_of_file, finals_of_reply, reference_value
+
+Source = Literal["reply", "file"]
+
+
+class EmptyReference(ValueError):
+    """The task's reference answer states nothing."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the rules found; JSON-safe."""
+
+    right: bool
+    reason: str
+    """"equal", "different", "conflicting", "incomparable" (math-verify failed on it) or why there is no answer."""
+    answer: str = ""
+    """The final answer that was compared."""
+    conflicting: bool = False
+    """Several different final answers were given."""
+
+
+def verify_text(reference: str, text: str, source: Source) -> Verdict:
+    """The verdict on the answer in `text`, a model's reply or the content of an answer file.
+
+    Raises:
+        EmptyReference: The reference states nothing.
+    """
+    value = reference_value(reference)
+    if not value:
+        raise EmptyReference("the reference answer is empty")
+    finals = finals_of_reply(text) if source == "reply" else finals_of_file(text)
+    if not finals.answers:
+        return Verdict(False, finals.reason)
+    try:
+        return _compare_finals(value, finals)
+    # Hostile or odd input makes math-verify and sympy raise nearly anything; the answer is the policy's.
+    except Exception as error:  # noqa: BLE001
+        return Verdict(False, f"incomparable: {type(error).__name__}", finals.answers[-1])
+
+
+def _compare_finals(value: str, finals: Finals) -> Verdict:
+    if finals.joined and equal(value, finals.joined):
+        return Verdict(True, "equal", finals.joined)
+    last = finals.answers[-1]
+    fits = [equal(value, answer) for answer in finals.answers]
+    if all(fits):
+        return Verdict(True, "equal", last)
+    if any(fits) or not all(equal(last, answer) for answer in finals.answers[:-1]):
+        return Verdict(False, "conflicting", last, conflicting=not finals.joined)
+    return Verdict(False, "different", last)

@@ -1,0 +1,37 @@
+"""The verdict of the rules as the host sees it, whether a worker or a sandbox gave it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from opencode_rubrics.errors import ScoringError
+
+
+@dataclass(frozen=True)
+class RulesResult:
+    """What math-verify and the rules around it say about one answer."""
+
+    right: bool
+    reason: str
+    """As in `mathverdict.verdict.Verdict`, or "timed_out", or why there is no usable answer."""
+    answer: str = ""
+    conflicting: bool = False
+    seconds: float = 0.0
+
+
+def rules_result(reply: Mapping[str, Any]) -> RulesResult:
+    """The result in a worker's reply.
+
+    Raises:
+        ScoringError: The reference is empty.
+    """
+    if reply.get("no_reference"):
+        raise ScoringError("the task's reference answer is empty: fix the row, or its answer_key")
+    verdict = reply["verdict"]
+    return RulesResult(
+        bool(verdict["right"]),
+        str(verdict["reason"]),
+        str(verdict["answer"]),
+        bool(verdict["conflicting"]),
+        float(reply.get("seconds", 0.0)),
+    )

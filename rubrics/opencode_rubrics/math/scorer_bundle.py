@@ -1,0 +1,166 @@
+"""The scorer bundle: math-verify, what it needs, and `mathverdict`, as a directory and as one zip file.
+
+Invariant: a bundle under its final name is complete and made of files that match the checksums recorded when their
+distributions were installed. One per content and Python version serves every process and sandbox of a machine.
+"""
+
+import asyncio
+import base64
+import fcntl
+import hashlib
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+
+from opencode_rubrics.errors import ScoringError
+
+logger = logging.getLogger("verifiers.v1.opencode_rubrics.math.scorer_bundle")
+
+SANDBOX_ROOT = "/opt/opencode-scorer"
+"""Where a sandbox shows the bundle's directory, followed by its digest."""
+
+_DISTRIBUTIONS = ("math-verify", "latex2sympy2-extended", "antlr4-python3-runtime", "sympy", "mpmath")
+_PACKAGES = frozenset({"math_verify", "latex2sympy2_extended", "antlr4", "sympy", "mpmath"})
+_OWN = Path(__file__).parent / "mathverdict"
+_SKIPPED = frozenset({"tests", "testing", "benchmarks", "__pycache__"})
+_KEPT_TESTING = "sympy/testing"
+"""sympy imports its own test runner."""
+_COMPILE_TIMEOUT = 600.0
+
+
+@dataclass(frozen=True)
+class ScorerBundle:
+    """A complete bundle on this machine."""
+
+    directory: Path
+
+    @property
+    def library(self) -> Path:
+        """The directory to put on an import path; its byte code fits this machine's Python."""
+        return self.directory / "lib"
+
+    @property
+    def archive(self) -> Path:
+        """The same as one zip file, which an interpreter of any version imports from."""
+        return self.directory / "scorer.zip"
+
+    @property
+    def target(self) -> str:
+        """Absolute path of the library in a sandbox that shows it."""
+        return f"{SANDBOX_ROOT}/{self.directory.name}"
+
+
+async def ensure_bundle(root: Path | None = None) -> ScorerBundle:
+    """The bundle of the installed versions, made on first use (some ten seconds, off the event loop).
+
+    Raises:
+        ScoringError: A distribution is missing or changed since it was installed, or the cache cannot be written.
+    """
+    try:
+        return await asyncio.to_thread(_ensure, root or _cache_root())
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ScoringError(
+            f"the scorer bundle cannot be made in {root or _cache_root()}: {error}; free some disk space or set "
+            "OPENCODE_ENV_CACHE to a writable directory"
+        ) from error
+
+
+def _cache_root() -> Path:
+    """`$OPENCODE_ENV_CACHE`, else `opencode-env` in `$XDG_CACHE_HOME` or `~/.cache`: the cache of the harness, too."""
+    if explicit := os.environ.get("OPENCODE_ENV_CACHE"):
+        return Path(explicit)
+    return Path(os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")) / "opencode-env"
+
+
+def _ensure(root: Path) -> ScorerBundle:
+    found = [_distribution(name) for name in _DISTRIBUTIONS]
+    bundle = ScorerBundle(root / f"scorer-{_digest(found)}")
+    if not bundle.archive.exists():
+        root.mkdir(parents=True, exist_ok=True)
+        with _locked(root / f".{bundle.directory.name}.lock"):
+            if not bundle.archive.exists():
+                _fill(bundle, found)
+    return bundle
+
+
+def _distribution(name: str) -> Distribution:
+    try:
+        return distribution(name)
+    except PackageNotFoundError as error:
+        raise ScoringError(f"{name} is not installed: install opencode-rubrics with its dependencies") from error
+
+
+def _digest(found: list[Distribution]) -> str:
+    digest = hashlib.sha256(sys.implementation.cache_tag.encode())
+    for one in found:
+        digest.update(f"{one.name}=={one.version}\0".encode())
+    for source in sorted(_OWN.glob("*.py")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _fill(bundle: ScorerBundle, found: list[Distribution]) -> None:
+    """Make the bundle beside its final name and rename it into place."""
+    logger.info("making the scorer bundle in %s: once per machine", bundle.directory)
+    with tempfile.TemporaryDirectory(dir=bundle.directory.parent, prefix=f".{bundle.directory.name}.") as scratch:
+        staged = ScorerBundle(Path(scratch) / "bundle")
+        for one in found:
+            _copy(one, staged.library)
+        shutil.copytree(_OWN, staged.library / "mathverdict", ignore=shutil.ignore_patterns("__pycache__"))
+        compiled = [sys.executable, "-I", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
+        compiled += ["-s", str(staged.library), "-p", SANDBOX_ROOT]  # the path that error messages show
+        subprocess.run([*compiled, str(staged.library)], check=True, capture_output=True, timeout=_COMPILE_TIMEOUT)
+        _pack(staged)
+        shutil.rmtree(bundle.directory, ignore_errors=True)  # incomplete, e.g. emptied by a cache cleaner
+        staged.directory.chmod(0o755)
+        staged.directory.rename(bundle.directory)
+
+
+def _copy(one: Distribution, library: Path) -> None:
+    """Copy a distribution's modules, each checked against the SHA-256 in its RECORD."""
+    for file in one.files or []:
+        # latex2sympy2_extended asks which ANTLR version is installed.
+        metadata = file.parts[0].endswith(".dist-info") and file.name == "METADATA"
+        if not metadata and (file.parts[0] not in _PACKAGES or file.suffix == ".pyc" or _is_skipped(file.parts)):
+            continue
+        data = Path(str(file.locate())).read_bytes()
+        if file.hash is None or file.hash.mode != "sha256" or file.hash.value != _record_hash(data):
+            raise ScoringError(f"{file} of {one.name} {one.version} was changed since it was installed: reinstall it")
+        target = library / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+
+
+def _is_skipped(parts: tuple[str, ...]) -> bool:
+    return bool(_SKIPPED & set(parts)) and not "/".join(parts).startswith(_KEPT_TESTING)
+
+
+def _record_hash(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def _pack(staged: ScorerBundle) -> None:
+    with zipfile.ZipFile(staged.archive, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        for path in sorted([*staged.library.rglob("*.py"), *staged.library.glob("*.dist-info/METADATA")]):
+            name = path.relative_to(staged.library)
+            archive.write(path, name)
+            compiled = path.parent / "__pycache__" / f"{path.stem}.{sys.implementation.cache_tag}.pyc"
+            if compiled.exists():
+                # Beside the source, where zipimport looks; another Python version falls back to the source.
+                archive.write(compiled, name.with_suffix(".pyc"))
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

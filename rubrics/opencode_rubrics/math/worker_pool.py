@@ -1,0 +1,160 @@
+"""Worker processes that verify mathematics, beside the event loop and without verifiers.
+
+Invariant: an answer costs at most its CPU deadline and one worker; a worker that hangs, crashes or whose caller was
+cancelled is ended and replaced, and all of them die with this process, however it dies.
+"""
+
+import asyncio
+import atexit
+import json
+import logging
+import os
+import signal
+from weakref import WeakSet
+
+from verifiers.v1.utils.aio import run_shielded
+
+from opencode_rubrics.errors import ScoringError
+from opencode_rubrics.math.mathverdict.deadline import DEADLINE_SIGNAL
+from opencode_rubrics.math.mathverdict.verdict import Source
+from opencode_rubrics.math.rules_result import RulesResult, rules_result
+from opencode_rubrics.math.worker_deadline import in_time, stop
+from opencode_rubrics.math.worker_parent import Worker, WorkerGone, WorkerParent
+
+logger = logging.getLogger("verifiers.v1.opencode_rubrics.math.worker_pool")
+
+_ANSWERS_PER_WORKER = 5000
+_ATTEMPTS = 2
+
+_open: "WeakSet[WorkerPool]" = WeakSet()
+_shared: dict[int, tuple["WorkerPool", set[int]]] = {}
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def shared_pool(owner: object, size: int) -> "WorkerPool":
+    """The process's pool of `size` workers for the running event loop, kept until every owner released it."""
+    loop = asyncio.get_running_loop()
+    found = _shared.get(size)
+    if found is None or found[0].loop is not loop:
+        if found is not None:
+            found[0].close()
+        found = _shared[size] = (WorkerPool(size), set())
+    found[1].add(id(owner))
+    return found[0]
+
+
+def release_pool(owner: object) -> None:
+    """Give up the pools that `owner` uses; those of nobody are closed."""
+    for size, (pool, owners) in list(_shared.items()):
+        owners.discard(id(owner))
+        if not owners:
+            del _shared[size]
+            pool.close()
+
+
+class WorkerPool:
+    """Up to `size` workers, started as they are needed, for the running event loop."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.loop = asyncio.get_running_loop()
+        self._slots = asyncio.Semaphore(size)
+        self._idle: list[Worker] = []
+        self._busy: set[Worker] = set()
+        self._parent: WorkerParent | None = None
+        self._starting = asyncio.Lock()
+        self._closed = False
+        _open.add(self)
+
+    @property
+    def pids(self) -> list[int]:
+        """The parent and the live workers."""
+        parent = [self._parent.pid] if self._parent else []
+        return [*parent, *(worker.pid for worker in (*self._idle, *self._busy))]
+
+    async def verify(self, reference: str, text: str, source: Source, seconds: float) -> RulesResult:
+        """The rules' verdict on `text`; `seconds` is the CPU time it may cost.
+
+        Raises:
+            ScoringError: The reference is empty, or workers crash on it or cannot be started.
+        """
+        request = json.dumps({"reference": reference, "text": text, "source": source, "seconds": seconds}).encode()
+        async with self._slots:
+            code = 0
+            for attempt in range(1, _ATTEMPTS + 1):
+                outcome = await self._attempt(request, seconds)
+                if isinstance(outcome, bytes):
+                    return rules_result(json.loads(outcome))
+                code = outcome
+                if code == -DEADLINE_SIGNAL:
+                    return RulesResult(False, "timed_out", seconds=seconds)
+                logger.warning("a math worker ended with exit code %d (attempt %d)", code, attempt)
+        raise ScoringError(
+            f"the math worker ended {_ATTEMPTS} times on one answer (exit code {code}): if it was killed (-9), give "
+            "the machine more memory or lower max_workers"
+        )
+
+    async def _attempt(self, request: bytes, seconds: float) -> bytes | int:
+        """The reply, or the exit code of the worker that died on it."""
+        if not self._idle:
+            await run_shielded(self._add_worker())
+        if not self._idle:
+            return -signal.SIGKILL
+        worker = self._idle.pop()
+        self._busy.add(worker)
+        keep = False
+        asking = asyncio.ensure_future(worker.ask(request))
+        try:
+            if not await in_time(asking, worker.pid, seconds):
+                return -DEADLINE_SIGNAL
+            reply = asking.result()
+            worker.answered += 1
+            keep = worker.answered < _ANSWERS_PER_WORKER
+            return reply
+        except WorkerGone:
+            return await run_shielded(worker.end())
+        finally:
+            self._busy.discard(worker)
+            if keep and not self._closed:
+                self._idle.append(worker)
+            elif worker.connection.fileno() != -1:
+                await run_shielded(stop(asking, worker))
+
+    async def _add_worker(self) -> None:
+        """Fork one more worker; none if the parent was lost, which the next call replaces."""
+        async with self._starting:
+            if self._closed:
+                raise ScoringError("the math workers were stopped while an answer was scored")
+            if self._parent is None:
+                self._parent = await WorkerParent.start()
+            parent = self._parent
+            try:
+                self._idle.append(await parent.fork())
+            except WorkerGone:
+                self._forget(parent)
+
+    def _forget(self, parent: WorkerParent) -> None:
+        """Drop a lost parent and its idle workers; busy ones find out by themselves."""
+        if self._parent is parent:
+            self._parent = None
+        for worker in [worker for worker in self._idle if worker.parent is parent]:
+            self._idle.remove(worker)
+            worker.connection.close()
+        parent.close()
+
+    def close(self) -> None:
+        """End all workers; idempotent, blocks for some milliseconds, needs no event loop."""
+        self._closed = True
+        if self._parent is not None:
+            self._forget(self._parent)
+
+
+@atexit.register
+def _close_all() -> None:
+    """Environments of verifiers itself tear no rubric down: the workers end with the interpreter then."""
+    for pool in list(_open):
+        pool.close()

@@ -1,0 +1,111 @@
+"""One shell command of a task, run in the sandbox with a deadline that holds.
+
+Invariant: when `run_command` returns, a command that ran out of time is dead in the sandbox, on every
+runtime. `timeout` inside the sandbox ends its process group; the host's own deadline, a little later,
+covers sandboxes without `timeout`; and both are followed by a sweep for processes that left the group,
+found by a mark in their environment. Only a process that both left its group and wiped its environment
+outlives that, until the sandbox ends.
+"""
+
+import asyncio
+import logging
+import time
+import uuid
+from dataclasses import dataclass
+
+import verifiers.v1 as vf
+from pydantic import JsonValue
+
+from opencode_rubrics.sandbox.alive import require_alive
+from opencode_rubrics.sandbox.programs import program_argv
+
+logger = logging.getLogger("verifiers.v1.opencode_rubrics.sandbox.command")
+
+TAIL_CHARS = 2000
+"""How much of each output stream is kept, counted from its end."""
+
+_MARK_VARIABLE = "OPENCODE_COMMAND_MARK"
+_KILL_AFTER = 2
+_HOST_GRACE = 8.0
+_SWEEP_TIMEOUT = 30.0
+_ENDED_BY_TIMEOUT = frozenset({124, 137, 143})
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """What one command did."""
+
+    command: str
+    exit_code: int
+    duration: float
+    """Wall-clock seconds."""
+    stdout: str
+    """The end of standard output, at most `TAIL_CHARS` characters."""
+    stderr: str
+    timed_out: bool
+
+    @property
+    def ok(self) -> bool:
+        """Whether the command ended by itself with exit code 0."""
+        return self.exit_code == 0 and not self.timed_out
+
+    def outcome(self) -> str:
+        """How it ended and the last of what it said, for an error message."""
+        how = f"timed out after {self.duration:.1f} s" if self.timed_out else f"exit code {self.exit_code}"
+        said = (self.stderr.strip() or self.stdout.strip())[-500:]
+        return f"{how}: {said}" if said else f"{how}, no output"
+
+    def record(self) -> dict[str, JsonValue]:
+        """The result as JSON, for `trace.info`."""
+        return {
+            "command": self.command,
+            "exit_code": self.exit_code,
+            "duration": round(self.duration, 3),
+            "stdout": self.stdout,
+            "stderr": self.stderr,
+            "timed_out": self.timed_out,
+        }
+
+
+async def run_command(runtime: vf.Runtime, command: str, *, workdir: str, timeout: float) -> CommandResult:
+    """Run `command` with `sh -c` in `workdir`, standard input empty, for at most `timeout` seconds.
+
+    Processes that the command leaves running on purpose (a service) live on, unless it timed out.
+
+    Raises:
+        vf.SandboxError: The sandbox could not run it, or did not answer after the deadline.
+    """
+    mark = uuid.uuid4().hex
+    argv = program_argv("run_command", workdir, f"{timeout:g}", str(_KILL_AFTER), str(TAIL_CHARS), command)
+    started = time.monotonic()
+    try:
+        async with asyncio.timeout(timeout + _KILL_AFTER + _HOST_GRACE) as deadline:
+            result = await runtime.run(argv, {_MARK_VARIABLE: mark})
+    except TimeoutError as error:
+        if not deadline.expired():
+            raise vf.SandboxError(f"running {command!r} in sandbox {runtime.name!r}: {error}") from error
+        result = vf.ProgramResult(exit_code=124, stdout="", stderr="")
+    duration = time.monotonic() - started
+    timed_out = duration >= timeout and result.exit_code in _ENDED_BY_TIMEOUT
+    if timed_out:
+        await _end_processes(runtime, mark, command)
+    return CommandResult(
+        command=command,
+        exit_code=result.exit_code,
+        duration=duration,
+        stdout=result.stdout[-TAIL_CHARS:],
+        stderr=result.stderr[-TAIL_CHARS:],
+        timed_out=timed_out,
+    )
+
+
+async def _end_processes(runtime: vf.Runtime, mark: str, command: str) -> None:
+    """Kill what is left of a timed-out command; a dead sandbox raises `vf.SandboxError`."""
+    try:
+        async with asyncio.timeout(_SWEEP_TIMEOUT):
+            swept = await runtime.run(program_argv("kill_marked", f"{_MARK_VARIABLE}={mark}"), {})
+    except TimeoutError:
+        swept = None
+    if swept is None or swept.exit_code != 0:
+        await require_alive(runtime, f"ending timed-out command {command!r}")
+        logger.warning("sandbox %s: processes of %r may have outlived their timeout", runtime.name, command)

@@ -1,0 +1,90 @@
+"""In a container, what the agent started is ended by identity; tool servers and what was there before live on."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from opencode_env.cli_agent.process_fence import ProcessFence
+from verifiers.v1.errors import SandboxError
+from verifiers.v1.runtimes import Runtime
+
+from tests.support.places import Container
+from tests.support.rollouts import lone_box
+from tests.support.tasks import LIST_PROCESSES
+
+pytestmark = [pytest.mark.podman, pytest.mark.asyncio(loop_scope="module")]
+
+TOOL_SERVER = "VF_STATE_SECRET=s sh -c 'sleep 5000 & while :; do sleep 0.1; sh -c \"exec sleep 5.5\" & wait $!; done'"
+"""A tool server that goes on starting children."""
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def box(podman_image: str) -> AsyncIterator[Runtime]:
+    async with lone_box(Container(podman_image)) as box:
+        yield box
+
+
+async def marked(box: Runtime) -> ProcessFence:
+    fence = ProcessFence(box)
+    await fence.mark((await box.run(["sh", "-c", fence.mark_script], {})).stdout)
+    return fence
+
+
+async def background(box: Runtime, command: str) -> None:
+    await box.run_background(["sh", "-c", command], {}, "/tmp/log")
+    await asyncio.sleep(0.3)
+
+
+async def sleeping(box: Runtime) -> set[str]:
+    """The numbers that the sleeping processes in the box were started with."""
+    lines = (await box.run(["sh", "-c", LIST_PROCESSES], {})).stdout.splitlines()
+    return {line.split()[1] for line in lines if line.startswith("sleep ")} - {"infinity"}
+
+
+async def test_only_the_agents_own_processes_are_ended(box: Runtime) -> None:
+    await background(box, "sleep 1000")
+    await background(box, TOOL_SERVER)
+    fence = await marked(box)
+    await background(box, "sleep 2000 & setsid nohup sleep 2001 & (trap '' TERM HUP INT; sleep 2002) & wait")
+    await background(box, "setsid sh -c '(setsid env -i sleep 2003 &) ; exit 0'")
+    await background(box, "VF_STATE_SECRET=forged exec sleep 2004")
+    assert {"2000", "2001", "2002", "2003", "2004"} <= await sleeping(box)
+    await fence.end()
+    left = await sleeping(box)
+    assert {number for number in left if number.startswith("2")} == set()
+    assert {"1000", "5000"} <= left
+    await asyncio.sleep(0.5)
+    assert {"5.5", "0.1"} & await sleeping(box)
+    await fence.end()
+
+
+async def test_processes_that_fork_faster_than_one_can_count_are_ended(box: Runtime) -> None:
+    fence = await marked(box)
+    await box.run(["sh", "-c", "printf 'sleep 0.01\\nsetsid sh /tmp/chain &\\n' > /tmp/chain"], {})
+    for _ in range(5):
+        await background(box, "sh /tmp/chain")
+    await fence.end()
+    await asyncio.sleep(0.3)
+    listed = (await box.run(["sh", "-c", LIST_PROCESSES], {})).stdout
+    assert "sh /tmp/chain" not in listed
+
+
+async def test_a_container_that_is_gone_is_a_sandbox_error(podman_image: str) -> None:
+    async with lone_box(Container(podman_image)) as box:
+        fence = await marked(box)
+        box.cleanup()
+        with pytest.raises(SandboxError, match="could not be ended"):
+            await fence.end()
+
+
+async def test_a_sandbox_that_shares_this_machines_processes_is_refused(box: Runtime) -> None:
+    with pytest.raises(SandboxError, match="shares this machine's processes"):
+        await ProcessFence(box).mark(f"namespace={os.readlink('/proc/self/ns/pid')}\n1 1 -\n")
+
+
+async def test_without_a_mark_nothing_is_ended(box: Runtime) -> None:
+    await background(box, "sleep 3000")
+    await ProcessFence(box).end()
+    assert "3000" in await sleeping(box)

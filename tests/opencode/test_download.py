@@ -1,0 +1,98 @@
+"""The script that fetches OpenCode inside a sandbox: any downloader, five tries, and never a file that differs."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from opencode_env.opencode.state import program
+
+from tests.opencode.archives import DIGEST, GOOD, PROGRAM, Archives
+from tests.opencode.fake_npm import tgz
+
+TOOLS = ("sh", "tar", "gzip", "cut", "mkdir", "mv", "chmod", "rm", "sha256sum")
+DOWNLOADERS = ("curl", "wget", "python3")
+
+
+class Machine:
+    """A PATH with a few tools, on which `sleep` only writes down how long it was asked for."""
+
+    def __init__(self, root: Path, *downloaders: str) -> None:
+        self.bin = root / "bin"
+        self.bin.mkdir()
+        for name in (*TOOLS, *downloaders):
+            found = os.path.realpath(sys.executable) if name == "python3" else shutil.which(name)
+            if found is None:
+                pytest.skip(f"{name} is not installed here")
+            (self.bin / name).symlink_to(found)
+        self.target = root / "opencode"
+        self._slept = root / "slept"
+        (self.bin / "sleep").write_text(f'#!/bin/sh\necho "$1" >> {self._slept}\n')
+        (self.bin / "sleep").chmod(0o755)
+
+    def download(self, url: str, digest: str = DIGEST) -> "subprocess.CompletedProcess[str]":
+        argv = [str(self.bin / "sh"), "-c", program("download.sh"), "download", url, digest, str(self.target)]
+        return subprocess.run(
+            argv, env={"PATH": str(self.bin)}, capture_output=True, text=True, check=False, timeout=60
+        )
+
+    @property
+    def slept(self) -> list[str]:
+        return self._slept.read_text().split() if self._slept.exists() else []
+
+    @property
+    def left_over(self) -> list[str]:
+        """Names beside the target that a failed or finished download left behind."""
+        return [path.name for path in self.target.parent.iterdir() if ".part" in path.name]
+
+
+@pytest.mark.parametrize("downloader", DOWNLOADERS)
+def test_any_downloader_will_do(archives: Archives, tmp_path: Path, downloader: str) -> None:
+    machine = Machine(tmp_path, downloader)
+    result = machine.download(archives.url)
+    assert result.returncode == 0, result.stderr
+    assert (machine.target / "opencode").read_bytes() == PROGRAM
+    assert subprocess.check_output([machine.target / "opencode"], text=True) == "9.9.9\n"
+    assert (machine.slept, machine.left_over) == ([], [])
+
+
+@pytest.mark.parametrize("archives", [(b"", GOOD[:-30], b"<html>", GOOD)], indirect=True)
+def test_a_failed_download_is_tried_again_after_longer_and_longer_pauses(archives: Archives, tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "python3")
+    assert machine.download(archives.url).returncode == 0
+    assert (machine.target / "opencode").read_bytes() == PROGRAM
+    assert machine.slept == ["1", "2", "4"]
+
+
+def test_a_program_with_another_checksum_is_never_put_in_place(archives: Archives, tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "python3")
+    result = machine.download(archives.url, "0" * 64)
+    assert result.returncode == 1
+    assert f"SHA-256 of the program is {DIGEST}, expected {'0' * 64}" in result.stderr
+    assert archives.asked == 5
+    assert machine.slept == ["1", "2", "4", "8"]
+    assert not machine.target.exists()
+    assert machine.left_over == []
+
+
+@pytest.mark.parametrize("archives", [(tgz({"other": b""}),), (tgz({"../opencode": PROGRAM}),)], indirect=True)
+def test_an_archive_without_the_program_in_its_place_is_never_used(archives: Archives, tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "python3")
+    result = machine.download(archives.url)
+    assert result.returncode == 1
+    assert "download or unpacking failed" in result.stderr
+    assert not (tmp_path / "opencode" / "opencode").exists()
+
+
+def test_an_image_with_a_minimal_python_and_no_downloader_gets_a_message_that_names_them(
+    archives: Archives, tmp_path: Path
+) -> None:
+    machine = Machine(tmp_path)
+    (machine.bin / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (machine.bin / "python3").chmod(0o755)
+    result = machine.download(archives.url)
+    assert result.returncode == 3
+    assert "it needs curl, wget or python3" in result.stderr
+    assert (archives.asked, machine.left_over) == (0, [])

@@ -1,0 +1,152 @@
+"""Whatever the machinery does to a rollout is the typed error of its boundary, with the log's tail, and no score."""
+
+import asyncio
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from opencode_env.cli_agent.sandbox import Bind
+from opencode_env.scripted_model import ChatRequest, Reply, ScriptedModel
+from verifiers.v1.runtimes import Runtime
+
+from tests.support.places import Confined, Place
+from tests.support.rollouts import Played, bash, fault, play
+
+pytestmark = pytest.mark.opencode
+
+DONE = Reply(text="Done.")
+SLEEP = bash("echo started; sleep 60", timeout=120_000)
+LAST_STEP = '"type":"step_start"'
+
+
+def assert_unscored(played: Played, kind: str, *words: str) -> None:
+    trace = played.trace
+    assert not trace.ok
+    assert not played.scored
+    assert trace.last_error is not None
+    assert trace.last_error.type == kind, played.error
+    assert all(word in trace.last_error.message for word in words), played.error
+    assert trace.metrics["agent_error"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("script", "harness", "kind", "words"),
+    [
+        pytest.param(
+            [bash("echo 1"), Reply(faults=fault("status", status=401))],
+            {},
+            "ProviderError",
+            ["upstream 401", "a fault of its script"],
+            id="401",
+        ),
+        pytest.param(
+            [Reply(tool_calls=bash("echo 1").tool_calls, faults=fault("no_tool_call_id"))],
+            {},
+            "HarnessError",
+            ["Expected 'id' to be a string", LAST_STEP],
+            id="tool call without id",
+        ),
+        pytest.param(
+            [Reply(faults=fault("hang"))],
+            {"provider_timeout": 2.0},
+            "ProviderError",
+            ["gave up waiting for the model (provider_timeout)", "timed out"],
+            id="no answer",
+        ),
+        pytest.param(
+            [bash("kill -9 $PPID"), DONE], {}, "HarnessError", ["was killed or crashed (exit", LAST_STEP], id="killed"
+        ),
+        pytest.param(
+            [DONE],
+            {"opencode_config": {"model": 7}},
+            "HarnessError",
+            ["without a single model call (exit 1)", "Configuration is invalid"],
+            id="broken configuration",
+        ),
+        pytest.param(
+            [DONE],
+            {"opencode_config": {"plugin": ["file:///nowhere.js"]}},
+            "HarnessError",
+            ["did not load the opencode-env plugin"],
+            id="plugin missing",
+        ),
+    ],
+)
+async def test_what_the_machinery_did_is_an_error_and_never_a_score(
+    confined: Place, script: Sequence[Reply], harness: dict[str, Any], kind: str, words: Sequence[str]
+) -> None:
+    assert_unscored(await play(confined, script, harness=harness), kind, *words)
+
+
+async def test_a_stream_that_never_names_a_finish_reason_is_ended_within_seconds(confined: Place) -> None:
+    def unfinished(request: ChatRequest) -> Reply:
+        return Reply(text="And so on.", faults=fault("no_finish"))
+
+    played = await play(confined, unfinished)
+    assert_unscored(played, "ProviderError", "keeps calling the model without end")
+    assert played.seconds < 30
+
+
+async def test_an_exit_with_code_0_before_any_model_call_is_an_error(fake_program: Path) -> None:
+    """Played by a shell script: the real binary has no such exit that could be provoked."""
+    program = fake_program / "opencode"
+    program.write_text('#!/bin/sh\n[ "$1" = --version ] && echo 1.18.33 || echo "gave up quietly" >&2\n')
+    program.chmod(0o755)
+    place = Confined(binds=(Bind(fake_program, "/opencode"),))
+    played = await play(place, DONE, harness={"install": "image"})
+    assert_unscored(played, "HarnessError", "without a single model call (exit 0)", "gave up quietly")
+    assert played.requests == []
+
+
+async def test_a_confined_sandbox_that_dies_in_mid_run_is_a_sandbox_error(confined: Place) -> None:
+    async def kill(box: Runtime, model: ScriptedModel) -> None:
+        await model.wait_for_requests(1)
+        await asyncio.sleep(0.5)
+        box.cleanup()
+
+    played = await play(confined, [SLEEP, DONE], during=kill)
+    assert_unscored(played, "SandboxError")
+
+
+@pytest.mark.podman
+async def test_a_container_that_is_removed_in_mid_run_is_a_typed_error(container: Place) -> None:
+    async def remove(box: Runtime, model: ScriptedModel) -> None:
+        await model.wait_for_requests(1)
+        await asyncio.sleep(0.5)
+        name = box.info.id or ""
+        await asyncio.to_thread(subprocess.run, ["podman", "rm", "--force", name], check=True, capture_output=True)
+
+    played = await play(container, [SLEEP, DONE], during=remove)
+    assert_unscored(played, "SandboxError")
+
+
+SAID = Reply(text="It will be done.")
+ENDLESS = {
+    "500": (fault("status", status=500), "ProviderError", "upstream 500"),
+    "cut": (fault("cut"), "ProviderError", "peer closed connection"),
+    "html": (fault("html"), "ProviderError", "stream ended before its terminal event"),
+    "malformed events": (fault("malformed_sse"), "ProviderError", ""),
+    # verifiers takes a stream with an error event for a whole turn, so only OpenCode's own report of it is left.
+    "error event": (fault("sse_error"), "HarnessError", "an error in mid-reply"),
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def endless() -> dict[str, Played]:
+    """One rollout for each way in which every call can fail, side by side: OpenCode's own retries take 70 s."""
+    scripts = [[bash("echo 1"), SAID.model_copy(update={"faults": faults})] for faults, _, _ in ENDLESS.values()]
+    played = await asyncio.gather(*(play(Confined(), script) for script in scripts))
+    return dict(zip(ENDLESS, played, strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ENDLESS)
+def test_an_endpoint_that_never_recovers_is_an_error_once_opencode_gives_up(
+    endless: dict[str, Played], name: str
+) -> None:
+    _, kind, words = ENDLESS[name]
+    assert_unscored(endless[name], kind, words)
+    assert len(endless[name].requests) == 1 + 6

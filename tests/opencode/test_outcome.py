@@ -1,0 +1,104 @@
+"""The line between the policy's doing and a failure of the machinery, case by case."""
+
+from typing import Any
+
+import pytest
+from opencode_env.opencode.events import ErrorEvent, RunLog
+from opencode_env.opencode.outcome import (
+    RUNAWAY_FAILURES,
+    RUNAWAY_TURNS,
+    AgentOutcome,
+    SegmentRecord,
+    is_context_overflow,
+    is_runaway,
+    outcome_of,
+)
+from verifiers.v1.errors import HarnessError, InterceptionError, ProviderError, RolloutError
+from verifiers.v1.trace import Error, ModelCall
+
+ANSWERED = ModelCall(node=3, finish_reason="stop")
+FILTERED = ModelCall(node=3, finish_reason=None)
+WINDOW = "This model's maximum context length is 4096 tokens. However, your request has 5003 input tokens."
+
+
+def failed(status: int | None = 500, message: str = "no", kind: str = "ProviderError") -> ModelCall:
+    return ModelCall(error=Error(type=kind, message=message, status_code=status))
+
+
+def segment(*calls: ModelCall, code: int = 0, stop: str | None = None, error: str = "", **log: Any) -> SegmentRecord:
+    event = ErrorEvent("APIError", error) if error else None
+    return SegmentRecord(code, calls, stop, RunLog(error=event, **log))
+
+
+@pytest.mark.parametrize(
+    ("record", "outcome"),
+    [
+        (segment(ANSWERED), AgentOutcome.COMPLETED),
+        (segment(failed(), ANSWERED), AgentOutcome.COMPLETED),
+        (segment(ANSWERED, failed(400, WINDOW), code=1, error="too long"), AgentOutcome.CONTEXT_WINDOW),
+        (segment(ANSWERED, failed(413, "request: context_length_exceeded"), code=1), AgentOutcome.CONTEXT_WINDOW),
+        (segment(FILTERED, code=1, error="blocked"), AgentOutcome.CONTENT_FILTER),
+        (segment(ANSWERED, code=1, error="rollout stopped", stop="max_turns"), AgentOutcome.STOPPED),
+        (segment(code=1, stop="max_turns"), AgentOutcome.STOPPED),
+        (segment(ANSWERED, code=-9, stop="agent_timeout"), AgentOutcome.STOPPED),
+    ],
+)
+def test_what_the_policy_did_is_an_outcome(record: SegmentRecord, outcome: AgentOutcome) -> None:
+    assert outcome_of(record) is outcome
+
+
+@pytest.mark.parametrize(
+    ("record", "error"),
+    [
+        (segment(code=0), HarnessError),
+        (segment(code=1, stderr_tail="Error: broken configuration"), HarnessError),
+        (segment(failed(500), code=1), ProviderError),
+        (segment(failed(500), code=0), ProviderError),
+        (segment(failed(401), code=1, error="Unauthorized"), ProviderError),
+        (segment(ANSWERED, failed(None, "upstream stream ended"), code=1), ProviderError),
+        (segment(failed(500, WINDOW), code=1), ProviderError),
+        (segment(ANSWERED, failed(None, "connection reset", "InterceptionError"), code=1), InterceptionError),
+        (segment(code=1, error="The operation timed out."), ProviderError),
+        (segment(ANSWERED, code=1, error="The operation timed out."), ProviderError),
+        (segment(ANSWERED, code=137), HarnessError),
+        (segment(ANSWERED, code=-9), HarnessError),
+        (segment(ANSWERED, code=1), HarnessError),
+        (segment(ANSWERED, code=0, error="the session broke"), HarnessError),
+    ],
+)
+def test_what_the_machinery_did_is_the_error_of_its_boundary(record: SegmentRecord, error: type[RolloutError]) -> None:
+    with pytest.raises(error):
+        outcome_of(record)
+
+
+def test_an_error_keeps_the_status_and_the_tail_of_the_log() -> None:
+    with pytest.raises(ProviderError) as provider:
+        outcome_of(segment(failed(429), code=1))
+    assert provider.value.status_code == 429
+    with pytest.raises(HarnessError, match=r"exit 137.*\nthe last line$"):
+        outcome_of(segment(ANSWERED, code=137, events_tail="the last line\n"))
+
+
+def test_only_a_refused_request_can_be_an_overflow() -> None:
+    for status in (None, 401, 429, 500, 502):
+        assert not is_context_overflow(Error(type="ProviderError", message=WINDOW, status_code=status))
+    assert not is_context_overflow(Error(type="ProviderError", message="bad request", status_code=400))
+
+
+def test_endless_turns_of_one_conversation_without_a_tool_call_are_a_runaway() -> None:
+    unfinished = [FILTERED] * RUNAWAY_TURNS
+    assert is_runaway(unfinished, [1] * RUNAWAY_TURNS)
+    assert is_runaway(unfinished, [None, *[1] * RUNAWAY_TURNS])
+    assert not is_runaway(unfinished[1:], [1] * (RUNAWAY_TURNS - 1))
+    assert not is_runaway(unfinished, [None] * RUNAWAY_TURNS)
+    assert not is_runaway(unfinished, [1] * (RUNAWAY_TURNS - 1) + [None])
+
+
+def test_many_sub_agents_that_answer_at_once_are_no_runaway() -> None:
+    assert not is_runaway([ANSWERED] * RUNAWAY_TURNS, list(range(RUNAWAY_TURNS)))
+
+
+def test_endless_failures_are_a_runaway_and_retries_are_not() -> None:
+    assert not is_runaway([failed()] * (RUNAWAY_FAILURES - 1), [])
+    assert is_runaway([failed()] * RUNAWAY_FAILURES, [])
+    assert not is_runaway([*[failed()] * RUNAWAY_FAILURES, ANSWERED], [1])

@@ -1,0 +1,86 @@
+"""How a task's prompt becomes what OpenCode takes: one text, pictures as files, system text apart."""
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opencode_env.opencode.prompt import Picture, segment_prompt
+from verifiers.v1.types import (
+    AssistantMessage,
+    ImageUrlContentPart,
+    ImageUrlSource,
+    Message,
+    SystemMessage,
+    TextContentPart,
+    ToolMessage,
+    UserMessage,
+)
+
+PNG = base64.b64encode(b"not really a picture").decode()
+
+
+def picture(url: str) -> ImageUrlContentPart:
+    return ImageUrlContentPart(image_url=ImageUrlSource(url=url))
+
+
+@given(st.text(min_size=1).filter(str.strip))
+def test_a_text_stays_as_it_is(text: str) -> None:
+    assert segment_prompt(text).text == text
+    assert segment_prompt([UserMessage(content=text)]).text == text
+
+
+def test_user_messages_become_paragraphs_and_system_messages_stay_apart() -> None:
+    prompt = segment_prompt(
+        [
+            SystemMessage(content="Be brief."),
+            UserMessage(content="One."),
+            SystemMessage(content="Be kind."),
+            UserMessage(content=[TextContentPart(text="Two."), TextContentPart(text="Three.")]),
+        ]
+    )
+    assert (prompt.text, prompt.system) == ("One.\n\nTwo.\n\nThree.", "Be brief.\n\nBe kind.")
+
+
+def test_pictures_are_numbered_through_all_messages() -> None:
+    prompt = segment_prompt(
+        [
+            UserMessage(content=[TextContentPart(text="Look."), picture(f"data:image/png;base64,{PNG}")]),
+            UserMessage(content=[picture(f"data:image/jpeg;base64,{PNG}"), picture(f"data:image/webp;base64,{PNG}")]),
+        ]
+    )
+    data = b"not really a picture"
+    assert prompt.pictures == (
+        Picture("image-1.png", data),
+        Picture("image-2.jpg", data),
+        Picture("image-3.webp", data),
+    )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "/etc/passwd",
+        "file:///etc/passwd",
+        "http://host/picture.png",
+        "data:text/plain;base64,aGk=",
+        "data:image/png;base64",
+        "data:image/svg+xml;base64,aGk=",
+        "data:image/png;base64,not base64!",
+    ],
+)
+def test_a_picture_that_is_no_base64_data_url_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="picture 1 of the prompt"):
+        segment_prompt([UserMessage(content=[TextContentPart(text="Look."), picture(url)])])
+
+
+@pytest.mark.parametrize("message", [AssistantMessage(content="a"), ToolMessage(tool_call_id="1", content="a")])
+def test_a_prior_answer_is_refused_with_the_way_to_play_it(message: Message) -> None:
+    with pytest.raises(ValueError, match=r"agent\.interaction"):
+        segment_prompt([UserMessage(content="Hello."), message])
+
+
+@pytest.mark.parametrize("prompt", ["", " \n", [SystemMessage(content="Only this.")]])
+def test_a_prompt_without_text_is_refused(prompt: str | list[Message]) -> None:
+    with pytest.raises(ValueError, match="holds no text"):
+        segment_prompt(prompt)
