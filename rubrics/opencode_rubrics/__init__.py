@@ -16,6 +16,7 @@ from opencode_rubrics.remote_hybrid_math import RemoteHybridMathRubric
 from opencode_rubrics.rubric import AnyTrace, Rubric, SharedDirectory
 from opencode_rubrics.sandbox.alive import require_alive
 from opencode_rubrics.sandbox.command import CommandResult, run_command
+from opencode_rubrics.sandbox.workdir import in_workdir, work_directory, workdir_of
 from opencode_rubrics.third_party import ThirdPartyConfig
 from opencode_rubrics.verify_commands import VerifyCommandsConfig, VerifyCommandsRubric
 
@@ -41,12 +42,15 @@ __all__ = [
     "VerifyCommandsConfig",
     "VerifyCommandsRubric",
     "cleanup",
+    "in_workdir",
     "live_rubric",
     "register_rubric",
     "require_alive",
     "rubrics_in_use",
     "run_cleanup",
     "run_command",
+    "work_directory",
+    "workdir_of",
 ]
 
 AnyRubricConfig = Annotated[

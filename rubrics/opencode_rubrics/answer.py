@@ -15,6 +15,7 @@ from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric
 from opencode_rubrics.sandbox.bounded_file import FileState, read_bounded_text
+from opencode_rubrics.sandbox.workdir import in_workdir
 
 MAX_ANSWER_BYTES = 64 * 1024
 
@@ -23,9 +24,9 @@ class AnswerConfig(RubricConfig):
     """Options of `AnswerRubric`."""
 
     type: Literal["answer"] = "answer"
-    answer_path: str = Field("/app/answer.txt", pattern=r"^/.*[^/]$")
-    """Absolute path in the sandbox of the file that holds the answer. If there is none, the last reply is the
-    answer."""
+    answer_path: str = Field("answer.txt", pattern=r"[^/]$")
+    """Path in the sandbox of the file that holds the answer, below the work directory unless it is absolute. If there
+    is none, the last reply is the answer."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class AnswerRubric(Rubric[AnswerConfig]):
         return float(right)
 
     async def _given(self, trace: AnyTrace, runtime: vf.Runtime) -> _Given:
-        found = await read_bounded_text(runtime, self.config.answer_path, MAX_ANSWER_BYTES)
+        found = await read_bounded_text(runtime, in_workdir(trace, self.config.answer_path), MAX_ANSWER_BYTES)
         if found.state is FileState.ABSENT:
             reply = trace.last_reply
             return _Given("reply", reply, "" if reply else "empty")

@@ -23,6 +23,7 @@ from opencode_rubrics.math_config import HybridMathConfig, MathConfig
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric
 from opencode_rubrics.sandbox.bounded_file import FileState, read_bounded_text
+from opencode_rubrics.sandbox.workdir import in_workdir
 
 INFO_KEY = "math"
 """Where `trace.info` says how the score came about."""
@@ -176,7 +177,7 @@ class HybridMathRubric(MathRubric[HybridMathConfig]):
         if self.config.answer_source == "file":
             if runtime is None:
                 raise ScoringError('answer_source "file" needs a live sandbox: use answer_source "reply"')
-            return await self.rule_on_file(reference, runtime, self.config.answer_path)
+            return await self.rule_on_file(reference, runtime, in_workdir(trace, self.config.answer_path))
         reply = trace.last_reply
         if len(reply.encode(errors="replace")) > self.config.max_answer_bytes:
             return Ruling(RulesResult(False, "oversized"))

@@ -51,16 +51,16 @@ class HybridMathConfig(MathConfig):
     type: Literal["hybrid-math"] = "hybrid-math"
     answer_source: Literal["reply", "file"] = "reply"
     """"reply": the last reply's final box, after any `</think>`. "file": the file at `answer_path`."""
-    answer_path: str = Field("/app/answer.txt", pattern=r"^/.*[^/]$")
-    """Absolute path in the sandbox; for `answer_source = "file"`."""
+    answer_path: str = Field("answer.txt", pattern=r"[^/]$")
+    """Path in the sandbox, below the work directory unless it is absolute; for `answer_source = "file"`."""
 
 
 class RemoteHybridMathConfig(MathConfig):
     """Options of `RemoteHybridMathRubric`."""
 
     type: Literal["remote-hybrid-math"] = "remote-hybrid-math"
-    answer_path: str = Field("/app/answer.txt", pattern=r"^/.*[^/]$")
-    """Absolute path in the sandbox of the file that holds the answer."""
+    answer_path: str = Field("answer.txt", pattern=r"[^/]$")
+    """Path in the sandbox of the file that holds the answer, below the work directory unless it is absolute."""
     scorer_timeout: float = Field(30.0, gt=0, allow_inf_nan=False)
     """Seconds for the scorer in the sandbox, start-up included; beyond them the rollout is an error."""
     accept_in_box_scoring: bool = False

@@ -22,6 +22,7 @@ from opencode_rubrics.math_config import RemoteHybridMathConfig
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, SharedDirectory
 from opencode_rubrics.sandbox.processes import TrustedSystem, end_agent, end_agent_user
+from opencode_rubrics.sandbox.workdir import in_workdir
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.remote_hybrid_math")
 
@@ -50,19 +51,18 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
         if runtime is None:
             raise ScoringError('rubric "remote-hybrid-math" needs a live sandbox: use "hybrid-math" to score offline')
         await end_agent(runtime)
+        path = in_workdir(trace, self.config.answer_path)
         place = await self._place(task, runtime)
         if place is None:
-            return await self.rule_on_file(reference, runtime, self.config.answer_path)
-        request = ScorerRequest(
-            reference, self.config.answer_path, self.config.max_answer_bytes, self.config.timeout_seconds
-        )
+            return await self.rule_on_file(reference, runtime, path)
+        request = ScorerRequest(reference, path, self.config.max_answer_bytes, self.config.timeout_seconds)
         try:
             result = await run_scorer(runtime, place.python, place.library, request, self.config.scorer_timeout)
         except CannotStart as error:
             if isinstance(runtime, TrustedSystem):
                 raise ScoringError(f"the scorer does not start in the local sandbox: {error}") from error
             logger.warning("sandbox %s: no usable Python (%s); verifying on the host", runtime.name, error)
-            return await self.rule_on_file(reference, runtime, self.config.answer_path)
+            return await self.rule_on_file(reference, runtime, path)
         return _ruling(result, self.config.timeout_seconds)
 
     async def _place(self, task: vf.TaskData, runtime: vf.Runtime) -> _Place | None:

@@ -15,8 +15,7 @@ from opencode_rubrics.reward_file import prepare_reward_file, read_reward_file
 from opencode_rubrics.rubric import AnyTrace, Rubric
 from opencode_rubrics.sandbox.alive import require_alive
 from opencode_rubrics.sandbox.command import CommandResult, run_command
-
-DEFAULT_WORKDIR = "/app"
+from opencode_rubrics.sandbox.workdir import workdir_of
 
 
 class VerifyCommandsConfig(RubricConfig):
@@ -33,7 +32,6 @@ class _VerifyPlan(BaseModel):
     model_config = ConfigDict(from_attributes=True, frozen=True)
 
     verify: list[str] = Field(min_length=1)
-    workdir: str | None = None
     verify_timeout: float | None = None
 
 
@@ -41,7 +39,7 @@ class _VerifyPlan(BaseModel):
 class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
     """Reward `verify`: the share of verify commands that exit 0, or the number a command wrote.
 
-    Commands run one after another with `sh -c` in the task's workdir. If one of them writes a finite number
+    Commands run one after another with `sh -c` in the rollout's work directory. If one of them writes a finite number
     to `/logs/verifier/reward.txt`, that is the reward. Results land in `trace.info["verify"]`.
     """
 
@@ -59,7 +57,7 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
         records = trace.info["verify"] = []
         results: list[CommandResult] = []
         for command in plan.verify:
-            result = await run_command(runtime, command, workdir=plan.workdir or DEFAULT_WORKDIR, timeout=timeout)
+            result = await run_command(runtime, command, workdir=workdir_of(trace), timeout=timeout)
             results.append(result)
             records.append(result.record())
         failed = [result for result in results if not result.ok]

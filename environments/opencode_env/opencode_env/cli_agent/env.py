@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, ClassVar, Generic
 
-from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup
+from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup, work_directory
 from pydantic import model_validator
 from typing_extensions import TypeVar
 from verifiers.v1.agent import Agent, Agents
@@ -24,6 +24,7 @@ from verifiers.v1.runtimes import Runtime, SubprocessConfig
 from verifiers.v1.task import Task
 from verifiers.v1.utils.generic import concrete_type
 
+from opencode_env.cli_agent.guard import guarded
 from opencode_env.cli_agent.interception import serving_by_role
 from opencode_env.cli_agent.local_runtime import provision_local
 from opencode_env.cli_agent.rollout_log import describe_rollout
@@ -31,9 +32,6 @@ from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, require_bub
 from opencode_env.cli_agent.traces import AnyTrace
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
-
-DEFAULT_WORKDIR = "/app"
-"""Work directory of a task and a harness that name none."""
 
 _STAGES = ("setup", "finalize", "scoring")
 
@@ -124,6 +122,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         """One episode: provision, run the agent, score, clean up, remove."""
         started = time.monotonic()
         traces: list[AnyTrace] = []
+        agents.agent.harness = guarded(agents.agent.harness, contained=self.config.sandbox.confine)
         async with self._sandbox(task, agents.agent, traces) as box:
             await self.run_agent(task, agents, box, traces.append)
             fail_stage_timeout(traces[-1])
@@ -163,7 +162,10 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
     @contextlib.asynccontextmanager
     async def _provision(self, task: Task[Any, Any, Any], agent: Agent) -> AsyncIterator[Runtime]:
         """A box from the seat's runtime: the confined local sandbox for `subprocess`, else verifiers' own."""
+        workdir = work_directory(task.data, agent.config)
         if not isinstance(agent.runtime_config, SubprocessConfig):
+            if "workdir" in type(agent.runtime_config).model_fields:
+                agent.runtime_config = agent.runtime_config.model_copy(update={"workdir": workdir})
             async with agent.provision(task) as box:
                 yield box
             return
@@ -173,7 +175,6 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
                 "--env.agent.runtime.type docker, podman, apptainer, prime, modal or e2b"
             )
         binds = [*await self.local_binds(agent), *await _shared_directories(task)]
-        workdir = task.data.workdir or getattr(agent.harness.config, "agent_workdir", DEFAULT_WORKDIR)
         async with provision_local(self.config.sandbox, binds, task.runtime_env(), workdir) as box:
             yield box
 

@@ -30,14 +30,21 @@ class ProcessFence:
 
     runtime: Runtime
     _mark: str | None = field(default=None, repr=False)
+    """What `mark.sh` printed; empty where the runtime remembers it; None before the line was drawn."""
+    _ended: bool = field(default=False, repr=False)
+    _failure: SandboxError | None = field(default=None, repr=False)
 
     @property
     def mark_script(self) -> str:
-        """What the preparing script runs at its end, so that its output holds the mark; empty where it is native."""
+        """What a harness's own preparing script runs at its end, so that its output holds the mark; empty where the
+        runtime remembers it."""
         return "" if isinstance(self.runtime, EndsProcesses) else program("mark.sh")
 
-    async def mark(self, output: str) -> None:
-        """Remember every process that is running now; `output` is what `mark_script` printed.
+    async def mark(self, printed: str | None = None) -> None:
+        """Remember every process that is running now.
+
+        Args:
+            printed: what `mark_script` printed, of a harness that ran it; None runs it here.
 
         Raises:
             SandboxError: when the sandbox cannot be asked, or shares the processes of this machine.
@@ -46,9 +53,11 @@ class ProcessFence:
             await self.runtime.mark_agent_start()
             self._mark = ""
             return
-        head, _, lines = output.partition("\n")
+        if printed is None:
+            printed = (await self.runtime.run(["sh", "-c", self.mark_script], {})).stdout
+        head, _, lines = printed.partition("\n")
         if not head.startswith("namespace=pid:") or not lines.strip():
-            raise SandboxError(f"cannot list the sandbox's processes: {output.strip()[-500:]}")
+            raise SandboxError(f"cannot list the sandbox's processes: {printed.strip()[-500:]}")
         # `end.sh` kills by exclusion, so it must never run among the processes of this machine.
         if self.runtime.is_local and head.removeprefix("namespace=") == os.readlink("/proc/self/ns/pid"):
             raise SandboxError(
@@ -60,16 +69,28 @@ class ProcessFence:
     async def end(self) -> None:
         """Kill everything that started since `mark()`; nothing to do when that was never reached.
 
+        Asked again, it answers what the first call found.
+
         Raises:
             SandboxError: when some process survived, or the sandbox is gone.
         """
-        if self._mark is None:
+        if self._mark is None or self._ended:
             return
+        if self._failure is None:
+            try:
+                await self._end(self._mark)
+            except SandboxError as error:
+                self._failure = error
+        if self._failure is not None:
+            raise self._failure
+        self._ended = True
+
+    async def _end(self, mark: str) -> None:
         if isinstance(self.runtime, EndsProcesses):
             await self.runtime.end_agent_processes()
             return
         # As the default user, usually root: the agent's own user could not end what other users run.
         box = self.runtime.with_user(None) if self.runtime.user is not None else self.runtime
-        result = await box.run(["sh", "-c", program("end.sh"), "end", self._mark], {})
+        result = await box.run(["sh", "-c", program("end.sh"), "end", mark], {})
         if result.exit_code != 0:
             raise SandboxError(f"the agent's processes could not be ended ({result.exit_code}): {result.stderr[-500:]}")

@@ -14,3 +14,9 @@ AGENT_RECORD = "agent"
 def tool_counts(trace: AnyTrace) -> Counter[str]:
     """How often the model called each tool, by lower-case name, whether or not the tool exists."""
     return Counter(call.name.lower() for message in trace.assistant_messages for call in message.tool_calls or [])
+
+
+def agent_record(trace: AnyTrace) -> dict[str, Any]:
+    """What is recorded of the agent's run: exit code, segments, duration (s), survivors, and what its harness adds."""
+    record: dict[str, Any] = trace.info.setdefault(AGENT_RECORD, {})
+    return record

@@ -4,21 +4,22 @@ import asyncio
 from typing import Any, ClassVar
 
 from verifiers.v1.clients import ModelContext
-from verifiers.v1.errors import HarnessError, SandboxError
+from verifiers.v1.errors import HarnessError
 from verifiers.v1.harness import Harness
 from verifiers.v1.runtimes import ProgramResult, Runtime, SubprocessRuntime
 from verifiers.v1.task import TaskData
 
-from opencode_env.cli_agent.process_fence import EndsProcesses
+from opencode_env.cli_agent.guard import GuardedHarness
+from opencode_env.cli_agent.process_fence import EndsProcesses, ProcessFence
 from opencode_env.cli_agent.sandbox import Bind
-from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace
+from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode.build_cache import ensure_build, host_platform
 from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
 from opencode_env.opencode.install import install
 from opencode_env.opencode.session import OpenCodeSession
 
 
-class OpenCodeHarness(Harness[OpenCodeHarnessConfig]):
+class OpenCodeHarness(GuardedHarness[OpenCodeHarnessConfig], Harness[OpenCodeHarnessConfig]):
     """Runs `opencode run` in the rollout's sandbox, every model call through the interception."""
 
     APPENDS_SYSTEM_PROMPT = True
@@ -58,20 +59,18 @@ class OpenCodeHarness(Harness[OpenCodeHarnessConfig]):
         build = await asyncio.to_thread(ensure_build, self.config.version, host_platform())
         return [Bind(build.directory, f"{self.config.asset_dir}/{build.name}")]
 
-    async def session(
+    async def fenced_session(
         self,
+        fence: ProcessFence,
         ctx: ModelContext,
         trace: AnyTrace,
         runtime: Runtime,
-        endpoint: str,
-        secret: str,
-        mcp_urls: dict[str, str],
-        data: TaskData,
-        tool_interception_url: str | None = None,
+        *connection: Any,
+        **options: Any,
     ) -> OpenCodeSession:
-        """Prepare the rollout's OpenCode; verifiers drives and closes what is returned."""
+        """Prepare the rollout's OpenCode; the mark is printed by the command that prepares its files."""
         programs = self._installed.pop(runtime.name, None) or await install(self.config, runtime)
-        session = self.SESSION(self, ctx, trace, runtime, endpoint, secret, mcp_urls, data, programs)
+        session = self.SESSION(self, ctx, trace, runtime, *connection, fence=fence, programs=programs)
         await session.prepare()
         return session
 
@@ -92,15 +91,3 @@ class OpenCodeHarness(Harness[OpenCodeHarnessConfig]):
         finally:
             await session.close()
         return ProgramResult(0, "", "")
-
-    async def score(self, trace: AnyTrace, runtime: Runtime) -> None:
-        """Metrics are on the trace already; refuse a score that the agent could still be changing."""
-        if survivors := opencode_record(trace).get("survivors"):
-            raise SandboxError(f"not scored, the agent's processes could not be ended: {survivors}")
-        await super().score(trace, runtime)
-
-
-def opencode_record(trace: AnyTrace) -> dict[str, Any]:
-    """The harness's record of a rollout: version, session id, outcome, exit code, duration (s), log tail."""
-    record = trace.info.get(AGENT_RECORD, {})
-    return record if isinstance(record, dict) else {}

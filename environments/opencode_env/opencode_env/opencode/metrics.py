@@ -1,28 +1,10 @@
-"""Metrics of one OpenCode rollout, counted from what the model really sampled.
-
-Retried and failed calls are no turns. Sub-agents that OpenCode itself runs through its `task` tool are counted with
-the main agent here, because they share its trace.
-"""
+"""Metrics of one OpenCode rollout beside those of every agent."""
 
 from opencode_env.cli_agent.traces import AnyTrace, tool_counts
 from opencode_env.opencode.harness_config import BUILT_IN_TOOLS
 
 
-def rollout_metrics(trace: AnyTrace, *, agent_error: bool, context_overflow: bool) -> dict[str, float]:
-    """The harness's metrics, all present in every rollout: counts, and flags as 0 or 1."""
+def tool_metrics(trace: AnyTrace) -> dict[str, float]:
+    """How often the model called each of OpenCode's own tools, all present in every rollout."""
     counts = tool_counts(trace)
-    messages = trace.assistant_messages
-    last = messages[-1] if messages else None
-    empty = last is not None and not (last.content or "").strip() and not last.tool_calls
-    return {
-        "num_turns": float(trace.num_turns),
-        "agent_timeout": float(trace.stop_condition == "agent_timeout"),
-        "agent_error": float(agent_error),
-        "context_overflow": float(context_overflow),
-        "empty_answer": float(empty),
-        "model_call_errors": float(sum(call.error is not None for call in trace.calls)),
-        "total_tool_calls": float(counts.total()),
-        "unique_tools_used": float(len(counts)),
-        "has_tool_calls": float(bool(counts)),
-        **{f"{tool}_calls": float(counts[tool]) for tool in BUILT_IN_TOOLS},
-    }
+    return {f"{tool}_calls": float(counts[tool]) for tool in BUILT_IN_TOOLS}

@@ -1,30 +1,27 @@
-"""One rollout's OpenCode inside one sandbox: prepared once, run once per segment, ended before anything is scored.
-
-Invariant: when `close()` returned, either no process of the agent is left in the sandbox, or the record names the
-`survivors` and the harness refuses to let the trace be scored.
-"""
+"""One rollout's OpenCode inside one sandbox: prepared once, run once per segment."""
 
 import asyncio
 import contextlib
-import time
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from opencode_rubrics import workdir_of
 from verifiers.v1.clients import ModelContext
-from verifiers.v1.errors import HarnessError, ProviderError, RolloutError, SandboxError, boundary
-from verifiers.v1.harness import HarnessSession
+from verifiers.v1.errors import HarnessError, SandboxError, boundary
+from verifiers.v1.harness import Harness, HarnessSession
 from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.task import TaskData
 from verifiers.v1.types import Messages
 
 from opencode_env.cli_agent.process_fence import ProcessFence
-from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace
+from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from opencode_env.opencode.events import EVENTS_TAIL_BYTES, SEPARATOR, RunLog, read_log, split_log
+from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
 from opencode_env.opencode.install import install
-from opencode_env.opencode.metrics import rollout_metrics
+from opencode_env.opencode.metrics import tool_metrics
 from opencode_env.opencode.opencode_config import build_config, render_config
-from opencode_env.opencode.outcome import RUNAWAY_FAILURES, AgentOutcome, SegmentRecord, is_runaway, outcome_of
+from opencode_env.opencode.outcome import AgentOutcome, SegmentRecord, outcome_of
 from opencode_env.opencode.prompt import SegmentPrompt, segment_prompt
 from opencode_env.opencode.state import (
     CONFIG_DIR,
@@ -35,10 +32,6 @@ from opencode_env.opencode.state import (
     state_archive,
 )
 
-if TYPE_CHECKING:
-    from opencode_env.opencode.harness import OpenCodeHarness
-
-RUNAWAY_POLL_SECONDS = 0.5
 MAX_LOG_BYTES = 64 * 1024 * 1024
 """Cap of the log file that `log_dir` keeps per rollout."""
 
@@ -46,11 +39,11 @@ MAX_LOG_BYTES = 64 * 1024 * 1024
 class OpenCodeSession(HarnessSession):
     """Drives OpenCode for one rollout; `turn` runs one segment, natively continuing OpenCode's session."""
 
-    harness: "OpenCodeHarness"
+    harness: Harness[OpenCodeHarnessConfig]
 
     def __init__(
         self,
-        harness: "OpenCodeHarness",
+        harness: Harness[OpenCodeHarnessConfig],
         ctx: ModelContext,
         trace: AnyTrace,
         runtime: Runtime,
@@ -58,21 +51,21 @@ class OpenCodeSession(HarnessSession):
         secret: str,
         mcp_urls: dict[str, str],
         data: TaskData,
+        *,
+        fence: ProcessFence,
         programs: str,
     ) -> None:
         super().__init__(harness, ctx, trace, runtime, endpoint, secret, mcp_urls, data)
         self._programs = programs
-        self._workdir = data.workdir or harness.config.agent_workdir
-        self._fence = ProcessFence(runtime)
+        self._workdir = workdir_of(trace)
+        self._fence = fence
         self._state = ""
         self._written = False
         """Whether the next segment's prompt is in the state directory already."""
         self._log = RunLog()
         self._outcome: AgentOutcome | None = None
-        self._agent_error = False
         self._exit_code: int | None = None
         self._segments = 0
-        self._duration = 0.0
 
     async def prepare(self) -> None:
         """Write OpenCode's state directory, install skills, and draw the line before the agent.
@@ -142,12 +135,8 @@ class OpenCodeSession(HarnessSession):
         """
         if self._closed:
             raise HarnessError(f"harness {self.harness.config.id!r} session is already closed")
-        try:
-            async with boundary(HarnessError, f"harness {self.harness.config.id!r}"):
-                await self._segment(messages)
-        except RolloutError:
-            self._agent_error = True
-            raise
+        async with boundary(HarnessError, f"harness {self.harness.config.id!r}"):
+            await self._segment(messages)
 
     async def _segment(self, messages: Messages | None) -> None:
         prompt = messages if messages is not None else self.data.prompt
@@ -159,20 +148,14 @@ class OpenCodeSession(HarnessSession):
         self._written = False
         self._segments += 1
         self._exit_code, self._outcome = None, None
-        started = time.monotonic()
-        try:
-            result = await self._run_watched(args, first_call)
-        finally:
-            self._duration += time.monotonic() - started
+        result = await self._launch(args)
         self._exit_code = result.exit_code
         self._log = await self._read_log(result)
         self._outcome = outcome_of(
             SegmentRecord(result.exit_code, self.trace.calls[first_call:], self.trace.stop_condition, self._log)
         )
         self._check_plugin()
-        if self._outcome is AgentOutcome.CONTEXT_WINDOW:
-            self.trace.stop("max_total_tokens")
-        elif self._outcome is AgentOutcome.CONTENT_FILTER:
+        if self._outcome is AgentOutcome.CONTENT_FILTER:
             self.trace.stop("content_filter")
 
     async def _write_prompt(self, prompt: SegmentPrompt) -> list[str]:
@@ -189,45 +172,10 @@ class OpenCodeSession(HarnessSession):
         args = [arg for picture in prompt.pictures for arg in ("--file", f"{self._state}/pictures/{picture.name}")]
         return [*(["--session", self._log.session_id] if self._log.session_id else []), *args]
 
-    async def _run_watched(self, args: list[str], first_call: int) -> ProgramResult:
-        """Run OpenCode, and end it when it has stopped making progress for good."""
+    async def _launch(self, args: list[str]) -> ProgramResult:
         launch = ("sh", "-c", program("launch.sh"), "opencode", self._state, self._workdir, self._programs)
         argv = [*launch, str(EVENTS_TAIL_BYTES), SEPARATOR, *args]
-        run = asyncio.ensure_future(self.runtime.run_program(argv, self.harness.config.resolved_env))
-        watch = asyncio.ensure_future(self._runaway(first_call))
-        try:
-            await asyncio.wait({run, watch}, return_when=asyncio.FIRST_COMPLETED)
-            if run.done():
-                return run.result()
-        finally:
-            for task in (run, watch):
-                task.cancel()
-            await asyncio.gather(run, watch, return_exceptions=True)
-        await self._fence.end()
-        raise ProviderError(
-            "OpenCode keeps calling the model without end: its streams name no finish reason, or every call fails "
-            f"({len(self.trace.calls) - first_call} calls in this run); the model endpoint is broken"
-        )
-
-    async def _runaway(self, first_call: int) -> None:
-        """Return once `is_runaway` says so."""
-        while True:
-            await asyncio.sleep(RUNAWAY_POLL_SECONDS)
-            calls = self.trace.calls[first_call:]
-            turns = [call.node for call in calls[-RUNAWAY_FAILURES:] if call.node is not None]
-            if is_runaway(calls, [self._conversation(node) for node in turns]):
-                return
-
-    def _conversation(self, turn: int) -> int | None:
-        """The first user message that the turn at this node goes back to; None when the turn called a tool."""
-        nodes = self.trace.nodes
-        if getattr(nodes[turn].message, "tool_calls", None):
-            return None
-        opening, node = turn, nodes[turn].parent
-        while node is not None:
-            opening = node if nodes[node].message.role == "user" else opening
-            node = nodes[node].parent
-        return opening
+        return await self.runtime.run_program(argv, self.harness.config.resolved_env)
 
     async def _read_log(self, result: ProgramResult) -> RunLog:
         log = split_log(result.stdout) or await read_log(self.runtime, self._state)
@@ -247,33 +195,24 @@ class OpenCodeSession(HarnessSession):
         self._closed = True
         if not self._state:
             return
-        survivors: str | None = None
-        try:
+        with contextlib.suppress(SandboxError):  # who guards this session asks again, and records what survived
             await self._fence.end()
-        except SandboxError as error:
-            survivors = str(error)
         if self._exit_code is None:  # timed out or failed: the log of the segment was not read
             with contextlib.suppress(Exception):  # the sandbox may be gone; the record then has no log
                 self._log = await read_log(self.runtime, self._state)
-        self._record(survivors)
+        self._record()
         await self._keep_log()
 
-    def _record(self, survivors: str | None) -> None:
+    def _record(self) -> None:
         config = self.harness.config
-        record: dict[str, Any] = {
-            "version": config.version,
-            "session_id": self._log.session_id,
-            "outcome": str(self._outcome) if self._outcome else None,
-            "exit_code": self._exit_code,
-            "segments": self._segments,
-            "duration": round(self._duration, 3),
-            "log_tail": self._log.tail(config.log_tail),
-            **({"survivors": survivors} if survivors else {}),
-        }
-        self.trace.info[AGENT_RECORD] = record
-        overflow = self._outcome is AgentOutcome.CONTEXT_WINDOW
-        metrics = rollout_metrics(self.trace, agent_error=self._agent_error, context_overflow=overflow)
-        self.trace.record_metrics(metrics)
+        agent_record(self.trace).update(
+            version=config.version,
+            session_id=self._log.session_id,
+            outcome=str(self._outcome) if self._outcome else None,
+            exit_code=self._exit_code,
+            log_tail=self._log.tail(config.log_tail),
+        )
+        self.trace.record_metrics(tool_metrics(self.trace))
 
     async def _keep_log(self) -> None:
         directory = self.harness.config.log_dir
@@ -288,6 +227,6 @@ class OpenCodeSession(HarnessSession):
             directory.mkdir(parents=True, exist_ok=True)
             await asyncio.to_thread(path.write_bytes, b"".join(parts))
         except (SandboxError, OSError) as error:
-            self.trace.info[AGENT_RECORD]["log_error"] = str(error)[:500]
+            agent_record(self.trace)["log_error"] = str(error)[:500]
         else:
-            self.trace.info[AGENT_RECORD]["log_file"] = str(path)
+            agent_record(self.trace)["log_file"] = str(path)

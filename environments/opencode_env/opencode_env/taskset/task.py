@@ -16,14 +16,13 @@ from opencode_rubrics import (
     live_rubric,
     require_alive,
     run_command,
+    workdir_of,
 )
 from verifiers.v1.task import task_key
 
 from opencode_env.taskset.config import OpenCodeTaskConfig
 from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_env.taskset.row_rubric import read_rubric
-
-DEFAULT_WORKDIR = "/app"
 
 
 class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
@@ -37,11 +36,6 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
         if self.data.row_key is not None:
             return self.data.row_key
         return task_key(self.data.model_dump(mode="json", exclude_none=True, exclude={"idx"}))
-
-    @property
-    def workdir(self) -> str:
-        """Directory in the sandbox in which the task's commands run."""
-        return self.data.workdir or DEFAULT_WORKDIR
 
     @property
     def rubric_config(self) -> RubricConfig:
@@ -58,23 +52,22 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
         return live_rubric(self.rubric_config)
 
     async def setup(self, trace: AnyTrace, runtime: vf.Runtime) -> None:
-        """Run the row's setup commands in order, in the workdir.
+        """Run the row's setup commands in order, in the rollout's work directory.
 
         Raises:
             vf.TaskError: A command failed or ran out of time; the message holds the end of its output.
             vf.SandboxError: The sandbox is gone.
         """
+        workdir = workdir_of(trace)
         if not self.data.setup and self.data.workdir is None:
             return
-        made = await runtime.run(["mkdir", "-p", "--", self.workdir], {})
+        made = await runtime.run(["mkdir", "-p", "--", workdir], {})
         if made.exit_code != 0:
-            await require_alive(runtime, f"making workdir {self.workdir!r}")
-            raise vf.TaskError(
-                f"workdir {self.workdir!r} cannot be made ({made.exit_code}): {made.stderr.strip()[-500:]}"
-            )
+            await require_alive(runtime, f"making workdir {workdir!r}")
+            raise vf.TaskError(f"workdir {workdir!r} cannot be made ({made.exit_code}): {made.stderr.strip()[-500:]}")
         timeout = self.data.setup_timeout or self.config.setup_timeout
         for command in self.data.setup:
-            result = await run_command(runtime, command, workdir=self.workdir, timeout=timeout)
+            result = await run_command(runtime, command, workdir=workdir, timeout=timeout)
             if not result.ok:
                 await require_alive(runtime, f"running setup command {command!r}")
                 raise vf.TaskError(f"setup command {command!r} failed ({result.outcome()})")

@@ -1,0 +1,177 @@
+"""What `CliAgentEnv` promises of any agent's run, laid around the agent's own harness.
+
+Invariant: when a guarded session was closed, either no process of the agent is left in the sandbox, or the record names
+the `survivors` and the trace is not scored; and a run that the machinery failed has raised.
+"""
+
+import asyncio
+import time
+from functools import cache
+from typing import Any, Generic
+
+from typing_extensions import TypeVar
+from verifiers.v1.clients import ModelContext
+from verifiers.v1.configs.harness import HarnessConfig
+from verifiers.v1.errors import HarnessError, ProviderError, RolloutError, SandboxError
+from verifiers.v1.harness import Harness, HarnessSession
+from verifiers.v1.runtimes import ProgramResult, Runtime
+from verifiers.v1.task import TaskData
+from verifiers.v1.types import Messages
+
+from opencode_env.cli_agent.metrics import agent_metrics
+from opencode_env.cli_agent.model_failure import overflowed, require_model_calls
+from opencode_env.cli_agent.process_fence import ProcessFence
+from opencode_env.cli_agent.runaway import until_runaway
+from opencode_env.cli_agent.traces import AnyTrace, agent_record
+
+ConfigT = TypeVar("ConfigT", bound=HarnessConfig)
+
+
+class GuardedHarness(Harness[ConfigT], Generic[ConfigT]):
+    """A mixin before a harness class: its sessions are guarded, and a trace whose agent survived gets no score."""
+
+    async def session(
+        self,
+        ctx: ModelContext,
+        trace: AnyTrace,
+        runtime: Runtime,
+        endpoint: str,
+        secret: str,
+        mcp_urls: dict[str, str],
+        data: TaskData,
+        tool_interception_url: str | None = None,
+    ) -> HarnessSession:
+        """Draw the line before the agent, and prepare the harness's own session behind it."""
+        fence = ProcessFence(runtime)
+        options = {} if tool_interception_url is None else {"tool_interception_url": tool_interception_url}
+        inner = await self.fenced_session(fence, ctx, trace, runtime, endpoint, secret, mcp_urls, data, **options)
+        return GuardedSession(inner, fence)
+
+    async def fenced_session(self, fence: ProcessFence, *arguments: Any, **options: Any) -> HarnessSession:
+        """Mark the processes that run now, then open the harness's own session; arguments as for `session`.
+
+        A harness whose session runs a preparing command anyway overrides this, to print the mark with it.
+        """
+        await fence.mark()
+        return await super().session(*arguments, **options)
+
+    async def _check_result(self, trace: AnyTrace, runtime: Runtime, result: ProgramResult) -> None:
+        agent_record(trace).setdefault("exit_code", result.exit_code)
+        await super()._check_result(trace, runtime, result)
+
+    async def score(self, trace: AnyTrace, runtime: Runtime) -> None:
+        """Refuse a score that the agent could still be changing.
+
+        Raises:
+            SandboxError: processes of the agent are left in the sandbox.
+        """
+        if survivors := agent_record(trace).get("survivors"):
+            raise SandboxError(f"not scored, the agent's processes could not be ended: {survivors}")
+        await super().score(trace, runtime)
+
+
+def guarded(harness: Harness[Any], *, contained: bool) -> Harness[Any]:
+    """The same harness, guarded; with `contained`, also where it asks for a container: its sandbox is one."""
+    return _guarded_class(type(harness), contained)(harness.config)
+
+
+@cache
+def _guarded_class(harness: type[Harness[Any]], contained: bool) -> type[Harness[Any]]:
+    bases = (harness,) if issubclass(harness, GuardedHarness) else (GuardedHarness, harness)
+    members = {"NEEDS_CONTAINER": harness.NEEDS_CONTAINER and not contained, "__module__": harness.__module__}
+    return type(harness.__name__, bases, members)
+
+
+class GuardedSession(HarnessSession):
+    """Drives another session, and ends the agent when it runs away, at its close, and whatever it left running."""
+
+    def __init__(self, inner: HarnessSession, fence: ProcessFence) -> None:
+        super().__init__(
+            inner.harness,
+            inner.ctx,
+            inner.trace,
+            inner.runtime,
+            inner.endpoint,
+            inner.secret,
+            inner.mcp_urls,
+            inner.data,
+            inner.tool_interception_url,
+        )
+        self._inner = inner
+        self._fence = fence
+        self._agent_error = False
+        self._segments = 0
+        self._duration = 0.0
+
+    async def steer(self, message: str, *, message_id: str | None = None) -> dict[str, Any]:
+        """Deliver a user message during a running turn, if the agent can take one."""
+        receipt: dict[str, Any] = await self._inner.steer(message, message_id=message_id)
+        return receipt
+
+    async def turn(self, messages: Messages | None = None) -> None:
+        """Run one segment to its end.
+
+        Raises:
+            RolloutError: the type of the boundary that broke; the policy's own doing raises nothing.
+        """
+        first_call, started = len(self.trace.calls), time.monotonic()
+        self._segments += 1
+        try:
+            await self._run_segment(messages, first_call)
+        except RolloutError:
+            # An agent that dies of a refused turn was stopped, it did not fail.
+            self._agent_error = self.trace.stop_condition is None
+            raise
+        finally:
+            self._duration += time.monotonic() - started
+
+    async def _run_segment(self, messages: Messages | None, first_call: int) -> None:
+        """Run the segment; a conversation that outgrew the model's window is a stop, however the agent took it."""
+        try:
+            await self._watched(messages, first_call)
+        except HarnessError:
+            if not overflowed(self.trace.calls[first_call:]):
+                raise
+        if self.trace.stop_condition is not None:
+            return
+        calls = self.trace.calls[first_call:]
+        require_model_calls(calls, f"(exit {agent_record(self.trace).get('exit_code')})")
+        if overflowed(calls):
+            self.trace.stop("max_total_tokens")
+
+    async def _watched(self, messages: Messages | None, first_call: int) -> None:
+        """Run the segment, and end the agent when it has stopped making progress for good."""
+        run = asyncio.ensure_future(self._inner.turn(messages))
+        watch = asyncio.ensure_future(until_runaway(self.trace, first_call))
+        try:
+            await asyncio.wait({run, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if run.done():
+                run.result()
+                return
+        finally:
+            for task in (run, watch):
+                task.cancel()
+            await asyncio.gather(run, watch, return_exceptions=True)
+        await self._fence.end()
+        raise ProviderError(
+            "the agent keeps calling the model without end: its streams name no finish reason, or every call fails "
+            f"({len(self.trace.calls) - first_call} calls in this run); the model endpoint is broken"
+        )
+
+    async def close(self) -> None:
+        """End the agent's processes and put its record and metrics on the trace. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await self._inner.close()
+        finally:
+            record = agent_record(self.trace)
+            record |= {"segments": self._segments, "duration": round(self._duration, 3)}
+            try:
+                await self._fence.end()
+            except SandboxError as error:
+                record["survivors"] = str(error)
+            overflow = overflowed(self.trace.calls)
+            metrics = agent_metrics(self.trace, agent_error=self._agent_error, context_overflow=overflow)
+            self.trace.record_metrics(metrics)

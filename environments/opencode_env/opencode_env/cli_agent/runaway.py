@@ -1,0 +1,52 @@
+"""An agent that will never end by itself: it asks the model again for ever, or every call of it fails."""
+
+import asyncio
+from collections.abc import Sequence
+
+from verifiers.v1.trace import ModelCall
+
+from opencode_env.cli_agent.traces import AnyTrace
+
+RUNAWAY_TURNS = 8
+"""So many answers to one message in a row without a tool call: some agents ask again for ever when a stream names no
+finish reason. More than the six sends of one call that a careful HTTP client makes."""
+
+RUNAWAY_FAILURES = 30
+"""So many failed calls in a row: several times what an agent's own retries of one call amount to."""
+
+POLL_SECONDS = 0.5
+
+
+async def until_runaway(trace: AnyTrace, first_call: int) -> None:
+    """Return once the run whose first model call is number `first_call` will never end by itself."""
+    while True:
+        await asyncio.sleep(POLL_SECONDS)
+        calls = trace.calls[first_call:]
+        turns = [call.node for call in calls[-RUNAWAY_FAILURES:] if call.node is not None]
+        if is_runaway(calls, [answered_message(trace, node) for node in turns]):
+            return
+
+
+def is_runaway(calls: Sequence[ModelCall], answered: Sequence[int | None]) -> bool:
+    """Whether an agent will never end by itself.
+
+    Args:
+        calls: the model calls of this run so far.
+        answered: for each call that became a turn, the message that it answers, or None when it called a tool.
+    """
+    last = answered[-RUNAWAY_TURNS:]
+    idle = len(last) == RUNAWAY_TURNS and last[0] is not None and len(set(last)) == 1
+    tail = calls[-RUNAWAY_FAILURES:]
+    return idle or (len(tail) == RUNAWAY_FAILURES and all(call.error is not None for call in tail))
+
+
+def answered_message(trace: AnyTrace, turn: int) -> int | None:
+    """The node of the user's or tool's message that the turn at a node answers, its own earlier answers skipped; None
+    when the turn called a tool."""
+    nodes = trace.nodes
+    if getattr(nodes[turn].message, "tool_calls", None):
+        return None
+    node = turn
+    while nodes[node].message.role == "assistant" and (parent := nodes[node].parent) is not None:
+        node = parent
+    return node
