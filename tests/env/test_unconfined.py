@@ -1,6 +1,7 @@
 """OpenCode without confinement: only by explicit setting, and what it left running is ended all the same."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
@@ -19,18 +20,29 @@ def finished(shared_home: UserHome) -> Finished:
     scratch = shared_home.root / "scratch"
     checks = [f"test -f {scratch}/made", no_process(SLEEP)]
     row = {"id": "free", "question": "row free: make a file", "verify": checks, "workdir": str(scratch)}
-    dataset = write_rows(shared_home.root / "rows.jsonl", [row])
+    default = {"id": "default", "question": "row default: make a file", "verify": ["test -f made"]}
+    dataset = write_rows(shared_home.root / "rows.jsonl", [row, default])
     policy = ScriptPolicy(
-        script("free", bash(f"touch made; pwd; setsid {SLEEP} >/dev/null 2>&1 &"), Reply(text="done"))
+        script("free", bash(f"touch made; pwd; setsid {SLEEP} >/dev/null 2>&1 &"), Reply(text="done")),
+        script("default", bash("touch made"), Reply(text="done")),
     )
 
     async def run() -> Finished:
         async with ScriptedModel(policy) as model:
             arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), "--env.sandbox.confine", "false"]
-            arguments += ["--env.agent.harness.agent-workdir", str(scratch)]
             return await shared_home.run("free", model.base_url, *arguments)
 
-    return asyncio.run(run())
+    before = outside(shared_home)
+    played = asyncio.run(run())
+    assert outside(shared_home) == before, "a rollout left files on this machine"
+    return played
+
+
+def outside(home: UserHome) -> set[Path]:
+    """What rollouts make outside of the user's home and is there now."""
+    named = ("app", "logs", "logs/verifier", "tmp/opencode", "tmp/opencode-[0-9]*")
+    runtimes = home.home.glob(".cache/verifiers/runtimes/subprocess/*")
+    return {path for pattern in named for path in Path("/").glob(pattern)} | {*runtimes}
 
 
 def test_it_runs_on_this_machine_when_told_so(finished: Finished, shared_home: UserHome) -> None:
@@ -38,6 +50,10 @@ def test_it_runs_on_this_machine_when_told_so(finished: Finished, shared_home: U
     assert trace.ok, trace.errors
     assert (shared_home.root / "scratch" / "made").exists()
     assert trace.info["verify"][0]["exit_code"] == 0
+
+
+def test_the_default_work_directory_is_the_agents_and_the_verifiers(finished: Finished) -> None:
+    assert finished.trace("default").reward == 1.0
 
 
 def test_what_the_agent_left_running_is_ended_before_the_scoring(finished: Finished, shared_home: UserHome) -> None:

@@ -1,6 +1,7 @@
 """The work directory is decided once per rollout, and every part works there."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
@@ -13,7 +14,7 @@ pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 SETUP = "pwd > made-by-setup"
 WROTE = bash("cat made-by-setup > seen-by-agent; pwd >> seen-by-agent; echo 42 > answer.txt")
 LINES = "printf '{0}\\n{0}\\n' | cmp - seen-by-agent"
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {
         "id": "harness",
         "question": "row harness:",
@@ -35,7 +36,7 @@ ROWS = [
 def finished(shared_home: UserHome) -> Finished:
     """Rows that say where they are, with another work directory of the harness."""
     dataset = write_rows(shared_home.root / "rows.jsonl", ROWS)
-    policy = ScriptPolicy(*[script(str(row["id"]), WROTE, Reply(text="done")) for row in ROWS])
+    policy = ScriptPolicy(*[script(row["id"], WROTE, Reply(text="done")) for row in ROWS])
 
     async def run() -> Finished:
         async with ScriptedModel(policy) as model:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.errors import HarnessError
 from verifiers.v1.harness import Harness
+from verifiers.v1.harnesses.utils.install import remove_dir
 from verifiers.v1.runtimes import ProgramResult, Runtime, SubprocessRuntime
 from verifiers.v1.task import TaskData
 
@@ -34,6 +35,8 @@ class OpenCodeHarness(GuardedHarness[OpenCodeHarnessConfig], Harness[OpenCodeHar
         super().__init__(config)
         self._installed: dict[str, str] = {}
         """Directory of the programs by runtime name, between `setup` and `session` of a rollout."""
+        self._states: dict[str, str] = {}
+        """OpenCode's directory by trace id, between `session` and `cleanup` of a rollout."""
 
     async def setup(self, runtime: Runtime) -> None:
         """Install the pinned OpenCode in `runtime`.
@@ -72,7 +75,14 @@ class OpenCodeHarness(GuardedHarness[OpenCodeHarnessConfig], Harness[OpenCodeHar
         programs = self._installed.pop(runtime.name, None) or await install(self.config, runtime)
         session = self.SESSION(self, ctx, trace, runtime, *connection, fence=fence, programs=programs)
         await session.prepare()
+        self._states[trace.id] = session.state
         return session
+
+    async def cleanup(self, trace: AnyTrace, runtime: Runtime) -> None:
+        """Remove OpenCode's files where no sandbox takes them along."""
+        state = self._states.pop(trace.id, None)
+        if state is not None and isinstance(runtime, SubprocessRuntime):
+            await remove_dir(runtime, state, "OpenCode's files")
 
     async def launch(
         self,

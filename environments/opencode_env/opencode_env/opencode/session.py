@@ -59,7 +59,8 @@ class OpenCodeSession(HarnessSession):
         self._programs = programs
         self._workdir = workdir_of(trace)
         self._fence = fence
-        self._state = ""
+        self.state = ""
+        """OpenCode's directory in the sandbox, once prepared."""
         self._written = False
         """Whether the next segment's prompt is in the state directory already."""
         self._log = RunLog()
@@ -87,8 +88,8 @@ class OpenCodeSession(HarnessSession):
         archive = state_archive(rendered, self.system_append(), self.extra_files(), first)
         self._written = first is not None
         output = await self._prepare_state(archive)
-        self._state, _, marked = output.removeprefix("state=").partition("\n")
-        await self.harness.install_skills(self.runtime, f"{self._state}/{CONFIG_DIR}/skills")
+        self.state, _, marked = output.removeprefix("state=").partition("\n")
+        await self.harness.install_skills(self.runtime, f"{self.state}/{CONFIG_DIR}/skills")
         await self._fence.mark(marked)
 
     async def _prepare_state(self, archive: bytes) -> str:
@@ -161,24 +162,24 @@ class OpenCodeSession(HarnessSession):
     async def _write_prompt(self, prompt: SegmentPrompt) -> list[str]:
         """Put the prompt's files in place, if they are not; returns OpenCode's arguments for this segment."""
         if not self._written:
-            archive = f"{self._state}/segment.tar"
+            archive = f"{self.state}/segment.tar"
             await self.runtime.write(archive, segment_archive(prompt))
             script = 'tar -xf "$1/segment.tar" -C "$1" && rm -f "$1/segment.tar"'
-            result = await self.runtime.run(["sh", "-c", script, "prompt", self._state], {})
+            result = await self.runtime.run(["sh", "-c", script, "prompt", self.state], {})
             if result.exit_code != 0:
                 raise SandboxError(f"writing the prompt failed ({result.exit_code}): {result.stderr[-500:]}")
         if self._segments and self._log.session_id is None:
             raise HarnessError("OpenCode's log names no session, so the conversation cannot be continued")
-        args = [arg for picture in prompt.pictures for arg in ("--file", f"{self._state}/pictures/{picture.name}")]
+        args = [arg for picture in prompt.pictures for arg in ("--file", f"{self.state}/pictures/{picture.name}")]
         return [*(["--session", self._log.session_id] if self._log.session_id else []), *args]
 
     async def _launch(self, args: list[str]) -> ProgramResult:
-        launch = ("sh", "-c", program("launch.sh"), "opencode", self._state, self._workdir, self._programs)
+        launch = ("sh", "-c", program("launch.sh"), "opencode", self.state, self._workdir, self._programs)
         argv = [*launch, str(EVENTS_TAIL_BYTES), SEPARATOR, *args]
         return await self.runtime.run_program(argv, self.harness.config.resolved_env)
 
     async def _read_log(self, result: ProgramResult) -> RunLog:
-        log = split_log(result.stdout) or await read_log(self.runtime, self._state)
+        log = split_log(result.stdout) or await read_log(self.runtime, self.state)
         stderr = "\n".join(text for text in (log.stderr_tail, result.stderr) if text)
         return RunLog(log.session_id or self._log.session_id, log.error, log.events_tail, stderr)
 
@@ -193,13 +194,13 @@ class OpenCodeSession(HarnessSession):
         if self._closed:
             return
         self._closed = True
-        if not self._state:
+        if not self.state:
             return
         with contextlib.suppress(SandboxError):  # who guards this session asks again, and records what survived
             await self._fence.end()
         if self._exit_code is None:  # timed out or failed: the log of the segment was not read
             with contextlib.suppress(Exception):  # the sandbox may be gone; the record then has no log
-                self._log = await read_log(self.runtime, self._state)
+                self._log = await read_log(self.runtime, self.state)
         self._record()
         await self._keep_log()
 
@@ -221,7 +222,7 @@ class OpenCodeSession(HarnessSession):
         path = directory / f"{self.trace.id}.log"
         try:
             parts = [
-                await self.runtime.read(f"{self._state}/{name}", MAX_LOG_BYTES)
+                await self.runtime.read(f"{self.state}/{name}", MAX_LOG_BYTES)
                 for name in ("events.jsonl", "stderr.log")
             ]
             directory.mkdir(parents=True, exist_ok=True)
