@@ -243,7 +243,7 @@ async def serve(upstream: str, kind: str) -> None:
             task: TraceTask[Any] = TraceTask(type="Task", data=vf.TaskData(idx=number, prompt="x"))
             main: Trace[Any, Any, Any] = Trace(task=task, agent=AgentInfo(config=agent.config))
             if kind != "verifiers":
-                SubRollout(main, agent, SubSettings(max_parallel=PARALLEL)).make_known()
+                SubRollout(main, agent, SubSettings(max_parallel=PARALLEL)).begin()
             secret, _ = serving.register(RolloutSession(ctx=agent.ctx, trace=main))
             doors.append((f"{serving.base_url}/v1", secret))
         gc.freeze()  # hundreds of rollouts are registered at once here: the collector shall not walk them in every call

@@ -115,14 +115,14 @@ class Switchboard:
         number = len(self._numbers)
         self._numbers.append(number)
         line = self._line(number, settings or SubSettings(), limits or {})
-        line.side.make_known()
+        line.side.begin()
         try:
             async with self.interception.acquire(line.session) as (line.url, line.secret, _):
                 yield line
                 if line.main.stop_condition is None:
                     line.main.stop("agent_completed")
         finally:
-            line.side.forget()
+            await line.side.end()
 
     def _line(self, number: int, settings: SubSettings, limits: Mapping[str, int]) -> Line:
         def agent(model: str, temperature: float, **options: Any) -> vf.Agent:

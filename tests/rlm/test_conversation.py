@@ -45,7 +45,7 @@ async def test_a_continued_session_is_still_the_main_agent() -> None:
 
         def minted(main: AnyTrace) -> None:
             sides.append(SubRollout(main, seat, SubSettings()))
-            sides[-1].make_known()
+            sides[-1].begin()
 
         assert isinstance(agent.harness, OpenCodeRLMHarness)
         task: AnyTask = vf.Task(vf.TaskData(idx=0, prompt=None))
@@ -57,7 +57,7 @@ async def test_a_continued_session_is_still_the_main_agent() -> None:
             assert "sub of one" in (await talk.turn("one")).last_reply
             assert "sub of two" in (await talk.turn("two")).last_reply
         (side,) = sides
-        side.forget()
+        await side.end()
     assert (side.main.num_turns, side.trace.num_turns) == (4, 2)
     assert side.main.num_branches == 1
     assert side.trace.num_branches == 2

@@ -120,7 +120,7 @@ async def test_a_conversation_deeper_than_allowed_is_refused() -> None:
 
 async def test_an_unmarked_first_call_fails_the_rollout_when_the_mark_is_demanded() -> None:
     async with switchboard() as board, board.line() as line:
-        line.side.demand_mark = True
+        line.side.demanded_by = "OpenCode did not load the opencode-rlm plugin"
         for headers in ({}, {"X-RLM-Role": "main"}):
             answer = await line.ask("hello", headers)
             assert answer.status == 400
@@ -131,7 +131,7 @@ async def test_an_unmarked_first_call_fails_the_rollout_when_the_mark_is_demande
 
 async def test_a_script_may_leave_the_mark_out_once_the_plugin_was_seen() -> None:
     async with switchboard() as board, board.line() as line:
-        line.side.demand_mark = True
+        line.side.demanded_by = "OpenCode did not load the opencode-rlm plugin"
         assert (await line.ask("hello", {"X-RLM-Role": "main"})).status == 200
         assert (await line.ask("from a script")).status == 200
 

@@ -40,14 +40,14 @@ class OpenCodeRLMEnv(CliAgentEnv[OpenCodeRLMEnvConfig]):
 
         def minted(main: AnyTrace) -> None:
             sides.append(SubRollout(main, agents.sub, self.config.sub_settings))
-            sides[-1].make_known()
+            sides[-1].begin()
             on_trace(main)
 
         try:
             await agents.agent.run(task, runtime=box, on_trace=minted)
         finally:
             for side in sides:
-                side.forget()
+                await side.end()
         side = sides[-1]
         if side.trace.calls:
             self._sub_traces[side.main.id] = side.trace

@@ -25,7 +25,7 @@ class OpenCodeRLMSession(OpenCodeSession):
         Raises:
             HarnessError: the environment does not route by role, so that sub calls would count as the agent's own.
         """
-        self._sub_rollout().demand_mark = True
+        self._sub_rollout().demanded_by = "OpenCode did not load the opencode-rlm plugin"
         await super().prepare()
 
     def extend_config(self, built: dict[str, Any]) -> dict[str, Any]:

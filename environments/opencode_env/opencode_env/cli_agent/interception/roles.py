@@ -18,7 +18,7 @@ DEPTH_HEADER = "X-RLM-Depth"
 
 _PREFIX = "x-rlm-"
 _ROUTING = frozenset({"x-session-affinity", "x-parent-session-id"})
-"""OpenCode's own routing headers; verifiers sends the trace id in `X-Session-ID`, which replaces OpenCode's."""
+"""Agents' own routing headers; verifiers sends the trace id in `X-Session-ID`, which replaces an agent's."""
 _SECRETS = frozenset({"authorization", "x-api-key"})
 
 

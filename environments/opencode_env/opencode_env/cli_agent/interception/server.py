@@ -67,12 +67,11 @@ class RoleInterceptionServer(InterceptionServer):
         return model_secret, state_secret
 
     def unregister(self, model_secret: str, state_secret: str) -> None:
-        """Seal both sessions; a later call finds neither."""
+        """Take both sessions away; a later call finds neither."""
         registered = self._rollouts.pop(model_secret, None)
         super().unregister(model_secret, state_secret)
         if registered is not None:
             self.sessions.pop(registered.sub_bearer, None)
-            registered.rollout.seal()
 
     @asynccontextmanager
     async def acquire(self, session: RolloutSession) -> AsyncIterator[Slot]:
@@ -154,12 +153,12 @@ class RoleInterceptionServer(InterceptionServer):
 @asynccontextmanager
 async def ending_sub_calls(session: RolloutSession) -> AsyncIterator[None]:
     """End a rollout's sub calls on the way out, while its sub session can still record them."""
+    rollout = sub_rollout_of(session.trace)
     try:
         yield
     finally:
-        rollout = sub_rollout_of(session.trace)
         if rollout is not None:
-            await rollout.finish()
+            await rollout.end()
 
 
 def _mark(registered: _Registered, request: web.Request, dialect: Dialect[Any]) -> Mark | web.Response:

@@ -1,10 +1,11 @@
 """The sub side of one rollout: its session, its queue, its counts, and what it leaves on the traces.
 
-Invariant: it exists from the moment the main trace is minted to the end of the agent's run, found by the main trace's
-id alone; after `seal` neither trace changes through a model call any more.
+Invariant: it exists from the moment the main trace is minted to the end of the agent's run, and only what runs for that
+rollout finds it; after `end` neither trace changes through a model call any more.
 """
 
 import time
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,21 +52,19 @@ class SubRollout:
         self.gate = SubGate(settings.max_parallel)
         self.routed = False
         """Whether a server that tells the roles apart serves this rollout."""
-        self.demand_mark = False
-        """Whether the first main call must carry the role header, which shows that the plugin has loaded."""
+        self.demanded_by = ""
+        """What is wrong when the first main call carries no role header; empty where it need not carry one."""
         self.bad_roles: list[str] = []
         self._plugin_seen: bool | None = None
-        self._sealed = False
+        self._ended = False
 
     def check_main(self, mark: Mark) -> HarnessError | None:
         """The error of main calls, judged by the rollout's first, before any program of the agent can have run."""
         if self._plugin_seen is None:
-            self._plugin_seen = mark.explicit or not self.demand_mark
+            self._plugin_seen = mark.explicit or not self.demanded_by
         if self._plugin_seen:
             return None
-        return HarnessError(
-            f"OpenCode did not load the opencode-rlm plugin: its first model call carries no {ROLE_HEADER} header"
-        )
+        return HarnessError(f"{self.demanded_by}: the first model call carries no {ROLE_HEADER} header")
 
     def too_deep(self, mark: Mark) -> str | None:
         """Why a sub call is refused for its depth."""
@@ -78,16 +77,25 @@ class SubRollout:
         if len(self.bad_roles) < _EXAMPLES:
             self.bad_roles.append(message)
 
-    async def finish(self) -> None:
-        """End the sub calls: drained when the agent came to its own end, cancelled at once otherwise."""
-        finished = self.main.stop_condition is not None and not self.main.is_timeout and not self.main.errors
-        await self.gate.drain(DRAIN_SECONDS if finished else 0.0)
+    def begin(self) -> None:
+        """Let this rollout's interception and harness find it: whatever the current task and its children start."""
+        _current.set(self)
 
-    def seal(self) -> None:
-        """Close the sub trace and put the metrics of both sides on the main trace. Idempotent."""
-        if self._sealed:
+    async def end(self) -> None:
+        """End the sub calls, drained when the agent came to its own end, else cancelled; close the sub trace and put
+        the metrics of both sides on the main trace. Idempotent."""
+        if self._ended:
             return
-        self._sealed = True
+        finished = self.main.stop_condition is not None and not self.main.is_timeout and not self.main.errors
+        try:
+            await self.gate.drain(DRAIN_SECONDS if finished else 0.0)
+        finally:
+            self._record()
+
+    def _record(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
         self.session.release()
         trace, calls = self.trace, self.trace.calls
         trace.stop(self.session.limit_reached or "agent_completed")
@@ -119,20 +127,12 @@ class SubRollout:
             "sub_llm_seconds": tally.seconds,
         }
 
-    def make_known(self) -> None:
-        """Let the interception and the harness find it by the main trace's id."""
-        _KNOWN[self.main.id] = self
 
-    def forget(self) -> None:
-        """The agent's run is over: nobody finds it any more, and it is sealed at the latest now."""
-        _KNOWN.pop(self.main.id, None)
-        self.seal()
-
-
-_KNOWN: dict[str, SubRollout] = {}
-"""By main trace id: a server meets a rollout only when verifiers registers its session."""
+_current: ContextVar[SubRollout | None] = ContextVar("opencode_env_sub_rollout", default=None)
+"""verifiers makes sessions and harnesses with no way in; but they run where the environment's `run` awaits them."""
 
 
 def sub_rollout_of(main: Trace[Any, Any, Any]) -> SubRollout | None:
-    """The sub side of a running rollout, if its environment has given it one."""
-    return _KNOWN.get(main.id)
+    """The sub side of the rollout that runs here, if its environment has given it one."""
+    found = _current.get()
+    return found if found is not None and found.main.id == main.id else None

@@ -1,6 +1,6 @@
 """The session that serves a rollout's sub calls: own model, client, sampling, limits and trace.
 
-The texts of its refusals hold no numbers: OpenCode retries a 400 whose text matches `500`, `429` and the like.
+The texts of its refusals hold no numbers: some agents retry a 400 whose text matches `500`, `429` and the like.
 Invariant: whatever ends one sub call (budget, turn limit, timeout, provider failure) is an answer to that call's
 caller; the session goes on, and the main session is not touched.
 """
@@ -70,7 +70,7 @@ class SubSession(RolloutSession):
 
 
 def _answers(request: Request) -> int:
-    """The answers that a conversation has had: a trailing assistant message is OpenCode's call for a conclusion."""
+    """The answers that a conversation has had; a trailing one is the agent's own call for a conclusion."""
     spoken = [isinstance(message, AssistantMessage) for message in request.messages]
     return sum(spoken) - (spoken[-1] if spoken else 0)
 
@@ -125,7 +125,7 @@ class BoundedClient(WrappedClient):
         return RelayReply(reply.content_type, _replay(chunks, failure), _closed)
 
     def _late(self) -> ProviderError:
-        # A 504 would make OpenCode send a sub-agent's call five more times.
+        # A 504 would make an agent send the call several more times.
         return ProviderError("the sub-LLM call took longer than sub_timeout allows", status_code=400)
 
 

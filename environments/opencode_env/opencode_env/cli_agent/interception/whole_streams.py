@@ -1,7 +1,7 @@
 """A model client whose streams are whole or fail.
 
 verifiers 0.4 takes a stream for a finished turn when it ends with `[DONE]`, even if the provider sent an error in it or
-never named a finish reason. The broken part then stands in the trace as a turn that would train, and OpenCode asks
+never named a finish reason. The broken part then stands in the trace as a turn that would train, and some agents ask
 again for ever. Here such a stream is a failed call, which the agent may try again.
 """
 

@@ -1,0 +1,131 @@
+"""The shape of the code: who may import whom, no circles, and an agent-free floor under the agents."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = {
+    "opencode_rubrics": ROOT / "rubrics" / "opencode_rubrics",
+    "opencode_env": ROOT / "environments" / "opencode_env" / "opencode_env",
+    "opencode_rlm": ROOT / "environments" / "opencode_rlm" / "opencode_rlm",
+}
+IN_THE_SANDBOX = ("mathverdict", "supervisor")
+"""Packages that also run on their own inside a sandbox: their imports among themselves are relative."""
+
+FLOORS = {
+    "opencode_env.cli_agent": set[str](),
+    "opencode_env.scripted_model": {"opencode_env.samples"},
+    "opencode_env.samples": set[str](),
+    "opencode_env.taskset": {"opencode_env.samples"},
+    "opencode_env.difficulty": {"opencode_env.taskset"},
+    "opencode_env.opencode": {"opencode_env.cli_agent"},
+}
+"""What each room of `opencode_env` may import of the others."""
+
+
+def module_name(path: Path) -> str:
+    """Dotted name of a source file."""
+    package, folder = next((name, folder) for name, folder in PACKAGES.items() if path.is_relative_to(folder))
+    parts = path.relative_to(folder).with_suffix("").parts
+    return ".".join((package, *(parts[:-1] if parts[-1] == "__init__" else parts)))
+
+
+@cache
+def sources() -> dict[str, Path]:
+    """Every source file of the three packages, by module name."""
+    return {module_name(path): path for folder in PACKAGES.values() for path in folder.rglob("*.py")}
+
+
+def imports(module: str) -> Iterator[str]:
+    """The modules of ours that a module imports, those for type checking and inside functions included."""
+    path = sources()[module]
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in sources())
+        elif isinstance(node, ast.ImportFrom):
+            parents = package.split(".")
+            base = ".".join(parents[: len(parents) - node.level + 1]) if node.level else ""
+            origin = ".".join(part for part in (base, node.module) if part)
+            for alias in node.names:
+                name = f"{origin}.{alias.name}"
+                if name in sources() or origin in sources():
+                    yield name if name in sources() else origin
+
+
+@cache
+def graph() -> dict[str, frozenset[str]]:
+    """Imports by module; a package's own `__init__` only gathers, so it is no way from one module to another."""
+    packages = {module for module, path in sources().items() if path.name == "__init__.py"}
+    return {module: frozenset(imports(module)) - {module} for module in sources() if module not in packages}
+
+
+def test_there_is_no_circle_of_files() -> None:
+    done: set[str] = set()
+
+    def visit(module: str, way: tuple[str, ...]) -> None:
+        assert module not in way, " -> ".join((*way, module))
+        if module in done:
+            return
+        for other in sorted(graph().get(module, frozenset())):
+            visit(other, (*way, module))
+        done.add(module)
+
+    for module in graph():
+        visit(module, ())
+
+
+@pytest.mark.parametrize("room", FLOORS)
+def test_a_room_imports_only_the_rooms_below_it(room: str) -> None:
+    allowed = {room, *FLOORS[room]}
+    wrong = {
+        (module, other)
+        for module in sources()
+        if module == room or module.startswith(f"{room}.")
+        for other in imports(module)
+        if other.startswith("opencode_env.") and not any(f"{other}.".startswith(f"{name}.") for name in allowed)
+    }
+    assert wrong == set()
+
+
+def test_the_floor_of_every_agent_knows_no_agent() -> None:
+    own_names = re.compile(r"opencode_env|opencode_rubrics|opencode-env|OPENCODE_ENV")
+    folder = PACKAGES["opencode_env"] / "cli_agent"
+    named = [
+        f"{path.relative_to(folder)}:{number}"
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in (".py", ".sh")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if "opencode" in own_names.sub("", line).lower()
+    ]
+    assert named == []
+
+
+def test_imports_are_absolute_but_where_a_package_runs_on_its_own() -> None:
+    relative = [
+        f"{module}: from {'.' * node.level}{node.module or ''}"
+        for module, path in sources().items()
+        if not set(IN_THE_SANDBOX) & set(module.split("."))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.level
+    ]
+    assert relative == []
+
+
+def test_only_the_top_of_a_package_says_what_it_exports() -> None:
+    wrong = [
+        module
+        for module, path in sources().items()
+        if path.name != "__init__.py" and "__all__" in path.read_text() and path.name != "cli_agent_env.py"
+    ]
+    assert wrong == []
+
+
+def test_no_module_holds_more_than_one_idea() -> None:
+    long = {module: lines for module, path in sources().items() if (lines := len(path.read_text().splitlines())) > 300}
+    assert long == {}
