@@ -4,10 +4,10 @@ from typing import Any, Self
 
 from opencode_env.cli_agent.env import CliAgentEnvConfig
 from opencode_env.cli_agent.interception import SubSettings
+from opencode_env.cli_agent.seats import local_seat
 from pydantic import Field, FiniteFloat, model_validator
 from verifiers.v1.configs.agent import AgentConfig, TimeoutConfig
 from verifiers.v1.harnesses.null import NullHarnessConfig
-from verifiers.v1.runtimes import SubprocessConfig
 
 from opencode_rlm.harness_config import OpenCodeRLMHarnessConfig
 
@@ -15,14 +15,9 @@ from opencode_rlm.harness_config import OpenCodeRLMHarnessConfig
 class OpenCodeRLMEnvConfig(CliAgentEnvConfig):
     """Recursive OpenCode; over any taskset with `--env.id opencode-rlm`."""
 
-    # Copied, not built with the harness: validating one resolves its id, which would import this package again.
-    agent: AgentConfig = AgentConfig(runtime=SubprocessConfig()).model_copy(
-        update={"harness": OpenCodeRLMHarnessConfig(id="opencode-rlm")}
-    )
+    agent: AgentConfig = local_seat(OpenCodeRLMHarnessConfig(id="opencode-rlm"))
     """The main agent: OpenCode with the RLM plugin, in the confined local sandbox unless another runtime is named."""
-    sub: AgentConfig = AgentConfig(runtime=SubprocessConfig()).model_copy(
-        update={"harness": NullHarnessConfig(id="null")}
-    )
+    sub: AgentConfig = local_seat(NullHarnessConfig(id="null"))
     """Who answers sub-LLM calls: model, client, sampling, and budgets over all sub calls of a rollout (`max_turns`,
     `max_input_tokens`, `max_output_tokens`, `max_total_tokens`). It runs no program, so its harness, runtime and
     timeouts mean nothing."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import verifiers.v1 as vf
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
+from opencode_env.cli_agent.seats import local_seat
 from opencode_rubrics import cleanup
 
 __all__ = ["ShellAgentEnv", "ShellAgentHarness"]
@@ -42,9 +43,7 @@ class ShellAgentHarness(vf.Harness[ShellAgentConfig]):
 class ShellAgentEnvConfig(CliAgentEnvConfig):
     """The script in the confined local sandbox."""
 
-    agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig()).model_copy(
-        update={"harness": ShellAgentConfig(id="shell-agent")}
-    )
+    agent: vf.AgentConfig = local_seat(ShellAgentConfig(id="shell-agent"))
 
 
 class ShellAgentEnv(CliAgentEnv[ShellAgentEnvConfig]):

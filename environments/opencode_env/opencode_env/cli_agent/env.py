@@ -64,10 +64,10 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
 
     A second CLI agent is a harness and a subclass that pins it::
 
-        class MyAgentConfig(CliAgentEnvConfig):
-            agent: AgentConfig = AgentConfig(harness=MyHarnessConfig(id="my-agent"), runtime=SubprocessConfig())
+        class MyAgentEnvConfig(CliAgentEnvConfig):
+            agent: AgentConfig = local_seat(MyHarnessConfig(id="my-agent"))
 
-        class MyAgentEnv(CliAgentEnv[MyAgentConfig]): ...
+        class MyAgentEnv(CliAgentEnv[MyAgentEnvConfig]): ...
 
     Methods of the environment, the task and its rubric that are decorated with `opencode_rubrics.cleanup` run after
     scoring, highest priority first, whatever happened.

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal
 
+from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
 from pydantic import Field, FiniteFloat, field_validator
 from verifiers.v1.configs.harness import HarnessConfig, PinnedVersion
 
@@ -63,7 +64,7 @@ class OpenCodeHarnessConfig(HarnessConfig):
     """Send the model's reasoning back to it in `reasoning_content`."""
     provider_timeout: FiniteFloat = Field(3600.0, gt=0)
     """Seconds that OpenCode waits for one model call as a whole; header and chunk timeouts are off."""
-    agent_workdir: str = "/app"
+    agent_workdir: str = DEFAULT_WORKDIR
     """Directory OpenCode works in unless the task names a `workdir`; created when missing. Must be absolute."""
     opencode_config: dict[str, Any] = Field(default_factory=dict)
     """Further OpenCode configuration (`opencode.json` keys), merged deeply over everything else."""

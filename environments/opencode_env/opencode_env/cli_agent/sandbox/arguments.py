@@ -10,6 +10,8 @@ import sysconfig
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
+from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
+
 from opencode_env.cli_agent.sandbox.bubblewrap import Bubblewrap, system_arguments
 from opencode_env.cli_agent.sandbox.config import Bind, LocalSandboxConfig
 from opencode_env.cli_agent.sandbox.directory import SandboxDirectory
@@ -18,7 +20,7 @@ from opencode_env.cli_agent.sandbox.variables import HOME
 HERE = Path(__file__).parent
 SUPERVISOR = "/.vf"
 _PRIVATE = {
-    **{"app": "/app", "tmp": "/tmp", "home": "/home", "home/agent": HOME},
+    **{"app": DEFAULT_WORKDIR, "tmp": "/tmp", "home": "/home", "home/agent": HOME},
     **{"logs": "/logs", "run": "/run", "shm": "/dev/shm"},
 }
 _OWN_ETC = ("passwd", "group", "hostname", "nsswitch.conf")

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 
+from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
 from verifiers.v1.runtimes.base import register
 
 from opencode_env.cli_agent.sandbox.config import Bind, LocalSandboxConfig
@@ -15,7 +16,7 @@ async def provision_confined(
     binds: Sequence[Bind] = (),
     name: str | None = None,
     env: Mapping[str, str] | None = None,
-    workdir: str = "/app",
+    workdir: str = DEFAULT_WORKDIR,
 ) -> AsyncIterator[ConfinedRuntime]:
     """Start a local sandbox and end it on exit, whatever happens.
 

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Sequence
 
+from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult, Runtime, RuntimeProcess, SubprocessConfig
 from verifiers.v1.runtimes.subprocess import SubprocessRuntimeInfo
@@ -42,7 +43,7 @@ class ConfinedRuntime(Runtime):
         options: LocalSandboxConfig,
         binds: Sequence[Bind] = (),
         name: str | None = None,
-        workdir: str = "/app",
+        workdir: str = DEFAULT_WORKDIR,
     ) -> None:
         super().__init__(name)
         self.config = SubprocessConfig()

@@ -1,0 +1,34 @@
+"""The environment class that the documentation shows is one that works."""
+
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opencode_env.cli_agent import env, seats
+from opencode_rubrics import cleanup
+from verifiers.v1.configs.agent import AgentConfig
+from verifiers.v1.harnesses.bash import BashHarnessConfig
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def shown() -> dict[str, str]:
+    """The code that defines `MyAgentEnv`, by where it stands."""
+    docstring = textwrap.dedent((env.CliAgentEnv.__doc__ or "").partition("::\n")[2])
+    (block,) = [
+        code for code in re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL) if "MyAgentEnv" in code
+    ]
+    return {"docstring": docstring.partition("\nMethods")[0], "readme": block}
+
+
+@pytest.mark.parametrize("place", ["docstring", "readme"])
+def test_the_shown_environment_has_the_shown_harness_in_the_confined_sandbox(place: str) -> None:
+    names: dict[str, Any] = {**vars(env), **vars(seats), "MyHarnessConfig": BashHarnessConfig, "cleanup": cleanup}
+    exec(shown()[place], names)
+    config = names["MyAgentEnvConfig"].model_fields["agent"].default
+    assert isinstance(config, AgentConfig)
+    assert config.harness is not None
+    assert (config.harness.id, config.runtime.type) == ("my-agent", "subprocess")
+    assert names["MyAgentEnv"].run is env.CliAgentEnv.run
