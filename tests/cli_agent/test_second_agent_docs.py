@@ -16,11 +16,11 @@ README = Path(__file__).parents[2] / "README.md"
 
 def shown() -> dict[str, str]:
     """The code that defines `MyAgentEnv`, by where it stands."""
-    docstring = textwrap.dedent((env.CliAgentEnv.__doc__ or "").partition("::\n")[2])
-    (block,) = [
-        code for code in re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL) if "MyAgentEnv" in code
-    ]
-    return {"docstring": docstring.partition("\nMethods")[0], "readme": block}
+    docstring = inspect.getdoc(env.CliAgentEnv) or ""
+    code = textwrap.dedent(docstring.partition("::\n")[2].partition("\nMethods")[0])
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    (block,) = [block for block in blocks if "MyAgentEnv" in block]
+    return {"docstring": code, "readme": block}
 
 
 @pytest.mark.parametrize("place", ["docstring", "readme"])

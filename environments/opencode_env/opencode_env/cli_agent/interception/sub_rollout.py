@@ -56,7 +56,8 @@ class SubRollout:
         """What is wrong when the first main call carries no role header; empty where it need not carry one."""
         self.bad_roles: list[str] = []
         self._plugin_seen: bool | None = None
-        self._ended = False
+        self.ended = False
+        """Whether its calls have ended and both traces say so."""
 
     def check_main(self, mark: Mark) -> HarnessError | None:
         """The error of main calls, judged by the rollout's first, before any program of the agent can have run."""
@@ -84,7 +85,7 @@ class SubRollout:
     async def end(self) -> None:
         """End the sub calls, drained when the agent came to its own end, else cancelled; close the sub trace and put
         the metrics of both sides on the main trace. Idempotent."""
-        if self._ended:
+        if self.ended:
             return
         finished = self.main.stop_condition is not None and not self.main.is_timeout and not self.main.errors
         try:
@@ -93,9 +94,9 @@ class SubRollout:
             self._record()
 
     def _record(self) -> None:
-        if self._ended:
+        if self.ended:
             return
-        self._ended = True
+        self.ended = True
         self.session.release()
         trace, calls = self.trace, self.trace.calls
         trace.stop(self.session.limit_reached or "agent_completed")
@@ -135,4 +136,4 @@ _current: ContextVar[SubRollout | None] = ContextVar("opencode_env_sub_rollout",
 def sub_rollout_of(main: Trace[Any, Any, Any]) -> SubRollout | None:
     """The sub side of the rollout that runs here, if its environment has given it one."""
     found = _current.get()
-    return found if found is not None and found.main.id == main.id else None
+    return found if found is not None and found.main.id == main.id and not found.ended else None
