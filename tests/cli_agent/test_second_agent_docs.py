@@ -1,5 +1,6 @@
 """The environment class that the documentation shows is one that works."""
 
+import inspect
 import re
 import textwrap
 from pathlib import Path
