@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from opencode_env.opencode.build_cache import (
     CachedBuild,
-    cache_root,
     ensure_build,
     file_sha256,
     host_platform,
     npm_command,
 )
 from opencode_env.opencode.builds import DEFAULT_VERSION, PINNED, RIPGREP_VERSION, Platform
+from opencode_rubrics.cache import cache_root
 from verifiers.v1.errors import HarnessError
 
 from tests.opencode.fake_npm import FakeNpm, integrity, tgz

@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opencode_env.opencode.build_cache import cache_root
 from opencode_env.scripted_model import MODEL_ID
+from opencode_rubrics.cache import cache_root
 from verifiers.v1.episode import WireEpisode
 from verifiers.v1.trace import WireTrace
 from verifiers.v1.utils.trace_store import TRACES_FILE, read_episodes

@@ -6,21 +6,17 @@ distributions were installed. One per content and Python version serves every pr
 
 import asyncio
 import base64
-import fcntl
 import hashlib
 import logging
-import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
+from opencode_rubrics.cache import cache_root, make_once
 from opencode_rubrics.errors import ScoringError
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.math.scorer_bundle")
@@ -66,29 +62,18 @@ async def ensure_bundle(root: Path | None = None) -> ScorerBundle:
         ScoringError: A distribution is missing or changed since it was installed, or the cache cannot be written.
     """
     try:
-        return await asyncio.to_thread(_ensure, root or _cache_root())
+        return await asyncio.to_thread(_ensure, root or cache_root())
     except (OSError, subprocess.SubprocessError) as error:
         raise ScoringError(
-            f"the scorer bundle cannot be made in {root or _cache_root()}: {error}; free some disk space or set "
+            f"the scorer bundle cannot be made in {root or cache_root()}: {error}; free some disk space or set "
             "OPENCODE_ENV_CACHE to a writable directory"
         ) from error
-
-
-def _cache_root() -> Path:
-    """`$OPENCODE_ENV_CACHE`, else `opencode-env` in `$XDG_CACHE_HOME` or `~/.cache`: the cache of the harness, too."""
-    if explicit := os.environ.get("OPENCODE_ENV_CACHE"):
-        return Path(explicit)
-    return Path(os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")) / "opencode-env"
 
 
 def _ensure(root: Path) -> ScorerBundle:
     found = [_distribution(name) for name in _DISTRIBUTIONS]
     bundle = ScorerBundle(root / f"scorer-{_digest(found)}")
-    if not bundle.archive.exists():
-        root.mkdir(parents=True, exist_ok=True)
-        with _locked(root / f".{bundle.directory.name}.lock"):
-            if not bundle.archive.exists():
-                _fill(bundle, found)
+    make_once(bundle.directory, bundle.archive.name, lambda directory: _fill(ScorerBundle(directory), found))
     return bundle
 
 
@@ -108,21 +93,15 @@ def _digest(found: list[Distribution]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _fill(bundle: ScorerBundle, found: list[Distribution]) -> None:
-    """Make the bundle beside its final name and rename it into place."""
-    logger.info("making the scorer bundle in %s: once per machine", bundle.directory)
-    with tempfile.TemporaryDirectory(dir=bundle.directory.parent, prefix=f".{bundle.directory.name}.") as scratch:
-        staged = ScorerBundle(Path(scratch) / "bundle")
-        for one in found:
-            _copy(one, staged.library)
-        shutil.copytree(_OWN, staged.library / "mathverdict", ignore=shutil.ignore_patterns("__pycache__"))
-        compiled = [sys.executable, "-I", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
-        compiled += ["-s", str(staged.library), "-p", SANDBOX_ROOT]  # the path that error messages show
-        subprocess.run([*compiled, str(staged.library)], check=True, capture_output=True, timeout=_COMPILE_TIMEOUT)
-        _pack(staged)
-        shutil.rmtree(bundle.directory, ignore_errors=True)  # incomplete, e.g. emptied by a cache cleaner
-        staged.directory.chmod(0o755)
-        staged.directory.rename(bundle.directory)
+def _fill(staged: ScorerBundle, found: list[Distribution]) -> None:
+    logger.info("making the scorer bundle: once per machine")
+    for one in found:
+        _copy(one, staged.library)
+    shutil.copytree(_OWN, staged.library / "mathverdict", ignore=shutil.ignore_patterns("__pycache__"))
+    compiled = [sys.executable, "-I", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
+    compiled += ["-s", str(staged.library), "-p", SANDBOX_ROOT]  # the path that error messages show
+    subprocess.run([*compiled, str(staged.library)], check=True, capture_output=True, timeout=_COMPILE_TIMEOUT)
+    _pack(staged)
 
 
 def _copy(one: Distribution, library: Path) -> None:
@@ -157,10 +136,3 @@ def _pack(staged: ScorerBundle) -> None:
             if compiled.exists():
                 # Beside the source, where zipimport looks; another Python version falls back to the source.
                 archive.write(compiled, name.with_suffix(".pyc"))
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

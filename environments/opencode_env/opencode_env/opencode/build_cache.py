@@ -1,11 +1,9 @@
 """The host's cache of OpenCode and ripgrep: one directory per build, filled once, shared by every process.
 
-Invariant: a directory under the final name is complete and its programs matched their checksums; a download in
-progress lives under a temporary name and is renamed into place. A lock file makes concurrent processes fill it once.
+Invariant: what is in a directory under the final name matched its checksums before it got there (`make_once`).
 """
 
 import base64
-import fcntl
 import hashlib
 import json
 import logging
@@ -14,13 +12,11 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from opencode_rubrics.cache import cache_root, make_once
 from verifiers.v1.errors import HarnessError
 
 from opencode_env.opencode.builds import PINNED, RIPGREP_VERSION, Platform, platform_from_probe
@@ -28,6 +24,7 @@ from opencode_env.opencode.builds import PINNED, RIPGREP_VERSION, Platform, plat
 logger = logging.getLogger("verifiers.v1.opencode_env.install")
 
 DOWNLOAD_TIMEOUT_SECONDS = 600.0
+_MARKER = "complete.json"
 
 
 @dataclass(frozen=True)
@@ -41,14 +38,6 @@ class CachedBuild:
     def name(self) -> str:
         """Directory name, unique per version, build and content."""
         return self.directory.name
-
-
-def cache_root() -> Path:
-    """Where builds are kept: `$OPENCODE_ENV_CACHE`, else `opencode-env` in `$XDG_CACHE_HOME` or `~/.cache`."""
-    if explicit := os.environ.get("OPENCODE_ENV_CACHE"):
-        return Path(explicit)
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "opencode-env"
 
 
 def host_platform() -> Platform:
@@ -68,31 +57,18 @@ def ensure_build(version: str, platform: Platform, root: Path | None = None) -> 
     Raises:
         HarnessError: when npm is missing, the download fails, or a checksum does not match.
     """
-    root = root or cache_root()
-    final = root / f"{platform.package}-{version}-rg{RIPGREP_VERSION}"
-    marker = final / "complete.json"
-    if not marker.exists():
-        root.mkdir(parents=True, exist_ok=True)
-        with _locked(root / f".{final.name}.lock"):
-            if not marker.exists():
-                _fill(final, version, platform)
-    return CachedBuild(final, json.loads(marker.read_text())["opencode"])
+    final = (root or cache_root()) / f"{platform.package}-{version}-rg{RIPGREP_VERSION}"
+    make_once(final, _MARKER, lambda directory: _fill(directory, version, platform))
+    return CachedBuild(final, json.loads((final / _MARKER).read_text())["opencode"])
 
 
-def _fill(final: Path, version: str, platform: Platform) -> None:
-    """Download both packages beside `final` and rename the finished directory into place."""
+def _fill(staged: Path, version: str, platform: Platform) -> None:
     logger.info("downloading OpenCode %s (%s) and ripgrep: once per machine", version, platform.package)
-    with tempfile.TemporaryDirectory(dir=final.parent, prefix=f".{final.name}.") as scratch:
-        staged = Path(scratch) / "build"
-        staged.mkdir()
-        sums = {
-            "opencode": _fetch(platform.package, version, "package/bin/opencode", staged / "opencode"),
-            "rg": _fetch(platform.ripgrep_package, RIPGREP_VERSION, "package/bin/rg", staged / "rg"),
-        }
-        (staged / "complete.json").write_text(json.dumps(sums))
-        if final.exists():  # an incomplete directory of the same name, e.g. emptied by a cache cleaner
-            shutil.rmtree(final)
-        staged.rename(final)
+    sums = {
+        "opencode": _fetch(platform.package, version, "package/bin/opencode", staged / "opencode"),
+        "rg": _fetch(platform.ripgrep_package, RIPGREP_VERSION, "package/bin/rg", staged / "rg"),
+    }
+    (staged / _MARKER).write_text(json.dumps(sums))
 
 
 def _fetch(package: str, version: str, member: str, target: Path) -> str:
@@ -190,10 +166,3 @@ def _npm(args: list[str], cwd: Path, what: str) -> str:
         tail = (result.stderr or result.stdout).strip()[-800:]
         raise HarnessError(f"npm {args[0]} {what} failed ({result.returncode}): {tail}")
     return result.stdout
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

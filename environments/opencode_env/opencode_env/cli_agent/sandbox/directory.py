@@ -4,17 +4,16 @@ Invariant: a directory whose lock is free belongs to nobody, because the process
 at the next start of any sandbox of this user. Creating and judging happen under one short lock per user.
 """
 
-import contextlib
-import fcntl
 import logging
 import os
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+from opencode_rubrics.file_lock import locked, private_directory, try_lock
 from verifiers.v1.utils.paths import CACHE_DIR
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.sandbox")
@@ -26,29 +25,9 @@ _PRIVATE = {"app": 0o755, "tmp": 0o1777, "home": 0o755, _HOME: 0o755, "logs": 0o
 _LOG_TAIL_BYTES = 2000
 
 
-def _lock(path: Path, *, wait: bool) -> int | None:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        return None
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
-
-
-@contextlib.contextmanager
-def _exclusive(root: Path) -> Iterator[None]:
+def _exclusive(root: Path) -> AbstractContextManager[None]:
     # Only this user may pass: the agent can leave set-uid files of this user's below.
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd = _lock(root / ".lock", wait=True)
-    assert fd is not None
-    try:
-        yield
-    finally:
-        os.close(fd)
+    return locked(private_directory(root) / ".lock")
 
 
 def remove_tree(path: Path) -> None:
@@ -78,8 +57,8 @@ class SandboxDirectory:
         prefix = re.sub(r"[^A-Za-z0-9_-]", "-", name)[:48] + "-"
         with _exclusive(root):
             path = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
-            lock = _lock(path / "lock", wait=True)
-            assert lock is not None
+            lock = try_lock(path / "lock")
+        assert lock is not None  # nobody else knows a new directory's name
         for part, mode in _PRIVATE.items():
             (path / part).mkdir()
             (path / part).chmod(mode)
@@ -127,7 +106,7 @@ def sweep(root: Path = ROOT) -> None:
                 dead.append(path)
                 continue
             try:
-                lock = _lock(path / "lock", wait=False)
+                lock = try_lock(path / "lock")
             except FileNotFoundError:  # its owner has just removed it
                 continue
             if lock is not None:

@@ -6,14 +6,14 @@ script content and interpreter serves all sandboxes of a user; a half-made one i
 
 import asyncio
 import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
+from opencode_rubrics.file_lock import locked_async, private_directory
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.utils.aio import run_shielded
 from verifiers.v1.utils.paths import CACHE_DIR
@@ -24,23 +24,6 @@ SCRIPTS = CACHE_DIR / "runtimes" / "confined-scripts"
 """Bound into every sandbox. Locks lie elsewhere: a file that an agent can read is a file it can lock."""
 _LOCKS = CACHE_DIR / "runtimes" / "confined-script-locks"
 _READY = "ready"
-_POLL_S = 0.05
-
-
-@contextlib.asynccontextmanager
-async def _locked(name: str) -> AsyncIterator[None]:
-    _LOCKS.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd = os.open(_LOCKS / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:  # another rollout or process prepares it
-                await asyncio.sleep(_POLL_S)
-        yield
-    finally:
-        os.close(fd)
 
 
 async def _sync(script: Path, environment: Path, settings: Mapping[str, str]) -> None:
@@ -108,7 +91,7 @@ async def prepare_script(data: bytes, settings: Mapping[str, str]) -> tuple[str,
     script, environment = home / "script.py", home / "venv"
     ready = home / _READY
     if not ready.exists():
-        async with _locked(key):
+        async with locked_async(private_directory(_LOCKS) / key):
             if not ready.exists():
                 shutil.rmtree(home, ignore_errors=True)
                 home.mkdir(parents=True)

@@ -1,0 +1,48 @@
+"""The cache of this user's machine: directories that are made once and shared by every process.
+
+Invariant: a directory under its final name with its marker in it is complete; one that is being made has another name,
+and a lock keeps it to one maker.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from opencode_rubrics.file_lock import locked
+
+
+def cache_root() -> Path:
+    """`$OPENCODE_ENV_CACHE`, else `opencode-env` in `$XDG_CACHE_HOME` or `~/.cache`."""
+    if explicit := os.environ.get("OPENCODE_ENV_CACHE"):
+        return Path(explicit)
+    return Path(os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")) / "opencode-env"
+
+
+def make_once(directory: Path, marker: str, fill: Callable[[Path], None]) -> None:
+    """Make `directory` unless it holds the file `marker` (blocking).
+
+    Args:
+        directory: Where everybody finds it; its parents are made.
+        marker: Name of a file that `fill` writes; without it the directory, emptied by a cache cleaner perhaps, is
+            made anew.
+        fill: Fills the empty directory that it is given; what it raises is passed on, and nothing of it stays.
+
+    Raises:
+        OSError: The cache cannot be written.
+    """
+    if (directory / marker).exists():
+        return
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with locked(directory.parent / f".{directory.name}.lock"):
+        if (directory / marker).exists():
+            return
+        with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}.") as scratch:
+            staged = Path(scratch) / "made"
+            staged.mkdir()
+            staged.chmod(0o755)  # others may read it, whatever the umask
+            fill(staged)
+            if directory.exists():
+                shutil.rmtree(directory)
+            staged.rename(directory)

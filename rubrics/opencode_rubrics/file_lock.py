@@ -1,0 +1,66 @@
+"""Locks between processes and threads: `flock` on a file of its own.
+
+Invariant: a lock is free as soon as its holder closed it or died, and its file stays where it is. Whoever can open the
+file can hold the lock, so lock files lie in directories of which a sandbox sees nothing.
+"""
+
+import asyncio
+import fcntl
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+_POLL_SECONDS = 0.05
+
+
+def private_directory(path: Path) -> Path:
+    """Make `path`, with its parents, if it is missing; only this user may pass a directory that is made here."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
+def try_lock(path: Path) -> int | None:
+    """A descriptor that holds the lock at `path` until it is closed; `None` if somebody else holds it.
+
+    Raises:
+        OSError: The file cannot be made, for one because its directory is gone.
+    """
+    fd = _opened(path)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException as error:
+        os.close(fd)
+        if isinstance(error, BlockingIOError):
+            return None
+        raise
+    return fd
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock at `path`; blocks while somebody else does."""
+    fd = _opened(path)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+@asynccontextmanager
+async def locked_async(path: Path) -> AsyncIterator[None]:
+    """Hold the lock at `path`; waits for it without blocking the event loop."""
+    while True:
+        fd = try_lock(path)
+        if fd is not None:
+            break
+        await asyncio.sleep(_POLL_SECONDS)
+    try:
+        yield
+    finally:
+        os.close(fd)
+
+
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
