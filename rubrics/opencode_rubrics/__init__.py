@@ -15,6 +15,7 @@ from opencode_rubrics.registry import live_rubric, register_rubric, rubrics_in_u
 from opencode_rubrics.remote_hybrid_math import RemoteHybridMathRubric
 from opencode_rubrics.rubric import AnyTrace, Rubric, SharedDirectory
 from opencode_rubrics.sandbox.alive import require_alive
+from opencode_rubrics.sandbox.checked_run import run_checked
 from opencode_rubrics.sandbox.command import CommandResult, run_command
 from opencode_rubrics.sandbox.workdir import in_workdir, work_directory, workdir_of
 from opencode_rubrics.third_party import ThirdPartyConfig
@@ -47,6 +48,7 @@ __all__ = [
     "register_rubric",
     "require_alive",
     "rubrics_in_use",
+    "run_checked",
     "run_cleanup",
     "run_command",
     "work_directory",

@@ -21,6 +21,7 @@ from opencode_rubrics.math.scorer_bundle import ScorerBundle, ensure_bundle
 from opencode_rubrics.math_config import RemoteHybridMathConfig
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, SharedDirectory
+from opencode_rubrics.sandbox.checked_run import run_checked
 from opencode_rubrics.sandbox.processes import TrustedSystem, end_agent, end_agent_user
 from opencode_rubrics.sandbox.workdir import in_workdir
 
@@ -78,18 +79,20 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
 
     async def _in_trusted_system(self, runtime: vf.Runtime, python: str) -> _Place:
         bundle = await ensure_bundle()
-        shown = await runtime.run(["test", "-d", bundle.target], {})
+        failure = f"cannot look for {bundle.target}"
+        shown = await run_checked(runtime, ["test", "-d", bundle.target], failure, accepted=(0, 1))
         return _Place(python, bundle.target if shown.exit_code == 0 else await self._uploaded(runtime, bundle, "/tmp"))
 
     async def _uploaded(self, runtime: vf.Runtime, bundle: ScorerBundle, root: str = _UPLOAD_ROOT) -> str:
         """Upload the bundle into a fresh directory, after the agent's processes have ended."""
         directory = f"{root}/opencode-scorer-{secrets.token_hex(8)}"
-        made = await runtime.run(["mkdir", "-m", "700", "--", directory], {})
-        if made.exit_code != 0:
-            raise ScoringError(
-                f"sandbox {runtime.name!r} has no place for the scorer ({made.stderr.strip()[-200:]}): its disk "
-                "is full or read-only"
-            )
+        await run_checked(
+            runtime,
+            ["mkdir", "-m", "700", "--", directory],
+            f"sandbox {runtime.name!r} has no place for the scorer",
+            error=ScoringError,
+            advice="its disk is full or read-only",
+        )
         archive = f"{directory}/{bundle.archive.name}"
         await runtime.write(archive, bundle.archive.read_bytes())
         return archive

@@ -9,8 +9,8 @@ import math
 
 import verifiers.v1 as vf
 
-from opencode_rubrics.sandbox.alive import require_alive
 from opencode_rubrics.sandbox.bounded_file import FileState, read_bounded_text
+from opencode_rubrics.sandbox.checked_run import run_checked
 from opencode_rubrics.sandbox.programs import program_argv
 
 REWARD_PATH = "/logs/verifier/reward.txt"
@@ -26,12 +26,8 @@ async def prepare_reward_file(runtime: vf.Runtime) -> None:
         vf.TaskError: The directory cannot be made (full or read-only disk, no permission). Scoring without it
             would reward tasks whose verify commands always exit 0 and only write the reward file.
     """
-    result = await runtime.run(program_argv("fresh_directory", _DIRECTORY), {})
-    if result.exit_code != 0:
-        await require_alive(runtime, f"preparing {_DIRECTORY}")
-        raise vf.TaskError(
-            f"cannot prepare {_DIRECTORY} for scoring ({result.exit_code}): {result.stderr.strip()[-500:]}"
-        )
+    failure = f"cannot prepare {_DIRECTORY} for scoring"
+    await run_checked(runtime, program_argv("fresh_directory", _DIRECTORY), failure, error=vf.TaskError)
 
 
 async def read_reward_file(runtime: vf.Runtime, *, command_failed: bool) -> float | None:

@@ -11,16 +11,20 @@ import verifiers.v1 as vf
 _PROBE_TIMEOUT = 30.0
 
 
+async def is_alive(runtime: vf.Runtime) -> bool:
+    """Whether the sandbox still runs commands; one that gives no answer in 30 seconds does not."""
+    try:
+        async with asyncio.timeout(_PROBE_TIMEOUT):
+            return bool(await runtime.alive())
+    except TimeoutError:
+        return False
+
+
 async def require_alive(runtime: vf.Runtime, doing: str) -> None:
     """Return if the sandbox still runs commands.
 
     Raises:
-        vf.SandboxError: It does not, or gave no answer in 30 seconds; the message says what was `doing`.
+        vf.SandboxError: It does not; the message says what was `doing`.
     """
-    try:
-        async with asyncio.timeout(_PROBE_TIMEOUT):
-            alive = await runtime.alive()
-    except TimeoutError:
-        alive = False
-    if not alive:
+    if not await is_alive(runtime):
         raise vf.SandboxError(f"sandbox {runtime.name!r} is gone while {doing}")

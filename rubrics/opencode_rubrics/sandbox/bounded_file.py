@@ -5,20 +5,19 @@ time and size and never follows a link. What is there is reported as a `FileStat
 raises.
 """
 
-import asyncio
 from dataclasses import dataclass
 from enum import IntEnum
 
 import verifiers.v1 as vf
 
-from opencode_rubrics.sandbox.alive import require_alive
+from opencode_rubrics.sandbox.checked_run import OUT_OF_TIME, run_checked
 from opencode_rubrics.sandbox.programs import program_argv
 
 _READ_TIMEOUT = 30.0
 
 
 class FileState(IntEnum):
-    """What was found at a path; the numbers are the exit codes of `read_regular.sh`."""
+    """What was found at a path; the numbers are exit codes, all but the last two those of `read_regular.sh`."""
 
     TEXT = 0
     """A regular file of UTF-8 text within the limit."""
@@ -30,7 +29,7 @@ class FileState(IntEnum):
     OVERSIZED = 44
     BINARY = 45
     """A regular file that holds a NUL or is not UTF-8."""
-    STALLED = 46
+    STALLED = OUT_OF_TIME
     """The read did not end in 30 seconds although the sandbox is alive."""
 
 
@@ -48,15 +47,10 @@ async def read_bounded_text(runtime: vf.Runtime, path: str, max_bytes: int) -> B
     Raises:
         vf.SandboxError: The sandbox is gone, or lacks `head` or `wc`.
     """
-    try:
-        async with asyncio.timeout(_READ_TIMEOUT):
-            result = await runtime.run(program_argv("read_regular", path, str(max_bytes)), {})
-    except TimeoutError:
-        await require_alive(runtime, f"reading {path!r}")
-        return BoundedText(FileState.STALLED)
-    if result.exit_code not in set(FileState):
-        await require_alive(runtime, f"reading {path!r}")
-        raise vf.SandboxError(f"reading {path!r} failed ({result.exit_code}): {result.stderr.strip()[-500:]}")
+    argv = program_argv("read_regular", path, str(max_bytes))
+    result = await run_checked(
+        runtime, argv, f"{path!r} cannot be read", seconds=_READ_TIMEOUT, accepted=frozenset(FileState)
+    )
     state = FileState(result.exit_code)
     if state is not FileState.TEXT:
         return BoundedText(state)

@@ -7,7 +7,6 @@ found by a mark in their environment. Only a process that both left its group an
 outlives that, until the sandbox ends.
 """
 
-import asyncio
 import logging
 import time
 import uuid
@@ -17,6 +16,7 @@ import verifiers.v1 as vf
 from pydantic import JsonValue
 
 from opencode_rubrics.sandbox.alive import require_alive
+from opencode_rubrics.sandbox.checked_run import run_for
 from opencode_rubrics.sandbox.programs import program_argv
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.sandbox.command")
@@ -78,13 +78,8 @@ async def run_command(runtime: vf.Runtime, command: str, *, workdir: str, timeou
     mark = uuid.uuid4().hex
     argv = program_argv("run_command", workdir, f"{timeout:g}", str(_KILL_AFTER), str(TAIL_CHARS), command)
     started = time.monotonic()
-    try:
-        async with asyncio.timeout(timeout + _KILL_AFTER + _HOST_GRACE) as deadline:
-            result = await runtime.run(argv, {_MARK_VARIABLE: mark})
-    except TimeoutError as error:
-        if not deadline.expired():
-            raise vf.SandboxError(f"running {command!r} in sandbox {runtime.name!r}: {error}") from error
-        result = vf.ProgramResult(exit_code=124, stdout="", stderr="")
+    limit = timeout + _KILL_AFTER + _HOST_GRACE
+    result = await run_for(runtime, argv, limit, f"{command!r} could not be run", {_MARK_VARIABLE: mark})
     duration = time.monotonic() - started
     timed_out = duration >= timeout and result.exit_code in _ENDED_BY_TIMEOUT
     if timed_out:
@@ -101,11 +96,8 @@ async def run_command(runtime: vf.Runtime, command: str, *, workdir: str, timeou
 
 async def _end_processes(runtime: vf.Runtime, mark: str, command: str) -> None:
     """Kill what is left of a timed-out command; a dead sandbox raises `vf.SandboxError`."""
-    try:
-        async with asyncio.timeout(_SWEEP_TIMEOUT):
-            swept = await runtime.run(program_argv("kill_marked", f"{_MARK_VARIABLE}={mark}"), {})
-    except TimeoutError:
-        swept = None
-    if swept is None or swept.exit_code != 0:
+    sweep = program_argv("kill_marked", f"{_MARK_VARIABLE}={mark}")
+    swept = await run_for(runtime, sweep, _SWEEP_TIMEOUT, f"timed-out command {command!r} could not be ended")
+    if swept.exit_code != 0:
         await require_alive(runtime, f"ending timed-out command {command!r}")
         logger.warning("sandbox %s: processes of %r may have outlived their timeout", runtime.name, command)

@@ -3,16 +3,13 @@
 Invariant: only a sandbox of which that is known counts as trustworthy; of any other the agent is taken to be root.
 """
 
-import asyncio
 from typing import Protocol, runtime_checkable
 
 import verifiers.v1 as vf
 
 from opencode_rubrics.errors import ScoringError
-from opencode_rubrics.sandbox.alive import require_alive
+from opencode_rubrics.sandbox.checked_run import run_checked
 from opencode_rubrics.sandbox.programs import program_argv
-
-_END_TIMEOUT = 60.0
 
 
 @runtime_checkable
@@ -51,13 +48,6 @@ async def end_agent_user(runtime: vf.Runtime, user: str) -> bool:
         ScoringError: There is no such user, or processes survive.
         vf.SandboxError: The sandbox is gone.
     """
-    try:
-        async with asyncio.timeout(_END_TIMEOUT):
-            result = await runtime.run(program_argv("kill_user", user), {})
-    except TimeoutError:
-        await require_alive(runtime, f"ending the processes of {user!r}")
-        raise ScoringError(f"the processes of agent_user {user!r} could not be ended within 60 s") from None
-    if result.exit_code != 0:
-        await require_alive(runtime, f"ending the processes of {user!r}")
-        raise ScoringError(f"the processes of agent_user {user!r} could not be ended (exit code {result.exit_code})")
+    failure = f"the processes of agent_user {user!r} could not be ended"
+    result = await run_checked(runtime, program_argv("kill_user", user), failure, error=ScoringError)
     return result.stdout.strip() != "0"

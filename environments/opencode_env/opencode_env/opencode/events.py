@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from opencode_rubrics import run_checked
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import Runtime
 
@@ -53,10 +54,10 @@ async def read_log(runtime: Runtime, state: str) -> RunLog:
         SandboxError: when the sandbox does not answer.
     """
     argv = ["sh", "-c", program("tails.sh"), "tails", state, str(EVENTS_TAIL_BYTES), SEPARATOR]
-    result = await runtime.run(argv, {})
+    result = await run_checked(runtime, argv, "cannot read OpenCode's log", accepted=range(256))  # told by its content
     log = split_log(result.stdout)
     if log is None:
-        raise SandboxError(f"cannot read OpenCode's log ({result.exit_code}): {result.stderr.strip()[-500:]}")
+        raise SandboxError(f"cannot read OpenCode's log: it was cut off, {result.stderr.strip()[-500:]}")
     return log
 
 

@@ -10,10 +10,11 @@ import logging
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from opencode_rubrics import run_checked
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.runtimes import Runtime, SubprocessRuntime
 
-from opencode_env.opencode.build_cache import CachedBuild, ensure_build, host_platform
+from opencode_env.opencode.build_cache import DOWNLOAD_TIMEOUT_SECONDS, CachedBuild, ensure_build, host_platform
 from opencode_env.opencode.builds import PINNED, Platform, platform_from_probe
 from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
 from opencode_env.opencode.state import program
@@ -32,6 +33,9 @@ _IMAGE_PROGRAMS: dict[ImageKey, str] = {}
 _UPLOADS: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
 MAX_CONCURRENT_UPLOADS = 2
 """Each upload holds the binary (185 MB) in memory while it lasts."""
+
+_PLACE_TIMEOUT_SECONDS = 120.0
+"""A slow disk reads and counts the binary in that."""
 
 
 @dataclass(frozen=True)
@@ -98,12 +102,11 @@ async def install(config: OpenCodeHarnessConfig, runtime: Runtime, *, trust_imag
 async def probe_sandbox(config: OpenCodeHarnessConfig, runtime: Runtime) -> Probe:
     """Ask a sandbox what it is and has; one command."""
     argv = ["sh", "-c", program("probe.sh"), "probe", config.asset_dir, config.version]
-    result = await runtime.run(argv, {})
+    result = await run_checked(runtime, argv, "cannot probe the sandbox")
     pairs = [line.partition("=") for line in result.stdout.splitlines()]
     facts = {key: value for key, _, value in pairs}
-    if result.exit_code != 0 or "machine" not in facts:
-        detail = (result.stderr or result.stdout).strip()[-500:]
-        raise SandboxError(f"cannot probe the sandbox ({result.exit_code}): {detail}")
+    if "machine" not in facts:
+        raise SandboxError(f"cannot probe the sandbox: it answered {result.stdout.strip()[-500:]!r}")
     try:
         platform = platform_from_probe(facts["machine"], facts.get("libc", ""), facts.get("flags", ""))
     except ValueError as error:
@@ -128,9 +131,8 @@ async def _place(runtime: Runtime, path: str, data: bytes) -> None:
     temporary = f"{path}.{hashlib.sha256(data[-4096:]).hexdigest()[:8]}.part"
     await runtime.write(temporary, data)
     script = 'chmod 755 "$1" && [ "$(wc -c <"$1")" -eq "$3" ] && mv -f "$1" "$2"'
-    result = await runtime.run(["sh", "-c", script, "place", temporary, path, str(len(data))], {})
-    if result.exit_code != 0:
-        raise SandboxError(f"uploading {path} failed ({result.exit_code}): {result.stderr.strip()[-500:]}")
+    argv = ["sh", "-c", script, "place", temporary, path, str(len(data))]
+    await run_checked(runtime, argv, f"uploading {path} failed", seconds=_PLACE_TIMEOUT_SECONDS)
 
 
 async def _beside_image(config: OpenCodeHarnessConfig, runtime: Runtime, probe: Probe, key: ImageKey) -> str:
@@ -161,9 +163,7 @@ async def _image_version(runtime: Runtime, path: str) -> str:
     image = getattr(getattr(runtime, "config", None), "image", None)
     key = (runtime.type, str(image), path)
     if image is None or key not in _IMAGE_VERSIONS:
-        result = await runtime.run([path, "--version"], {})
-        if result.exit_code != 0:
-            raise HarnessError(f"{path} --version failed ({result.exit_code}): {result.stderr.strip()[-500:]}")
+        result = await run_checked(runtime, [path, "--version"], f"{path} --version failed", error=HarnessError)
         _IMAGE_VERSIONS[key] = result.stdout.strip()
     return _IMAGE_VERSIONS[key]
 
@@ -176,12 +176,14 @@ def _download_checksum(config: OpenCodeHarnessConfig, platform: Platform) -> str
 async def _download(config: OpenCodeHarnessConfig, runtime: Runtime, platform: Platform, digest: str) -> str:
     directory = f"{config.asset_dir}/{platform.package}-{config.version}-{digest[:12]}"
     url = config.download_url.format(version=config.version, package=platform.package)
-    result = await runtime.run(["sh", "-c", program("download.sh"), "download", url, digest, directory], {})
-    if result.exit_code != 0:
-        raise HarnessError(
-            f"the sandbox could not download OpenCode ({result.exit_code}): {result.stderr.strip()[-800:]}; "
-            "put it into the image (install = image) or upload it (install = upload)"
-        )
+    await run_checked(
+        runtime,
+        ["sh", "-c", program("download.sh"), "download", url, digest, directory],
+        "the sandbox could not download OpenCode",
+        seconds=DOWNLOAD_TIMEOUT_SECONDS,
+        error=HarnessError,
+        advice="put it into the image (install = image) or upload it (install = upload)",
+    )
     build = await asyncio.to_thread(ensure_build, config.version, platform)
     for name in ("rg", "complete.json"):
         await _place(runtime, f"{directory}/{name}", await asyncio.to_thread((build.directory / name).read_bytes))

@@ -15,6 +15,7 @@ from opencode_rubrics import (
     VerifyCommandsConfig,
     live_rubric,
     require_alive,
+    run_checked,
     run_command,
     workdir_of,
 )
@@ -61,10 +62,8 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
         workdir = workdir_of(trace)
         if not self.data.setup and self.data.workdir is None:
             return
-        made = await runtime.run(["mkdir", "-p", "--", workdir], {})
-        if made.exit_code != 0:
-            await require_alive(runtime, f"making workdir {workdir!r}")
-            raise vf.TaskError(f"workdir {workdir!r} cannot be made ({made.exit_code}): {made.stderr.strip()[-500:]}")
+        failure = f"workdir {workdir!r} cannot be made"
+        await run_checked(runtime, ["mkdir", "-p", "--", workdir], failure, error=vf.TaskError)
         timeout = self.data.setup_timeout or self.config.setup_timeout
         for command in self.data.setup:
             result = await run_command(runtime, command, workdir=workdir, timeout=timeout)
