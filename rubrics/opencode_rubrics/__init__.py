@@ -1,10 +1,7 @@
 """Rubrics that score inside a sandbox."""
 
-from typing import Annotated
-
-from pydantic import Field
-
 from opencode_rubrics.answer import AnswerConfig, AnswerRubric
+from opencode_rubrics.any_rubric import AnyRubricConfig, ThirdPartyConfig
 from opencode_rubrics.cleanup import CleanupError, cleanup, run_cleanup
 from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.errors import JudgeError, ScoringError
@@ -18,7 +15,6 @@ from opencode_rubrics.sandbox.alive import require_alive
 from opencode_rubrics.sandbox.checked_run import run_checked
 from opencode_rubrics.sandbox.command import CommandResult, run_command
 from opencode_rubrics.sandbox.workdir import in_workdir, work_directory, workdir_of
-from opencode_rubrics.third_party import ThirdPartyConfig
 from opencode_rubrics.verify_commands import VerifyCommandsConfig, VerifyCommandsRubric
 
 __all__ = [
@@ -54,14 +50,3 @@ __all__ = [
     "work_directory",
     "workdir_of",
 ]
-
-AnyRubricConfig = Annotated[
-    VerifyCommandsConfig
-    | AnswerConfig
-    | HybridMathConfig
-    | RemoteHybridMathConfig
-    | ThirdPartyConfig
-    | RubricGroupConfig,
-    Field(discriminator="type"),
-]
-"""Any rubric configuration shipped here, told apart by its `type`."""

@@ -1,32 +1,23 @@
 """`RubricGroup`: several rubrics score one rollout, each with a weight."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import verifiers.v1 as vf
 from pydantic import Field, model_validator
 from pydantic_config import BaseConfig
 
-from opencode_rubrics.answer import AnswerConfig
+from opencode_rubrics.any_rubric import AnyRubricConfig
 from opencode_rubrics.config import RubricConfig
-from opencode_rubrics.math_config import HybridMathConfig, RemoteHybridMathConfig
 from opencode_rubrics.registry import live_rubric, register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric, SharedDirectory
-from opencode_rubrics.third_party import ThirdPartyConfig
-from opencode_rubrics.verify_commands import VerifyCommandsConfig
-
-SingleRubricConfig = Annotated[
-    VerifyCommandsConfig | AnswerConfig | HybridMathConfig | RemoteHybridMathConfig | ThirdPartyConfig,
-    Field(discriminator="type"),
-]
-"""Any rubric configuration but a group, told apart by its `type`."""
 
 
 class RubricMember(BaseConfig):
     """One rubric of a group."""
 
-    rubric: SingleRubricConfig
-    """The rubric."""
+    rubric: AnyRubricConfig
+    """Any rubric but a group."""
     weight: float = Field(1.0, allow_inf_nan=False)
     """Multiplies the weights of the rubric's own rewards."""
 
@@ -39,9 +30,11 @@ class RubricGroupConfig(RubricConfig):
     """The rubrics, in the order in which they score."""
 
     @model_validator(mode="after")
-    def _not_empty(self) -> Self:
+    def _check_members(self) -> Self:
         if not self.members:
             raise ValueError("a group needs at least one member: [[...rubric.members]] with a rubric of its own")
+        if any(isinstance(member.rubric.resolved(), RubricGroupConfig) for member in self.members):
+            raise ValueError("a group cannot be a member of a group: list its members here, with their weights")
         return self
 
 

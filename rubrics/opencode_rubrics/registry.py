@@ -12,6 +12,7 @@ from typing import Any
 
 from verifiers.v1.utils.aio import run_shielded
 
+from opencode_rubrics.any_rubric import rubric_class
 from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.rubric import Rubric
 
@@ -41,17 +42,28 @@ def live_rubric(config: RubricConfig) -> Rubric[Any]:
     """The live rubric of `config`, made on first use.
 
     Raises:
-        LookupError: No rubric is registered for the config's class.
+        LookupError: No rubric is registered for the config's class, or known by its `type`.
     """
     config = config.resolved()
-    cls = _classes.get(type(config))
-    if cls is None:
-        raise LookupError(f'no rubric is registered for config "{type(config).__name__}" (type {config.type!r})')
     key = (type(config), config.model_dump_json())
     rubric = _live.get(key)
     if rubric is None:
-        rubric = _live[key] = cls(config)
+        rubric = _live[key] = _class_of(config)(config)
     return rubric
+
+
+def _class_of(config: RubricConfig) -> type[Rubric[Any]]:
+    """The registered class, unless the configuration was read by another id than its class is registered under."""
+    registered = _classes.get(type(config))
+    if registered is not None and config.type == type(config).model_fields["type"].default:
+        return registered
+    try:
+        found = rubric_class(config.type)
+    except ValueError as error:
+        raise LookupError(f'no rubric is registered for config "{type(config).__name__}": {error}') from error
+    if found.config_type() is not type(config):
+        raise LookupError(f'no rubric is registered for config "{type(config).__name__}" (type {config.type!r})')
+    return found
 
 
 @contextlib.asynccontextmanager

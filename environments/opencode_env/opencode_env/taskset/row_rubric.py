@@ -32,7 +32,7 @@ def own_rubric(row: Row) -> dict[str, JsonValue] | None:
     try:
         read_rubric(given)
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc'][1:]))}: {e['msg']}" for e in error.errors())
+        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}".removeprefix(": ") for e in error.errors())
         bad_cell(row, RUBRIC_COLUMN, f"is no rubric configuration: {problems}: {json.dumps(given)[:200]}")
     return given
 
