@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from typing_extensions import TypeVar
 
 from opencode_rubrics.errors import ScoringError
-from opencode_rubrics.judge import JudgeVerdict, ask_judge
+from opencode_rubrics.judge import Letter, MathJudge
 from opencode_rubrics.math.mathverdict.finals import reference_value
 from opencode_rubrics.math.rules_result import RulesResult
 from opencode_rubrics.math.worker_pool import release_pool, shared_pool, usable_cores
@@ -45,12 +45,12 @@ class Ruling:
 @dataclass(frozen=True)
 class _Scored:
     ruling: Ruling
-    judged: JudgeVerdict | None
+    judged: Letter | None
     seconds: float
 
     @property
     def by_judge(self) -> bool:
-        return self.judged is not None and self.judged.letter == "A"
+        return self.judged == "A"
 
     def record(self) -> dict[str, JsonValue]:
         rules = self.ruling.rules
@@ -59,7 +59,7 @@ class _Scored:
             "decided_by": decided,
             "correct": rules.right or self.by_judge,
             "reason": rules.reason,
-            "judge_verdict": self.judged.letter if self.judged else None,
+            "judge_verdict": self.judged,
             "answer": rules.answer[:1000],
             "place": self.ruling.place,
             "seconds": round(self.seconds, 4),
@@ -72,7 +72,7 @@ class _Scoring:
     """One rollout being scored."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    outcome: _Scored | None = None
+    scored: _Scored | None = None
 
 
 _scoring: ContextVar[_Scoring] = ContextVar("opencode_rubrics_math_scoring")
@@ -101,40 +101,40 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
     @vf.reward(weight=1.0)
     async def correct_answer(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None = None) -> float:
         """1.0 if the rules or the judge say that the answer is right."""
-        outcome = await self._outcome(task, trace, runtime)
-        return float(outcome.ruling.rules.right or outcome.by_judge)
+        scored = await self._scored(task, trace, runtime)
+        return float(scored.ruling.rules.right or scored.by_judge)
 
     @vf.reward(weight=0.0)
     async def math_verify_score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None = None) -> float:
         """1.0 if the rules say that the answer is right."""
-        return float((await self._outcome(task, trace, runtime)).ruling.rules.right)
+        return float((await self._scored(task, trace, runtime)).ruling.rules.right)
 
     @vf.reward(weight=0.0)
     async def judge_score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None = None) -> float:
         """1.0 if the judge was asked and says that the answer is right."""
-        return float((await self._outcome(task, trace, runtime)).by_judge)
+        return float((await self._scored(task, trace, runtime)).by_judge)
 
     @vf.metric
     async def conflicting_answers(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None = None) -> float:
         """1.0 if several different final answers were given, which are not rewarded."""
-        return float((await self._outcome(task, trace, runtime)).ruling.rules.conflicting)
+        return float((await self._scored(task, trace, runtime)).ruling.rules.conflicting)
 
     @vf.metric
     async def scoring_seconds(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None = None) -> float:
         """Wall-clock seconds from the first question to the verdict."""
-        return (await self._outcome(task, trace, runtime)).seconds
+        return (await self._scored(task, trace, runtime)).seconds
 
     async def teardown(self) -> None:
         """Let go of the worker processes."""
         release_pool(self)
 
-    async def _outcome(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> _Scored:
+    async def _scored(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> _Scored:
         scoring = _scoring.get()
         async with scoring.lock:
-            if scoring.outcome is None:
-                scoring.outcome = await self._decide(task, trace, runtime)
-                trace.info[INFO_KEY] = scoring.outcome.record()
-            return scoring.outcome
+            if scoring.scored is None:
+                scoring.scored = await self._decide(task, trace, runtime)
+                trace.info[INFO_KEY] = scoring.scored.record()
+            return scoring.scored
 
     async def _decide(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> _Scored:
         started = time.perf_counter()
@@ -148,7 +148,9 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
             and ruling.text.strip()
             and not (ruling.rules.right or ruling.rules.conflicting)
         ):
-            judged = await ask_judge(self.config, task.prompt_text, reference, ruling.text, trace)
+            judge = MathJudge(self.config)
+            fields = {"question": task.prompt_text, "reference": reference, "answer": ruling.text}
+            judged = (await judge.evaluate(trace=trace, **fields)).parsed
         return _Scored(ruling, judged, time.perf_counter() - started)
 
     async def rule_on_host(self, reference: str, text: str, source: Literal["reply", "file"]) -> RulesResult:

@@ -49,7 +49,7 @@ class CommandResult:
         """Whether the command ended by itself with exit code 0."""
         return self.exit_code == 0 and not self.timed_out
 
-    def outcome(self) -> str:
+    def ending(self) -> str:
         """How it ended and the last of what it said, for an error message."""
         how = f"timed out after {self.duration:.1f} s" if self.timed_out else f"exit code {self.exit_code}"
         said = (self.stderr.strip() or self.stdout.strip())[-500:]

@@ -69,7 +69,7 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
             result = await run_command(runtime, command, workdir=workdir, timeout=timeout)
             if not result.ok:
                 await require_alive(runtime, f"running setup command {command!r}")
-                raise vf.TaskError(f"setup command {command!r} failed ({result.outcome()})")
+                raise vf.TaskError(f"setup command {command!r} failed ({result.ending()})")
 
     async def score(self, trace: AnyTrace, runtime: vf.Runtime | None = None) -> None:
         """Record the rubric's rewards and metrics, and those plugged in by config.
