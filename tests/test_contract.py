@@ -55,6 +55,7 @@ OVERRIDDEN = {
     ),
     "interception.server.InterceptionServer.register": "self session",
     "interception.server.InterceptionServer.unregister": "self model_secret state_secret",
+    "judge.Judge.complete": "self messages trace schema parse sampling",
     "runtimes.base.Runtime._read": "self path max_bytes",
     "runtimes.base.Runtime.cleanup": "self",
     "runtimes.base.Runtime.expose": "self port",

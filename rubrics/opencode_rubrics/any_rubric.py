@@ -74,9 +74,12 @@ def read_rubric_config(value: object) -> object:
     Anything but a mapping is returned as it is, for pydantic to accept or to refuse.
 
     Raises:
-        ValueError: There is no such rubric, or (a `ValidationError`) its class refuses the options.
+        ValueError: There is no such rubric, or (a `ValidationError`) its class refuses the options, or a finished
+            configuration names no rubric, so that no other process could find it.
     """
     if not isinstance(value, Mapping):
+        if isinstance(value, RubricConfig) and not value.type:
+            raise ValueError(f'{type(value).__name__} says not which rubric it is for: give it type="module:Class"')
         return value
     ident = value.get("type")
     if not isinstance(ident, str) or not ident:

@@ -157,6 +157,12 @@ def test_a_wrong_configuration_is_refused_where_it_is_wrong(fields: object, plac
     assert caught.value.errors()[0]["loc"] == place
 
 
+def test_a_configuration_made_in_python_names_its_rubric() -> None:
+    with pytest.raises(ValidationError, match='WordsConfig says not which rubric it is for: give it type="module:Clas'):
+        OpenCodeTaskConfig(rubric=WordsConfig(words=["a"]))
+    assert OpenCodeTaskConfig(rubric=WordsConfig(type=WORDS)).rubric == read(type=WORDS)
+
+
 def test_a_group_takes_any_rubric_but_a_group() -> None:
     inner = {"type": "group", "members": [{"rubric": {"type": "answer"}}]}
     for member in (inner, {"type": "third-party", "rubric": "group", "options": {"members": inner["members"]}}):

@@ -1,1 +1,1 @@
-"""What a rubric does in a live sandbox: commands, bounded reads, the agent's processes, and whether it still lives."""
+"""What a rubric does in a live sandbox: commands, checked programs, bounded reads, and ending the agent."""
