@@ -81,15 +81,16 @@ def test_a_wheel_holds_every_file_of_its_package_and_nothing_else(installed: Ins
 def test_programs_and_data_that_are_read_at_run_time_are_in_the_wheels(installed: Installed) -> None:
     env = set(names_in(installed.wheels["opencode_env"]))
     for name in (
-        "harness/programs/launch.sh",
-        "harness/programs/plugin.js",
-        "harness/programs/download.sh",
+        "opencode/programs/launch.sh",
+        "opencode/programs/plugin.js",
+        "opencode/programs/download.sh",
         "samples/tasks.jsonl",
-        "sandbox/etc/passwd",
-        "sandbox/supervisor/main.py",
+        "cli_agent/programs/end.sh",
+        "cli_agent/sandbox/etc/passwd",
+        "cli_agent/sandbox/supervisor/main.py",
     ):
         assert f"opencode_env/{name}" in env
-    assert "opencode_rubrics/programs/run_command.sh" in names_in(installed.wheels["opencode_rubrics"])
+    assert "opencode_rubrics/sandbox/programs/run_command.sh" in names_in(installed.wheels["opencode_rubrics"])
 
 
 @pytest.fixture(scope="module")

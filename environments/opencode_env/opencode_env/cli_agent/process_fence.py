@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from opencode_rubrics import run_checked
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import Runtime
 
@@ -54,7 +55,8 @@ class ProcessFence:
             self._mark = ""
             return
         if printed is None:
-            printed = (await self.runtime.run(["sh", "-c", self.mark_script], {})).stdout
+            failure = "listing the sandbox's processes failed"
+            printed = (await run_checked(self.runtime, ["sh", "-c", self.mark_script], failure)).stdout
         head, _, lines = printed.partition("\n")
         if not head.startswith("namespace=pid:") or not lines.strip():
             raise SandboxError(f"cannot list the sandbox's processes: {printed.strip()[-500:]}")
@@ -91,6 +93,5 @@ class ProcessFence:
             return
         # As the default user, usually root: the agent's own user could not end what other users run.
         box = self.runtime.with_user(None) if self.runtime.user is not None else self.runtime
-        result = await box.run(["sh", "-c", program("end.sh"), "end", mark], {})
-        if result.exit_code != 0:
-            raise SandboxError(f"the agent's processes could not be ended ({result.exit_code}): {result.stderr[-500:]}")
+        argv = ["sh", "-c", program("end.sh"), "end", mark]
+        await run_checked(box, argv, "the agent's processes could not be ended")

@@ -3,10 +3,10 @@
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from opencode_rubrics import workdir_of
+from opencode_rubrics import run_checked, workdir_of
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.errors import HarnessError, SandboxError, boundary
 from verifiers.v1.harness import Harness, HarnessSession
@@ -34,6 +34,8 @@ from opencode_env.opencode.state import (
 
 MAX_LOG_BYTES = 64 * 1024 * 1024
 """Cap of the log file that `log_dir` keeps per rollout."""
+
+_PREPARING = "preparing OpenCode's files failed"
 
 
 class OpenCodeSession(HarnessSession):
@@ -94,15 +96,15 @@ class OpenCodeSession(HarnessSession):
 
     async def _prepare_state(self, archive: bytes) -> str:
         """Unpack the archive and mark the processes in one command; returns what that printed."""
-        result = await self._run_prepare(archive)
+        result = await self._run_prepare(archive, accepted=(0, 3))
         if result.exit_code == 3:  # the image was thought to hold OpenCode; ask the sandbox itself
             self._programs = await install(self.harness.config, self.runtime, trust_image=False)
-            result = await self._run_prepare(archive)
-        if result.exit_code != 0 or not result.stdout.startswith(f"state={STATE_BASE}"):
-            raise SandboxError(f"preparing OpenCode's files failed ({result.exit_code}): {result.stderr[-800:]}")
+            result = await self._run_prepare(archive, accepted=(0,))
+        if not result.stdout.startswith(f"state={STATE_BASE}"):
+            raise SandboxError(f"{_PREPARING}, it printed: {result.stdout[-500:]}")
         return result.stdout
 
-    async def _run_prepare(self, archive: bytes) -> ProgramResult:
+    async def _run_prepare(self, archive: bytes, accepted: Collection[int]) -> ProgramResult:
         content = archive_arguments(archive)
         if not content:
             path = f"/tmp/.opencode-{uuid.uuid4().hex}.tar"
@@ -110,7 +112,7 @@ class OpenCodeSession(HarnessSession):
             content = [f"@{path}"]
         script = program("prepare.sh") + self._fence.mark_script
         argv = ["sh", "-c", script, "prepare", STATE_BASE, self._workdir, self._programs, *content]
-        return await self.runtime.run(argv, {})
+        return await run_checked(self.runtime, argv, _PREPARING, accepted=accepted)
 
     def extend_config(self, built: dict[str, Any]) -> dict[str, Any]:
         """OpenCode's configuration of this rollout; a subclass adds to it."""
@@ -165,9 +167,7 @@ class OpenCodeSession(HarnessSession):
             archive = f"{self.state}/segment.tar"
             await self.runtime.write(archive, segment_archive(prompt))
             script = 'tar -xf "$1/segment.tar" -C "$1" && rm -f "$1/segment.tar"'
-            result = await self.runtime.run(["sh", "-c", script, "prompt", self.state], {})
-            if result.exit_code != 0:
-                raise SandboxError(f"writing the prompt failed ({result.exit_code}): {result.stderr[-500:]}")
+            await run_checked(self.runtime, ["sh", "-c", script, "prompt", self.state], "writing the prompt failed")
         if self._segments and self._log.session_id is None:
             raise HarnessError("OpenCode's log names no session, so the conversation cannot be continued")
         args = [arg for picture in prompt.pictures for arg in ("--file", f"{self.state}/pictures/{picture.name}")]

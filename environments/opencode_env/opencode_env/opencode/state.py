@@ -32,7 +32,7 @@ _SEED_LOCK = {"packages": {"": {"dependencies": {"@opencode-ai/plugin": "1"}}}}
 
 
 def program(name: str) -> str:
-    """Text of one of the programs that run inside the sandbox (`harness/programs/`)."""
+    """Text of one of the programs that run inside the sandbox (`opencode/programs/`)."""
     return (files("opencode_env.opencode") / "programs" / name).read_text()
 
 
