@@ -97,13 +97,14 @@ def _make(folder: Path) -> Figures:
 
 
 def _ours(folder: Path) -> Figures:
-    from opencode_env.taskset.difficulty_filter import Band, BandReport
+    from opencode_env.taskset.difficulty_filter import FilterReport, RewardRange
     from opencode_env.taskset.sources.parquet_file import ParquetFile
 
     before, start = _memory("VmRSS"), time.perf_counter()
-    file = ParquetFile(folder / FILE)
-    mask = Band("avg_reward", LOW, HIGH, False).mask_of_all(file.ratings("avg_reward"), file.origin, BandReport())
-    return _figures(before, start, int(mask.sum()))
+    file = ParquetFile(str(folder / FILE))
+    wanted = RewardRange("avg_reward", LOW, HIGH, keep_unrated=False)
+    mask = wanted.mask(file.ratings("avg_reward"), file.origin, FilterReport())
+    return _figures(before, start, mask.true_count)
 
 
 def _first(folder: Path) -> Figures:

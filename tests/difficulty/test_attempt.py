@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from opencode_env.difficulty.attempt import Attempt, Failure, outcomes
+from opencode_env.difficulty.attempt import Attempt, Failure, tries
 from opencode_env.difficulty.record import LineError, VersionError, parse_line
 
 from tests.difficulty.lines import Line, episode, seat, trace
@@ -13,7 +13,7 @@ ERROR = {"type": "SandboxError", "message": "gone"}
 
 
 def found(line: Line, chosen: str | None = None) -> list[Attempt | Failure]:
-    return [outcome for _, outcome in outcomes(parse_line(json.dumps(line).encode()), chosen)]
+    return [outcome for _, outcome in tries(parse_line(json.dumps(line).encode()), chosen)]
 
 
 def test_a_scored_trace_is_an_attempt_with_its_turns_and_tokens() -> None:

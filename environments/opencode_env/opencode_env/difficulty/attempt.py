@@ -35,56 +35,40 @@ class Failure:
     """The try ended well, but no reward was computed for it."""
 
 
-def main_traces(episode: EpisodeRecord, seat: str | None = None) -> list[TraceRecord]:
-    """The traces of the seat whose tries count: `seat`, else "agent", else the first trainable, else the first.
+def tries(episode: EpisodeRecord, seat: str | None = None) -> list[tuple[TraceRecord | None, Attempt | Failure]]:
+    """Every try of the episode with its trace; an episode that has none of the main seat is one error.
 
-    A seat may have several traces in an episode (best-of-n): each is a try. A seat named "sub" is never chosen
-    on its own account: its traces are calls the main agent made.
+    The seat whose tries count is `seat`, else "agent", else the first trainable, else the first. A seat may have
+    several traces in an episode (best-of-n): each is a try. A seat named "sub" is never chosen on its own account: its
+    traces are calls the main agent made.
     """
-    traces = episode.traces
     if seat is None:
-        names = [trace.agent.name for trace in traces if trace.agent.name != SUB_SEAT]
-        trainable = [t.agent.name for t in traces if t.agent.trainable and t.agent.name != SUB_SEAT]
-        candidates = ([MAIN_SEAT] if MAIN_SEAT in names else []) or trainable or names
-        if not candidates:
-            return []
-        seat = candidates[0]
-    return [trace for trace in traces if trace.agent.name == seat]
+        mains = [trace for trace in episode.traces if trace.seat != SUB_SEAT]
+        names = [trace.seat for trace in mains]
+        trainable = [trace.seat for trace in mains if trace.trainable]
+        seat = MAIN_SEAT if MAIN_SEAT in names else next(iter(trainable or names), None)
+    traces = [trace for trace in episode.traces if trace.seat == seat]
+    if not traces:
+        return [(None, Failure(episode.errors[-1].type if episode.errors else "no trace of the main seat"))]
+    return [(trace, _classified(episode, trace)) for trace in traces]
 
 
-def judge(episode: EpisodeRecord, trace: TraceRecord) -> Attempt | Failure:
-    """Tell whether the main seat's `trace` is an attempt, and with what reward."""
-    if not trace.ok:
-        return Failure(trace.errors[-1].type if trace.errors else trace.stop_condition or "unknown error")
+def _classified(episode: EpisodeRecord, trace: TraceRecord) -> Attempt | Failure:
+    """Whether the main seat's `trace` is an attempt, and with what reward."""
     stop = trace.stop_condition
+    if not trace.ok:
+        return Failure(trace.errors[-1].type if trace.errors else stop or "unknown error")
     # verifiers marks an expired setup, finalize or scoring deadline as ok, with a reward of 0 or none.
     if stop is not None and stop.endswith("_timeout") and stop != AGENT_TIMEOUT:
         return Failure(stop)
     # A program that exits well without ever asking the model looks like a policy that failed.
     if stop in (None, AGENT_COMPLETED) and not trace.turns and not trace.num_total_tokens:
         return Failure("no model call")
-    if not episode.ok and _spoiled(episode, trace.agent.name):
+    # A failed sub call is an error to the agent's tool call, and a failed sibling of the same seat is its own error.
+    # The env's own hooks failing, or any other seat (one that judges, say), leaves the reward in doubt.
+    bystanders = (trace.seat, SUB_SEAT)
+    if not episode.ok and (episode.errors or any(not t.ok for t in episode.traces if t.seat not in bystanders)):
         return Failure(episode.errors[-1].type if episode.errors else "another seat's error")
-    reward = trace.reward
-    if reward is None:
+    if trace.reward is None:
         return Failure("no reward", unscored=True)
-    return Attempt(reward, trace.turns, trace.num_total_tokens, timed_out=stop == AGENT_TIMEOUT)
-
-
-def outcomes(episode: EpisodeRecord, seat: str | None = None) -> list[tuple[TraceRecord | None, Attempt | Failure]]:
-    """Every try of the episode with its trace; an episode that has none of the main seat is one error."""
-    traces = main_traces(episode, seat)
-    if traces:
-        return [(trace, judge(episode, trace)) for trace in traces]
-    cause = episode.errors[-1].type if episode.errors else "no trace of the main seat"
-    return [(None, Failure(cause))]
-
-
-def _spoiled(episode: EpisodeRecord, seat: str) -> bool:
-    """Whether an episode that is not ok spoils a trace of `seat` that is.
-
-    A failed sub call is an error to the agent's tool call, and a failed sibling of the same seat is its own
-    error. The env's own hooks failing, or any other seat (a judge, say), leaves the reward in doubt.
-    """
-    bystanders = (seat, SUB_SEAT)
-    return bool(episode.errors) or any(not t.ok for t in episode.traces if t.agent.name not in bystanders)
+    return Attempt(trace.reward, trace.turns, trace.num_total_tokens, timed_out=stop == AGENT_TIMEOUT)

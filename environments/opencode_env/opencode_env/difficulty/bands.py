@@ -1,6 +1,5 @@
-"""Easy, medium, hard: the three bands of a rated dataset, and how `show` and `split` report them."""
+"""Easy, medium, hard: the three bands of a rated dataset, and how `show` reports them."""
 
-from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -45,20 +44,16 @@ class Thresholds:
 
     def describe(self, band: Band) -> str:
         """The condition of a band."""
-        return {
-            Band.HARD: f"< {self.low:g}",
-            Band.MEDIUM: f"{self.low:g} to {self.high:g}",
-            Band.EASY: f"> {self.high:g}",
-            Band.UNRATED: "no value",
-        }[band]
+        conditions = (f"< {self.low:g}", f"{self.low:g} to {self.high:g}", f"> {self.high:g}", "no value")
+        return dict(zip(Band, conditions, strict=True))[band]
 
 
 class BandFigures(BaseModel):
     """One band, with its first rows."""
 
     condition: str
-    rows: int
-    first: list[str]
+    rows: int = 0
+    first: list[str] = []
 
 
 class ShowFigures(BaseModel):
@@ -67,8 +62,8 @@ class ShowFigures(BaseModel):
     path: str
     column: str
     rows: int
-    rated: int
-    mean: float | None
+    rated: int = 0
+    mean: float | None = None
     edges: list[float]
     """Ends of the histogram's bins; the last bin has both its ends."""
     counts: list[int]
@@ -80,32 +75,28 @@ class ShowFigures(BaseModel):
 def show(rated: RatedFile, thresholds: Thresholds, *, bins: int, first: int) -> ShowFigures:
     """Work out the histogram and bands of a rated file; `first` rows of each band are named."""
     low, high = rated.reach()
-    edges = [low + (high - low) * i / bins for i in range(bins + 1)]
-    counts = [0] * bins
-    total, sum_ = 0, 0.0
-    named: dict[Band, list[str]] = {band: [] for band in Band}
-    sizes: Counter[Band] = Counter()
-    for row in rated.read():
-        band = thresholds.band(row.reward)
-        sizes[band] += 1
-        if row.reward is not None:
-            total, sum_ = total + 1, sum_ + row.reward
-            counts[_bin(row.reward, low, high, bins)] += 1
-        if len(named[band]) < first:
-            named[band].append(_describe(row))
-    return ShowFigures(
+    found = ShowFigures(
         path=str(rated.path),
         column=rated.column,
         rows=rated.rows,
-        rated=total,
-        mean=sum_ / total if total else None,
-        edges=edges,
-        counts=counts,
-        bands={
-            band: BandFigures(condition=thresholds.describe(band), rows=sizes[band], first=named[band]) for band in Band
-        },
+        edges=[low + (high - low) * i / bins for i in range(bins + 1)],
+        counts=[0] * bins,
+        bands={band: BandFigures(condition=thresholds.describe(band)) for band in Band},
         about=rated.about,
     )
+    total = 0.0
+    for row in rated.read():
+        band = found.bands[thresholds.band(row.reward)]
+        band.rows += 1
+        if len(band.first) < first:
+            band.first.append(_describe(row))
+        if row.reward is not None:
+            found.rated += 1
+            total += row.reward
+            # The slack puts 0.3, which is not three times 0.1 in floats, where it belongs.
+            found.counts[min(int((row.reward - low) / (high - low) * bins + 1e-9), bins - 1)] += 1
+    found.mean = total / found.rated if found.rated else None
+    return found
 
 
 def show_text(figures: ShowFigures) -> str:
@@ -131,8 +122,3 @@ def _describe(row: RatedRow) -> str:
         return row.label
     tries = f"  ({row.passes} of {row.attempts} passed)" if row.attempts else ""
     return f"{row.reward:.3f}  {row.label}{tries}"
-
-
-def _bin(value: float, low: float, high: float, bins: int) -> int:
-    """The bin of `value`; the slack puts 0.3, which is not three times 0.1 in floats, where it belongs."""
-    return min(int((value - low) / (high - low) * bins + 1e-9), bins - 1)

@@ -7,13 +7,13 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import fields
 
 from pydantic import BaseModel
 
 from opencode_env.difficulty.errors import DifficultyError, ExitCode, NothingUsableError
-from opencode_env.difficulty.figures import RunFigures
 from opencode_env.difficulty.parser import build_parser
+from opencode_env.difficulty.rate import RunReport
 
 INTERRUPTED = 130
 
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line `arguments` (None: those of the process) and return the exit code."""
     options = build_parser().parse_args(arguments)
     try:
-        return _COMMANDS[options.command](options)
+        _COMMANDS[options.command](options)
     except DifficultyError as error:
         print(f"opencode-difficulty {options.command}: {error}", file=sys.stderr)  # noqa: T201
         return int(error.exit_code)
@@ -31,10 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader (`head`, say) has seen enough; what Python still flushes at exit must go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return int(ExitCode.OK)
+    return int(ExitCode.OK)
 
 
-def _rate(options: argparse.Namespace) -> int:
+def _rate(options: argparse.Namespace) -> None:
     from opencode_env.difficulty.figures import figures
     from opencode_env.difficulty.rate import rate
     from opencode_env.difficulty.text import rate_text
@@ -48,42 +48,24 @@ def _rate(options: argparse.Namespace) -> int:
     _answer(answer, options, rate_text(answer, options.rows or None))
     if not rating.attempts:
         raise NothingUsableError("no attempt: every try ended in an error or without a reward")
-    return int(ExitCode.OK)
 
 
-def _join(options: argparse.Namespace) -> int:
+def _join(options: argparse.Namespace) -> None:
     # Task keys need the taskset, which imports verifiers: seconds that the other commands save.
-    from opencode_env.difficulty.join import join
+    from opencode_env.difficulty.join import join, join_text, join_warnings
     from opencode_env.difficulty.join_options import JoinOptions
-    from opencode_env.difficulty.join_text import join_text, join_warnings
 
-    answer = join(
-        options.dataset,
-        options.runs,
-        options.output,
-        JoinOptions(
-            model=options.model,
-            env=options.env,
-            per_model=options.per_model,
-            by=options.on,
-            id_key=options.id_key,
-            taskset=dict(options.taskset),
-            threshold=options.threshold,
-            seat=options.seat,
-            replace_columns=options.replace_columns,
-            force=options.force,
-            names=options.names,
-        ),
-    )
+    options.taskset = dict(options.taskset)
+    chosen = JoinOptions(**{field.name: getattr(options, field.name) for field in fields(JoinOptions)})
+    answer = join(options.dataset, options.runs, options.output, chosen)
     _warn_runs(answer.runs)
     _warn(join_warnings(answer))
     _answer(answer, options, join_text(answer))
-    return int(ExitCode.OK)
 
 
-def _show(options: argparse.Namespace) -> int:
-    from opencode_env.difficulty.atomic import check_output
+def _show(options: argparse.Namespace) -> None:
     from opencode_env.difficulty.bands import Thresholds, show, show_text
+    from opencode_env.difficulty.outputs import check_output
     from opencode_env.difficulty.plot import write_png
     from opencode_env.difficulty.rated import open_rated
 
@@ -96,23 +78,20 @@ def _show(options: argparse.Namespace) -> int:
     _answer(answer, options, show_text(answer))
     if not answer.rated:
         raise NothingUsableError(f'no row of "{options.rated}" is rated')
-    return int(ExitCode.OK)
 
 
-def _split(options: argparse.Namespace) -> int:
+def _split(options: argparse.Namespace) -> None:
     from opencode_env.difficulty.bands import Thresholds
     from opencode_env.difficulty.rated import open_rated
     from opencode_env.difficulty.split import split
 
     thresholds = Thresholds(options.hard_below, options.easy_above)
-    rated = open_rated(options.rated, options.column)
-    answer = split(rated, thresholds, options.output, force=options.force)
+    answer = split(open_rated(options.rated, options.column), thresholds, options.output, force=options.force)
     lines = [f"{file.path}: {file.rows:,} rows ({file.condition})" for file in answer.files.values()]
     _answer(answer, options, "\n".join(lines))
-    return int(ExitCode.OK)
 
 
-def _recommend(options: argparse.Namespace) -> int:
+def _recommend(options: argparse.Namespace) -> None:
     from opencode_env.difficulty.posterior import Prior
     from opencode_env.difficulty.rated import open_rated
     from opencode_env.difficulty.recommend import recommend, recommend_text
@@ -126,7 +105,6 @@ def _recommend(options: argparse.Namespace) -> int:
         prior=Prior(*options.prior),
     )
     _answer(answer, options, recommend_text(answer))
-    return int(ExitCode.OK)
 
 
 _COMMANDS = {"rate": _rate, "join": _join, "show": _show, "split": _split, "recommend": _recommend}
@@ -141,17 +119,12 @@ def _warn(lines: Sequence[str]) -> None:
         print(f"warning: {line}", file=sys.stderr)  # noqa: T201
 
 
-def _warn_runs(runs: Sequence[RunFigures]) -> None:
+def _warn_runs(runs: Sequence[RunReport]) -> None:
     for run in runs:
-        name = _name(run.path)
         if run.unreadable:
             end = "; the last line is cut off" if run.truncated_end else ""
-            _warn([f"{name}: {run.unreadable:,} lines could not be read ({'; '.join(run.complaints)}){end}"])
+            _warn([f'"{run.path}": {run.unreadable:,} lines could not be read ({"; ".join(run.complaints)}){end}'])
         if run.duplicates:
-            _warn([f"{name}: {run.duplicates:,} episodes were seen before and count once"])
+            _warn([f'"{run.path}": {run.duplicates:,} episodes were seen before and count once'])
         if not run.episodes and not run.duplicates:
-            _warn([f"{name}: the run has no episode yet"])
-
-
-def _name(path: Path) -> str:
-    return f'"{path}"'
+            _warn([f'"{run.path}": the run has no episode yet'])

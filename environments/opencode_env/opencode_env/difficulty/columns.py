@@ -1,68 +1,80 @@
 """The columns that `join` adds to a dataset, and what the file says about where they come from."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
 
 import pyarrow as pa
 
-from opencode_env.difficulty.rated import METADATA_KEY, REWARD_COLUMN
+from opencode_env.difficulty.figures import COUNTS
+from opencode_env.difficulty.join_options import JoinOptions
+from opencode_env.difficulty.rate import Rating, Source
+from opencode_env.difficulty.rated import METADATA_KEY
 from opencode_env.difficulty.tally import Tally
-
-Value = float | int | None
-
-FIGURES: dict[str, tuple[pa.DataType, Callable[[Tally], Value]]] = {
-    REWARD_COLUMN: (pa.float64(), lambda tally: tally.avg_reward),
-    "reward_stderr": (pa.float64(), lambda tally: tally.reward_stderr),
-    "attempts": (pa.int64(), lambda tally: tally.attempts),
-    "passes": (pa.int64(), lambda tally: tally.passes),
-    "pass_rate": (pa.float64(), lambda tally: tally.pass_rate),
-    "mean_turns": (pa.float64(), lambda tally: tally.mean_turns),
-    "mean_tokens": (pa.float64(), lambda tally: tally.mean_tokens),
-    "timed_out": (pa.int64(), lambda tally: tally.timed_out),
-    "errors": (pa.int64(), lambda tally: tally.errors),
-    "unscored": (pa.int64(), lambda tally: tally.unscored),
-}
-"""Column name, type, and how a task's tally fills it; a row without a tally is null in all of them."""
 
 
 def column_names(prefix: str, ks: Sequence[int]) -> list[str]:
     """The names of all columns of one source."""
-    return [prefix + name for name in (*FIGURES, *(f"pass_at_{k}" for k in ks))]
+    return [prefix + name for name in (*COUNTS, *(f"pass_at_{k}" for k in ks))]
 
 
 def column_arrays(tallies: Sequence[Tally | None], ks: Sequence[int]) -> list[pa.Array]:
-    """The columns of one source for some rows, in the order of `column_names`."""
-    arrays = [
-        pa.array([None if tally is None else read(tally) for tally in tallies], type=kind)
-        for kind, read in FIGURES.values()
-    ]
-    arrays += [
-        pa.array([None if tally is None else tally.pass_at(k) for tally in tallies], type=pa.float64()) for k in ks
-    ]
-    return arrays
+    """The columns of one source for some rows, in the order of `column_names`; a row without a tally is null."""
+    values = [[None if tally is None else getattr(tally, name) for tally in tallies] for name in COUNTS]
+    values += [[None if tally is None else tally.pass_at(k) for tally in tallies] for k in ks]
+    return [pa.array(found, type=kind) for found, kind in zip(values, _kinds(ks), strict=True)]
 
 
 def extend_schema(schema: pa.Schema, prefixes: Sequence[str], ks: Sequence[int], about: str) -> pa.Schema:
     """`schema` with the columns of every prefix at its end (replacing any of the same name) and `about` as metadata."""
-    kinds = [kind for kind, _ in FIGURES.values()] + [pa.float64()] * len(ks)
-    added = {name: kind for prefix in prefixes for name, kind in zip(column_names(prefix, ks), kinds, strict=True)}
+    added = {name: kind for prefix in prefixes for name, kind in zip(column_names(prefix, ks), _kinds(ks), strict=True)}
     fields = [field for field in schema if field.name not in added]
     fields += [pa.field(name, kind) for name, kind in added.items()]
-    metadata = _with_features(dict(schema.metadata or {}), added)
-    metadata[METADATA_KEY] = about.encode()
-    return pa.schema(fields, metadata=metadata)
+    return pa.schema(fields, metadata=_with_features(schema.metadata or {}, added) | {METADATA_KEY: about.encode()})
+
+
+def provenance(
+    name: str, rating: Rating, sources: Sequence[Source], prefixes: Sequence[str], options: JoinOptions
+) -> str:
+    """What the output says about itself, as JSON: runs, models, sampling, versions, time."""
+    described = []
+    for source, prefix in zip(sources, prefixes, strict=True):
+        found = rating.sources[source]
+        described.append(
+            {
+                **source._asdict(),
+                "prefix": prefix,
+                "sampling": [json.loads(text) for text in found.sampling],
+                "verifiers": list(found.versions),
+                "attempts": sum(tally.attempts for tally in found.tasks.values()),
+                "errors": sum(tally.errors + tally.unscored for tally in found.tasks.values()),
+            }
+        )
+    about = {
+        "format": 1,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "opencode_env": version("opencode-env"),
+        "dataset": name,
+        "threshold": options.threshold,
+        "runs": [{"path": str(run.path), "episodes": run.episodes} for run in rating.runs],
+        "sources": described,
+    }
+    return json.dumps(about, ensure_ascii=False)
+
+
+def _kinds(ks: Sequence[int]) -> list[pa.DataType]:
+    return [pa.int64() if count else pa.float64() for count in COUNTS.values()] + [pa.float64()] * len(ks)
 
 
 def _with_features(metadata: dict[bytes, bytes], added: dict[str, pa.DataType]) -> dict[bytes, bytes]:
     """`datasets` reads a file by the feature list in its metadata: a list without the new columns is wrong."""
-    stored = metadata.get(b"huggingface")
-    if stored is None:
-        return metadata
+    rest = {key: value for key, value in metadata.items() if key != b"huggingface"}
     try:
-        parsed = json.loads(stored)
-        features = parsed["info"]["features"]
+        parsed = json.loads(metadata[b"huggingface"])
         for name, kind in added.items():
-            features[name] = {"dtype": "float64" if kind == pa.float64() else "int64", "_type": "Value"}
+            dtype = "int64" if kind == pa.int64() else "float64"
+            parsed["info"]["features"][name] = {"dtype": dtype, "_type": "Value"}
     except (ValueError, TypeError, KeyError):
-        return {key: value for key, value in metadata.items() if key != b"huggingface"}
-    return metadata | {b"huggingface": json.dumps(parsed).encode()}
+        return rest
+    return rest | {b"huggingface": json.dumps(parsed).encode()}

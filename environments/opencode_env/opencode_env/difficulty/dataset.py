@@ -11,17 +11,15 @@ from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from opencode_env.difficulty.errors import BadInputError, NothingUsableError
 from opencode_env.difficulty.inference import ColumnTypes
 from opencode_env.difficulty.progress import Progress
-from opencode_env.difficulty.rated import one_line
+from opencode_env.difficulty.rated import BATCH_ROWS, ParquetInput, one_line
 from opencode_env.taskset import DatasetError, OpenCodeTasksetConfig
 from opencode_env.taskset.row import Row
 from opencode_env.taskset.sources.locate import find_local_parts
 
-BATCH_ROWS = 8192
 SAMPLES = "samples"
 """Names the tasks that ship with the package."""
 
@@ -36,7 +34,7 @@ class Dataset(Protocol):
     rewrites: bool
     """Whether the Arrow form was made here, so that it could mean something else."""
 
-    def batches(self) -> Iterator[tuple[list[Row], pa.RecordBatch]]:
+    def chunks(self) -> Iterator[tuple[list[Row], pa.RecordBatch]]:
         """The rows with their Arrow form.
 
         Raises:
@@ -44,32 +42,20 @@ class Dataset(Protocol):
         """
 
 
-class ParquetDataset:
+class ParquetDataset(ParquetInput):
     """One Parquet file."""
 
     rewrites = False
 
     def __init__(self, path: Path) -> None:
-        try:
-            self._file = pq.ParquetFile(path)
-        except (OSError, pa.ArrowException) as error:
-            raise BadInputError(f'dataset "{path}" is not a Parquet file that can be read: {one_line(error)}') from None
-        self._path = path
-        self.rows = int(self._file.metadata.num_rows)
+        super().__init__(path, f'dataset "{path}"')
         self.notes: list[str] = []
-        self.schema: pa.Schema = self._file.schema_arrow
-        if not self.rows:
-            raise NothingUsableError(f'dataset "{path}" has no rows')
 
-    def batches(self) -> Iterator[tuple[list[Row], pa.RecordBatch]]:
+    def chunks(self) -> Iterator[tuple[list[Row], pa.RecordBatch]]:
         number = 0
-        try:
-            for batch in self._file.iter_batches(batch_size=BATCH_ROWS):
-                rows = [Row(str(self._path), number + i, v) for i, v in enumerate(batch.to_pylist(), start=1)]
-                yield rows, batch
-                number += len(rows)
-        except (OSError, pa.ArrowException) as error:
-            raise BadInputError(f'dataset "{self._path}" is damaged: {one_line(error)}') from None
+        for batch in self.batches():
+            yield [Row(str(self.path), number + i, v) for i, v in enumerate(batch.to_pylist(), start=1)], batch
+            number += batch.num_rows
 
 
 class RowDataset:
@@ -77,35 +63,32 @@ class RowDataset:
 
     rewrites = True
 
-    def __init__(self, name: str, config: OpenCodeTasksetConfig) -> None:
-        self._name, self._config = name, config
-        types = ColumnTypes(name, config.answer_key)
+    def __init__(self, config: OpenCodeTasksetConfig) -> None:
+        self._config = config
+        self._types = ColumnTypes(config.dataset_name, config.answer_key)
         self.rows = 0
-        rows = self._rows()
         with Progress("reading the dataset", 0, "rows") as progress:
-            while chunk := list(islice(rows, BATCH_ROWS)):
-                types.see([row.values for row in chunk])
+            for chunk in self._read():
+                self._types.see([row.values for row in chunk])
                 self.rows += len(chunk)
                 progress.add(len(chunk))
-        self._types = types
-        self.schema = types.schema()
-        self.notes = types.notes
+        self.schema, self.notes = self._types.schema()
         if not self.rows:
-            raise NothingUsableError(f'dataset "{name}" has no rows')
+            raise NothingUsableError(f'dataset "{config.dataset_name}" has no rows')
 
-    def batches(self) -> Iterator[tuple[list[Row], pa.RecordBatch]]:
-        rows = self._rows()
-        while chunk := list(islice(rows, BATCH_ROWS)):
-            yield chunk, self._types.batch([row.values for row in chunk])
+    def chunks(self) -> Iterator[tuple[list[Row], pa.RecordBatch]]:
+        for chunk in self._read():
+            yield chunk, self._types.batch([row.values for row in chunk], self.schema)
 
-    def _rows(self) -> Iterator[Row]:
+    def _read(self) -> Iterator[list[Row]]:
         try:
-            for part in find_local_parts(self._config) or []:
-                yield from part.rows(None)
+            rows = (row for part in find_local_parts(self._config) or [] for row in part.rows(None))
+            while chunk := list(islice(rows, BATCH_ROWS)):
+                yield chunk
         except DatasetError as error:
             raise BadInputError(str(error)) from None
         except (OSError, pa.ArrowException) as error:
-            raise BadInputError(f'dataset "{self._name}" cannot be read: {one_line(error)}') from None
+            raise BadInputError(f'dataset "{self._config.dataset_name}" cannot be read: {one_line(error)}') from None
 
 
 def open_dataset(name: str, config: OpenCodeTasksetConfig) -> Dataset:
@@ -119,10 +102,10 @@ def open_dataset(name: str, config: OpenCodeTasksetConfig) -> Dataset:
     """
     path = Path(name).expanduser()
     if name == SAMPLES and not path.exists():
-        return RowDataset(name, config.model_copy(update={"dataset": None}))
+        return RowDataset(config.model_copy(update={"dataset": None}))
     if not path.exists() and not glob.glob(str(path), recursive=True):
         raise BadInputError(f'dataset "{name}" does not exist (joining reads local data: save a Hub dataset first)')
     if path.is_file() and path.suffix == ".parquet":
         return ParquetDataset(path)
     whole = {"dataset_split": None, "dataset_subset": None} if path.is_file() else {}
-    return RowDataset(name, config.model_copy(update={"dataset": name} | whole))
+    return RowDataset(config.model_copy(update={"dataset": name} | whole))

@@ -1,7 +1,13 @@
-"""The answer of `rate` as plain data: what `--json` prints and what the text tables show."""
+"""The one table of difficulty figures, and the answer of `rate` as plain data.
+
+A figure is a field of `Figures`, worked out for one task by the attribute of `Tally` with the same name. The JSON, the
+columns that `join` writes and the tables of text follow from the fields; over a source, counts are summed and other
+figures are means of the tasks' values, every task weighing the same.
+"""
 
 import math
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from pydantic import BaseModel
 
@@ -9,7 +15,38 @@ from opencode_env.difficulty.rate import Rating, RunReport, SourceRating
 from opencode_env.difficulty.tally import Tally
 
 
-class TaskFigures(BaseModel):
+@dataclass(frozen=True)
+class Shown:
+    """How a figure stands in a table of text."""
+
+    header: str
+    digits: int = 0
+
+
+class Figures(BaseModel):
+    """What is known of the tries of a task, or of all tasks of a source."""
+
+    avg_reward: Annotated[float | None, Shown("reward", 2)]
+    reward_stderr: float | None
+    """Of a source, over its tasks (whose means vary by difficulty, too)."""
+    attempts: Annotated[int, Shown("n")]
+    passes: int
+    pass_rate: Annotated[float | None, Shown("pass", 2)]
+    mean_turns: Annotated[float | None, Shown("turns", 1)]
+    mean_tokens: Annotated[float | None, Shown("tokens")]
+    timed_out: Annotated[int, Shown("timeouts")]
+    errors: Annotated[int, Shown("errors")]
+    unscored: Annotated[int, Shown("unscored")]
+
+
+COUNTS = {name: field.annotation is int for name, field in Figures.model_fields.items()}
+"""All figures by name: whether they are counts."""
+_FOUND = {name: field.metadata[0] for name, field in Figures.model_fields.items() if field.metadata}
+SHOWN: dict[str, Shown] = {"attempts": _FOUND["attempts"]} | _FOUND
+"""The figures in tables of text, which begin with the attempts."""
+
+
+class TaskFigures(Figures):
     """One task as one source met it."""
 
     key: str
@@ -17,17 +54,7 @@ class TaskFigures(BaseModel):
     name: str | None
     prompt: str | None
     """The beginning of the prompt."""
-    attempts: int
-    avg_reward: float | None
-    reward_stderr: float | None
-    passes: int
-    pass_rate: float | None
     pass_at: dict[int, float | None]
-    mean_turns: float | None
-    mean_tokens: float | None
-    errors: int
-    unscored: int
-    timed_out: int
 
 
 class PassAt(BaseModel):
@@ -38,24 +65,14 @@ class PassAt(BaseModel):
     """How many tasks had at least k attempts."""
 
 
-class SourceFigures(BaseModel):
-    """One env and model over all its tasks: means of the tasks' means, every task weighing the same."""
+class SourceFigures(Figures):
+    """One env and model over all its tasks."""
 
     env: str
     model: str
     tasks: int
     tasks_rated: int
-    attempts: int
-    avg_reward: float | None
-    reward_stderr: float | None
-    """Standard error over tasks (the tasks' means vary by difficulty, too)."""
-    pass_rate: float | None
     pass_at: dict[int, PassAt]
-    mean_turns: float | None
-    mean_tokens: float | None
-    errors: int
-    unscored: int
-    timed_out: int
     causes: dict[str, int]
     sampling: list[str]
     verifiers: list[str]
@@ -64,22 +81,11 @@ class SourceFigures(BaseModel):
     rows: list[TaskFigures]
 
 
-class RunFigures(BaseModel):
-    """How reading one trace file went."""
-
-    path: Path
-    episodes: int
-    duplicates: int
-    unreadable: int
-    truncated_end: bool
-    complaints: list[str]
-
-
 class RateFigures(BaseModel):
     """The whole answer."""
 
     threshold: float
-    runs: list[RunFigures]
+    runs: list[RunReport]
     sources: list[SourceFigures]
 
 
@@ -93,80 +99,43 @@ def figures(rating: Rating, ks: list[int] | None = None) -> RateFigures:
     """Work out the figures of `rating`, with pass@k for `ks`, tasks ordered from hardest to easiest."""
     ks = default_ks(rating) if ks is None else ks
     sources = [_source(source.env, source.model, rated, ks) for source, rated in sorted(rating.sources.items())]
-    return RateFigures(threshold=rating.threshold, runs=[run_figures(run) for run in rating.runs], sources=sources)
-
-
-def mean(values: list[float]) -> float | None:
-    """The arithmetic mean, None of nothing."""
-    return math.fsum(values) / len(values) if values else None
-
-
-def _stderr(values: list[float]) -> float | None:
-    middle = mean(values)
-    if middle is None or len(values) < 2:
-        return None
-    return math.sqrt(math.fsum((v - middle) ** 2 for v in values) / (len(values) - 1) / len(values))
-
-
-def run_figures(run: RunReport) -> RunFigures:
-    """The report of one trace file as plain data."""
-    return RunFigures(
-        path=run.path,
-        episodes=run.episodes,
-        duplicates=run.duplicates,
-        unreadable=run.unreadable,
-        truncated_end=run.truncated_end,
-        complaints=run.complaints,
-    )
+    return RateFigures(threshold=rating.threshold, runs=rating.runs, sources=sources)
 
 
 def _task(key: str, tally: Tally, ks: list[int]) -> TaskFigures:
-    return TaskFigures(
-        key=key,
-        id=tally.task_id,
-        name=tally.task_name,
-        prompt=tally.task_prompt,
-        attempts=tally.attempts,
-        avg_reward=tally.avg_reward,
-        reward_stderr=tally.reward_stderr,
-        passes=tally.passes,
-        pass_rate=tally.pass_rate,
-        pass_at={k: tally.pass_at(k) for k in ks},
-        mean_turns=tally.mean_turns,
-        mean_tokens=tally.mean_tokens,
-        errors=tally.errors,
-        unscored=tally.unscored,
-        timed_out=tally.timed_out,
-    )
+    found: dict[str, Any] = {name: getattr(tally, name) for name in COUNTS}
+    labels = {"key": key, "id": tally.task_id, "name": tally.task_name, "prompt": tally.task_prompt}
+    return TaskFigures(**found, **labels, pass_at={k: tally.pass_at(k) for k in ks})
 
 
 def _source(env: str, model: str, rated: SourceRating, ks: list[int]) -> SourceFigures:
     rows = [_task(key, tally, ks) for key, tally in rated.tasks.items()]
     rows.sort(key=lambda row: (row.avg_reward is None, row.avg_reward or 0.0, row.id or "", row.key))
-    rewards = [row.avg_reward for row in rows if row.avg_reward is not None]
-    pass_at = {}
-    for k in ks:
-        values = [value for row in rows if (value := row.pass_at[k]) is not None]
-        if (average := mean(values)) is not None:
-            pass_at[k] = PassAt(value=average, tasks=len(values))
+    columns = {name: [v for row in rows if (v := getattr(row, name)) is not None] for name in COUNTS}
+    found: dict[str, Any] = {name: sum(v) if COUNTS[name] else _mean(v) for name, v in columns.items()}
+    found["reward_stderr"] = _stderr(columns["avg_reward"])
+    reached = {k: [value for row in rows if (value := row.pass_at[k]) is not None] for k in ks}
     return SourceFigures(
+        **found,
         env=env,
         model=model,
         tasks=len(rows),
-        tasks_rated=len(rewards),
-        attempts=sum(row.attempts for row in rows),
-        avg_reward=mean(rewards),
-        reward_stderr=_stderr(rewards),
-        pass_rate=mean([row.pass_rate for row in rows if row.pass_rate is not None]),
-        pass_at=pass_at,
-        mean_turns=mean([row.mean_turns for row in rows if row.mean_turns is not None]),
-        mean_tokens=mean([row.mean_tokens for row in rows if row.mean_tokens is not None]),
-        errors=sum(row.errors for row in rows),
-        unscored=sum(row.unscored for row in rows),
-        timed_out=sum(row.timed_out for row in rows),
+        tasks_rated=len(columns["avg_reward"]),
+        pass_at={k: PassAt(value=math.fsum(v) / len(v), tasks=len(v)) for k, v in reached.items() if v},
         causes=dict(rated.causes.most_common()),
         sampling=list(rated.sampling),
         verifiers=list(rated.versions),
         mixtures=rated.mixtures(model),
         rows=rows,
     )
+
+
+def _mean(values: list[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def _stderr(values: list[float]) -> float | None:
+    middle = _mean(values)
+    if middle is None or len(values) < 2:
+        return None
+    return math.sqrt(math.fsum((v - middle) ** 2 for v in values) / (len(values) - 1) / len(values))

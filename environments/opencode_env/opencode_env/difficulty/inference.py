@@ -24,30 +24,32 @@ class ColumnTypes:
         self._exact = exact
         self._kinds: dict[str, set[str]] = {}
         self._types: dict[str, pa.DataType] = {}
-        self.notes: list[str] = []
 
     def see(self, rows: Sequence[Values]) -> None:
         """Take more rows into account."""
         for row in rows:
             for column, value in row.items():
-                self._kinds.setdefault(column, set()).add(_kind(value, column == self._exact))
+                kinds = self._kinds.setdefault(column, set())
+                if value is not None:
+                    kinds.add(_kind(value, column == self._exact))
         for column in self._kinds:
             found = self._array(column, [row.get(column) for row in rows], None).type
             known = self._types.get(column)
             self._types[column] = found if known is None else self._common(column, known, found)
 
-    def schema(self) -> pa.Schema:
-        """The schema of all rows seen."""
-        for column, kinds in self._kinds.items():
-            mixed = sorted(kinds - {"nothing"})
-            if len(mixed) > 1:
-                self.notes.append(f'column "{column}" mixes {" and ".join(mixed)}: {_form(kinds)}')
-        return pa.schema(list(self._types.items()))
+    def schema(self) -> tuple[pa.Schema, list[str]]:
+        """The schema of all rows seen, and notes about what is written in another form."""
+        notes = [
+            f'column "{column}" mixes {" and ".join(sorted(kinds))}: {_form(kinds)}'
+            for column, kinds in self._kinds.items()
+            if len(kinds) > 1
+        ]
+        return pa.schema(list(self._types.items())), notes
 
-    def batch(self, rows: Sequence[Values]) -> pa.RecordBatch:
+    def batch(self, rows: Sequence[Values], schema: pa.Schema) -> pa.RecordBatch:
         """Rows as Arrow, under the schema."""
-        arrays = [self._array(name, [row.get(name) for row in rows], kind) for name, kind in self._types.items()]
-        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(list(self._types.items())))
+        arrays = [self._array(field.name, [row.get(field.name) for row in rows], field.type) for field in schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _array(self, column: str, values: list[object], kind: pa.DataType | None) -> pa.Array:
         kinds = self._kinds[column]
@@ -67,9 +69,9 @@ class ColumnTypes:
             return pa.string()
         if form == AS_LIST and pa.types.is_string(known):
             return found
-        fields = [pa.schema([(column, kind)]) for kind in (known, found)]
         try:
-            return pa.unify_schemas(fields, promote_options="permissive").field(0).type
+            schemas = [pa.schema([(column, kind)]) for kind in (known, found)]
+            return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
         except pa.ArrowException as error:
             raise BadInputError(
                 f'column "{column}" of "{self._name}" holds values of different shapes: {one_line(error)}'
@@ -83,8 +85,6 @@ NUMBERS = {"numbers", "whole numbers", "decimal numbers"}
 
 
 def _kind(value: object, exact: bool) -> str:
-    if value is None:
-        return "nothing"
     if isinstance(value, bool):
         return "true and false"
     if isinstance(value, int | float):
@@ -98,10 +98,9 @@ def _kind(value: object, exact: bool) -> str:
 
 def _form(kinds: set[str]) -> str:
     """How a column that holds values of `kinds` is written."""
-    some = kinds - {"nothing"}
-    if "text" in some and some & {"messages", "lists"} and some <= {"text", "messages", "lists"}:
+    if "text" in kinds and len(kinds) > 1 and kinds <= {"text", "messages", "lists"}:
         return AS_LIST
-    return AS_TEXT if len(some) > 1 and some <= {"text", *NUMBERS} else AS_IT_IS
+    return AS_TEXT if len(kinds) > 1 and kinds <= {"text", *NUMBERS} else AS_IT_IS
 
 
 def _unmixed(value: object, kinds: set[str]) -> object:

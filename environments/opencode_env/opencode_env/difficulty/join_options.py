@@ -1,12 +1,12 @@
 """How to join: the options, and which of the models and envs in the runs they mean."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from opencode_env.difficulty.errors import BadInputError, NothingUsableError
 from opencode_env.difficulty.matching import MatchBy
 from opencode_env.difficulty.rate import Rating, Source
-from opencode_env.difficulty.rated import model_prefix
 
 
 @dataclass(frozen=True)
@@ -38,26 +38,23 @@ def choose_sources(rating: Rating, options: JoinOptions) -> list[Source]:
     """
     if not rating.sources:
         raise NothingUsableError("the runs hold no episode")
-    fitting = sorted(
-        source
-        for source in rating.sources
-        if options.model in (None, source.model) and options.env in (None, source.env)
-    )
-    known = ", ".join(f'model "{s.model}" of env "{s.env}"' for s in sorted(rating.sources))
+    known = sorted(rating.sources)
+    fitting = [s for s in known if options.model in (None, s.model) and options.env in (None, s.env)]
+    named = ", ".join(f'model "{s.model}" of env "{s.env}"' for s in known)
     if not fitting:
-        raise BadInputError(f"the runs have nothing of the model or env named; they have: {known}")
+        raise BadInputError(f"the runs have nothing of the model or env named; they have: {named}")
     if len(fitting) > 1 and not options.per_model:
         raise BadInputError(
-            f"the runs have several sources ({known}): choose with --model and --env, or write all with --per-model"
+            f"the runs have several sources ({named}): choose with --model and --env, or write all with --per-model"
         )
     return fitting
 
 
 def column_prefixes(sources: Sequence[Source], options: JoinOptions) -> list[str]:
     """The column prefix of each source: none, or with `per_model` its model (and env, if they differ)."""
-    return [_prefix(source, sources) if options.per_model else "" for source in sources]
-
-
-def _prefix(source: Source, sources: Sequence[Source]) -> str:
-    several_envs = len({other.env for other in sources}) > 1
-    return model_prefix(f"{source.env}_{source.model}" if several_envs else source.model)
+    if not options.per_model:
+        return [""] * len(sources)
+    several_envs = len({source.env for source in sources}) > 1
+    names = [f"{source.env}_{source.model}" if several_envs else source.model for source in sources]
+    # Dots would read as nested columns.
+    return [re.sub(r"[^0-9A-Za-z-]+", "_", name).strip("_") + "_" for name in names]

@@ -1,10 +1,12 @@
 """The command line of `opencode-difficulty`: options, help, examples."""
 
 import argparse
+import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
-from opencode_env.difficulty.option_types import finite, group, ks, pair, positive, prior, share, whole
+Number = TypeVar("Number", int, float)
 
 DESCRIPTION = """\
 Measure how hard each task is for a model, keep the answer with the dataset, and train on the band that teaches.
@@ -81,34 +83,58 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser() -> Parser:
     """The parser; `command` of its result names the subcommand."""
-    parser = Parser(
-        prog="opencode-difficulty",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    style = argparse.RawDescriptionHelpFormatter
+    parser = Parser(prog="opencode-difficulty", description=DESCRIPTION, epilog=EPILOG, formatter_class=style)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
-    _rate(_command(commands, "rate", "figures per task from eval runs", RATE_HELP))
-    _join(_command(commands, "join", "write the dataset back with the figures", JOIN_HELP))
-    _show(_command(commands, "show", "histogram and bands of a joined file", SHOW_HELP))
-    _split(_command(commands, "split", "one file per band", SPLIT_HELP))
-    _recommend(_command(commands, "recommend", "the band that teaches", RECOMMEND_HELP))
+    for name, (summary, epilog, add_options) in COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=summary, epilog=epilog, formatter_class=style)
+        command.add_argument("--json", action="store_true", help="print the whole answer as one JSON object")
+        add_options(command)
     return parser
 
 
-def _command(commands: "argparse._SubParsersAction[Parser]", name: str, summary: str, epilog: str) -> Parser:
-    parser = commands.add_parser(
-        name, help=summary, description=summary, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--json", action="store_true", help="print the whole answer as one JSON object")
-    return parser
+def _checked(kind: type[Number], fits: Callable[[Number], bool], problem: str) -> Callable[[str], Number]:
+    """The type of an option: a number that fits, or else a sentence about the problem."""
+
+    def parsed(text: str) -> Number:
+        value = kind(text)
+        if not fits(value):
+            raise argparse.ArgumentTypeError(f"{text!r} {problem}")
+        return value
+
+    parsed.__name__ = "number"
+    return parsed
+
+
+_finite = _checked(float, math.isfinite, "is not a finite number")
+_share = _checked(float, lambda value: 0 < value < 1, "does not lie between 0 and 1")
+_whole = _checked(int, lambda value: value >= 0, "is negative")
+_positive = _checked(int, lambda value: 1 <= value <= 1000, "does not lie between 1 and 1000")
+_group = _checked(int, lambda value: value >= 2, "is too small: a group needs at least 2 attempts")
+_part = _checked(float, lambda value: 0 < value < math.inf, "is not positive: both parts of the prior must be")
+
+
+def _ks(text: str) -> list[int]:
+    return sorted({_positive(part) for part in text.split(",")})
+
+
+def _prior(text: str) -> tuple[float, float]:
+    a, b = map(_part, text.split(","))
+    return a, b
+
+
+def _pair(text: str) -> tuple[str, str]:
+    option, equals, column = text.partition("=")
+    if not equals or not column:
+        raise argparse.ArgumentTypeError(f"{text!r} is not OPTION=COLUMN")
+    return option.replace("-", "_"), column
 
 
 def _rate(parser: Parser) -> None:
     _add_runs(parser)
-    parser.add_argument("--rows", type=whole, default=20, metavar="N", help="tasks to list (0: all; default 20)")
+    parser.add_argument("--rows", type=_whole, default=20, metavar="N", help="tasks to list (0: all; default 20)")
     parser.add_argument(
-        "-k", type=ks, default=None, metavar="K,...", help="the k of pass@k (default 1,2,4,... up to the attempts)"
+        "-k", type=_ks, default=None, metavar="K,...", help="the k of pass@k (default 1,2,4,... up to the attempts)"
     )
 
 
@@ -119,22 +145,24 @@ def _join(parser: Parser) -> None:
     parser.add_argument("--model", help="the model whose figures are written, if the runs have several")
     parser.add_argument("--env", help="the env whose figures are written, if the runs have several")
     parser.add_argument("--per-model", action="store_true", help="write all, with the model as column prefix")
-    parser.add_argument("--on", choices=("auto", "key", "id"), default="auto", help="what has to match (default auto)")
+    parser.add_argument(
+        "--on", dest="by", choices=("auto", "key", "id"), default="auto", help="what has to match (default auto)"
+    )
     parser.add_argument("--id-key", metavar="COLUMN", help="column of the ids that tasks carry (default id)")
     parser.add_argument(
-        "--taskset", type=pair, action="append", default=[], metavar="OPTION=COLUMN",
+        "--taskset", type=_pair, action="append", default=[], metavar="OPTION=COLUMN",
         help="a column option of the taskset, such as question_key=problem, if the runs' configs do not say it",
     )  # fmt: skip
     parser.add_argument("--replace-columns", action="store_true", help="replace figures that the dataset has already")
-    parser.add_argument("--names", type=whole, default=5, metavar="N", help="unmatched things to name (default 5)")
+    parser.add_argument("--names", type=_whole, default=5, metavar="N", help="unmatched things to name (default 5)")
     _add_force(parser)
 
 
 def _show(parser: Parser) -> None:
     _add_rated(parser)
     _add_band(parser)
-    parser.add_argument("--bins", type=positive, default=10, metavar="N", help="bins of the histogram (default 10)")
-    parser.add_argument("--rows", type=whole, default=5, metavar="N", help="rows to list per band (default 5)")
+    parser.add_argument("--bins", type=_positive, default=10, metavar="N", help="bins of the histogram (default 10)")
+    parser.add_argument("--rows", type=_whole, default=5, metavar="N", help="rows to list per band (default 5)")
     parser.add_argument("--png", type=Path, metavar="FILE", help="also draw a plot (needs opencode-env[plot])")
     _add_force(parser)
 
@@ -148,21 +176,21 @@ def _split(parser: Parser) -> None:
 
 def _recommend(parser: Parser) -> None:
     _add_rated(parser)
-    parser.add_argument("-G", "--group-size", type=group, required=True, metavar="G", help="attempts per group")
+    parser.add_argument("-G", "--group-size", type=_group, required=True, metavar="G", help="attempts per group")
     parser.add_argument(
-        "-p", "--probability", type=share, default=0.5, metavar="P", help="least P(mixed) to keep a task (default 0.5)"
+        "-p", "--probability", type=_share, default=0.5, metavar="P", help="least P(mixed) to keep a task (default 0.5)"
     )
     parser.add_argument("--by", choices=("mean", "low"), default="mean", help="what has to reach -p (default mean)")
-    parser.add_argument("--credible", type=share, default=0.9, metavar="P", help="of the interval (default 0.9)")
+    parser.add_argument("--credible", type=_share, default=0.9, metavar="P", help="of the interval (default 0.9)")
     parser.add_argument(
-        "--prior", type=prior, default=(0.5, 0.5), metavar="A,B", help="Beta prior of pass rates (default 0.5,0.5)"
+        "--prior", type=_prior, default=(0.5, 0.5), metavar="A,B", help="Beta prior of pass rates (default 0.5,0.5)"
     )
 
 
 def _add_runs(parser: Parser) -> None:
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN_DIR", help="run directory, or its traces.jsonl")
     parser.add_argument(
-        "--threshold", type=finite, default=1.0, metavar="R", help="reward at which an attempt passes (default 1)"
+        "--threshold", type=_finite, default=1.0, metavar="R", help="reward at which an attempt passes (default 1)"
     )
     parser.add_argument(
         "--seat", help='seat whose traces are attempts (default "agent", else the first trainable, else the first)'
@@ -175,9 +203,18 @@ def _add_rated(parser: Parser) -> None:
 
 
 def _add_band(parser: Parser) -> None:
-    parser.add_argument("--hard-below", type=finite, default=0.2, metavar="R", help="low end of medium (default 0.2)")
-    parser.add_argument("--easy-above", type=finite, default=0.8, metavar="R", help="high end of medium (default 0.8)")
+    parser.add_argument("--hard-below", type=_finite, default=0.2, metavar="R", help="low end of medium (default 0.2)")
+    parser.add_argument("--easy-above", type=_finite, default=0.8, metavar="R", help="high end of medium (default 0.8)")
 
 
 def _add_force(parser: Parser) -> None:
     parser.add_argument("--force", action="store_true", help="replace an output that exists")
+
+
+COMMANDS: dict[str, tuple[str, str, Callable[[Parser], None]]] = {
+    "rate": ("figures per task from eval runs", RATE_HELP, _rate),
+    "join": ("write the dataset back with the figures", JOIN_HELP, _join),
+    "show": ("histogram and bands of a joined file", SHOW_HELP, _show),
+    "split": ("one file per band", SPLIT_HELP, _split),
+    "recommend": ("the band that teaches", RECOMMEND_HELP, _recommend),
+}

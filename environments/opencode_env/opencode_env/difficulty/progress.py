@@ -1,13 +1,14 @@
 """A progress line on stderr for work that takes longer than a moment.
 
-On a terminal the line is redrawn in place; elsewhere (a log) it is one line every few seconds. Nothing is printed
+On a terminal tqdm's line is redrawn in place; elsewhere (a log) it is one line every few seconds. Nothing is printed
 for work that ends at once, and nothing ever goes to stdout.
 """
 
 import sys
-import time
-from types import TracebackType
-from typing import Self, TextIO
+from threading import RLock
+from typing import TextIO
+
+from tqdm import tqdm
 
 QUIET_SECONDS = 2.0
 """Work shorter than this prints nothing."""
@@ -15,39 +16,35 @@ REDRAW_SECONDS = 0.2
 LOG_SECONDS = 10.0
 
 
-class Progress:
+class Progress(tqdm):
     """Counts work done of `total` units and prints a line now and then."""
+
+    monitor_interval = 0  # No thread: a line is printed when work is done.
 
     def __init__(self, label: str, total: int, unit: str, *, scale: float = 1.0, out: TextIO | None = None) -> None:
         """A `total` of 0 is unknown. Counts are divided by `scale` and shown in `unit` (bytes by 1e6: "MB")."""
-        self._label, self._total, self._unit, self._scale = label, total, unit, scale
-        self._out = sys.stderr if out is None else out
-        self._tty = self._out.isatty()
-        self._start = time.monotonic()
-        self._next = self._start + QUIET_SECONDS
-        self._done = 0
-        self._drawn = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if self._drawn and self._tty:
-            self._out.write("\r\x1b[K")
-            self._out.flush()
+        share = " {percentage:3.0f}%" if total else ""
+        super().__init__(
+            desc=label, total=total or None, unit=unit, unit_scale=1 / scale, file=out or sys.stderr, leave=False,
+            bar_format="{desc}" + share + "  {n:,.0f} {unit}  {rate_noinv_fmt}",
+            # Above 0, so that nothing is drawn before the first work is done.
+            delay=QUIET_SECONDS or 1e-9, mininterval=0, miniters=1, smoothing=0,
+        )  # fmt: skip
 
     def add(self, units: int) -> None:
         """Count `units` more as done."""
-        self._done += units
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + (REDRAW_SECONDS if self._tty else LOG_SECONDS)
-            self._draw(now - self._start)
+        self.update(units)
 
-    def _draw(self, seconds: float) -> None:
-        share = f" {min(self._done / self._total, 1):4.0%}" if self._total else ""
-        done, rate = self._done / self._scale, self._done / self._scale / seconds
-        line = f"{self._label}{share}  {done:,.0f} {self._unit}  {rate:,.0f} {self._unit}/s"
-        self._out.write(f"\r{line}\x1b[K" if self._tty else f"{line}\n")
-        self._out.flush()
-        self._drawn = True
+    def display(self, msg: str | None = None, pos: int | None = None) -> bool:
+        """Print the line; tqdm calls this, also with no text to remove it."""
+        terminal = self.fp.isatty()
+        self.mininterval = REDRAW_SECONDS if terminal else LOG_SECONDS
+        line = str(self) if msg is None else msg
+        if line or terminal:
+            self.fp.write(f"\r{line}\x1b[K" if terminal else f"{line}\n")
+            self.fp.flush()
+        return False
+
+
+# tqdm's own lock is one between processes, which takes a module more than reading traces does.
+Progress.set_lock(RLock())

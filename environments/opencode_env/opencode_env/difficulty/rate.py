@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from opencode_env.difficulty.attempt import Failure, outcomes
+from pydantic import BaseModel, computed_field
+
+from opencode_env.difficulty.attempt import Failure, tries
 from opencode_env.difficulty.errors import BadInputError
 from opencode_env.difficulty.progress import Progress
 from opencode_env.difficulty.record import EpisodeRecord, LineError, TraceRecord, VersionError, parse_line
@@ -50,17 +52,12 @@ class SourceRating:
 
     def note(self, trace: TraceRecord) -> None:
         """Remember how the trace was made."""
-        sampling = trace.agent.config.sampling
-        for facts, fact in (
-            (self.sampling, sampling.text() if sampling else "{}"),
-            (self.versions, trace.verifiers.version),
-        ):
+        for facts, fact in ((self.sampling, trace.sampling_text), (self.versions, trace.verifiers)):
             if len(facts) < MAX_FACTS:
                 facts[fact] = None
 
 
-@dataclass
-class RunReport:
+class RunReport(BaseModel):
     """How reading one trace file went."""
 
     path: Path
@@ -70,8 +67,9 @@ class RunReport:
     malformed: int = 0
     truncated_end: bool = False
     """The last line is not whole: the run was killed while writing it, or is still writing."""
-    complaints: list[str] = field(default_factory=list)
+    complaints: list[str] = []
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def unreadable(self) -> int:
         """Lines that hold no episode this command can read."""
@@ -80,7 +78,7 @@ class RunReport:
 
 @dataclass
 class Rating:
-    """The outcome of rating: tallies by source and task key, and a report per trace file."""
+    """What rating found: tallies by source and task key, and a report per trace file."""
 
     threshold: float
     sources: dict[Source, SourceRating] = field(default_factory=dict)
@@ -96,7 +94,7 @@ def rate(paths: list[Path], *, threshold: float = 1.0, seat: str | None = None) 
     """Rate the runs at `paths` (run directories or `traces.jsonl` files).
 
     An attempt passes when its reward is at least `threshold`. `seat` names the seat whose tries count; None
-    chooses as `attempt.main_traces` says.
+    chooses as `attempt.tries` says.
 
     Raises:
         BadInputError: a path is no run, or a file cannot be read as traces of this schema.
@@ -106,7 +104,7 @@ def rate(paths: list[Path], *, threshold: float = 1.0, seat: str | None = None) 
     seen: set[int] = set()
     with Progress("reading traces", sum(file.size for file in files), "MB", scale=1e6) as progress:
         for file in files:
-            report = RunReport(file.path)
+            report = RunReport(path=file.path)
             rating.runs.append(report)
             for episode in _episodes(file, report, progress):
                 identity = hash(episode.id)
@@ -115,7 +113,7 @@ def rate(paths: list[Path], *, threshold: float = 1.0, seat: str | None = None) 
                     continue
                 seen.add(identity)
                 report.episodes += 1
-                _count(rating, episode, file.model, seat)
+                _count(rating, episode, file.settings.model, seat)
             if report.unreadable and not report.episodes and not report.duplicates:
                 raise BadInputError(f'"{file.path}" holds no verifiers episode: {report.complaints[0]}')
     return rating
@@ -146,17 +144,15 @@ def _episodes(file: TraceFile, report: RunReport, progress: Progress) -> Iterato
 
 
 def _count(rating: Rating, episode: EpisodeRecord, run_model: str | None, seat: str | None) -> None:
-    key = episode.task.identity
-    assert key is not None, "parse_line refuses an episode without one"
-    for trace, outcome in outcomes(episode, seat):
-        model = (trace.agent.config.model if trace else None) or run_model or UNKNOWN_MODEL
-        source = rating.sources.setdefault(Source(episode.env.id, model), SourceRating())
+    assert episode.task is not None, "parse_line refuses an episode without one"
+    for trace, found in tries(episode, seat):
+        model = (trace.model if trace else None) or run_model or UNKNOWN_MODEL
+        source = rating.sources.setdefault(Source(episode.env, model), SourceRating())
         if trace is not None:
             source.note(trace)
-        tally = source.tasks.get(key)
+        tally = source.tasks.get(episode.task)
         if tally is None:
-            data = episode.task.data
-            tally = source.tasks[key] = Tally(data.id, data.name, data.prompt)
-        tally.add(outcome, rating.threshold)
-        if isinstance(outcome, Failure):
-            source.causes[outcome.cause] += 1
+            tally = source.tasks[episode.task] = Tally(episode.task_id, episode.task_name, episode.prompt)
+        tally.add(found, rating.threshold)
+        if isinstance(found, Failure):
+            source.causes[found.cause] += 1

@@ -1,13 +1,12 @@
-"""A rated dataset on disk: the Parquet file that `join` writes, and the columns that rating adds to it.
+"""A rated dataset on disk: the Parquet file that `join` writes.
 
 Reading is by column and by batch, so that a figure over a large file never loads its questions.
 """
 
 import json
 import math
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,22 +17,42 @@ from opencode_env.difficulty.errors import BadInputError, NothingUsableError
 
 REWARD_COLUMN = "avg_reward"
 METADATA_KEY = b"opencode_difficulty"
-BATCH_ROWS = 16384
+BATCH_ROWS = 8192
 LABEL_COLUMNS = ("id", "name", "question")
 NUMBERS = (pa.types.is_floating, pa.types.is_integer, pa.types.is_null)
 """What a difficulty column may hold; a column of nulls is one in which nothing was rated."""
 
 
-def model_prefix(name: str) -> str:
-    """A column prefix made from a model or env name; dots would read as nested columns."""
-    return re.sub(r"[^0-9A-Za-z-]+", "_", name).strip("_") + "_"
+class ParquetInput:
+    """An opened Parquet file with rows, called `called` in messages."""
+
+    def __init__(self, path: Path, called: str) -> None:
+        self.path, self._called = path, called
+        try:
+            self._file = pq.ParquetFile(path)
+        except (OSError, pa.ArrowException) as error:
+            raise BadInputError(f"{called} is not a Parquet file that can be read: {one_line(error)}") from None
+        self.schema: pa.Schema = self._file.schema_arrow
+        """With the file's metadata."""
+        self.rows = int(self._file.metadata.num_rows)
+        if not self.rows:
+            raise NothingUsableError(f"{called} has no rows")
+
+    def batches(self, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Batches of the file, of all columns or the named ones.
+
+        Raises:
+            BadInputError: the file is damaged.
+        """
+        try:
+            yield from self._file.iter_batches(batch_size=BATCH_ROWS, columns=columns)
+        except (OSError, pa.ArrowException) as error:
+            raise BadInputError(f"{self._called} is damaged: {one_line(error)}") from None
 
 
 class RatedRow(NamedTuple):
     """What the commands after `join` need of a row."""
 
-    number: int
-    """Position in the file, from 0."""
     label: str
     reward: float | None
     """None for a row that was never rated (null, NaN or infinite)."""
@@ -41,33 +60,27 @@ class RatedRow(NamedTuple):
     passes: int | None
 
 
-@dataclass(frozen=True)
-class RatedFile:
-    """An opened Parquet file with a difficulty column."""
+class RatedFile(ParquetInput):
+    """A Parquet file with a difficulty column."""
 
-    path: Path
-    file: pq.ParquetFile
-    column: str
-    prefix: str
+    def __init__(self, path: Path, column: str) -> None:
+        super().__init__(path, f'"{path}"')
+        names = self.schema.names
+        if column not in names:
+            rated = [name for name in names if name.endswith(REWARD_COLUMN)]
+            hint = f"rated columns: {', '.join(rated)}" if rated else f"columns: {', '.join(names)}"
+            raise BadInputError(f'"{path}" has no column "{column}" ({hint}): name one with --column')
+        kind = self.schema.field(column).type
+        if not any(test(kind) for test in NUMBERS):
+            raise BadInputError(f'column "{column}" of "{path}" holds {kind}, not numbers')
+        self.column = column
+        self.prefix = column.removesuffix(REWARD_COLUMN) if column.endswith(REWARD_COLUMN) else ""
 
-    @property
-    def schema(self) -> pa.Schema:
-        """The file's Arrow schema, its metadata included."""
-        return self.file.schema_arrow
-
-    @property
-    def rows(self) -> int:
-        """Rows of the file."""
-        return int(self.file.metadata.num_rows)
-
-    @property
+    @cached_property
     def about(self) -> dict[str, object]:
         """What `join` recorded about the runs; empty for a file from elsewhere."""
-        stored = (self.schema.metadata or {}).get(METADATA_KEY)
-        if stored is None:
-            return {}
         try:
-            parsed = json.loads(stored)
+            parsed = json.loads((self.schema.metadata or {}).get(METADATA_KEY, b"{}"))
         except ValueError:
             return {}
         return parsed if isinstance(parsed, dict) else {}
@@ -79,17 +92,12 @@ class RatedFile:
     def read(self) -> Iterator[RatedRow]:
         """The rows, without their content."""
         label = next((name for name in LABEL_COLUMNS if name in self.schema.names), None)
-        counts = [self.prefix + name for name in ("attempts", "passes") if self.has(name)]
-        wanted = [self.column, *counts, *([label] if label else [])]
+        wanted = [label, self.column, *(self.prefix + name if self.has(name) else None for name in COUNT_COLUMNS)]
         number = 0
-        for batch in self.batches(wanted):
-            columns = {name: batch.column(name).to_pylist() for name in dict.fromkeys(wanted)}
+        for batch in self.batches(list(dict.fromkeys(filter(None, wanted)))):
             nothing = [None] * batch.num_rows
-            attempts = columns.get(self.prefix + "attempts", nothing)
-            passes = columns.get(self.prefix + "passes", nothing)
-            labels = columns[label] if label else nothing
-            for row in zip(labels, columns[self.column], attempts, passes, strict=True):
-                yield RatedRow(number, _label(row[0], number), finite(row[1]), row[2], row[3])
+            for cells in zip(*(batch.column(name).to_pylist() if name else nothing for name in wanted), strict=True):
+                yield RatedRow(_label(cells[0], number), finite(cells[1]), cells[2], cells[3])
                 number += 1
 
     def reach(self) -> tuple[float, float]:
@@ -100,16 +108,8 @@ class RatedFile:
             low, high = min([low, *values]), max([high, *values])
         return low, high
 
-    def batches(self, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Batches of the file, of all columns or the named ones.
 
-        Raises:
-            BadInputError: the file is damaged.
-        """
-        try:
-            yield from self.file.iter_batches(batch_size=BATCH_ROWS, columns=columns)
-        except (OSError, pa.ArrowException) as error:
-            raise BadInputError(f'"{self.path}" is damaged: {one_line(error)}') from None
+COUNT_COLUMNS = ("attempts", "passes")
 
 
 def open_rated(path: Path, column: str = REWARD_COLUMN) -> RatedFile:
@@ -121,27 +121,12 @@ def open_rated(path: Path, column: str = REWARD_COLUMN) -> RatedFile:
     """
     if not path.is_file():
         raise BadInputError(f'rated dataset "{path}" ' + ("is not a file" if path.exists() else "does not exist"))
-    try:
-        file = pq.ParquetFile(path)
-    except (OSError, pa.ArrowException) as error:
-        raise BadInputError(f'"{path}" is not a Parquet file that can be read: {one_line(error)}') from None
-    schema = file.schema_arrow
-    if column not in schema.names:
-        rated = [name for name in schema.names if name.endswith(REWARD_COLUMN)]
-        hint = f"rated columns: {', '.join(rated)}" if rated else f"columns: {', '.join(schema.names)}"
-        raise BadInputError(f'"{path}" has no column "{column}" ({hint}): name one with --column')
-    kind = schema.field(column).type
-    if not any(test(kind) for test in NUMBERS):
-        raise BadInputError(f'column "{column}" of "{path}" holds {kind}, not numbers')
-    if file.metadata.num_rows == 0:
-        raise NothingUsableError(f'"{path}" has no rows')
-    prefix = column.removesuffix(REWARD_COLUMN) if column.endswith(REWARD_COLUMN) else ""
-    return RatedFile(path, file, column, prefix)
+    return RatedFile(path, column)
 
 
 def one_line(error: BaseException) -> str:
     """The first line of an error of pyarrow's, which like to be long."""
-    return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
 def finite(value: float | None) -> float | None:

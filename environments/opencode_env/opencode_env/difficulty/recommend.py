@@ -1,7 +1,7 @@
 """Which tasks teach: the band of mean rewards whose groups of G are likely to have mixed outcomes."""
 
 from collections import Counter
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pydantic import BaseModel
 
@@ -14,16 +14,8 @@ Criterion = Literal["mean", "low"]
 MAX_LINES = 40
 
 
-class Outcome(NamedTuple):
-    """What is known of a task: tasks with the same outcome are the same to the recommendation."""
-
-    attempts: int
-    passes: int
-    reward: float
-
-
-class OutcomeFigures(BaseModel):
-    """All tasks with one outcome."""
+class AlikeTasks(BaseModel):
+    """All tasks with the same attempts, passes and mean reward: to the recommendation they are the same."""
 
     passes: int
     attempts: int
@@ -33,8 +25,8 @@ class OutcomeFigures(BaseModel):
     """Posterior mean of the probability that a group has mixed outcomes."""
     low: float
     high: float
-    useful: bool
-    in_band: bool
+    useful: bool = False
+    in_band: bool = False
 
 
 class RecommendFigures(BaseModel):
@@ -57,7 +49,7 @@ class RecommendFigures(BaseModel):
     """Tasks that a filter by the band keeps: the useful ones, and others between them."""
     mixed_per_epoch: float
     """Groups with mixed outcomes to expect when every kept task gets one group."""
-    outcomes: list[OutcomeFigures]
+    outcomes: list[AlikeTasks]
 
     @property
     def toml(self) -> str:
@@ -85,26 +77,20 @@ def recommend(
         BadInputError: the file does not say how many attempts passed.
         NothingUsableError: no row is rated, or no task reaches the probability.
     """
-    if not (rated.has("attempts") and rated.has("passes")):
-        missing = f'"{rated.prefix}attempts" and "{rated.prefix}passes"'
-        raise BadInputError(f'"{rated.path}" lacks the columns {missing}, which `join` writes')
-    tally: Counter[Outcome] = Counter()
-    for row in rated.read():
-        if row.reward is not None and row.attempts:
-            tally[Outcome(row.attempts, row.passes or 0, row.reward)] += 1
-    if not tally:
-        raise NothingUsableError(f'"{rated.path}" has no rated row')
-    outcomes = [_outcome(o, n, group, probability, criterion, credible, prior) for o, n in tally.items()]
-    outcomes.sort(key=lambda o: (o.avg_reward, o.attempts, o.passes))
-    useful = [o.avg_reward for o in outcomes if o.useful]
+    alike = _alike(rated, group, credible, prior)
+    for found in alike:
+        found.useful = _judged(found, criterion) >= probability
+    useful = [found for found in alike if found.useful]
     if not useful:
-        best = max(outcomes, key=lambda o: _verified(o, criterion))
+        best = max(alike, key=lambda found: _judged(found, criterion))
         raise NothingUsableError(
             f"no task reaches P(mixed) {probability:g} in a group of {group}; the best has "
-            f"{_verified(best, criterion):.2f} ({best.passes} of {best.attempts} passed): lower -p, or raise -G"
+            f"{_judged(best, criterion):.2f} ({best.passes} of {best.attempts} passed): lower -p, or raise -G"
         )
-    low, high = min(useful), max(useful)
-    kept = [o.model_copy(update={"in_band": low <= o.avg_reward <= high}) for o in outcomes]
+    low, high = useful[0].avg_reward, useful[-1].avg_reward
+    for found in alike:
+        found.in_band = low <= found.avg_reward <= high
+    kept = [found for found in alike if found.in_band]
     return RecommendFigures(
         path=str(rated.path),
         column=rated.column,
@@ -114,76 +100,62 @@ def recommend(
         credible=credible,
         prior=(prior.a, prior.b),
         rows=rated.rows,
-        unrated=rated.rows - tally.total(),
-        useful=sum(o.tasks for o in kept if o.useful),
+        unrated=rated.rows - sum(found.tasks for found in alike),
+        useful=sum(found.tasks for found in useful),
         min_avg_reward=low,
         max_avg_reward=high,
-        kept=sum(o.tasks for o in kept if o.in_band),
-        mixed_per_epoch=sum(o.tasks * o.mixed for o in kept if o.in_band),
-        outcomes=kept,
+        kept=sum(found.tasks for found in kept),
+        mixed_per_epoch=sum(found.tasks * found.mixed for found in kept),
+        outcomes=alike,
     )
 
 
 def recommend_text(figures: RecommendFigures) -> str:
     """The recommendation for a terminal."""
-    share = figures.mixed_per_epoch / figures.kept
+    yes = {True: "yes", False: "no"}
     rows = [
-        [
-            f"{o.passes}/{o.attempts}",
-            f"{o.avg_reward:.3f}",
-            f"{o.tasks:,}",
-            f"{o.mixed:.2f}",
-            f"{o.low:.2f} to {o.high:.2f}",
-            "yes" if o.useful else "no",
-            "yes" if o.in_band else "no",
-        ]
+        [f"{o.passes}/{o.attempts}", f"{o.avg_reward:.3f}", f"{o.tasks:,}", f"{o.mixed:.2f}",
+         f"{o.low:.2f} to {o.high:.2f}", yes[o.useful], yes[o.in_band]]
         for o in figures.outcomes[:MAX_LINES]
-    ]
+    ]  # fmt: skip
     header = ["passed", "reward", "tasks", "P(mixed)", f"{figures.credible:.0%} interval", "teaches", "in band"]
     body = table(header, rows)
     if len(figures.outcomes) > MAX_LINES:
         body += f"\n… {len(figures.outcomes) - MAX_LINES:,} more outcomes (all with --json)"
     judged = "P(mixed)" if figures.criterion == "mean" else "lower end of P(mixed)"
-    return "\n".join(
-        [
-            body,
-            "",
-            f"group of {figures.group_size}, {judged} ≥ {figures.probability:g}: "
-            f"{figures.useful:,} of {figures.rows:,} tasks teach ({figures.unrated:,} unrated)",
-            f"band {figures.min_avg_reward:g} to {figures.max_avg_reward:g} keeps {figures.kept:,} tasks; "
-            f"{share:.0%} of their groups should have mixed outcomes",
-            "",
-            f"vf-eval: {figures.flags}",
-            "",
-            "TOML, in the taskset's table (prime-rl: [orchestrator.train.source.env.taskset]):",
-            figures.toml,
-        ]
-    )
+    return f"""{body}
+
+group of {figures.group_size}, {judged} ≥ {figures.probability:g}: \
+{figures.useful:,} of {figures.rows:,} tasks teach ({figures.unrated:,} unrated)
+band {figures.min_avg_reward:g} to {figures.max_avg_reward:g} keeps {figures.kept:,} tasks; \
+{figures.mixed_per_epoch / figures.kept:.0%} of their groups should have mixed outcomes
+
+vf-eval: {figures.flags}
+
+TOML, in the taskset's table (prime-rl: [orchestrator.train.source.env.taskset]):
+{figures.toml}"""
 
 
-def _verified(outcome: OutcomeFigures, criterion: Criterion) -> float:
-    return outcome.mixed if criterion == "mean" else outcome.low
+def _alike(rated: RatedFile, group: int, credible: float, prior: Prior) -> list[AlikeTasks]:
+    """The rated tasks, from the least mean reward to the greatest."""
+    if not (rated.has("attempts") and rated.has("passes")):
+        missing = f'"{rated.prefix}attempts" and "{rated.prefix}passes"'
+        raise BadInputError(f'"{rated.path}" lacks the columns {missing}, which `join` writes')
+    rows = ((row.reward, row.attempts, row.passes or 0) for row in rated.read() if row.reward is not None)
+    tally = Counter((reward, attempts, passes) for reward, attempts, passes in rows if attempts)
+    if not tally:
+        raise NothingUsableError(f'"{rated.path}" has no rated row')
+    alike = []
+    for (reward, attempts, passes), tasks in sorted(tally.items()):
+        mixed = mixed_probability(passes, attempts, group, prior, credible)
+        alike.append(
+            AlikeTasks(
+                passes=passes, attempts=attempts, avg_reward=reward, tasks=tasks,
+                mixed=mixed.mean, low=mixed.low, high=mixed.high,
+            )
+        )  # fmt: skip
+    return alike
 
 
-def _outcome(
-    outcome: Outcome,
-    tasks: int,
-    group: int,
-    probability: float,
-    criterion: Criterion,
-    credible: float,
-    prior: Prior,
-) -> OutcomeFigures:
-    mixed = mixed_probability(outcome.passes, outcome.attempts, group, prior, credible)
-    figures = OutcomeFigures(
-        passes=outcome.passes,
-        attempts=outcome.attempts,
-        avg_reward=outcome.reward,
-        tasks=tasks,
-        mixed=mixed.mean,
-        low=mixed.low,
-        high=mixed.high,
-        useful=False,
-        in_band=False,
-    )
-    return figures.model_copy(update={"useful": _verified(figures, criterion) >= probability})
+def _judged(found: AlikeTasks, criterion: Criterion) -> float:
+    return found.mixed if criterion == "mean" else found.low

@@ -5,20 +5,17 @@ prime-rl's file monitor. The models name only what rating reads: pydantic skips 
 logprobs: nearly all of a line) without building Python objects, which is why this is faster than `json.loads`.
 """
 
+import json
 import math
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 SCHEMA_VERSION = 1
 """The trace schema these models read (`verifiers.v1.trace.TRACE_VERSION` of verifiers 0.4)."""
 
 HEAD_LENGTH = 80
 """Characters of a prompt that are kept."""
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
 
 
 def _text(value: object) -> object:
@@ -33,25 +30,11 @@ def _head(value: object) -> object:
     return " ".join(value[:HEAD_LENGTH].split()) if isinstance(value, str) else None
 
 
-class TaskDataRecord(_Part):
-    id: Annotated[str | None, BeforeValidator(_text)] = None
-    name: Annotated[str | None, BeforeValidator(_text)] = None
-    prompt: Annotated[str | None, BeforeValidator(_head)] = None
+_Label = Annotated[str | None, BeforeValidator(_text)]
 
 
-class TaskRecord(_Part):
-    key: str | None = None
-    hash: str | None = None
-    data: TaskDataRecord = TaskDataRecord()
-
-    @property
-    def identity(self) -> str | None:
-        """The task's key; runs older than keys have the content hash only."""
-        return self.key or self.hash
-
-
-class EnvRecord(_Part):
-    id: str = ""
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
 
 
 class ErrorRecord(_Part):
@@ -67,40 +50,25 @@ class RewardRecord(_Part):
     weight: float = 1.0
 
 
-class SamplingRecord(_Part):
-    model_config = ConfigDict(frozen=True, extra="allow")
-
-    def text(self) -> str:
-        """The settings that were set, as canonical JSON."""
-        return self.model_dump_json(exclude_none=True)
-
-
-class AgentConfigRecord(_Part):
-    model: str | None = None
-    sampling: SamplingRecord | None = None
-
-
-class AgentRecord(_Part):
-    name: str = "agent"
-    trainable: bool = True
-    config: AgentConfigRecord = AgentConfigRecord()
-
-
-class VerifiersRecord(_Part):
-    version: str = "unknown"
-
-
 class TraceRecord(_Part):
     version: int
-    verifiers: VerifiersRecord = VerifiersRecord()
-    agent: AgentRecord = AgentRecord()
+    verifiers: str = Field("unknown", validation_alias=AliasPath("verifiers", "version"))
+    seat: str = Field("agent", validation_alias=AliasPath("agent", "name"))
+    trainable: bool = Field(True, validation_alias=AliasPath("agent", "trainable"))
+    model: str | None = Field(None, validation_alias=AliasPath("agent", "config", "model"))
+    sampling: dict[str, Any] | None = Field(None, validation_alias=AliasPath("agent", "config", "sampling"))
     nodes: list[NodeRecord] = Field(default_factory=list)
     rewards: dict[str, RewardRecord | None] = Field(default_factory=dict)
     ok: bool = False
     stop_condition: str | None = None
     errors: list[ErrorRecord] = Field(default_factory=list)
     num_total_tokens: int | None = None
-    num_output_tokens: int | None = None
+
+    @property
+    def sampling_text(self) -> str:
+        """The sampling settings that were set, as canonical JSON."""
+        given = {name: value for name, value in (self.sampling or {}).items() if value is not None}
+        return json.dumps(given, ensure_ascii=False, separators=(",", ":"))
 
     @property
     def turns(self) -> int:
@@ -120,11 +88,22 @@ class TraceRecord(_Part):
 
 class EpisodeRecord(_Part):
     id: str
-    env: EnvRecord = EnvRecord()
-    task: TaskRecord
+    env: str = Field("", validation_alias=AliasPath("env", "id"))
+    task_key: str | None = Field(None, validation_alias=AliasPath("task", "key"))
+    task_hash: str | None = Field(None, validation_alias=AliasPath("task", "hash"))
+    task_id: _Label = Field(None, validation_alias=AliasPath("task", "data", "id"))
+    task_name: _Label = Field(None, validation_alias=AliasPath("task", "data", "name"))
+    prompt: Annotated[str | None, BeforeValidator(_head)] = Field(
+        None, validation_alias=AliasPath("task", "data", "prompt")
+    )
     ok: bool = False
     errors: list[ErrorRecord] = Field(default_factory=list)
     traces: list[TraceRecord]
+
+    @property
+    def task(self) -> str | None:
+        """The task's key; runs older than keys have the content hash only."""
+        return self.task_key or self.task_hash
 
 
 class LineError(ValueError):
@@ -157,6 +136,6 @@ def parse_line(line: bytes) -> EpisodeRecord:
     for trace in episode.traces:
         if trace.version != SCHEMA_VERSION:
             raise VersionError(f"trace schema {trace.version}, this command reads {SCHEMA_VERSION}")
-    if episode.task.identity is None:
+    if episode.task is None:
         raise LineError("the episode names no task (no task.key and no task.hash)")
     return episode

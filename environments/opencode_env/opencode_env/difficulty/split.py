@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel
 
-from opencode_env.difficulty.atomic import check_output, replacing
 from opencode_env.difficulty.bands import Band, Thresholds
 from opencode_env.difficulty.errors import BadInputError
+from opencode_env.difficulty.outputs import check_output, replacing
 from opencode_env.difficulty.progress import Progress
 from opencode_env.difficulty.rated import RatedFile, finite
 
@@ -19,7 +19,7 @@ class SplitFile(BaseModel):
 
     path: Path
     condition: str
-    rows: int
+    rows: int = 0
 
 
 class SplitFigures(BaseModel):
@@ -41,34 +41,19 @@ def split(rated: RatedFile, thresholds: Thresholds, folder: Path, *, force: bool
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise BadInputError(f'output folder "{folder}" cannot be made: {error.strerror}') from None
-    paths = {band: folder / f"{band}.parquet" for band in Band}
-    for path in paths.values():
-        check_output(path, force=force)
-        if path.exists() and path.samefile(rated.path):
-            raise BadInputError(f'output "{path}" is the input: write to another folder')
-    counts = dict.fromkeys(Band, 0)
-    with replacing(paths.values()) as temporaries, ExitStack() as stack:
-        writers = {
-            band: stack.enter_context(pq.ParquetWriter(temporary, rated.schema))
-            for band, temporary in zip(Band, temporaries, strict=True)
-        }
-        with Progress("splitting", rated.rows, "rows") as progress:
-            for batch in rated.batches():
-                for band, part in _parts(batch, rated.column, thresholds).items():
-                    writers[band].write_batch(part)
-                    counts[band] += part.num_rows
-                progress.add(batch.num_rows)
-    files = {
-        band: SplitFile(path=path, condition=thresholds.describe(band), rows=counts[band])
-        for band, path in paths.items()
-    }
+    files = {band: SplitFile(path=folder / f"{band}.parquet", condition=thresholds.describe(band)) for band in Band}
+    for file in files.values():
+        check_output(file.path, force=force)
+        if file.path.exists() and file.path.samefile(rated.path):
+            raise BadInputError(f'output "{file.path}" is the input: write to another folder')
+    with replacing(file.path for file in files.values()) as temporaries, ExitStack() as stack:
+        writers = [stack.enter_context(pq.ParquetWriter(temporary, rated.schema)) for temporary in temporaries]
+        progress = stack.enter_context(Progress("splitting", rated.rows, "rows"))
+        for batch in rated.batches():
+            bands = [thresholds.band(finite(reward)) for reward in batch.column(rated.column).to_pylist()]
+            for (band, file), writer in zip(files.items(), writers, strict=True):
+                part = batch.filter(pa.array([found is band for found in bands], pa.bool_()))
+                writer.write_batch(part)
+                file.rows += part.num_rows
+            progress.add(batch.num_rows)
     return SplitFigures(column=rated.column, files=files)
-
-
-def _parts(batch: pa.RecordBatch, column: str, thresholds: Thresholds) -> dict[Band, pa.RecordBatch]:
-    """The batch's rows by band, bands without a row left out."""
-    rewards = batch.column(column).to_pylist()
-    rows: dict[Band, list[int]] = {}
-    for index, reward in enumerate(rewards):
-        rows.setdefault(thresholds.band(finite(reward)), []).append(index)
-    return {band: batch.take(pa.array(indices)) for band, indices in rows.items()}

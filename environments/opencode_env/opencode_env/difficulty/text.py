@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Sequence
 
-from opencode_env.difficulty.figures import RateFigures, SourceFigures, TaskFigures
+from opencode_env.difficulty.figures import SHOWN, PassAt, RateFigures, SourceFigures, TaskFigures
 
 LABEL_WIDTH = 40
 HASH_LENGTH = 64
@@ -12,20 +12,11 @@ SHORT_HASH = 12
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Align columns: the first to the left, the others to the right."""
-    lines = [list(header), *map(list, rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     return "\n".join(
-        "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
+        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
+        for line in (header, *rows)
     )
-
-
-def number(value: float | None, digits: int = 2) -> str:
-    """A figure with fixed digits, "-" for none."""
-    return "-" if value is None else f"{value:,.{digits}f}"
 
 
 def short(text: str) -> str:
@@ -47,106 +38,81 @@ def rate_text(figures: RateFigures, limit: int | None) -> str:
     parts = [_source_table(figures)]
     if "*" in parts[0]:
         parts.append("* of the tasks with at least k attempts")
-    parts += [line for source in figures.sources if (line := _causes(source))]
+    for source in figures.sources:
+        if source.causes:
+            named = ", ".join(f"{cause} {count:,}" for cause, count in source.causes.items())
+            parts.append(f"{source.model}: not counted as attempts: {named}")
     single = len(figures.sources) == 1
-    body = _task_table(figures.sources[0], limit) if single else _side_by_side(figures.sources, limit)
-    parts += ["", body]
+    parts += ["", _task_table(figures.sources[0], limit) if single else _side_by_side(figures.sources, limit)]
     total = len({row.key for source in figures.sources for row in source.rows})
     if limit is not None and total > limit:
         parts.append(f"… {total - limit:,} more tasks (all with --rows 0 or --json)")
     return "\n".join(parts)
 
 
-def _label(row: TaskFigures) -> str:
-    return task_label(row.key, row.id or row.name or row.prompt)
+def _header(ks: Sequence[int]) -> list[str]:
+    """The headers of `_cells`."""
+    headers = {name: [shown.header] for name, shown in SHOWN.items()}
+    headers["pass_rate"] += [f"pass@{k}" for k in ks]
+    return [header for found in headers.values() for header in found]
 
 
-def source_label(source: SourceFigures, sources: Sequence[SourceFigures]) -> str:
-    """The model, with the env where several envs are compared."""
-    several = len({other.env for other in sources}) > 1
-    return f"{source.model} @ {source.env}" if several else source.model
+def _cells(row: TaskFigures | SourceFigures, ks: Sequence[int]) -> list[str]:
+    """All figures, pass@k after the pass rate."""
+    cells = {name: [_number(getattr(row, name), shown.digits)] for name, shown in SHOWN.items()}
+    cells["avg_reward"] = [_reward(row)]
+    for k in ks:
+        found = row.pass_at.get(k)
+        value = found.value if isinstance(found, PassAt) else found
+        partly = isinstance(row, SourceFigures) and isinstance(found, PassAt) and found.tasks < row.tasks_rated
+        cells["pass_rate"].append(_number(value, 2) + "*" * partly)
+    return [cell for found in cells.values() for cell in found]
 
 
-def _plus_minus(value: float | None, stderr: float | None) -> str:
-    return number(value) + (f" ±{stderr:.2f}" if stderr is not None else "")
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def _reward(row: TaskFigures | SourceFigures) -> str:
+    return _number(row.avg_reward, 2) + (f" ±{row.reward_stderr:.2f}" if row.reward_stderr is not None else "")
 
 
 def _source_table(figures: RateFigures) -> str:
     ks = sorted({k for source in figures.sources for k in source.pass_at})
-    header = ["model", "tasks", "rated", "attempts", "reward", f"pass≥{figures.threshold:g}"]
-    header += [f"pass@{k}" for k in ks] + ["turns", "tokens", "timeouts", "errors", "unscored"]
-    rows = [_source_row(source, figures.sources, ks) for source in figures.sources]
+    names = {"n": "attempts", "pass": f"pass≥{figures.threshold:g}"}
+    header = ["model", "tasks", "rated", *(names.get(name, name) for name in _header(ks))]
+    rows = [
+        [_source_label(source, figures.sources), f"{source.tasks:,}", f"{source.tasks_rated:,}", *_cells(source, ks)]
+        for source in figures.sources
+    ]
     return table(header, rows)
-
-
-def _source_row(source: SourceFigures, sources: Sequence[SourceFigures], ks: Sequence[int]) -> list[str]:
-    return [
-        source_label(source, sources),
-        f"{source.tasks:,}",
-        f"{source.tasks_rated:,}",
-        f"{source.attempts:,}",
-        _plus_minus(source.avg_reward, source.reward_stderr),
-        number(source.pass_rate),
-        *(_pass_at(source, k) for k in ks),
-        number(source.mean_turns, 1),
-        number(source.mean_tokens, 0),
-        f"{source.timed_out:,}",
-        f"{source.errors:,}",
-        f"{source.unscored:,}",
-    ]
-
-
-def _pass_at(source: SourceFigures, k: int) -> str:
-    found = source.pass_at.get(k)
-    return number(found.value if found else None) + ("*" if found and found.tasks < source.tasks_rated else "")
-
-
-def _causes(source: SourceFigures) -> str:
-    if not source.causes:
-        return ""
-    named = ", ".join(f"{cause} {count:,}" for cause, count in source.causes.items())
-    return f"{source.model}: not counted as attempts: {named}"
-
-
-def _task_row(row: TaskFigures) -> list[str]:
-    return [
-        _label(row),
-        f"{row.attempts}",
-        _plus_minus(row.avg_reward, row.reward_stderr),
-        number(row.pass_rate),
-        *(number(value) for value in row.pass_at.values()),
-        number(row.mean_turns, 1),
-        number(row.mean_tokens, 0),
-        f"{row.timed_out}",
-        f"{row.errors}",
-        f"{row.unscored}",
-    ]
 
 
 def _task_table(source: SourceFigures, limit: int | None) -> str:
     ks = list(source.rows[0].pass_at) if source.rows else []
-    header = ["task", "n", "reward", "pass", *(f"pass@{k}" for k in ks)]
-    header += ["turns", "tokens", "timeouts", "errors", "unscored"]
-    return table(header, [_task_row(row) for row in source.rows[:limit]])
+    return table(["task", *_header(ks)], [[_label(row), *_cells(row, ks)] for row in source.rows[:limit]])
 
 
 def _side_by_side(sources: Sequence[SourceFigures], limit: int | None) -> str:
     """One column per source: mean reward, its standard error, attempts and errors."""
-    by_key: dict[str, list[TaskFigures | None]] = {}
-    labels: dict[str, str] = {}
-    for column, source in enumerate(sources):
-        for row in source.rows:
-            cells = by_key.setdefault(row.key, [None] * len(sources))
-            cells[column] = row
-            labels[row.key] = _label(row)
-    header = ["task", *(source_label(source, sources) for source in sources)]
-    return table(header, [[labels[key], *map(_cell, cells)] for key, cells in list(by_key.items())[:limit]])
+    by_key = [{row.key: row for row in source.rows} for source in sources]
+    labels = {row.key: _label(row) for source in sources for row in source.rows}
+    rows = [[label, *(_cell(rows.get(key)) for rows in by_key)] for key, label in list(labels.items())[:limit]]
+    return table(["task", *(_source_label(source, sources) for source in sources)], rows)
+
+
+def _label(row: TaskFigures) -> str:
+    return task_label(row.key, row.id or row.name or row.prompt)
+
+
+def _source_label(source: SourceFigures, sources: Sequence[SourceFigures]) -> str:
+    """The model, with the env where several envs are compared."""
+    several = len({other.env for other in sources}) > 1
+    return f"{source.model} @ {source.env}" if several else source.model
 
 
 def _cell(row: TaskFigures | None) -> str:
     if row is None:
         return "-"
     failed = row.errors + row.unscored
-    return f"{_plus_minus(row.avg_reward, row.reward_stderr)} (n={row.attempts}" + (
-        f", {failed} err)" if failed else ")"
-    )
+    return f"{_reward(row)} (n={row.attempts}{f', {failed} err' if failed else ''})"

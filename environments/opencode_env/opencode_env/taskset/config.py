@@ -6,6 +6,8 @@ import verifiers.v1 as vf
 from opencode_rubrics import AnyRubricConfig
 from pydantic import Field, model_validator
 
+from opencode_env.taskset.columns import ColumnOptions
+
 
 class OpenCodeTaskConfig(vf.TaskConfig):
     """How a task is prepared and scored."""
@@ -17,11 +19,8 @@ class OpenCodeTaskConfig(vf.TaskConfig):
     """Seconds per setup command; a row's own `setup_timeout` goes before it."""
 
 
-class OpenCodeTasksetConfig(vf.TasksetConfig):
-    """Which rows are loaded, and which of their columns mean what.
-
-    A key may reach into nested columns with dots (`extra_info.ground_truth`).
-    """
+class OpenCodeTasksetConfig(ColumnOptions):
+    """Which rows are loaded, and which of their columns mean what (see `ColumnOptions`)."""
 
     task: OpenCodeTaskConfig = OpenCodeTaskConfig()
     dataset: str | None = None
@@ -36,24 +35,6 @@ class OpenCodeTasksetConfig(vf.TasksetConfig):
     streaming: bool = False
     """Read a Hub dataset over the network while the run goes on, instead of downloading it first. Local data
     is always read as it is needed."""
-    question_key: str = "question"
-    """Column of the question: text, or a list of `{role, content}` messages that ends with the user's."""
-    answer_key: str = "answer"
-    """Column of the right answer: text or a number. The default may be missing in rows that have `verify`."""
-    id_key: str | None = None
-    """Column that names a row for good. `None`: `id` if there is one, else a hash of the content."""
-    image_key: str | None = None
-    """Column of the image. Text names the container image of the sandbox; pictures (bytes, the `datasets`
-    image type, or lists of them) are shown to the model with the question. `None`: `image` if there is
-    one."""
-    setup_key: str | None = None
-    """Column of the shell command, or list of commands, that prepare the sandbox. `None`: `setup` if there
-    is one."""
-    verify_key: str | None = None
-    """Column of the shell command, or list of commands, that check the result. `None`: `verify` if there
-    is one."""
-    system_prompt_key: str | None = None
-    """Column of the system prompt. `None`: `system_prompt` if there is one."""
     instruction_prompt: str = ""
     """Text put directly before every question; end it with the white space that should separate them."""
     instruction_prompt_post: str = ""
@@ -66,6 +47,11 @@ class OpenCodeTasksetConfig(vf.TasksetConfig):
     """Highest difficulty number that is kept, itself included."""
     keep_unrated: bool = False
     """Whether rows whose difficulty is empty or not a number are kept."""
+
+    @property
+    def dataset_name(self) -> str:
+        """What the dataset is called in messages."""
+        return self.dataset or "samples"
 
     @model_validator(mode="after")
     def _check_difficulty(self) -> Self:

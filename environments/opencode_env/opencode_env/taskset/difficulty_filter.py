@@ -1,32 +1,31 @@
-"""Keeps the rows whose difficulty lies in a band: vectorised, before anything of a row is built.
+"""Keeps the rows whose difficulty lies in a range: vectorised, before anything of a row is built.
 
 Invariant: `minimum <= value <= maximum`, both ends included, on numbers only. A value that is null or NaN is
 unrated: kept or dropped as a whole and counted. Text that looks like a number is refused, never converted.
 """
 
 import logging
+import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from opencode_env.taskset.arrow_buffers import floats_with_nan
 from opencode_env.taskset.errors import DatasetError
 
 logger = logging.getLogger("verifiers.v1.opencode_env.taskset")
 
-Mask = npt.NDArray[np.bool_]
-
-_BINS = 10
+Mask = Any
+"""An Arrow boolean array: whether each row is kept."""
+_BELOW, _ABOVE, _BINS = -1, 10, 10
 _BAR_WIDTH = 40
 
 
 @dataclass(frozen=True)
-class Band:
+class RewardRange:
     """Which values of which column are kept."""
 
     key: str
@@ -34,81 +33,67 @@ class Band:
     maximum: float
     keep_unrated: bool
 
-    def mask_of_all(self, ratings: Iterable[Any], origin: str, report: "BandReport") -> Mask:
-        """One boolean per value of Arrow arrays that follow each other: whether its row is kept.
+    def mask(self, ratings: Iterable[Any], origin: str, report: "FilterReport", *, first: int = 1) -> Mask:
+        """One boolean per value of Arrow arrays that follow each other, the first of which has row number `first`.
 
         Raises:
             DatasetError: The column holds something other than numbers.
         """
         masks = []
-        first = 1
         for array in ratings:
-            masks.append(self.mask(array, origin, report, first=first))
+            values = self._numbers(array, origin, first)
+            unrated = pc.is_nan(values)
+            # Comparisons with NaN are false, so unrated rows are never inside.
+            kept = pc.and_(pc.greater_equal(values, self.minimum), pc.less_equal(values, self.maximum))
+            masks.append(pc.or_(kept, unrated) if self.keep_unrated else kept)
+            report.add(values, unrated, masks[-1])
             first += len(array)
-        return np.concatenate(masks) if masks else np.empty(0, dtype=np.bool_)
+        return pa.chunked_array(masks, type=pa.bool_()).combine_chunks()
 
-    def mask(self, ratings: Any, origin: str, report: "BandReport", *, first: int) -> Mask:
-        """One boolean per value of the Arrow array `ratings`, whose first has row number `first`: is it kept?
-
-        Raises:
-            DatasetError: The column holds something other than numbers.
-        """
-        values = self._numbers(ratings, origin, first)
-        unrated = np.isnan(values)
-        # Comparisons with NaN are false, so unrated rows are never inside.
-        kept: Mask = (values >= self.minimum) & (values <= self.maximum)
-        if self.keep_unrated:
-            kept |= unrated
-        report.add(values, unrated, kept)
-        return kept
-
-    def _numbers(self, ratings: Any, origin: str, first: int) -> npt.NDArray[np.float64]:
-        """The ratings as floats, null as NaN."""
-        kind = ratings.type
-        if not (
-            pa.types.is_integer(kind)
-            or pa.types.is_floating(kind)
-            or pa.types.is_decimal(kind)
-            or pa.types.is_null(kind)
-        ):
-            row, value = _first_value(ratings, first)
-            raise DatasetError(
-                f'{origin} row {row}: column "{self.key}" holds {value!r} ({kind}); difficulty_key needs a column '
-                f"of numbers"
-            )
-        return floats_with_nan(pc.cast(ratings, pa.float64(), safe=False))
+    def _numbers(self, ratings: Any, origin: str, first: int) -> Any:
+        """The ratings as one array of floats, null as NaN."""
+        kind, array = ratings.type, pa.concat_arrays(getattr(ratings, "chunks", None) or [ratings])
+        if not any(test(kind) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)):
+            for row, value in enumerate(array, start=first):
+                if value.is_valid:
+                    raise DatasetError(
+                        f'{origin} row {row}: column "{self.key}" holds {value.as_py()!r} ({kind}); difficulty_key '
+                        "needs a column of numbers"
+                    )
+            return pa.repeat(pa.scalar(math.nan), len(array))
+        return pc.fill_null(pc.cast(array, pa.float64(), safe=False), math.nan)
 
 
 @dataclass
-class BandReport:
+class FilterReport:
     """Counts of one pass: what was kept, and how all values are distributed over tenths from 0 to 1."""
 
     before: int = 0
     after: int = 0
     unrated: int = 0
-    below: int = 0
-    above: int = 0
-    bins: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(_BINS, dtype=np.int64))
+    tenths: Counter[int] = field(default_factory=Counter)
 
-    def add(self, values: npt.NDArray[np.float64], unrated: Mask, kept: Mask) -> None:
+    def add(self, values: Any, unrated: Mask, kept: Mask) -> None:
         """Count one batch of values."""
         self.before += len(values)
-        self.after += int(np.count_nonzero(kept))
-        self.unrated += int(np.count_nonzero(unrated))
-        self.below += int(np.count_nonzero(values < 0))
-        self.above += int(np.count_nonzero(values > 1))
-        self.bins += np.histogram(values, bins=_BINS, range=(0.0, 1.0))[0]
+        self.after += kept.true_count
+        self.unrated += unrated.true_count
+        rated = values.filter(pc.invert(unrated))
+        tenths = pc.max_element_wise(pc.min_element_wise(pc.floor(pc.multiply(rated, _BINS)), _ABOVE), _BELOW)
+        tenths = pc.if_else(pc.equal(rated, 1.0), float(_BINS - 1), tenths)
+        for found in pc.value_counts(tenths).to_pylist():
+            self.tenths[int(found["values"])] += found["counts"]
 
-    def finish(self, band: Band, name: str) -> None:
+    def finish(self, wanted: RewardRange, name: str) -> None:
         """Log what was kept.
 
         Raises:
             DatasetError: Nothing was.
         """
-        handled = "kept" if band.keep_unrated else "dropped"
+        handled = "kept" if wanted.keep_unrated else "dropped"
         line = (
-            f'dataset "{name}": {self.after} of {self.before} rows have "{band.key}" in '
-            f"[{band.minimum:g}, {band.maximum:g}] ({self.unrated} unrated, {handled})"
+            f'dataset "{name}": {self.after} of {self.before} rows have "{wanted.key}" in '
+            f"[{wanted.minimum:g}, {wanted.maximum:g}] ({self.unrated} unrated, {handled})"
         )
         if self.after == 0:
             raise DatasetError(f"{line}; widen min_avg_reward and max_avg_reward. Distribution:\n{self.histogram()}")
@@ -116,21 +101,8 @@ class BandReport:
 
     def histogram(self) -> str:
         """The distribution as lines of text, one per tenth, with what lies outside and the unrated."""
-        rows = [("< 0", self.below)] if self.below else []
-        for index, count in enumerate(self.bins):
-            end = "]" if index == _BINS - 1 else ")"
-            rows.append((f"[{index / _BINS:.1f}, {(index + 1) / _BINS:.1f}{end}", int(count)))
-        if self.above:
-            rows.append(("> 1", self.above))
-        if self.unrated:
-            rows.append(("unrated", self.unrated))
+        rows = [(f"[{t / _BINS:.1f}, {(t + 1) / _BINS:.1f}{')' if t < 9 else ']'}", self.tenths[t]) for t in range(10)]
+        outside = [("< 0", self.tenths[_BELOW])], [("> 1", self.tenths[_ABOVE]), ("unrated", self.unrated)]
+        rows = [row for row in outside[0] if row[1]] + rows + [row for row in outside[1] if row[1]]
         highest = max(count for _, count in rows) or 1
         return "\n".join(f"  {label:<10} {count:>9} {'#' * -(-count * _BAR_WIDTH // highest)}" for label, count in rows)
-
-
-def _first_value(array: Any, first: int) -> tuple[int, object]:
-    """Row number and value of the first entry that is not null."""
-    for number, value in enumerate(array, start=first):
-        if value.is_valid:
-            return number, value.as_py()
-    return first, None

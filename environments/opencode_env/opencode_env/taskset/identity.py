@@ -1,8 +1,7 @@
 """The identity of a row: the same across runs, machines, row orders and file formats.
 
-Invariant: the content hash covers what makes the task (question, pictures, answer, commands, image, workdir,
-system prompt) and nothing else, so that adding a column such as `avg_reward` or changing an instruction prompt
-leaves it as it was. Rows that are equal in all of that are told apart by counting them.
+Invariant: the content hash covers what makes the task (question, pictures, and the columns that the table marks) and
+nothing else, so that adding a column such as `avg_reward` or changing an instruction prompt leaves it as it was. Rows that are equal in all of that are told apart by counting them.
 """
 
 import hashlib
@@ -11,26 +10,21 @@ from collections.abc import Sequence
 
 import verifiers.v1 as vf
 
+from opencode_env.taskset.columns import IDENTITY_FIELDS
 from opencode_env.taskset.data import OpenCodeTaskData
-from opencode_env.taskset.errors import DatasetError
 from opencode_env.taskset.prompt import Question
 from opencode_env.taskset.row import Row
 
 
 def content_key(question: Question, pictures: Sequence[vf.ImageUrlContentPart], data: OpenCodeTaskData) -> str:
     """Hash of a row's content, as 64 hexadecimal digits."""
-    content = data.model_dump(mode="json", include={"answer", "setup", "verify", "image", "workdir", "system_prompt"})
-    content["question"] = _plain(question.content)
+    content = data.model_dump(mode="json", include=IDENTITY_FIELDS)
+    asked = question.content
+    content["question"] = asked if isinstance(asked, str) else [part.model_dump(mode="json") for part in asked]
     content["earlier"] = [message.model_dump(mode="json", exclude_none=True) for message in question.earlier]
     content["pictures"] = [hashlib.sha256(part.image_url.url.encode()).hexdigest() for part in pictures]
     present = {name: value for name, value in content.items() if value not in (None, [])}
     return hashlib.sha256(json.dumps(present, sort_keys=True).encode()).hexdigest()
-
-
-def _plain(content: object) -> object:
-    if isinstance(content, list):
-        return [part.model_dump(mode="json") for part in content]
-    return content
 
 
 class IdentityCheck:
@@ -46,7 +40,7 @@ class IdentityCheck:
         """Raises `DatasetError` if an earlier row had the same id."""
         digest = _digest(row_id)
         if digest in self._ids:
-            raise DatasetError(f'{row.place}: column "{key}" repeats the id {row_id!r} of an earlier row')
+            row.refuse(key, f"repeats the id {row_id!r} of an earlier row")
         self._ids.add(digest)
 
     def numbered(self, content: str) -> str:

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import verifiers.v1 as vf
 
-from opencode_env.taskset.row import ABSENT, Row
-from opencode_env.taskset.values import bad_cell
+from opencode_env.taskset.row import Row
 
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -21,8 +20,8 @@ _SIGNATURES = (
 
 def container_image(row: Row, key: str) -> str | None:
     """The name of the sandbox's container image, if the cell holds text."""
-    value = row.get(key)
-    return value if isinstance(value, str) and value else None
+    value = row.cell(key)
+    return value if isinstance(value, str) else None
 
 
 def pictures(row: Row, key: str) -> list[vf.ImageUrlContentPart]:
@@ -31,8 +30,8 @@ def pictures(row: Row, key: str) -> list[vf.ImageUrlContentPart]:
     Raises:
         DatasetError: A picture has no data in the row, or is no PNG, JPEG, GIF, WebP or BMP.
     """
-    value = row.get(key)
-    if value is ABSENT or value is None or isinstance(value, str):
+    value = row.cell(key)
+    if value is None or isinstance(value, str):
         return []
     items = value if isinstance(value, Sequence) and not isinstance(value, bytes) else [value]
     return [_part(row, key, item) for item in items]
@@ -41,7 +40,7 @@ def pictures(row: Row, key: str) -> list[vf.ImageUrlContentPart]:
 def _part(row: Row, key: str, item: object) -> vf.ImageUrlContentPart:
     data = item.get("bytes") if isinstance(item, Mapping) else item
     if not isinstance(data, bytes) or not data:
-        bad_cell(row, key, "must be the name of a container image, or pictures with their bytes in the row")
+        row.refuse(key, "must be the name of a container image, or pictures with their bytes in the row")
     url = f"data:{_mime_type(row, key, data)};base64,{base64.b64encode(data).decode('ascii')}"
     return vf.ImageUrlContentPart(image_url=vf.ImageUrlSource(url=url))
 
@@ -52,4 +51,4 @@ def _mime_type(row: Row, key: str, data: bytes) -> str:
             return mime_type
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
-    bad_cell(row, key, "holds a picture that is no PNG, JPEG, GIF, WebP or BMP")
+    row.refuse(key, "holds a picture that is no PNG, JPEG, GIF, WebP or BMP")

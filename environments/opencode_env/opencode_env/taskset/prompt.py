@@ -11,7 +11,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from opencode_env.taskset.errors import nearest_name
 from opencode_env.taskset.row import ABSENT, Row
-from opencode_env.taskset.values import bad_cell
 
 _MESSAGES: TypeAdapter[vf.Messages] = TypeAdapter(vf.Messages)
 
@@ -43,15 +42,15 @@ def read_question(row: Row, key: str) -> Question:
     """
     value = row.get(key)
     if value is ABSENT:
-        bad_cell(row, key, f"is missing; {nearest_name(key, row.values)}")
+        row.refuse(key, f"is missing; {nearest_name(key, row.values)}")
     if isinstance(value, str):
         if not value.strip():
-            bad_cell(row, key, "is empty")
+            row.refuse(key, "is empty")
         return Question(value)
     if value is None:
-        bad_cell(row, key, "is empty")
+        row.refuse(key, "is empty")
     if not isinstance(value, list):
-        bad_cell(row, key, f"must be text or a list of messages, not {type(value).__name__}")
+        row.refuse(key, f"must be text or a list of messages, not {type(value).__name__}")
     return _from_messages(row, key, value)
 
 
@@ -66,15 +65,15 @@ def _from_messages(row: Row, key: str, value: list[object]) -> Question:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        bad_cell(row, key, f"is no list of {{role, content}} messages: message {where}: {first['msg']}")
+        row.refuse(key, f"is no list of {{role, content}} messages: message {where}: {first['msg']}")
     system_prompt = None
     if messages and isinstance(messages[0], vf.SystemMessage):
         head = messages.pop(0)
         system_prompt = head.content if isinstance(head.content, str) else None
         if not system_prompt:
-            bad_cell(row, key, "opens with a system message that is not plain text")
+            row.refuse(key, "opens with a system message that is not plain text")
     if not messages or not isinstance(messages[-1], vf.UserMessage):
-        bad_cell(row, key, "must end with a message of the user: the question")
+        row.refuse(key, "must end with a message of the user: the question")
     *earlier, last = messages
     assert isinstance(last, vf.UserMessage)
     return Question(last.content, tuple(earlier), system_prompt)

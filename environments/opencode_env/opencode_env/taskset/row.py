@@ -4,20 +4,15 @@ Invariant: a name is first taken literally and only then as a path, so a column 
 stays reachable; `ABSENT` (no such column) and `None` (an empty cell) are kept apart.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
-from typing import Final
+from typing import Final, NoReturn
 
+from opencode_env.taskset.errors import DatasetError
 
-class Absent(Enum):
-    """The type of `ABSENT`."""
-
-    ABSENT = "absent"
-    """There is no such column."""
-
-
-ABSENT: Final = Absent.ABSENT
+ABSENT: Final = object()
+"""There is no such column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +43,13 @@ class Row:
                 return ABSENT
             value = value[part]
         return value
+
+    def cell(self, key: str) -> object | None:
+        """The value of column `key`; `None` if it is empty (null, empty text, NaN) or there is no such column."""
+        value = self.get(key)
+        empty = value is ABSENT or value == "" or (isinstance(value, float) and math.isnan(value))
+        return None if empty else value
+
+    def refuse(self, key: str, problem: str) -> NoReturn:
+        """Raise the `DatasetError` for one cell."""
+        raise DatasetError(f'{self.place}: column "{key}" {problem}')

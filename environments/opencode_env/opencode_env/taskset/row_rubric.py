@@ -11,7 +11,7 @@ from opencode_rubrics import AnyRubricConfig, RubricConfig
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from opencode_env.taskset.row import Row
-from opencode_env.taskset.values import bad_cell, json_safe
+from opencode_env.taskset.values import json_safe
 
 RUBRIC_COLUMN = "rubric"
 
@@ -33,7 +33,7 @@ def own_rubric(row: Row) -> dict[str, JsonValue] | None:
         read_rubric(given)
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}".removeprefix(": ") for e in error.errors())
-        bad_cell(row, RUBRIC_COLUMN, f"is no rubric configuration: {problems}: {json.dumps(given)[:200]}")
+        row.refuse(RUBRIC_COLUMN, f"is no rubric configuration: {problems}: {json.dumps(given)[:200]}")
     return given
 
 

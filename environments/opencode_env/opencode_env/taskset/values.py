@@ -1,92 +1,92 @@
 """Checks and converts single cells of a row.
 
-Every function takes the cell as it was read and either returns the wanted type or raises `DatasetError` with
-file, row and column.
+Every function takes a row and the name of a column, and either returns the wanted type (nothing for an empty cell) or
+raises `DatasetError` with file, row and column.
 """
 
 import base64
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
 
+import verifiers.v1 as vf
 from pydantic import JsonValue
 
-from opencode_env.taskset.errors import DatasetError
-from opencode_env.taskset.row import ABSENT, Row
+from opencode_env.taskset.row import Row
 
 # Beyond this, neighbouring whole numbers are the same float.
 _EXACT_FLOATS = 2.0**53
 
 
-def bad_cell(row: Row, key: str, problem: str) -> NoReturn:
-    """Raise the `DatasetError` for one cell."""
-    raise DatasetError(f'{row.place}: column "{key}" {problem}')
-
-
 def text(row: Row, key: str) -> str | None:
-    """A non-empty text cell; `None` if the cell is empty or absent."""
-    value = row.get(key)
-    if value is ABSENT or value is None or value == "":
-        return None
-    if not isinstance(value, str):
-        bad_cell(row, key, f"must be text, not {_kind(value)}")
-    return value
+    """A text cell."""
+    value = row.cell(key)
+    if value is None or isinstance(value, str):
+        return value
+    row.refuse(key, f"must be text, not {_kind(value)}")
 
 
 def scalar_text(row: Row, key: str) -> str | None:
-    """A text or number cell as text; `None` if it is empty, absent or NaN.
+    """A text or number cell as text.
 
     7.0 becomes "7": a table with gaps turns whole numbers into floats, and that is no other answer.
     """
-    value = row.get(key)
+    value = row.cell(key)
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        row.refuse(key, f"must be text or a number, not {_kind(value)}")
     if isinstance(value, float):
-        if math.isnan(value):
-            return None
         if math.isinf(value):
-            bad_cell(row, key, f"must be text or a finite number, not {value}")
-        return str(int(value)) if value.is_integer() and abs(value) < _EXACT_FLOATS else str(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    if value is ABSENT or value is None or value == "":
-        return None
-    if not isinstance(value, str):
-        bad_cell(row, key, f"must be text or a number, not {_kind(value)}")
-    return value
+            row.refuse(key, f"must be text or a finite number, not {value}")
+        if value.is_integer() and abs(value) < _EXACT_FLOATS:
+            return str(int(value))
+    return str(value)
 
 
 def identifier(row: Row, key: str) -> str | None:
-    """A text or whole-number cell as text; `None` if it is empty, absent or NaN."""
-    value = row.get(key)
-    if isinstance(value, float) and not math.isnan(value) and not value.is_integer():
-        bad_cell(row, key, f"must be text or a whole number, not {value}")
+    """A text or whole-number cell as text."""
+    value = row.cell(key)
+    if isinstance(value, float) and not value.is_integer():
+        row.refuse(key, f"must be text or a whole number, not {value}")
     return scalar_text(row, key)
 
 
 def commands(row: Row, key: str) -> list[str]:
-    """A shell command, or a list of them; empty if the cell is empty or absent."""
-    value = row.get(key)
-    if value is ABSENT or value is None or value == "":
+    """A shell command, or a list of them."""
+    value = row.cell(key)
+    if value is None:
         return []
     found = [value] if isinstance(value, str) else value
     if not isinstance(found, Sequence) or isinstance(found, bytes):
-        bad_cell(row, key, f"must be a shell command or a list of them, not {_kind(value)}")
+        row.refuse(key, f"must be a shell command or a list of them, not {_kind(value)}")
     for position, command in enumerate(found, start=1):
         if not isinstance(command, str) or not command.strip():
-            bad_cell(row, key, f"entry {position} must be a shell command, not {_kind(command)}")
+            row.refuse(key, f"entry {position} must be a shell command, not {_kind(command)}")
     return list(found)
 
 
+def absolute_path(row: Row, key: str) -> str | None:
+    """An absolute path in the sandbox."""
+    path = text(row, key)
+    if path is not None and not path.startswith("/"):
+        row.refuse(key, f"must be an absolute path, not {path!r}")
+    return path
+
+
 def seconds(row: Row, key: str) -> float | None:
-    """A positive number of seconds; `None` if the cell is empty or absent."""
-    value = row.get(key)
-    if value is ABSENT or value is None or value == "":
-        return None
-    if isinstance(value, float) and math.isnan(value):
+    """A positive number of seconds."""
+    value = row.cell(key)
+    if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        bad_cell(row, key, f"must be a positive number of seconds, not {_kind(value)}")
+        row.refuse(key, f"must be a positive number of seconds, not {_kind(value)}")
     return float(value)
+
+
+def agent_timeout(row: Row, key: str) -> vf.TaskTimeout:
+    """The seconds that the agent has."""
+    return vf.TaskTimeout(agent=seconds(row, key))
 
 
 def json_safe(value: object) -> JsonValue:
@@ -110,5 +110,4 @@ def _kind(value: object) -> str:
         return f"{type(value).__name__} {value}"
     if isinstance(value, str):
         return f"text {value[:60]!r}"
-    shown = json.dumps(json_safe(value), ensure_ascii=False)
-    return f"{type(value).__name__} {shown[:60]}"
+    return f"{type(value).__name__} {json.dumps(json_safe(value), ensure_ascii=False)[:60]}"

@@ -20,7 +20,7 @@ def open_hub_dataset(config: OpenCodeTasksetConfig) -> ArrowDataset:
     Raises:
         DatasetError: There is no such dataset, subset, split or revision, or it cannot be fetched.
     """
-    return ArrowDataset(_load(config, streaming=False), str(config.dataset))
+    return ArrowDataset(_load(config, streaming=False), config.dataset_name)
 
 
 def stream_hub_tables(config: OpenCodeTasksetConfig) -> Iterator[Any]:
@@ -35,21 +35,21 @@ def stream_hub_tables(config: OpenCodeTasksetConfig) -> Iterator[Any]:
 def _load(config: OpenCodeTasksetConfig, *, streaming: bool) -> Any:
     import datasets
 
-    options: dict[str, Any] = {"name": config.dataset_subset, "revision": config.revision}
+    name, subset, revision = config.dataset_name, config.dataset_subset, config.revision
+    wanted = config.dataset_split or "train"
+    options: dict[str, Any] = {"name": subset, "revision": revision, "streaming": streaming}
     try:
         try:
-            return datasets.load_dataset(
-                config.dataset, split=config.dataset_split or "train", streaming=streaming, **options
-            )
+            return datasets.load_dataset(name, split=wanted, **options)
         except ValueError:
             # Perhaps the split. Asking first would need the network even for a dataset in the cache.
-            splits = datasets.get_dataset_split_names(config.dataset, options["name"], revision=config.revision)
-            split = pick_split(str(config.dataset), splits, config.dataset_split)
-            if split == (config.dataset_split or "train"):
+            splits = datasets.get_dataset_split_names(name, subset, revision=revision)
+            split = pick_split(name, splits, config.dataset_split)
+            if split == wanted:
                 raise
-            return datasets.load_dataset(config.dataset, split=split, streaming=streaming, **options)
+            return datasets.load_dataset(name, split=split, **options)
     except DatasetError:
         raise
     # RuntimeError is what `datasets` raises for a dataset that needs code of its own to load.
     except (datasets.exceptions.DatasetsError, OSError, ValueError, RuntimeError) as error:
-        raise DatasetError(f'Hub dataset "{config.dataset}": {type(error).__name__}: {error}') from error
+        raise DatasetError(f'Hub dataset "{name}": {type(error).__name__}: {error}') from error

@@ -1,58 +1,131 @@
-"""What a dataset is made of: parts that can be read without being held in memory."""
+"""What a dataset is made of: parts that can be read more than once without being held in memory.
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+Columns are found in Arrow tables by the rule of `Row.get`: a name literally, else a path with dots into structs.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import compress
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from opencode_env.taskset.difficulty_filter import Mask
 from opencode_env.taskset.errors import DatasetError, nearest_name
 from opencode_env.taskset.row import Row
-from opencode_env.taskset.sources.arrow_columns import has_field, leaf_names
 
 
-class Columns(Protocol):
-    """Something that has columns, and a name for messages."""
+class Part(ABC):
+    """One file or table."""
 
-    @property
-    def origin(self) -> str:
-        """The name that its rows carry."""
+    first = 1
+    """The number of its first row."""
 
+    def __init__(self, origin: str) -> None:
+        self.origin = origin
+        """The file or dataset, as its rows and messages name it."""
+
+    @abstractmethod
     def column_names(self) -> list[str]:
         """Its columns; nested ones with dots."""
 
     def has_column(self, key: str) -> bool:
         """Whether `key` names a column, literally or as a path."""
+        return key in self.column_names()
 
-
-class Part(Columns, Protocol):
-    """One file or table whose rows can be read more than once."""
-
+    @abstractmethod
     def ratings(self, key: str) -> Iterator[Any]:
-        """Column `key` as Arrow arrays that follow each other, one value per row."""
+        """Column `key` as Arrow arrays that follow each other, one value per row; no other column is read."""
 
+    @abstractmethod
     def rows(self, mask: Mask | None) -> Iterator[Row]:
         """The rows in order, or those whose entry in `mask` is true; reads as it goes."""
 
+    def require_column(self, option: str, key: str) -> None:
+        """Raise `DatasetError` if the column that `option` names does not exist."""
+        if not self.has_column(key):
+            raise DatasetError(
+                f'{self.origin}: {option} "{key}" names no column; {nearest_name(key, self.column_names())}'
+            )
 
-@dataclass(frozen=True)
-class TableColumns:
-    """The columns of an Arrow schema."""
 
-    origin: str
-    schema: Any
+class TablePart(Part):
+    """A part that Arrow reads, in stretches of rows that can be skipped."""
+
+    kind = "table"
+    """What it is called in messages."""
+
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """Its columns with their types."""
+
+    @abstractmethod
+    def stretches(self, key: str | None) -> Iterator[tuple[int, Iterable[Any]]]:
+        """Lengths of stretches, each with its tables or batches, which are read when they are iterated.
+
+        With a `key`, other columns may be missing in them.
+        """
 
     def column_names(self) -> list[str]:
-        """The schema's columns, nested ones with dots."""
-        return leaf_names(self.schema)
+        with self._reading():
+            return _leaf_names(self.schema())
 
-    def has_column(self, key: str) -> bool:
-        """Whether `key` names a column of the schema."""
-        return has_field(self.schema, key)
+    def ratings(self, key: str) -> Iterator[Any]:
+        with self._reading():
+            for _, tables in self.stretches(key):
+                for table in tables:
+                    head, *path = [key] if key in table.schema.names else key.split(".")
+                    yield pc.struct_field(table.column(head), path) if path else table.column(head)
+
+    def rows(self, mask: Mask | None) -> Iterator[Row]:
+        start = 0
+        with self._reading():
+            for length, tables in self.stretches(None):
+                end = start + length
+                if mask is None or mask.slice(start, length).true_count:
+                    for table in tables:
+                        yield from self._table_rows(table, start, mask)
+                        start += table.num_rows
+                start = end
+
+    def _table_rows(self, table: Any, start: int, mask: Mask | None) -> Iterator[Row]:
+        numbers: Iterable[int] = range(self.first + start, self.first + start + table.num_rows)
+        if mask is not None:
+            inside = mask.slice(start, table.num_rows)
+            numbers, table = compress(numbers, inside.to_pylist()), table.filter(inside)
+        for number, values in zip(numbers, table.to_pylist(), strict=True):
+            yield Row(self.origin, number, values)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowException, OSError) as error:
+            raise DatasetError(f"{self.origin}: no readable {self.kind}: {error}") from error
 
 
-def require_column(columns: Columns, option: str, key: str) -> None:
-    """Raise `DatasetError` if the column that `option` names does not exist."""
-    if not columns.has_column(key):
-        raise DatasetError(
-            f'{columns.origin}: {option} "{key}" names no column; {nearest_name(key, columns.column_names())}'
-        )
+class LoadedTable(TablePart):
+    """A table in memory: a piece of a stream, whose first row has the number `first`."""
+
+    def __init__(self, origin: str, table: Any, first: int) -> None:
+        super().__init__(origin)
+        self._table = table
+        self.first = first
+
+    def schema(self) -> pa.Schema:
+        return self._table.schema
+
+    def stretches(self, key: str | None) -> Iterator[tuple[int, Iterable[Any]]]:
+        yield self._table.num_rows, [self._table]
+
+
+def _leaf_names(fields: Any, prefix: str = "") -> list[str]:
+    """All columns of a schema or struct type, nested ones with dots."""
+    names = []
+    for field in fields:
+        names.append(f"{prefix}{field.name}")
+        if pa.types.is_struct(field.type):
+            names += _leaf_names(field.type, f"{prefix}{field.name}.")
+    return names

@@ -10,31 +10,22 @@ from pathlib import Path
 
 from opencode_env.taskset.errors import DatasetError, nearest_name
 
-_NAMES = {
-    "train": "train",
-    "training": "train",
-    "validation": "validation",
-    "valid": "validation",
-    "val": "validation",
-    "dev": "validation",
-    "test": "test",
-    "testing": "test",
-    "eval": "test",
-    "evaluation": "test",
+_WORDS = {
+    "train": ("train", "training"),
+    "validation": ("validation", "valid", "val", "dev"),
+    "test": ("test", "testing", "eval", "evaluation"),
 }
-_FIRST_WORD = re.compile(r"[a-z]+")
+_NAMES = {word: split for split, words in _WORDS.items() for word in words}
+_FIRST_WORD = re.compile(r"[a-z]*")
 _SHARD = re.compile(r"(?P<split>.+)-\d{5}-of-\d{5}")
 
 
-def split_of_file(path: Path) -> str | None:
-    """The split that the file's name or folder says, or `None`."""
-    word = _FIRST_WORD.match(path.stem.lower())
-    if word and word.group() in _NAMES:
-        return _NAMES[word.group()]
-    if path.parent.name.lower() in _NAMES:
-        return _NAMES[path.parent.name.lower()]
+def split_of_file(path: Path) -> str:
+    """The split that the file's name or folder says, else `train`."""
     shard = _SHARD.fullmatch(path.stem)
-    return shard.group("split") if shard else None
+    said = (_FIRST_WORD.match(path.stem.lower())[0], path.parent.name.lower())  # type: ignore[index]  # may be empty
+    named = [_NAMES[word] for word in said if word in _NAMES]
+    return named[0] if named else shard["split"] if shard else "train"
 
 
 def pick_split(name: str, splits: Sequence[str], wanted: str | None) -> str:

@@ -24,41 +24,31 @@ def check_output(path: Path, *, force: bool) -> None:
 
 
 @contextlib.contextmanager
-def replacing(paths: Iterable[Path]) -> Iterator[list[Path]]:
-    """Lend a temporary path next to each of `paths`; put them in place if the block succeeds, else remove them.
-
-    A block that leaves a temporary path missing writes nothing to that place.
+def replacing(finals: Iterable[Path]) -> Iterator[list[Path]]:
+    """Lend a temporary path next to each of `finals`; put them in place if the block succeeds, else remove them.
 
     Raises:
         BadInputError: the folder cannot be written to, or the disk is full.
     """
-    finals = list(paths)
-    temporaries: list[Path] = []
+    pairs: list[tuple[Path, Path]] = []
+    place = Path()
     try:
-        temporaries.extend(map(_reserve, finals))
-        yield temporaries
-        for temporary, final in zip(temporaries, finals, strict=True):
-            if temporary.exists():
-                _sync(temporary)
-                os.replace(temporary, final)
+        for final in finals:
+            place = final.parent
+            handle, name = tempfile.mkstemp(dir=place, prefix=f".{final.name}.", suffix=".part")
+            pairs.append((Path(name), final))
+            mask = os.umask(0)
+            os.umask(mask)
+            # mkstemp's 0600 would survive the rename; the result is an ordinary file of the user's.
+            os.fchmod(handle, 0o666 & ~mask)
+            os.close(handle)
+        yield [temporary for temporary, _ in pairs]
+        for temporary, final in pairs:
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            temporary.replace(final)
     except OSError as error:
-        place = finals[0].parent if finals else Path()
         raise BadInputError(f'cannot write to "{place}": {error.strerror or error}') from error
     finally:
-        for temporary in temporaries:
+        for temporary, _ in pairs:
             temporary.unlink(missing_ok=True)
-
-
-def _reserve(final: Path) -> Path:
-    handle, name = tempfile.mkstemp(dir=final.parent, prefix=f".{final.name}.", suffix=".part")
-    os.close(handle)
-    mask = os.umask(0)
-    os.umask(mask)
-    # mkstemp's 0600 would survive the rename; the result is an ordinary file of the user's.
-    os.chmod(name, 0o666 & ~mask)
-    return Path(name)
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
