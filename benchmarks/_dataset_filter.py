@@ -98,7 +98,7 @@ def _make(folder: Path) -> Figures:
 
 def _ours(folder: Path) -> Figures:
     from opencode_env.taskset.difficulty_filter import FilterReport, RewardRange
-    from opencode_env.taskset.sources.parquet_file import ParquetFile
+    from opencode_env.taskset.sources.part import ParquetFile
 
     before, start = _memory("VmRSS"), time.perf_counter()
     file = ParquetFile(str(folder / FILE))

@@ -1,12 +1,19 @@
-"""Easy, medium, hard: the three bands of a rated dataset, and how `show` reports them."""
+"""Easy, medium, hard: the three bands of a rated dataset, how `show` reports them, and `split` by them."""
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import BaseModel, Field
 
 from opencode_env.difficulty.errors import BadInputError
-from opencode_env.difficulty.rated import RatedFile, RatedRow
+from opencode_env.difficulty.outputs import check_output, replacing
+from opencode_env.difficulty.progress import Progress
+from opencode_env.difficulty.rated import RatedFile, RatedRow, finite
 
 BAR_WIDTH = 50
 
@@ -115,6 +122,72 @@ def show_text(figures: ShowFigures) -> str:
         if content.first and content.rows > len(content.first):
             lines.append(f"    … {content.rows - len(content.first):,} more")
     return "\n".join(lines)
+
+
+def write_png(figures: ShowFigures, thresholds: Thresholds, path: Path) -> None:
+    """Draw the histogram of `figures` as a PNG, with the medium band shaded.
+
+    Raises:
+        BadInputError: matplotlib is not installed, or the file cannot be written.
+    """
+    try:
+        figure = import_module("matplotlib.figure").Figure(figsize=(8, 4.5), layout="constrained")
+    except ImportError:
+        raise BadInputError("--png needs matplotlib: install opencode-env[plot]") from None
+    axes = figure.add_subplot()
+    axes.axvspan(thresholds.low, thresholds.high, alpha=0.15, label="medium band")
+    axes.stairs(figures.counts, figures.edges, fill=True, edgecolor="white", label="tasks")
+    axes.set_xlabel(figures.column)
+    axes.set_ylabel("tasks")
+    axes.set_title(f"{figures.rated:,} of {figures.rows:,} rows rated")
+    axes.legend()
+    with replacing([path]) as (temporary,):
+        figure.savefig(temporary, format="png")
+
+
+class SplitFile(BaseModel):
+    """One file written."""
+
+    path: Path
+    condition: str
+    rows: int = 0
+
+
+class SplitFigures(BaseModel):
+    """The answer of `split`."""
+
+    column: str
+    files: dict[Band, SplitFile]
+
+
+def split(rated: RatedFile, thresholds: Thresholds, folder: Path, *, force: bool) -> SplitFigures:
+    """Write `hard`, `medium`, `easy` and `unrated.parquet` into `folder`, all four or none.
+
+    A file may have no rows: a missing one could be taken for an old one. Rows keep their order and columns.
+
+    Raises:
+        BadInputError: an output exists and `force` is not set, or the input is damaged.
+    """
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise BadInputError(f'output folder "{folder}" cannot be made: {error.strerror}') from None
+    files = {band: SplitFile(path=folder / f"{band}.parquet", condition=thresholds.describe(band)) for band in Band}
+    for file in files.values():
+        check_output(file.path, force=force)
+        if file.path.exists() and file.path.samefile(rated.path):
+            raise BadInputError(f'output "{file.path}" is the input: write to another folder')
+    with replacing(file.path for file in files.values()) as temporaries, ExitStack() as stack:
+        writers = [stack.enter_context(pq.ParquetWriter(temporary, rated.schema)) for temporary in temporaries]
+        progress = stack.enter_context(Progress("splitting", rated.rows, "rows"))
+        for batch in rated.batches():
+            bands = [thresholds.band(finite(reward)) for reward in batch.column(rated.column).to_pylist()]
+            for (band, file), writer in zip(files.items(), writers, strict=True):
+                part = batch.filter(pa.array([found is band for found in bands], pa.bool_()))
+                writer.write_batch(part)
+                file.rows += part.num_rows
+            progress.add(batch.num_rows)
+    return SplitFigures(column=rated.column, files=files)
 
 
 def _describe(row: RatedRow) -> str:

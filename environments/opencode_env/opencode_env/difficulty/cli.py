@@ -64,9 +64,8 @@ def _join(options: argparse.Namespace) -> None:
 
 
 def _show(options: argparse.Namespace) -> None:
-    from opencode_env.difficulty.bands import Thresholds, show, show_text
+    from opencode_env.difficulty.bands import Thresholds, show, show_text, write_png
     from opencode_env.difficulty.outputs import check_output
-    from opencode_env.difficulty.plot import write_png
     from opencode_env.difficulty.rated import open_rated
 
     if options.png is not None:
@@ -81,9 +80,8 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _split(options: argparse.Namespace) -> None:
-    from opencode_env.difficulty.bands import Thresholds
+    from opencode_env.difficulty.bands import Thresholds, split
     from opencode_env.difficulty.rated import open_rated
-    from opencode_env.difficulty.split import split
 
     thresholds = Thresholds(options.hard_below, options.easy_above)
     answer = split(open_rated(options.rated, options.column), thresholds, options.output, force=options.force)

@@ -16,8 +16,7 @@ from opencode_env.difficulty.dataset import Dataset, open_dataset
 from opencode_env.difficulty.errors import BadInputError, NothingUsableError
 from opencode_env.difficulty.figures import default_ks
 from opencode_env.difficulty.join_options import JoinOptions, choose_sources, column_prefixes
-from opencode_env.difficulty.keys import RowKeys, column_options
-from opencode_env.difficulty.matching import Leftovers, Matcher
+from opencode_env.difficulty.matching import Leftovers, Matcher, RowKeys, column_options
 from opencode_env.difficulty.outputs import check_output, replacing
 from opencode_env.difficulty.progress import Progress
 from opencode_env.difficulty.rate import RunReport, rate
@@ -130,7 +129,7 @@ def _write(
             arrays = [batch.column(name) for name in own]
             for source in zip(*tallies, strict=True):
                 arrays += column_arrays(source, ks)
-            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=writer.schema))
+            writer.write_table(pa.Table.from_arrays(arrays, schema=writer.schema))
             if dataset.rewrites:
                 for row, identity, values in zip(rows, identities, batch.to_pylist(), strict=True):
                     if written_keys.find(Row(row.origin, row.number, values)).key != identity.key:

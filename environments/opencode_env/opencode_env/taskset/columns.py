@@ -1,7 +1,7 @@
-"""The one table of a dataset's columns: name, option, reader, the field of the task data, part of the identity or not.
+"""The one table of a dataset's columns: name, option, reader, field of the task data, part of the identity or not.
 
-Reading, checking, mapping, the row's identity and the keys that `opencode-difficulty` joins by all follow it: a new
-column is a line here, and a field of `OpenCodeTaskData` of the same name. A key may reach into nested columns with dots.
+Checking, mapping, identity and the keys that `opencode-difficulty` joins by follow it: a new column is a line here and
+a field of `OpenCodeTaskData`. A key may reach into nested columns with dots.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 import verifiers.v1 as vf
 
-from opencode_env.taskset.pictures import container_image
-from opencode_env.taskset.prompt import read_question
+from opencode_env.taskset.prompt import container_image, read_question
 from opencode_env.taskset.row import Row
 from opencode_env.taskset.values import absolute_path, agent_timeout, commands, identifier, scalar_text, seconds, text
 

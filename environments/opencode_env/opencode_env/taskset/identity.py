@@ -1,7 +1,8 @@
 """The identity of a row: the same across runs, machines, row orders and file formats.
 
 Invariant: the content hash covers what makes the task (question, pictures, and the columns that the table marks) and
-nothing else, so that adding a column such as `avg_reward` or changing an instruction prompt leaves it as it was. Rows that are equal in all of that are told apart by counting them.
+nothing else, so that adding a column such as `avg_reward` or changing an instruction prompt leaves it as it was. Rows
+that are equal in all of that are told apart by counting them.
 """
 
 import hashlib

@@ -11,8 +11,7 @@ from opencode_env.taskset.config import OpenCodeTasksetConfig
 from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_env.taskset.errors import DatasetError
 from opencode_env.taskset.identity import IdentityCheck, content_key
-from opencode_env.taskset.pictures import pictures
-from opencode_env.taskset.prompt import Question
+from opencode_env.taskset.prompt import Question, pictures
 from opencode_env.taskset.row import Row
 from opencode_env.taskset.row_rubric import RUBRIC_COLUMN, own_rubric
 from opencode_env.taskset.values import json_safe

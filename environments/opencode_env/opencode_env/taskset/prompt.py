@@ -1,9 +1,12 @@
 """Turns a row's question into the prompt: instructions around it, pictures after it.
 
 Invariant: the instructions and pictures go to the user's last message, which is the question; earlier messages
-stay as they are. A system message at the head of the list becomes the system prompt.
+stay as they are. A system message at the head of the list becomes the system prompt. Only pictures that are in the row
+itself are used; a path in a row is never opened.
 """
 
+import base64
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import verifiers.v1 as vf
@@ -13,6 +16,12 @@ from opencode_env.taskset.errors import nearest_name
 from opencode_env.taskset.row import ABSENT, Row
 
 _MESSAGES: TypeAdapter[vf.Messages] = TypeAdapter(vf.Messages)
+_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"BM", "image/bmp"),
+)
 
 
 @dataclass(frozen=True)
@@ -85,3 +94,39 @@ def _surrounded(content: vf.MessageContent, before: str, after: str) -> vf.Messa
     head = [vf.TextContentPart(text=before)] if before else []
     tail = [vf.TextContentPart(text=after)] if after else []
     return [*head, *content, *tail]
+
+
+def container_image(row: Row, key: str) -> str | None:
+    """The name of the sandbox's container image, if the cell holds text."""
+    value = row.cell(key)
+    return value if isinstance(value, str) else None
+
+
+def pictures(row: Row, key: str) -> list[vf.ImageUrlContentPart]:
+    """The pictures in the cell, in order; none if it is empty, absent or text.
+
+    Raises:
+        DatasetError: A picture has no data in the row, or is no PNG, JPEG, GIF, WebP or BMP.
+    """
+    value = row.cell(key)
+    if value is None or isinstance(value, str):
+        return []
+    items = value if isinstance(value, Sequence) and not isinstance(value, bytes) else [value]
+    return [_part(row, key, item) for item in items]
+
+
+def _part(row: Row, key: str, item: object) -> vf.ImageUrlContentPart:
+    data = item.get("bytes") if isinstance(item, Mapping) else item
+    if not isinstance(data, bytes) or not data:
+        row.refuse(key, "must be the name of a container image, or pictures with their bytes in the row")
+    url = f"data:{_mime_type(row, key, data)};base64,{base64.b64encode(data).decode('ascii')}"
+    return vf.ImageUrlContentPart(image_url=vf.ImageUrlSource(url=url))
+
+
+def _mime_type(row: Row, key: str, data: bytes) -> str:
+    for signature, mime_type in _SIGNATURES:
+        if data.startswith(signature):
+            return mime_type
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    row.refuse(key, "holds a picture that is no PNG, JPEG, GIF, WebP or BMP")

@@ -71,7 +71,7 @@ class JsonlFile(Part):
 
     def _number(self, number: int, line: bytes, key: str, model: type[BaseModel]) -> float | None:
         try:
-            value: object = model.model_validate_json(line).value
+            value: object = vars(model.model_validate_json(line))["value"]
         except ValidationError:
             # What pydantic cannot read, the row's own parser takes or names.
             value = self._row(number, line).cell(key)

@@ -8,10 +8,9 @@ from opencode_env.samples import SAMPLES_PATH
 from opencode_env.taskset.config import OpenCodeTasksetConfig
 from opencode_env.taskset.errors import DatasetError, nearest_name
 from opencode_env.taskset.sources.csv_file import CsvFile
+from opencode_env.taskset.sources.datasets_library import is_saved_dataset, open_saved_dataset
 from opencode_env.taskset.sources.jsonl_file import JsonlFile
-from opencode_env.taskset.sources.parquet_file import ParquetFile
-from opencode_env.taskset.sources.part import Part
-from opencode_env.taskset.sources.saved_dataset import is_saved_dataset, open_saved_dataset
+from opencode_env.taskset.sources.part import ParquetFile, Part
 from opencode_env.taskset.sources.splits import pick_split, split_of_file
 
 _FORMATS: dict[str, Callable[[str], Part]] = {".jsonl": JsonlFile, ".parquet": ParquetFile, ".csv": CsvFile}

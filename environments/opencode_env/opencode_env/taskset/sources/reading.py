@@ -11,7 +11,7 @@ from opencode_env.taskset.config import OpenCodeTasksetConfig
 from opencode_env.taskset.difficulty_filter import FilterReport, Mask, RewardRange
 from opencode_env.taskset.errors import DatasetError
 from opencode_env.taskset.row import Row
-from opencode_env.taskset.sources.hub import open_hub_dataset, stream_hub_tables
+from opencode_env.taskset.sources.datasets_library import open_hub_dataset, stream_hub_tables
 from opencode_env.taskset.sources.locate import find_local_parts
 from opencode_env.taskset.sources.part import LoadedTable, Part
 
