@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from opencode_env.difficulty.cli import main
+from PIL import Image
 
 from tests.difficulty.lines import attempts, episode, trace, write_run
 
@@ -133,18 +133,25 @@ def test_show_split_and_recommend_answer(tmp_path: Path, rated: Path, capsys: Ou
     assert (found["min_avg_reward"], found["max_avg_reward"], found["kept"]) == (0.25, 0.75, 3)
 
 
-def test_a_plot_without_matplotlib_says_what_to_install(tmp_path: Path, rated: Path, capsys: Output) -> None:
-    if find_spec("matplotlib"):
-        pytest.skip("matplotlib is installed here")
+def test_a_plot_without_matplotlib_says_what_to_install(
+    tmp_path: Path, rated: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What the import system finds where the extra is not installed.
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     line = problem(capsys, 2, "show", rated, "--png", tmp_path / "plot.png")
     assert line.endswith("--png needs matplotlib: install opencode-env[plot]")
     assert not (tmp_path / "plot.png").exists()
 
 
 def test_a_plot_is_a_png(tmp_path: Path, rated: Path) -> None:
-    pytest.importorskip("matplotlib")
     assert main(["show", str(rated), "--png", str(tmp_path / "plot.png")]) == 0
-    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    drawn = (tmp_path / "plot.png").read_bytes()
+    assert drawn.startswith(b"\x89PNG")
+    with Image.open(tmp_path / "plot.png") as picture:
+        picture.load()
+        assert picture.size == (800, 450)
+        assert len(picture.convert("RGB").getcolors(maxcolors=1 << 20) or []) > 4
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".parquet"] == ["plot.png"]
 
 
 def test_a_file_in_which_nothing_was_rated_is_nothing_usable(tmp_path: Path, capsys: Output) -> None:

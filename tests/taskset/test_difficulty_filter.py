@@ -105,6 +105,14 @@ def test_a_csv_cell_that_is_no_number_is_refused_by_row(tmp_path: Path) -> None:
         tasks(file, difficulty_key="r")
 
 
+@pytest.mark.parametrize("bad", ["1_0", "\uff11", "0x1", "1,5", "1 0", "-", "1e", "\u0661"])
+def test_a_csv_cell_that_only_looks_like_a_number_is_refused_by_row(tmp_path: Path, bad: str) -> None:
+    file = write_csv(tmp_path / "a.csv", [row(0, r="0.5"), row(1, r=None), row(2, r=f" {bad} "), row(3, r="half")])
+    with pytest.raises(DatasetError) as caught:
+        tasks(file, difficulty_key="r")
+    assert str(caught.value) == f'{file} row 3: column "r" holds {bad!r}; difficulty_key needs a column of numbers'
+
+
 def test_what_was_kept_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     ratings = [0.0, 0.05, 0.5, 1.0, None, 3.0, -1.0]
     file = write_parquet(tmp_path / "rows.parquet", [row(n, r=value) for n, value in enumerate(ratings)])

@@ -11,11 +11,9 @@ from dataclasses import fields
 
 from pydantic import BaseModel
 
-from opencode_env.difficulty.errors import DifficultyError, ExitCode, NothingUsableError
+from opencode_env.difficulty.errors import INTERRUPTED, OK, DifficultyError, NothingUsableError
 from opencode_env.difficulty.parser import build_parser
 from opencode_env.difficulty.rate import RunReport
-
-INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,13 +23,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _COMMANDS[options.command](options)
     except DifficultyError as error:
         print(f"opencode-difficulty {options.command}: {error}", file=sys.stderr)  # noqa: T201
-        return int(error.exit_code)
+        return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         # The reader (`head`, say) has seen enough; what Python still flushes at exit must go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return int(ExitCode.OK)
+    return OK
 
 
 def _rate(options: argparse.Namespace) -> None:

@@ -3,24 +3,14 @@
 Invariant: a raised `DifficultyError` means that no file was written and none was changed.
 """
 
-from enum import IntEnum
-
-
-class ExitCode(IntEnum):
-    """How `opencode-difficulty` ends."""
-
-    OK = 0
-    """The answer was given; warnings, if any, are on stderr."""
-    NOTHING_USABLE = 1
-    """The input was readable, but holds nothing to answer with (no attempt, no match, no rated row)."""
-    BAD_INPUT = 2
-    """Wrong usage, or an input that cannot be read as what it should be."""
+OK, NOTHING_USABLE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+"""Exit codes: answered; readable, but nothing to answer with; wrong usage or input; Ctrl-C."""
 
 
 class DifficultyError(Exception):
     """Base of the errors that end a command with one line."""
 
-    exit_code = ExitCode.BAD_INPUT
+    exit_code = BAD_INPUT
 
 
 class BadInputError(DifficultyError):
@@ -28,6 +18,6 @@ class BadInputError(DifficultyError):
 
 
 class NothingUsableError(DifficultyError):
-    """The input was readable but holds nothing to answer with."""
+    """The input was readable but holds nothing to answer with (no attempt, no match, no rated row)."""
 
-    exit_code = ExitCode.NOTHING_USABLE
+    exit_code = NOTHING_USABLE

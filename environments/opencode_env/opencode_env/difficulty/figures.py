@@ -6,6 +6,7 @@ figures are means of the tasks' values, every task weighing the same.
 """
 
 import math
+import statistics
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -112,30 +113,22 @@ def _source(env: str, model: str, rated: SourceRating, ks: list[int]) -> SourceF
     rows = [_task(key, tally, ks) for key, tally in rated.tasks.items()]
     rows.sort(key=lambda row: (row.avg_reward is None, row.avg_reward or 0.0, row.id or "", row.key))
     columns = {name: [v for row in rows if (v := getattr(row, name)) is not None] for name in COUNTS}
-    found: dict[str, Any] = {name: sum(v) if COUNTS[name] else _mean(v) for name, v in columns.items()}
-    found["reward_stderr"] = _stderr(columns["avg_reward"])
+    found: dict[str, Any] = {}
+    for name, values in columns.items():
+        found[name] = sum(values) if COUNTS[name] else statistics.fmean(values) if values else None
+    rewards = columns["avg_reward"]
+    found["reward_stderr"] = statistics.stdev(rewards) / math.sqrt(len(rewards)) if len(rewards) > 1 else None
     reached = {k: [value for row in rows if (value := row.pass_at[k]) is not None] for k in ks}
     return SourceFigures(
         **found,
         env=env,
         model=model,
         tasks=len(rows),
-        tasks_rated=len(columns["avg_reward"]),
-        pass_at={k: PassAt(value=math.fsum(v) / len(v), tasks=len(v)) for k, v in reached.items() if v},
+        tasks_rated=len(rewards),
+        pass_at={k: PassAt(value=statistics.fmean(v), tasks=len(v)) for k, v in reached.items() if v},
         causes=dict(rated.causes.most_common()),
         sampling=list(rated.sampling),
         verifiers=list(rated.versions),
         mixtures=rated.mixtures(model),
         rows=rows,
     )
-
-
-def _mean(values: list[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None
-
-
-def _stderr(values: list[float]) -> float | None:
-    middle = _mean(values)
-    if middle is None or len(values) < 2:
-        return None
-    return math.sqrt(math.fsum((v - middle) ** 2 for v in values) / (len(values) - 1) / len(values))

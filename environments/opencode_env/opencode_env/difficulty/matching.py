@@ -1,8 +1,8 @@
 """Matching a dataset's rows with the tasks of a rating, so that nothing is dropped unseen.
 
 A row matches by its key, which `OpenCodeTaskset`'s own mapping computes under the column options of the run's saved
-config, so that nothing has to be said twice; if no task has it, by its id, where the id belongs to one task only. Several
-rows may match the same task (copies of a question under a taskset that does not tell them apart): each gets its figures.
+config; if no task has it, by its id, where the id belongs to one task only. Several rows may match the same task
+(copies of a question under a taskset that does not tell them apart): each gets its figures.
 """
 
 from collections import Counter

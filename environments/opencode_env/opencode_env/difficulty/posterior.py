@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+
 GRID = 2000
 """Points of the grid; they lie evenly in the angle of q = sin²(angle), close together near 0 and 1."""
 
@@ -47,21 +49,12 @@ def _moment(a: float, b: float, power: int) -> float:
 
 def _interval(a: float, b: float, group: int, credible: float) -> tuple[float, float]:
     """The central interval of P(mixed | q) that holds `credible` of the posterior."""
-    angles = [(i + 0.5) / GRID * math.pi / 2 for i in range(GRID)]
+    angles = (np.arange(GRID) + 0.5) / GRID * math.pi / 2
     # Substituting q = sin²(angle) multiplies the density by 2 sin cos, which tames its ends.
-    logs = [(2 * a - 1) * math.log(math.sin(t)) + (2 * b - 1) * math.log(math.cos(t)) for t in angles]
-    top = max(logs)
-    weights = [math.exp(value - top) for value in logs]
-    values = [1 - math.sin(t) ** (2 * group) - math.cos(t) ** (2 * group) for t in angles]
-    points = sorted(zip(values, weights, strict=True))
-    total, tail = math.fsum(weights), (1 - credible) / 2
-    return _quantile(points, tail * total), _quantile(points, (1 - tail) * total)
-
-
-def _quantile(points: list[tuple[float, float]], mass: float) -> float:
-    seen = 0.0
-    for value, weight in points:
-        seen += weight
-        if seen >= mass:
-            return max(0.0, value)
-    return max(0.0, points[-1][0])
+    logs = (2 * a - 1) * np.log(np.sin(angles)) + (2 * b - 1) * np.log(np.cos(angles))
+    values = np.maximum(1 - np.sin(angles) ** (2 * group) - np.cos(angles) ** (2 * group), 0)
+    order = np.argsort(values)
+    seen = np.cumsum(np.exp(logs - logs.max())[order])
+    tail = (1 - credible) / 2
+    low, high = values[order][np.searchsorted(seen, [tail * seen[-1], (1 - tail) * seen[-1]])]
+    return float(low), float(high)

@@ -6,6 +6,7 @@ unrated: kept or dropped as a whole and counted. Text that looks like a number i
 
 import logging
 import math
+from array import array
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -24,6 +25,20 @@ _BELOW, _ABOVE, _BINS = -1, 10, 10
 _BAR_WIDTH = 40
 
 
+def floats(values: Iterable[float]) -> Any:
+    """An Arrow array of floats, by its buffer.
+
+    Arrow's own conversion of Python numbers imports pandas where it is installed, which takes longer than filtering a
+    million rows; so every constant below is made here, too.
+    """
+    packed = array("d", values)
+    return pa.Array.from_buffers(pa.float64(), len(packed), [None, pa.py_buffer(packed)])
+
+
+_CONSTANTS = floats([_BELOW, _ABOVE, _BINS, _BINS - 1, 1.0, math.nan])
+_LEAST, _MOST, _PARTS, _LAST, _ONE, _NAN = (_CONSTANTS[index] for index in range(6))
+
+
 @dataclass(frozen=True)
 class RewardRange:
     """Which values of which column are kept."""
@@ -40,28 +55,29 @@ class RewardRange:
             DatasetError: The column holds something other than numbers.
         """
         masks = []
-        for array in ratings:
-            values = self._numbers(array, origin, first)
+        low, high = floats([self.minimum, self.maximum])
+        for column in ratings:
+            values = self._numbers(column, origin, first)
             unrated = pc.is_nan(values)
             # Comparisons with NaN are false, so unrated rows are never inside.
-            kept = pc.and_(pc.greater_equal(values, self.minimum), pc.less_equal(values, self.maximum))
+            kept = pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
             masks.append(pc.or_(kept, unrated) if self.keep_unrated else kept)
             report.add(values, unrated, masks[-1])
-            first += len(array)
+            first += len(column)
         return pa.chunked_array(masks, type=pa.bool_()).combine_chunks()
 
     def _numbers(self, ratings: Any, origin: str, first: int) -> Any:
         """The ratings as one array of floats, null as NaN."""
-        kind, array = ratings.type, pa.concat_arrays(getattr(ratings, "chunks", None) or [ratings])
+        kind, values = ratings.type, pa.concat_arrays(getattr(ratings, "chunks", None) or [ratings])
         if not any(test(kind) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)):
-            for row, value in enumerate(array, start=first):
+            for row, value in enumerate(values, start=first):
                 if value.is_valid:
                     raise DatasetError(
                         f'{origin} row {row}: column "{self.key}" holds {value.as_py()!r} ({kind}); difficulty_key '
                         "needs a column of numbers"
                     )
-            return pa.repeat(pa.scalar(math.nan), len(array))
-        return pc.fill_null(pc.cast(array, pa.float64(), safe=False), math.nan)
+            values = pa.nulls(len(values), pa.float64())
+        return pc.fill_null(pc.cast(values, pa.float64(), safe=False), _NAN)
 
 
 @dataclass
@@ -79,8 +95,8 @@ class FilterReport:
         self.after += kept.true_count
         self.unrated += unrated.true_count
         rated = values.filter(pc.invert(unrated))
-        tenths = pc.max_element_wise(pc.min_element_wise(pc.floor(pc.multiply(rated, _BINS)), _ABOVE), _BELOW)
-        tenths = pc.if_else(pc.equal(rated, 1.0), float(_BINS - 1), tenths)
+        tenths = pc.max_element_wise(pc.min_element_wise(pc.floor(pc.multiply(rated, _PARTS)), _MOST), _LEAST)
+        tenths = pc.if_else(pc.equal(rated, _ONE), _LAST, tenths)
         for found in pc.value_counts(tenths).to_pylist():
             self.tenths[int(found["values"])] += found["counts"]
 

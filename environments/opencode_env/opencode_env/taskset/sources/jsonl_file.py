@@ -5,14 +5,14 @@ in one row and text in the next (Arrow's schema inference refuses that). Row num
 """
 
 import json
+import math
 from collections.abc import Iterator
 from itertools import compress, islice
 from typing import Any
 
-import pyarrow as pa
 from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError, create_model
 
-from opencode_env.taskset.difficulty_filter import Mask
+from opencode_env.taskset.difficulty_filter import Mask, floats
 from opencode_env.taskset.errors import DatasetError
 from opencode_env.taskset.row import ABSENT, Row
 from opencode_env.taskset.sources.part import Part
@@ -45,7 +45,7 @@ class JsonlFile(Part):
         model = create_model("Rating", value=(Any, place))
         numbers = (self._number(number, line, key, model) for number, line in self._lines())
         while batch := list(islice(numbers, _LINES_PER_BATCH)):
-            yield pa.array(batch, type=pa.float64())
+            yield floats(batch)
 
     def rows(self, mask: Mask | None) -> Iterator[Row]:
         """The rows in order, or those that `mask` keeps; lines that it drops are not parsed."""
@@ -69,14 +69,14 @@ class JsonlFile(Part):
             raise DatasetError(f"{self.origin} row {number}: a JSON object is needed, not {type(values).__name__}")
         return Row(self.origin, number, values)
 
-    def _number(self, number: int, line: bytes, key: str, model: type[BaseModel]) -> float | None:
+    def _number(self, number: int, line: bytes, key: str, model: type[BaseModel]) -> float:
         try:
             value: object = vars(model.model_validate_json(line))["value"]
         except ValidationError:
             # What pydantic cannot read, the row's own parser takes or names.
             value = self._row(number, line).cell(key)
         if value is None:
-            return None
+            return math.nan
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise DatasetError(
                 f'{self.origin} row {number}: column "{key}" holds {value!r}; difficulty_key needs a column of numbers'
