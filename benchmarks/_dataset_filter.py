@@ -21,9 +21,6 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
-# The repository, not this folder, belongs on the path: `datasets.py` here would shadow the library of that name.
-sys.path[0] = str(Path(__file__).resolve().parents[1])
-
 GOALS = {"filter_time": 0.05, "filter_peak_memory": 0.5, "first_task_seconds": 2.0}
 ROUNDS = 3
 LOW, HIGH = 0.2, 0.8
@@ -111,7 +108,7 @@ def _first(folder: Path) -> Figures:
     from opencode_env.taskset import OpenCodeTaskset, OpenCodeTasksetConfig
 
     # A taskset imports this when it is read.
-    import_module("opencode_env.taskset.sources")
+    import_module("opencode_env.taskset.sources.reading")
     before, start = _memory("VmRSS"), time.perf_counter()
     config = OpenCodeTasksetConfig(
         dataset=str(folder / FILE), difficulty_key="avg_reward", min_avg_reward=LOW, max_avg_reward=HIGH

@@ -20,9 +20,6 @@ import time
 from pathlib import Path
 from statistics import median
 
-# The repository, not this folder, belongs on the path: `datasets.py` here would shadow the library of that name.
-sys.path[0] = str(Path(__file__).resolve().parents[1])
-
 GOAL = 0.8
 ROUNDS = 3
 TOKEN_SHARE = 0.25

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import verifiers.v1 as vf
 from opencode_env.taskset import DatasetError, OpenCodeTaskData, OpenCodeTaskset, OpenCodeTasksetConfig
+from opencode_env.taskset.columns import CONFIGURABLE, FIXED
 
 from tests.taskset.files import row, tasks, taskset, write_csv, write_jsonl, write_parquet
 
@@ -17,6 +18,12 @@ PNG_URL = "data:image/png;base64," + base64.b64encode(PNG).decode()
 def test_the_samples_load_when_no_dataset_is_named() -> None:
     samples = list(OpenCodeTaskset(OpenCodeTasksetConfig()))
     assert len({task.key for task in samples}) == len(samples) >= 4
+
+
+def test_every_column_of_the_table_fills_a_field_of_its_own() -> None:
+    fields = [column.field for column in (*CONFIGURABLE.values(), *FIXED)]
+    assert len(set(fields)) == len(fields)
+    assert set(fields) <= set(OpenCodeTaskData.model_fields)
 
 
 def test_every_column_with_a_meaning_reaches_the_task(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ class ArrowDataset(TablePart):
             top = key if key in table.column_names else key.partition(".")[0]
             table, size = table.select_columns([top]), _RATINGS_PER_BATCH
         for start in range(0, len(table), size):
+            # A map, so that a stretch that is skipped is not read.
             yield min(size, len(table) - start), map(table.__getitem__, [slice(start, start + size)])
 
 

@@ -16,15 +16,14 @@ _WORDS = {
     "test": ("test", "testing", "eval", "evaluation"),
 }
 _NAMES = {word: split for split, words in _WORDS.items() for word in words}
-_FIRST_WORD = re.compile(r"[a-z]*")
 _SHARD = re.compile(r"(?P<split>.+)-\d{5}-of-\d{5}")
 
 
 def split_of_file(path: Path) -> str:
     """The split that the file's name or folder says, else `train`."""
     shard = _SHARD.fullmatch(path.stem)
-    said = (_FIRST_WORD.match(path.stem.lower())[0], path.parent.name.lower())  # type: ignore[index]  # may be empty
-    named = [_NAMES[word] for word in said if word in _NAMES]
+    first_word = re.split(r"[^a-z]", path.stem.lower())[0]
+    named = [_NAMES[word] for word in (first_word, path.parent.name.lower()) if word in _NAMES]
     return named[0] if named else shard["split"] if shard else "train"
 
 
