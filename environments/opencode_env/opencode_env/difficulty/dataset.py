@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from opencode_env.difficulty.errors import BadInputError, NothingUsableError
+from opencode_env.difficulty.progress import Progress
 from opencode_env.difficulty.rated import BATCH_ROWS, ParquetInput, one_line
 from opencode_env.taskset import DatasetError, OpenCodeTasksetConfig
 from opencode_env.taskset.row import Row
@@ -75,8 +76,12 @@ def _of_parquet(path: Path) -> Dataset:
 
 def _of_rows(config: OpenCodeTasksetConfig) -> Dataset:
     name = config.dataset_name
+    rows: list[Row] = []
     try:
-        rows = [row for part in find_local_parts(config) or [] for row in part.rows(None)]
+        with Progress("reading the dataset", 0, "rows") as progress:
+            for row in (row for part in find_local_parts(config) or [] for row in part.rows(None)):
+                rows.append(row)
+                progress.add(1)
     except DatasetError as error:
         raise BadInputError(str(error)) from None
     except (OSError, pa.ArrowException) as error:

@@ -46,5 +46,5 @@ class Progress(tqdm):
         return False
 
 
-# tqdm's own lock is one between processes, which takes a module more than reading traces does.
+# tqdm's own lock is one between processes, for which it imports multiprocessing.
 Progress.set_lock(RLock())

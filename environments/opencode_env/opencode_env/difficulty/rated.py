@@ -92,7 +92,8 @@ class RatedFile(ParquetInput):
     def read(self) -> Iterator[RatedRow]:
         """The rows, without their content."""
         label = next((name for name in LABEL_COLUMNS if name in self.schema.names), None)
-        wanted = [label, self.column, *(self.prefix + name if self.has(name) else None for name in COUNT_COLUMNS)]
+        counts = (self.prefix + name if self.has(name) else None for name in ("attempts", "passes"))
+        wanted = [label, self.column, *counts]
         number = 0
         for batch in self.batches(list(dict.fromkeys(filter(None, wanted)))):
             nothing = [None] * batch.num_rows
@@ -107,9 +108,6 @@ class RatedFile(ParquetInput):
             values = [v for v in map(finite, batch.column(self.column).to_pylist()) if v is not None]
             low, high = min([low, *values]), max([high, *values])
         return low, high
-
-
-COUNT_COLUMNS = ("attempts", "passes")
 
 
 def open_rated(path: Path, column: str = REWARD_COLUMN) -> RatedFile:
