@@ -36,6 +36,24 @@ PNG = b"\x89PNG\r\n\x1a\n"
         ({"question": "?", "answer": "1", "verify_timeout": "9"}, "verify_timeout", "positive number of seconds"),
         ({"question": "?", "answer": "1", "setup_timeout": True}, "setup_timeout", "positive number of seconds"),
         ({"question": "?", "answer": "1", "id": 1.5}, "id", "must be text or a whole number"),
+        (
+            {
+                "question": "?",
+                "answer": "1",
+                "rubric": {"type": "hybrid-math", "judge_client": {"api_key_var": "HOME"}},
+            },
+            "rubric",
+            "must not set judge_client: set --env.taskset.task.rubric.judge_client instead",
+        ),
+        (
+            {
+                "question": "?",
+                "answer": "1",
+                "rubric": {"type": "group", "members": [{"rubric": {"type": "hybrid-math", "judge_client": {}}}]},
+            },
+            "rubric",
+            "must not set judge_client",
+        ),
     ],
 )
 def test_a_bad_cell_is_named_by_file_row_and_column(
