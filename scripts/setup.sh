@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what is missing: uv, the workspace, bubblewrap, the OpenCode binary; with --tests also podman and
+# Installs what is missing: uv, the workspace, bubblewrap, the OpenCode binary; with --tests also curl, podman and
 # debootstrap (root only; without them the container tests are skipped). Says in one line what it cannot install.
 set -eu
 cd "$(dirname "$0")/.."
@@ -35,6 +35,9 @@ uv sync -q --locked $groups || fail "the workspace could not be installed: see t
 uv run --no-sync python -m opencode_env.fetch || fail "the OpenCode binary could not be fetched: see above"
 
 if [ "${1:-}" = --tests ]; then
+    # verifiers' harnesses on Node.js ask for it.
+    command -v curl >/dev/null 2>&1 || apt_install curl ca-certificates ||
+        fail "curl is missing: run 'apt-get install curl' as root, then try again"
     missing=
     command -v podman >/dev/null 2>&1 && command -v runc >/dev/null 2>&1 || missing="podman runc netavark aardvark-dns iptables"
     command -v debootstrap >/dev/null 2>&1 || missing="$missing debootstrap"

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from opencode_env.cli_agent.npm import npm_command
 from opencode_env.opencode.build_cache import (
     CachedBuild,
     ensure_build,
     file_sha256,
     host_platform,
-    npm_command,
 )
 from opencode_env.opencode.builds import DEFAULT_VERSION, PINNED, RIPGREP_VERSION, Platform
 from opencode_rubrics.cache import cache_root

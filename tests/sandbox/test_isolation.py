@@ -122,6 +122,21 @@ async def test_the_way_to_a_bind_in_a_writable_place_cannot_be_replaced(tmp_path
     assert (tmp_path / "tool").read_text() == "trusted"
 
 
+async def test_links_to_a_bind_lie_in_private_directories_and_lead_to_what_is_read_only(tmp_path: Path) -> None:
+    (tmp_path / "tool").write_text("trusted")
+    bind = Bind(tmp_path, "/opt/tools", (("/var/tmp/vf-tool/bin/tool", "tool"),))
+    private = "/var/tmp/vf-tool/bin/tool"
+    async with (
+        provision_confined(LocalSandboxConfig(), [bind]) as one,
+        provision_confined(LocalSandboxConfig(), [bind]) as two,
+    ):
+        assert (await one.run(["sh", "-c", f"echo x > {private}"], {})).exit_code != 0
+        assert (await one.run(["sh", "-c", f"echo own > {private}.lock && rm {private}"], {})).exit_code == 0
+        assert await two.read(private) == b"trusted"
+        assert (await two.run(["ls", "/var/tmp/vf-tool/bin"], {})).stdout == "tool\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["tool"]
+
+
 async def test_packages_installed_without_a_virtual_environment_are_hidden_and_cannot_be_planted(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

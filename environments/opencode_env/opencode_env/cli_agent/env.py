@@ -25,6 +25,7 @@ from verifiers.v1.task import Task
 from verifiers.v1.utils.generic import concrete_type
 
 from opencode_env.cli_agent.guard import guarded
+from opencode_env.cli_agent.harness_files import harness_binds
 from opencode_env.cli_agent.interception import serving_by_role
 from opencode_env.cli_agent.local_runtime import provision_local
 from opencode_env.cli_agent.rollout_log import describe_rollout
@@ -169,6 +170,12 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
             async with agent.provision(task) as box:
                 yield box
             return
+        if agent.harness.NEEDS_CONTAINER and not self.config.sandbox.confine:
+            raise HarnessError(
+                f"harness {agent.harness.config.id!r} installs and drives a program of its own, which would share "
+                "this machine's files, settings and processes: leave out --env.sandbox.confine false (the confined "
+                "local sandbox runs it), or choose a container (--env.agent.runtime.type docker|podman|prime)"
+            )
         if task.data.image is not None:
             raise TaskError(
                 f"task {task.data.idx} asks for image {task.data.image!r}, which the local sandbox cannot give: use "
@@ -179,12 +186,13 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
             yield box
 
     async def local_binds(self, agent: Agent) -> Sequence[Bind]:
-        """Host directories that the agent's harness wants to see, read-only, in the confined local sandbox."""
+        """Host directories that the agent's harness wants to see, read-only, in the confined local sandbox.
+
+        A harness names them itself (`local_binds`); for verifiers' own they are made here.
+        """
         wanted = getattr(agent.harness, "local_binds", None)
-        if wanted is None:
-            return ()
         async with boundary(HarnessError, "preparing the harness's files"):
-            binds: Sequence[Bind] = await wanted()
+            binds: Sequence[Bind] = await (harness_binds(agent.harness) if wanted is None else wanted())
         return binds
 
 

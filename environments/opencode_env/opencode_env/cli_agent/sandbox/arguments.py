@@ -149,6 +149,8 @@ def command_line(
     arguments += _each("--tmpfs", anchors)
     for bind in shown:
         arguments += ["--ro-bind", str(bind.source), bind.target]
+        for path, below in bind.links:
+            arguments += ["--symlink", f"{bind.target}/{below}", path]
     arguments += [*_each("--tmpfs", hidden), *_read_only_arguments([*hidden, *anchors])]
     start = f"from supervisor.main import main; main({control_fd}, {workdir!r})"
     return [*arguments, "--chdir", SUPERVISOR, base_python(), "-E", "-s", "-S", "-c", start]

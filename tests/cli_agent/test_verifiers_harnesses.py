@@ -1,0 +1,158 @@
+"""verifiers' own harnesses in the confined sandbox: `vf-eval opencode-env --env.agent.harness.id …`, real programs."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from opencode_env.cli_agent.harness_files import harness_binds
+from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy, ToolCall
+from opencode_env.scripted_model.request import ChatRequest
+from opencode_rubrics.cache import cache_root
+from verifiers.v1.harnesses import PiHarness, PiHarnessConfig
+
+from tests.env.rows import script, write_rows
+from tests.support.user_home import Finished, UserHome
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
+"""How a mini-swe-agent ends."""
+
+CHECK = "grep -qx 42 answer.txt && ! touch /opt/harness-files/*/touched"
+ROWS = {
+    name: {"id": name, "question": f"row {name}: write 42 into answer.txt", "verify": [CHECK]}
+    for name in ("holds", "right", "wrong")
+}
+ANSWERS = {"holds": 42, "right": 42, "wrong": 41}
+
+HOLD_EVERY_LOCK = """
+for file in $(find /var/tmp/vf-* /opt/harness-files -maxdepth 2); do
+    (exec 9<"$file" && flock -n 9 && echo "$file" >>held && exec sleep 600) >/dev/null 2>&1 &
+done
+until grep -qx /var/tmp/vf-node.install.lock held && grep -qx /var/tmp/vf-pi/install.lock held; do sleep 0.1; done
+rm -rf /opt/harness-files/* /var/tmp/vf-*/*; echo held
+"""
+
+
+def shell(command: str) -> Reply:
+    """A turn that runs one shell command."""
+    return Reply(tool_calls=(ToolCall(name="bash", arguments={"command": command}),))
+
+
+def plain_policy(last: Reply) -> ScriptPolicy:
+    """Writes each row's answer, then plays `last`."""
+    return ScriptPolicy(
+        *(script(name, shell(f"echo {ANSWERS[name]} >answer.txt"), last) for name in ("right", "wrong"))
+    )
+
+
+class HoldingPolicy:
+    """In row "holds" the agent takes every lock it can open and keeps them until the other rows have ended.
+
+    Row "right" waits for that; with two rollouts at a time, row "wrong" is set up from begin to end beside the holder.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def __call__(self, request: ChatRequest, /) -> Reply:
+        (name,) = [name for name in ROWS if f"row {name}:" in request.prompt]
+        if request.turn == 0:
+            self.events.append(f"{name} starts")
+            return shell(f"echo {ANSWERS[name]} >answer.txt" + (HOLD_EVERY_LOCK if name == "holds" else ""))
+        if name == "holds" and "lock held" not in self.events:
+            self.events.append("lock held")
+        waits_for = {"holds": "wrong ends", "right": "lock held", "wrong": "lock held"}[name]
+        if waits_for not in self.events:
+            return shell("sleep 0.2")
+        self.events.append(f"{name} ends")
+        return Reply(text="done")
+
+
+async def play(
+    home: UserHome, harness: str, policy: ScriptPolicy | HoldingPolicy, rows: Path, *more: str
+) -> tuple[Finished, int]:
+    """Run the rows with a harness; returns the run and how many requests the model got."""
+    async with ScriptedModel(policy) as model:
+        arguments = ["opencode-env", "--env.taskset.dataset", str(rows), "--env.agent.harness.id", harness, *more]
+        # The user's own uv cache: at this home every package would be downloaded again.
+        env = {"UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR") or str(Path.home() / ".cache" / "uv")}
+        return await home.run(harness, model.base_url, *arguments, env=env), len(model.requests)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> UserHome:
+    """The home of all runs of this module."""
+    return UserHome(tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture(scope="module")
+def holding() -> HoldingPolicy:
+    """What the model of Pi's run saw."""
+    return HoldingPolicy()
+
+
+@pytest.fixture(scope="module")
+def runs(home: UserHome, holding: HoldingPolicy) -> Mapping[str, Finished]:
+    """All runs, by harness; one after the other, since each is busy enough for two cores."""
+    two = write_rows(home.root / "two.jsonl", [ROWS["right"], ROWS["wrong"]])
+    three = write_rows(home.root / "three.jsonl", list(ROWS.values()))
+
+    async def run() -> Mapping[str, Finished]:
+        # A first download, which may take a while, is not on the clock of a run.
+        await harness_binds(PiHarness(PiHarnessConfig(id="pi")))
+        bash, _ = await play(home, "bash", plain_policy(Reply(text="done")), two)
+        mini, _ = await play(home, "mini_swe_agent", plain_policy(shell(SUBMIT)), two)
+        pi, _ = await play(home, "pi", holding, three, "-c", "2")
+        return {"bash": bash, "mini_swe_agent": mini, "pi": pi}
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("harness", ["bash", "mini_swe_agent", "pi"])
+def test_its_agent_works_in_the_sandbox_and_is_scored_there(runs: Mapping[str, Finished], harness: str) -> None:
+    finished = runs[harness]
+    assert finished.exit_code == 0, finished.log
+    right, wrong = finished.trace("right"), finished.trace("wrong")
+    assert (right.ok, right.reward, right.stop_condition) == (True, 1.0, "agent_completed"), finished.log
+    assert (wrong.ok, wrong.reward, wrong.stop_condition) == (True, 0.0, "agent_completed"), finished.log
+    assert right.agent is not None
+    assert right.agent.config.harness is not None
+    assert right.agent.config.harness.id == harness
+    assert right.agent.config.runtime.type == "subprocess"
+
+
+def test_an_agent_that_holds_every_lock_does_not_stall_its_neighbours(
+    runs: Mapping[str, Finished], holding: HoldingPolicy
+) -> None:
+    assert runs["pi"].trace("holds").reward == 1.0, runs["pi"].log
+    held = holding.events.index("lock held")
+    assert held < holding.events.index("wrong starts") < holding.events.index("holds ends")
+
+
+def test_what_is_shown_names_no_registry_and_has_no_lock(runs: Mapping[str, Finished]) -> None:
+    assert runs["pi"].exit_code == 0
+    trees = [path for path in (cache_root() / "harness-files").iterdir() if path.is_dir()]
+    assert {path.name.rpartition("-")[0] for path in trees} >= {"node", "pi"}
+    names = {entry.name for tree in trees for entry in (*tree.iterdir(), *(tree / "node_modules").iterdir())}
+    assert names.isdisjoint({".package-lock.json", "package-lock.json", ".npmrc"})
+    assert not [name for name in names if name.endswith(".lock")]
+
+
+def test_nothing_is_left_behind(runs: Mapping[str, Finished], home: UserHome) -> None:
+    assert all(finished.exit_code == 0 for finished in runs.values())
+    assert home.leftovers() == []
+
+
+def test_the_unconfined_mode_refuses_it_before_anything_runs(tmp_path: Path) -> None:
+    home = UserHome(tmp_path)
+    rows = write_rows(home.root / "rows.jsonl", [ROWS["right"]])
+    run = play(home, "mini_swe_agent", plain_policy(shell(SUBMIT)), rows, "--env.sandbox.confine", "false")
+    finished, requests = asyncio.run(run)
+    assert finished.error("right").startswith("HarnessError: harness 'mini_swe_agent' installs and drives a program")
+    assert "leave out --env.sandbox.confine false" in finished.error("right")
+    assert requests == 0
+    assert not (home.home / ".cache" / "verifiers").exists()
+    assert home.leftovers() == []
