@@ -1,6 +1,5 @@
 """Rollouts without an agent on a real role server: sessions as verifiers registers them, calls over real HTTP."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -12,7 +11,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout
 from opencode_env.cli_agent.interception import SubRollout, SubSettings
 from opencode_env.cli_agent.interception.serving import role_interception
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, Reply, ScriptedModel
+from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, Reply
 from verifiers.v1.agent import make_agent
 from verifiers.v1.clients import ClientConfig
 from verifiers.v1.harnesses.null import NullHarnessConfig
@@ -21,13 +20,21 @@ from verifiers.v1.session import RolloutLimits, RolloutSession
 from verifiers.v1.trace import AgentInfo, Trace, TraceTask
 from verifiers.v1.types import SamplingConfig
 
+from tests.support.held_model import HeldModel
+from tests.support.waiting import PATIENCE_SECONDS
+
 SUB = {"X-RLM-Role": "sub"}
+
+
+def plan_of(request: ChatRequest) -> dict[str, Any]:
+    """How a call goes, from its prompt; the reply to one that is `held` waits for `HeldModel.released`."""
+    prompt = request.user_texts[-1]
+    return json.loads(prompt) if prompt.startswith("{") else {}
 
 
 def scripted(request: ChatRequest) -> Reply:
     """Answers `echo <prompt>`; a prompt that is JSON says how it goes: `delay` (s), `status`, `hang`, `cut`."""
-    prompt = request.user_texts[-1]
-    plan: dict[str, Any] = json.loads(prompt) if prompt.startswith("{") else {}
+    plan = plan_of(request)
     faults: list[Fault] = []
     if plan.get("delay"):
         faults.append(Fault(kind=FaultKind.DELAY, seconds=plan["delay"]))
@@ -37,12 +44,12 @@ def scripted(request: ChatRequest) -> Reply:
         faults.append(Fault(kind=FaultKind.HANG))
     if plan.get("cut"):
         faults.append(Fault(kind=FaultKind.CUT))
-    return Reply(text=f"echo {prompt}", faults=tuple(faults))
+    return Reply(text=f"echo {request.user_texts[-1]}", faults=tuple(faults))
 
 
 @dataclass
-class Line:
-    """One rollout's way to the server."""
+class Rollout:
+    """One rollout without an agent: its two traces, its session on the server, and calls over HTTP."""
 
     main: AnyTrace
     side: SubRollout
@@ -64,7 +71,7 @@ class Line:
         stream: bool = False,
         secret: str | None = None,
     ) -> "Answer":
-        """One chat call, answered or failed; `timeout` of the client is 20 s."""
+        """One chat call, answered or failed."""
         messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
         body = {"model": "whatever", "messages": messages, "temperature": 0.123, "stream": stream}
         if stream:
@@ -98,33 +105,33 @@ class Answer:
 
 
 @dataclass
-class Switchboard:
+class RoleServer:
     """A role interception in front of a scripted model."""
 
     interception: Interception
-    model: ScriptedModel
+    model: HeldModel
     http: ClientSession
     client: ClientConfig
     _numbers: list[int] = field(default_factory=list)
 
     @asynccontextmanager
-    async def line(
+    async def rollout(
         self, settings: SubSettings | None = None, limits: Mapping[str, int] | None = None
-    ) -> AsyncIterator[Line]:
+    ) -> AsyncIterator[Rollout]:
         """One rollout; leaving it normally is an agent that has finished."""
         number = len(self._numbers)
         self._numbers.append(number)
-        line = self._line(number, settings or SubSettings(), limits or {})
-        line.side.begin()
+        rollout = self._new_rollout(number, settings or SubSettings(), limits or {})
+        rollout.side.begin()
         try:
-            async with self.interception.acquire(line.session) as (line.url, line.secret, _):
-                yield line
-                if line.main.stop_condition is None:
-                    line.main.stop("agent_completed")
+            async with self.interception.acquire(rollout.session) as (rollout.url, rollout.secret, _):
+                yield rollout
+                if rollout.main.stop_condition is None:
+                    rollout.main.stop("agent_completed")
         finally:
-            await line.side.end()
+            await rollout.side.end()
 
-    def _line(self, number: int, settings: SubSettings, limits: Mapping[str, int]) -> Line:
+    def _new_rollout(self, number: int, settings: SubSettings, limits: Mapping[str, int]) -> Rollout:
         def agent(model: str, temperature: float, **options: Any) -> vf.Agent:
             return make_agent(
                 vf.AgentConfig(
@@ -142,29 +149,24 @@ class Switchboard:
         main: AnyTrace = Trace(task=task, agent=AgentInfo(config=seat.config))
         session = RolloutSession(ctx=seat.ctx, trace=main, limits=RolloutLimits())
         side = SubRollout(main, agent("sub", 0.9 + number / 1000, **limits), settings)
-        return Line(main, side, session, self.http)
+        return Rollout(main, side, session, self.http)
 
 
 @asynccontextmanager
-async def switchboard(
-    config: Any = None, *, client: ClientConfig | None = None, **server: Any
-) -> AsyncIterator[Switchboard]:
-    """A running switchboard; `client` leads elsewhere than to the scripted model, `server` are that one's arguments."""
-    async with (
-        ScriptedModel(scripted, **server) as model,
-        role_interception(config or InterceptionServerConfig()) as interception,
-        ClientSession(timeout=ClientTimeout(total=20)) as http,
-    ):
-        own = vf.EvalClientConfig(base_url=model.base_url, api_key_var="NO_SUCH_KEY")
-        yield Switchboard(interception, model, http, client or own)
+async def role_server(
+    config: Any = None, *, client: ClientConfig | None = None, **model: Any
+) -> AsyncIterator[RoleServer]:
+    """A running role server.
 
-
-async def eventually(condition: Any, seconds: float = 5.0) -> None:
-    """Return once `condition()` holds.
-
-    Raises:
-        TimeoutError: it does not within so many seconds.
+    Args:
+        config: of the interception; None = one server.
+        client: of the rollouts; None = it leads to the scripted model.
+        model: arguments of the scripted model.
     """
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.005)
+    async with (
+        HeldModel(scripted, lambda request: bool(plan_of(request).get("held")), **model) as held,
+        role_interception(config or InterceptionServerConfig()) as interception,
+        ClientSession(timeout=ClientTimeout(total=PATIENCE_SECONDS)) as http,
+    ):
+        own = vf.EvalClientConfig(base_url=held.base_url, api_key_var="NO_SUCH_KEY")
+        yield RoleServer(interception, held, http, client or own)

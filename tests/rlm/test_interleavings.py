@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opencode_env.cli_agent.interception import SubSettings, sub_rollout_of
 
-from tests.rlm.role_server import SUB, Answer, Line, Switchboard, switchboard
+from tests.rlm.role_server import SUB, Answer, RoleServer, Rollout, role_server
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 PLACES = 3
 
@@ -63,45 +64,47 @@ def test_every_call_is_answered_once_every_count_is_right_and_nothing_is_left(st
 
 
 async def _live(story: Story) -> None:
-    async with switchboard() as board:
+    async with role_server() as server:
         quiet = asyncio.all_tasks()
-        lines: list[asyncio.Future[Line]] = [asyncio.get_running_loop().create_future() for _ in story.ends]
+        rollouts: list[asyncio.Future[Rollout]] = [asyncio.get_running_loop().create_future() for _ in story.ends]
         rollouts = [
-            asyncio.create_task(_rollout(board, line, *end)) for line, end in zip(lines, story.ends, strict=True)
+            asyncio.create_task(_rollout(server, rollout, *end))
+            for rollout, end in zip(rollouts, story.ends, strict=True)
         ]
-        opened = [await line for line in lines]
-        async with asyncio.timeout(15):  # nothing may hang
+        opened = [await rollout for rollout in rollouts]
+        async with asyncio.timeout(PATIENCE_SECONDS):  # nothing may hang
             answers = await asyncio.gather(
                 *(_call(opened[call.rollout], number, call) for number, call in enumerate(story.calls))
             )
             await asyncio.gather(*rollouts, return_exceptions=True)
-        _check_answers(story, answers)
-        for number, line in enumerate(opened):
-            _check_line(board, line, number, story, answers)
-        server: Any = board.interception
-        assert not server.sessions
-        assert server.load == 0
+        # Calls whose rollout has ended are cancelled; the server does not wait until they have noticed.
         await _only(quiet)
+        _check_answers(story, answers)
+        for number, rollout in enumerate(opened):
+            _check_rollout(server, rollout, number, story, answers)
+        interception: Any = server.interception
+        assert not interception.sessions
+        assert interception.load == 0
 
 
-async def _rollout(board: Switchboard, opened: asyncio.Future[Line], after: float, end: str) -> None:
-    async with board.line(SubSettings(max_parallel=PLACES, timeout=0.5)) as line:
-        opened.set_result(line)
+async def _rollout(server: RoleServer, opened: asyncio.Future[Rollout], after: float, end: str) -> None:
+    async with server.rollout(SubSettings(max_parallel=PLACES, timeout=0.5)) as rollout:
+        opened.set_result(rollout)
         await asyncio.sleep(after)
         if end == "timeout":
-            line.main.record_timeout("agent")
+            rollout.main.record_timeout("agent")
         elif end == "cancelled":
             raise asyncio.CancelledError
 
 
-async def _call(line: Line, number: int, call: Call) -> Answer | None:
+async def _call(rollout: Rollout, number: int, call: Call) -> Answer | None:
     """The answer, or None when the caller left."""
     await asyncio.sleep(call.after)
     prompt = json.dumps({"number": number, "role": call.role, **call.plan})
     headers = {"main": {}, "sub": SUB, "bad": {"X-RLM-Role": "boss"}}[call.role]
     try:
         async with asyncio.timeout(call.leaves):
-            return await line.ask(prompt, headers, stream=call.stream)
+            return await rollout.ask(prompt, headers, stream=call.stream)
     except TimeoutError:
         return None
 
@@ -119,10 +122,12 @@ def _check_answers(story: Story, answers: Sequence[Answer | None]) -> None:
             assert "status" not in call.plan
 
 
-def _check_line(board: Switchboard, line: Line, number: int, story: Story, answers: Sequence[Answer | None]) -> None:
-    metrics = {name: value or 0 for name, value in line.main.metrics.items()}
-    sub = line.sub
-    for trace, role in ((line.main, "main"), (sub, "sub")):
+def _check_rollout(
+    server: RoleServer, rollout: Rollout, number: int, story: Story, answers: Sequence[Answer | None]
+) -> None:
+    metrics = {name: value or 0 for name, value in rollout.main.metrics.items()}
+    sub = rollout.sub
+    for trace, role in ((rollout.main, "main"), (sub, "sub")):
         asked = [json.loads(str(node.message.content)) for node in trace.nodes if node.message.role == "user"]
         assert {prompt["role"] for prompt in asked} <= {role}
         assert {call.model for call in trace.calls if call.model} <= {f"{role}-{number}"}
@@ -135,23 +140,25 @@ def _check_line(board: Switchboard, line: Line, number: int, story: Story, answe
         assert answered <= committed, "an answer that the trace does not have"
         assert trace.num_turns == len(committed), "a turn that nobody asked for"
     assert metrics["sub_llm_turns"] == sub.num_turns
-    assert metrics["main_turns"] == line.main.num_turns
+    assert metrics["main_turns"] == rollout.main.num_turns
     assert metrics["sub_llm_calls"] == len(sub.calls) == metrics["sub_llm_turns"] + metrics["sub_llm_errors"]
     assert metrics["sub_llm_errors"] == sum(call.error is not None for call in sub.calls)
     assert metrics["sub_llm_completion_tokens"] == sum(call.usage.completion_tokens for call in sub.calls if call.usage)
-    assert metrics["main_completion_tokens"] == sum(c.usage.completion_tokens for c in line.main.calls if c.usage)
+    assert metrics["main_completion_tokens"] == sum(c.usage.completion_tokens for c in rollout.main.calls if c.usage)
     assert metrics["sub_llm_max_parallel"] <= PLACES
-    assert (line.side.gate.active, line.side.gate.waiting) == (0, 0)
-    assert sub_rollout_of(line.main) is None
-    assert not line.session.tasks
-    assert not line.side.session.tasks
+    assert (rollout.side.gate.active, rollout.side.gate.waiting) == (0, 0)
+    assert sub_rollout_of(rollout.main) is None
+    assert not rollout.session.tasks
+    assert not rollout.side.session.tasks
 
 
 async def _only(expected: set[asyncio.Task[Any]]) -> None:
     """Every task of the rollouts is gone (idle keep-alive connections of the servers aside)."""
-    for _ in range(200):
-        left = {task for task in asyncio.all_tasks() - expected if "RequestHandler.start" not in repr(task)}
-        if not left:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"tasks are left: {left}")
+
+    def left() -> set[asyncio.Task[Any]]:
+        return {task for task in asyncio.all_tasks() - expected if "RequestHandler.start" not in repr(task)}
+
+    try:
+        await until(lambda: not left())
+    except TimeoutError:
+        raise AssertionError(f"tasks are left: {left()}") from None

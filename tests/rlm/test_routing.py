@@ -11,7 +11,7 @@ from verifiers.v1.interception import (
     StaticInterceptionPoolConfig,
 )
 
-from tests.rlm.role_server import SUB, Line, switchboard
+from tests.rlm.role_server import SUB, Rollout, role_server
 
 SHAPES = [
     InterceptionServerConfig(),
@@ -22,72 +22,72 @@ SHAPES = [
 
 @pytest.mark.parametrize("config", SHAPES, ids=lambda config: str(config.type))
 async def test_interleaved_calls_of_many_rollouts_land_in_the_right_trace_with_the_right_model(config: object) -> None:
-    async with switchboard(config) as board:
-        async with board.line() as one, board.line() as two, board.line() as three:
-            lines = [one, two, three]
-            plan = [(line, role, n) for line in lines for role in ("main", "sub") for n in range(6)]
+    async with role_server(config) as server:
+        async with server.rollout() as one, server.rollout() as two, server.rollout() as three:
+            rollouts = [one, two, three]
+            plan = [(rollout, role, n) for rollout in rollouts for role in ("main", "sub") for n in range(6)]
             random.Random(5).shuffle(plan)
-            await asyncio.gather(*(_one_call(line, role, n) for line, role, n in plan))
-        for number, line in enumerate(lines):
-            for trace, role, temperature in ((line.main, "main", 0.5), (line.sub, "sub", 0.9)):
+            await asyncio.gather(*(_one_call(rollout, role, n) for rollout, role, n in plan))
+        for number, rollout in enumerate(rollouts):
+            for trace, role, temperature in ((rollout.main, "main", 0.5), (rollout.sub, "sub", 0.9)):
                 texts = sorted(str(node.message.content) for node in trace.nodes if node.sampled)
-                assert texts == [f"echo {role} {line.main.id} {n}" for n in range(6)]
+                assert texts == [f"echo {role} {rollout.main.id} {n}" for n in range(6)]
                 assert {call.model for call in trace.calls} == {f"{role}-{number}"}
                 used = {call.sampling.temperature for call in trace.calls if call.sampling}
                 assert used == {temperature + number / 1000}
-            metrics = line.main.metrics
+            metrics = rollout.main.metrics
             assert (metrics["main_turns"], metrics["sub_llm_turns"], metrics["sub_llm_calls"]) == (6, 6, 6)
-        for request in board.model.requests:
+        for request in server.model.requests:
             role, number = request.body["model"].split("-")
             word, identity, _ = request.body["messages"][0]["content"].split()
-            assert (word, identity) == (role, lines[int(number)].main.id)
+            assert (word, identity) == (role, rollouts[int(number)].main.id)
             start = {"main": 0.5, "sub": 0.9}[role]
             assert request.body["temperature"] == pytest.approx(start + int(number) / 1000)
 
 
-async def _one_call(line: Line, role: str, number: int) -> None:
+async def _one_call(rollout: Rollout, role: str, number: int) -> None:
     headers = {"x-rlm-ROLE": role.upper()} if number % 2 else ({} if role == "main" else SUB)
-    answer = await line.ask(f"{role} {line.main.id} {number}", headers)
+    answer = await rollout.ask(f"{role} {rollout.main.id} {number}", headers)
     assert answer.status == 200
 
 
 @pytest.mark.parametrize("value", ["judge", "", "main, sub", "submarine"])
 async def test_an_unknown_role_is_refused_with_a_clear_message_and_recorded(value: str) -> None:
-    async with switchboard() as board:
-        async with board.line() as line:
-            answer = await line.ask("hello", {"X-RLM-Role": value})
+    async with role_server() as server:
+        async with server.rollout() as rollout:
+            answer = await rollout.ask("hello", {"X-RLM-Role": value})
             assert answer.status == 400
             assert "must be `main` or `sub`" in answer.text
-        assert board.model.requests == []
-        assert line.main.info["rlm"]["refused_roles"] == [answer.text]
-        assert line.main.nodes == line.sub.nodes == []
+        assert server.model.requests == []
+        assert rollout.main.info["rlm"]["refused_roles"] == [answer.text]
+        assert rollout.main.nodes == rollout.sub.nodes == []
 
 
 async def test_no_routing_header_and_no_secret_of_the_rollout_travels_upstream() -> None:
-    async with switchboard() as board, board.line() as line:
+    async with role_server() as server, server.rollout() as rollout:
         nosy = {
             "X-RLM-Depth": "1",
             "X-RLM-Anything": "x",
             "x-session-affinity": "ses_1",
             "x-parent-session-id": "ses_0",
-            "x-api-key": line.secret,
-            "x-custom": f"key={line.secret}",
+            "x-api-key": rollout.secret,
+            "x-custom": f"key={rollout.secret}",
             "x-feature": "kept",
         }
         for role in ("main", "sub"):
-            assert (await line.ask("hello", {**nosy, "X-RLM-Role": role})).status == 200
-        sub_bearers = [key for key in getattr(board.interception, "sessions") if key != line.secret]  # noqa: B009
-        for request in board.model.requests:
+            assert (await rollout.ask("hello", {**nosy, "X-RLM-Role": role})).status == 200
+        sub_bearers = [key for key in getattr(server.interception, "sessions") if key != rollout.secret]  # noqa: B009
+        for request in server.model.requests:
             assert request.headers["x-feature"] == "kept"
             everything = str(request.headers) + str(request.body)
             assert "x-rlm" not in everything.lower()
             assert "ses_" not in everything
-            assert line.secret not in everything
+            assert rollout.secret not in everything
             assert not any(bearer in everything for bearer in sub_bearers)
 
 
 async def test_no_header_reaches_another_rollouts_session() -> None:
-    async with switchboard() as board, board.line() as one, board.line() as two:
+    async with role_server() as server, server.rollout() as one, server.rollout() as two:
         for headers in (
             {},
             SUB,
@@ -99,59 +99,61 @@ async def test_no_header_reaches_another_rollouts_session() -> None:
 
 
 async def test_a_forged_sub_role_is_charged_to_the_sub_budget_and_an_unmarked_call_is_the_mains() -> None:
-    async with switchboard() as board, board.line(limits={"max_turns": 1}) as line:
-        assert (await line.sub_ask("forged")).status == 200
-        refused = await line.sub_ask("again")
+    async with role_server() as server, server.rollout(limits={"max_turns": 1}) as rollout:
+        assert (await rollout.sub_ask("forged")).status == 200
+        refused = await rollout.sub_ask("again")
         assert refused.status == 400
         assert "budget" in refused.text
-        assert (await line.ask("from a script")).status == 200
-        assert line.main.num_turns == 1
-        assert line.sub.num_turns == 1
+        assert (await rollout.ask("from a script")).status == 200
+        assert rollout.main.num_turns == 1
+        assert rollout.sub.num_turns == 1
 
 
 async def test_a_conversation_deeper_than_allowed_is_refused() -> None:
-    async with switchboard() as board, board.line(SubSettings(max_depth=2)) as line:
-        assert (await line.sub_ask("a", headers={"X-RLM-Depth": "2"})).status == 200
-        refused = await line.sub_ask("b", headers={"X-RLM-Depth": "3"})
+    async with role_server() as server, server.rollout(SubSettings(max_depth=2)) as rollout:
+        assert (await rollout.sub_ask("a", headers={"X-RLM-Depth": "2"})).status == 200
+        refused = await rollout.sub_ask("b", headers={"X-RLM-Depth": "3"})
         assert refused.status == 400
         assert "max_depth" in refused.text
-        assert (await line.sub_ask("c", headers={"X-RLM-Depth": "-1"})).status == 400
+        assert (await rollout.sub_ask("c", headers={"X-RLM-Depth": "-1"})).status == 400
 
 
 async def test_an_unmarked_first_call_fails_the_rollout_when_the_mark_is_demanded() -> None:
-    async with switchboard() as board, board.line() as line:
-        line.side.demanded_by = "OpenCode did not load the opencode-rlm plugin"
+    async with role_server() as server, server.rollout() as rollout:
+        rollout.side.demanded_by = "OpenCode did not load the opencode-rlm plugin"
         for headers in ({}, {"X-RLM-Role": "main"}):
-            answer = await line.ask("hello", headers)
+            answer = await rollout.ask("hello", headers)
             assert answer.status == 400
             assert "did not load the opencode-rlm plugin" in answer.text
-        assert "did not load" in str(line.session.error)
-        assert board.model.requests == []
+        assert "did not load" in str(rollout.session.error)
+        assert server.model.requests == []
 
 
 async def test_a_script_may_leave_the_mark_out_once_the_plugin_was_seen() -> None:
-    async with switchboard() as board, board.line() as line:
-        line.side.demanded_by = "OpenCode did not load the opencode-rlm plugin"
-        assert (await line.ask("hello", {"X-RLM-Role": "main"})).status == 200
-        assert (await line.ask("from a script")).status == 200
+    async with role_server() as server, server.rollout() as rollout:
+        rollout.side.demanded_by = "OpenCode did not load the opencode-rlm plugin"
+        assert (await rollout.ask("hello", {"X-RLM-Role": "main"})).status == 200
+        assert (await rollout.ask("from a script")).status == 200
 
 
 async def test_sub_sessions_do_not_count_as_load_of_a_pool() -> None:
     pool = ElasticInterceptionPoolConfig(multiplex=2)
-    async with switchboard(pool) as board, board.line() as one, board.line() as two, board.line() as three:
+    async with role_server(pool) as server, server.rollout() as one, server.rollout() as two, server.rollout() as three:
         assert one.url == two.url
         assert three.url != one.url
 
 
 async def test_each_sub_conversation_is_a_branch_of_the_sub_trace() -> None:
-    async with switchboard() as board, board.line() as line:
+    async with role_server() as server, server.rollout() as rollout:
         first = [{"role": "user", "content": "a"}]
-        answer = await line.ask(first, SUB)
-        await line.ask([*first, {"role": "assistant", "content": answer.text}, {"role": "user", "content": "b"}], SUB)
-        await line.sub_ask("other")
-    assert line.sub.num_branches == 2
-    assert [len(branch.messages) for branch in line.sub.branches] == [4, 2]
-    assert line.main.metrics["sub_llm_turns"] == 3
-    tally = line.side.session.tally
-    assert tally.new_input_tokens == line.sub.num_input_tokens
-    assert tally.completion_tokens == line.sub.num_output_tokens
+        answer = await rollout.ask(first, SUB)
+        await rollout.ask(
+            [*first, {"role": "assistant", "content": answer.text}, {"role": "user", "content": "b"}], SUB
+        )
+        await rollout.sub_ask("other")
+    assert rollout.sub.num_branches == 2
+    assert [len(branch.messages) for branch in rollout.sub.branches] == [4, 2]
+    assert rollout.main.metrics["sub_llm_turns"] == 3
+    tally = rollout.side.session.tally
+    assert tally.new_input_tokens == rollout.sub.num_input_tokens
+    assert tally.completion_tokens == rollout.sub.num_output_tokens

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 from verifiers.v1.clients import TrainClientConfig
 
-from tests.rlm.role_server import SUB, switchboard
+from tests.rlm.role_server import SUB, role_server
 
 END = "<|im_end|>"
 TEMPLATE = (
@@ -86,17 +86,17 @@ async def test_sub_branches_hold_exactly_the_tokens_that_the_engine_saw(tokenize
             renderer=DefaultRendererConfig(),
             renderer_model_name=str(tokenizer),
         )
-        async with switchboard(client=client) as board, board.line() as line:
-            assert (await line.ask("main question")).status == 200
+        async with role_server(client=client) as server, server.rollout() as rollout:
+            assert (await rollout.ask("main question")).status == 200
             for prompt in ("first", "second"):
-                answer = await line.ask(prompt, SUB, stream=True)
+                answer = await rollout.ask(prompt, SUB, stream=True)
                 assert answer.status == 200
                 assert "[DONE]" in answer.body
-    assert (line.main.num_branches, line.sub.num_branches) == (1, 2)
-    branches = [*line.main.branches, *line.sub.branches]
+    assert (rollout.main.num_branches, rollout.sub.num_branches) == (1, 2)
+    branches = [*rollout.main.branches, *rollout.sub.branches]
     assert [branch.token_ids for branch in branches] == engine.sequences
     for branch in branches:
         assert sum(branch.sampled_mask) == 3
         assert [value for value, own in zip(branch.logprobs, branch.sampled_mask, strict=True) if own] == [-0.5] * 3
-    assert line.main.metrics["sub_llm_completion_tokens"] == 6
-    assert line.main.metrics["main_completion_tokens"] == 3
+    assert rollout.main.metrics["sub_llm_completion_tokens"] == 6
+    assert rollout.main.metrics["main_completion_tokens"] == 3

@@ -1,0 +1,54 @@
+"""Waiting for what shall come true. No test waits for a time: on a busy machine it is too short, else it is wasted."""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+
+PATIENCE_SECONDS = 120.0
+"""After so long a condition counts as never met: far more than it takes anywhere, as only a failure waits for it."""
+
+
+async def until(condition: Callable[[], object | Awaitable[object]], *, seconds: float = PATIENCE_SECONDS) -> None:
+    """Return once `condition()`, which may be a coroutine, is true.
+
+    Raises:
+        TimeoutError: it was not within `seconds`.
+    """
+    async with asyncio.timeout(seconds):
+        while True:
+            found = condition()
+            if inspect.isawaitable(found):
+                found = await found
+            if found:
+                return
+            await asyncio.sleep(0.02)
+
+
+def wait_until(condition: Callable[[], object], *, seconds: float = PATIENCE_SECONDS) -> None:
+    """`until` for tests without an event loop.
+
+    Raises:
+        TimeoutError: it was not within `seconds`.
+    """
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not so within {seconds:g} s")
+        time.sleep(0.02)
+
+
+async def settled(value: Callable[[], object], *, seconds: float = 0.5) -> None:
+    """Return once `value()` has been the same for `seconds`, watched all the while.
+
+    Raises:
+        TimeoutError: it never was for so long.
+    """
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        last, looks = value(), 0
+        # Looks are counted and not the clock read: a process that did not run has seen nothing settle.
+        while looks < seconds / 0.02:
+            await asyncio.sleep(0.02)
+            now = value()
+            looks = looks + 1 if now == last else 0
+            last = now
