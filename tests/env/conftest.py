@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.env.rows import probe, probe_arguments, write_rows
+from tests.support.rows import probe, probe_arguments, write_rows
 from tests.support.user_home import Finished, UserHome, closed_port
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
-from tests.env.rows import bash, probe, probe_arguments, write_rows
+from tests.support.replies import bash
+from tests.support.rows import probe, probe_arguments, write_rows
 from tests.support.user_home import Finished, UserHome
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]

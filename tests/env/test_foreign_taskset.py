@@ -8,7 +8,8 @@ import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 from opencode_env.scripted_model.request import ChatRequest
 
-from tests.env.rows import bash, probe, probe_arguments, write_rows
+from tests.support.replies import bash
+from tests.support.rows import probe, probe_arguments, write_rows
 from tests.support.user_home import Finished, UserHome
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]

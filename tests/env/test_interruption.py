@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from opencode_env.scripted_model import FaultKind, Reply, SamplesPolicy, ScriptedModel, ScriptPolicy
+from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel, ScriptPolicy
 
-from tests.env.rows import bash, faulty, probe, probe_arguments, script, write_rows
-from tests.support.user_home import Finished, Running, UserHome, is_closed, until
+from tests.support.replies import bash, faulty
+from tests.support.rows import probe, probe_arguments, script, write_rows
+from tests.support.user_home import Finished, Running, UserHome, is_closed
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
@@ -24,7 +26,7 @@ ROWS = [
     probe("scoring", check="sleep 59702"),
 ]
 POLICY = ScriptPolicy(
-    script("asking", bash("touch made; setsid sleep 59703 >/dev/null 2>&1 &"), faulty(FaultKind.HANG)),
+    script("asking", bash("touch made; setsid sleep 59703 >/dev/null 2>&1 &"), faulty("hang")),
     script("scoring", bash("touch made"), Reply(text="done")),
 )
 SLEEPS = ("sleep 59701", "sleep 59702", "sleep 59703")

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from opencode_env.scripted_model import FaultKind, Reply, ScriptedModel, ScriptPolicy
+from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
-from tests.env.rows import bash, faulty, no_process, probe, probe_arguments, script, write_rows
+from tests.support.replies import bash, faulty
+from tests.support.rows import no_process, probe, probe_arguments, script, write_rows
 from tests.support.user_home import Finished, UserHome
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
@@ -29,7 +30,7 @@ ROWS = [
 ]
 SCRIPTS = [
     script("sound", bash("touch made"), Reply(text="done")),
-    script("model-fails", bash("touch made"), faulty(FaultKind.STATUS, status=400, body="no")),
+    script("model-fails", bash("touch made"), faulty("status", status=400, body="no")),
     script("agent-late", bash("touch made; setsid sleep 599 & sleep 600")),
 ]
 

@@ -9,7 +9,8 @@ import pytest
 from opencode_env.samples import SAMPLES_PATH
 from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel, ScriptPolicy
 
-from tests.env.rows import bash, probe, write_rows
+from tests.support.replies import bash
+from tests.support.rows import probe, write_rows
 from tests.support.user_home import Finished, UserHome, podman_containers
 
 pytestmark = [pytest.mark.opencode, pytest.mark.podman, pytest.mark.slow]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
-from tests.env.rows import script, write_rows
+from tests.support.rows import script, write_rows
 from tests.support.user_home import Finished, UserHome
 
 pytestmark = pytest.mark.slow

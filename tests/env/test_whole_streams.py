@@ -10,7 +10,8 @@ from verifiers.v1.errors import ProviderError
 from verifiers.v1.interception import InterceptionServerConfig
 
 from tests.support.places import Confined
-from tests.support.rollouts import bash, fault, play
+from tests.support.replies import bash, fault
+from tests.support.rollouts import play
 
 TEXT = b'data: {"choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": null}]}\n\n'
 END = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\n'

@@ -10,7 +10,8 @@ import pytest_asyncio
 from opencode_env.scripted_model import RecordedRequest, Reply
 
 from tests.support.places import Confined, Place
-from tests.support.rollouts import MODEL, Played, bash, play
+from tests.support.replies import bash
+from tests.support.rollouts import MODEL, Played, play
 from tests.support.tasks import PROMPT
 
 pytestmark = pytest.mark.opencode

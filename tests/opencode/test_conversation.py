@@ -12,7 +12,8 @@ from verifiers.v1.agent import TimeoutConfig
 from verifiers.v1.types import ImageUrlContentPart, ImageUrlSource, SystemMessage, TextContentPart, UserMessage
 
 from tests.support.places import Place
-from tests.support.rollouts import bash, conversation, play
+from tests.support.replies import bash
+from tests.support.rollouts import conversation, play
 
 pytestmark = pytest.mark.opencode
 

@@ -15,7 +15,8 @@ from verifiers.v1.runtimes import Runtime, SubprocessConfig, make_runtime
 
 from tests.opencode.archives import DIGEST, PROGRAM, Archives
 from tests.support.places import Container
-from tests.support.rollouts import bash, lone_box, play
+from tests.support.replies import bash
+from tests.support.rollouts import lone_box, play
 from tests.support.tasks import LIST_PROCESSES
 
 pytestmark = [pytest.mark.podman, pytest.mark.asyncio(loop_scope="module")]

@@ -13,7 +13,8 @@ from opencode_env.scripted_model import ChatRequest, Reply, ScriptedModel
 from verifiers.v1.runtimes import Runtime
 
 from tests.support.places import Confined, Place
-from tests.support.rollouts import Played, bash, fault, play
+from tests.support.replies import bash, fault
+from tests.support.rollouts import Played, play
 
 pytestmark = pytest.mark.opencode
 

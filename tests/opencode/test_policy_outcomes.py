@@ -7,7 +7,8 @@ import pytest
 from opencode_env.scripted_model import Reply, ToolCall, Usage
 
 from tests.support.places import Place
-from tests.support.rollouts import bash, call, fault, play
+from tests.support.replies import bash, call, fault
+from tests.support.rollouts import play
 
 pytestmark = pytest.mark.opencode
 

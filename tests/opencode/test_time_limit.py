@@ -9,7 +9,8 @@ from verifiers.v1.agent import TimeoutConfig, make_agent
 from verifiers.v1.runtimes import Runtime
 
 from tests.support.places import Place
-from tests.support.rollouts import bash, play, policy_of, seat
+from tests.support.replies import bash
+from tests.support.rollouts import play, policy_of, seat
 from tests.support.tasks import LIST_PROCESSES, SeenTask, seen_data
 
 pytestmark = pytest.mark.opencode

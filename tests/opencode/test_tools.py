@@ -8,7 +8,8 @@ from opencode_env.scripted_model import Reply
 
 from tests.opencode.tally_tools import ColocatedTallyTask, TallyTask
 from tests.support.places import Confined, Place
-from tests.support.rollouts import Played, bash, call, play
+from tests.support.replies import bash, call
+from tests.support.rollouts import Played, play
 
 pytestmark = pytest.mark.opencode
 

@@ -1,6 +1,5 @@
 """Whole rollouts of `OpenCodeRLMEnv`: real binary, real sandbox, scripted model; and what they left behind."""
 
-import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -8,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.scripted_model import ChatRequest, Policy, RecordedRequest, Reply, ScriptedModel, ToolCall
+from opencode_env.scripted_model import ChatRequest, Policy, RecordedRequest, Reply, ScriptedModel
 from opencode_rlm.config import OpenCodeRLMEnvConfig
 from opencode_rlm.env import OpenCodeRLMEnv
 from verifiers.v1.clients import EvalClientConfig, ModelContext
 from verifiers.v1.env import RunSlot
 from verifiers.v1.episode import Episode
 from verifiers.v1.types import SamplingConfig
+
+from tests.support.replies import call
+from tests.support.rows import write_rows
 
 MAIN_MODEL = "org/main-model"
 SUB_MODEL = "org/sub-model"
@@ -62,7 +64,7 @@ class Played:
         return [request for request in self.requests if request.body["model"] == model]
 
 
-class Roles:
+class PolicyByRole:
     """Answers the main model from a list of steps, and the sub model with a policy of its own."""
 
     def __init__(self, steps: Sequence[Reply], sub: Policy) -> None:
@@ -75,16 +77,6 @@ class Roles:
         return self._steps[min(request.turn, len(self._steps) - 1)]
 
 
-def call(tool: str, **arguments: Any) -> Reply:
-    """A turn that calls one tool."""
-    return Reply(tool_calls=(ToolCall(name=tool, arguments=arguments),))
-
-
-def bash(command: str) -> Reply:
-    """A turn that runs one shell command."""
-    return call("bash", command=command, description="a command of the script")
-
-
 def task(prompt: str, agent: str = "general") -> Reply:
     """A turn that starts a sub-agent."""
     return call("task", description="a job", prompt=prompt, subagent_type=agent)
@@ -93,19 +85,18 @@ def task(prompt: str, agent: str = "general") -> Reply:
 @asynccontextmanager
 async def serving(
     model: ScriptedModel, directory: Path, rows: Sequence[Mapping[str, Any]], options: Mapping[str, Any] | None = None
-) -> AsyncIterator["Stage"]:
+) -> AsyncIterator["ServedRows"]:
     """The environment over these rows, serving, with the sub seat on `SUB_MODEL`."""
-    path = directory / "tasks.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = write_rows(directory / "tasks.jsonl", rows)
     fields = {"sub_model": SUB_MODEL, **(options or {})}
     config = OpenCodeRLMEnvConfig.model_validate({"taskset": {"id": "opencode-rlm", "dataset": str(path)}, **fields})
     env = OpenCodeRLMEnv(config)
     async with env.serving():
-        yield Stage(env, model)
+        yield ServedRows(env, model)
 
 
-class Stage:
-    """A serving environment and the model behind it."""
+class ServedRows:
+    """A serving environment over some rows, and the model behind it."""
 
     def __init__(self, env: OpenCodeRLMEnv, model: ScriptedModel) -> None:
         self.env = env
@@ -134,8 +125,8 @@ async def play(
     **row: Any,
 ) -> Played:
     """Play one rollout: the main model's turns are `steps`, the sub model is a policy."""
-    async with ScriptedModel(Roles(steps, sub), **(server or {})) as model:
+    async with ScriptedModel(PolicyByRole(steps, sub), **(server or {})) as model:
         rows = [{"id": "one", "question": QUESTION, "answer": "done", **row}]
-        async with serving(model, directory, rows, options) as stage:
-            (slot,) = stage.slots()
-            return await stage.play(slot)
+        async with serving(model, directory, rows, options) as served:
+            (slot,) = served.slots()
+            return await served.play(slot)

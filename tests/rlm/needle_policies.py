@@ -4,7 +4,8 @@ import re
 
 from opencode_env.scripted_model import ChatRequest, Reply
 
-from tests.rlm.episodes import bash, call, task
+from tests.rlm.episodes import task
+from tests.support.replies import bash, call
 
 UNWELL = ("My chest has been", "These hands shake", "Two stairs and I", "My head has been")
 ASK_EACH = """\

@@ -15,7 +15,8 @@ from verifiers.v1.agent import make_agent
 from verifiers.v1.harnesses.null import NullHarnessConfig
 from verifiers.v1.interception import InterceptionServerConfig
 
-from tests.rlm.episodes import MAIN_MODEL, SUB_MODEL, call
+from tests.rlm.episodes import MAIN_MODEL, SUB_MODEL
+from tests.support.replies import call
 
 pytestmark = pytest.mark.opencode
 

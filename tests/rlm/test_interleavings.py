@@ -66,21 +66,20 @@ def test_every_call_is_answered_once_every_count_is_right_and_nothing_is_left(st
 async def _live(story: Story) -> None:
     async with role_server() as server:
         quiet = asyncio.all_tasks()
-        rollouts: list[asyncio.Future[Rollout]] = [asyncio.get_running_loop().create_future() for _ in story.ends]
+        opening: list[asyncio.Future[Rollout]] = [asyncio.get_running_loop().create_future() for _ in story.ends]
         rollouts = [
-            asyncio.create_task(_rollout(server, rollout, *end))
-            for rollout, end in zip(rollouts, story.ends, strict=True)
+            asyncio.create_task(_rollout(server, opened, *end)) for opened, end in zip(opening, story.ends, strict=True)
         ]
-        opened = [await rollout for rollout in rollouts]
+        running = [await rollout for rollout in opening]
         async with asyncio.timeout(PATIENCE_SECONDS):  # nothing may hang
             answers = await asyncio.gather(
-                *(_call(opened[call.rollout], number, call) for number, call in enumerate(story.calls))
+                *(_call(running[call.rollout], number, call) for number, call in enumerate(story.calls))
             )
             await asyncio.gather(*rollouts, return_exceptions=True)
         # Calls whose rollout has ended are cancelled; the server does not wait until they have noticed.
         await _only(quiet)
         _check_answers(story, answers)
-        for number, rollout in enumerate(opened):
+        for number, rollout in enumerate(running):
             _check_rollout(server, rollout, number, story, answers)
         interception: Any = server.interception
         assert not interception.sessions

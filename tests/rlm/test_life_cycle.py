@@ -43,8 +43,7 @@ async def test_a_rollout_has_so_many_sub_calls_at_once_and_the_rest_queue_in_ord
         calls = []
         for number in range(9):
             calls.append(asyncio.create_task(rollout.sub_ask(held(str(number)))))
-            arrived = number + 1
-            await until(lambda arrived=arrived: rollout.side.gate.active + rollout.side.gate.waiting == arrived)
+            await until(lambda: rollout.side.gate.active + rollout.side.gate.waiting == len(calls))
         await other.sub_ask("not behind the others")
         assert rollout.side.gate.waiting == 6
         server.model.released.set()

@@ -7,8 +7,9 @@ from opencode_env.opencode.build_cache import ensure_build, host_platform
 from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.scripted_model import ChatRequest, Reply
 
-from tests.rlm.episodes import SUB_MODEL, bash, call, play, task
+from tests.rlm.episodes import SUB_MODEL, play, task
 from tests.support.podman import derived_image
+from tests.support.replies import bash, call
 
 pytestmark = [pytest.mark.opencode, pytest.mark.podman, pytest.mark.slow]
 

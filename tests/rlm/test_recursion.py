@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, Reply
 
-from tests.rlm.episodes import MAIN_MODEL, SUB_MODEL, Played, bash, call, play, task
+from tests.rlm.episodes import MAIN_MODEL, SUB_MODEL, Played, play, task
+from tests.support.replies import bash, call
 
 pytestmark = pytest.mark.opencode
 

@@ -11,14 +11,11 @@ import verifiers.v1 as vf
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode import OpenCodeHarnessConfig
 from opencode_env.scripted_model import (
-    Fault,
-    FaultKind,
     Policy,
     RecordedRequest,
     Reply,
     ScriptedModel,
     ScriptPolicy,
-    ToolCall,
 )
 from verifiers.v1.agent import make_agent
 from verifiers.v1.interception import Interception
@@ -162,19 +159,3 @@ async def conversation(
             agent.interaction(SeenTask(seen_data(**data)), runtime=box) as talk,
         ):
             yield talk, model
-
-
-def bash(command: str, **options: Any) -> Reply:
-    """A turn that runs one shell command."""
-    arguments = {"command": command, "description": "a command of the script", **options}
-    return Reply(tool_calls=(ToolCall(name="bash", arguments=arguments),))
-
-
-def call(tool: str, **arguments: Any) -> Reply:
-    """A turn that calls one tool."""
-    return Reply(tool_calls=(ToolCall(name=tool, arguments=arguments),))
-
-
-def fault(kind: str, **settings: Any) -> tuple[Fault]:
-    """One fault of a reply."""
-    return (Fault(kind=FaultKind(kind), **settings),)

@@ -1,7 +1,7 @@
-"""A place outside the repository from which the real `vf-eval` command is run, as a user would.
+"""A user of one test, outside the repository, who runs the real `vf-eval` command.
 
-Invariant: whatever a run of a home starts or writes can be told by the home's path (home, temporary directory, working
-directory lie below it), so that `leftovers` means this home and nothing else on the machine.
+Invariant: home, temporary directory and working directory of the user lie below one path, which no other test has;
+what a run starts or writes is told by that path, so that `leftovers` means this user's and nobody else's.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,8 @@ VF_EVAL = Path(sys.executable).with_name("vf-eval")
 PLUGINS = Path(__file__).parent / "plugins"
 """Modules with tasksets, environments and harnesses of the tests, importable by their ids."""
 
-_TIMEOUT_SECONDS = 200.0
+_TIMEOUT_SECONDS = 600.0
+"""How long a run may take: no run takes a tenth of it on a quiet machine."""
 _NOT_OURS = ("PRIME_", "VF_", "UV_", "OPENCODE_", "VIRTUAL_ENV", "PYTHON")
 
 
@@ -93,7 +94,7 @@ class Running:
 
 
 class UserHome:
-    """A home, a temporary directory and a working directory below `root`."""
+    """A user's home, temporary directory and working directory below `root`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -104,7 +105,7 @@ class UserHome:
             directory.mkdir(parents=True, exist_ok=True)
 
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-        """This process's environment without keys and settings, for a user who lives at this home."""
+        """This process's environment without keys and settings, with the directories of this user."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_OURS)}
         places = {"HOME": str(self.home), "TMPDIR": str(self.temporary), "PYTHONPATH": str(PLUGINS)}
         return {**kept, **places, "OPENCODE_ENV_CACHE": str(cache_root()), **(extra or {})}
@@ -116,7 +117,7 @@ class UserHome:
         """A started `vf-eval`; killed on exit should it still run.
 
         Args:
-            name: name of the run, unique at this home.
+            name: of the run; this user has no other of that name.
             base_url: the model endpoint.
             arguments: of `vf-eval`, beyond model, endpoint and output.
             env: variables over `environment`.
@@ -149,7 +150,7 @@ class UserHome:
             return await evaluation.finish()
 
     def processes(self) -> dict[int, str]:
-        """Command line by pid of every live process that belongs to this home, those in its sandboxes included."""
+        """Command line by pid of every live process of this user, those in sandboxes included."""
         found = {}
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
@@ -160,20 +161,13 @@ class UserHome:
         return found
 
     def sandboxes(self) -> list[Path]:
-        """The directories of the home's local sandboxes."""
+        """The directories of this user's local sandboxes."""
         return sorted(self.home.glob(".cache/verifiers/runtimes/confined/[!.]*"))
 
     def leftovers(self) -> list[str]:
-        """What of this home still runs, and what its runs left in their temporary and sandbox directories."""
+        """What of this user's still runs, and what is left in the temporary directory and of sandboxes."""
         left = [f"process {pid}: {command}" for pid, command in self.processes().items()]
         return left + [str(path) for path in (*self.sandboxes(), *self.temporary.iterdir())]
-
-
-async def until(condition: Callable[[], object], *, seconds: float = 60.0) -> None:
-    """Wait until `condition()` is true."""
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.05)
 
 
 def closed_port() -> int:

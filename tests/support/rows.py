@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from opencode_env.scripted_model import Fault, FaultKind, Reply, Script, ToolCall
+from opencode_env.scripted_model import Reply, Script
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
@@ -27,16 +27,6 @@ def probe_arguments(path: Path, *, env_id: str = "opencode-env") -> list[str]:
 def script(name: str, *steps: Reply) -> Script:
     """A script for the conversations of one row."""
     return Script(steps=steps, match=f"row {name}:")
-
-
-def bash(command: str) -> Reply:
-    """A turn that runs one shell command."""
-    return Reply(tool_calls=(ToolCall(name="bash", arguments={"command": command, "description": "as told"}),))
-
-
-def faulty(kind: FaultKind, **settings: Any) -> Reply:
-    """A turn that goes wrong."""
-    return Reply(text="never seen", faults=(Fault(kind=kind, **settings),))
 
 
 def no_process(command: str) -> str:
