@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -90,8 +92,20 @@ async def test_a_command_inherits_three_descriptors_and_nothing_else(runtime: Co
     assert result.stdout == "['0', '1', '2', '3']\n"  # 3 is the listing itself
 
 
-async def test_signal_dispositions_are_the_default_ones(runtime: ConfinedRuntime) -> None:
-    result = await sh(runtime, "grep -E 'Sig(Ign|Blk)' /proc/self/status")
+@pytest.fixture
+def _as_under_nohup() -> Iterator[None]:
+    """This process ignores what a shell lets its background jobs ignore."""
+    ignored = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+    before = [signal.signal(number, signal.SIG_IGN) for number in ignored]
+    yield
+    for number, handler in zip(ignored, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("_as_under_nohup")
+async def test_signal_dispositions_are_the_default_ones_whatever_the_host_ignores() -> None:
+    async with provision_confined(LocalSandboxConfig()) as box:
+        result = await box.run(["grep", "-E", "Sig(Ign|Blk)", "/proc/self/status"], {})
     _, blocked, _, ignored = result.stdout.split()
     internal = 0b11 << 31  # glibc's posix_spawn ignores its own two signals
     assert (int(blocked, 16), int(ignored, 16) & ~internal) == (0, 0)

@@ -9,8 +9,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,8 @@ from opencode_env.cli_agent.sandbox import directory as directories
 from pydantic import ValidationError
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import SubprocessConfig, SubprocessRuntimeInfo
+
+from tests.support.waiting import PATIENCE_SECONDS, until, wait_until
 
 from .conftest import PROBES, host_pids_of, probe, sandbox_directories, sh
 
@@ -49,10 +51,7 @@ def host_process(marker: str, *args: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 def wait_until_gone(marker: str) -> None:
-    deadline = time.monotonic() + 10
-    while host_pids_of(marker):
-        assert time.monotonic() < deadline, host_pids_of(marker)
-        time.sleep(0.01)
+    wait_until(lambda: not host_pids_of(marker))
 
 
 def directories_of(marker: str) -> list[Path]:
@@ -62,8 +61,7 @@ def directories_of(marker: str) -> list[Path]:
 async def test_a_stopped_sandbox_leaves_no_process_and_no_directory(marker: str) -> None:
     async with provision_confined(LocalSandboxConfig(), name=marker) as runtime:
         await runtime.run_background(["sh", "-c", f"setsid sleep {marker} & sleep {marker}"], {}, "log")
-        await asyncio.sleep(0.1)
-        assert len(host_pids_of(marker)) >= 3
+        await until(lambda: len(host_pids_of(marker)) >= 3)
         assert len(directories_of(marker)) == 1
     assert host_pids_of(marker) == []
     assert directories_of(marker) == []
@@ -180,7 +178,7 @@ def test_a_living_sandbox_of_another_process_is_not_swept(marker: str) -> None:
 
 def test_an_exit_without_teardown_still_cleans_up(marker: str) -> None:
     with host_process(marker, "exit") as process:
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE_SECONDS) == 0
     assert host_pids_of(marker) == []
     assert directories_of(marker) == []
 
@@ -190,6 +188,32 @@ async def test_a_tree_too_deep_and_locked_for_pythons_rmtree_is_removed(marker: 
         deep = "import os\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')\nos.chmod('.', 0)"
         assert (await runtime.run(["python3", "-c", deep], {})).exit_code == 0
     assert directories_of(marker) == []
+
+
+def test_a_directory_under_removal_is_not_swept_and_removed_whole_beside_a_sweep(tmp_path: Path) -> None:
+    for number in range(20):
+        directory = directories.SandboxDirectory.create(f"removed-{number}", tmp_path)
+        for index in range(200):
+            (directory.path / "app" / str(index)).touch()
+        with ThreadPoolExecutor(2) as pool:
+            removing = pool.submit(directory.remove)
+            while not removing.done():
+                directories.sweep(tmp_path)
+                assert not list(tmp_path.glob(".dead-*"))
+            removing.result()
+        assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+
+
+def test_two_sweeps_at_once_leave_nothing(tmp_path: Path) -> None:
+    for number in range(20):
+        dead = tmp_path / f".dead-{number}"
+        for index in range(20):
+            (dead / str(index) / "deeper").mkdir(parents=True)
+        with ThreadPoolExecutor(2) as pool:
+            sweeps = [pool.submit(directories.sweep, tmp_path) for _ in range(2)]
+            for sweep in sweeps:
+                sweep.result()
+                assert not dead.exists()
 
 
 def test_the_directories_are_closed_to_other_users() -> None:

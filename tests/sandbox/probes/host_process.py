@@ -1,6 +1,7 @@
 """Runs on the host: provision a sandbox, report it, and stay until it is ended, or ("exit") leave without teardown."""
 
 import asyncio
+import signal
 import sys
 
 from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig, provision_confined
@@ -29,6 +30,8 @@ async def leave(marker: str) -> ConfinedRuntime:
 
 
 if __name__ == "__main__":
+    # A shell's background jobs ignore this signal, and Python leaves it at that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if "exit" in sys.argv:
         kept = asyncio.new_event_loop().run_until_complete(leave(sys.argv[1]))
     else:

@@ -20,6 +20,7 @@ logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.sandbox")
 
 ROOT = CACHE_DIR / "runtimes" / "confined"
 _DEAD = ".dead-"
+_LOCK = "lock"
 _HOME = "home/agent"
 _PRIVATE = {"app": 0o755, "tmp": 0o1777, "home": 0o755, _HOME: 0o755, "logs": 0o755, "run": 0o755, "shm": 0o1777}
 _LOG_TAIL_BYTES = 2000
@@ -32,16 +33,18 @@ def _exclusive(root: Path) -> AbstractContextManager[None]:
 
 def remove_tree(path: Path) -> None:
     """Remove a tree that an agent may have filled, whatever its depth and modes; log what stays."""
-    try:
-        shutil.rmtree(path)
-    except FileNotFoundError:
-        return
-    except (OSError, RecursionError):
-        # Locked directories, or deeper than Python's recursion or descriptors reach.
-        subprocess.run(["chmod", "-R", "u+rwX", "--", path], stderr=subprocess.DEVNULL, check=False)
-        done = subprocess.run(["rm", "-rf", "--", path], capture_output=True, check=False)
-        if done.returncode != 0:
-            logger.warning("sandbox directory %s could not be removed: %r", path, done.stderr[-300:])
+    while os.path.lexists(path):
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            continue  # another process sweeps it at the same time
+        except (OSError, RecursionError):
+            # Locked directories, or deeper than Python's recursion or descriptors reach.
+            subprocess.run(["chmod", "-R", "u+rwX", "--", path], stderr=subprocess.DEVNULL, check=False)
+            done = subprocess.run(["rm", "-rf", "--", path], capture_output=True, check=False)
+            if done.returncode != 0:
+                logger.warning("sandbox directory %s could not be removed: %r", path, done.stderr[-300:])
+                return
 
 
 class SandboxDirectory:
@@ -57,7 +60,7 @@ class SandboxDirectory:
         prefix = re.sub(r"[^A-Za-z0-9_-]", "-", name)[:48] + "-"
         with _exclusive(root):
             path = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
-            lock = try_lock(path / "lock")
+            lock = try_lock(path / _LOCK)
         assert lock is not None  # nobody else knows a new directory's name
         for part, mode in _PRIVATE.items():
             (path / part).mkdir()
@@ -92,7 +95,15 @@ class SandboxDirectory:
         """Remove the directory and release its lock; idempotent."""
         if self._lock is None:
             return
-        remove_tree(self.path)
+        for entry in list(self.path.iterdir()):
+            if entry.name == _LOCK:
+                continue  # last and under the user's lock: without it the rest would be swept as a dead one's
+            if entry.is_dir():
+                remove_tree(entry)
+            else:
+                entry.unlink()
+        with _exclusive(self.path.parent):
+            remove_tree(self.path)
         lock, self._lock = self._lock, None
         os.close(lock)
 
@@ -106,7 +117,7 @@ def sweep(root: Path = ROOT) -> None:
                 dead.append(path)
                 continue
             try:
-                lock = try_lock(path / "lock")
+                lock = try_lock(path / _LOCK)
             except FileNotFoundError:  # its owner has just removed it
                 continue
             if lock is not None:

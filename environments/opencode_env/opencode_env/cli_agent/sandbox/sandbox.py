@@ -29,7 +29,8 @@ from opencode_env.cli_agent.sandbox.uv_scripts import SCRIPTS
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.sandbox")
 
-_START_TIMEOUT_S = 30.0
+_START_TIMEOUT_S = 120.0
+"""A start takes a fraction of a second of CPU, which can be a minute on a machine with many rollouts too many."""
 _KILL_TIMEOUT_S = 15.0
 
 

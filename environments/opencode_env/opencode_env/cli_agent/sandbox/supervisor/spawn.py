@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
-_SIGPIPE, _SIGXFSZ = 13, 25  # the signals that Python itself ignores
+_SIGNALS = range(1, 65)  # Python ignores two itself, and whoever started the host's process may have ignored others
 _OUT_OF_RESOURCES = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 
 
@@ -61,7 +61,7 @@ def spawn(argv: list[bytes], env: dict[bytes, bytes], stdio: Sequence[int]) -> i
             file_actions=[(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(stdio)],
             setsid=True,
             setsigmask=[],
-            setsigdef=[_SIGPIPE, _SIGXFSZ],
+            setsigdef=_SIGNALS,
         )
     except OSError as error:
         if error.errno in _OUT_OF_RESOURCES:
