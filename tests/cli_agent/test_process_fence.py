@@ -13,6 +13,7 @@ from verifiers.v1.runtimes import Runtime
 from tests.support.places import Container
 from tests.support.rollouts import lone_box
 from tests.support.tasks import LIST_PROCESSES
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.podman, pytest.mark.asyncio(loop_scope="module")]
 
@@ -32,31 +33,41 @@ async def marked(box: Runtime) -> ProcessFence:
     return fence
 
 
-async def background(box: Runtime, command: str) -> None:
-    await box.run_background(["sh", "-c", command], {}, "/tmp/log")
-    await asyncio.sleep(0.3)
-
-
 async def sleeping(box: Runtime) -> set[str]:
     """The numbers that the sleeping processes in the box were started with."""
     lines = (await box.run(["sh", "-c", LIST_PROCESSES], {})).stdout.splitlines()
     return {line.split()[1] for line in lines if line.startswith("sleep ")} - {"infinity"}
 
 
+async def background(box: Runtime, command: str, *numbers: str) -> None:
+    """Start a command, and wait until sleeps of these numbers of seconds run."""
+    await box.run_background(["sh", "-c", command], {}, "/tmp/log")
+
+    async def started() -> bool:
+        return set(numbers) <= await sleeping(box)
+
+    await until(started)
+
+
 async def test_only_the_agents_own_processes_are_ended(box: Runtime) -> None:
-    await background(box, "sleep 1000")
-    await background(box, TOOL_SERVER)
+    await background(box, "sleep 1000", "1000")
+    await background(box, TOOL_SERVER, "5000")
     fence = await marked(box)
-    await background(box, "sleep 2000 & setsid nohup sleep 2001 & (trap '' TERM HUP INT; sleep 2002) & wait")
-    await background(box, "setsid sh -c '(setsid env -i sleep 2003 &) ; exit 0'")
-    await background(box, "VF_STATE_SECRET=forged exec sleep 2004")
+    await background(
+        box, "sleep 2000 & setsid nohup sleep 2001 & (trap '' TERM HUP INT; sleep 2002) & wait", "2000", "2001", "2002"
+    )
+    await background(box, "setsid sh -c '(setsid env -i sleep 2003 &) ; exit 0'", "2003")
+    await background(box, "VF_STATE_SECRET=forged exec sleep 2004", "2004")
     assert {"2000", "2001", "2002", "2003", "2004"} <= await sleeping(box)
     await fence.end()
     left = await sleeping(box)
     assert {number for number in left if number.startswith("2")} == set()
     assert {"1000", "5000"} <= left
-    await asyncio.sleep(0.5)
-    assert {"5.5", "0.1"} & await sleeping(box)
+
+    async def still_serving() -> bool:
+        return bool({"5.5", "0.1"} & await sleeping(box))
+
+    await until(still_serving)
     await fence.end()
 
 
@@ -66,7 +77,7 @@ async def test_processes_that_fork_faster_than_one_can_count_are_ended(box: Runt
     for _ in range(5):
         await background(box, "sh /tmp/chain")
     await fence.end()
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.3)  # whatever is left of a chain would go on in it
     listed = (await box.run(["sh", "-c", LIST_PROCESSES], {})).stdout
     assert "sh /tmp/chain" not in listed
 
@@ -85,6 +96,6 @@ async def test_a_sandbox_that_shares_this_machines_processes_is_refused(box: Run
 
 
 async def test_without_a_mark_nothing_is_ended(box: Runtime) -> None:
-    await background(box, "sleep 3000")
+    await background(box, "sleep 3000", "3000")
     await ProcessFence(box).end()
     assert "3000" in await sleeping(box)

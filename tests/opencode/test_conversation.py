@@ -11,6 +11,7 @@ from opencode_env.scripted_model import Reply
 from verifiers.v1.agent import TimeoutConfig
 from verifiers.v1.types import ImageUrlContentPart, ImageUrlSource, SystemMessage, TextContentPart, UserMessage
 
+from tests.support.machine import patience
 from tests.support.places import Place
 from tests.support.replies import bash
 from tests.support.rollouts import conversation, play
@@ -102,7 +103,7 @@ async def test_further_turns_continue_the_same_session_as_one_branch_that_only_g
 
 async def test_a_later_turn_that_runs_out_of_time_leaves_its_own_record(confined: Place) -> None:
     replies = [Reply(text="First."), bash("sleep 60", timeout=120_000)]
-    async with conversation(confined, replies, settings={"timeout": TimeoutConfig(rollout=6.0)}) as (talk, _):
+    async with conversation(confined, replies, settings={"timeout": TimeoutConfig(rollout=patience(6.0))}) as (talk, _):
         await talk.turn("Do the first thing.")
         await talk.turn("Do the second thing.")
     trace = talk.trace

@@ -6,6 +6,7 @@ import pytest
 from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, Reply
 
 from tests.rlm.episodes import MAIN_MODEL, SUB_MODEL, Played, play, task
+from tests.support.machine import patience
 from tests.support.replies import bash, call
 
 pytestmark = pytest.mark.opencode
@@ -222,7 +223,7 @@ async def test_a_plugin_that_did_not_load_is_an_error_and_not_a_main_only_rollou
 
 async def test_the_agents_time_limit_ends_sub_calls_in_flight_and_the_rollout_is_scored(tmp_path: Path) -> None:
     hang = Fault(kind=FaultKind.HANG)
-    options = {"agent": {"timeout": {"rollout": 6}}}
+    options = {"agent": {"timeout": {"rollout": patience(6)}}}
     played = await play(
         tmp_path, [call("llm_subcall", prompt="x")], lambda _: Reply(text="", faults=(hang,)), options=options
     )

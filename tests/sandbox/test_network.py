@@ -10,13 +10,15 @@ import pytest
 from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig, provision_confined
 from opencode_env.cli_agent.sandbox.relay import MAX_CONNECTIONS
 
+from tests.support.waiting import PATIENCE_SECONDS, settled, until
+
 from .conftest import sh
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-GET = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=5).read().decode())"
+GET = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=60).read().decode())"
 TALK = """
 import socket, sys
-s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=5)
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=60)
 s.sendall(sys.argv[2].encode()); s.shutdown(socket.SHUT_WR)
 data = b""
 while chunk := s.recv(1 << 16): data += chunk
@@ -67,7 +69,7 @@ async def test_only_the_named_origin_is_reachable_and_its_url_stays_the_same(run
 
 async def test_nothing_outside_is_reachable_and_no_name_resolves(runtime: ConfinedRuntime) -> None:
     for address in ("192.0.2.1", "169.254.169.254", "8.8.8.8"):
-        code = f"import socket; socket.create_connection(('{address}', 80), timeout=5)"
+        code = f"import socket; socket.create_connection(('{address}', 80), timeout=60)"
         assert "Network is unreachable" in (await runtime.run(["python3", "-c", code], {})).stderr
     code = "import socket; socket.getaddrinfo('example.com', 80)"
     assert (await runtime.run(["python3", "-c", code], {})).exit_code == 1
@@ -130,23 +132,22 @@ async def test_a_reader_that_stops_makes_the_sender_wait(runtime: ConfinedRuntim
         runtime.host_url(f"http://127.0.0.1:{port}")
         code = f"import socket, time; s = socket.create_connection(('127.0.0.1', {port})); time.sleep(99)"
         await runtime.run_background(["python3", "-c", code], {}, "log")
-        await asyncio.sleep(1)
-        settled = sent
-        await asyncio.sleep(0.3)
-        assert 0 < settled == sent < 40 << 20
+        await until(lambda: sent > 0)
+        await settled(lambda: sent)
+        assert sent < 40 << 20
 
 
 async def test_streamed_pieces_arrive_one_by_one(runtime: ConfinedRuntime) -> None:
     async def tick(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for number in range(3):
             writer.write(b"%d" % number)
-            await asyncio.sleep(0.2)
+            await reader.readexactly(1)  # what was written has arrived, with nothing after it
 
     async with served(tick) as port:
         runtime.host_url(f"http://127.0.0.1:{port}")
         code = (
             f"import socket; s = socket.create_connection(('127.0.0.1', {port}))\n"
-            "while c := s.recv(99): print(c.decode())"
+            "while c := s.recv(99): print(c.decode()); s.send(b'.')"
         )
         assert (await runtime.run(["python3", "-c", code], {})).stdout == "0\n1\n2\n"
 
@@ -185,7 +186,8 @@ async def test_a_flood_of_connections_does_not_take_the_hosts_descriptors(runtim
             "open('done', 'w'); time.sleep(99)"
         )
         await runtime.run_background(["python3", "-c", code], {}, "log")
-        await sh(runtime, "while ! test -e done; do sleep 0.01; done; sleep 0.5")
+        await sh(runtime, "while ! test -e done; do sleep 0.01; done")
+        await settled(lambda: len(os.listdir("/proc/self/fd")))
         # Three per connection, as this test serves the other end as well.
         assert len(os.listdir("/proc/self/fd")) < 3 * MAX_CONNECTIONS + 100
 
@@ -196,7 +198,7 @@ async def test_a_server_inside_is_reachable_through_expose(runtime: ConfinedRunt
     url = await runtime.expose(8000)
     assert await runtime.expose(8000) == url
     host, port = url.removeprefix("http://").split(":")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(b"GET /page HTTP/1.0\r\n\r\n")

@@ -1,0 +1,21 @@
+"""What runs in a sandbox, seen from a command in it; and whether a process of this machine runs."""
+
+from pathlib import Path
+
+from verifiers.v1.runtimes import Runtime
+
+from tests.support.tasks import LIST_PROCESSES
+
+
+async def runs(box: Runtime, words: str) -> bool:
+    """Whether a command line in the sandbox, other than the one that asks, begins with `words`."""
+    listed = await box.run(["sh", "-c", LIST_PROCESSES], {})
+    return any(line.startswith(words) for line in listed.stdout.splitlines())
+
+
+def alive(pid: int) -> bool:
+    """Whether a process of this machine runs (a zombie does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
+    except OSError:
+        return False
