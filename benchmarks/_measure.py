@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import json
 import os
 import platform
 import resource
@@ -67,8 +68,21 @@ def machine() -> dict[str, str]:
     }
 
 
-def report(name: str, ratios: Mapping[str, float], goals: Mapping[str, float], detail: Mapping[str, object]) -> str:
-    """The result as a table for people: each ratio beside its goal."""
+def report(
+    name: str,
+    ratios: Mapping[str, float],
+    goals: Mapping[str, float],
+    detail: Mapping[str, object],
+    *,
+    as_json: bool = False,
+) -> None:
+    """Print the result as a table for people, each ratio beside its goal; then, if asked for, as one line of JSON."""
+    print(_table(name, ratios, goals, detail))
+    if as_json:
+        print(json.dumps({"name": name, "ratios": ratios, "goals": goals, "detail": detail}))
+
+
+def _table(name: str, ratios: Mapping[str, float], goals: Mapping[str, float], detail: Mapping[str, object]) -> str:
     lines = [name]
     for key, value in ratios.items():
         goal = goals.get(key)

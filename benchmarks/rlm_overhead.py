@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-# The repository, not this folder, belongs on the path: `datasets.py` here would shadow the library of that name.
+# The repository, not this folder, belongs on the path.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks._measure import Cost, adopt_orphans, machine, measured, report
@@ -122,9 +122,7 @@ def main() -> None:
         for name, own in costs.items()
     }
     detail |= machine()
-    print(report("rlm_overhead", ratios, GOALS, detail))
-    if options.json:
-        print(json.dumps({"name": "rlm_overhead", "ratios": ratios, "goals": GOALS, "detail": detail}))
+    report("rlm_overhead", ratios, GOALS, detail, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -11,13 +11,12 @@ Run: uv run python benchmarks/rollout_idle.py [--json] [--small 2] [--large 12]
 import argparse
 import asyncio
 import gc
-import json
 import logging
 import statistics
 import sys
 from pathlib import Path
 
-# The repository, not this folder, belongs on the path: `datasets.py` here would shadow the library of that name.
+# The repository, not this folder, belongs on the path.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import verifiers.v1 as vf
@@ -92,9 +91,7 @@ def main() -> None:
         **machine(),
         "opencode": DEFAULT_VERSION,
     }
-    print(report("rollout_idle", ratios, GOALS, detail))
-    if options.json:
-        print(json.dumps({"name": "rollout_idle", "ratios": ratios, "goals": GOALS, "detail": detail}))
+    report("rollout_idle", ratios, GOALS, detail, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-# The repository, not this folder, belongs on the path: `datasets.py` here would shadow the library of that name.
+# The repository, not this folder, belongs on the path.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import verifiers.v1 as vf
@@ -36,9 +36,10 @@ from opencode_env.opencode.build_cache import ensure_build, host_platform
 from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
+from benchmarks._containers import containers
 from benchmarks._hosted import by_hand, by_hand_podman, by_runtime, hosted_env
 from benchmarks._measure import Cost, adopt_orphans, machine, measured, report
-from tests.support.podman import Unavailable, containers_conf, derived_image
+from tests.support.podman import derived_image
 
 GOALS = {
     "confined_cpu": 1.05,
@@ -103,15 +104,11 @@ def contender(name: str, count: int, base_url: str, image: str) -> Cost:
     return cost
 
 
-def make_image() -> str | None:
-    """An image with OpenCode in it, made on the spot; None, and why, when this machine cannot run containers."""
+def make_image() -> str:
+    """An image with OpenCode in it, made on the spot."""
     build = ensure_build(DEFAULT_VERSION, host_platform())
     recipe = f"COPY opencode rg complete.json /opencode/{build.name}/\nCOPY opencode rg /opencode/"
-    try:
-        return derived_image("bench", recipe, {path.name: path for path in build.directory.iterdir()})
-    except Unavailable as reason:
-        print(f"  without the podman contenders: {reason}")
-        return None
+    return derived_image("bench", recipe, {path.name: path for path in build.directory.iterdir()})
 
 
 @asynccontextmanager
@@ -173,8 +170,7 @@ def main() -> None:
         print(f"COST {cost.wall} {cost.cpu}")
         return
     names = options.only or ["bare", "fresh", "confined", "bare-podman", "vf-podman", "podman"]
-    with containers_conf():
-        image = make_image()
+    with containers(make_image) as image:
         names = [name for name in names if image or "podman" not in name]
         costs = asyncio.run(run_all(names, options.rollouts, options.rounds, image or ""))
     pairs = {
@@ -203,9 +199,7 @@ def main() -> None:
         **machine(),
         "opencode": DEFAULT_VERSION,
     }
-    print(report("rollout_overhead", ratios, GOALS, detail))
-    if options.json:
-        print(json.dumps({"name": "rollout_overhead", "ratios": ratios, "goals": GOALS, "detail": detail}))
+    report("rollout_overhead", ratios, GOALS, detail, as_json=options.json)
 
 
 if __name__ == "__main__":

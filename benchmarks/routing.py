@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# The repository, not this folder, belongs on the path: `datasets.py` here would shadow the library of that name.
+# The repository, not this folder, belongs on the path.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import aiohttp
@@ -287,9 +287,7 @@ def main() -> None:
         return
     ratios, shown = asyncio.run(measure())
     detail = {**shown, "parallel": f"{SUB_CALLS} calls at {PARALLEL}, model delay {DELAY} s", **machine()}
-    print(report("routing", ratios, GOALS, detail))
-    if options.json:
-        print(json.dumps({"name": "routing", "ratios": ratios, "goals": GOALS, "detail": detail}))
+    report("routing", ratios, GOALS, detail, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-# The repository, not this folder, belongs on the path: `datasets.py` here would shadow the library of that name.
+# The repository, not this folder, belongs on the path.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import verifiers.v1 as vf
@@ -32,9 +32,11 @@ from opencode_rubrics import RemoteHybridMathConfig, RemoteHybridMathRubric
 from opencode_rubrics.math.mathverdict.finals import finals_of_file, reference_value
 from opencode_rubrics.math.scorer_bundle import ensure_bundle
 from opencode_rubrics.math.worker_pool import WorkerPool, usable_cores
-from verifiers.v1.runtimes import make_runtime
 
+from benchmarks._containers import containers
 from benchmarks._measure import Cost, adopt_orphans, machine, measured, report
+from tests.support.places import podman_box
+from tests.support.podman import base_image
 
 GOALS = {"host_throughput": 0.9, "loop_lag": 1.0, "hang_cost": 1.0, "neighbours": 1.0}
 """host_throughput: at least. The others at most: lag p99 ÷ 20 ms; (hung answer - its deadline) ÷ 1 s; time of the
@@ -168,16 +170,6 @@ async def confined(rubric: RemoteHybridMathRubric) -> AsyncIterator[vf.Runtime]:
         yield box
 
 
-@asynccontextmanager
-async def container(image: str) -> AsyncIterator[vf.Runtime]:
-    box = make_runtime(vf.PodmanConfig(image=image))
-    try:
-        await box.start()
-        yield box
-    finally:
-        await box.stop()
-
-
 async def in_sandbox(box_of: Any, rubric: RemoteHybridMathRubric, scores: int) -> dict[str, object]:
     """Median seconds and CPU seconds of this machine per score; an answer that needs symbolic algebra."""
     seconds: list[float] = []
@@ -207,7 +199,7 @@ async def in_sandbox(box_of: Any, rubric: RemoteHybridMathRubric, scores: int) -
     }
 
 
-async def sandboxes(scores: int) -> dict[str, object]:
+async def sandboxes(scores: int, image: str | None) -> dict[str, object]:
     """In-sandbox scoring of each kind that this machine has."""
     found: dict[str, object] = {}
     started = time.perf_counter()
@@ -221,27 +213,18 @@ async def sandboxes(scores: int) -> dict[str, object]:
     try:
         if shutil.which("bwrap"):
             found["bubblewrap"] = await in_sandbox(lambda: confined(rubric), rubric, scores)
-        if image := _podman_image():
-            found["podman_root_agent"] = await in_sandbox(lambda: container(image), rubric, scores)
+        if image is not None:
+            found["podman_root_agent"] = await in_sandbox(lambda: podman_box(image), rubric, scores)
     finally:
         await rubric.teardown()
     return found
 
 
-def _podman_image() -> str | None:
-    """The image of the tests, if it is on this machine."""
-    image = "localhost/opencode-env-base:1"
-    if shutil.which("podman") is None:
-        return None
-    known = subprocess.run(["podman", "image", "exists", image], check=False, capture_output=True)
-    return image if known.returncode == 0 else None
-
-
-async def run(options: argparse.Namespace) -> tuple[dict[str, float], dict[str, object]]:
+async def run(options: argparse.Namespace, image: str | None) -> tuple[dict[str, float], dict[str, object]]:
     """All measurements, in turn."""
     ratios, detail = await host_throughput(options.answers)
     hang_ratios, hang_detail = await hang_cost(max(500, options.answers // 10))
-    return {**ratios, **hang_ratios}, {**detail, **hang_detail, "sandbox": await sandboxes(options.scores)}
+    return {**ratios, **hang_ratios}, {**detail, **hang_detail, "sandbox": await sandboxes(options.scores, image)}
 
 
 def main() -> None:
@@ -251,11 +234,10 @@ def main() -> None:
     parser.add_argument("--scores", type=int, default=8, help="per kind of sandbox (default: %(default)s)")
     options = parser.parse_args()
     adopt_orphans()
-    ratios, measured_detail = asyncio.run(run(options))
+    with containers(base_image) as image:
+        ratios, measured_detail = asyncio.run(run(options, image))
     detail = {**measured_detail, "machine": machine()}
-    print(report("scoring", ratios, GOALS, detail))
-    if options.json:
-        print(json.dumps({"name": "scoring", "ratios": ratios, "goals": GOALS, "detail": detail}))
+    report("scoring", ratios, GOALS, detail, as_json=options.json)
 
 
 if __name__ == "__main__":

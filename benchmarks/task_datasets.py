@@ -28,7 +28,7 @@ def main() -> None:
     halves.append(_half("_difficulty_rate.py", "--megabytes", options.megabytes))
     if options.json:
         merged = {key: {**halves[0][key], **halves[1][key]} for key in ("ratios", "goals", "detail")}
-        print(json.dumps({"name": "datasets", **merged}))
+        print(json.dumps({"name": "task_datasets", **merged}))
 
 
 def _half(script: str, option: str, size: int) -> dict[str, dict[str, float]]:

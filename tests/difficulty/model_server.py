@@ -11,8 +11,6 @@ import time
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-HANG_SECONDS = 6.0
-
 
 class PlanServer(ThreadingHTTPServer):
     """Serves on a free port of the loopback interface; `url` is the base URL of the API."""
@@ -20,7 +18,8 @@ class PlanServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self) -> None:
+    def __init__(self, hang_seconds: float) -> None:
+        self.hang_seconds = hang_seconds
         super().__init__(("127.0.0.1", 0), PlanHandler)
         self.served: Counter[tuple[str, str]] = Counter()
         self.lock = threading.Lock()
@@ -46,7 +45,7 @@ class PlanHandler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         word = self.server.next_word(body["model"], body["messages"][-1]["content"])
         if word == "hang":
-            time.sleep(HANG_SECONDS)
+            time.sleep(self.server.hang_seconds)
         if word == "error":
             self._answer(400, {"error": {"message": "planned error", "type": "planned"}})
             return

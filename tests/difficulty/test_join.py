@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from opencode_env.difficulty.rated import METADATA_KEY
 from opencode_env.taskset import OpenCodeTaskset, OpenCodeTasksetConfig
 
 from tests.difficulty.lines import Line, attempts, episode, trace, write_run
+from tests.support.waiting import wait_until
 
 Rows = list[dict[str, Any]]
 
@@ -169,13 +169,10 @@ def test_a_join_that_is_killed_leaves_the_old_output(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", ["any"], 1)
     command = ["join", str(dataset), str(run), "-o", str(output), "--force"]
     process = subprocess.Popen([sys.executable, "-m", "opencode_env.difficulty", *command], stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob(".*.part")):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: list(tmp_path.glob(".*.part")) or process.poll() is not None)
+    assert process.poll() is None
     process.kill()
-    process.wait(30)
+    process.wait()
     assert output.read_text() == "precious"
 
 

@@ -25,8 +25,9 @@ from opencode_env.difficulty.rated import open_rated
 from opencode_env.difficulty.recommend import recommend
 
 from tests.difficulty.model_server import PlanServer
+from tests.support.machine import patience
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 PROBE_ROWS: list[dict[str, Any]] = [
@@ -53,13 +54,15 @@ class Evals:
 
     folder: Path
     server: PlanServer
+    seconds: float
+    """Time limit of each stage."""
 
     def arguments(self, name: str, *more: str, model: str = "small") -> list[str]:
         seat = "--env.agent.timeout"
         return [
             *("--env.id", "rate-probe", "--run.name", name, "-m", model, "-r", "4", "-o", str(self.folder)),
             *("--client.base-url", self.server.url, "--client.api-key-var", "NO_KEY", "--no-push", "--no-rich"),
-            *(f"{seat}.rollout", "3", f"{seat}.setup", "3", f"{seat}.scoring", "3"),
+            *(word for stage in ("rollout", "setup", "scoring") for word in (f"{seat}.{stage}", f"{self.seconds:.1f}")),
             *more,
         ]
 
@@ -94,10 +97,11 @@ class Evals:
 
 @pytest.fixture(scope="module")
 def evals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evals]:
-    server = PlanServer()
+    seconds = patience(3)
+    server = PlanServer(hang_seconds=2 * seconds)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield Evals(tmp_path_factory.mktemp("outputs"), server)
+    yield Evals(tmp_path_factory.mktemp("outputs"), server, seconds)
     server.shutdown()
     thread.join()
     server.server_close()

@@ -17,7 +17,7 @@ def demo(home: UserHome, *arguments: str, env: Mapping[str, str] | None = None) 
     """Run the demo to its end."""
     argv = [sys.executable, "-m", "opencode_env.demo", *arguments]
     environment = home.environment(env)
-    return subprocess.run(argv, cwd=home.work, env=environment, capture_output=True, text=True, timeout=200)
+    return subprocess.run(argv, cwd=home.work, env=environment, capture_output=True, text=True, timeout=600)
 
 
 def test_it_shows_each_rollout_as_it_ends_a_table_of_rewards_and_where_the_traces_are(home: UserHome) -> None:

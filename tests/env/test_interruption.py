@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel, ScriptPolicy
 
+from tests.support.held_model import HeldModel
 from tests.support.replies import bash, faulty
 from tests.support.rows import probe, probe_arguments, script, write_rows
 from tests.support.user_home import Finished, Running, UserHome, is_closed
@@ -52,7 +53,7 @@ async def in_the_middle(home: UserHome, model: ScriptedModel, evaluation: Runnin
         return model.active == 1 and all(sleep in commands for sleep in SLEEPS)
 
     try:
-        await until(everywhere, seconds=90)
+        await until(everywhere)
     except TimeoutError:
         pytest.fail(f"{home.processes()}\n{evaluation.log}")
 
@@ -73,7 +74,7 @@ async def interrupt(home: UserHome, *signals: signal.Signals) -> Interrupted:
             await asyncio.sleep(0.3)
         finished = await run.finish()
         if signal.SIGKILL in signals:  # the kernel tells the sandboxes, which takes a moment
-            await until(lambda: not home.processes(), seconds=10)
+            await until(lambda: not home.processes())
     written = [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
     return Interrupted(finished, written, home.processes(), len(home.sandboxes()), home.leftovers())
 
@@ -89,8 +90,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Interrupted]:
     }
 
     async def interrupt_all() -> list[Interrupted]:
-        desks = [UserHome(tmp_path_factory.mktemp(name)) for name in ways]
-        return await asyncio.gather(*(interrupt(home, *ways[name]) for home, name in zip(desks, ways, strict=True)))
+        homes = [UserHome(tmp_path_factory.mktemp(name)) for name in ways]
+        return await asyncio.gather(*(interrupt(home, *ways[name]) for home, name in zip(homes, ways, strict=True)))
 
     return dict(zip(ways, asyncio.run(interrupt_all()), strict=True))
 
@@ -133,14 +134,15 @@ async def test_after_kill_9_the_next_run_sweeps_what_stayed_and_neighbours_are_n
     sample = ["opencode-env", "--select.limit", "1"]
     async with (
         ScriptedModel(POLICY) as hanging,
-        ScriptedModel(SamplesPolicy(1.0), delay=1.5) as slow,
+        HeldModel(SamplesPolicy(1.0)) as slow,
         home.running("killed", hanging.base_url, *probe_arguments(rows)) as victim,
         home.running("neighbour", slow.base_url, *sample) as neighbour,
     ):
-        await until(lambda: hanging.active == 1 and slow.active == 1, seconds=90)
+        await until(lambda: hanging.active == 1 and slow.active == 1)
         assert len(home.sandboxes()) == 2
         victim.process.kill()
         await victim.process.wait()
+        slow.released.set()
         finished = await neighbour.finish()
         assert [trace.reward for episode in finished.episodes for trace in episode.traces] == [1.0], finished.log
         assert len(home.sandboxes()) == 1

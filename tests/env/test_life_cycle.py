@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
+from tests.support.machine import slowdown
 from tests.support.replies import bash, faulty
 from tests.support.rows import no_process, probe, probe_arguments, script, write_rows
 from tests.support.user_home import Finished, UserHome
@@ -18,16 +19,18 @@ HOOKS = ["env-first", "task", "rubric", "env-last"]
 """In the order of their priorities."""
 
 ROWS = [
-    probe("agent-late", check=f"test -f /app/made && {no_process('sleep')}", timeout={"agent": 12}),
+    probe("agent-late", check=f"test -f /app/made && {no_process('sleep')}"),
     probe("sound", check="test -f /app/made"),
     probe("model-fails"),
     probe("setup-fails", before="echo no such fixture >&2; exit 3"),
-    probe("setup-late", before="sleep 60", timeout={"setup": 6}),
-    probe("finalize-late", after="sleep 60", timeout={"finalize": 1}),
-    probe("scoring-late", check="sleep 60", timeout={"scoring": 1}),
+    probe("setup-late", before="sleep 600"),
+    probe("finalize-late", after="sleep 600", timeout={"finalize": 1}),
+    probe("scoring-late", check="sleep 600", timeout={"scoring": 1}),
     probe("hook-raises", hook="raises"),
     probe("hook-hangs", hook="hangs"),
 ]
+TIME_FOR_WORK = {"agent-late": {"agent": 12}, "setup-late": {"setup": 6}}
+"""Time limits (s) of stages that shall do something first: begin to work, have a sandbox."""
 SCRIPTS = [
     script("sound", bash("touch made"), Reply(text="done")),
     script("model-fails", bash("touch made"), faulty("status", status=400, body="no")),
@@ -51,7 +54,10 @@ class Played:
 @pytest.fixture(scope="module")
 def played(shared_home: UserHome) -> Played:
     """All rows, three at a time."""
-    rows = write_rows(shared_home.root / "rows.jsonl", ROWS)
+    busy = slowdown()
+    limits = {name: {stage: s * busy for stage, s in of.items()} for name, of in TIME_FOR_WORK.items()}
+    rows = [{**row, "timeout": limits[row["id"]]} if row["id"] in limits else row for row in ROWS]
+    dataset = write_rows(shared_home.root / "rows.jsonl", rows)
     journal = shared_home.root / "journal.jsonl"
 
     async def run() -> tuple[Finished, str]:
@@ -60,7 +66,7 @@ def played(shared_home: UserHome) -> Played:
             finished = await shared_home.run(
                 "life",
                 model.base_url,
-                *probe_arguments(rows, env_id="probe-env"),
+                *probe_arguments(dataset, env_id="probe-env"),
                 *("-c", "3"),
                 env={"PROBE_JOURNAL": str(journal)},
             )

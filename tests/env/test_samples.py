@@ -10,7 +10,10 @@ from opencode_env.samples import load_samples
 from opencode_env.scripted_model import SamplesPolicy, ScriptedModel
 from verifiers.v1.trace import WireTrace
 
+from tests.support.held_model import HeldModel
+from tests.support.machine import slowdown
 from tests.support.user_home import Finished, UserHome, is_closed
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
@@ -33,25 +36,36 @@ class Played:
         return [trace for episode in self.finished.episodes for trace in episode.traces]
 
 
-async def play(home: UserHome, name: str, success_rate: float, delay: float) -> Played:
-    async with ScriptedModel(SamplesPolicy(success_rate), delay=delay) as model:
+async def play(home: UserHome, name: str, model: ScriptedModel) -> Played:
+    async with model:
         finished = await home.run(name, model.base_url, "opencode-env", "-c", "3")
         return Played(finished, len(model.requests), model.peak_active)
 
 
+async def play_side_by_side(home: UserHome, name: str) -> Played:
+    """The first rollouts get their first answers when three of them wait for one."""
+    model = HeldModel(SamplesPolicy(1.0))
+    async with asyncio.TaskGroup() as group:
+        played = group.create_task(play(home, name, model))
+        await until(lambda: model.active >= 3 or played.done())
+        model.released.set()
+    return played.result()
+
+
 @pytest.fixture(scope="module")
 def runs(shared_home: UserHome) -> tuple[Played, Played]:
-    """Two runs at the same time, of one user: in one every sample is solved (slowly), in the other none."""
+    """Two runs at the same time, of one user: in one every sample is solved, in the other none."""
 
     async def both() -> tuple[Played, Played]:
-        return await asyncio.gather(play(shared_home, "solved", 1.0, 1.0), play(shared_home, "failed", 0.0, 0.0))
+        failing = play(shared_home, "failed", ScriptedModel(SamplesPolicy(0.0)))
+        return await asyncio.gather(play_side_by_side(shared_home, "solved"), failing)
 
     return asyncio.run(both())
 
 
 @pytest.fixture(scope="module")
 def solved(runs: tuple[Played, Played]) -> Played:
-    """Every sample solved; the model takes its time, so that rollouts overlap."""
+    """Every sample solved."""
     return runs[0]
 
 
@@ -78,12 +92,12 @@ def test_a_model_that_fails_everything_is_scored_below_one_and_is_no_error(faile
 
 
 def test_every_rollout_leaves_its_record_on_the_trace(solved: Played) -> None:
-    sessions = set()
+    sessions, busy = set(), slowdown()
     for trace in solved.traces:
         record = trace.info["agent"]
         assert (record["exit_code"], record["version"], record["outcome"]) == (0, DEFAULT_VERSION, "completed")
         assert record["session_id"].startswith("ses_")
-        assert 0.5 < record["duration"] < 60
+        assert 0.5 < record["duration"] < 60 * busy
         assert 0 < len(record["log_tail"].encode()) <= 4000
         assert record["session_id"] in record["log_tail"]
         sessions.add(record["session_id"])

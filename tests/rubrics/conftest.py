@@ -8,7 +8,8 @@ import pytest
 import verifiers.v1 as vf
 from opencode_env.cli_agent.sandbox import LocalSandboxConfig, provision_confined
 from opencode_rubrics import AnyTrace
-from verifiers.v1.runtimes import make_runtime
+
+from tests.support.places import podman_box
 
 
 class CheckedData(vf.TaskData):
@@ -37,12 +38,8 @@ async def confined() -> AsyncIterator[vf.Runtime]:
 
 @pytest.fixture
 async def container(podman_image: str) -> AsyncIterator[vf.Runtime]:
-    runtime = make_runtime(vf.PodmanConfig(image=podman_image))
-    try:
-        await runtime.start()
+    async with podman_box(podman_image) as runtime:
         yield runtime
-    finally:
-        await runtime.stop()
 
 
 @pytest.fixture(params=["confined", pytest.param("container", marks=pytest.mark.podman)])

@@ -14,8 +14,8 @@ import pytest
 import verifiers.v1 as vf
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, provision_confined
 from opencode_rubrics import RemoteHybridMathConfig, RemoteHybridMathRubric
-from verifiers.v1.runtimes import make_runtime
 
+from tests.support.places import podman_box
 from tests.support.podman import derived_image
 
 _STDLIB = Path("/usr/lib/python3.11")
@@ -63,12 +63,8 @@ async def confined_place(rubric: RemoteHybridMathRubric) -> AsyncIterator[Place]
 
 @asynccontextmanager
 async def container_place(rubric: RemoteHybridMathRubric, image: str, user: str | None) -> AsyncIterator[Place]:
-    box = make_runtime(vf.PodmanConfig(image=image))
-    try:
-        await box.start()
+    async with podman_box(image) as box:
         yield Place("agent-user" if user else "root", box, box.with_user(user, "/home/agent") if user else box, rubric)
-    finally:
-        await box.stop()
 
 
 def image_with_agent_user(base: str) -> str:

@@ -1,5 +1,6 @@
 """What the tests of the math rubrics share: the labelled corpus, a task to score, and one scoring with its record."""
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from opencode_rubrics import AnyTrace, Rubric
 from opencode_rubrics.math.worker_pool import WorkerPool
 
 from tests.rubrics.conftest import trace_of
+from tests.support.processes import alive
+from tests.support.waiting import wait_until
 
 CORPUS = Path(__file__).parent / "data" / "math_pairs.jsonl"
 QUESTION = "What is the value?"
@@ -81,17 +84,8 @@ def pool_of(size: int) -> Iterator[WorkerPool]:
         pool.close()
 
 
-def alive(pid: int) -> bool:
-    """Whether a process runs (a zombie does not)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
-    except OSError:
-        return False
-
-
-def wait_until_gone(pids: list[int], seconds: float = 5.0) -> list[int]:
-    """Those of `pids` that still run after at most `seconds`."""
-    deadline = time.monotonic() + seconds
-    while (left := [pid for pid in pids if alive(pid)]) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return left
+def wait_until_gone(pids: list[int]) -> list[int]:
+    """Those of `pids` that still run after all patience."""
+    with contextlib.suppress(TimeoutError):
+        wait_until(lambda: not any(alive(pid) for pid in pids))
+    return [pid for pid in pids if alive(pid)]

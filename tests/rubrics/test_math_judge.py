@@ -11,6 +11,7 @@ from verifiers.v1.configs.client import BaseClientConfig
 
 from tests.rubrics.judge_server import JudgeServer, Step, judge_server
 from tests.rubrics.math_support import Scored, score
+from tests.support.machine import assert_no_longer
 
 
 async def judged(
@@ -119,8 +120,9 @@ async def test_a_busy_judge_is_asked_again(status: int) -> None:
 )
 async def test_no_verdict_is_an_error_that_says_what_to_do(step: Step, message: str, requests: int) -> None:
     async with judge_server(step) as server:
+        seconds = 0.5 if step.delay else 60
         with pytest.raises(JudgeError, match=message):
-            await judged(server, "one", r"\boxed{two}", judge_timeout=0.5, judge_max_retries=1)
+            await judged(server, "one", r"\boxed{two}", judge_timeout=seconds, judge_max_retries=1)
         assert len(server.requests) == requests
 
 
@@ -129,7 +131,7 @@ async def test_a_judge_that_is_down_is_an_error_soon() -> None:
     started = time.monotonic()
     with pytest.raises(JudgeError, match="check judge_client"):
         await judged(server, "one", r"\boxed{two}", judge_max_retries=1)
-    assert time.monotonic() - started < 10
+    assert_no_longer(time.monotonic() - started, 10)
 
 
 @pytest.mark.parametrize(

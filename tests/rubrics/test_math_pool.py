@@ -13,6 +13,7 @@ from opencode_rubrics import HybridMathConfig, HybridMathRubric, ScoringError
 from opencode_rubrics.math.worker_pool import WorkerPool, shared_pool
 
 from tests.rubrics.math_support import pool_of, score, wait_until_gone
+from tests.support.machine import assert_no_longer
 
 HANG = "9^{9^{9^{9}}}"
 EASY = ("x^2-1", "(x-1)(x+1)")
@@ -22,26 +23,42 @@ async def right(pool: WorkerPool) -> bool:
     return (await pool.verify(*EASY, "file", 10)).right
 
 
+def cpu_of_importing_math_verify() -> float:
+    """CPU seconds of a fresh interpreter that does nothing else: what starting a worker is measured by."""
+    before = os.times()
+    subprocess.run([sys.executable, "-c", "import math_verify"], check=True)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
+
+
 async def test_the_pool_is_up_quickly_and_its_workers_import_no_verifiers() -> None:
+    importing = cpu_of_importing_math_verify()
     with pool_of(1) as pool:
         started = time.process_time()
         assert await right(pool)
-        assert time.process_time() - started < 0.5
+        assert time.process_time() - started < 0.4 * importing
         for pid in pool.pids:
             assert b"verifiers" not in Path(f"/proc/{pid}/maps").read_bytes()
             ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-            assert sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK") < 2.0
+            assert sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK") < 1.6 * importing
 
 
-async def test_a_hung_answer_ends_at_its_deadline_and_delays_no_other() -> None:
+async def test_a_hung_answer_delays_no_other() -> None:
     with pool_of(2) as pool:
         assert await right(pool)
-        hung = asyncio.create_task(pool.verify("5", HANG, "file", 2))
+        hung = asyncio.create_task(pool.verify("5", HANG, "file", 1000))
         await asyncio.sleep(0.1)
         neighbours = await asyncio.gather(*(right(pool) for _ in range(100)))
         assert all(neighbours)
         assert not hung.done()
-        result = await hung
+        hung.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await hung
+
+
+async def test_a_hung_answer_ends_at_its_deadline() -> None:
+    with pool_of(2) as pool:
+        result = await pool.verify("5", HANG, "file", 2)
         assert (result.right, result.reason) == (False, "timed_out")
         assert await right(pool)
 
@@ -154,4 +171,4 @@ async def test_the_event_loop_stays_free_while_answers_are_scored() -> None:
             pauses.append(time.perf_counter() - before)
             await asyncio.sleep(0.001)
         assert all(await scoring)
-    assert sorted(pauses)[len(pauses) // 2] < 0.02
+    assert_no_longer(sorted(pauses)[len(pauses) // 2], 0.02)

@@ -83,7 +83,8 @@ async def test_a_watcher_that_outlives_the_agent_sees_no_file_appear(request: py
     async with place_named("confined", request) as place:
         await place.do(f"echo {SOLUTION} > /app/answer.txt")
         await place.box.run_background(["/usr/bin/python3", "-c", program], {}, "/tmp/spy.log")
-        await place.do("until [ -e /app/.seen ]; do sleep 0.02; done; sleep 0.2; : > /app/probe; sleep 0.2")
+        await place.do("until [ -e /app/.seen ]; do sleep 0.02; done; sleep 0.2; : > /app/probe")
+        await place.do("until grep -q probe /app/.seen; do sleep 0.02; done")
         await place.box.mark_agent_start()  # type: ignore[attr-defined]  # as a tool server that an agent took over
         assert (await scored_in(place)).reward == 1
         assert set((await place.do("cat /app/.seen")).split()) == {"/app/probe"}

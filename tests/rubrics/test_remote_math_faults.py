@@ -1,10 +1,10 @@
 """What breaks while the remote rubric scores is the right error, in bounded time, and leaves no process."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -23,6 +23,8 @@ from opencode_rubrics.math.scorer_bundle import ensure_bundle
 from tests.rubrics.judge_server import Step, judge_server
 from tests.rubrics.math_places import Place, confined_place, place_named
 from tests.rubrics.math_support import score
+from tests.support.processes import is_below
+from tests.support.waiting import until, wait_until
 
 HANG = "9^{9^{9^{9}}}"
 BOTH = ["confined", pytest.param("root", marks=pytest.mark.podman)]
@@ -35,32 +37,31 @@ async def confined_math() -> AsyncIterator[Place]:
 
 
 def scorers() -> list[int]:
-    """Pids of scorer programs on this machine."""
+    """Pids of scorer programs below this process."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             words = (entry / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if any(b"mathverdict.in_sandbox" in word for word in words):
+        if any(b"mathverdict.in_sandbox" in word for word in words) and is_below(int(entry.name), os.getpid()):
             found.append(int(entry.name))
     return found
 
 
 async def scorer_started(before: set[int]) -> list[int]:
     """Pids of the scorer that a test started, once it verifies (its child runs)."""
-    for _ in range(500):
-        new = [pid for pid in scorers() if pid not in before]
-        if len(new) >= 2:
-            return new
-        await asyncio.sleep(0.02)
-    raise AssertionError("no scorer came up")
+
+    def new() -> list[int]:
+        return [pid for pid in scorers() if pid not in before]
+
+    await until(lambda: len(new()) >= 2)
+    return new()
 
 
 def none_left(pids: list[int]) -> bool:
-    deadline = time.monotonic() + 5
-    while set(scorers()) & set(pids) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    with contextlib.suppress(TimeoutError):
+        wait_until(lambda: not set(scorers()) & set(pids))
     return not set(scorers()) & set(pids)
 
 

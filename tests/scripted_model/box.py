@@ -11,6 +11,8 @@ from opencode_env.samples import Sample
 from opencode_env.scripted_model import Reply, ToolCall
 from opencode_rubrics.math.mathverdict.verdict import Source, verify_text
 
+from tests.support.waiting import PATIENCE_SECONDS
+
 REWARD_FILE = "logs/verifier/reward.txt"
 REPLY_FILE = "reply.txt"
 
@@ -54,7 +56,7 @@ class Box:
         arguments += ["--bind", str(self.root / "app"), "/app", "--bind", str(self.root / "logs"), "/logs"]
         arguments += ["--clearenv", "--setenv", "PATH", "/usr/bin:/bin", "--chdir", "/app"]
         return subprocess.run(
-            [*arguments, "sh", "-c", command], capture_output=True, text=True, timeout=20, check=False
+            [*arguments, "sh", "-c", command], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
         )
 
     def play(self, steps: tuple[Reply, ...]) -> None:

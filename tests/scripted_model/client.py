@@ -8,6 +8,8 @@ from typing import Any
 import aiohttp
 from opencode_env.scripted_model import ScriptedModel
 
+from tests.support.waiting import PATIENCE_SECONDS
+
 Body = dict[str, Any]
 
 
@@ -63,7 +65,7 @@ async def send(
     stream: bool = True,
     tools: tuple[str, ...] = (),
     model_name: str = "any",
-    timeout: float = 10,
+    timeout: float = PATIENCE_SECONDS,
 ) -> Received:
     """Send one chat request (by default streaming, with usage) and read until the end, whatever end it is."""
     body: Body = {"model": model_name, "messages": list(messages or (user("hello"),)), "stream": stream}

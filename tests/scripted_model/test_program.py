@@ -16,6 +16,8 @@ import pytest
 from opencode_env.samples import load_samples
 from opencode_env.scripted_model import LABEL
 
+from tests.support.waiting import PATIENCE_SECONDS
+
 COMMAND = [sys.executable, "-m", "opencode_env.scripted_model"]
 
 
@@ -37,7 +39,9 @@ def ask(url: str, prompt: str) -> Any:
     """One plain chat request."""
     body = {"messages": [{"role": "user", "content": prompt}]}
     data = json.dumps(body).encode()
-    with urllib.request.urlopen(urllib.request.Request(f"{url}/chat/completions", data=data), timeout=10) as answer:
+    with urllib.request.urlopen(
+        urllib.request.Request(f"{url}/chat/completions", data=data), timeout=PATIENCE_SECONDS
+    ) as answer:
         return json.load(answer)["choices"][0]["message"]
 
 
@@ -48,7 +52,7 @@ def test_it_writes_its_port_answers_and_ends_cleanly_on_a_signal(number: signal.
         assert url == f"http://127.0.0.1:{int(port_file.read_text())}/v1"
         assert ask(url, load_samples()[0].question)["content"] == "Sample task fix-median"
         process.send_signal(number)
-        output, errors = process.communicate(timeout=10)
+        output, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, output, errors) == (0, "", "")
     assert not port_file.exists()
 
@@ -59,11 +63,11 @@ def test_a_hanging_request_does_not_keep_it_from_ending(tmp_path: Path) -> None:
     body = b'{"messages": [{"role": "user", "content": "x"}], "stream": true}'
     with (
         running("--script", str(script)) as (process, url),
-        urllib.request.urlopen(f"{url}/chat/completions", body, timeout=10) as answer,
+        urllib.request.urlopen(f"{url}/chat/completions", body, timeout=PATIENCE_SECONDS) as answer,
     ):
         assert answer.readline().startswith(b"data: ")
         process.terminate()
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=PATIENCE_SECONDS) == 0
         with pytest.raises(http.client.IncompleteRead):
             answer.read()
 
@@ -87,7 +91,7 @@ def test_it_plays_a_script_with_faults_from_another_file(tmp_path: Path) -> None
     ],
 )
 def test_bad_options_are_refused_in_a_line(options: list[str], message: str) -> None:
-    done = subprocess.run([*COMMAND, *options], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([*COMMAND, *options], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert done.returncode == 2
     assert message in done.stderr.splitlines()[-1]
 
@@ -95,13 +99,15 @@ def test_bad_options_are_refused_in_a_line(options: list[str], message: str) -> 
 def test_a_taken_port_is_one_clear_line() -> None:
     with running() as (_, url):
         port = url.rsplit(":", 1)[1].removesuffix("/v1")
-        done = subprocess.run([*COMMAND, "--port", port], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            [*COMMAND, "--port", port], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+        )
     assert done.returncode == 1
     assert done.stderr.startswith(f"the scripted model cannot listen on 127.0.0.1:{port}: ")
     assert len(done.stderr.splitlines()) == 1
 
 
 def test_help_says_what_it_is_and_shows_examples() -> None:
-    done = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True)
     assert LABEL in done.stdout.replace("\n", " ")
     assert "examples:" in done.stdout

@@ -19,6 +19,9 @@ from opencode_env.scripted_model import (
 )
 
 from tests.scripted_model.client import send, user
+from tests.support.held_model import HeldModel
+from tests.support.machine import assert_no_longer
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 TOOLS = Reply(
     text="I look.",
@@ -194,12 +197,16 @@ async def test_any_function_is_a_policy_and_its_crash_is_a_500() -> None:
 
 
 async def test_calls_are_served_side_by_side_and_counted() -> None:
-    async with ScriptedModel(ScriptPolicy.of(Reply(text="ok")), delay=0.3) as model:
+    async with HeldModel(ScriptPolicy.of(Reply(text="ok")), delay=0.3) as model:
         started = time.perf_counter()
-        await asyncio.gather(*(send(model, session=str(n)) for n in range(20)))
+        calls = [asyncio.create_task(send(model, session=str(n))) for n in range(20)]
+        await until(lambda: model.active == 20)
+        model.released.set()
+        await asyncio.gather(*calls)
         elapsed = time.perf_counter() - started
         assert (model.active, model.peak_active) == (0, 20)
-    assert 0.3 <= elapsed < 3
+    assert elapsed >= 0.3
+    assert_no_longer(elapsed, 3)
 
 
 async def test_it_says_so_when_it_is_not_running_and_can_be_stopped_twice() -> None:
@@ -218,9 +225,10 @@ async def test_it_says_so_when_it_is_not_running_and_can_be_stopped_twice() -> N
 
 
 async def test_wait_for_requests_returns_once_they_have_arrived() -> None:
-    async with ScriptedModel(ScriptPolicy.of(Reply()), delay=0.2) as model:
+    async with HeldModel(ScriptPolicy.of(Reply())) as model:
         call = asyncio.create_task(send(model))
-        await asyncio.wait_for(model.wait_for_requests(1), 5)
+        await asyncio.wait_for(model.wait_for_requests(1), PATIENCE_SECONDS)
         assert model.requests[0].body["model"] == "any"
         assert model.requests[0].outcome is None
+        model.released.set()
         await call

@@ -1,6 +1,6 @@
 """Where a rollout of the harness alone runs: in the confined local sandbox, or in a container."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -9,7 +9,7 @@ import verifiers.v1 as vf
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, provision_confined
 from opencode_env.opencode import OpenCodeHarness
 from verifiers.v1.errors import SandboxError
-from verifiers.v1.runtimes import Runtime, RuntimeConfig, SubprocessConfig
+from verifiers.v1.runtimes import Runtime, RuntimeConfig, SubprocessConfig, provision_runtime
 
 
 class Place(Protocol):
@@ -57,7 +57,7 @@ class Container:
     @asynccontextmanager
     async def box(self, agent: vf.Agent) -> AsyncIterator[Runtime]:
         async with AsyncExitStack() as stack:
-            box = await _provisioned(agent, stack)
+            box = await _provisioned(stack, agent.provision)
             try:
                 yield box
             finally:
@@ -65,11 +65,18 @@ class Container:
                 box.info.borrowed = False
 
 
-async def _provisioned(agent: vf.Agent, stack: AsyncExitStack) -> Runtime:
-    """A container of the agent's. podman picks a free port first and takes it later; something else may be faster."""
+@asynccontextmanager
+async def podman_box(image: str) -> AsyncIterator[Runtime]:
+    """A podman container of one image, without an agent."""
+    async with AsyncExitStack() as stack:
+        yield await _provisioned(stack, lambda: provision_runtime(vf.PodmanConfig(image=image)))
+
+
+async def _provisioned(stack: AsyncExitStack, box: Callable[[], AbstractAsyncContextManager[Runtime]]) -> Runtime:
+    """A started container. podman picks a free port first and takes it later; something else may be faster."""
     for _ in range(3):
         try:
-            return await stack.enter_async_context(agent.provision())
+            return await stack.enter_async_context(box())
         except SandboxError as error:
             if "address already in use" not in str(error):
                 raise

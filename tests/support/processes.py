@@ -19,3 +19,15 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
     except OSError:
         return False
+
+
+def is_below(pid: int, ancestor: int) -> bool:
+    """Whether a process of this machine is a descendant of another."""
+    while pid > 1:
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            return False
+        if pid == ancestor:
+            return True
+    return False
