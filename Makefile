@@ -14,7 +14,7 @@ demo: setup
 	@$(RUN) python -m opencode_env.demo
 
 test: setup-tests
-	@$(RUN) pytest
+	@$(RUN) pytest -n auto --maxprocesses 4 --dist loadfile
 
 check: setup
 	@$(RUN) ruff format --check .

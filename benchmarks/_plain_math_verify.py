@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-# Not this folder: `datasets.py` here would shadow the library of that name.
+# Nothing of this folder is meant by any import.
 sys.path.pop(0)
 
 from math_verify import parse, verify  # type: ignore[import-untyped]

@@ -88,9 +88,10 @@ def test_math_verify_alone_disagrees_for_the_listed_reasons_only() -> None:
     found: Counter[tuple[str, bool]] = Counter()
     for pair in PAIRS:
         answers = finals_of_file(pair.answer).answers
-        gold = parse(rf"\boxed{{{reference_value(pair.reference)}}}", parsing_timeout=3)
-        given = parse(rf"\boxed{{{answers[-1] if answers else ''}}}", parsing_timeout=3)
-        if verify(gold, given, timeout_seconds=3) != pair.equal:
+        # Without its alarms: no pair of the corpus hangs, and they count a busy machine's seconds, wherever Python is.
+        gold = parse(rf"\boxed{{{reference_value(pair.reference)}}}", parsing_timeout=None)
+        given = parse(rf"\boxed{{{answers[-1] if answers else ''}}}", parsing_timeout=None)
+        if verify(gold, given, timeout_seconds=None) != pair.equal:
             found[pair.kind, pair.equal] += 1
     print(f"math-verify alone disagrees on {found.total()} of {len(PAIRS)} pairs:")
     for key, count in sorted(found.items()):

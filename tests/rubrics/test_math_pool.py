@@ -36,11 +36,13 @@ async def test_the_pool_is_up_quickly_and_its_workers_import_no_verifiers() -> N
     with pool_of(1) as pool:
         started = time.process_time()
         assert await right(pool)
-        assert time.process_time() - started < 0.4 * importing
+        own = time.process_time() - started
+        importing = max(importing, cpu_of_importing_math_verify())
+        assert own < 0.25 * importing
         for pid in pool.pids:
             assert b"verifiers" not in Path(f"/proc/{pid}/maps").read_bytes()
             ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-            assert sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK") < 1.6 * importing
+            assert sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK") < 2 * importing
 
 
 async def test_a_hung_answer_delays_no_other() -> None:

@@ -4,6 +4,7 @@ Invariant: an image's tag names its content, so that a change of its recipe is a
 made once per machine. What podman needs on old kernels (runc, explicit limits) is in a `containers.conf` of ours.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -56,10 +57,11 @@ def base_image() -> str:
     missing = [command for command in _COMMANDS if shutil.which(command) is None]
     if "podman" in missing:
         raise Unavailable("podman is not installed")
-    if not _exists(BASE_IMAGE):
-        if missing or os.geteuid() != 0:
-            raise Unavailable(f"the image {BASE_IMAGE} is not there, and making it needs debootstrap, run as root")
-        _debootstrap()
+    with _making():
+        if not _exists(BASE_IMAGE):
+            if missing or os.geteuid() != 0:
+                raise Unavailable(f"the image {BASE_IMAGE} is not there, and making it needs debootstrap, run as root")
+            _debootstrap()
     return BASE_IMAGE
 
 
@@ -74,13 +76,22 @@ def derived_image(name: str, recipe: str, files: Mapping[str, Path] | None = Non
     parts = [recipe, *(f"{key}:{path}:{path.stat().st_size}" for key, path in sorted((files or {}).items()))]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
     image = f"localhost/opencode-env-{name}:{digest}"
-    if not _exists(image):
-        with tempfile.TemporaryDirectory(prefix="image-") as context:
+    base = base_image()
+    with _making(), tempfile.TemporaryDirectory(prefix="image-") as context:
+        if not _exists(image):
             for key, path in (files or {}).items():
                 shutil.copy2(path, Path(context, key))
-            Path(context, "Containerfile").write_text(f"FROM {base_image()}\n{recipe}\n")
+            Path(context, "Containerfile").write_text(f"FROM {base}\n{recipe}\n")
             _podman("build", "--isolation=chroot", "--quiet", "--tag", image, context)
     return image
+
+
+@contextmanager
+def _making() -> Iterator[None]:
+    """One process at a time looks for an image and makes it: the tests run in several."""
+    with Path(tempfile.gettempdir(), f"opencode-env-images-{os.getuid()}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _exists(image: str) -> bool:
