@@ -11,20 +11,20 @@ import argparse
 import asyncio
 import json
 import logging
-import re
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 # The repository, not this folder, belongs on the path.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from benchmarks._contenders import cost_of, model_server, print_cost
 from benchmarks._measure import Cost, adopt_orphans, machine, measured, report
 
 GOALS = {"cpu": 1.05, "wall": 1.05}
-STEPS = [
+STEPS: list[dict[str, Any]] = [
     {"tool_calls": [{"name": "write", "arguments": {"filePath": "/tmp/hello.txt", "content": "hello\n"}}]},
     {"tool_calls": [{"name": "read", "arguments": {"filePath": "/tmp/hello.txt"}}]},
     {"text": "done"},
@@ -59,38 +59,14 @@ async def play(env_id: str, base_url: str, count: int, cost: Cost) -> None:
         raise SystemExit(f"a rollout of {env_id} did not play the whole script")
 
 
-@asynccontextmanager
-async def model() -> AsyncIterator[str]:
-    """The scripted model in a process of its own."""
-    with tempfile.TemporaryDirectory() as scratch:
-        script, port = Path(scratch) / "script.json", Path(scratch) / "port"
-        script.write_text(json.dumps(STEPS))
-        argv = [sys.executable, "-m", "opencode_env.scripted_model", "--script", str(script), "--port-file", str(port)]
-        process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.DEVNULL)
-        try:
-            while not port.exists() or not port.read_text().strip():
-                await asyncio.sleep(0.05)
-            yield f"http://127.0.0.1:{port.read_text().strip()}/v1"
-        finally:
-            process.terminate()
-            await process.wait()
-
-
 async def compare(rollouts: int, rounds: int) -> dict[str, list[Cost]]:
     """The cost of each contender in each round; the order changes from round to round."""
     costs: dict[str, list[Cost]] = {name: [] for name in CONTENDERS}
-    async with model() as base_url:
+    async with model_server(STEPS) as base_url:
         for number in range(rounds):
             for name in CONTENDERS if number % 2 else reversed(CONTENDERS):
-                argv = [sys.executable, __file__, "--contender", name, "--rollouts", str(rollouts)]
-                process = await asyncio.create_subprocess_exec(
-                    *argv, "--base-url", base_url, stdout=asyncio.subprocess.PIPE
-                )
-                out, _ = await process.communicate()
-                found = re.search(rb"COST (\S+) (\S+)", out)
-                if process.returncode != 0 or found is None:
-                    raise SystemExit(f"contender {name} failed with exit code {process.returncode}")
-                costs[name].append(Cost(float(found[1]), float(found[2])))
+                arguments = ["--rollouts", str(rollouts), "--base-url", base_url]
+                costs[name].append(await cost_of(__file__, name, *arguments))
     return costs
 
 
@@ -112,7 +88,7 @@ def main() -> None:
         logging.disable(logging.CRITICAL)
         cost = Cost()
         asyncio.run(play(options.contender, options.base_url, options.rollouts, cost))
-        print(f"COST {cost.wall} {cost.cpu}")
+        print_cost(cost)
         return
     costs = asyncio.run(compare(options.rollouts, options.rounds))
     ratios = {what: total(costs["opencode-rlm"], what) / total(costs["opencode-env"], what) for what in ("cpu", "wall")}

@@ -17,16 +17,13 @@ server are outside. Run: uv run python benchmarks/rollout_overhead.py [--json] [
 
 import argparse
 import asyncio
-import json
 import logging
-import re
 import statistics
 import sys
-import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 # The repository, not this folder, belongs on the path.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
@@ -37,6 +34,7 @@ from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
 from benchmarks._containers import containers
+from benchmarks._contenders import cost_of, model_server, print_cost
 from benchmarks._hosted import by_hand, by_hand_podman, by_runtime, hosted_env
 from benchmarks._measure import Cost, adopt_orphans, machine, measured, report
 from tests.support.podman import derived_image
@@ -48,7 +46,7 @@ GOALS = {
     "podman_cpu": 1.10,
     "podman_wall": 1.30,
 }
-STEPS = [
+STEPS: list[dict[str, Any]] = [
     {"tool_calls": [{"name": "write", "arguments": {"filePath": "/tmp/hello.txt", "content": "hello\n"}}]},
     {"tool_calls": [{"name": "read", "arguments": {"filePath": "/tmp/hello.txt"}}]},
     {"text": "done"},
@@ -111,23 +109,6 @@ def make_image() -> str:
     return derived_image("bench", recipe, {path.name: path for path in build.directory.iterdir()})
 
 
-@asynccontextmanager
-async def model_server() -> AsyncIterator[str]:
-    """The scripted model in a process of its own, so that its CPU is nobody's."""
-    with tempfile.TemporaryDirectory() as scratch:
-        script, port = Path(scratch) / "script.json", Path(scratch) / "port"
-        script.write_text(json.dumps(STEPS))
-        argv = [sys.executable, "-m", "opencode_env.scripted_model", "--script", str(script), "--port-file", str(port)]
-        process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.DEVNULL)
-        try:
-            while not port.exists():
-                await asyncio.sleep(0.05)
-            yield f"http://127.0.0.1:{port.read_text().strip()}/v1"
-        finally:
-            process.terminate()
-            await process.wait()
-
-
 def runs_of(name: str, rollouts: int) -> int:
     """How many runs a contender makes."""
     return max(rollouts // 2, 1) if "podman" in name else rollouts
@@ -136,22 +117,16 @@ def runs_of(name: str, rollouts: int) -> int:
 async def run_all(names: Sequence[str], count: int, rounds: int, image: str) -> dict[str, Cost]:
     """Every contender `rounds` times in turn; the costs of the rounds are added up."""
     total = {name: Cost() for name in names}
-    async with model_server() as base_url:
+    async with model_server(STEPS) as base_url:
         for _ in range(rounds):
             for name in names:
                 started = time.monotonic()
-                argv = [sys.executable, __file__, "--contender", name]
-                argv += ["--rollouts", str(runs_of(name, count))]
-                argv += ["--base-url", base_url, "--image", image]
-                process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
-                out, _ = await process.communicate()
-                found = re.search(rb"COST (\S+) (\S+)", out)
-                if process.returncode != 0 or found is None:
-                    raise SystemExit(f"contender {name} failed with exit code {process.returncode}")
-                total[name].wall += float(found[1])
-                total[name].cpu += float(found[2])
+                arguments = ["--rollouts", str(runs_of(name, count)), "--base-url", base_url, "--image", image]
+                cost = await cost_of(__file__, name, *arguments)
+                total[name].wall += cost.wall
+                total[name].cpu += cost.cpu
                 seconds = time.monotonic() - started
-                print(f"  {name}: {float(found[1]):.1f} s, {float(found[2]):.1f} CPU-s ({seconds:.0f} s)", flush=True)
+                print(f"  {name}: {cost.wall:.1f} s, {cost.cpu:.1f} CPU-s ({seconds:.0f} s)", flush=True)
     return total
 
 
@@ -167,7 +142,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.contender:
         cost = contender(options.contender, options.rollouts, options.base_url, options.image)
-        print(f"COST {cost.wall} {cost.cpu}")
+        print_cost(cost)
         return
     names = options.only or ["bare", "fresh", "confined", "bare-podman", "vf-podman", "podman"]
     with containers(make_image) as image:
