@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
-from tests.env.rows import bash, script, write_rows
+from tests.support.replies import bash
+from tests.support.rows import script, write_rows
 from tests.support.user_home import Finished, UserHome
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
