@@ -12,7 +12,7 @@ from opencode_env.scripted_model.request import ChatRequest
 from opencode_rubrics.cache import cache_root
 from verifiers.v1.harnesses import PiHarness, PiHarnessConfig
 
-from tests.env.rows import script, write_rows
+from tests.support.rows import script, write_rows
 from tests.support.user_home import Finished, UserHome
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
