@@ -78,6 +78,7 @@ OVERRIDDEN = {
     "runtimes.subprocess.SubprocessRuntime.teardown": "self",
     "session.RolloutSession.refused": "self",
     "session.RolloutSession.rewrite_request": "self request run_stops",
+    "task.Task.finalize": "self trace runtime",
     "task.Task.score": "self trace runtime",
     "task.Task.setup": "self trace runtime",
     "taskset.Taskset.load": "self",

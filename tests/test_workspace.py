@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import packages_distributions
@@ -33,6 +33,7 @@ class Distribution:
     directory: Path
     package: str
     dependencies: frozenset[str]
+    extras: dict[str, frozenset[str]]
 
     @property
     def files(self) -> Iterator[Path]:
@@ -45,9 +46,15 @@ def distributions() -> list[Distribution]:
     found = []
     for directory in (ROOT / "environments" / "opencode_env", ROOT / "environments" / "opencode_rlm", ROOT / "rubrics"):
         project = tomllib.loads((directory / "pyproject.toml").read_text())["project"]
-        names = frozenset(re.split(r"[<>=!~\[; ]", line)[0] for line in project["dependencies"])
-        found.append(Distribution(project["name"], directory, project["name"].replace("-", "_"), names))
+        extras = {name: names_of(lines) for name, lines in project.get("optional-dependencies", {}).items()}
+        package = project["name"].replace("-", "_")
+        found.append(Distribution(project["name"], directory, package, names_of(project["dependencies"]), extras))
     return found
+
+
+def names_of(requirements: list[str]) -> frozenset[str]:
+    """The distributions that requirements name."""
+    return frozenset(re.split(r"[<>=!~\[; ]", line)[0] for line in requirements)
 
 
 @cache
@@ -78,15 +85,23 @@ def imported_modules(path: Path) -> set[str]:
 MEMBERS = pytest.mark.parametrize("member", distributions(), ids=lambda member: member.name)
 
 
-@MEMBERS
-def test_a_distribution_declares_exactly_what_it_imports(member: Distribution) -> None:
-    modules = set().union(*(imported_modules(path) for path in member.files))
+def imported_distributions(member: Distribution, paths: Iterable[Path]) -> set[str]:
+    """The distributions that these files of a member import."""
+    modules = set().union(*(imported_modules(path) for path in paths))
     inside_the_sandbox = {"supervisor"}
     foreign = modules - set(sys.stdlib_module_names) - {member.package, *inside_the_sandbox}
     members = {other.package: [other.name] for other in distributions()}
     owners = {**packages_distributions(), **members, "pydantic_core": ["pydantic"]}
-    imported = {module: owners[module][0].lower().replace("_", "-") for module in foreign}
-    assert set(imported.values()) == member.dependencies, imported
+    return {owners[module][0].lower().replace("_", "-") for module in foreign}
+
+
+@MEMBERS
+def test_a_distribution_declares_exactly_what_it_imports(member: Distribution) -> None:
+    of_an_extra = [path for path in member.files if "conformance" in path.parts]
+    always = [path for path in member.files if path not in of_an_extra]
+    assert imported_distributions(member, always) == member.dependencies
+    extra = imported_distributions(member, of_an_extra) - member.dependencies
+    assert extra == member.extras.get("conformance", frozenset())
 
 
 def test_dependencies_point_one_way() -> None:

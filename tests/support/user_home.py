@@ -1,186 +1,23 @@
-"""A user of one test, outside the repository, who runs the real `vf-eval` command.
+"""The home of `opencode_env.conformance`, from which tests run the real `vf-eval`, with the plugins of the tests."""
 
-Invariant: home, temporary directory and working directory of the user lie below one path, which no other test has;
-what a run starts or writes is told by that path, so that `leftovers` means this user's and nobody else's.
-"""
-
-import asyncio
-import contextlib
-import os
-import re
 import shutil
-import socket
 import subprocess
-import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from opencode_env.scripted_model import MODEL_ID
-from opencode_rubrics.cache import cache_root
-from verifiers.v1.episode import WireEpisode
-from verifiers.v1.trace import WireTrace
-from verifiers.v1.utils.trace_store import TRACES_FILE, read_episodes
+from opencode_env.conformance import user_home
+from opencode_env.conformance.user_home import Finished, Running, closed_port, is_closed
 
-VF_EVAL = Path(sys.executable).with_name("vf-eval")
+__all__ = ["PLUGINS", "Finished", "Running", "UserHome", "closed_port", "is_closed", "podman_containers"]
+
 PLUGINS = Path(__file__).parent / "plugins"
 """Modules with tasksets, environments and harnesses of the tests, importable by their ids."""
 
-_TIMEOUT_SECONDS = 600.0
-"""How long a run may take: no run takes a tenth of it on a quiet machine."""
-_NOT_OURS = ("PRIME_", "VF_", "UV_", "OPENCODE_", "VIRTUAL_ENV", "PYTHON")
 
-
-@dataclass(frozen=True)
-class Finished:
-    """What one `vf-eval` left behind."""
-
-    exit_code: int
-    log: str
-    """Everything on standard error."""
-    directory: Path
-
-    @property
-    def episodes(self) -> Sequence[WireEpisode]:
-        """The saved episodes, in the order in which they ended."""
-        return read_episodes(self.directory, WireTrace) if (self.directory / TRACES_FILE).exists() else []
-
-    def episode(self, task_id: str) -> WireEpisode:
-        """The one episode of a task."""
-        (found,) = [episode for episode in self.episodes if episode.task.data.id == task_id]
-        return found
-
-    def trace(self, task_id: str) -> WireTrace:
-        """The one trace of a task."""
-        (found,) = self.episode(task_id).traces
-        return found
-
-    def error(self, task_id: str) -> str:
-        """Type and message of the error that ended a task's episode."""
-        episode = self.episode(task_id)
-        error = episode.errors[-1] if episode.errors else episode.traces[-1].last_error
-        assert error is not None, f"{task_id} has no error"
-        return f"{error.type}: {error.message}"
-
-    @property
-    def ports(self) -> Sequence[int]:
-        """The ports on which the run's interception listened."""
-        return [int(port) for port in re.findall(r"interception up: url=http://[^:\s]+:(\d+)", self.log)]
-
-    @property
-    def lines(self) -> Sequence[str]:
-        """The lines of finished rollouts."""
-        return [line for line in self.log.splitlines() if "rollout finished: " in line]
-
-
-class Running:
-    """A started `vf-eval`."""
-
-    def __init__(self, process: asyncio.subprocess.Process, directory: Path, log: Path) -> None:
-        self.process = process
-        self.directory = directory
-        self._log = log
-
-    @property
-    def log(self) -> str:
-        """Standard error so far."""
-        return self._log.read_text(errors="replace")
-
-    async def finish(self) -> Finished:
-        """Wait for its end."""
-        async with asyncio.timeout(_TIMEOUT_SECONDS):
-            code = await self.process.wait()
-        return Finished(code, self.log, self.directory)
-
-
-class UserHome:
-    """A user's home, temporary directory and working directory below `root`."""
+class UserHome(user_home.UserHome):
+    """A home whose runs find the plugins of the tests."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
-        self.work = root / "work"
-        self.temporary = root / "tmp"
-        self.home = root / "home"
-        for directory in (self.work, self.temporary, self.home):
-            directory.mkdir(parents=True, exist_ok=True)
-
-    def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-        """This process's environment without keys and settings, with the directories of this user."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_OURS)}
-        places = {"HOME": str(self.home), "TMPDIR": str(self.temporary), "PYTHONPATH": str(PLUGINS)}
-        return {**kept, **places, "OPENCODE_ENV_CACHE": str(cache_root()), **(extra or {})}
-
-    @contextlib.asynccontextmanager
-    async def running(
-        self, name: str, base_url: str, *arguments: str, env: Mapping[str, str] | None = None, program: Path = VF_EVAL
-    ) -> AsyncIterator[Running]:
-        """A started `vf-eval`; killed on exit should it still run.
-
-        Args:
-            name: of the run; this user has no other of that name.
-            base_url: the model endpoint.
-            arguments: of `vf-eval`, beyond model, endpoint and output.
-            env: variables over `environment`.
-            program: another installation's `vf-eval`.
-        """
-        argv = [str(program), *arguments, "-m", MODEL_ID, "--client.base-url", base_url, "--no-push", "--no-rich"]
-        argv += ["--output-dir", str(self.root / "runs"), "--run.name", name]
-        log = self.root / f"{name}.log"
-        with log.open("wb") as stderr:
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                cwd=self.work,
-                env=self.environment(env),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=stderr,
-            )
-        try:
-            yield Running(process, self.root / "runs" / name, log)
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-
-    async def run(
-        self, name: str, base_url: str, *arguments: str, env: Mapping[str, str] | None = None, program: Path = VF_EVAL
-    ) -> Finished:
-        """Run `vf-eval` to its end; arguments as for `running`."""
-        async with self.running(name, base_url, *arguments, env=env, program=program) as evaluation:
-            return await evaluation.finish()
-
-    def processes(self) -> dict[int, str]:
-        """Command line by pid of every live process of this user, those in sandboxes included."""
-        found = {}
-        for entry in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                command = (entry / "cmdline").read_bytes()
-                told = command + (entry / "environ").read_bytes() + (entry / "mountinfo").read_bytes()
-                if command and str(self.root).encode() in told:
-                    found[int(entry.name)] = command.replace(b"\0", b" ").decode(errors="replace")[:200]
-        return found
-
-    def sandboxes(self) -> list[Path]:
-        """The directories of this user's local sandboxes."""
-        return sorted(self.home.glob(".cache/verifiers/runtimes/confined/[!.]*"))
-
-    def leftovers(self) -> list[str]:
-        """What of this user's still runs, and what is left in the temporary directory and of sandboxes."""
-        left = [f"process {pid}: {command}" for pid, command in self.processes().items()]
-        return left + [str(path) for path in (*self.sandboxes(), *self.temporary.iterdir())]
-
-
-def closed_port() -> int:
-    """A port of this machine on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def is_closed(port: int) -> bool:
-    """Whether nothing listens on a port of the loopback."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
+        super().__init__(root, [PLUGINS])
 
 
 def podman_containers() -> list[str]:

@@ -60,13 +60,16 @@ class GuardedHarness(Harness[ConfigT], Generic[ConfigT]):
         await super()._check_result(trace, runtime, result)
 
     async def score(self, trace: AnyTrace, runtime: Runtime) -> None:
-        """Refuse a score that the agent could still be changing.
+        """Refuse a score that the agent could still be changing, or whose agent ran out of time for want of a model.
 
         Raises:
             SandboxError: processes of the agent are left in the sandbox.
+            ProviderError, InterceptionError: the time was over while its model calls failed.
         """
         if survivors := agent_record(trace).get("survivors"):
             raise SandboxError(f"not scored, the agent's processes could not be ended: {survivors}")
+        if trace.stop_condition == "agent_timeout" and trace.calls:
+            require_model_calls(trace.calls, "when its time was over")
         await super().score(trace, runtime)
 
 

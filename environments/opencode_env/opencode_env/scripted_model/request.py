@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 SESSION_HEADER = "x-session-id"
 """OpenCode sends its session id in it, verifiers (which replaces it) the rollout's trace id."""
@@ -63,6 +63,7 @@ class Message(_Wire):
 
 class _Function(_Wire):
     name: str
+    parameters: dict[str, JsonValue] | None = None
 
 
 class _Tool(_Wire):
@@ -102,6 +103,11 @@ class ChatRequest:
         return tuple(tool.function.name for tool in self.body.tools or ())
 
     @property
+    def tool_parameters(self) -> Mapping[str, Mapping[str, JsonValue]]:
+        """The JSON schema of the parameters of each tool that was offered, by the tool's name."""
+        return {tool.function.name: tool.function.parameters or {} for tool in self.body.tools or ()}
+
+    @property
     def include_usage(self) -> bool:
         """Whether a stream shall end with a usage chunk."""
         return self.body.stream_options is not None and self.body.stream_options.include_usage
@@ -115,6 +121,11 @@ class ChatRequest:
     def user_texts(self) -> tuple[str, ...]:
         """Texts of the user messages, in order."""
         return tuple(message.text for message in self.body.messages if message.role == "user")
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Texts of all messages, in order."""
+        return tuple(message.text for message in self.body.messages)
 
     @property
     def prompt(self) -> str:

@@ -1,0 +1,193 @@
+"""What the suite's runs left behind; every promise is then read from it.
+
+Invariant: three evaluations run at once, each from a home of its own, because most of their time is waiting: the rows,
+an endpoint that refuses connections, and one that is interrupted in the middle of its rollouts.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import signal
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opencode_env.conformance.row_policy import RowPolicy
+from opencode_env.conformance.rows import (
+    DEAD_ROWS,
+    INTERRUPTED_PROCESSES,
+    INTERRUPTED_ROWS,
+    MAX_TOTAL_TOKENS,
+    MAX_TURNS,
+    VICTIM,
+    Row,
+    main_rows,
+)
+from opencode_env.conformance.subject import Subject, python_path
+from opencode_env.conformance.taskset import JOURNAL_VARIABLE
+from opencode_env.conformance.user_home import Finished, Running, UserHome, closed_port, is_closed, until
+from opencode_env.scripted_model import RecordedRequest, ScriptedModel
+
+KEY_VARIABLE = "CONFORMANCE_PROVIDER_KEY"
+_PARALLEL = "8"
+_START_SECONDS = 120.0
+
+
+class CannotRun(Exception):
+    """`vf-eval` ended before any rollout; the message holds the end of its log."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One evaluation: what it saved, what its hooks saw, what reached its model, what it left."""
+
+    finished: Finished
+    journal: Sequence[dict[str, Any]]
+    requests: Sequence[RecordedRequest]
+    leftovers: Sequence[str]
+    policy: RowPolicy
+    key: str
+    """The provider's key of the run."""
+
+    @property
+    def open_ports(self) -> list[int]:
+        """Ports of the run's interception on which something still listens."""
+        return [port for port in self.finished.ports if not is_closed(port)]
+
+    def hooks(self, name: str) -> list[dict[str, Any]]:
+        """What the cleanup hooks of one row saw, in order."""
+        return [entry for entry in self.journal if entry["row"] == name]
+
+    def asked(self, row: str) -> list[RecordedRequest]:
+        """The requests of one row that reached the model."""
+        return [request for request in self.requests if f"row {row}:" in json.dumps(request.body)]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The three evaluations of a subject."""
+
+    subject: Subject
+    main: Evidence
+    dead: Evidence
+    interrupted: Evidence
+
+    @property
+    def runs_commands(self) -> bool:
+        """Whether the agent could be told to run shell commands."""
+        return any(self.main.policy.commands.values())
+
+
+def gather_evidence(subject: Subject, root: Path) -> Runs:
+    """Run the three evaluations below an empty directory.
+
+    Raises:
+        CannotRun: there is nothing to judge.
+    """
+    runs = asyncio.run(_gather(subject, root))
+    finished = runs.main.finished
+    if not finished.episodes:
+        raise CannotRun(f"vf-eval ended with {finished.exit_code} before any rollout:\n{finished.log[-3000:]}")
+    return runs
+
+
+async def _gather(subject: Subject, root: Path) -> Runs:
+    main, dead, interrupted = await asyncio.gather(
+        _main(_Stage(subject, root / "main")),
+        _dead(_Stage(subject, root / "dead")),
+        _interrupted(_Stage(subject, root / "interrupted")),
+    )
+    return Runs(subject, main, dead, interrupted)
+
+
+class _Stage:
+    """A home, a key and a journal for one evaluation."""
+
+    def __init__(self, subject: Subject, root: Path) -> None:
+        self.subject = subject
+        self.home = UserHome(root, python_path())
+        self.key = f"sk-conformance-{secrets.token_hex(16)}"
+        self._journal = root / "journal.jsonl"
+
+    @contextlib.asynccontextmanager
+    async def running(self, rows: Sequence[Row], base_url: str, *arguments: str) -> AsyncIterator[Running]:
+        """The evaluation of these rows, started."""
+        path = self.home.root / "rows.jsonl"
+        path.write_text("".join(json.dumps(row.data(self.subject.seconds)) + "\n" for row in rows))
+        taskset = ["--env.taskset.id", "conformance-tasks", "--env.taskset.rows", str(path)]
+        options = [*self.subject.vf_arguments, *taskset, "--client.api-key-var", KEY_VARIABLE, "-c", _PARALLEL]
+        variables = {
+            KEY_VARIABLE: self.key,
+            JOURNAL_VARIABLE: str(self._journal),
+            # Programs of agents are installed once per machine, not once per home.
+            "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR") or str(Path.home() / ".cache" / "uv"),
+        }
+        async with self.home.running("suite", base_url, *options, *arguments, env=variables) as run:
+            yield run
+
+    def evidence(self, finished: Finished, policy: RowPolicy, model: ScriptedModel | None) -> Evidence:
+        """What there is to see when it has ended."""
+        written = self._journal.read_text().splitlines() if self._journal.exists() else []
+        journal = [json.loads(line) for line in written]
+        requests = model.requests if model is not None else []
+        return Evidence(finished, journal, requests, self.home.leftovers(), policy, self.key)
+
+
+async def _main(stage: _Stage) -> Evidence:
+    rows = main_rows(stage.key)
+    policy = RowPolicy(rows, stage.subject.dialect)
+    limits = ["--env.agent.max-turns", str(MAX_TURNS), "--env.agent.max-total-tokens", str(MAX_TOTAL_TOKENS)]
+    async with ScriptedModel(policy) as model, stage.running(rows, model.base_url, *limits) as run:
+        killing = asyncio.ensure_future(_kill_sandbox(stage, model)) if stage.subject.confined else None
+        try:
+            finished = await run.finish()
+        finally:
+            if killing is not None:
+                killing.cancel()
+                await asyncio.gather(killing, return_exceptions=True)
+        return stage.evidence(finished, policy, model)
+
+
+async def _dead(stage: _Stage) -> Evidence:
+    policy = RowPolicy(DEAD_ROWS, stage.subject.dialect)
+    async with stage.running(DEAD_ROWS, f"http://127.0.0.1:{closed_port()}/v1") as run:
+        return stage.evidence(await run.finish(), policy, None)
+
+
+async def _interrupted(stage: _Stage) -> Evidence:
+    policy = RowPolicy(INTERRUPTED_ROWS, stage.subject.dialect)
+    async with ScriptedModel(policy) as model, stage.running(INTERRUPTED_ROWS, model.base_url) as run:
+
+        def everywhere() -> bool:
+            commands = [command.strip() for command in stage.home.processes().values()]
+            staged = not stage.subject.confined or all(process in commands for process in INTERRUPTED_PROCESSES)
+            failed = run.process.returncode is not None or "rollout done: " in run.log
+            return failed or (model.active == 1 and staged)
+
+        with contextlib.suppress(TimeoutError):  # then it is interrupted where it is, and the tests say what is missing
+            await until(everywhere, seconds=_START_SECONDS)
+        if run.process.returncode is None:
+            run.process.send_signal(signal.SIGINT)
+        return stage.evidence(await run.finish(), policy, model)
+
+
+async def _kill_sandbox(stage: _Stage, model: ScriptedModel) -> None:
+    """Kill the sandbox of the row `killed` while its agent waits for the model."""
+    await until(lambda: any("row killed:" in json.dumps(request.body) for request in model.requests), seconds=600)
+    for pid, command in stage.home.processes().items():
+        if command.strip() == VICTIM:
+            os.kill(_outermost_bubblewrap(pid), signal.SIGKILL)
+
+
+def _outermost_bubblewrap(pid: int) -> int:
+    """The process that holds the sandbox of a process."""
+    found = pid
+    while pid > 1:
+        stat = Path("/proc", str(pid), "stat").read_text()
+        name = stat.partition("(")[2].rpartition(")")[0]
+        found = pid if name == "bwrap" else found
+        pid = int(stat.rpartition(")")[2].split()[1])
+    return found

@@ -1,0 +1,92 @@
+"""The pytest plugin of the suite: its options, and the evidence that its tests share."""
+
+import shlex
+from collections.abc import Callable
+
+import pytest
+
+from opencode_env.conformance.dialect import dialect_of
+from opencode_env.conformance.evidence import CannotRun, Evidence, Runs, gather_evidence
+from opencode_env.conformance.rollout import Rollout
+from opencode_env.conformance.subject import Subject
+
+_SUBJECT = pytest.StashKey[Subject]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options that say which agent is tested."""
+    group = parser.getgroup("conformance", "a CLI agent and the promises of CliAgentEnv")
+    group.addoption("--harness", metavar="ID", help="harness to test (default: the one that --env pins)")
+    group.addoption("--env", metavar="ID", default="opencode-env", help="CliAgentEnv to test (default: %(default)s)")
+    group.addoption(
+        "--runtime", metavar="TYPE", default="confined", help="confined (default), podman, docker, prime, …"
+    )
+    group.addoption(
+        "--vf-args", metavar="'ARGS'", default="", help="further arguments of vf-eval, such as a container's image"
+    )
+    group.addoption(
+        "--dialect",
+        metavar="MODULE:NAME",
+        help="how the model makes the agent run a command (default: from the tools that the agent offers)",
+    )
+    group.addoption(
+        "--agent-seconds",
+        metavar="S",
+        type=float,
+        default=100.0,
+        help="the agent's time limit where it should end by itself, its own retries included (default: %(default)s)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the options.
+
+    Raises:
+        pytest.UsageError: neither option names an agent, or the dialect cannot be had.
+    """
+    harness, env = config.getoption("--harness"), config.getoption("--env")
+    try:
+        dialect = dialect_of(harness or env, config.getoption("--dialect"))
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from error
+    config.stash[_SUBJECT] = Subject(
+        harness=harness,
+        env=env,
+        runtime=config.getoption("--runtime"),
+        arguments=shlex.split(config.getoption("--vf-args")),
+        dialect=dialect,
+        seconds=config.getoption("--agent-seconds"),
+    )
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Name the subject above the tests."""
+    return f"conformance: {config.stash[_SUBJECT].name}"
+
+
+@pytest.fixture(scope="session")
+def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """The three evaluations, made with the first test."""
+    try:
+        return gather_evidence(request.config.stash[_SUBJECT], tmp_path_factory.mktemp("conformance"))
+    except CannotRun as error:
+        pytest.exit(str(error), returncode=2)
+
+
+@pytest.fixture(scope="session")
+def main(runs: Runs) -> Evidence:
+    """The evaluation of the rows."""
+    return runs.main
+
+
+@pytest.fixture(scope="session")
+def row(main: Evidence) -> Callable[[str], Rollout]:
+    """What became of a row, by its name."""
+    return lambda name: Rollout(main, name)
+
+
+@pytest.fixture(scope="session")
+def commands(runs: Runs) -> None:
+    """For promises about what the agent runs: skips where it has no way to run a shell command."""
+    if not runs.runs_commands:
+        pytest.skip("the agent offers its model no tool that takes a shell command (else give --dialect MODULE:NAME)")

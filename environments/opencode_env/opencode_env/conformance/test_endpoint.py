@@ -1,0 +1,64 @@
+"""What the machinery did to a rollout is an error of the boundary that broke, and never a reward."""
+
+from collections.abc import Callable
+
+import pytest
+
+from opencode_env.conformance.evidence import Evidence, Runs
+from opencode_env.conformance.rollout import Rollout
+
+Row = Callable[[str], Rollout]
+
+MODEL_ERRORS = ("ProviderError: ", "InterceptionError: ")
+
+
+def assert_unscored(rollout: Rollout, errors: tuple[str, ...], fault: str) -> None:
+    """The rollout is the error of its boundary and has no reward."""
+    promise = f"{fault}: the machinery's doing must be an error, never a reward."
+    assert not rollout.ok, rollout.broken(promise)
+    assert rollout.reward is None, rollout.broken(promise)
+    assert rollout.error.startswith(errors), rollout.broken(f"{fault}: the error must be one of {', '.join(errors)}")
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("always-500", "The endpoint answers 500 for ever"),
+        ("short-500", "The agent's time is over while the endpoint answers 500"),
+        ("refused", "The endpoint answers 401"),
+        ("always-cut", "The endpoint closes every connection in mid-reply"),
+    ],
+)
+def test_an_endpoint_that_fails_for_good_is_a_typed_error_and_never_a_reward(row: Row, name: str, fault: str) -> None:
+    assert_unscored(row(name), MODEL_ERRORS, fault)
+
+
+def test_an_endpoint_that_cannot_be_reached_is_a_typed_error_and_never_a_reward(runs: Runs) -> None:
+    assert_unscored(Rollout(runs.dead, "dead"), MODEL_ERRORS, "Nothing listens at the endpoint")
+
+
+def test_a_stream_without_a_finish_reason_is_a_typed_error_and_never_a_reward(row: Row, main: Evidence) -> None:
+    if not main.policy.streamed.get("no-finish"):
+        pytest.skip("the agent does not ask for streams")
+    assert_unscored(row("no-finish"), MODEL_ERRORS, "The endpoint's streams name no finish reason")
+
+
+def test_a_fault_that_passes_is_a_sound_rollout_where_the_agent_tries_again(row: Row, main: Evidence) -> None:
+    recovers = row("recovers")
+    sent = len(main.asked("recovers"))
+    if recovers.error.startswith(MODEL_ERRORS) and recovers.reward is None and sent <= 2:
+        pytest.skip("the agent does not try a failed call again; its rollout is an error, as it must be")
+    assert recovers.ok, recovers.broken("A failed call that the agent tried again with success is no error.")
+    assert recovers.reward == 1.0, recovers.broken("A failed call that the agent tried again with success is no error.")
+    assert recovers.metrics["model_call_errors"] == 1.0, recovers.broken("The failed call must be counted.")
+
+
+def test_a_failing_setup_is_an_error_before_the_agent_starts(row: Row, main: Evidence) -> None:
+    assert_unscored(row("bad-setup"), ("TaskError: ",), "The task's setup fails")
+    assert main.asked("bad-setup") == [], row("bad-setup").broken("The agent was started though its setup had failed.")
+
+
+def test_a_sandbox_that_dies_in_mid_run_is_a_typed_error_and_never_a_reward(row: Row, runs: Runs) -> None:
+    if not runs.subject.confined:
+        pytest.skip("only a confined local sandbox can be killed from here")
+    assert_unscored(row("killed"), ("SandboxError: ",), "The sandbox was killed")

@@ -1,0 +1,84 @@
+"""What the policy did is data: a finished rollout, scored in its sandbox, with the metrics of every agent."""
+
+from collections.abc import Callable
+
+import pytest
+
+from opencode_env.conformance.evidence import Evidence, Runs
+from opencode_env.conformance.rollout import Rollout
+from opencode_env.conformance.rows import MAX_TURNS
+
+Row = Callable[[str], Rollout]
+
+METRICS = (
+    "num_turns",
+    "agent_timeout",
+    "agent_error",
+    "context_overflow",
+    "empty_answer",
+    "model_call_errors",
+    "total_tool_calls",
+    "unique_tools_used",
+    "has_tool_calls",
+)
+
+
+def assert_stopped(rollout: Rollout, stop: str, promise: str) -> None:
+    """The rollout is sound, scored, and was stopped by this condition."""
+    assert rollout.ok, rollout.broken(promise)
+    assert rollout.stop == stop, rollout.broken(f"{promise}: stop condition {stop!r}, not {rollout.stop!r}")
+    assert rollout.reward is not None, rollout.broken(promise)
+
+
+def test_a_sound_answer_is_a_finished_rollout_with_its_reward(row: Row) -> None:
+    sound = row("sound")
+    assert sound.ok, sound.broken("An agent that was given a sound model must end as a sound rollout.")
+    assert sound.stop == "agent_completed", sound.broken(
+        "The agent must end by itself after its model's answer; here something else ended it."
+    )
+    assert sound.reward == 1.0, sound.broken("The model's right answer must reach the sandbox and be scored there.")
+
+
+def test_every_rollout_has_the_metrics_of_every_agent(row: Row, runs: Runs) -> None:
+    sound = row("sound")
+    missing = [name for name in METRICS if name not in sound.metrics]
+    assert missing == [], sound.broken(f"Metrics that every CliAgentEnv rollout has are missing: {missing}.")
+    turns = sound.metrics["num_turns"]
+    assert turns == (2.0 if runs.runs_commands else 1.0), sound.broken("Every turn of the model must be in the trace.")
+    assert (sound.metrics["agent_error"], sound.metrics["agent_timeout"]) == (0.0, 0.0), sound.broken(
+        "A sound rollout is marked as failed."
+    )
+
+
+def test_a_wrong_answer_is_a_reward_of_0_and_no_error(row: Row) -> None:
+    wrong = row("wrong")
+    assert wrong.ok, wrong.broken("A wrong answer is the policy's doing: a sound rollout.")
+    assert wrong.reward == 0.0, wrong.broken("A wrong answer must score 0.")
+
+
+def test_no_rollout_without_a_model_call_is_sound(main: Evidence, runs: Runs) -> None:
+    for evidence in (main, runs.dead, runs.interrupted):
+        for episode in evidence.finished.episodes:
+            for trace in episode.traces[:1]:
+                rollout = Rollout(evidence, trace.task.data.id or "")
+                # A call that is still waiting when the time is over is in no trace.
+                asked = trace.calls or trace.stop_condition == "agent_timeout"
+                assert asked or not rollout.ok, rollout.broken("An agent that never asked its model is scored.")
+
+
+@pytest.mark.usefixtures("commands")
+def test_the_limit_of_turns_is_a_stop_and_is_scored(row: Row) -> None:
+    assert_stopped(row("turns"), "max_turns", "--env.agent.max-turns must end the agent, and it is scored")
+    assert row("turns").metrics["num_turns"] == MAX_TURNS, row("turns").broken("Not one turn more than the limit.")
+
+
+@pytest.mark.usefixtures("commands")
+def test_a_spent_budget_of_tokens_is_a_stop_and_is_scored(row: Row) -> None:
+    promise = "--env.agent.max-total-tokens must end the agent, and it is scored"
+    assert_stopped(row("budget"), "max_total_tokens", promise)
+
+
+def test_a_conversation_that_outgrows_the_models_window_is_a_stop_and_is_scored(row: Row) -> None:
+    promise = "A context window that is full is the policy's doing"
+    assert_stopped(row("window"), "max_total_tokens", promise)
+    assert row("window").metrics["context_overflow"] == 1.0, row("window").broken(promise)

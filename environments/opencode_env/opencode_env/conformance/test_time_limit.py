@@ -1,0 +1,32 @@
+"""The agent's time limit ends it, and what it did until then is scored."""
+
+from collections.abc import Callable
+
+import pytest
+
+from opencode_env.conformance.rollout import Rollout
+from opencode_env.conformance.rows import LIMIT_SECONDS
+
+Row = Callable[[str], Rollout]
+
+
+def assert_timed_out(rollout: Rollout) -> None:
+    """It was ended by the agent's time limit, and scored."""
+    promise = "The agent's own time limit is the policy's doing: it ends the agent, and the rollout is scored."
+    assert rollout.ok, rollout.broken(promise)
+    assert rollout.stop == "agent_timeout", rollout.broken(promise)
+    assert rollout.metrics["agent_timeout"] == 1.0, rollout.broken("The metric agent_timeout must say so.")
+    assert rollout.metrics["agent_error"] == 0.0, rollout.broken("A time limit is no error of the agent.")
+
+
+def test_an_agent_that_waits_for_its_model_is_ended_and_scored(row: Row) -> None:
+    assert_timed_out(row("silent"))
+
+
+@pytest.mark.usefixtures("commands")
+def test_an_agent_that_waits_for_its_command_is_ended_with_it_and_scored(row: Row) -> None:
+    late = row("late")
+    assert_timed_out(late)
+    if late.metrics["num_turns"] == 0:
+        pytest.skip(f"this machine is too busy: the agent did not come to its command within {LIMIT_SECONDS:g} s")
+    assert late.reward == 1.0, late.broken("What the agent ran must be gone, and what it wrote must be there.")

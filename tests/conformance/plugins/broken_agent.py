@@ -1,0 +1,43 @@
+"""A small sound agent with tools of its own, that can be broken on purpose."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import verifiers.v1 as vf
+
+__all__ = ["BrokenAgentHarness"]
+
+PROGRAM = Path(__file__).with_name("broken_agent_program.py")
+
+
+class BrokenAgentConfig(vf.HarnessConfig):
+    """What is wrong with it."""
+
+    faults: str = ""
+    """Words: `quiet`: asks no model and exits 0. `lingers`: never ends after its answer. `swallows`: exits 0
+    whatever its model calls answered. `leaks`: hands the provider's key to its program. `deaf`: runs no command."""
+
+
+class BrokenAgentHarness(vf.Harness[BrokenAgentConfig]):
+    """Runs a Python program in the sandbox; its tool for shell commands has a name and parameters of its own."""
+
+    NEEDS_CONTAINER = False
+
+    async def launch(
+        self,
+        ctx: vf.ModelContext,
+        trace: Any,
+        runtime: vf.Runtime,
+        endpoint: str,
+        secret: str,
+        mcp_urls: dict[str, str],
+        data: vf.TaskData,
+    ) -> vf.ProgramResult:
+        faults = self.config.faults.split()
+        told = {"url": endpoint, "secret": secret, "model": ctx.model, "prompt": data.prompt, "faults": faults}
+        env = {"AGENT": json.dumps(told)}
+        if "leaks" in faults:
+            env["PROVIDER_KEY"] = os.environ["CONFORMANCE_PROVIDER_KEY"]
+        return await runtime.run_program(["python3", "-c", PROGRAM.read_text()], env)

@@ -1,0 +1,54 @@
+"""Runs the suite as a plugin author does, outside the repository, and reads its report."""
+
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PLUGINS = Path(__file__).parent / "plugins"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of every promise."""
+
+    exit_code: int
+    output: str
+    passed: frozenset[str]
+    skipped: frozenset[str]
+    failed: dict[str, str]
+    """Message by name."""
+
+    def failure(self, name: str) -> str:
+        """The message of a promise that was found broken."""
+        assert name in self.failed, f"{name} is not among the failures\n{self.output}"
+        return self.failed[name]
+
+
+def conformance(directory: Path, *arguments: str, plugins: Sequence[Path] = (PLUGINS,)) -> Report:
+    """One run of the suite in `directory`, with plugins that are not installed on PYTHONPATH."""
+    report = directory / "report.xml"
+    argv = [sys.executable, "-m", "opencode_env.conformance", *arguments, f"--junit-xml={report}"]
+    argv += ["--basetemp", str(directory / "runs")]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, plugins))}
+    done = subprocess.run(argv, cwd=directory, env=env, capture_output=True, text=True, check=False)
+    assert report.exists(), done.stdout + done.stderr
+    cases = {case.attrib["name"]: case for case in ET.parse(report).iter("testcase")}
+    failed = {name: message for name, case in cases.items() if (message := _problem(case))}
+    skipped = frozenset(name for name, case in cases.items() if case.find("skipped") is not None)
+    return Report(
+        exit_code=done.returncode,
+        output=done.stdout + done.stderr,
+        passed=frozenset(cases) - skipped - frozenset(failed),
+        skipped=skipped,
+        failed=failed,
+    )
+
+
+def _problem(case: ET.Element) -> str:
+    """Why a test failed or could not be run; empty when it did neither."""
+    found = [*case.findall("failure"), *case.findall("error")]
+    return "\n".join(f"{problem.attrib.get('message', '')}\n{problem.text or ''}" for problem in found)
