@@ -16,7 +16,7 @@ def request(**tools: dict[str, Any]) -> ChatRequest:
     return ChatRequest(ChatBody.model_validate(body), {}, 0)
 
 
-def schema(required: list[str] | None = None, **properties: dict[str, Any]) -> dict[str, Any]:
+def schema(required: list[str] | None = None, **properties: Any) -> dict[str, Any]:
     """The schema of an object."""
     return {"type": "object", "properties": properties, "required": required or list(properties)}
 

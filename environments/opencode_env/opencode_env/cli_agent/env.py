@@ -127,6 +127,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         async with self._sandbox(task, agents.agent, traces) as box:
             await self.run_agent(task, agents, box, traces.append)
             fail_stage_timeout(traces[-1])
+            unscore_failed(traces[-1])
         logger.info("%s", describe_rollout(traces[-1], time.monotonic() - started))
 
     async def run_agent(
@@ -199,14 +200,19 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
 def fail_stage_timeout(trace: AnyTrace) -> None:
     """Turn an expired setup, finalize or scoring deadline, which verifiers records as a clean stop, into an error.
 
-    Only the agent's own time limit is the policy's doing; rewards of an unfinished stage are taken off the trace.
+    Only the agent's own time limit is the policy's doing.
     """
     stage = (trace.stop_condition or "").removesuffix("_timeout")
     if not trace.ok or stage not in _STAGES or not trace.is_timeout:
         return
     error = TaskError(f"{stage} did not finish within its deadline (--env.agent.timeout.{stage}); nothing was scored")
     trace.record_error(error)
-    trace.rewards = dict.fromkeys(trace.rewards)
+
+
+def unscore_failed(trace: AnyTrace) -> None:
+    """Take the rewards off a trace that holds an error: the task scores beside the harness that refuses a score."""
+    if not trace.ok:
+        trace.rewards = dict.fromkeys(trace.rewards)
 
 
 def _rubrics(task: Task[Any, Any, Any]) -> list[Rubric[Any]]:

@@ -34,6 +34,7 @@ from opencode_env.scripted_model import RecordedRequest, ScriptedModel
 KEY_VARIABLE = "CONFORMANCE_PROVIDER_KEY"
 _PARALLEL = "8"
 _START_SECONDS = 120.0
+_RUN_SECONDS = 540.0
 
 
 class CannotRun(Exception):
@@ -143,7 +144,7 @@ async def _main(stage: _Stage) -> Evidence:
     async with ScriptedModel(policy) as model, stage.running(rows, model.base_url, *limits) as run:
         killing = asyncio.ensure_future(_kill_sandbox(stage, model)) if stage.subject.confined else None
         try:
-            finished = await run.finish()
+            finished = await run.finish(_RUN_SECONDS)
         finally:
             if killing is not None:
                 killing.cancel()
@@ -154,7 +155,7 @@ async def _main(stage: _Stage) -> Evidence:
 async def _dead(stage: _Stage) -> Evidence:
     policy = RowPolicy(DEAD_ROWS, stage.subject.dialect)
     async with stage.running(DEAD_ROWS, f"http://127.0.0.1:{closed_port()}/v1") as run:
-        return stage.evidence(await run.finish(), policy, None)
+        return stage.evidence(await run.finish(_RUN_SECONDS), policy, None)
 
 
 async def _interrupted(stage: _Stage) -> Evidence:
@@ -171,7 +172,7 @@ async def _interrupted(stage: _Stage) -> Evidence:
             await until(everywhere, seconds=_START_SECONDS)
         if run.process.returncode is None:
             run.process.send_signal(signal.SIGINT)
-        return stage.evidence(await run.finish(), policy, model)
+        return stage.evidence(await run.finish(_RUN_SECONDS), policy, model)
 
 
 async def _kill_sandbox(stage: _Stage, model: ScriptedModel) -> None:

@@ -84,9 +84,13 @@ class Running:
         """Standard error so far."""
         return self._log.read_text(errors="replace")
 
-    async def finish(self) -> Finished:
-        """Wait for its end."""
-        async with asyncio.timeout(_TIMEOUT_SECONDS):
+    async def finish(self, seconds: float = _TIMEOUT_SECONDS) -> Finished:
+        """Wait for its end.
+
+        Raises:
+            TimeoutError: it has not ended after so many seconds.
+        """
+        async with asyncio.timeout(seconds):
             code = await self.process.wait()
         return Finished(code, self.log, self.directory, self._log)
 
