@@ -51,7 +51,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     wheels = sorted((place / "dist").glob("*.whl"))
     uv("venv", "--quiet", "--python", sys.executable, str(place / "venv"), cwd=place)
     python = str(place / "venv" / "bin" / "python")
-    uv("pip", "install", "--quiet", "--python", python, *map(str, wheels), cwd=place)
+    extras = {"opencode_env": "[conformance]"}
+    named = [f"{wheel}{extras.get(wheel.name.partition('-')[0], '')}" for wheel in wheels]
+    uv("pip", "install", "--quiet", "--python", python, *named, cwd=place)
     return Installed({wheel.name.partition("-")[0]: wheel for wheel in wheels}, place / "venv")
 
 
@@ -126,3 +128,20 @@ def test_the_scripted_model_is_a_program_of_the_installed_package(installed: Ins
     done = subprocess.run(argv, cwd=shared_home.work, env=shared_home.environment(), capture_output=True, text=True)
     assert done.returncode == 0
     assert "not a language model" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        ["-m", "opencode_env.conformance"],
+        ["-m", "pytest", "-p", "opencode_env.conformance.plugin", "--pyargs", "opencode_env.conformance"],
+    ],
+    ids=["program", "pytest plugin"],
+)
+def test_the_conformance_suite_can_be_run_from_the_installed_package(
+    installed: Installed, shared_home: UserHome, form: list[str]
+) -> None:
+    argv = [str(installed.program("python")), *form, "--harness", "bash", "--collect-only", "-q"]
+    done = subprocess.run(argv, cwd=shared_home.work, env=shared_home.environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "test_a_sound_answer_is_a_finished_rollout_with_its_reward" in done.stdout
