@@ -127,7 +127,8 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         async with self._sandbox(task, agents.agent, traces) as box:
             await self.run_agent(task, agents, box, traces.append)
             fail_stage_timeout(traces[-1])
-            unscore_failed(traces[-1])
+        # Only now: verifiers leaves the task's scoring running when the harness refuses a score beside it.
+        unscore_failed(traces[-1])
         logger.info("%s", describe_rollout(traces[-1], time.monotonic() - started))
 
     async def run_agent(
