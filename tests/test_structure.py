@@ -129,3 +129,16 @@ def test_only_the_top_of_a_package_says_what_it_exports() -> None:
 def test_no_module_holds_more_than_one_idea() -> None:
     long = {module: lines for module, path in sources().items() if (lines := len(path.read_text().splitlines())) > 300}
     assert long == {}
+
+
+def test_every_docstring_names_what_it_raises_in_one_form() -> None:
+    entry = re.compile(r"[A-Z]\w+: (?:[a-z`\"(]|OpenCode)")
+    wrong = []
+    for module, path in sources().items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                continue
+            lines = (ast.get_docstring(node) or "").partition("Raises:\n")[2].split("\n\n")[0].splitlines()
+            heads = [line.strip() for line in lines if re.match(r" {4}\S", line)]
+            wrong += [f"{module}.{node.name}: {head}" for head in heads if not entry.match(head)]
+    assert wrong == []

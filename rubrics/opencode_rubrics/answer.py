@@ -51,8 +51,8 @@ class AnswerRubric(Rubric[AnswerConfig]):
         """1.0 for the right answer, 0.0 for a wrong, missing or unusable one.
 
         Raises:
-            vf.SandboxError: The sandbox is gone.
-            vf.TaskError: The task has no answer to compare with.
+            SandboxError: the sandbox is gone.
+            TaskError: the task has no answer to compare with.
         """
         expected = getattr(task, "answer", None)
         if not isinstance(expected, str) or not expected.strip():

@@ -36,7 +36,7 @@ def rubric_class(ident: str) -> type[Rubric[Any]]:
     """The class of the rubric with this id.
 
     Raises:
-        ValueError: There is none; the message names those that there are.
+        ValueError: there is none; the message names those that there are.
     """
     path = OWN_RUBRICS.get(ident) or (ident if ":" in ident else _announced(ident))
     module, _, attribute = path.partition(":")
@@ -74,7 +74,7 @@ def read_rubric_config(value: object) -> object:
     Anything but a mapping is returned as it is, for pydantic to accept or to refuse.
 
     Raises:
-        ValueError: There is no such rubric, or (a `ValidationError`) its class refuses the options, or a finished
+        ValueError: there is no such rubric, or (a `ValidationError`) its class refuses the options, or a finished
             configuration names no rubric, so that no other process could find it.
     """
     if not isinstance(value, Mapping):
@@ -125,7 +125,7 @@ class ThirdPartyConfig(RubricConfig):
         """The configuration of the rubric's own class.
 
         Raises:
-            ValueError: There is no such rubric, or its class refuses the options.
+            ValueError: there is no such rubric, or its class refuses the options.
         """
         config = read_rubric_config({**self.options, "type": self.rubric})
         assert isinstance(config, RubricConfig)

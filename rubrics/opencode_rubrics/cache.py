@@ -30,7 +30,7 @@ def make_once(directory: Path, marker: str, fill: Callable[[Path], None]) -> Non
         fill: Fills the empty directory that it is given; what it raises is passed on, and nothing of it stays.
 
     Raises:
-        OSError: The cache cannot be written.
+        OSError: the cache cannot be written.
     """
     if (directory / marker).exists():
         return

@@ -46,7 +46,7 @@ async def run_cleanup(owners: Iterable[object], available: Mapping[str, object])
     cancelled caller never sees the list.
 
     Raises:
-        asyncio.CancelledError: The calling task was cancelled; every hook has still run.
+        CancelledError: the calling task was cancelled; every hook has still run.
     """
     # `discover_decorated` sorts by name and the second sort is stable, so owners keep their order.
     hooks = [hook for owner in owners for hook in discover_decorated(owner, _MARK)]

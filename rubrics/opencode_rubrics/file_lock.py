@@ -24,7 +24,7 @@ def try_lock(path: Path) -> int | None:
     """A descriptor that holds the lock at `path` until it is closed; `None` if somebody else holds it.
 
     Raises:
-        OSError: The file cannot be made, for one because its directory is gone.
+        OSError: the file cannot be made, for one because its directory is gone.
     """
     fd = _opened(path)
     try:

@@ -59,7 +59,7 @@ class RubricGroup(Rubric[RubricGroupConfig]):
         """Record the rewards, with weights multiplied, and the metrics of every member.
 
         Raises:
-            vf.RolloutError: A member could not score; later members then do not.
+            RolloutError: a member could not score; later members then do not.
         """
         for member, rubric in zip(self.config.members, self.members, strict=True):
             rewards, metrics = trace.rewards, trace.metrics

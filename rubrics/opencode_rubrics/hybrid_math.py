@@ -89,8 +89,8 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
         """Record `math_verify_score`, `judge_score`, `correct_answer` and the metrics, and how they came about.
 
         Raises:
-            ScoringError: The task has no reference, or something needed for a verdict does not work.
-            vf.SandboxError: The sandbox is gone.
+            ScoringError: the task has no reference, or something needed for a verdict does not work.
+            SandboxError: the sandbox is gone.
         """
         token = _scoring.set(_Scoring())
         try:
@@ -162,7 +162,7 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
         """The rules' result on a bounded file that is taken out of the sandbox.
 
         Raises:
-            vf.SandboxError: The sandbox is gone.
+            SandboxError: the sandbox is gone.
         """
         found = await read_bounded_text(runtime, path, self.config.max_answer_bytes)
         if found.state is not FileState.TEXT:

@@ -46,7 +46,7 @@ class MathJudge(vf.Judge[Letter]):
         """The reply to one prompt with its verdict, recorded on `trace` whatever it says.
 
         Raises:
-            JudgeError: No verdict; the message tells an unreachable judge, a refusal, a reply that was cut off and one
+            JudgeError: no verdict; the message tells an unreachable judge, a refusal, a reply that was cut off and one
                 that cannot be understood apart.
         """
         request = {"model": self.config.model, "messages": [{"role": "user", "content": messages}]}

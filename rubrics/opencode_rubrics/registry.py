@@ -27,7 +27,7 @@ def register_rubric(rubric: type[Rubric[Any]]) -> type[Rubric[Any]]:
     """Class decorator: make `rubric` the one that its config class stands for.
 
     Raises:
-        TypeError: The class names no config (`Rubric[MyConfig]`), or another class has it already.
+        TypeError: the class names no config (`Rubric[MyConfig]`), or another class has it already.
     """
     config = rubric.config_type()
     if config is None:
@@ -42,7 +42,7 @@ def live_rubric(config: RubricConfig) -> Rubric[Any]:
     """The live rubric of `config`, made on first use.
 
     Raises:
-        LookupError: No rubric is registered for the config's class, or known by its `type`.
+        LookupError: no rubric is registered for the config's class, or known by its `type`.
     """
     config = config.resolved()
     key = (type(config), config.model_dump_json())

@@ -102,7 +102,7 @@ def _ruling(result: Mapping[str, Any], seconds: float) -> Ruling:
     """The scorer's result.
 
     Raises:
-        ScoringError: The scorer's verifying process crashed, or the reference is empty.
+        ScoringError: the scorer's verifying process crashed, or the reference is empty.
     """
     state, text = result.get("state"), str(result.get("text", ""))
     if state == "unusable":

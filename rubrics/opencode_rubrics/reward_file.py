@@ -22,8 +22,8 @@ async def prepare_reward_file(runtime: vf.Runtime) -> None:
     """Make `/logs/verifier` new and empty.
 
     Raises:
-        vf.SandboxError: The sandbox is gone.
-        vf.TaskError: The directory cannot be made (full or read-only disk, no permission). Scoring without it
+        SandboxError: the sandbox is gone.
+        TaskError: the directory cannot be made (full or read-only disk, no permission). Scoring without it
             would reward tasks whose verify commands always exit 0 and only write the reward file.
     """
     failure = f"cannot prepare {_DIRECTORY} for scoring"
@@ -37,8 +37,8 @@ async def read_reward_file(runtime: vf.Runtime, *, command_failed: bool) -> floa
     scorer breaks, and that failure is counted already.
 
     Raises:
-        vf.SandboxError: The sandbox is gone.
-        vf.TaskError: The file is not one finite number, or is no regular file of at most 4096 bytes.
+        SandboxError: the sandbox is gone.
+        TaskError: the file is not one finite number, or is no regular file of at most 4096 bytes.
     """
     found = await read_bounded_text(runtime, REWARD_PATH, _MAX_BYTES)
     if found.state is FileState.ABSENT:

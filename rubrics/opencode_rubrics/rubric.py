@@ -71,8 +71,8 @@ class Rubric(Generic[ConfigT]):
         numbers is recorded under those names. Without a `runtime` whatever requires one is skipped.
 
         Raises:
-            vf.TaskError: A reward or metric raised.
-            vf.RolloutError: A reward or metric raised this more precise error (sandbox, provider).
+            TaskError: a reward or metric raised.
+            RolloutError: a reward or metric raised this more precise error (sandbox, provider).
         """
         available: dict[str | type, Any] = {"task": task, "trace": trace}
         if runtime is not None:

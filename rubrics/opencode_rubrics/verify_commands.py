@@ -48,8 +48,8 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
         """Passed ÷ total of the task's verify commands, or the reward file's number.
 
         Raises:
-            vf.SandboxError: The sandbox was gone before or while scoring.
-            vf.TaskError: The task has no verify commands, or the reward file holds no finite number.
+            SandboxError: the sandbox was gone before or while scoring.
+            TaskError: the task has no verify commands, or the reward file holds no finite number.
         """
         plan = _plan(task)
         timeout = plan.verify_timeout or self.config.command_timeout

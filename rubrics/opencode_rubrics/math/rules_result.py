@@ -23,7 +23,7 @@ def rules_result(reply: Mapping[str, Any]) -> RulesResult:
     """The result in a worker's reply.
 
     Raises:
-        ScoringError: The reference is empty.
+        ScoringError: the reference is empty.
     """
     if reply.get("no_reference"):
         raise ScoringError("the task's reference answer is empty: fix the row, or its answer_key")

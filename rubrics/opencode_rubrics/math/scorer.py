@@ -57,9 +57,9 @@ async def run_scorer(
         timeout: Seconds until the scorer is given up.
 
     Raises:
-        CannotStart: The scorer never came up.
-        ScoringError: It did not finish in time, or ended without a result.
-        vf.SandboxError: The sandbox is gone.
+        CannotStart: the scorer never came up.
+        ScoringError: it did not finish in time, or ended without a result.
+        SandboxError: the sandbox is gone.
     """
     start = f"import sys; sys.path.append({library!r}); from mathverdict.in_sandbox import main; main()"
     try:

@@ -31,7 +31,7 @@ async def in_time(asking: "asyncio.Future[bytes]", pid: int, seconds: float) -> 
     that had a quarter of its CPU time when the clock is 0.6 seconds past the deadline counts as hung, too.
 
     Raises:
-        ScoringError: The worker got next to no CPU.
+        ScoringError: the worker got next to no CPU.
     """
     started, grace = time.monotonic(), seconds + _WALL_GRACE
     if await _done(asking, min(_FIRST_LOOK, seconds)):

@@ -29,7 +29,7 @@ def import_roots() -> list[str]:
     """The directories that a worker needs on its import path: this package's and those of math-verify.
 
     Raises:
-        ScoringError: A library is not installed.
+        ScoringError: a library is not installed.
     """
     roots = [str(Path(__file__).parent)]
     for name in _LIBRARIES:
@@ -53,7 +53,7 @@ class WorkerParent:
         """Start a parent on this thread (the kernel ends it with the thread that started it) and wait until it is up.
 
         Raises:
-            ScoringError: It did not come up.
+            ScoringError: it did not come up.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
@@ -90,7 +90,7 @@ class WorkerParent:
         """A new worker.
 
         Raises:
-            WorkerGone: The parent is lost.
+            WorkerGone: the parent is lost.
         """
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
@@ -152,7 +152,7 @@ class Worker:
         """The reply to one request.
 
         Raises:
-            WorkerGone: The worker ended before it replied.
+            WorkerGone: the worker ended before it replied.
         """
         try:
             await asyncio.get_running_loop().sock_sendall(self.connection, LENGTH.pack(len(request)) + request)

@@ -80,7 +80,7 @@ class WorkerPool:
         """The rules' verdict on `text`; `seconds` is the CPU time it may cost.
 
         Raises:
-            ScoringError: The reference is empty, or workers crash on it or cannot be started.
+            ScoringError: the reference is empty, or workers crash on it or cannot be started.
         """
         request = json.dumps({"reference": reference, "text": text, "source": source, "seconds": seconds}).encode()
         async with self._slots:

@@ -24,7 +24,7 @@ async def require_alive(runtime: vf.Runtime, doing: str) -> None:
     """Return if the sandbox still runs commands.
 
     Raises:
-        vf.SandboxError: It does not; the message says what was `doing`.
+        SandboxError: it does not; the message says what was `doing`.
     """
     if not await is_alive(runtime):
         raise vf.SandboxError(f"sandbox {runtime.name!r} is gone while {doing}")

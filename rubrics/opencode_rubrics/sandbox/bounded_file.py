@@ -45,7 +45,7 @@ async def read_bounded_text(runtime: vf.Runtime, path: str, max_bytes: int) -> B
     """Read the file at the absolute sandbox `path` if it is a regular one of at most `max_bytes`.
 
     Raises:
-        vf.SandboxError: The sandbox is gone, or lacks `head` or `wc`.
+        SandboxError: the sandbox is gone, or lacks `head` or `wc`.
     """
     argv = program_argv("read_regular", path, str(max_bytes))
     result = await run_checked(

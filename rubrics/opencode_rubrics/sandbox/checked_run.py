@@ -25,7 +25,7 @@ async def run_for(
     What it started in the sandbox may still run then. `failure` says what has failed in the message of an error.
 
     Raises:
-        vf.SandboxError: The sandbox or its engine failed.
+        SandboxError: the sandbox or its engine failed.
     """
     try:
         async with asyncio.timeout(seconds) as limit:
@@ -58,8 +58,8 @@ async def run_checked(
         advice: What to change, at the end of the message.
 
     Raises:
-        vf.SandboxError: The sandbox is gone.
-        vf.RolloutError: `error`, with the exit code and the last of what the program said.
+        SandboxError: the sandbox is gone.
+        RolloutError: `error`, with the exit code and the last of what the program said.
     """
     result = await run_for(runtime, argv, seconds, failure)
     answered = result.exit_code in accepted

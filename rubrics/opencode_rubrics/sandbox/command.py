@@ -73,7 +73,7 @@ async def run_command(runtime: vf.Runtime, command: str, *, workdir: str, timeou
     Processes that the command leaves running on purpose (a service) live on, unless it timed out.
 
     Raises:
-        vf.SandboxError: The sandbox could not run it, or did not answer after the deadline.
+        SandboxError: the sandbox could not run it, or did not answer after the deadline.
     """
     mark = uuid.uuid4().hex
     argv = program_argv("run_command", workdir, f"{timeout:g}", str(_KILL_AFTER), str(TAIL_CHARS), command)

@@ -35,7 +35,7 @@ async def end_agent(runtime: vf.Runtime) -> None:
     Elsewhere that is the harness's task (see `end_agent_user` for containers with an agent user).
 
     Raises:
-        vf.SandboxError: It could not be done.
+        SandboxError: it could not be done.
     """
     if isinstance(runtime, EndsAgentProcesses):
         await runtime.end_agent_processes()
@@ -45,8 +45,8 @@ async def end_agent_user(runtime: vf.Runtime, user: str) -> bool:
     """End all processes of the agent's user in a container; False if that user is root, so that nothing is ended.
 
     Raises:
-        ScoringError: There is no such user, or processes survive.
-        vf.SandboxError: The sandbox is gone.
+        ScoringError: there is no such user, or processes survive.
+        SandboxError: the sandbox is gone.
     """
     failure = f"the processes of agent_user {user!r} could not be ended"
     result = await run_checked(runtime, program_argv("kill_user", user), failure, error=ScoringError)

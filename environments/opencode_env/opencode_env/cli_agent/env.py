@@ -24,7 +24,7 @@ from verifiers.v1.runtimes import Runtime, SubprocessConfig
 from verifiers.v1.task import Task
 from verifiers.v1.utils.generic import concrete_type
 
-from opencode_env.cli_agent.guard import guarded
+from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.harness_files import harness_binds
 from opencode_env.cli_agent.interception import serving_by_role
 from opencode_env.cli_agent.local_runtime import provision_local
@@ -125,10 +125,9 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         traces: list[AnyTrace] = []
         agents.agent.harness = guarded(agents.agent.harness, contained=self.config.sandbox.confine)
         async with self._sandbox(task, agents.agent, traces) as box:
-            await self.run_agent(task, agents, box, traces.append)
+            await self.run_agent(guarded_task(task), agents, box, traces.append)
             fail_stage_timeout(traces[-1])
-        # Only now: verifiers leaves the task's scoring running when the harness refuses a score beside it.
-        unscore_failed(traces[-1])
+            unscore_failed(traces[-1])
         logger.info("%s", describe_rollout(traces[-1], time.monotonic() - started))
 
     async def run_agent(
@@ -211,7 +210,7 @@ def fail_stage_timeout(trace: AnyTrace) -> None:
 
 
 def unscore_failed(trace: AnyTrace) -> None:
-    """Take the rewards off a trace that holds an error: the task scores beside the harness that refuses a score."""
+    """Take the rewards off a trace that holds an error, those too that were given before it happened."""
     if not trace.ok:
         trace.rewards = dict.fromkeys(trace.rewards)
 

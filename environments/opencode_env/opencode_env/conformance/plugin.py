@@ -42,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Read the options.
 
     Raises:
-        pytest.UsageError: neither option names an agent, or the dialect cannot be had.
+        UsageError: neither option names an agent, or the dialect cannot be had.
     """
     harness, env = config.getoption("--harness"), config.getoption("--env")
     try:

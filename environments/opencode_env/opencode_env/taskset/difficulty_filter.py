@@ -52,7 +52,7 @@ class RewardRange:
         """One boolean per value of Arrow arrays that follow each other, the first of which has row number `first`.
 
         Raises:
-            DatasetError: The column holds something other than numbers.
+            DatasetError: the column holds something other than numbers.
         """
         masks = []
         low, high = floats([self.minimum, self.maximum])
@@ -104,7 +104,7 @@ class FilterReport:
         """Log what was kept.
 
         Raises:
-            DatasetError: Nothing was.
+            DatasetError: nothing was.
         """
         handled = "kept" if wanted.keep_unrated else "dropped"
         line = (

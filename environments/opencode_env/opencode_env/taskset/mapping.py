@@ -30,7 +30,7 @@ class RowMapper:
         """The task data of `row`.
 
         Raises:
-            DatasetError: The question is missing, a cell has the wrong type, there is neither an answer nor a
+            DatasetError: the question is missing, a cell has the wrong type, there is neither an answer nor a
                 verify command, or an id occurs twice.
         """
         fields = {column.field: column.read(row, name) for name, column in self._columns}

@@ -47,7 +47,7 @@ def read_question(row: Row, key: str) -> Question:
     """The question in column `key`: text, or a list of messages.
 
     Raises:
-        DatasetError: It is missing, empty, of another type, or a list that does not end with the user.
+        DatasetError: it is missing, empty, of another type, or a list that does not end with the user.
     """
     value = row.get(key)
     if value is ABSENT:
@@ -106,7 +106,7 @@ def pictures(row: Row, key: str) -> list[vf.ImageUrlContentPart]:
     """The pictures in the cell, in order; none if it is empty, absent or text.
 
     Raises:
-        DatasetError: A picture has no data in the row, or is no PNG, JPEG, GIF, WebP or BMP.
+        DatasetError: a picture has no data in the row, or is no PNG, JPEG, GIF, WebP or BMP.
     """
     value = row.cell(key)
     if value is None or isinstance(value, str):

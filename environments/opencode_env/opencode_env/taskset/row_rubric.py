@@ -26,7 +26,7 @@ def own_rubric(row: Row) -> dict[str, JsonValue] | None:
     """The configuration in the row's column `rubric`, if that is one.
 
     Raises:
-        DatasetError: It has a `type` but is no valid configuration, or names a judge's endpoint.
+        DatasetError: it has a `type` but is no valid configuration, or names a judge's endpoint.
     """
     value = row.values.get(RUBRIC_COLUMN)
     if not isinstance(value, Mapping) or not isinstance(value.get("type"), str):

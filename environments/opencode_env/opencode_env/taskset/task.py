@@ -56,8 +56,8 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
         """Run the row's setup commands in order, in the rollout's work directory.
 
         Raises:
-            vf.TaskError: A command failed or ran out of time; the message holds the end of its output.
-            vf.SandboxError: The sandbox is gone.
+            TaskError: a command failed or ran out of time; the message holds the end of its output.
+            SandboxError: the sandbox is gone.
         """
         workdir = workdir_of(trace)
         if not self.data.setup and self.data.workdir is None:
@@ -77,8 +77,8 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
         A rollout whose setup ran out of time never had an agent, so nothing of it is scored.
 
         Raises:
-            vf.TaskError: A reward or metric failed.
-            vf.SandboxError: The sandbox is gone.
+            TaskError: a reward or metric failed.
+            SandboxError: the sandbox is gone.
         """
         if self.scoring_deferred or trace.stop_condition == "setup_timeout":
             return

@@ -20,7 +20,7 @@ class OpenCodeTaskset(vf.Taskset[OpenCodeTask, OpenCodeTasksetConfig]):  # type:
         """Yield the tasks in the dataset's order.
 
         Raises:
-            DatasetError: The dataset cannot be found or read, a configured column does not exist, no row is
+            DatasetError: the dataset cannot be found or read, a configured column does not exist, no row is
                 kept, or a row is bad.
         """
         # Reading needs pyarrow and perhaps `datasets`, which env-server workers, that only get task data,

@@ -15,7 +15,7 @@ def read_answer(path: str, max_bytes: int) -> str:
     """The UTF-8 text of the file at `path`.
 
     Raises:
-        UnusableAnswer: Nothing, or anything but a regular UTF-8 file of at most `max_bytes`, is there.
+        UnusableAnswer: nothing, or anything but a regular UTF-8 file of at most `max_bytes`, is there.
     """
     try:
         # Without O_NONBLOCK a FIFO would be waited for.

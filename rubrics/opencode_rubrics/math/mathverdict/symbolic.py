@@ -39,7 +39,7 @@ def equal_expressions(reference: str, answer: str) -> bool:
     """Whether two spelled expressions are equal.
 
     Raises:
-        Unparsable: One of them is no expression.
+        Unparsable: one of them is no expression.
     """
     gold, given = _parsed(reference), _parsed(answer)
     if not verify(gold, given, allow_set_relation_comp=True, timeout_seconds=None):

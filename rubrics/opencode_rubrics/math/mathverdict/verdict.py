@@ -33,7 +33,7 @@ def verify_text(reference: str, text: str, source: Source) -> Verdict:
     """The verdict on the answer in `text`, a model's reply or the content of an answer file.
 
     Raises:
-        EmptyReference: The reference states nothing.
+        EmptyReference: the reference states nothing.
     """
     value = reference_value(reference)
     if not value:

@@ -49,7 +49,7 @@ def open_saved_dataset(folder: Path, split: str | None) -> ArrowDataset:
     """The saved dataset in `folder`, or its `split`.
 
     Raises:
-        DatasetError: The folder cannot be read, or has no such split.
+        DatasetError: the folder cannot be read, or has no such split.
     """
     import datasets
 
@@ -66,7 +66,7 @@ def open_hub_dataset(config: OpenCodeTasksetConfig) -> ArrowDataset:
     """The configured Hub dataset, downloaded if it is not in the cache yet.
 
     Raises:
-        DatasetError: There is no such dataset, subset, split or revision, or it cannot be fetched.
+        DatasetError: there is no such dataset, subset, split or revision, or it cannot be fetched.
     """
     return ArrowDataset(_load(config, streaming=False), config.dataset_name)
 
@@ -75,7 +75,7 @@ def stream_hub_tables(config: OpenCodeTasksetConfig) -> Iterator[Any]:
     """The configured Hub dataset as small Arrow tables, fetched as they are asked for.
 
     Raises:
-        DatasetError: As `open_hub_dataset`.
+        DatasetError: as `open_hub_dataset`.
     """
     yield from _load(config, streaming=True).with_format("arrow").iter(_ROWS_PER_STREAMED_TABLE)
 

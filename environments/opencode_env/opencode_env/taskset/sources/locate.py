@@ -21,7 +21,7 @@ def find_local_parts(config: OpenCodeTasksetConfig) -> list[Part] | None:
     """The parts of the configured dataset, or `None` if it is one on the Hub.
 
     Raises:
-        DatasetError: The path does not exist, or an option does not apply to what is there.
+        DatasetError: the path does not exist, or an option does not apply to what is there.
     """
     path, split = _local_path(config), config.dataset_split
     if path is None:

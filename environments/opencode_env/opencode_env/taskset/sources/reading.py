@@ -20,7 +20,7 @@ def read_rows(config: OpenCodeTasksetConfig) -> Iterator[Row]:
     """The rows that `config` selects, in the dataset's order, read as they are asked for.
 
     Raises:
-        DatasetError: There is no such dataset or column, a file cannot be read, or no row is left.
+        DatasetError: there is no such dataset or column, a file cannot be read, or no row is left.
     """
     parts: Iterable[Part] | None = find_local_parts(config)
     streamed = parts is None and config.streaming
