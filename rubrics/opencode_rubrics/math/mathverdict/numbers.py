@@ -70,7 +70,7 @@ def _unsuffixed(text: str) -> Plain | None:
     if found := _FRACTION.fullmatch(text) or _SLASH.fullmatch(text):
         return _ratio(found.groupdict())
     if found := _RECURRING.fullmatch(text):
-        return Plain(_recurring(found["fixed"], found["period"]), False)
+        return Plain(recurring(found["fixed"], found["period"]), False)
     return None
 
 
@@ -95,7 +95,8 @@ def _ratio(groups: dict[str, str | None]) -> Plain | None:
     return Plain(-value if groups["sign"] == "-" else value, False)
 
 
-def _recurring(fixed: str, period: str) -> Fraction:
+def recurring(fixed: str, period: str) -> Fraction:
+    """The value of the decimal `fixed` followed by the digits of `period` over and over."""
     places = len(fixed.partition(".")[2])
     tail = Fraction(int(period), (10 ** len(period) - 1) * 10**places)
     start = _decimal(fixed)

@@ -18,7 +18,7 @@ _ROOT_NAMES = {"√": r"\sqrt", "∛": r"\sqrt[3]", "∜": r"\sqrt[4]"}
 _SYMBOLS = {
     "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "﹣": "-",
     "×": r"\cdot ", "·": r"\cdot ", "⋅": r"\cdot ", "∙": r"\cdot ", "∗": r"\cdot ", "÷": "/", "⁄": "/", "∕": "/",
-    "≤": r"\le ", "⩽": r"\le ", "≥": r"\ge ", "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "≃": r"\approx ",
+    "≤": r"\le ", "⩽": r"\le ", "≥": r"\ge ", "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "≡": r"\equiv ", "∠": r"\angle ", "△": r"\triangle ", "⊥": r"\perp ", "∥": r"\parallel ", "≃": r"\approx ",
     "∞": r"\infty ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ", "∖": r"\setminus ",
     "±": r"\pm ", "∓": r"\mp ", "°": r"^{\circ}", "′": "'", "’": "'", "→": r"\to ", "⟨": r"\langle ", "⟩": r"\rangle ",
     "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℚ": r"\mathbb{Q}", "ℕ": r"\mathbb{N}", "ℂ": r"\mathbb{C}",
@@ -38,11 +38,29 @@ _SPACING = re.compile(
 _SIZES = re.compile(r"\\(?:left|right|[bB]igg?[lrm]?)(?![a-zA-Z])\.?")
 _FRACTIONS = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
 _FONTS = re.compile(
-    r"\\(?:mathrm|mathbf|mathit|mathsf|boldsymbol|bm|textbf|textit|textrm|operatorname\*?|mbox|emph)\s*\{([^{}]*)\}"
+    r"\\(?:mathrm|mathbf|mathit|mathsf|boldsymbol|bm|textbf|textit|textrm|operatorname\*?|mbox|emph|mathsf|textsf|texttt|"
+    r"textnormal|underline|rm|bf)\s*\{([^{}]*)\}"
+)
+_OLD_FONTS = re.compile(r"\{\s*\\(?:rm|bf|it|sf)\s+([^{}]*)\}")
+_NUMBER_TEXT = re.compile(r"\\text\{\s*([+-]?\d[\d,.]*)\s*\}")
+_NOT = re.compile(r"\\not\s*(=|<|>|\\in(?![A-Za-z])|\\equiv(?![A-Za-z]))")
+_NOT_NAMES = {"=": r"\ne ", "<": r"\ge ", ">": r"\le ", r"\in": r"\notin ", r"\equiv": r"\nequiv "}
+_DOTTED = re.compile(r"\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?")
+_MAGNITUDES = {
+    "hundred": "10^{2}", "thousand": "10^{3}", "million": "10^{6}", "billion": "10^{9}", "trillion": "10^{12}",
+    "dozen": "12",
+}  # fmt: skip
+_MAGNITUDE = re.compile(
+    rf"(?<=\d)\s*(?P<open>\\text\{{\s*)?(?P<name>{'|'.join(_MAGNITUDES)})s?(?![A-Za-z])\s*(?P<close>\}})?"
+)
+_QUANTIFIER = re.compile(
+    r"\s*,?\s*(?:\\text\{\s*,?\s*for (?:all|every|any|each)\s*\}|\\forall(?![A-Za-z])|\bfor (?:all|every|any|each)\b)\s*"
+    r"(?:(?:real|positive|integers?|numbers?|values? of|natural|nonnegative)\s+)*\(?\s*\$?(?P<name>[a-z])\$?"
+    r"(?:\s*(?:\\in|>|\\ge|\\neq?|\\geq)\s*[^,]+)?\s*$"
 )
 _WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ("`", "`"), ("__", "__"))
 _LEADS = re.compile(
-    r"^(?:(?:the\s+)?(?:final\s+)?(?:answer|result|solution)\s*(?:is|:|=)\s*|(?:approximately|about|exactly)\s+"
+    r"^(?:(?:both|either)\s+|\\implies\s*|\\Rightarrow\s*|(?:the\s+)?(?:final\s+)?(?:answer|result|solution)\s*(?:is|:|=)\s*|(?:approximately|about|exactly)\s+"
     r"|\\approx\s*|\+\s*(?=[\w\\(.])|\\therefore\s*|=\s*|:\s*)",
     re.IGNORECASE,
 )
@@ -93,12 +111,26 @@ def spell(text: str) -> str:
     text = _SIZES.sub("", text)
     text = _FRACTIONS.sub(r"\\frac", text)
     text = _RENAMED.sub(lambda found: _OTHER_NAMES[found[1]], text)
+    text = _NOT.sub(lambda found: _NOT_NAMES[found[1]], text)
+    text = _OLD_FONTS.sub(r"\\text{\1}", text)
     text = _FONTS.sub(lambda found: rf"\text{{{found[1]}}}", text)
+    text = _NUMBER_TEXT.sub(r"\1", text)
+    text = _DOTTED.sub(lambda found: rf"\overline{{{''.join(part or '' for part in found.groups())}}}", text)
+    text = _QUANTIFIER.sub("", text)
     text = _JOINING.sub(", ", text)
+    text = _MAGNITUDE.sub(_multiplied, text)
     text = _plain(text)
     while (shorter := unwrap(_LEADS.sub("", text))) != text:
         text = shorter
-    return re.sub(r"\s+", " ", text).strip()
+    return "e" if text == "E" else re.sub(r"\s+", " ", text).strip()
+
+
+def _multiplied(found: "re.Match[str]") -> str:
+    """`5\\cdot 10^{6}` for "5 million"; what follows in the same `\\text{}` stays in it."""
+    factor = rf"\cdot {_MAGNITUDES[found['name']]}"
+    if found["open"] and not found["close"]:
+        return factor + r"\text{"
+    return factor + (" " if found["open"] else found["close"] or " ")
 
 
 def _unicode(text: str) -> str:
