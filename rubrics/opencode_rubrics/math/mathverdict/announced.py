@@ -18,17 +18,21 @@ _LINE = re.compile(
     re.IGNORECASE,
 )
 _LEAD = re.compile(
-    r"(?:.*[.,;:!]\s+)?(?:(?:so|thus|hence|therefore|and|then|finally|consequently|overall|now|we get|in conclusion)[,:]?"
-    r"\s+)*(?:(?:the|my|our|this|that)\s+)?(?:(?:final|correct|numerical|exact|overall|required|desired)\s+)*",
+    r"(?:.*[.,;:!]\s+)?(?:(?:so|thus|hence|therefore|and|then|finally|consequently|overall|now|we get|in conclusion)"
+    r"[,:]?\s+)*(?:(?:the|my|our|this|that)\s+)?(?:(?:final|correct|numerical|exact|overall|required|desired)\s+)*",
     re.IGNORECASE,
 )
-_RETRACTION = re.compile(r"\b(?:actually|wait|correction|wrong|incorrect|mistake|scratch that|sorry|instead)\b", re.IGNORECASE)
+_RETRACTION = re.compile(
+    r"\b(?:actually|wait|correction|wrong|incorrect|mistake|scratch that|sorry|instead)\b", re.IGNORECASE
+)
 
 
 def clean_lines(text: str) -> list[str]:
     """The lines that are not empty and no code fence, without the marks of headings and emphasis."""
     lines = [
-        _EMPHASIS.sub(r"\2", _HEADING.sub("", line.strip())).strip() for line in text.splitlines() if not _FENCE.match(line)
+        _EMPHASIS.sub(r"\2", _HEADING.sub("", line.strip())).strip()
+        for line in text.splitlines()
+        if not _FENCE.match(line)
     ]
     return [line for line in lines if line]
 

@@ -22,12 +22,11 @@ _ROUNDED = 6
 _LATEX = [LatexExtractionConfig()]
 _NEEDED = re.compile(r"\\(?:int|iint|lim|sum|prod)(?![A-Za-z])|\\begin\{[pbvBV]?matrix\}|\\frac\s*\{\s*d\s*\}")
 _COMMAND = re.compile(r"\\(?P<name>[A-Za-z]+)|[A-Za-z]{4,}")
-_KNOWN = frozenset(
-    (
-        "int iint lim sum prod frac sqrt cdot infty to pi sin cos tan cot sec csc arcsin arccos arctan ln log exp begin "
-        "end alpha beta gamma delta theta lambda mu sigma phi omega le ge det binom matrix pmatrix bmatrix vmatrix"
-    ).split()
+_NAMES = (
+    "int iint lim sum prod frac sqrt cdot infty to pi sin cos tan cot sec csc arcsin arccos arctan ln log exp "
+    "begin end alpha beta gamma delta theta lambda mu sigma phi omega le ge det binom matrix pmatrix bmatrix vmatrix"
 )
+_KNOWN = frozenset(_NAMES.split(" "))
 _TOWER = re.compile(r"\^\s*\{[^{}]*\^|\d{5,}\s*[!^]|\^\s*\{?\s*\d{5,}|!\s*\}?\s*!")
 
 
@@ -66,9 +65,7 @@ def equal_expressions(reference: str, answer: str) -> bool:
 
 
 def _trusted(text: str) -> bool:
-    return not _TOWER.search(text) and all(
-        (found["name"] or found[0]) in _KNOWN for found in _COMMAND.finditer(text)
-    )
+    return not _TOWER.search(text) and all((found["name"] or found[0]) in _KNOWN for found in _COMMAND.finditer(text))
 
 
 def _apart(gold: Any, given: Any) -> bool:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from .words import bare_words, takes_back
 
-_LETTER = re.compile(r"(?:the\s+)?(?:(?:correct\s+)?(?:option|choice|answer)\s+(?:is\s+)?)?\(?\s*([A-J])\s*[).:]?", re.IGNORECASE)
+_LETTER = re.compile(
+    r"(?:the\s+)?(?:(?:correct\s+)?(?:option|choice|answer)\s+(?:is\s+)?)?\(?\s*([A-J])\s*[).:]?", re.IGNORECASE
+)
 _WITH_TEXT = re.compile(
     r"(?:(?:option|choice|answer)\s+)?(?:\(\s*(?P<round>[A-J])\s*\)|(?P<plain>[A-J])\s*[).:](?=\s))\s*:?\s*(?P<text>\S.*)",
     re.DOTALL,

@@ -1,4 +1,4 @@
-r"""Whether two answers are the same: by outer form first, then as choice, words, notation, relation, quantity, expression.
+r"""Whether two answers are the same: as choice, words, structure, notation, relation, set, quantity or expression.
 
 Invariant: the first form that fits the reference decides, and a part of an answer that no form reads makes the answer
 different. Nothing is dropped to make two texts equal.
@@ -14,10 +14,10 @@ from .notations import same_notation
 from .numbers import read_number, same_number
 from .realsets import real_set, same_set
 from .relations import Relation, is_name, relation_of, same_relation, says
-from .spelling import spell, unwrap
-from .structure import Structure, balanced, row_elements, split_top, structure_of
+from .spelling import spell, without_lead
+from .structure import Structure, balanced, row_elements, structure_of
 from .tree import Unparsable
-from .units import quantity_of, same_unit
+from .units import parts_of, quantity_of, same_unit
 from .words import as_words, meaning
 
 MAX_EXPRESSION_CHARS = 2000
@@ -32,7 +32,7 @@ _CONSTANT = re.compile(r"\+\s*[cCkK]$")
 
 def equal(reference: str, answer: str, depth: int = 0) -> bool:
     """Whether `answer` states the same as `reference`; the two are not interchangeable: the reference sets the form."""
-    reference, answer = meaning(unwrap(reference)), meaning(unwrap(answer))
+    reference, answer = meaning(without_lead(reference)), meaning(without_lead(answer))
     if reference.split() == answer.split():
         return True
     choice = reference_choice(reference)
@@ -47,6 +47,11 @@ def equal(reference: str, answer: str, depth: int = 0) -> bool:
         return True
     if max(len(gold), len(given)) > MAX_EXPRESSION_CHARS or depth > _MAX_DEPTH or not _whole(given):
         return False
+    if parts := parts_of(gold):
+        others = parts_of(given)
+        return [part.unit for part in parts] == [part.unit for part in others] and _ordered(
+            [part.figure for part in parts], [part.figure for part in others], depth
+        )
     return _equal_spelled(_expanded(gold), _expanded(given), depth)
 
 
@@ -73,9 +78,9 @@ def _expanded(text: str) -> str:
     relation = relation_of(text) if text.startswith("(") else None
     if relation and relation.signs == ("=",):
         names, values = (structure_of(side) for side in relation.sides)
-        if names and values and names.kind == values.kind == "()" and len(names.elements) == len(values.elements):
-            if all(map(is_name, names.elements)):
-                return ", ".join(f"{name}={value}" for name, value in zip(names.elements, values.elements, strict=True))
+        alike = names and values and names.kind == values.kind == "()" and len(names.elements) == len(values.elements)
+        if names and values and alike and all(map(is_name, names.elements)):
+            return ", ".join(f"{name}={value}" for name, value in zip(names.elements, values.elements, strict=True))
     return text
 
 
@@ -86,28 +91,26 @@ def _equal_spelled(gold: str, given: str, depth: int) -> bool:
         if decided is not None:
             return decided
     if form and other:
-        decided = _same_structure(form, other, depth)
-        if decided:
+        if _same_structure(form, other, depth):
             return True
-    elif (element := _only_element(form)) and equal(element, given, depth + 1):
-        return True
-    elif (element := _only_element(other)) and equal(gold, element, depth + 1):
+    elif (form or other) and _equal_to_only_element(form, other, gold, given, depth):
         return True
     if form or other or _ORDER.search(gold) or _ORDER.search(given) or r"\mathbb" in gold + given:
         decided = _same_real_set(gold, given)
         if decided is not None:
             return decided
     if form or other:
-        return bool(form and other and form.kind == other.kind == "{}" and not form.elements and not other.elements) or (
-            "{}" in {one.kind for one in (form, other) if one and not one.elements} and r"\emptyset" in {gold, given}
-        )
+        return False
     return _same_single(gold, given, depth)
 
 
-def _only_element(form: Structure | None) -> str:
-    """The element of a set of one, which may be written without the braces."""
-    alone = form is not None and form.kind == "{}" and len(form.elements) == 1
-    return form.elements[0] if form and alone and form.elements[0] != r"\emptyset" else ""
+def _equal_to_only_element(form: Structure | None, other: Structure | None, gold: str, given: str, depth: int) -> bool:
+    """Whether one side is a set of one element, and the other this element."""
+    alone = form or other
+    if alone is None or alone.kind != "{}" or len(alone.elements) != 1 or alone.elements[0] == r"\emptyset":
+        return False
+    element = alone.elements[0]
+    return equal(element, given, depth + 1) if form else equal(gold, element, depth + 1)
 
 
 def _same_notation_or_relation(gold: str, given: str, depth: int) -> bool | None:

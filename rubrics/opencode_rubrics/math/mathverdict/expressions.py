@@ -51,7 +51,9 @@ def proportional(gold: Node, given: Node) -> int:
     def steady(left: Value, right: Value, accuracy: int) -> bool:
         if _is_zero(left) or _is_zero(right):
             return _is_zero(left) and _is_zero(right)
-        ratios.append(right / left if isinstance(left, Fraction) == isinstance(right, Fraction) else _rough(right, left))
+        ratios.append(
+            right / left if isinstance(left, Fraction) == isinstance(right, Fraction) else _rough(right, left)
+        )
         return same_value(ratios[0], ratios[-1], accuracy, rounded)
 
     if not _equal_everywhere(gold, given, steady) or not ratios:
@@ -90,7 +92,8 @@ def _equal_everywhere(gold: Node, given: Node, agree: Any) -> bool:
         return bool(_agree_at(gold, given, {}, agree))
     tried = 0
     skipped: list[dict[str, Fraction]] = []
-    for point in points(names):
+    counted = _counted(gold) | _counted(given)
+    for point in points(names, counted):
         verdict = _agree_at(gold, given, point, agree, only_real=not complex_gold)
         if verdict is None:
             skipped.append(point)
@@ -111,7 +114,11 @@ def _agree_at(gold: Node, given: Node, point: dict[str, Fraction], agree: Any, o
         return None
     except Undecidable:
         return False
-    if only_real and not isinstance(left.value, Fraction) and abs(mp.im(left.value)) > mp.ldexp(abs(left.value), -SLACK):
+    if (
+        only_real
+        and not isinstance(left.value, Fraction)
+        and abs(mp.im(left.value)) > mp.ldexp(abs(left.value), -SLACK)
+    ):
         return None
     try:
         right = value_of(given, point, left.precision)
@@ -123,7 +130,13 @@ def _agree_at(gold: Node, given: Node, point: dict[str, Fraction], agree: Any, o
         return bool(agree(left.value, right.value, min(left.accuracy, right.accuracy)))
 
 
-def points(names: list[str]) -> Iterator[dict[str, Fraction]]:
+def _counted(node: Node) -> frozenset[str]:
+    """The variables in the bounds of sums: whole numbers."""
+    series = [part for part in walk(node) if part.kind in {"sum", "product"}]
+    return frozenset().union(*(symbols(bound) for part in series for bound in part.args[:2]))
+
+
+def points(names: list[str], counted: frozenset[str] = frozenset()) -> Iterator[dict[str, Fraction]]:
     """Values of the variables: near zero, larger, and of either sign; always the same for the same names."""
     for index in range(_POINTS):
         generator = random.Random(f"{index}")
@@ -132,6 +145,8 @@ def points(names: list[str]) -> Iterator[dict[str, Fraction]]:
             top = generator.randint(1, 6) if index < 3 else generator.randint(8, 60)
             value = Fraction(top, generator.choice(_DENOMINATORS))
             point[name] = -value if index >= 6 and generator.random() < 0.7 else value
+            if name in counted:
+                point[name] = Fraction(index + 1 + len(name))
         yield point
 
 
@@ -155,6 +170,8 @@ def rounds_to(exact: str, rounded: str) -> bool:
     if figure is None or value is None:
         return False
     with mp.workprec(START):
-        left, right = (real(Fraction(side)) if isinstance(side, Fraction) else side for side in (value, Fraction(figure[0])))
+        left, right = (
+            real(Fraction(side)) if isinstance(side, Fraction) else side for side in (value, Fraction(figure[0]))
+        )
         place = mp.mpf(10) ** -len(figure["places"] or "")
         return bool(abs(left - right) <= min(abs(left) / 100, place * 0.501))

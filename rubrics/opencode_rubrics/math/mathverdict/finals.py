@@ -25,7 +25,9 @@ _SUPERSEDED = re.compile(
     re.IGNORECASE,
 )
 _ASSIGNED = re.compile(r"(?<![A-Za-z\\])(?P<name>[A-Za-z](?:_\{?\w\}?)?)\s*=\s*\$?\s*$")
-_DENIED_BEFORE = re.compile(r"(?:\bnot|n't(?:\s+be)?|\bnever|\b(?:wrong|incorrect)(?:\s+answer)?(?:\s+is)?)\W*$", re.IGNORECASE)
+_DENIED_BEFORE = re.compile(
+    r"(?:\bnot|n't(?:\s+be)?|\bnever|\b(?:wrong|incorrect)(?:\s+answer)?(?:\s+is)?)\W*$", re.IGNORECASE
+)
 _DENIED_BEHIND = re.compile(
     r"[\s$.,;:!*)\]]*(?:(?:is|was|are)\s+(?:not\b|wrong\b|incorrect\b|false\b)|isn't\b|wrong\b|incorrect\b|(?:oh\s+)?no[,.]|wait\b)",
     re.IGNORECASE,
@@ -134,7 +136,7 @@ def _final_boxes(text: str) -> Finals | None:
 
 
 def _is_listed(text: str, box: _Box, following: _Box) -> bool:
-    """Whether two boxes are parts of one answer: "`A` and `B`", "x = `A` or x = `B`", "the least is `A` and the most `B`"."""
+    """Whether two boxes are parts of one answer: "`A` and `B`", "x = `A` or x = `B`", "least `A` and most `B`"."""
     between = text[box.end : following.start]
     if _LISTED.fullmatch(_SURROUNDINGS.sub("", between).lower()):
         return True

@@ -9,14 +9,13 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from .numbers import recurring
-from .tokens import COMMUTING, FUNCTIONS, MARKS, OPAQUE_FUNCTIONS, SYMBOLS, Token, tokens_of
+from .tokens import COMMUTING, END, FUNCTIONS, MARKS, OPAQUE_FUNCTIONS, SYMBOLS, Stream, Token, tokens_of
 from .tree import Node, Unparsable, number
 
 _MAX_TOKENS = 800
 _MAX_NESTING = 60
 _CLOSING = {"(": ")", "[": "]", "{": "}", "lfloor": "rfloor", "lceil": "rceil"}
 _FUNCTION_LETTERS = frozenset("fghFGHP")
-_END = Token("end", "")
 
 
 def parse(text: str) -> Node:
@@ -30,64 +29,45 @@ def parse(text: str) -> Node:
         raise Unparsable(text)
     reader = _Reader(tokens)
     node = reader.sum()
-    if reader.peek() is not _END:
+    if reader.peek() is not END:
         raise Unparsable(text)
     return node
 
 
-class _Reader:
+class _Reader(Stream):
     def __init__(self, tokens: list[Token]) -> None:
-        self._tokens = tokens
-        self._at = 0
+        super().__init__(tokens)
         self._depth = 0
         self._bars = 0
-
-    def peek(self, ahead: int = 0) -> Token:
-        index = self._at + ahead
-        return self._tokens[index] if index < len(self._tokens) else _END
-
-    def _next(self) -> Token:
-        token = self.peek()
-        self._at += 1
-        return token
-
-    def _expect(self, kind: str) -> None:
-        token = self._next()
-        if kind not in (token.kind, token.text):
-            raise Unparsable(token.text)
-
-    def _is(self, *names: str) -> bool:
-        token = self.peek()
-        return token.kind in names or (token.kind == "command" and token.text in names)
 
     def sum(self) -> Node:
         self._depth += 1
         if self._depth > _MAX_NESTING:
             raise Unparsable("nested too deeply")
         terms = [self._signed(self._term)]
-        while self._is("+", "-"):
-            negative = self._next().kind == "-"
+        while self.sees("+", "-"):
+            negative = self.next().kind == "-"
             term = self._term()
             terms.append(Node("negate", (term,)) if negative else term)
         self._depth -= 1
         return terms[0] if len(terms) == 1 else Node("add", tuple(terms))
 
     def _signed(self, read: Callable[[], Node]) -> Node:
-        if self._is("+", "-"):
-            return Node("negate", (read(),)) if self._next().kind == "-" else read()
+        if self.sees("+", "-"):
+            return Node("negate", (read(),)) if self.next().kind == "-" else read()
         return read()
 
     def _term(self) -> Node:
         left = self._first_factor()
         while True:
-            if self._is("cdot"):
-                self._next()
+            if self.sees("cdot"):
+                self.next()
                 left = Node("multiply", (left, self._signed(self._factor)))
-            elif self._is("/", "div"):
-                self._next()
+            elif self.sees("/", "div"):
+                self.next()
                 left = Node("divide", (left, self._signed(self._factor)))
-            elif self._is("bmod", "cap", "cup", "setminus"):
-                name = self._next().text
+            elif self.sees("bmod", "cap", "cup", "setminus"):
+                name = self.next().text
                 left = Node("call" if name == "bmod" else "opaque", (left, self._factor()), name)
             elif self._starts_factor():
                 left = Node("multiply", (left, self._factor()))
@@ -98,21 +78,21 @@ class _Reader:
         r"""A factor, or a mixed number such as `2\frac{1}{3}`."""
         whole = self.peek()
         left = self._factor()
-        if whole.kind != "number" or left.kind != "number" or left.rounded or not self._is("frac"):
+        if whole.kind != "number" or left.kind != "number" or left.rounded or not self.sees("frac"):
             return left
-        start = self._at
+        start = self.at
         part = self._factor()
-        if part.kind == "divide" and all(arg.kind == "number" for arg in part.args) and part.args[1].value > 0:
-            if part.args[0].value < part.args[1].value and left.value.denominator == 1:
-                return Node("add", (left, part))
-        self._at = start
+        plain = part.kind == "divide" and all(arg.kind == "number" for arg in part.args)
+        if plain and part.args[0].value < part.args[1].value and left.value.denominator == 1:
+            return Node("add", (left, part))
+        self.at = start
         return left
 
     def _starts_factor(self) -> bool:
         token = self.peek()
         if token.kind == "number":
             # A number multiplies only behind a factorial: anywhere else "4 2" is not 8.
-            return self._tokens[self._at - 1].kind == "!"
+            return self.peek(-1).kind == "!"
         if token.kind == "|":
             return self._bars == 0
         if token.kind == "command":
@@ -124,79 +104,61 @@ class _Reader:
 
     def _suffixed(self, node: Node) -> Node:
         while True:
-            if self._is("^"):
-                self._next()
+            if self.sees("^"):
+                self.next()
                 node = self._power(node)
-            elif self._is("!"):
-                self._next()
-                double = self._is("!")
+            elif self.sees("!"):
+                self.next()
+                double = self.sees("!")
                 if double:
-                    self._next()
-                if self._is("!"):
+                    self.next()
+                if self.sees("!"):
                     raise Unparsable("!!!")
                 node = Node("call", (node,), "double_factorial" if double else "factorial")
-            elif self._is("%"):
-                self._next()
+            elif self.sees("%"):
+                self.next()
                 node = Node("divide", (node, number(100)))
-            elif self._is("'", "_") and node.kind == "symbol":
-                mark = self._next().kind
-                node = Node("symbol", name=node.name + mark + (self._raw() if mark == "_" else ""))
-                if mark == "'" and self._is("("):
+            elif self.sees("'", "_") and node.kind == "symbol":
+                mark = self.next().kind
+                node = Node("symbol", name=node.name + mark + (self.raw() if mark == "_" else ""))
+                if mark == "'" and self.sees("("):
                     node = Node("opaque", self._arguments(), node.name)
             else:
                 return node
 
     def _power(self, base: Node) -> Node:
-        if self._is("circ") or (self._is("{") and self.peek(1).text == "circ" and self.peek(2).kind == "}"):
-            self._raw()
+        if self.sees("circ") or (self.sees("{") and self.peek(1).text == "circ" and self.peek(2).kind == "}"):
+            self.raw()
             return Node("divide", (Node("multiply", (base, Node("constant", name="pi"))), number(180)))
-        if self._is("{") and self.peek(1).kind == "'":
+        if self.sees("{") and self.peek(1).kind == "'":
             raise Unparsable("'")
         return Node("power", (base, self._script()))
 
     def _script(self) -> Node:
         """A group, or the one token that LaTeX takes."""
-        if self._is("{"):
+        if self.sees("{"):
             return self._group()
-        token = self.peek()
-        if token.kind == "number" and len(token.text) > 1:
-            if not token.text.isdigit():
-                raise Unparsable(token.text)
-            self._tokens[self._at : self._at + 1] = [Token("number", token.text[0]), Token("number", token.text[1:])]
+        self.split_digit()
         return self._atom(single=True)
 
-    def _raw(self) -> str:
-        """The text of a group or token, as a part of a name."""
-        token = self._next()
-        if token.kind != "{":
-            return token.text
-        parts, depth = [], 1
-        while depth:
-            token = self._next()
-            if token is _END:
-                raise Unparsable("}")
-            depth += (token.kind == "{") - (token.kind == "}")
-            parts.append(token.text if depth else "")
-        return "".join(parts)
-
     def _group(self) -> Node:
-        closing = _CLOSING[self._next().text]
+        closing = _CLOSING[self.next().text]
         bars, self._bars = self._bars, 0
         node = self.sum()
         self._bars = bars
-        self._expect(closing)
+        self.expect(closing)
         return node
 
     def _arguments(self) -> tuple[Node, ...]:
         """What stands in brackets, separated by commas."""
-        self._expect("(")
+        self.expect("(")
         bars, self._bars = self._bars, 0
         found = [self.sum()]
-        while self._is(","):
-            self._next()
+        while self.sees(","):
+            self.next()
             found.append(self.sum())
         self._bars = bars
-        self._expect(")")
+        self.expect(")")
         return tuple(found)
 
     def _atom(self, single: bool = False) -> Node:
@@ -207,7 +169,7 @@ class _Reader:
             return self._absolute()
         if token.kind in {"number", "recurring"}:
             return self._number()
-        self._next()
+        self.next()
         if token.kind == "letter":
             return self._letter(token.text, single)
         if token.kind == "derivative":
@@ -217,7 +179,7 @@ class _Reader:
         raise Unparsable(token.text)
 
     def _number(self) -> Node:
-        token = self._next()
+        token = self.next()
         if token.kind == "recurring":
             fixed, _, period = token.text.replace(" ", "").partition(r"\overline")
             return number(recurring(fixed, period.strip("{}")))
@@ -225,17 +187,17 @@ class _Reader:
         return number(Fraction(text.removesuffix(".")), rounded="." in text.removesuffix("."))
 
     def _absolute(self) -> Node:
-        self._next()
+        self.next()
         self._bars += 1
         node = self.sum()
-        self._expect("|")
+        self.expect("|")
         self._bars -= 1
         return Node("call", (node,), "abs")
 
     def _letter(self, name: str, single: bool) -> Node:
         if name in {"e", "i"}:
             return Node("constant", name=name)
-        if not single and name in _FUNCTION_LETTERS and self._is("("):
+        if not single and name in _FUNCTION_LETTERS and self.sees("("):
             return Node("opaque", self._arguments(), name)
         return Node("symbol", name=name)
 
@@ -254,11 +216,11 @@ class _Reader:
         if name in {"sum", "prod"}:
             return self._series("sum" if name == "sum" else "product")
         if name in {"lfloor", "lceil"}:
-            self._at -= 1
+            self.at -= 1
             return Node("call", (self._group(),), "floor" if name == "lfloor" else "ceiling")
         if name == "|":
             inside = self.sum()
-            self._expect("|")
+            self.expect("|")
             return Node("opaque", (inside,), "norm")
         if name in MARKS:
             return self._marked(name)
@@ -266,35 +228,35 @@ class _Reader:
 
     def _root(self) -> Node:
         index = number(2)
-        if self._is("["):
+        if self.sees("["):
             index = self._group()
         return Node("call", (self._script(), index), "root")
 
     def _marked(self, name: str) -> Node:
         """A name of several letters: an angle, a segment, a vector."""
-        letters = self._raw() if self._is("{") else ""
-        while not letters or (name in {"angle", "triangle", "measuredangle"} and self._is("letter")):
-            if not self._is("letter", "number", *SYMBOLS):
+        letters = self.raw() if self.sees("{") else ""
+        while not letters or (name in {"angle", "triangle", "measuredangle"} and self.sees("letter")):
+            if not self.sees("letter", "number", *SYMBOLS):
                 raise Unparsable(name)
-            letters += self._next().text
+            letters += self.next().text
         if name in {"angle", "overline", "measuredangle", "overleftrightarrow"}:
             letters = min(letters, letters[::-1])
         return Node("symbol", name=f"{name} {letters}")
 
     def _function(self, name: str) -> Node:
         base, power = None, None
-        if name == "log" and self._is("_"):
-            self._next()
+        if name == "log" and self.sees("_"):
+            self.next()
             base = self._script()
-        if self._is("^"):
-            self._next()
+        if self.sees("^"):
+            self.next()
             power = self._script()
         if name in {"gcd", "lcm", "max", "min"}:
             return Node("call", self._arguments(), name)
         inverse = power is not None and power.kind == "negate" and power.args[0] == number(1)
         if inverse:
             name, power = (f"arc{name}", None) if f"arc{name}" in FUNCTIONS else (name, power)
-        argument = self._group() if self._is("(", "{", "[") else self._open_argument()
+        argument = self._group() if self.sees("(", "{", "[") else self._open_argument()
         kind = "opaque" if name in OPAQUE_FUNCTIONS else "call"
         node = Node(kind, (argument,) if base is None else (argument, base), name)
         return node if power is None else Node("power", (node, power))
@@ -302,18 +264,18 @@ class _Reader:
     def _open_argument(self) -> Node:
         """The product behind a function without brackets, up to the next function."""
         node = self._signed(self._factor)
-        while self._starts_factor() and not self._is(*FUNCTIONS, *COMMUTING, "sum", "prod", "bmod", "setminus"):
+        while self._starts_factor() and not self.sees(*FUNCTIONS, *COMMUTING, "sum", "prod", "bmod", "setminus"):
             node = Node("multiply", (node, self._factor()))
         return node
 
     def _series(self, kind: str) -> Node:
-        self._expect("_")
-        self._expect("{")
-        index = self._next()
-        self._expect("=")
+        self.expect("_")
+        self.expect("{")
+        index = self.next()
+        self.expect("=")
         low = self.sum()
-        self._expect("}")
-        self._expect("^")
+        self.expect("}")
+        self.expect("^")
         high = self._script()
         if index.kind != "letter":
             raise Unparsable(index.text)

@@ -16,15 +16,14 @@ _BASE = re.compile(
     rf"(?P<digits>[0-9A-Z]+)\s*_\s*(?:(?P<one>\d)|\{{\s*{_WORD}\s*(?P<base>\d+|[a-z]+)\s*\}}?\s*\}})"
     rf"|(?P<numeral>[0-9A-Z]+)\s*{_WORD}\s*\(?\s*(?:in )?base\s+(?P<named>\d+|[a-z]+)\)?\s*\}}?"
 )
-_BASES = {
-    name: str(value)
-    for value, name in enumerate(
-        "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen".split(), 2
-    )
-}
+_NUMERALS = "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
+_BASES = {name: str(value) for value, name in enumerate(_NUMERALS.split(" "), 2)}
+_TO = re.compile(r"(\d+)\s*(?:\\text\{\s*to\s*\}|to)\s*(\d+)", re.ASCII)
+_MODULUS = r"(?P<{}>[^()=<>]+)"
 _RESIDUE = re.compile(
-    rf"(?P<left>.+?)\s*,?\s*(?:\\pmod\s*(?:\{{(?P<a>[^{{}}]+)\}}|(?P<b>\w))|\(\s*(?:\\bmod|\\mod|\\pmod|{_WORD}\s*mod\s*\}}?)\s*(?P<c>[^()=<>]+)\)"
-    rf"|\\(?:bmod|mod)\s*(?P<d>[^()=<>]+)|{_WORD}\s*mod\s*\}}?\s*(?P<e>[^()=<>]+))"
+    r"(?P<left>.+?)\s*,?\s*(?:\\pmod\s*(?:\{(?P<a>[^{}]+)\}|(?P<b>\w))"
+    rf"|\(\s*(?:\\(?:b|p)?mod|{_WORD}\s*mod\s*\}}?)\s*{_MODULUS.format('c')}\)"
+    rf"|\\(?:bmod|mod)\s*{_MODULUS.format('d')}|{_WORD}\s*mod\s*\}}?\s*{_MODULUS.format('e')})"
 )
 
 Equal = Callable[[str, str], bool]
@@ -49,6 +48,8 @@ def notation_of(text: str) -> Notation | None:
         base = _BASES.get(base, base)
         if base.isdigit():
             return Notation("base", ((found["digits"] or found["numeral"]).lstrip("0"), base))
+    if found := _TO.fullmatch(text):
+        return Notation("ratio", (found[1], found[2]))
     parts = re.split(r"\s*\{?:\}?\s*", text)
     if len(parts) > 1 and all(re.fullmatch(r"[\w.\\{}^+*/()-]+(?: [\w.\\{}^+*/()-]+)*", part) for part in parts):
         return Notation("ratio", tuple(parts))
@@ -76,8 +77,9 @@ def _bare_for(form: Notation, given: str, equal: Equal) -> bool:
     """Whether a bare answer is enough for the reference's notation."""
     if form.kind == "base":
         return given.strip("{} ").lstrip("0") == form.parts[0]
-    if form.kind in {"ratio", "time"} and len(form.parts) - (form.kind == "time") == 2 and not form.parts[2:3] == ("p",):
-        return not (form.kind == "time" and form.parts[2]) and equal(f"({form.parts[0]})/({form.parts[1]})", given)
+    numbers = form.parts[:2] if form.kind == "time" and not form.parts[2] else form.parts
+    if form.kind in {"ratio", "time"} and len(numbers) == 2:
+        return equal(f"({numbers[0]})/({numbers[1]})", given)
     return False
 
 
@@ -94,18 +96,20 @@ def _added(gold: str, other: Notation, equal: Equal) -> bool:
     return False
 
 
-def _same_time(left: tuple[str, ...], right: tuple[str, ...], equal: Equal) -> bool:  # noqa: ARG001
+def _same_time(left: tuple[str, ...], right: tuple[str, ...], _: Equal) -> bool:
     return left[:2] == right[:2] and (left[2] == right[2] or not left[2])
 
 
-def _same_base(left: tuple[str, ...], right: tuple[str, ...], equal: Equal) -> bool:  # noqa: ARG001
+def _same_base(left: tuple[str, ...], right: tuple[str, ...], _: Equal) -> bool:
     return left == right
 
 
 def _same_ratio(left: tuple[str, ...], right: tuple[str, ...], equal: Equal) -> bool:
     if len(left) != len(right):
         return False
-    return all(equal(f"({a})\\cdot({right[0]})", f"({b})\\cdot({left[0]})") for a, b in zip(left[1:], right[1:], strict=True))
+    return all(
+        equal(f"({a})\\cdot({right[0]})", f"({b})\\cdot({left[0]})") for a, b in zip(left[1:], right[1:], strict=True)
+    )
 
 
 def _same_residue(left: tuple[str, ...], right: tuple[str, ...], equal: Equal) -> bool:

@@ -18,7 +18,8 @@ from .values import SLACK, real
 
 _INFINITE = re.compile(r"(?P<sign>[+-]?)\s*\\infty")
 _REALS = r"\\mathbb\s*\{?\s*R\s*\}?"
-_WITHOUT = re.compile(rf"{_REALS}\s*(?:\\setminus|\\backslash|-|/)\s*(?P<points>\\\{{.*\\\}})")
+_WITHOUT = re.compile(rf"^{_REALS}\s*(?:\\backslash(?![a-z])|-|/)\s*(?=\\\{{)")
+_DISTANCE = re.compile(r"\|\s*(?P<name>[A-Za-z])\s*(?:(?P<sign>[-+])\s*(?P<shift>[^|]+))?\|")
 _BUILDER = re.compile(
     rf"\\\{{\s*(?P<name>[a-z])\s*(?:\\in\s*{_REALS}\s*)?(?:\\mid|\\vert|\||:)\s*(?P<condition>.+)\\\}}", re.DOTALL
 )
@@ -52,8 +53,9 @@ def real_set(text: str) -> RealSet | None:
         return inside if inside and inside.name == found["name"] else None
     if re.fullmatch(_REALS, text):
         return RealSet((Piece(None, True, None, True),))
-    if found := _WITHOUT.fullmatch(text):
-        return _without(found["points"])
+    text = _WITHOUT.sub(lambda _: r"\mathbb{R}\setminus ", text)
+    if r"\setminus" in text:
+        return _without(text)
     if relation := relation_of(text):
         return None if len(split_top(text, ",;")) > 1 and not _alternatives(text) else _of_relations(text, relation)
     form = structure_of(text)
@@ -119,13 +121,16 @@ def _points(text: str) -> RealSet | None:
     return _united([RealSet((Piece(value, False, value, False),)) for value in values])
 
 
-def _without(points: str) -> RealSet | None:
-    found = _points(points)
-    if found is None:
+def _without(text: str) -> RealSet | None:
+    """What a difference of a set and finitely many points leaves."""
+    base_text, *rest = split_top(text, r"\setminus")
+    base, points = real_set(base_text), _points(rest[0]) if len(rest) == 1 else None
+    if base is None or points is None:
         return None
-    lows = [None, *(piece.low for piece in found.pieces)]
-    highs = [*(piece.low for piece in found.pieces), None]
-    return RealSet(tuple(Piece(low, True, high, True) for low, high in zip(lows, highs, strict=True)))
+    lows = [None, *(piece.low for piece in points.pieces)]
+    highs = [*(piece.low for piece in points.pieces), None]
+    rest_set = RealSet(tuple(Piece(low, True, high, True) for low, high in zip(lows, highs, strict=True)))
+    return _intersection([base, rest_set])
 
 
 def _alternatives(text: str) -> bool:
@@ -141,7 +146,7 @@ def _of_relations(text: str, relation: Relation) -> RealSet | None:
 
 
 def _of_alternatives(elements: tuple[str, ...]) -> RealSet | None:
-    """The union of inequalities in one variable; if they overlap, all of them are meant at once."""
+    """The union of inequalities in one variable; where they overlap, all of them are meant at once."""
     parts = [_of_inequality(found) if (found := relation_of(element)) else None for element in elements]
     sets = [part for part in parts if part]
     if len(sets) < len(elements) or len({part.name for part in sets}) != 1:
@@ -149,7 +154,7 @@ def _of_alternatives(elements: tuple[str, ...]) -> RealSet | None:
     united = _united(sets)
     if len(united.pieces) == sum(len(part.pieces) for part in sets):
         return RealSet(united.pieces, sets[0].name)
-    return None
+    return _intersection(sets)
 
 
 def _of_inequality(relation: Relation) -> RealSet | None:
@@ -161,6 +166,8 @@ def _of_inequality(relation: Relation) -> RealSet | None:
         return RealSet((Piece(None, True, value, True), Piece(value, True, None, True)), sides[0])
     if any(sign not in ORDERS for sign in signs) or len(sides) > 3:
         return None
+    if len(sides) == 2 and (found := _DISTANCE.fullmatch(sides[0])):
+        return _of_distance(found, signs[0], sides[1])
     if signs[0] in {">", r"\ge"}:
         sides, signs = sides[::-1], [ORDERS[sign] for sign in signs[::-1]]
     if len({sign in {"<", r"\le"} for sign in signs}) > 1:
@@ -172,8 +179,53 @@ def _of_inequality(relation: Relation) -> RealSet | None:
     ends = (_end(sides[0], "-") if low else None, _end(sides[-1], "+") if high else None)
     if _NO_END in ends:
         return None
-    piece = Piece(ends[0], not low or signs[0] == "<" or ends[0] is None, ends[1], not high or signs[-1] == "<" or ends[1] is None)
+    piece = Piece(
+        ends[0], not low or signs[0] == "<" or ends[0] is None, ends[1], not high or signs[-1] == "<" or ends[1] is None
+    )
     return RealSet((piece,), sides[places[0]])
+
+
+def _of_distance(found: "re.Match[str]", sign: str, bound: str) -> RealSet | None:
+    """`|x - a| < b`."""
+    middle = f"-({found['sign']}({found['shift']}))" if found["shift"] else "0"
+    name = found["name"]
+    if sign in {"<", r"\le"}:
+        return _of_inequality(Relation((f"{middle}-({bound})", name, f"{middle}+{bound}"), (sign, sign)))
+    outside = [
+        _of_inequality(Relation((name, f"{middle}-({bound})"), (ORDERS[sign],))),
+        _of_inequality(Relation((name, f"{middle}+{bound}"), (sign,))),
+    ]
+    sides = [part for part in outside if part]
+    return _united(sides) if len(sides) == 2 else None
+
+
+def _intersection(sets: list[RealSet]) -> RealSet | None:
+    pieces = list(sets[0].pieces)
+    for other in sets[1:]:
+        pieces = [met for left in pieces for right in other.pieces if (met := _met(left, right))]
+    name = next((part.name for part in sets if part.name), "")
+    return RealSet(tuple(pieces), name) if pieces else None
+
+
+def _met(left: Piece, right: Piece) -> Piece | None:
+    """What two intervals share."""
+    low, low_open = _end_of((left.low, left.low_open), (right.low, right.low_open), larger=True)
+    high, high_open = _end_of((left.high, left.high_open), (right.high, right.high_open), larger=False)
+    if low is not None and high is not None:
+        if _same_end(low, high):
+            return None if low_open or high_open else Piece(low, False, high, False)
+        if _rough(low) > _rough(high):
+            return None
+    return Piece(low, low_open, high, high_open)
+
+
+def _end_of(left: tuple[Any, bool], right: tuple[Any, bool], larger: bool) -> tuple[Any, bool]:
+    """The nearer of two ends."""
+    if left[0] is None or right[0] is None:
+        return right if left[0] is None else left
+    if _same_end(left[0], right[0]):
+        return left[0], left[1] or right[1]
+    return left if (_rough(left[0]) > _rough(right[0])) == larger else right
 
 
 def _united(sets: list[RealSet]) -> RealSet:

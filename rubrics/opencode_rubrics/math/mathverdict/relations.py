@@ -12,11 +12,19 @@ from .expressions import equal_trees, proportional, read
 from .tree import Node, Unparsable, symbols
 from .words import as_words, takes_back
 
-_SIGN = re.compile(r"\\(?P<command>le|ge|ne|approx|equiv|sim|cong|perp|parallel|in|notin|subset|subseteq)(?![A-Za-z])|(?P<char>[=<>])")
+_SIGN = re.compile(
+    r"\\(?P<command>le|ge|ne|approx|equiv|sim|cong|perp|parallel|in|notin|subset|subseteq)(?![A-Za-z])|(?P<char>[=<>])"
+)
 ORDERS = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
 """Each sign of an inequality and what it is from the other end."""
 _ONE_SIDED = frozenset({"=", r"\ne", "<", r"\le"})
 _COEFFICIENT = re.compile(r"(?<![\^_\d{])\d")
+
+_UNKNOWNS = frozenset("abcdhkmnpqrstuvxy")
+_OPERATION = re.compile(
+    r"\b(?:twice|half|double|triple|minus|plus|negative|opposite|inverse|reciprocal|times|root|log|squared?|cubed?|less|"
+    r"more|than|or|and|between|least|most|greater|over)\b"
+)
 
 Equal = Callable[[str, str], bool]
 
@@ -75,13 +83,13 @@ def is_name(text: str) -> bool:
     if node is not None and (node.kind in {"symbol", "opaque"} or _is_point(node)):
         return True
     words = as_words(text)
-    return words is not None and not takes_back(words)
+    return words is not None and not takes_back(words) and not _OPERATION.search(words)
 
 
 def _is_point(node: Node) -> bool:
-    """`AB` and `|AB|`: products of capital letters."""
+    """`AB` and `|AB|`: products of capital letters; `|x|` is no name of x."""
     if node.kind == "call" and node.name == "abs":
-        return _is_point(node.args[0]) or node.args[0].kind == "symbol"
+        return _is_point(node.args[0]) or (node.args[0].kind == "symbol" and node.args[0].name not in _UNKNOWNS)
     if node.kind == "multiply":
         return all(_is_point(arg) or (arg.kind == "symbol" and arg.name.isupper()) for arg in node.args)
     return False
@@ -90,13 +98,13 @@ def _is_point(node: Node) -> bool:
 def is_measure(text: str) -> bool:
     """Whether a side is what was asked for: a combination of several unknowns without coefficients, such as `a+b`."""
     node = tree_of(text)
-    if node is None or text.startswith("-") or _COEFFICIENT.search(text):
+    if node is None or text.startswith("-") or _COEFFICIENT.search(text) or as_words(text) is not None:
         return False
     return len(symbols(node)) > 1
 
 
 def says(relation: Relation, gold: str, equal: Equal) -> bool:
-    """Whether an equation states the value `gold`: `x = 5`, `2+3 = 5`, `f(2) = 2^2+1 = 5`; never `-x = 5` or `6 = 5`."""
+    """Whether an equation states the value `gold`: `x = 5`, `2+3 = 5`, `f(2) = 2^2+1 = 5`; not `-x = 5` or `6 = 5`."""
     sides = list(relation.sides)
     gold_tree = tree_of(gold)
     known = symbols(gold_tree) if gold_tree else frozenset()
@@ -123,7 +131,10 @@ def same_relation(gold: Relation, given: Relation, equal: Equal) -> bool:
 
 def _turned(relation: Relation) -> Relation | None:
     """The relation read from its other end."""
-    signs = [ORDERS.get(sign, sign if sign in {"=", r"\ne", r"\sim", r"\cong", r"\perp", r"\parallel"} else "") for sign in relation.signs]
+    signs = [
+        ORDERS.get(sign, sign if sign in {"=", r"\ne", r"\sim", r"\cong", r"\perp", r"\parallel"} else "")
+        for sign in relation.signs
+    ]
     return Relation(relation.sides[::-1], tuple(signs[::-1])) if all(signs) else None
 
 

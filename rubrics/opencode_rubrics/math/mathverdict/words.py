@@ -30,7 +30,7 @@ _PHRASES = (
         r"\emptyset",
     ),
     (re.compile(r"(?:the )?(?:empty|null) set"), r"\emptyset"),
-    (re.compile(r"(?:(?:the )?set of )?(?:all )?(?:the )?reals?(?: numbers?)?"), r"\mathbb{R}"),
+    (re.compile(r"(?:(?:the )?set of )?(?:all )?(?:the )?real numbers|all (?:the )?reals"), r"\mathbb{R}"),
     (re.compile(r"(?:positive |plus )?infinity"), r"\infty"),
     (re.compile(r"(?:negative |minus )infinity"), r"-\infty"),
     (re.compile(r"(?:the )?(?:limit |value |it )?(?:dne|does not exist|doesn't exist)"), r"\text{does not exist}"),
