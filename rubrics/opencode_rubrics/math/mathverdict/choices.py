@@ -15,7 +15,9 @@ _WITH_TEXT = re.compile(
     r"(?:(?:option|choice|answer)\s+)?(?:\(\s*(?P<round>[A-J])\s*\)|(?P<plain>[A-J])\s*[).:](?=\s))\s*:?\s*(?P<text>\S.*)",
     re.DOTALL,
 )
-_ANOTHER = re.compile(r"\(\s*[A-J]\s*\)|(?<![\w\\])[A-J]\s*[).:?]|\b(?:or|and|nor|option|choice)\s+[A-J]\b|\?")
+_ANOTHER = re.compile(
+    r"^\s*(?:or\b|and\b|[,;&/|])|\(\s*[A-J]\s*\)|(?<![\w\\])[A-J]\s*[).:?]|\b(?:or|and|nor|option|choice)\s+[A-J]\b|\?"
+)
 _REFERENCE = re.compile(r"\(?\s*([A-J])\s*[).]?")
 
 

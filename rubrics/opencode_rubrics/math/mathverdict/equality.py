@@ -223,6 +223,9 @@ def _same_single(gold: str, given: str, depth: int) -> bool:
         return same_number(number, other)
     quantity, given_quantity = quantity_of(gold), quantity_of(given)
     if quantity.unit or given_quantity.unit:
+        if bool(number and number.percent) != bool(other and other.percent):
+            # A percentage counts nothing.
+            return False
         return same_unit(quantity, given_quantity) and equal(quantity.figure, given_quantity.figure, depth + 1)
     if _CONSTANT.search(gold) and _CONSTANT.search(given):
         gold, given = (_CONSTANT.sub("+C", text) for text in (gold, given))

@@ -39,6 +39,8 @@ def equal_trees(gold: Node, given: Node) -> bool:
     """Whether `given` has the value of `gold`."""
     if gold == given:
         return True
+    if not symbols(given) <= symbols(gold):
+        return False
     rounded = is_rounded(gold) or is_rounded(given)
     return _equal_everywhere(gold, given, partial(same_value, rounded=rounded))
 

@@ -19,6 +19,7 @@ _BASE = re.compile(
 _NUMERALS = "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
 _BASES = {name: str(value) for value, name in enumerate(_NUMERALS.split(" "), 2)}
 _TO = re.compile(r"(\d+)\s*(?:\\text\{\s*to\s*\}|to)\s*(\d+)", re.ASCII)
+_CONGRUENT = re.compile(r"^[A-Za-z](?:_\{?\w+\}?|\([^()]*\))?\s*\\equiv\s*")
 _MODULUS = r"(?P<{}>[^()=<>]+)"
 _RESIDUE = re.compile(
     r"(?P<left>.+?)\s*,?\s*(?:\\pmod\s*(?:\{(?P<a>[^{}]+)\}|(?P<b>\w))"
@@ -55,7 +56,7 @@ def notation_of(text: str) -> Notation | None:
         return Notation("ratio", tuple(parts))
     if found := _RESIDUE.fullmatch(text):
         modulus = next(found[group] for group in "abcde" if found[group])
-        return Notation("residue", (re.sub(r"^.*?\\equiv\s*", "", found["left"]).strip(), modulus.strip()))
+        return Notation("residue", (_CONGRUENT.sub("", found["left"]).strip(), modulus.strip()))
     return None
 
 
@@ -92,7 +93,7 @@ def _added(gold: str, other: Notation, equal: Equal) -> bool:
     if other.kind == "residue":
         left, modulus = other.parts
         reduced = left.isdigit() and modulus.isdigit() and len(left) <= 30 >= len(modulus) and int(left) < int(modulus)
-        return reduced and equal(gold, left)
+        return reduced and gold.lstrip("0") == left.lstrip("0")
     return False
 
 

@@ -104,14 +104,14 @@ def recurring(fixed: str, period: str) -> Fraction:
 
 
 def same_number(left: Plain, right: Plain) -> bool:
-    """Whether two numbers are equal; a percent equals its fraction, and its bare figure when only one has the sign."""
+    """Whether an answer (`right`) is the number `left`; a percent equals its fraction, and its bare figure if that is
+    what the reference asks for: a percentage, or a figure above one."""
     rounded = left.rounded or right.rounded
-    if _close(left.value, right.value, rounded):
+    shares = [number.value / 100 if number.percent else number.value for number in (left, right)]
+    if _close(shares[0], shares[1], rounded):
         return True
-    if left.percent == right.percent:
-        return False
-    marked, bare = (left, right) if left.percent else (right, left)
-    return _close(marked.value / 100, bare.value, rounded)
+    by_figure = left.percent or not right.percent or abs(left.value) > 1
+    return by_figure and _close(left.value, right.value, rounded)
 
 
 def _close(left: Fraction, right: Fraction, rounded: bool) -> bool:

@@ -97,6 +97,8 @@ def _rough(value: Any) -> Any:
 
 def _interval(kind: str, ends: tuple[str, ...]) -> RealSet | None:
     low, high = (_end(end, sign) for end, sign in zip(ends, "-+", strict=True))
+    if (low is None and kind[0] == "[") or (high is None and kind[1] == "]"):
+        return None
     if low is _NO_END or high is _NO_END or (low is not None and high is not None and _rough(low) >= _rough(high)):
         return None
     piece = Piece(low, kind[0] == "(" or low is None, high, kind[1] == ")" or high is None)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .expressions import equal_trees, proportional, read
-from .tree import Node, Unparsable, symbols
+from .tree import Node, Unparsable, symbols, walk
 from .words import as_words, takes_back
 
 _SIGN = re.compile(
@@ -18,7 +18,8 @@ _SIGN = re.compile(
 ORDERS = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
 """Each sign of an inequality and what it is from the other end."""
 _ONE_SIDED = frozenset({"=", r"\ne", "<", r"\le"})
-_COEFFICIENT = re.compile(r"(?<![\^_\d{])\d")
+_NOT_ASKED_FOR = re.compile(r"(?<![\^_\d{])\d|(?<![\\A-Za-z])[A-Za-z]{3,}")
+"""Coefficients, and words."""
 
 _UNKNOWNS = frozenset("abcdhkmnpqrstuvxy")
 _OPERATION = re.compile(
@@ -98,7 +99,9 @@ def _is_point(node: Node) -> bool:
 def is_measure(text: str) -> bool:
     """Whether a side is what was asked for: a combination of several unknowns without coefficients, such as `a+b`."""
     node = tree_of(text)
-    if node is None or text.startswith("-") or _COEFFICIENT.search(text) or as_words(text) is not None:
+    if node is None or text.startswith("-") or _NOT_ASKED_FOR.search(text) or as_words(text) is not None:
+        return False
+    if any(part.kind == "call" and part.name != "abs" for part in walk(node)):
         return False
     return len(symbols(node)) > 1
 
@@ -108,7 +111,7 @@ def says(relation: Relation, gold: str, equal: Equal) -> bool:
     sides = list(relation.sides)
     gold_tree = tree_of(gold)
     known = symbols(gold_tree) if gold_tree else frozenset()
-    if len(sides) == 2 and is_name(sides[1]) and equal(gold, sides[0]) and sides[1] not in known:
+    if len(sides) == 2 and not known and is_name(sides[1]) and equal(gold, sides[0]):
         return True
     if not equal(gold, sides[-1]):
         return False

@@ -62,7 +62,7 @@ def meaning(text: str) -> str:
 def as_words(text: str) -> str | None:
     """The text in comparable form if it is words, `None` if it may be mathematics."""
     bare = bare_words(text)
-    if not _WORDS.fullmatch(bare):
+    if not _WORDS.fullmatch(bare) or "?" in bare:
         return None
     runs = re.findall(r"[^\W\d_]+", bare)
     marked = r"\text" in text and len(max(runs, key=len)) > 1
