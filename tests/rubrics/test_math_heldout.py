@@ -12,6 +12,7 @@ from opencode_rubrics.math.mathverdict.verdict import verify_text
 DATA = Path(__file__).parent / "data"
 ROWS = [json.loads(line) for line in (DATA / "math_heldout.jsonl").read_text(encoding="utf-8").splitlines()]
 CHEATS = [json.loads(line) for line in (DATA / "math_cheats.jsonl").read_text(encoding="utf-8").splitlines()]
+SPELLINGS = [json.loads(line) for line in (DATA / "math_spellings.jsonl").read_text(encoding="utf-8").splitlines()]
 AGREEMENT = {"tune": 0.995, "held": 0.98}
 
 
@@ -25,6 +26,11 @@ def test_held_out_pairs_are_judged_as_labelled_and_nothing_wrong_is_rewarded(spl
     assert len(rows) > 500
     assert rewarded == []
     assert 1 - len(refused) / len(rows) >= AGREEMENT[split]
+
+
+@pytest.mark.parametrize("row", SPELLINGS, ids=lambda row: f"{row['reference']} as {row['answer']}")
+def test_a_right_answer_in_another_spelling_is_right(row: dict[str, str]) -> None:
+    assert verify_text(row["reference"], row["answer"], "file").right
 
 
 def test_no_cheat_is_rewarded_in_a_file_or_in_a_box() -> None:

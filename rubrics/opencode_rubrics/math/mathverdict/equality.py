@@ -40,6 +40,8 @@ def equal(reference: str, answer: str, depth: int = 0) -> bool:
         decided = _same_choice(choice, answer, depth)
         if decided is not None:
             return decided
+    elif (named := answered_choice(answer)) and named.text and equal(reference, named.text, depth + 1):
+        return True
     elif (words := as_words(reference)) is not None:
         return words == as_words(answer)
     gold, given = spell(reference), spell(answer)

@@ -34,6 +34,8 @@ _PHRASES = (
     (re.compile(r"(?:positive |plus )?infinity"), r"\infty"),
     (re.compile(r"(?:negative |minus )infinity"), r"-\infty"),
     (re.compile(r"(?:the )?(?:limit |value |it )?(?:dne|does not exist|doesn't exist)"), r"\text{does not exist}"),
+    (re.compile(r"a\.? ?m"), r"\text{am}"),
+    (re.compile(r"p\.? ?m"), r"\text{pm}"),
     (re.compile(r"infinitely many(?: solutions?)?|infinite(?: number of)? solutions?"), r"\text{infinitely many}"),
 )
 """What a phrase means; an object of mathematics in its LaTeX."""
