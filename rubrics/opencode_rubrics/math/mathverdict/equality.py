@@ -1,44 +1,71 @@
-r"""Whether two answers are the same: by outer form first, then as choice, words, number, quantity or expression.
+r"""Whether two answers are the same: as choice, words, structure, notation, relation, set, quantity or expression.
 
-Invariant: the first form that fits the reference decides. What only math-verify can decide goes there last, so its
-known false friends (anagrams, tuples against sets, a false chain such as 6 = 5) never reach it.
+Invariant: the first form that fits the reference decides, and a part of an answer that no form reads makes the answer
+different. Nothing is dropped to make two texts equal.
 """
 
 import re
 from collections.abc import Sequence
+from functools import partial
 
+from .choices import Choice, answered_choice, reference_choice
+from .expressions import equal_trees, read, rounds_to
+from .notations import same_notation
 from .numbers import read_number, same_number
-from .spelling import spell, unwrap
-from .structure import Structure, balanced, row_elements, split_top, structure_of
-from .units import split_unit
-from .words import as_choice, as_words, same_choice
+from .realsets import real_set, same_set
+from .relations import Relation, is_name, relation_of, same_relation, says
+from .spelling import spell, without_lead
+from .structure import Structure, balanced, row_elements, structure_of
+from .tree import Unparsable
+from .units import parts_of, quantity_of, same_unit
+from .words import as_words, meaning
 
 MAX_EXPRESSION_CHARS = 2000
 """A longer expression is compared as text only."""
 
-_MAX_DEPTH = 4
-_ASSIGNED = re.compile(r"^(?:[A-Za-z]|\\[a-z]+|\\text\{[^{}]*\})(?:_\{?\w+\}?)?(?:\([^()]*\))?$")
+_MAX_DEPTH = 5
 _MEMBER = re.compile(r"^[A-Za-z]\s*\\in(?![a-z])\s*")
-_RELATION = re.compile(r"\\(?:le|ge|ne)(?![a-z])|[<>]")
-_COMMAND = re.compile(r"\\(?:text\s*\{[^{}]*\}|[A-Za-z]+)")
+_ORDER = re.compile(r"\\(?:le|ge|ne)(?![a-z])|[<>]")
 _PLUS_MINUS = re.compile(r"\\pm(?![a-z])")
+_CONSTANT = re.compile(r"\+\s*[cCkK]$")
 
 
 def equal(reference: str, answer: str, depth: int = 0) -> bool:
     """Whether `answer` states the same as `reference`; the two are not interchangeable: the reference sets the form."""
-    if unwrap(reference).split() == unwrap(answer).split():
+    reference, answer = meaning(without_lead(reference)), meaning(without_lead(answer))
+    if reference.split() == answer.split():
         return True
-    if letter := as_choice(unwrap(reference)):
-        if same_choice(letter, unwrap(answer)):
-            return True
-    elif (words := as_words(unwrap(reference))) is not None:
-        return words == as_words(unwrap(answer))
+    choice = reference_choice(reference)
+    if choice:
+        decided = _same_choice(choice, answer, depth)
+        if decided is not None:
+            return decided
+    elif (named := answered_choice(answer)) and named.text and equal(reference, named.text, depth + 1):
+        return True
+    elif (words := as_words(reference)) is not None:
+        return words == as_words(answer)
     gold, given = spell(reference), spell(answer)
     if gold == given and gold:
         return True
     if max(len(gold), len(given)) > MAX_EXPRESSION_CHARS or depth > _MAX_DEPTH or not _whole(given):
         return False
+    if parts := parts_of(gold):
+        others = parts_of(given)
+        return [part.unit for part in parts] == [part.unit for part in others] and _ordered(
+            [part.figure for part in parts], [part.figure for part in others], depth
+        )
     return _equal_spelled(_expanded(gold), _expanded(given), depth)
+
+
+def _same_choice(choice: Choice, answer: str, depth: int) -> bool | None:
+    """Whether an answer names the reference's choice or says its text; `None` if the letter may be a variable."""
+    given = answered_choice(answer)
+    if given and (given.text or given.letter == choice.letter or choice.text):
+        texts = choice.text and given.text
+        return given.letter == choice.letter and (not texts or equal(choice.text, given.text, depth + 1))
+    if choice.text:
+        return equal(choice.text, answer, depth + 1)
+    return None
 
 
 def _whole(text: str) -> bool:
@@ -46,57 +73,105 @@ def _whole(text: str) -> bool:
 
 
 def _expanded(text: str) -> str:
-    r"""`\pm` written out as two answers, and `x \in S` as S."""
+    r"""`\pm` written out as two answers, `x \in S` as S, and `(x,y)=(1,2)` as `x=1, y=2`."""
     text = _MEMBER.sub("", text)
-    if len(_PLUS_MINUS.findall(text)) != 1:
-        return text
-    return f"{_PLUS_MINUS.sub('+', text).lstrip('+ ')}, {_PLUS_MINUS.sub('-', text)}"
+    if len(_PLUS_MINUS.findall(text)) == 1:
+        return f"{_PLUS_MINUS.sub('+', text).lstrip('+ ')}, {_PLUS_MINUS.sub('-', text)}".replace("=+", "=")
+    relation = relation_of(text) if text.startswith("(") else None
+    if relation and relation.signs == ("=",):
+        names, values = (structure_of(side) for side in relation.sides)
+        alike = names and values and names.kind == values.kind == "()" and len(names.elements) == len(values.elements)
+        if names and values and alike and all(map(is_name, names.elements)):
+            return ", ".join(f"{name}={value}" for name, value in zip(names.elements, values.elements, strict=True))
+    return text
 
 
 def _equal_spelled(gold: str, given: str, depth: int) -> bool:
     form, other = structure_of(gold), structure_of(given)
-    if form and other:
-        decided = _same_structure(form, other, depth)
+    if (form is None or form.kind != "list") and (other is None or other.kind != "list"):
+        decided = _same_notation_or_relation(gold, given, depth)
         if decided is not None:
             return decided
-    elif form or other:
-        if form and form.kind == "{}" and len(form.elements) == 1:
-            return equal(form.elements[0], given, depth + 1)
-        if other and other.kind == "{}" and len(other.elements) == 1:
-            return equal(gold, other.elements[0], depth + 1)
-        if (other and other.kind == "list") or (form and not _RELATION.search(given) and form.kind != "matrix"):
-            return False
+    if form and other:
+        if _same_structure(form, other, depth):
+            return True
+    elif (form or other) and _equal_to_only_element(form, other, gold, given, depth):
+        return True
+    if form or other or _ORDER.search(gold) or _ORDER.search(given) or r"\mathbb" in gold + given:
+        decided = _same_real_set(gold, given)
+        if decided is not None:
+            return decided
+    if form or other:
+        return False
     return _same_single(gold, given, depth)
 
 
-def _same_structure(form: Structure, other: Structure, depth: int) -> bool | None:
-    """Whether two forms agree; `None` if they have to be evaluated to tell."""
+def _equal_to_only_element(form: Structure | None, other: Structure | None, gold: str, given: str, depth: int) -> bool:
+    """Whether one side is a set of one element, and the other this element."""
+    alone = form or other
+    if alone is None or alone.kind != "{}" or len(alone.elements) != 1 or alone.elements[0] == r"\emptyset":
+        return False
+    element = alone.elements[0]
+    return equal(element, given, depth + 1) if form else equal(gold, element, depth + 1)
+
+
+def _same_notation_or_relation(gold: str, given: str, depth: int) -> bool | None:
+    inner = partial(equal, depth=depth + 1)
+    decided = same_notation(gold, given, inner)
+    if decided is not None:
+        return decided
+    relation, other = relation_of(gold), relation_of(given)
+    if other and r"\approx" in other.signs and not (relation and r"\approx" in relation.signs):
+        return _same_approximation(gold, other, inner)
+    if relation and other:
+        return same_relation(relation, other, inner) or _same_real_set(gold, given) or False
+    if other:
+        return says(other, gold, inner) if other.is_equation else None if _ORDER.search(given) else False
+    if relation:
+        if relation.is_equation:
+            return is_name(relation.sides[0]) and inner(relation.sides[-1], given)
+        return None if _ORDER.search(gold) else False
+    return None
+
+
+def _same_approximation(gold: str, relation: Relation, inner: "partial[bool]") -> bool:
+    r"""`\pi \approx 3.14` against a value: a value, and behind it what it is when it is rounded to fewer digits."""
+    if relation.signs[-1] != r"\approx" or set(relation.signs[:-1]) - {"="}:
+        return False
+    sides = relation.sides
+    exact = Relation(sides[:-1], relation.signs[:-1]) if len(sides) > 2 else None
+    stated = says(exact, gold, inner) if exact else inner(gold, sides[0])
+    return (stated or inner(gold, sides[-1])) and rounds_to(sides[-2], sides[-1])
+
+
+def _same_real_set(gold: str, given: str) -> bool | None:
+    """Whether two texts are the same set of reals; `None` if neither has to be one."""
+    left, right = real_set(gold), real_set(given)
+    if left and right:
+        return same_set(left, right, rounded="." in gold + given)
+    return None
+
+
+def _same_structure(form: Structure, other: Structure, depth: int) -> bool:
     kinds = {form.kind, other.kind}
     if kinds == {"matrix"}:
         return _same_rows(form, other, depth)
     if "matrix" in kinds:
         return _same_vector(form, other, depth)
     if kinds == {"union"}:
-        return _unordered(form.elements, other.elements, depth) or None
-    if "union" in kinds:
-        alternatives = all(
-            _RELATION.search(element) for side in (form, other) if side.kind == "list" for element in side.elements
-        )
-        return _unordered(form.elements, other.elements, depth) if kinds == {"union", "list"} and alternatives else None
+        return _unordered(form.elements, other.elements, depth)
     if form.kind == other.kind or kinds == {"{}", "list"}:
         named = len(_names(form)) == len(form.elements) > 1 and not _names(other)
         if form.kind in {"{}", "list"} and not named:
             return _unordered(form.elements, other.elements, depth)
         return _ordered(form.elements, other.elements, depth)
-    if kinds == {"()", "list"}:
-        return _ordered(form.elements, other.elements, depth)
-    return False
+    return kinds == {"()", "list"} and _ordered(form.elements, other.elements, depth)
 
 
 def _names(form: Structure) -> set[str]:
     """The variables that the elements assign, if they do."""
-    sides = [split_top(element, "=") for element in form.elements]
-    return {side[0] for side in sides if len(side) == 2 and _ASSIGNED.match(side[0])}
+    relations = [relation_of(element) for element in form.elements]
+    return {found.sides[0] for found in relations if found and found.is_equation and is_name(found.sides[0])}
 
 
 def _ordered(left: Sequence[str], right: Sequence[str], depth: int) -> bool:
@@ -148,53 +223,27 @@ def _same_single(gold: str, given: str, depth: int) -> bool:
     number, other = read_number(gold), read_number(given)
     if number and other:
         return same_number(number, other)
-    if (sides := split_top(given, "=")) and len(sides) > 1 and "=" not in gold and not _RELATION.search(given):
-        return _same_chain(gold, sides, depth)
-    approximated = split_top(given, r"\approx")
-    if len(approximated) == 2 and r"\approx" not in gold:
-        return _same_approximation(gold, approximated, depth)
-    figure, unit = split_unit(gold)
-    given_figure, given_unit = split_unit(given)
-    if unit or given_unit:
-        if unit and given_unit and unit != given_unit:
+    quantity, given_quantity = quantity_of(gold), quantity_of(given)
+    if quantity.unit or given_quantity.unit:
+        if bool(number and number.percent) != bool(other and other.percent):
+            # A percentage counts nothing.
             return False
-        return equal(figure, given_figure, depth + 1)
-    if _other_case(gold, given) or r"\ldots" in given or r"\dots" in given or "..." in given:
-        return False
-    # Imported where it is needed: most answers are decided without the two tenths of a second that sympy takes.
-    from .symbolic import Unparsable, equal_expressions
+        return same_unit(quantity, given_quantity) and equal(quantity.figure, given_quantity.figure, depth + 1)
+    if _CONSTANT.search(gold) and _CONSTANT.search(given):
+        gold, given = (_CONSTANT.sub("+C", text) for text in (gold, given))
+    try:
+        return equal_trees(read(gold), read(given))
+    except Unparsable:
+        return _same_by_library(gold, given)
 
+
+def _same_by_library(gold: str, given: str) -> bool:
+    # Imported where it is needed: nearly all answers are decided without the tenths of a second that sympy takes.
+    from .calculus import Unreadable, equal_expressions, is_calculus
+
+    if not (is_calculus(gold) or is_calculus(given)):
+        return False
     try:
         return equal_expressions(gold, given)
-    except Unparsable:
+    except Unreadable:
         return False
-
-
-def _other_case(gold: str, given: str) -> bool:
-    """Whether a variable of one is the other's in the other case: to math-verify x and X are the same."""
-    left, right = (set(re.findall("[A-Za-z]", _COMMAND.sub("", text))) - {"e", "E"} for text in (gold, given))
-    return any(letter.swapcase() in right - left for letter in left - right)
-
-
-def _same_chain(gold: str, sides: Sequence[str], depth: int) -> bool:
-    """`a = b = c` against a value: its last side, provided that no figure before it says otherwise."""
-    if not equal(gold, sides[-1], depth + 1):
-        return False
-    return all(re.search("[A-Za-z]", side) or equal(gold, side, depth + 1) for side in sides[:-1])
-
-
-def _same_approximation(gold: str, sides: Sequence[str], depth: int) -> bool:
-    r"""`\pi \approx 3.14` against a value: either side, provided that they are within 1 % of each other."""
-    if not any(equal(gold, side, depth + 1) for side in sides):
-        return False
-    return _within(sides[0], sides[1], 0.01)
-
-
-def _within(left: str, right: str, share: float) -> bool:
-    """Whether two expressions are real numbers at most `share` of the larger apart."""
-    from .symbolic import real_value
-
-    values = real_value(left), real_value(right)
-    if values[0] is None or values[1] is None:
-        return False
-    return abs(values[0] - values[1]) <= share * max(abs(values[0]), abs(values[1]))

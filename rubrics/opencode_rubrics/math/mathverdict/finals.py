@@ -7,18 +7,31 @@ there is none. Several different ones are all handed on, so that the verdict can
 import re
 from dataclasses import dataclass
 
+from .announced import announced, clean_lines
+
 MAX_BARE_LINES = 12
 """More lines without any mark are a text about the answer, not the answer."""
 
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])\s*")
 _TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 _HASHES = re.compile(r"^\s*####\s*(.+?)\s*$", re.MULTILINE)
-_ANNOUNCED = re.compile(
-    r"(?:final\s+answer|the\s+answer|answer|result|solution)\b[^\n:=]{0,40}?(?:\bis\b|:|=)\s*(.+)$", re.IGNORECASE
-)
 _ANNOUNCES = re.compile(r"\b(?:final|answer|result)\b[^\n]{0,60}$", re.IGNORECASE)
 _SURROUNDINGS = re.compile(r"\$|\\[()\[\]]|\\(?:quad|qquad|text|mathrm|,|;|!| )|[{}*~_`\s]|\.(?=\s|$)")
-_LIST_WORDS = frozenset({",", ";", "and", "or", "&", ",and", ",or", ";and", ";or"})
+_LISTED = re.compile(r"(?:[,;&]|and|or|[,;](?:and|or))(?:[a-z](?:_?\d)?(?:=|is))?")
+_LISTED_IN_WORDS = re.compile(r"\s*\$?\s*(?:[,;]|,?\s*(?:and|or)\b)[^.\n]{1,40}?(?:is|are|=|:)\s*\$?\s*", re.IGNORECASE)
+_SUPERSEDED = re.compile(
+    r"\b(?:then|finally|end|so|thus|therefore|hence|total|answer|final|actually|wait|but|not|no|instead|check|verify|"
+    r"again|means|gives|implies|becomes|equivalently|i\.e\.)\b|\\(?:implies|Rightarrow)|=\s*\$?\s*$",
+    re.IGNORECASE,
+)
+_ASSIGNED = re.compile(r"(?<![A-Za-z\\])(?P<name>[A-Za-z](?:_\{?\w\}?)?)\s*=\s*\$?\s*$")
+_DENIED_BEFORE = re.compile(
+    r"(?:\bnot|n't(?:\s+be)?|\bnever|\b(?:wrong|incorrect)(?:\s+answer)?(?:\s+is)?)\W*$", re.IGNORECASE
+)
+_DENIED_BEHIND = re.compile(
+    r"[\s$.,;:!*)\]]*(?:(?:is|was|are)\s+(?:not\b|wrong\b|incorrect\b|false\b)|isn't\b|wrong\b|incorrect\b|(?:oh\s+)?no[,.]|wait\b)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -59,10 +72,11 @@ def finals_of_file(text: str) -> Finals:
         return boxed
     if marked := _marked(text):
         return _all_or_empty(marked)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    announced = [found for line in lines if (found := _ANNOUNCED.search(line))]
-    if announced:
-        return _all_or_empty([found[1].strip().strip("*_ ") for found in announced])
+    lines = clean_lines(text)
+    if values := announced(lines):
+        return _all_or_empty(values)
+    if not lines:
+        return Finals(reason="empty")
     if len(lines) > MAX_BARE_LINES:
         return Finals(reason="no_answer_marked")
     environment = "\\begin{" in text
@@ -70,10 +84,18 @@ def finals_of_file(text: str) -> Finals:
 
 
 def reference_value(text: str) -> str:
-    """The value in a reference answer: its last box, `<answer>` tag or `####` line, else all of it; may be empty."""
+    """The value in a reference answer: its boxes, last `<answer>` tag or `####` line, else all of it; may be empty.
+
+    Several boxes are one list, unless the text between them says that a later one supersedes those before it.
+    """
     boxes = [box for box in _boxes(text) if box.content]
     if boxes:
-        return _unboxed(boxes[-1].content or "")
+        listed = [boxes[-1]]
+        for box, following in zip(reversed(boxes[:-1]), reversed(boxes[1:]), strict=True):
+            if _SUPERSEDED.search(text[box.end : following.start]) and not _is_listed(text, box, following):
+                break
+            listed.insert(0, box)
+        return _joined(text, listed)
     if marked := _marked(text):
         return marked[-1]
     return text.strip()
@@ -96,21 +118,44 @@ def _final_boxes(text: str) -> Finals | None:
         return Finals(reason="unbalanced_box")
     if not boxes[-1].content.strip():
         return Finals(reason="empty")
+    if _denied(text, boxes[-1]):
+        return Finals(reason="taken_back")
     rivals, listed = [boxes[-1]], [boxes[-1]]
     only_listed = True
     for box, following in zip(reversed(boxes[:-1]), reversed(boxes[1:]), strict=True):
         if box.content is None:
             break
-        between = text[box.end : following.start]
-        if only_listed and _SURROUNDINGS.sub("", between).lower() in _LIST_WORDS:
+        if only_listed and _is_listed(text, box, following):
             listed.insert(0, box)
             rivals.insert(0, box)
-        elif _as_final(text, box, following, between):
+        elif _as_final(text, box, following, text[box.end : following.start]):
             only_listed = False
             rivals.insert(0, box)
     answers = tuple(dict.fromkeys(_unboxed(box.content or "") for box in rivals))
-    joined = ", ".join(_unboxed(box.content or "") for box in listed)
-    return Finals(answers, joined if len(listed) == len(rivals) > 1 else "")
+    return Finals(answers, _joined(text, listed) if len(listed) == len(rivals) > 1 else "")
+
+
+def _is_listed(text: str, box: _Box, following: _Box) -> bool:
+    """Whether two boxes are parts of one answer: "`A` and `B`", "x = `A` or x = `B`", "least `A` and most `B`"."""
+    between = text[box.end : following.start]
+    if _LISTED.fullmatch(_SURROUNDINGS.sub("", between).lower()):
+        return True
+    return _LISTED_IN_WORDS.fullmatch(between) is not None and not _SUPERSEDED.search(between.rstrip(" $=:"))
+
+
+def _joined(text: str, boxes: list[_Box]) -> str:
+    """The boxes as one list, with the variables that they are assigned to if these are different."""
+    contents = [_unboxed(box.content or "") for box in boxes]
+    names = [found["name"] if (found := _ASSIGNED.search(text[: box.start])) else "" for box in boxes]
+    if len(boxes) > 1 and all(names) and len(set(names)) == len(names):
+        contents = [f"{name}={content}" for name, content in zip(names, contents, strict=True)]
+    return ", ".join(dict.fromkeys(contents))
+
+
+def _denied(text: str, box: _Box) -> bool:
+    """Whether the text around a box says that it is not the answer."""
+    line_start = text.rfind("\n", 0, box.start) + 1
+    return bool(_DENIED_BEFORE.search(text[line_start : box.start]) or _DENIED_BEHIND.match(text, box.end))
 
 
 def _as_final(text: str, box: _Box, following: _Box, between: str) -> bool:

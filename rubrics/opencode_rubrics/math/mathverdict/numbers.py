@@ -70,7 +70,7 @@ def _unsuffixed(text: str) -> Plain | None:
     if found := _FRACTION.fullmatch(text) or _SLASH.fullmatch(text):
         return _ratio(found.groupdict())
     if found := _RECURRING.fullmatch(text):
-        return Plain(_recurring(found["fixed"], found["period"]), False)
+        return Plain(recurring(found["fixed"], found["period"]), False)
     return None
 
 
@@ -95,7 +95,8 @@ def _ratio(groups: dict[str, str | None]) -> Plain | None:
     return Plain(-value if groups["sign"] == "-" else value, False)
 
 
-def _recurring(fixed: str, period: str) -> Fraction:
+def recurring(fixed: str, period: str) -> Fraction:
+    """The value of the decimal `fixed` followed by the digits of `period` over and over."""
     places = len(fixed.partition(".")[2])
     tail = Fraction(int(period), (10 ** len(period) - 1) * 10**places)
     start = _decimal(fixed)
@@ -103,14 +104,14 @@ def _recurring(fixed: str, period: str) -> Fraction:
 
 
 def same_number(left: Plain, right: Plain) -> bool:
-    """Whether two numbers are equal; a percent equals its fraction, and its bare figure when only one has the sign."""
+    """Whether an answer (`right`) is the number `left`; a percent equals its fraction, and its bare figure if that is
+    what the reference asks for: a percentage, or a figure above one."""
     rounded = left.rounded or right.rounded
-    if _close(left.value, right.value, rounded):
+    shares = [number.value / 100 if number.percent else number.value for number in (left, right)]
+    if _close(shares[0], shares[1], rounded):
         return True
-    if left.percent == right.percent:
-        return False
-    marked, bare = (left, right) if left.percent else (right, left)
-    return _close(marked.value / 100, bare.value, rounded)
+    by_figure = left.percent or not right.percent or abs(left.value) > 1
+    return by_figure and _close(left.value, right.value, rounded)
 
 
 def _close(left: Fraction, right: Fraction, rounded: bool) -> bool:

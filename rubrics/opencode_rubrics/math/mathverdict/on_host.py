@@ -24,7 +24,7 @@ from .verdict import EmptyReference, verify_text
 LENGTH = struct.Struct("!I")
 
 _PR_SET_PDEATHSIG = 1
-_WARM_UP = ((r"\frac{1}{2}+x^2", "x^2+0.5"), (r"2\sqrt{2}", r"\sqrt{8}"))
+_WARM_UP = ((r"\frac{1}{2}+x^2", "x^2+0.5"), (r"2\sqrt{2}", r"\sqrt{8}"), (r"\int_0^1 x\,dx", r"\frac{1}{2}"))
 
 
 def main(control_fd: int, parent: int) -> None:

@@ -19,6 +19,7 @@ _SYMBOLS = {
     "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "﹣": "-",
     "×": r"\cdot ", "·": r"\cdot ", "⋅": r"\cdot ", "∙": r"\cdot ", "∗": r"\cdot ", "÷": "/", "⁄": "/", "∕": "/",
     "≤": r"\le ", "⩽": r"\le ", "≥": r"\ge ", "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "≃": r"\approx ",
+    "≡": r"\equiv ", "∠": r"\angle ", "△": r"\triangle ", "⊥": r"\perp ", "∥": r"\parallel ",
     "∞": r"\infty ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ", "∖": r"\setminus ",
     "±": r"\pm ", "∓": r"\mp ", "°": r"^{\circ}", "′": "'", "’": "'", "→": r"\to ", "⟨": r"\langle ", "⟩": r"\rangle ",
     "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℚ": r"\mathbb{Q}", "ℕ": r"\mathbb{N}", "ℂ": r"\mathbb{C}",
@@ -36,13 +37,38 @@ _SPACING = re.compile(
     r"(?<!\\)\\(?:[,;:!> ]|quad\b|qquad\b|enspace\b|hspace\{[^{}]*\}|displaystyle\b|textstyle\b|limits\b)|~"
 )
 _SIZES = re.compile(r"\\(?:left|right|[bB]igg?[lrm]?)(?![a-zA-Z])\.?")
+_EMPTY_SET = re.compile(r"^\\\{\s*\\\}$")
 _FRACTIONS = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
 _FONTS = re.compile(
-    r"\\(?:mathrm|mathbf|mathit|mathsf|boldsymbol|bm|textbf|textit|textrm|operatorname\*?|mbox|emph)\s*\{([^{}]*)\}"
+    r"\\(?:mathrm|mathbf|mathit|mathsf|boldsymbol|bm|textbf|textit|textrm|operatorname\*?|mbox|emph|mathsf|textsf|texttt|"
+    r"textnormal|underline|rm|bf)\s*\{([^{}]*)\}"
+)
+_OLD_FONTS = re.compile(r"\{\s*\\(?:rm|bf|it|sf)\s+([^{}]*)\}")
+_FUNCTION_TEXT = re.compile(
+    r"\\text\{\s*(sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|log|ln|lg|exp|gcd|lcm|max|min|Re|Im)\s*\}"
+)
+_TEXT_AROUND = re.compile(r"\\text\{([^{}]*\d[^{}]*)\}")
+_NUMBER_TEXT = re.compile(r"\\text\{\s*([+-]?\d[\d,.]*)\s*\}")
+_NOT = re.compile(r"\\not\s*(=|<|>|\\in(?![A-Za-z])|\\equiv(?![A-Za-z]))")
+_NOT_NAMES = {"=": r"\ne ", "<": r"\ge ", ">": r"\le ", r"\in": r"\notin ", r"\equiv": r"\nequiv "}
+_DOTTED = re.compile(r"\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?")
+_MAGNITUDES = {
+    "hundred": "10^{2}", "thousand": "10^{3}", "million": "10^{6}", "billion": "10^{9}", "trillion": "10^{12}",
+    "dozen": "12",
+}  # fmt: skip
+_MAGNITUDE = re.compile(
+    rf"(?<=\d)\s*(?P<open>\\text\{{\s*)?(?P<name>{'|'.join(_MAGNITUDES)})s?(?![A-Za-z])\s*(?P<close>\}})?"
+)
+_QUANTIFIER = re.compile(
+    r"\s*,?\s*(?:\\text\{\s*,?\s*for (?:all|every|any|each)\s*\}|\\forall(?![A-Za-z])|\bfor (?:all|every|any|each)\b)"
+    r"\s*(?:(?:real|positive|integers?|numbers?|values? of|natural|nonnegative)\s+)*\(?\s*\$?(?P<name>[a-z])\$?"
+    r"(?:\s*\\in\s*\\mathbb\s*\{?\s*[RZNQ]\s*\}?\s*(?:[\^_]\s*\{?\s*[+*>0]+\s*\}?)?)?\s*$"
 )
 _WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ("`", "`"), ("__", "__"))
+_SAYING = r"(?:(?:the\s+)?(?:final\s+)?(?:answer|result|solution)\s*(?:is\s*:?|:|=)|there (?:is|are)|it is)"
+_ANSWER_IS = re.compile(rf"^(?:\\text\{{\s*{_SAYING}\s*\}}|{_SAYING}(?![A-Za-z]))\s*(?!not\b|no\b)", re.IGNORECASE)
 _LEADS = re.compile(
-    r"^(?:(?:the\s+)?(?:final\s+)?(?:answer|result|solution)\s*(?:is|:|=)\s*|(?:approximately|about|exactly)\s+"
+    r"^(?:(?:both|either)\s+|\\implies\s*|\\Rightarrow\s*|(?:approximately|about|exactly)\s+"
     r"|\\approx\s*|\+\s*(?=[\w\\(.])|\\therefore\s*|=\s*|:\s*)",
     re.IGNORECASE,
 )
@@ -83,6 +109,14 @@ def unwrap(text: str) -> str:
             return text
 
 
+def without_lead(text: str) -> str:
+    r"""`text` without "the answer is" before it, or `\text{}` around figures."""
+    text = unwrap(text)
+    if found := _TEXT_AROUND.fullmatch(text):
+        text = unwrap(found[1])
+    return unwrap(_ANSWER_IS.sub("", text))
+
+
 def spell(text: str) -> str:
     """`text` in the one spelling; idempotent for what it produces."""
     text = _unicode(unwrap(text))
@@ -90,15 +124,30 @@ def spell(text: str) -> str:
     # A space command between groups of three digits is a thousands separator.
     text = re.sub(r"(?<=\d)\\[,;!: ]\s*(?=\d{3}(?!\d))", "", text)
     text = _SPACING.sub(" ", text)
-    text = _SIZES.sub("", text)
+    text = _EMPTY_SET.sub(r"\\emptyset", _SIZES.sub("", text))
     text = _FRACTIONS.sub(r"\\frac", text)
     text = _RENAMED.sub(lambda found: _OTHER_NAMES[found[1]], text)
+    text = _NOT.sub(lambda found: _NOT_NAMES[found[1]], text)
+    text = _OLD_FONTS.sub(r"\\text{\1}", text)
     text = _FONTS.sub(lambda found: rf"\text{{{found[1]}}}", text)
+    text = _NUMBER_TEXT.sub(r"\1", text)
+    text = _FUNCTION_TEXT.sub(r"\\\1 ", text)
+    text = _DOTTED.sub(lambda found: rf"\overline{{{''.join(part or '' for part in found.groups())}}}", text)
+    text = _QUANTIFIER.sub("", text)
     text = _JOINING.sub(", ", text)
+    text = _MAGNITUDE.sub(_multiplied, text)
     text = _plain(text)
     while (shorter := unwrap(_LEADS.sub("", text))) != text:
         text = shorter
-    return re.sub(r"\s+", " ", text).strip()
+    return "e" if text == "E" else re.sub(r"\s+", " ", text).strip()
+
+
+def _multiplied(found: "re.Match[str]") -> str:
+    """`5\\cdot 10^{6}` for "5 million"; what follows in the same `\\text{}` stays in it."""
+    factor = rf"\cdot {_MAGNITUDES[found['name']]}"
+    if found["open"] and not found["close"]:
+        return factor + r"\text{"
+    return factor + (" " if found["open"] else found["close"] or " ")
 
 
 def _unicode(text: str) -> str:

@@ -19,7 +19,7 @@ _CASES = re.compile(
 
 @dataclass(frozen=True)
 class Structure:
-    """`kind` is the pair of brackets, or "list" (none), "matrix" (elements are rows of kind "row") or "union"."""
+    """`kind` is the pair of brackets, or "list" (none), "matrix" or "determinant" (elements are rows) or "union"."""
 
     kind: str
     elements: tuple[str, ...]
@@ -33,7 +33,8 @@ def structure_of(text: str) -> Structure | None:
         return Structure("list", tuple(line for line in lines if line))
     if found := _ENVIRONMENT.match(text):
         rows = [row for row in found["rows"].split(r"\\") if row.strip()]
-        return Structure("matrix", tuple(row.strip() for row in rows))
+        kind = "determinant" if found["name"] in {"vmatrix", "Vmatrix"} else "matrix"
+        return Structure(kind, tuple(row.strip() for row in rows))
     parts = split_top(text, r"\cup")
     if len(parts) > 1:
         return Structure("union", tuple(parts)) if all(structure_of(part) for part in parts) else None

@@ -1,54 +1,141 @@
-r"""Splits a quantity into its figure and its unit.
+r"""Splits a quantity into its figure and what it counts or measures.
 
 Invariant: a letter that could be a variable is a unit only where the text marks it as one (`\text{m}`, "5 m"); units
-are compared by name, never converted, because a question that asks for metres wants metres.
+are compared by name, never converted, because a question that asks for metres wants metres. Words behind a figure that
+are no unit known here are kept as they are: they never vanish from an answer.
 """
 
 import re
+from dataclasses import dataclass
 
-_NAMES = {
-    "cm": "cm|centimet(?:er|re)s?", "mm": "mm|millimet(?:er|re)s?", "km": "km|kilomet(?:er|re)s?",
-    "m": "m|met(?:er|re)s?", "in": "in|inch(?:es)?", "ft": "ft|feet|foot", "yd": "yd|yards?", "mi": "mi|miles?",
-    "kg": "kg|kilograms?|kilos?", "g": "g|grams?", "mg": "mg|milligrams?", "lb": "lbs?|pounds?", "t": "t|tons?|tonnes?",
-    "s": "s|secs?|seconds?", "min": "min|mins|minutes?", "h": "h|hrs?|hours?", "day": "days?", "week": "weeks?",
-    "month": "months?", "year": "years?|yrs?", "l": "l|L|lit(?:er|re)s?", "ml": "ml|mL|millilit(?:er|re)s?",
-    "mph": "mph|miles per hour", "km/h": "km/h|kmh|kph|kilomet(?:er|re)s per hour",
-    "m/s": "m/s|met(?:er|re)s per second",
-    "dollar": "dollars?|usd|USD", "cent": "cents?", "euro": "euros?|eur|EUR|€", "pound": "gbp|GBP|£",
-    "degree": "degrees?|deg", "rad": "rad|radians?", "unit": "units?", "people": "people|persons?", "time": "times",
-    "way": "ways", "apple": "apples?", "coin": "coins?", "square": "squares?", "point": "points?", "N": "N|newtons?",
-    "J": "J|joules?", "W": "W|watts?", "V": "V|volts?", "A": "amps?|amperes?", "Hz": "Hz|hertz", "mol": "mol|moles?",
-    "K": "K|kelvin", "student": "students?", "book": "books?", "ball": "balls?", "marble": "marbles?",
-}  # fmt: skip
-_ANY = "|".join(_NAMES.values())
+from .unit_names import COUNTED, UNITS
+
+_ADJECTIVES = (
+    "different|distinct|possible|such|positive|ordered|unordered|valid|distinguishable|integer|lattice|red|blue|green|"
+    "white|black"
+)
+_ONE = "|".join(UNITS.values())
+_ANY = rf"(?:{_ONE})(?:\s*(?:/|per)\s*(?:{_ONE}))?"
+_RATE = re.compile(r"\s*(?:/|\bper\b)\s*")
+_STACKED = re.compile(r"\\frac\s*\{\s*\\text\{\s*([^{}]+?)\s*\}\s*\}\s*\{\s*\\text\{\s*([^{}]+?)\s*\}\s*\}$")
+_PART = re.compile(
+    rf"\s*(?P<figure>\d[\d./]*)\s*(?:\\text\{{\s*(?P<marked>{_ONE})\s*,?\s*\}}|(?P<plain>{_ONE})(?![A-Za-z]))\s*,?\s*"
+    r"(?:(?:\\text\{)?\s*and\s*\}?)?"
+)
+_DOUBTFUL = frozenset("KTAVWCF")
+"""Letters that are more than a unit: "7 K" may be seven thousand."""
 _POWER = r"(?:\s*\^\s*\{?(?P<power>[23])\}?)?"
 _BEFORE = r"(?:(?P<shape>sq(?:uare|\.)?|cu(?:bic|\.)?)\s+)?"
-_MARKED = re.compile(rf"\\text\{{\s*{_BEFORE}(?P<name>{_ANY})\.?{_POWER.replace('power', 'inner')}\s*\}}{_POWER}$")
-_SPACED = re.compile(rf"(?<=[\d)}}])\s+{_BEFORE}(?P<name>{_ANY})\.?{_POWER}$")
-_JOINED = re.compile(rf"(?<=[\d)}}])(?P<name>(?:cm|mm|km|kg|mg|ml|mL|mph|ft|lbs?|Hz|km/h|m/s|rad)){_POWER}$")
-_DEGREES = re.compile(r"\s*\^\s*(?:\\circ|\{\s*\\circ\s*\})\s*(?P<scale>[CF])?$|\s*\\degree$")
+_MARKED = re.compile(
+    rf"\\text\{{\s*{_BEFORE}(?P<name>{_ANY})\.?{_POWER.replace('power', 'inner')}"
+    rf"\s*(?P<squared>squared|cubed)?\s*\}}{_POWER}$"
+)
+_SPACED = re.compile(rf"(?<=[\d)}}\w])\s+{_BEFORE}(?P<name>{_ANY})\.?{_POWER}(?:\s+(?P<squared>squared|cubed))?$")
+_JOINED = re.compile(
+    rf"(?<=[\d)}}])(?P<name>(?:cm|mm|km|kg|mg|ml|mL|mph|ft|lbs?|Hz|kHz|km/h|km/hr|m/s|rad|kJ|kPa|kW|oz|min|¢)){_POWER}$"
+)
+_DEGREES = re.compile(
+    r"\s*(?:\^\s*(?:\\circ|\{\s*\\circ\s*\})|\\degree)\s*(?:\\text\{\s*(?P<marked>[CFK])\s*\}|(?P<scale>[CF]))?$"
+)
 _CURRENCY = re.compile(r"^(?P<sign>-?)\s*\\?(?P<mark>[$€£¥])\s*(?=[\d.])")
 _MARKS = {"$": "dollar", "€": "euro", "£": "pound", "¥": "yen"}
-_CANONICAL = [(re.compile(pattern), name) for name, pattern in _NAMES.items()]
+_CANONICAL = [(re.compile(pattern), name) for name, pattern in UNITS.items()]
+_TRAILING = re.compile(
+    r"(?<=[\d)}%])(?:\s*\\text\{\s*(?P<marked>[A-Za-z][A-Za-z .'-]+?)\s*\}"
+    r"|\s+(?P<plain>[A-Za-z]{3,}(?:[ -][A-Za-z']+){0,3}))$"
+)
+_UP = r"increased?s?|rise|growth|gain|higher|more"
+_DOWN = r"decreased?s?|drop|reduction|fall|lower|less|discount"
+_CHANGES = rf"(?P<name>{_UP}|{_DOWN}|profit|loss)"
+_CHANGE = (
+    re.compile(rf"^(?:an? )?(?:\\text\{{\s*)?{_CHANGES}\s*(?:of|by)\s*(?:\}})?\s*(?P<figure>.+)$"),
+    re.compile(rf"^(?P<figure>.*[\d%}}])\s*(?:\\text\{{\s*)?\s*{_CHANGES}\s*\}}?$"),
+)
 
 
-def split_unit(text: str) -> tuple[str, str]:
-    """(figure, unit) of the spelled `text`; the unit is canonical and empty if there is none."""
+@dataclass(frozen=True)
+class Quantity:
+    """A figure and its unit."""
+
+    figure: str
+    unit: str = ""
+    known: bool = True
+    """Whether the unit is one that an answer may add of itself."""
+    needed: bool = False
+    """Whether the unit changes what the figure says, so that both sides must have it."""
+
+
+def quantity_of(text: str) -> Quantity:
+    """The spelled `text` as a quantity; the unit is canonical and empty if there is none."""
+    text = _STACKED.sub(r"\\text{\1/\2}", text)
     if found := _CURRENCY.match(text):
-        return found["sign"] + text[found.end() :], _MARKS[found["mark"]]
+        rest = quantity_of(text[found.end() :])
+        if rest.unit in {"", _MARKS[found["mark"]]}:
+            return Quantity(found["sign"] + rest.figure, _MARKS[found["mark"]])
+        return Quantity(text)
     if found := _DEGREES.search(text):
-        return text[: found.start()].strip(), "degree" + (found["scale"] or "")
+        return Quantity(text[: found.start()].strip(), "degree" + (found["marked"] or found["scale"] or ""))
+    for pattern in _CHANGE:
+        if found := pattern.match(text):
+            return Quantity(found["figure"].strip(), _direction(found["name"]), needed=True)
     for pattern in (_MARKED, _SPACED, _JOINED):
         found = pattern.search(text)
         if found and found.start() > 0 and any(char.isdigit() or char == "\\" for char in text[: found.start()]):
-            return text[: found.start()].strip(), _canonical(found.groupdict())
-    return text, ""
+            unit = _canonical(found.groupdict())
+            return Quantity(text[: found.start()].strip(), unit, known=unit not in _DOUBTFUL)
+    if (found := _TRAILING.search(text)) and any(char.isdigit() for char in text[: found.start()]):
+        return _counted(text[: found.start()].strip(), found["marked"] or found["plain"])
+    return Quantity(text)
+
+
+def _direction(name: str) -> str:
+    if name in {"profit", "loss"}:
+        return name
+    return "increase" if re.fullmatch(_UP, name) else "decrease"
+
+
+def _counted(figure: str, words: str) -> Quantity:
+    parts = [
+        part
+        for part in words.casefold().replace("-", " ").replace(".", " ").split()
+        if not re.fullmatch(_ADJECTIVES, part)
+    ]
+    names = [_singular(part) for part in parts]
+    known = bool(names) and all(name in COUNTED for name in names)
+    return Quantity(figure, " ".join(names) or words, known)
+
+
+def _singular(word: str) -> str:
+    for ending, replacement in (("ies", "y"), ("sses", "ss"), ("xes", "x"), ("ches", "ch"), ("shes", "sh"), ("s", "")):
+        if word.endswith(ending) and len(word) > len(ending) + 1 and not word.endswith("ss"):
+            return word.removesuffix(ending) + replacement
+    return word
+
+
+def parts_of(text: str) -> list[Quantity]:
+    """The quantities that a text names one behind the other, such as "3 hours 20 minutes"; empty if it is no such."""
+    found, position = [], 0
+    while match := _PART.match(text, position):
+        found.append(Quantity(match["figure"], _canonical({"name": match["marked"] or match["plain"]})))
+        position = match.end()
+    return found if position == len(text) and len(found) > 1 else []
+
+
+def same_unit(gold: Quantity, given: Quantity) -> bool:
+    """Whether the units allow the figures to be the same: an answer may leave a unit out, or add a known one."""
+    if gold.needed or given.needed:
+        return gold.unit == given.unit
+    if not given.unit:
+        return True
+    return gold.unit == given.unit if gold.unit else given.known
 
 
 def _canonical(groups: dict[str, str | None]) -> str:
     name = groups["name"] or ""
-    canonical = next(known for pattern, known in _CANONICAL if pattern.fullmatch(name))
+    canonical = next((known for pattern, known in _CANONICAL if pattern.fullmatch(name)), "")
+    if not canonical:
+        canonical = "/".join(_canonical({"name": part}) for part in _RATE.split(name))
     power = groups.get("power") or groups.get("inner")
-    if shape := groups.get("shape"):
-        power = "2" if shape.startswith("sq") else "3"
+    if word := groups.get("shape") or groups.get("squared"):
+        power = "2" if word.startswith("sq") else "3"
     return canonical + (power or "")

@@ -22,7 +22,7 @@ class Verdict:
 
     right: bool
     reason: str
-    """"equal", "different", "conflicting", "incomparable" (math-verify failed on it) or why there is no answer."""
+    """"equal", "different", "conflicting", "incomparable" (the comparison failed on it) or why there is no answer."""
     answer: str = ""
     """The final answer that was compared."""
     conflicting: bool = False

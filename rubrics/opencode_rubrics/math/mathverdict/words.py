@@ -1,34 +1,70 @@
-r"""Answers in words and letters: "no", `\text{Monday}`, choices such as "(B)".
+r"""Answers in words: "no", `\text{Monday}`, "no solution".
 
-Invariant: words are compared as words. As mathematics "no" would be n·o, and therefore equal to "on".
+Invariant: words are compared as words. As mathematics "no" would be n·o, and therefore equal to "on". Phrases that
+name an object of mathematics have one name each.
 """
 
 import re
 
-_TEXT = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|textrm|mbox|emph)\s*\{([^{}]*)\}")
+_TEXT = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|textrm|textsf|mbox|emph|underline)\s*\{([^{}]*)\}")
 _SHORT_WORDS = frozenset({"no", "if", "up", "on", "in", "so", "ok", "is", "it", "he", "we", "us", "go"})
 _FUNCTION_NAMES = (
     "sin cos tan cot sec csc log exp sqrt cbrt arcsin arccos arctan asin acos atan sinh cosh tanh alpha beta gamma "
-    "delta theta lambda phi omega infinity inf and mod gcd lcm min max det cup cap cdot frac"
+    "delta theta lambda phi omega inf and mod gcd lcm min max det cup cap cdot frac"
 )
 _FUNCTIONS = frozenset(_FUNCTION_NAMES.split(" "))
 _WORDS = re.compile(r"[^\W\d_][\w\s'’.,:!?&/-]*")  # noqa: RUF001
 _PUNCTUATION = re.compile(r"[^\w\s-]")
 _ARTICLES = re.compile(r"^(?:the|an?|it is|it's)\s+")
-_CHOICE = re.compile(r"(?:(?:option|choice|answer)\s+)?\(?\s*([A-J])\s*[).:]?", re.IGNORECASE)
-_CHOICE_WITH_TEXT = re.compile(
-    r"(?:(?:option|choice|answer)\s+)?(?:\(\s*([A-J])\s*\)|([A-J])\s*[).:])\s*\S.*", re.DOTALL
+_TAKES_BACK = re.compile(
+    r"\b(?:not|wrong|incorrect|false|instead|actually|rather|maybe|perhaps|possibly|but|never|no|except|unless|"
+    r"isn|doesn|mistake|correction|wait|sorry|guess|unsure|ignore|scratch)\b",
+    re.IGNORECASE,
 )
+_PHRASES = (
+    (
+        re.compile(
+            r"(?:there (?:is|are) |(?:the )?(?:\w+ )?has |it has )?no (?:real |such |possible |valid )?"
+            r"(?:solutions?|roots?)(?: exists?)?"
+        ),
+        r"\emptyset",
+    ),
+    (re.compile(r"(?:the )?(?:empty|null) set"), r"\emptyset"),
+    (re.compile(r"(?:(?:the )?set of )?(?:all )?(?:the )?real numbers|all (?:the )?reals"), r"\mathbb{R}"),
+    (re.compile(r"(?:positive |plus )?infinity"), r"\infty"),
+    (re.compile(r"(?:negative |minus )infinity"), r"-\infty"),
+    (re.compile(r"(?:the )?(?:limit |value |it )?(?:dne|does not exist|doesn't exist)"), r"\text{does not exist}"),
+    (re.compile(r"a\.? ?m"), r"\text{am}"),
+    (re.compile(r"p\.? ?m"), r"\text{pm}"),
+    (re.compile(r"infinitely many(?: solutions?)?|infinite(?: number of)? solutions?"), r"\text{infinitely many}"),
+)
+"""What a phrase means; an object of mathematics in its LaTeX."""
 
 
-def _bare(text: str) -> str:
-    return " ".join(_TEXT.sub(r"\1", text).replace("$", " ").replace("\\ ", " ").replace("~", " ").split())
+def bare_words(text: str) -> str:
+    """`text` without what marks words as such, in single spaces."""
+    while (shorter := _TEXT.sub(r"\1", text)) != text:
+        text = shorter
+    return " ".join(text.replace("$", " ").replace("\\ ", " ").replace("~", " ").split())
+
+
+def takes_back(text: str) -> bool:
+    """Whether a text doubts or denies something."""
+    return _TAKES_BACK.search(text) is not None
+
+
+def meaning(text: str) -> str:
+    r"""`text`, or the object that it names in words: `\emptyset` for "no solution"."""
+    bare = bare_words(text).casefold().rstrip(".! ")
+    if len(bare) > 60:
+        return text
+    return next((name for phrase, name in _PHRASES if phrase.fullmatch(bare)), text)
 
 
 def as_words(text: str) -> str | None:
     """The text in comparable form if it is words, `None` if it may be mathematics."""
-    bare = _bare(text)
-    if not _WORDS.fullmatch(bare):
+    bare = bare_words(text)
+    if not _WORDS.fullmatch(bare) or "?" in bare:
         return None
     runs = re.findall(r"[^\W\d_]+", bare)
     marked = r"\text" in text and len(max(runs, key=len)) > 1
@@ -41,16 +77,3 @@ def as_words(text: str) -> str | None:
 def _is_word(run: str) -> bool:
     lower = run.casefold()
     return (len(run) > 2 and lower not in _FUNCTIONS) or lower in _SHORT_WORDS
-
-
-def as_choice(text: str) -> str | None:
-    """The letter A…J of a reference that is one choice, such as "(B)" or `\\textbf{(B)}`."""
-    found = re.fullmatch(r"\(?\s*([A-J])\s*[).]?", _bare(text))
-    return found[1] if found else None
-
-
-def same_choice(letter: str, answer: str) -> bool:
-    """Whether the answer names the choice `letter`, alone or followed by the choice's text."""
-    bare = _bare(answer)
-    found = _CHOICE.fullmatch(bare) or _CHOICE_WITH_TEXT.fullmatch(bare)
-    return bool(found) and next(group for group in found.groups() if group).upper() == letter  # type: ignore[union-attr]

@@ -1,0 +1,179 @@
+r"""Equality of two expressions: by their values, exactly or to many digits, at several values of their variables.
+
+Invariant: equal means equal at every point where the reference is defined and real (or everywhere, if it never is).
+A difference that cannot be told from none, because the numbers are too long, is a difference.
+"""
+
+import random
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import lru_cache, partial
+from typing import Any
+
+from mpmath import mp  # type: ignore[import-untyped]
+
+from .exact import Undefined
+from .grammar import parse
+from .numbers import TOLERANCE
+from .tree import Node, is_rounded, symbols, walk
+from .values import SLACK, START, Undecidable, Value, real, value_of
+
+_DECIMAL = re.compile(r"-?\d{1,400}(?:\.(?P<places>\d{0,400}))?", re.ASCII)
+_POINTS = 10
+_ENOUGH = 4
+_DENOMINATORS = (7, 11, 13, 17, 19)
+
+
+@lru_cache(maxsize=256)
+def read(text: str) -> Node:
+    """The tree of a spelled expression.
+
+    Raises:
+        Unparsable: It is none.
+    """
+    return parse(text)
+
+
+def equal_trees(gold: Node, given: Node) -> bool:
+    """Whether `given` has the value of `gold`."""
+    if gold == given:
+        return True
+    if not symbols(given) <= symbols(gold):
+        return False
+    rounded = is_rounded(gold) or is_rounded(given)
+    return _equal_everywhere(gold, given, partial(same_value, rounded=rounded))
+
+
+def proportional(gold: Node, given: Node) -> int:
+    """1 or -1 if `given` is `gold` times a constant of that sign, 2 if the constant is not real, 0 if it is none."""
+    ratios: list[Value] = []
+    rounded = is_rounded(gold) or is_rounded(given)
+
+    def steady(left: Value, right: Value, accuracy: int) -> bool:
+        if _is_zero(left) or _is_zero(right):
+            return _is_zero(left) and _is_zero(right)
+        ratios.append(
+            right / left if isinstance(left, Fraction) == isinstance(right, Fraction) else _rough(right, left)
+        )
+        return same_value(ratios[0], ratios[-1], accuracy, rounded)
+
+    if not _equal_everywhere(gold, given, steady) or not ratios:
+        return 0
+    ratio = ratios[0]
+    if not isinstance(ratio, Fraction) and mp.im(ratio) != 0:
+        return 2
+    return 1 if (ratio if isinstance(ratio, Fraction) else mp.re(ratio)) > 0 else -1
+
+
+def _rough(top: Value, bottom: Value) -> Value:
+    top, bottom = (real(side) if isinstance(side, Fraction) else side for side in (top, bottom))
+    return top / bottom
+
+
+def _is_zero(value: Value) -> bool:
+    return bool(value == 0)
+
+
+def same_value(left: Value, right: Value, accuracy: int, rounded: bool) -> bool:
+    """Whether two values agree: exactly, to all `accuracy` bits that are right, or to the digits of a decimal."""
+    if isinstance(left, Fraction) and isinstance(right, Fraction):
+        difference, size = abs(left - right), max(abs(left), abs(right))
+        return difference <= TOLERANCE * min(Fraction(1), size) if rounded else difference == 0
+    a, b = (real(side) if isinstance(side, Fraction) else side for side in (left, right))
+    rough_difference, rough_size = abs(a - b), max(abs(a), abs(b))
+    if rough_difference <= mp.ldexp(rough_size, -accuracy):
+        return True
+    return bool(rounded and rough_difference <= real(TOLERANCE) * min(mp.mpf(1), rough_size))
+
+
+def _equal_everywhere(gold: Node, given: Node, agree: Any) -> bool:
+    names = sorted(symbols(gold) | symbols(given))
+    complex_gold = any(part.kind == "constant" and part.name == "i" for part in walk(gold))
+    if not names:
+        return bool(_agree_at(gold, given, {}, agree))
+    tried = 0
+    skipped: list[dict[str, Fraction]] = []
+    counted = _counted(gold) | _counted(given)
+    for point in points(names, counted):
+        verdict = _agree_at(gold, given, point, agree, only_real=not complex_gold)
+        if verdict is None:
+            skipped.append(point)
+        elif not verdict:
+            return False
+        else:
+            tried += 1
+    if tried >= _ENOUGH:
+        return True
+    return tried == 0 and all(_agree_at(gold, given, point, agree) for point in skipped)
+
+
+def _agree_at(gold: Node, given: Node, point: dict[str, Fraction], agree: Any, only_real: bool = False) -> bool | None:
+    """Whether the two agree at `point`; `None` if the reference has no (real) value there."""
+    try:
+        left = value_of(gold, point)
+    except Undefined:
+        return None
+    except Undecidable:
+        return False
+    if (
+        only_real
+        and not isinstance(left.value, Fraction)
+        and abs(mp.im(left.value)) > mp.ldexp(abs(left.value), -SLACK)
+    ):
+        return None
+    try:
+        right = value_of(given, point, left.precision)
+        if right.precision > left.precision:
+            left = value_of(gold, point, right.precision)
+    except (Undefined, Undecidable):
+        return False
+    with mp.workprec(max(left.precision, right.precision)):
+        return bool(agree(left.value, right.value, min(left.accuracy, right.accuracy)))
+
+
+def _counted(node: Node) -> frozenset[str]:
+    """The variables in the bounds of sums: whole numbers."""
+    series = [part for part in walk(node) if part.kind in {"sum", "product"}]
+    return frozenset().union(*(symbols(bound) for part in series for bound in part.args[:2]))
+
+
+def points(names: list[str], counted: frozenset[str] = frozenset()) -> Iterator[dict[str, Fraction]]:
+    """Values of the variables: near zero, larger, and of either sign; always the same for the same names."""
+    for index in range(_POINTS):
+        generator = random.Random(f"{index}")
+        point = {}
+        for name in names:
+            top = generator.randint(1, 6) if index < 3 else generator.randint(8, 60)
+            value = Fraction(top, generator.choice(_DENOMINATORS))
+            point[name] = -value if index >= 6 and generator.random() < 0.7 else value
+            if name in counted:
+                point[name] = Fraction(index + 1 + len(name))
+        yield point
+
+
+def real_number(text: str) -> Any:
+    """The real value of a spelled expression without variables; `None` if it is anything else."""
+    try:
+        node = read(text)
+        if symbols(node):
+            return None
+        value = value_of(node, {}).value
+    except (ValueError, Undefined, Undecidable):
+        return None
+    if isinstance(value, Fraction):
+        return value
+    return mp.re(value) if abs(mp.im(value)) <= mp.ldexp(abs(value), -SLACK) else None
+
+
+def rounds_to(exact: str, rounded: str) -> bool:
+    """Whether the decimal `rounded` is half of its last place, and one hundredth, from the number `exact` at most."""
+    figure, value = _DECIMAL.fullmatch(rounded.replace(",", "")), real_number(exact)
+    if figure is None or value is None:
+        return False
+    with mp.workprec(START):
+        left, right = (
+            real(Fraction(side)) if isinstance(side, Fraction) else side for side in (value, Fraction(figure[0]))
+        )
+        place = mp.mpf(10) ** -len(figure["places"] or "")
+        return bool(abs(left - right) <= min(abs(left) / 100, place * 0.501))

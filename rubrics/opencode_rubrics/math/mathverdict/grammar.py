@@ -1,0 +1,291 @@
+r"""Reads one spelled expression into a tree, strictly.
+
+Invariant: the whole text is read or `Unparsable` is raised. Where notation is ambiguous the reading is fixed: products
+without a sign bind like those with one ("1/2x" is half of x), a function without brackets takes the product behind it,
+and a letter before brackets multiplies, except for the usual names of functions.
+"""
+
+from collections.abc import Callable
+from fractions import Fraction
+
+from .numbers import recurring
+from .tokens import COMMUTING, END, FUNCTIONS, MARKS, OPAQUE_FUNCTIONS, SYMBOLS, Stream, Token, tokens_of
+from .tree import Node, Unparsable, number
+
+_MAX_TOKENS = 800
+_MAX_NESTING = 60
+_CLOSING = {"(": ")", "[": "]", "{": "}", "lfloor": "rfloor", "lceil": "rceil"}
+_FUNCTION_LETTERS = frozenset("fghFGHP")
+
+
+def parse(text: str) -> Node:
+    """The tree of a spelled expression.
+
+    Raises:
+        Unparsable: It is not an expression, in whole, or is too long.
+    """
+    tokens = tokens_of(text)
+    if not tokens or len(tokens) > _MAX_TOKENS:
+        raise Unparsable(text)
+    reader = _Reader(tokens)
+    node = reader.sum()
+    if reader.peek() is not END:
+        raise Unparsable(text)
+    return node
+
+
+class _Reader(Stream):
+    def __init__(self, tokens: list[Token]) -> None:
+        super().__init__(tokens)
+        self._depth = 0
+        self._bars = 0
+
+    def sum(self) -> Node:
+        self._depth += 1
+        if self._depth > _MAX_NESTING:
+            raise Unparsable("nested too deeply")
+        terms = [self._signed(self._term)]
+        while self.sees("+", "-"):
+            negative = self.next().kind == "-"
+            term = self._term()
+            terms.append(Node("negate", (term,)) if negative else term)
+        self._depth -= 1
+        return terms[0] if len(terms) == 1 else Node("add", tuple(terms))
+
+    def _signed(self, read: Callable[[], Node]) -> Node:
+        if self.sees("+", "-"):
+            return Node("negate", (read(),)) if self.next().kind == "-" else read()
+        return read()
+
+    def _term(self) -> Node:
+        left = self._first_factor()
+        while True:
+            if self.sees("cdot"):
+                self.next()
+                left = Node("multiply", (left, self._signed(self._factor)))
+            elif self.sees("/", "div"):
+                self.next()
+                left = Node("divide", (left, self._signed(self._factor)))
+            elif self.sees("bmod", "cap", "cup", "setminus"):
+                name = self.next().text
+                left = Node("call" if name == "bmod" else "opaque", (left, self._factor()), name)
+            elif self._starts_factor():
+                left = Node("multiply", (left, self._factor()))
+            else:
+                return left
+
+    def _first_factor(self) -> Node:
+        r"""A factor, or a mixed number such as `2\frac{1}{3}`."""
+        whole = self.peek()
+        left = self._factor()
+        if whole.kind != "number" or left.kind != "number" or left.rounded or not self.sees("frac"):
+            return left
+        start = self.at
+        part = self._factor()
+        plain = part.kind == "divide" and all(arg.kind == "number" for arg in part.args)
+        if plain and part.args[0].value < part.args[1].value and left.value.denominator == 1:
+            return Node("add", (left, part))
+        self.at = start
+        return left
+
+    def _starts_factor(self) -> bool:
+        token = self.peek()
+        if token.kind == "number":
+            # A number multiplies only behind a factorial: anywhere else "4 2" is not 8.
+            return self.peek(-1).kind == "!"
+        if token.kind == "|":
+            return self._bars == 0
+        if token.kind == "command":
+            return token.text not in {"rfloor", "rceil", "cdot"}
+        return token.kind in {"letter", "derivative", "(", "[", "{"}
+
+    def _factor(self) -> Node:
+        return self._suffixed(self._atom())
+
+    def _suffixed(self, node: Node) -> Node:
+        while True:
+            if self.sees("^"):
+                self.next()
+                node = self._power(node)
+            elif self.sees("!"):
+                self.next()
+                double = self.sees("!")
+                if double:
+                    self.next()
+                if self.sees("!"):
+                    raise Unparsable("!!!")
+                node = Node("call", (node,), "double_factorial" if double else "factorial")
+            elif self.sees("%"):
+                self.next()
+                node = Node("divide", (node, number(100)))
+            elif self.sees("'", "_") and node.kind == "symbol":
+                mark = self.next().kind
+                node = Node("symbol", name=node.name + mark + (self.raw() if mark == "_" else ""))
+                if mark == "'" and self.sees("("):
+                    node = Node("opaque", self._arguments(), node.name)
+            else:
+                return node
+
+    def _power(self, base: Node) -> Node:
+        if self.sees("circ") or (self.sees("{") and self.peek(1).text == "circ" and self.peek(2).kind == "}"):
+            self.raw()
+            return Node("divide", (Node("multiply", (base, Node("constant", name="pi"))), number(180)))
+        if self.sees("{") and self.peek(1).kind == "'":
+            raise Unparsable("'")
+        return Node("power", (base, self._script()))
+
+    def _script(self) -> Node:
+        """A group, or the one token that LaTeX takes."""
+        if self.sees("{"):
+            return self._group()
+        self.split_digit()
+        return self._atom(single=True)
+
+    def _group(self) -> Node:
+        closing = _CLOSING[self.next().text]
+        bars, self._bars = self._bars, 0
+        node = self.sum()
+        self._bars = bars
+        self.expect(closing)
+        return node
+
+    def _arguments(self) -> tuple[Node, ...]:
+        """What stands in brackets, separated by commas."""
+        self.expect("(")
+        bars, self._bars = self._bars, 0
+        found = [self.sum()]
+        while self.sees(","):
+            self.next()
+            found.append(self.sum())
+        self._bars = bars
+        self.expect(")")
+        return tuple(found)
+
+    def _atom(self, single: bool = False) -> Node:
+        token = self.peek()
+        if token.kind in {"(", "[", "{"}:
+            return self._group()
+        if token.kind == "|":
+            return self._absolute()
+        if token.kind in {"number", "recurring"}:
+            return self._number()
+        self.next()
+        if token.kind == "letter":
+            return self._letter(token.text, single)
+        if token.kind == "derivative":
+            return Node("symbol", name=f"d{token.text}")
+        if token.kind == "command":
+            return self._command(token.text)
+        raise Unparsable(token.text)
+
+    def _number(self) -> Node:
+        token = self.next()
+        if token.kind == "recurring":
+            fixed, _, period = token.text.replace(" ", "").partition(r"\overline")
+            return number(recurring(fixed, period.strip("{}")))
+        text = token.text.replace(",", "")
+        return number(Fraction(text.removesuffix(".")), rounded="." in text.removesuffix("."))
+
+    def _absolute(self) -> Node:
+        self.next()
+        self._bars += 1
+        node = self.sum()
+        self.expect("|")
+        self._bars -= 1
+        return Node("call", (node,), "abs")
+
+    def _letter(self, name: str, single: bool) -> Node:
+        if name in {"e", "i"}:
+            return Node("constant", name=name)
+        if not single and name in _FUNCTION_LETTERS and self.sees("("):
+            return Node("opaque", self._arguments(), name)
+        return Node("symbol", name=name)
+
+    def _command(self, name: str) -> Node:
+        if name in SYMBOLS:
+            return Node("symbol", name=name)
+        if name in {"pi", "infty"}:
+            return Node("constant", name=name)
+        if name in {"frac", "binom"}:
+            pair = (self._script(), self._script())
+            return Node("divide", pair) if name == "frac" else Node("call", pair, "binomial")
+        if name == "sqrt":
+            return self._root()
+        if name in FUNCTIONS:
+            return self._function(name)
+        if name in {"sum", "prod"}:
+            return self._series("sum" if name == "sum" else "product")
+        if name in {"lfloor", "lceil"}:
+            self.at -= 1
+            return Node("call", (self._group(),), "floor" if name == "lfloor" else "ceiling")
+        if name == "|":
+            inside = self.sum()
+            self.expect("|")
+            return Node("opaque", (inside,), "norm")
+        if name in MARKS:
+            return self._marked(name)
+        raise Unparsable(name)
+
+    def _root(self) -> Node:
+        index = number(2)
+        if self.sees("["):
+            index = self._group()
+        return Node("call", (self._script(), index), "root")
+
+    def _marked(self, name: str) -> Node:
+        """A name of several letters: an angle, a segment, a vector."""
+        letters = self.raw() if self.sees("{") else ""
+        while not letters or (name in {"angle", "triangle", "measuredangle"} and self.sees("letter")):
+            if not self.sees("letter", "number", *SYMBOLS):
+                raise Unparsable(name)
+            letters += self.next().text
+        if name in {"angle", "overline", "measuredangle", "overleftrightarrow"}:
+            letters = min(letters, letters[::-1])
+        return Node("symbol", name=f"{name} {letters}")
+
+    def _function(self, name: str) -> Node:
+        base, power = None, None
+        if name == "log" and self.sees("_"):
+            self.next()
+            base = self._script()
+        if self.sees("^"):
+            self.next()
+            power = self._script()
+        if name in {"gcd", "lcm", "max", "min"}:
+            return Node("call", self._arguments(), name)
+        inverse = power is not None and power.kind == "negate" and power.args[0] == number(1)
+        if inverse:
+            name, power = (f"arc{name}", None) if f"arc{name}" in FUNCTIONS else (name, power)
+        argument = self._group() if self.sees("(", "{", "[") else self._open_argument()
+        kind = "opaque" if name in OPAQUE_FUNCTIONS else "call"
+        node = Node(kind, (argument,) if base is None else (argument, base), name)
+        return node if power is None else Node("power", (node, power))
+
+    def _open_argument(self) -> Node:
+        """The product behind a function without brackets, up to the next function."""
+        node = self._signed(self._factor)
+        while self._starts_factor() and not self.sees(*FUNCTIONS, *COMMUTING, "sum", "prod", "bmod", "setminus"):
+            node = Node("multiply", (node, self._factor()))
+        return node
+
+    def _series(self, kind: str) -> Node:
+        self.expect("_")
+        self.expect("{")
+        index = self.next()
+        self.expect("=")
+        low = self.sum()
+        self.expect("}")
+        self.expect("^")
+        high = self._script()
+        if index.kind != "letter":
+            raise Unparsable(index.text)
+        body = _bound(self._term(), index.text)
+        return Node(kind, (low, high, body), index.text)
+
+
+def _bound(node: Node, index: str) -> Node:
+    """`node` with the index of a sum as a variable, even if its letter is a constant elsewhere."""
+    if node.kind == "constant" and node.name == index:
+        return Node("symbol", name=index)
+    args = tuple(_bound(arg, index) for arg in node.args)
+    return Node(node.kind, args, node.name, node.value, node.rounded)
