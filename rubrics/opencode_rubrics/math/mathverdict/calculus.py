@@ -56,7 +56,7 @@ def equal_expressions(reference: str, answer: str) -> bool:
     """Whether two spelled expressions are equal.
 
     Raises:
-        Unreadable: One of them is nothing that math-verify reads.
+        Unreadable: one of them is nothing that math-verify reads.
     """
     known = _letters(reference)
     if not (_trusted(reference) and _trusted(answer)) or "'" in answer or not _letters(answer) <= known:

@@ -30,7 +30,7 @@ def read(text: str) -> Node:
     """The tree of a spelled expression.
 
     Raises:
-        Unparsable: It is none.
+        Unparsable: it is none.
     """
     return parse(text)
 

@@ -22,7 +22,7 @@ def parse(text: str) -> Node:
     """The tree of a spelled expression.
 
     Raises:
-        Unparsable: It is not an expression, in whole, or is too long.
+        Unparsable: it is not an expression, in whole, or is too long.
     """
     tokens = tokens_of(text)
     if not tokens or len(tokens) > _MAX_TOKENS:

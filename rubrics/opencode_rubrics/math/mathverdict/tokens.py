@@ -114,7 +114,7 @@ def tokens_of(text: str) -> list[Token]:
     """The tokens of a spelled expression.
 
     Raises:
-        Unparsable: Something in it is unknown.
+        Unparsable: something in it is unknown.
     """
     text = _DERIVATIVE.sub(lambda d: f"\0{d['top'] or d['t'] or ''}/{d['bottom'] or d['b']}\0", text)
     found: list[Token] = []

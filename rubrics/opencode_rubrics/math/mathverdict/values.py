@@ -45,8 +45,8 @@ def value_of(node: Node, point: Mapping[str, Fraction], precision: int = START) 
     """The value of `node` with its variables at `point`, computed with at least `precision` bits.
 
     Raises:
-        Undefined: There is no value.
-        Undecidable: It needs more than the bounds allow.
+        Undefined: there is no value.
+        Undecidable: it needs more than the bounds allow.
     """
     while True:
         evaluator = _Evaluator(point, precision)
