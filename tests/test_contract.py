@@ -74,6 +74,7 @@ OVERRIDDEN = {
     "runtimes.base.RuntimeProcess.wait": "self",
     "runtimes.base.RuntimeProcess.write": "self data",
     "runtimes.subprocess.SubprocessRuntime.cleanup": "self",
+    "runtimes.subprocess.SubprocessRuntime.open_process": "self argv env",
     "runtimes.subprocess.SubprocessRuntime.start": "self",
     "runtimes.subprocess.SubprocessRuntime.teardown": "self",
     "session.RolloutSession.refused": "self",

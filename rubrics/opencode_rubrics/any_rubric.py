@@ -42,7 +42,7 @@ def rubric_class(ident: str) -> type[Rubric[Any]]:
     module, _, attribute = path.partition(":")
     try:
         found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f'rubric "{ident}" cannot be imported: {error}; write "module:Class"') from error
     if not (isinstance(found, type) and issubclass(found, Rubric) and found.config_type()):
         raise ValueError(f'"{ident}" is not a rubric class: derive it from Rubric[MyConfig]')

@@ -10,6 +10,7 @@ from opencode_env.cli_agent.process_fence import ProcessFence
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import Runtime
 
+from tests.rubrics.math_places import image_with_agent_user
 from tests.support.places import Container
 from tests.support.rollouts import lone_box
 from tests.support.tasks import LIST_PROCESSES
@@ -99,3 +100,22 @@ async def test_without_a_mark_nothing_is_ended(box: Runtime) -> None:
     await background(box, "sleep 3000", "3000")
     await ProcessFence(box).end()
     assert "3000" in await sleeping(box)
+
+
+async def test_a_process_whose_first_thread_has_ended_is_ended_too(podman_image: str) -> None:
+    code = (
+        "import ctypes, threading, time; threading.Thread(target=time.sleep, args=(7346,)).start();"
+        "ctypes.CDLL(None).syscall(60, 0)"
+    )
+    alive = "for s in /proc/[0-9]*/status; do grep -q '^Name:.*python3' $s && echo yes; done; true"
+    async with lone_box(Container(image_with_agent_user(podman_image))) as box:
+        fence = await marked(box)
+        await box.run_background(["python3", "-c", code], {}, "/tmp/threads")
+
+        async def leader_is_gone() -> bool:
+            states = await box.run(["sh", "-c", "grep -h '^State:.*Z' /proc/[0-9]*/status"], {})
+            return "Z" in states.stdout
+
+        await until(leader_is_gone)
+        await fence.end()
+        assert (await box.run(["sh", "-c", alive], {})).stdout == ""

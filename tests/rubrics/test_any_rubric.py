@@ -146,6 +146,7 @@ def test_an_unknown_id_is_refused_with_all_that_are_known(tmp_path: Path, monkey
         ({"type": f"{HERE}:Missing"}, ("rubric",), "cannot be imported"),
         ({"type": ".relative:Rubric"}, ("rubric",), "cannot be imported"),
         ({"type": "no_such_package:Rubric"}, ("rubric",), "cannot be imported"),
+        ({"type": "tests.rubrics.breaks_at_import:Rubric"}, ("rubric",), "cannot be imported: this module breaks"),
         ({"type": True}, ("rubric",), "needs a `type`"),
         ({"most": 2}, ("rubric",), "needs a `type`: answer, group"),
         ("answer", ("rubric",), "valid dictionary"),

@@ -7,8 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent.sandbox import Bind, ConfinedRuntime, LocalSandboxConfig, provision_confined
-from verifiers.v1.errors import SandboxError
+from opencode_env.cli_agent.sandbox import (
+    Bind,
+    ConfinedRuntime,
+    LocalSandboxConfig,
+    provision_confined,
+    require_private_workdir,
+)
+from verifiers.v1.errors import SandboxError, TaskError
 
 from .conftest import probe, sh
 
@@ -25,6 +31,22 @@ async def test_process_one_cannot_be_traced_read_starved_or_killed_from_inside(r
     assert (result.exit_code, result.stdout) == (0, ""), result
     assert (await sh(runtime, "kill -9 1; kill -INT 1; kill -STOP 1; echo alive")).stdout == "alive\n"
     assert await runtime.alive()
+
+
+async def test_a_service_that_was_there_before_the_agent_cannot_be_made_to_run_its_code(
+    runtime: ConfinedRuntime,
+) -> None:
+    await runtime.run_background(["sleep", "7345.5"], {}, "/tmp/service.log")
+    find = "for p in /proc/[0-9]*; do grep -qz 7345.5 $p/cmdline 2>/dev/null && echo ${p#/proc/}; done"
+    found = await sh(runtime, find)
+    result = await probe(runtime, "enter_process.py", found.stdout.split()[0])
+    assert (result.exit_code, result.stdout) == (0, ""), result
+
+
+@pytest.mark.parametrize("workdir", ["/", "/usr", "/usr/local/work", "/bin/x", "/proc/x", "/etc", "/.vf/x"])
+def test_a_work_directory_that_would_hide_the_system_is_refused(workdir: str) -> None:
+    with pytest.raises(TaskError, match="part of the system"):
+        require_private_workdir(workdir)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,9 @@ PNG = b"\x89PNG\r\n\x1a\n"
         ({"question": "?", "answer": "1", "verify_timeout": "9"}, "verify_timeout", "positive number of seconds"),
         ({"question": "?", "answer": "1", "setup_timeout": True}, "setup_timeout", "positive number of seconds"),
         ({"question": "?", "answer": "1", "id": 1.5}, "id", "must be text or a whole number"),
+        ({"question": "?", "answer": "1", "agent_timeout": 10**400}, "agent_timeout", "must be a positive number"),
+        ({"question": "\ud800", "answer": "1"}, "question", "half a character"),
+        ({"question": "?", "answer": "1", "id": "\ud800"}, "id", "half a character"),
         (
             {
                 "question": "?",

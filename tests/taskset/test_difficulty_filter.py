@@ -144,3 +144,19 @@ def test_an_empty_result_is_an_error_that_shows_the_distribution(tmp_path: Path)
 def test_a_filter_that_makes_no_sense_is_refused_in_the_config(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         OpenCodeTasksetConfig(**options)
+
+
+@pytest.mark.parametrize("cell", ["1" + "0" * 400, "true", '"0.5"', "[0.5]"])
+def test_a_jsonl_cell_that_is_no_number_is_named_by_file_row_and_column(tmp_path: Path, cell: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(f'{{"question": "?", "answer": "1", "r": {value}}}\n' for value in ("0.5", cell)))
+    with pytest.raises(DatasetError, match=r'rows\.jsonl row 2: column "r" holds .*; difficulty_key needs a column of'):
+        tasks(path, difficulty_key="r")
+
+
+def test_a_line_nested_beyond_reason_is_a_bad_line(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    nested = "[" * 100_000 + "]" * 100_000
+    path.write_text(f'{{"question": "?", "answer": "1", "x": {nested}}}\n')
+    with pytest.raises(DatasetError, match=r"rows\.jsonl row 1: no valid JSON"):
+        tasks(path)

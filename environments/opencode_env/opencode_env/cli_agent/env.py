@@ -29,7 +29,7 @@ from opencode_env.cli_agent.harness_files import harness_binds
 from opencode_env.cli_agent.interception import serving_by_role
 from opencode_env.cli_agent.local_runtime import provision_local
 from opencode_env.cli_agent.rollout_log import describe_rollout
-from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, require_bubblewrap
+from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
 from opencode_env.cli_agent.traces import AnyTrace
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
@@ -182,6 +182,8 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
                 f"task {task.data.idx} asks for image {task.data.image!r}, which the local sandbox cannot give: use "
                 "--env.agent.runtime.type docker, podman, apptainer, prime, modal or e2b"
             )
+        if self.config.sandbox.confine:
+            require_private_workdir(workdir)
         binds = [*await self.local_binds(agent), *await _shared_directories(task)]
         async with provision_local(self.config.sandbox, binds, task.runtime_env(), workdir) as box:
             yield box

@@ -13,7 +13,7 @@ from typing import Any, Generic
 from typing_extensions import TypeVar
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.harness import HarnessConfig
-from verifiers.v1.errors import HarnessError, ProviderError, RolloutError, SandboxError
+from verifiers.v1.errors import HarnessError, ProviderError, RolloutError, SandboxError, boundary
 from verifiers.v1.harness import Harness, HarnessSession
 from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.task import Task, TaskData
@@ -98,7 +98,9 @@ def guarded_task(task: Task[Any, Any, Any]) -> Task[Any, Any, Any]:
 
 def guarded(harness: Harness[Any], *, contained: bool) -> Harness[Any]:
     """The same harness, guarded; with `contained`, also where it asks for a container: its sandbox is one."""
-    return _guarded_class(type(harness), contained)(harness.config)
+    copied = copy.copy(harness)  # not made anew: a constructor may want more than the configuration
+    copied.__class__ = _guarded_class(type(harness), contained)
+    return copied
 
 
 @cache
@@ -167,10 +169,12 @@ class GuardedSession(HarnessSession):
 
     async def _watched(self, messages: Messages | None, first_call: int) -> None:
         """Run the segment, and end the agent when it has stopped making progress for good."""
-        run = asyncio.ensure_future(self._inner.turn(messages))
+        run = asyncio.ensure_future(self._inner_turn(messages))
         watch = asyncio.ensure_future(until_runaway(self.trace, first_call))
         try:
             await asyncio.wait({run, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if run.cancelled():
+                raise HarnessError(f"harness {self.harness.config.id!r} cancelled its own run")
             if run.done():
                 run.result()
                 return
@@ -179,10 +183,16 @@ class GuardedSession(HarnessSession):
                 task.cancel()
             await asyncio.gather(run, watch, return_exceptions=True)
         await self._fence.end()
+        if overflowed(self.trace.calls[first_call:]):
+            return
         raise ProviderError(
             "the agent keeps calling the model without end: its streams name no finish reason, or every call fails "
             f"({len(self.trace.calls) - first_call} calls in this run); the model endpoint is broken"
         )
+
+    async def _inner_turn(self, messages: Messages | None) -> None:
+        async with boundary(HarnessError, f"harness {self.harness.config.id!r}"):
+            await self._inner.turn(messages)
 
     async def close(self) -> None:
         """End the agent's processes and put its record and metrics on the trace. Idempotent."""

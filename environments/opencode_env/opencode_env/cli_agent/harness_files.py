@@ -119,7 +119,10 @@ async def harness_binds(harness: Harness[Any]) -> list[Bind]:
     """
     for known, agent in _AGENTS.items():
         if isinstance(harness, known):
-            trees = _node(), agent(getattr(harness.config, "version"))  # noqa: B009
+            version = str(getattr(harness.config, "version"))  # noqa: B009
+            if not version[:1].isdigit():
+                raise HarnessError(f"--env.agent.harness.version {version} names no one release: give its number")
+            trees = _node(), agent(version)
             return [await asyncio.to_thread(_bind, tree) for tree in trees]
     return []
 

@@ -3,26 +3,22 @@
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
-from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
 from verifiers.v1.errors import SandboxError
-from verifiers.v1.runtimes import ProgramResult, Runtime, SubprocessConfig, SubprocessRuntime
+from verifiers.v1.runtimes import ProgramResult, Runtime, RuntimeProcess, SubprocessConfig, SubprocessRuntime
 from verifiers.v1.runtimes.base import register
 
+from opencode_env.cli_agent.added_directory import AddedDirectory
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, provision_confined
 
 _MARK = "OPENCODE_ENV_UNCONFINED"
 _IN_WORKDIR = 'mkdir -p -- "$1" && cd -- "$1" && shift && exec "$@"'
 _REWARDS = "/logs/verifier"
 """Where verify commands may write their reward."""
-
-_added: Counter[Path] = Counter()
-"""Live rollouts by directory of this machine that was not there before the first of them."""
 
 
 class UnconfinedRuntime(SubprocessRuntime):
@@ -36,39 +32,36 @@ class UnconfinedRuntime(SubprocessRuntime):
     def __init__(self, agent_workdir: str) -> None:
         super().__init__(SubprocessConfig())
         self._agent_workdir = agent_workdir
-        self._adding: list[Path] = []
+        self._added: list[AddedDirectory] = []
 
     async def start(self) -> None:
         """Remember what was here before."""
         await super().start()
-        for wanted in (Path(DEFAULT_WORKDIR), Path(_REWARDS)):
-            lineage = [*reversed(wanted.parents), wanted]
-            if new := [path for path in lineage if path in _added or not os.path.lexists(path)]:
-                self._adding.append(new[0])
-        _added.update(self._adding)
+        named = self._agent_workdir != DEFAULT_WORKDIR
+        wanted = [_REWARDS] if named else [DEFAULT_WORKDIR, _REWARDS]
+        self._added = [await asyncio.to_thread(AddedDirectory, path) for path in wanted]
 
     async def run_program(self, argv: list[str], env: dict[str, str]) -> ProgramResult:
         """Run the agent in the work directory, with the mark in its environment."""
-        there = ["sh", "-c", _IN_WORKDIR, "agent", self._agent_workdir]
-        return await self.run([*there, *argv], {**env, _MARK: self.name})
+        return await self.run(self._in_workdir(argv), {**env, _MARK: self.name})
+
+    async def open_process(self, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
+        """Start an agent that is talked to, as `run_program` does."""
+        return await super().open_process(self._in_workdir(argv), {**env, _MARK: self.name})
+
+    def _in_workdir(self, argv: list[str]) -> list[str]:
+        return ["sh", "-c", _IN_WORKDIR, "agent", self._agent_workdir, *argv]
 
     def cleanup(self) -> None:
         """Remove what the rollout added; idempotent."""
         super().cleanup()
-        self._remove_added()
+        for directory in self._added:
+            directory.release()
 
     async def teardown(self) -> None:
         """End background servers and remove what the rollout added."""
         await super().teardown()
-        await asyncio.to_thread(self._remove_added)
-
-    def _remove_added(self) -> None:
-        while self._adding:
-            path = self._adding.pop()
-            _added[path] -= 1
-            if _added[path] == 0:
-                del _added[path]
-                shutil.rmtree(path, ignore_errors=True)
+        await asyncio.to_thread(self.cleanup)
 
     async def mark_agent_start(self) -> None:
         """Nothing to remember: the mark is in the environment."""

@@ -8,7 +8,7 @@ from verifiers.v1.trace import ModelCall
 from opencode_env.cli_agent.traces import AnyTrace
 
 RUNAWAY_TURNS = 8
-"""So many answers to one message in a row without a tool call: some agents ask again for ever when a stream names no
+"""So many answers to one message in a row that lead nowhere: some agents ask again for ever when a stream names no
 finish reason. More than the six sends of one call that a careful HTTP client makes."""
 
 RUNAWAY_FAILURES = 30
@@ -22,31 +22,37 @@ async def until_runaway(trace: AnyTrace, first_call: int) -> None:
     while True:
         await asyncio.sleep(POLL_SECONDS)
         calls = trace.calls[first_call:]
-        turns = [call.node for call in calls[-RUNAWAY_FAILURES:] if call.node is not None]
-        if is_runaway(calls, [answered_message(trace, node) for node in turns]):
+        turns = [call for call in calls[-RUNAWAY_FAILURES:] if call.node is not None]
+        if is_runaway(calls, [led_nowhere(trace, call) for call in turns]):
             return
 
 
-def is_runaway(calls: Sequence[ModelCall], answered: Sequence[int | None]) -> bool:
+def is_runaway(calls: Sequence[ModelCall], nowhere: Sequence[int | None]) -> bool:
     """Whether an agent will never end by itself.
 
     Args:
         calls: the model calls of this run so far.
-        answered: for each call that became a turn, the message that it answers, or None when it called a tool.
+        nowhere: for each call that became a turn, what `led_nowhere` says of it.
     """
-    last = answered[-RUNAWAY_TURNS:]
+    last = nowhere[-RUNAWAY_TURNS:]
     idle = len(last) == RUNAWAY_TURNS and last[0] is not None and len(set(last)) == 1
     tail = calls[-RUNAWAY_FAILURES:]
     return idle or (len(tail) == RUNAWAY_FAILURES and all(call.error is not None for call in tail))
 
 
-def answered_message(trace: AnyTrace, turn: int) -> int | None:
-    """The node of the user's or tool's message that the turn at a node answers, its own earlier answers skipped; None
-    when the turn called a tool."""
+def led_nowhere(trace: AnyTrace, call: ModelCall) -> int | None:
+    """The node of the user's or tool's message that a turn answers once more, None for a turn that leads somewhere.
+
+    A turn leads nowhere when it calls no tool and either was asked for behind the agent's own answer, or named no
+    finish reason. Whole answers to one prompt, however many, are samples.
+    """
     nodes = trace.nodes
-    if getattr(nodes[turn].message, "tool_calls", None):
+    assert call.node is not None
+    turn = nodes[call.node]
+    again = turn.parent is not None and nodes[turn.parent].message.role == "assistant"
+    if getattr(turn.message, "tool_calls", None) or not (again or call.finish_reason is None):
         return None
-    node = turn
+    node = call.node
     while nodes[node].message.role == "assistant" and (parent := nodes[node].parent) is not None:
         node = parent
     return node

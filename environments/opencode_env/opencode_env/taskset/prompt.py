@@ -49,15 +49,13 @@ def read_question(row: Row, key: str) -> Question:
     Raises:
         DatasetError: it is missing, empty, of another type, or a list that does not end with the user.
     """
-    value = row.get(key)
-    if value is ABSENT:
+    if row.get(key) is ABSENT:
         row.refuse(key, f"is missing; {nearest_name(key, row.values)}")
-    if isinstance(value, str):
-        if not value.strip():
-            row.refuse(key, "is empty")
-        return Question(value)
-    if value is None:
+    value = row.cell(key)
+    if value is None or (isinstance(value, str) and not value.strip()):
         row.refuse(key, "is empty")
+    if isinstance(value, str):
+        return Question(value)
     if not isinstance(value, list):
         row.refuse(key, f"must be text or a list of messages, not {type(value).__name__}")
     return _from_messages(row, key, value)

@@ -47,6 +47,8 @@ class Row:
     def cell(self, key: str) -> object | None:
         """The value of column `key`; `None` if it is empty (null, empty text, NaN) or there is no such column."""
         value = self.get(key)
+        if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+            self.refuse(key, "holds half a character (a lone surrogate), which is no text")
         empty = value is ABSENT or value == "" or (isinstance(value, float) and math.isnan(value))
         return None if empty else value
 

@@ -7,6 +7,7 @@ raises `DatasetError` with file, row and column.
 import base64
 import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 
 import verifiers.v1 as vf
@@ -79,7 +80,7 @@ def seconds(row: Row, key: str) -> float | None:
     value = row.cell(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
         row.refuse(key, f"must be a positive number of seconds, not {_kind(value)}")
     return float(value)
 

@@ -14,7 +14,9 @@ while [ "$round" -lt 20 ]; do
         while read -r key real effective rest; do
             [ "$key" = Uid: ] || continue
             if [ "$real" = "$uid" ] || [ "$effective" = "$uid" ]; then
-                grep -q '^State:[[:space:]]*Z' "$directory/status" 2>/dev/null && break
+                # A zombie is gone, unless it is the first thread of a process whose other threads go on.
+                grep -q '^State:[[:space:]]*Z' "$directory/status" 2>/dev/null &&
+                    grep -q '^Threads:[[:space:]]*[01]$' "$directory/status" 2>/dev/null && break
                 tr '\0' '\n' <"$directory/environ" 2>/dev/null | grep -q '^VF_STATE_SECRET=' && break
                 kill -KILL "${directory#/proc/}" 2>/dev/null && found=1
             fi

@@ -3,11 +3,11 @@
 # fork away, then kills; exits 1 and names them when some survive.
 mark=$1
 
-scan() { # prints PID STARTTIME PPID STATE of every process
+scan() { # prints PID STARTTIME PPID STATE THREADS of every process
     for directory in /proc/[0-9]*; do
         line=$(cat "$directory/stat" 2>/dev/null) || continue
         set -- ${line##*) }
-        printf '%s %s %s %s\n' "${directory#/proc/}" "${20}" "$2" "$1"
+        printf '%s %s %s %s %s\n' "${directory#/proc/}" "${20}" "$2" "$1" "${18}"
     done
 }
 
@@ -21,11 +21,12 @@ victims() {
                 if (f[3] == "tool") tool[f[1] " " f[2]] = 1
             }
         }
-        { parent[$1] = $3; start[$1] = $2; state[$1] = $4 }
+        # A process whose first thread has ended looks like a zombie while its other threads go on.
+        { parent[$1] = $3; start[$1] = $2; gone[$1] = $4 == "Z" && $5 <= 1 }
         END {
             for (p = self; p in parent && p != 1; p = parent[p]) spared[p] = 1
             for (pid in parent) {
-                if (pid == 1 || pid in spared || (pid " " start[pid]) in known || state[pid] == "Z") continue
+                if (pid == 1 || pid in spared || (pid " " start[pid]) in known || gone[pid]) continue
                 keep = 0
                 for (p = parent[pid]; p in parent && p != 1 && !keep; p = parent[p]) {
                     if (p == self) keep = 1

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
+from verifiers.v1.errors import TaskError
 
 from opencode_env.cli_agent.sandbox.bubblewrap import Bubblewrap, system_arguments
 from opencode_env.cli_agent.sandbox.config import Bind, LocalSandboxConfig
@@ -23,6 +24,7 @@ _PRIVATE = {
     **{"app": DEFAULT_WORKDIR, "tmp": "/tmp", "home": "/home", "home/agent": HOME},
     **{"logs": "/logs", "run": "/run", "shm": "/dev/shm"},
 }
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/dev", "/sys", "/etc", SUPERVISOR)
 _OWN_ETC = ("passwd", "group", "hostname", "nsswitch.conf")
 _HOST_ETC = (
     *("alternatives", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version", "fonts"),
@@ -36,6 +38,21 @@ _ROOT_ONLY_PROC = (
     *("kcore", "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "sched_debug", "slabinfo", "timer_list"),
     *("vmallocinfo",),
 )
+
+
+def require_private_workdir(workdir: str) -> None:
+    """Refuse a work directory that would hide a part of the system.
+
+    Raises:
+        TaskError: it is the root, or lies in or around a directory of the system.
+    """
+    path = PurePosixPath(workdir)
+    for system in map(PurePosixPath, _SYSTEM):
+        if path.is_relative_to(system) or system.is_relative_to(path):
+            raise TaskError(
+                f"work directory {workdir!r} is part of the system, which the local sandbox shows read-only: name "
+                "another as the task's workdir or --env.agent.harness.agent-workdir, or choose a container"
+            )
 
 
 def base_python() -> str:

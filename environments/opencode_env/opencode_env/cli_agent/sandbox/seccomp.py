@@ -2,7 +2,8 @@
 
 Invariant: process 1 has the agent's uid, and some calls ask the kernel for nothing more than an equal uid. The filter
 refuses those when they name process 1 (an agent could starve it of descriptors, and so of a verdict), and refuses the
-key rings, which no namespace separates.
+key rings, which no namespace separates. It refuses to enter another process, too: what ran before the agent is spared
+at its end, and must not carry the agent's code into the scoring. Tracing one's own children from their start works.
 
 Program format: classic BPF over `struct seccomp_data`, as in seccomp(2) and <linux/bpf_common.h>.
 """
@@ -17,6 +18,7 @@ _NUMBER_OFFSET, _ARCH_OFFSET, _ARGS_OFFSET = 0, 4, 16
 _X32_BIT = 0x40000000
 _PROCESS_ONE = 1
 _PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 0, 1
+_PTRACE_ATTACH, _PTRACE_SEIZE = 16, 0x4206
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,14 @@ class _Machine:
     """Calls with a pid as first argument: prlimit64, sched_setaffinity, -scheduler, -param, -attr."""
     setpriority: int
     ioprio_set: int
+    ptrace: int
+    into_others: tuple[int, ...]
+    """process_vm_writev, pidfd_getfd."""
 
 
 _MACHINES = {
-    "x86_64": _Machine(0xC000003E, (248, 249, 250), (302, 203, 144, 142, 314), 141, 251),
-    "aarch64": _Machine(0xC00000B7, (217, 218, 219), (261, 122, 119, 118, 274), 140, 30),
+    "x86_64": _Machine(0xC000003E, (248, 249, 250), (302, 203, 144, 142, 314), 141, 251, 101, (311, 438)),
+    "aarch64": _Machine(0xC00000B7, (217, 218, 219), (261, 122, 119, 118, 274), 140, 30, 117, (271, 438)),
 }
 
 
@@ -68,7 +73,13 @@ def seccomp_program(machine: str = platform.machine()) -> bytes | None:
         _deny(_JUMP_EQUAL, known.arch, _KILL, unless=True),  # 32-bit calls would pass all that follows
         _instruction(_LOAD_WORD, _NUMBER_OFFSET),
         _deny(_JUMP_AT_LEAST, _X32_BIT, _ENOSYS),
-        *(_deny(_JUMP_EQUAL, number, _EPERM) for number in known.keys),
+        *(_deny(_JUMP_EQUAL, number, _EPERM) for number in (*known.keys, *known.into_others)),
+        _call(
+            known.ptrace,
+            _argument(0),
+            _deny(_JUMP_EQUAL, _PTRACE_ATTACH, _EPERM),
+            _deny(_JUMP_EQUAL, _PTRACE_SEIZE, _EPERM),
+        ),
         *(_call(number, _argument(0), not_process_one) for number in known.on_pid),
     ]
     for number, process in ((known.setpriority, _PRIO_PROCESS), (known.ioprio_set, _IOPRIO_WHO_PROCESS)):

@@ -6,6 +6,7 @@ in one row and text in the next (Arrow's schema inference refuses that). Row num
 
 import json
 import math
+import sys
 from collections.abc import Iterator
 from itertools import compress, islice
 from typing import Any
@@ -63,7 +64,7 @@ class JsonlFile(Part):
     def _row(self, number: int, line: bytes) -> Row:
         try:
             values = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DatasetError(f"{self.origin} row {number}: no valid JSON: {error}") from error
         if not isinstance(values, dict):
             raise DatasetError(f"{self.origin} row {number}: a JSON object is needed, not {type(values).__name__}")
@@ -77,11 +78,13 @@ class JsonlFile(Part):
             value = self._row(number, line).cell(key)
         if value is None:
             return math.nan
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        number_like = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number_like or (isinstance(value, int) and abs(value) > sys.float_info.max):
+            shown = repr(value)[:200]
             raise DatasetError(
-                f'{self.origin} row {number}: column "{key}" holds {value!r}; difficulty_key needs a column of numbers'
+                f'{self.origin} row {number}: column "{key}" holds {shown}; difficulty_key needs a column of numbers'
             )
-        return float(value)
+        return float(value)  # type: ignore[arg-type]
 
 
 def _paths(values: Any, prefix: str = "") -> Iterator[str]:

@@ -1,0 +1,127 @@
+"""What the environment makes of an agent's session that misbehaves."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import verifiers.v1 as vf
+from opencode_env.cli_agent import runaway
+from opencode_env.cli_agent.guard import GuardedSession, guarded, guarded_task
+from opencode_env.cli_agent.process_fence import ProcessFence
+from opencode_env.cli_agent.runaway import RUNAWAY_FAILURES, led_nowhere
+from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig
+from opencode_env.cli_agent.traces import AnyTrace
+from verifiers.v1.errors import HarnessError, SandboxError
+from verifiers.v1.graph import MessageNode
+from verifiers.v1.harness import HarnessSession
+from verifiers.v1.harnesses.bash import BashHarness, BashHarnessConfig
+from verifiers.v1.trace import Error, ModelCall
+from verifiers.v1.types import AssistantMessage, UserMessage
+
+from tests.rubrics.conftest import trace_of
+
+OVERFLOW = Error(type="ProviderError", message="maximum context length is 10 tokens, you have 11", status_code=400)
+Turn = Callable[[AnyTrace], Awaitable[None]]
+
+
+def session(turn: Turn) -> GuardedSession:
+    """A guarded session whose agent does this; its sandbox was never started, so there is nothing to end in it."""
+    trace = trace_of(vf.TaskData(idx=0, prompt="x"))
+
+    class Inner(HarnessSession):
+        async def turn(self, messages: Any = None) -> None:
+            await turn(self.trace)
+
+    runtime = ConfinedRuntime(LocalSandboxConfig())
+    harness: Any = BashHarness(BashHarnessConfig(id="bash"))
+    context: Any = None
+    inner = Inner(harness, context, trace, runtime, "", "", {}, vf.TaskData(idx=0, prompt="x"))
+    return GuardedSession(inner, ProcessFence(runtime))
+
+
+async def raises_key_error(trace: AnyTrace) -> None:
+    raise KeyError("a bug")
+
+
+async def cancels_itself(trace: AnyTrace) -> None:
+    raise asyncio.CancelledError
+
+
+async def says_nothing(trace: AnyTrace) -> None:
+    """An agent that ends without asking the model."""
+
+
+@pytest.mark.parametrize(
+    ("turn", "problem"),
+    [
+        (raises_key_error, "a bug"),
+        (cancels_itself, "cancelled its own run"),
+        (says_nothing, "without a single model call"),
+    ],
+)
+async def test_whatever_breaks_in_a_session_is_a_harness_error_with_its_metric(turn: Turn, problem: str) -> None:
+    guarded_session = session(turn)
+    with pytest.raises(HarnessError, match=problem):
+        await guarded_session.turn()
+    await guarded_session.close()
+    assert guarded_session.trace.metrics["agent_error"] == 1.0
+
+
+async def test_a_full_window_that_is_tried_again_for_ever_is_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runaway, "POLL_SECONDS", 0.01)
+
+    async def tries_again(trace: AnyTrace) -> None:
+        trace.calls.extend(ModelCall(error=OVERFLOW) for _ in range(RUNAWAY_FAILURES))
+        await asyncio.Event().wait()
+
+    guarded_session = session(tries_again)
+    await guarded_session.turn()
+    await guarded_session.close()
+    assert guarded_session.trace.stop_condition == "max_total_tokens"
+    assert guarded_session.trace.metrics["context_overflow"] == 1.0
+
+
+def node(message: Any, parent: int | None) -> MessageNode:
+    return MessageNode(message=message, parent=parent, sampled=isinstance(message, AssistantMessage))
+
+
+def test_whole_answers_to_one_prompt_are_samples_and_an_agent_that_answers_itself_leads_nowhere() -> None:
+    trace = trace_of(vf.TaskData(idx=0, prompt="x"))
+    answer = AssistantMessage(content="a")
+    trace.nodes = [node(UserMessage(content="x"), None), node(answer, 0), node(answer, 0), node(answer, 1)]
+    assert led_nowhere(trace, ModelCall(node=1, finish_reason="stop")) is None
+    assert led_nowhere(trace, ModelCall(node=2, finish_reason="stop")) is None
+    assert led_nowhere(trace, ModelCall(node=2, finish_reason=None)) == 0
+    assert led_nowhere(trace, ModelCall(node=3, finish_reason="stop")) == 0
+
+
+async def test_the_tasks_own_scoring_does_not_start_when_a_score_is_refused() -> None:
+    started = []
+
+    class Scored(vf.Task[vf.TaskData]):
+        async def score(self, trace: Any, runtime: Any = None) -> None:
+            started.append(trace)
+
+    trace = trace_of(vf.TaskData(idx=0, prompt="x"))
+    task = guarded_task(Scored(vf.TaskData(idx=0, prompt="x")))
+    await task.score(trace)
+    trace.info["agent"] = {"survivors": "pid 7"}
+    with pytest.raises(SandboxError, match="could not be ended: pid 7"):
+        await task.score(trace)
+    assert started == [trace]
+
+
+def test_a_guarded_harness_keeps_its_state_and_needs_no_container_where_it_is_contained() -> None:
+    class Prepared(BashHarness):
+        NEEDS_CONTAINER = True
+
+        def __init__(self, config: BashHarnessConfig, extra: str) -> None:
+            super().__init__(config)
+            self.extra = extra
+
+    harness = Prepared(BashHarnessConfig(id="bash"), "kept")
+    inside, outside = guarded(harness, contained=True), guarded(harness, contained=False)
+    assert (inside.NEEDS_CONTAINER, outside.NEEDS_CONTAINER, harness.NEEDS_CONTAINER) == (False, True, True)
+    assert isinstance(inside, Prepared)
+    assert inside.extra == "kept"

@@ -1,0 +1,3 @@
+"""A module of a rubric that fails while it is imported."""
+
+raise RuntimeError("this module breaks")
