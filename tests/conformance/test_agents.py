@@ -7,7 +7,7 @@ import pytest
 from tests.conformance.suite import conformance
 from tests.support.user_home import PLUGINS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 WITHOUT_COMMANDS = {
     "test_no_process_that_the_agent_left_lives_when_it_is_scored",
