@@ -8,7 +8,7 @@ from typing import Any
 
 from opencode_rubrics import run_checked, workdir_of
 from verifiers.v1.clients import ModelContext
-from verifiers.v1.errors import HarnessError, SandboxError, boundary
+from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.harness import Harness, HarnessSession
 from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.task import TaskData
@@ -138,10 +138,6 @@ class OpenCodeSession(HarnessSession):
         """
         if self._closed:
             raise HarnessError(f"harness {self.harness.config.id!r} session is already closed")
-        async with boundary(HarnessError, f"harness {self.harness.config.id!r}"):
-            await self._segment(messages)
-
-    async def _segment(self, messages: Messages | None) -> None:
         prompt = messages if messages is not None else self.data.prompt
         if prompt is None:
             raise HarnessError("the task has no prompt and the user sent no message")
