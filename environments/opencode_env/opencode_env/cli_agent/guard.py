@@ -7,7 +7,7 @@ the `survivors` and the trace is not scored; and a run that the machinery failed
 import asyncio
 import copy
 import time
-from functools import cache, wraps
+from functools import cache
 from typing import Any, Generic
 from weakref import WeakValueDictionary
 
@@ -100,15 +100,15 @@ def guarded_task(task: Task[Any, Any, Any]) -> Task[Any, Any, Any]:
     """
     copied = copy.copy(task)
 
-    @wraps(task.finalize)
-    async def finalize(trace: AnyTrace, *arguments: Any, **options: Any) -> None:
+    # By name: the deployment came with verifiers 0.4.1 (dev18), and tasks written before do not take it.
+
+    async def finalize(trace: AnyTrace, runtime: Runtime, deployment: Any = None) -> None:
         if (session := _SESSIONS.get(trace.id)) is not None:
             await session.close()
-        await task.finalize(trace, *arguments, **options)
+        await invoke(task.finalize, {"trace": trace, "runtime": runtime, "deployment": deployment})
 
     async def score(trace: AnyTrace, runtime: Runtime | None = None, deployment: Any = None) -> None:
         require_scorable(trace)
-        # By name: the deployment came with verifiers 0.4.1 (dev18), and tasks written before do not take it.
         await invoke(task.score, {"trace": trace, "runtime": runtime, "deployment": deployment})
 
     for method in (finalize, score):
