@@ -45,7 +45,8 @@ class Gateway:
         self._session = session
         self._pace = Pace(config.max_share)
         self._memory = Memory(None if config.max_body is None else _BODIES_HELD * config.max_body)
-        self._open = 0
+        self.open = 0
+        """Requests that are taken up now, waiting ones included."""
         self.aside = asyncio.Semaphore(_ASIDE)
         """Places for requests that are no model calls."""
 
@@ -57,14 +58,14 @@ class Gateway:
             RequestRefused: the rollout has too many open already.
         """
         limit = self.config.max_waiting_calls
-        if limit is not None and self._open >= limit:
+        if limit is not None and self.open >= limit:
             raise RequestRefused(f"more than {limit} requests of this rollout are open", 429)
-        self._open += 1
+        self.open += 1
         try:
             await self._pace.turn()
             yield
         finally:
-            self._open -= 1
+            self.open -= 1
 
     @asynccontextmanager
     async def body(self, request: web.Request, dialect: Dialect[Any]) -> AsyncIterator[bytes]:
