@@ -18,7 +18,13 @@ from verifiers.v1.session import RolloutSession
 from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.main_calls import MainCalls
 from opencode_env.cli_agent.interception.pace import Memory, Pace
-from opencode_env.cli_agent.interception.request_body import LISTS, RequestRefused, parse_body, read_body
+from opencode_env.cli_agent.interception.request_body import (
+    LISTS,
+    RequestRefused,
+    parse_body,
+    read_body,
+    require_conversation,
+)
 from opencode_env.cli_agent.interception.request_filter import filter_body
 from opencode_env.cli_agent.interception.request_rules import ModelRequests, model_requests
 
@@ -88,6 +94,7 @@ class Gateway:
         try:
             raw = await read_body(request, self.config)
             raw, body = await parse_body(raw, self.config)
+            require_conversation(body, dialect.upstream_path)
             entries = sum(len(body[key]) for key in LISTS if isinstance(body.get(key), list))
             if self.config.filter_requests and (dropped := filter_body(body, dialect, self.rules)):
                 self._note("dropped", dropped)
