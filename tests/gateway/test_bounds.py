@@ -180,7 +180,7 @@ async def test_no_request_holds_the_neighbours_up(body: bytes) -> None:
 async def test_without_bounds_one_request_holds_the_neighbours_up() -> None:
     async with role_server(gateway=OPEN) as server, server.rollout() as attacker:
         async with watched() as held:
-            await attacker.post(ATTACKS["32,000 tiny messages"])
+            await attacker.post(ATTACKS["30 MB of lists"])
         assert held.seconds > 0.5
 
 
