@@ -142,8 +142,12 @@ async def watched() -> AsyncIterator[Held]:
     """How long the loop is held up meanwhile; what other processes take is not counted."""
     held = Held()
 
+    over = asyncio.Event()
+
     async def beat() -> None:
-        while True:
+        last = False
+        while not last:  # once more after the end: what held the loop up last counts too
+            last = over.is_set()
             before = time.process_time()
             await asyncio.sleep(0.005)
             held.seconds = max(held.seconds, time.process_time() - before)
@@ -152,7 +156,8 @@ async def watched() -> AsyncIterator[Held]:
     try:
         yield held
     finally:
-        beating.cancel()
+        over.set()
+        await beating
 
 
 ATTACKS = {
