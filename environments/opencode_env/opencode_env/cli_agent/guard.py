@@ -21,6 +21,7 @@ from verifiers.v1.task import Task, TaskData
 from verifiers.v1.types import Messages
 from verifiers.v1.utils.decorators import invoke
 
+from opencode_env.cli_agent.interception.gateway import refused_last
 from opencode_env.cli_agent.interception.sub_rollout import sub_rollout_of
 from opencode_env.cli_agent.metrics import agent_metrics
 from opencode_env.cli_agent.model_failure import overflowed, require_model_calls
@@ -174,11 +175,14 @@ class GuardedSession(HarnessSession):
             self._duration += time.monotonic() - started
 
     async def _run_segment(self, messages: Messages | None, first_call: int) -> None:
-        """Run the segment; a conversation that outgrew the model's window is a stop, however the agent took it."""
+        """Run the segment; a conversation that outgrew the model's window, or the bounds of a request, is a stop,
+        however the agent took it."""
         try:
             await self._watched(messages, first_call)
         except HarnessError:
-            if not overflowed(self.trace.calls[first_call:]):
+            if refused_last(self.trace) and self.trace.calls[first_call:]:
+                self.trace.stop("request_refused")
+            elif not overflowed(self.trace.calls[first_call:]):
                 raise
         if self.trace.stop_condition is not None:
             return
