@@ -4,16 +4,19 @@ Invariant: every command, file and connection of a rollout goes through process 
 resolves a path that a rollout names, and never waits for what is not a regular file.
 """
 
+import contextlib
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult, Runtime, RuntimeProcess, SubprocessConfig
+from verifiers.v1.runtimes.base import register
 from verifiers.v1.runtimes.subprocess import SubprocessRuntimeInfo
 
+from opencode_env.cli_agent.sandbox.agent_code import SHARED, AgentCodeDoor
 from opencode_env.cli_agent.sandbox.arguments import base_python
 from opencode_env.cli_agent.sandbox.commands import Commands
 from opencode_env.cli_agent.sandbox.config import Bind, LocalSandboxConfig
@@ -50,6 +53,7 @@ class ConfinedRuntime(Runtime):
         self.info = SubprocessRuntimeInfo()
         self.options = options
         self._binds = tuple(binds)
+        self._workdir = workdir
         self._sandbox = Sandbox(self.name, workdir)
         self._commands = Commands(self._sandbox, options.env_allow)
         self._doorway: Doorway | None = None
@@ -125,6 +129,24 @@ class ConfinedRuntime(Runtime):
             SandboxError: it could not be done, and the whole sandbox was ended instead.
         """
         await self._commands.end("purge")
+
+    @contextlib.asynccontextmanager
+    async def agent_code(self) -> AsyncIterator[AgentCodeDoor]:
+        """Offer the command `run-agent-code` inside: for verify commands, when the agent has ended."""
+        async with AgentCodeDoor(self._cell, self._workdir).open(*self._sandbox.doors()) as door:
+            yield door
+
+    @contextlib.asynccontextmanager
+    async def _cell(self) -> AsyncIterator["ConfinedRuntime"]:
+        """A sandbox for one program of the agent's, without a network and with nothing of this one's processes."""
+        options = LocalSandboxConfig(env_allow=self.options.env_allow)
+        cell = ConfinedRuntime(options, self._sandbox.shown_to_agent_code(), f"{self.name}-code", SHARED)
+        register(cell)
+        try:
+            await cell.start()
+            yield cell
+        finally:
+            await cell.stop()
 
     async def _read(self, path: str, max_bytes: int | None = None) -> bytes:
         return await read_file(self._sandbox.channel, path, max_bytes)
