@@ -11,18 +11,19 @@ import contextlib
 import json
 import os
 import shlex
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Protocol
 
 from pydantic import BaseModel, Field, ValidationError
 from verifiers.v1.errors import SandboxError
-from verifiers.v1.runtimes import ProgramResult, Runtime
 
 from opencode_env.cli_agent.sandbox.arguments import base_python
 from opencode_env.cli_agent.sandbox.config import Bind
 from opencode_env.cli_agent.sandbox.directory import remove_tree
+from opencode_env.cli_agent.sandbox.process import ConfinedProcess
 
 DOOR = "/.vf/door"
 """Where the sandbox sees the command and its socket, read-only."""
@@ -35,7 +36,16 @@ _CLIENT = Path(__file__).with_name("agent_code_client.py")
 _LENGTH_BYTES = 8
 _MAX_REQUEST_BYTES = 32 << 20
 _AT_ONCE = 4
-_START = 'cd -- "$1" 2>/dev/null || cd -- "$2" || exit 125; stdin=$3; shift 3; exec "$@" <"$stdin"'
+_END_TIMEOUT_S = 5.0
+_START = 'cd -- "$1" 2>/dev/null || cd -- "$2" || exit 125; shift 2; exec "$@"'
+
+
+class Cell(Protocol):
+    """A sandbox for one program."""
+
+    async def open_process(self, argv: list[str], env: dict[str, str]) -> ConfinedProcess: ...
+
+    async def end_agent_processes(self) -> None: ...
 
 
 class _Request(BaseModel):
@@ -95,7 +105,7 @@ class AgentCodeDoor:
     shared = SHARED
     scratch = "/run"
 
-    def __init__(self, cell: Callable[[], AbstractAsyncContextManager[Runtime]], workdir: str) -> None:
+    def __init__(self, cell: Callable[[], AbstractAsyncContextManager[Cell]], workdir: str) -> None:
         self._cell = cell
         self._workdir = workdir
         self._room = asyncio.Semaphore(_AT_ONCE)
@@ -160,30 +170,68 @@ class AgentCodeDoor:
         async with self._room:
             try:
                 async with self._cell() as cell:
-                    await cell.write("/tmp/.stdin", request.stdin.encode(errors="surrogateescape"))
                     return await _outcome(cell, request, self._workdir)
             except (SandboxError, OSError) as error:
                 self.failure = f"no sandbox for agent code: {error}"
                 return {"refused": self.failure}
 
 
-async def _outcome(cell: Runtime, request: _Request, workdir: str) -> Mapping[str, str]:
+async def _outcome(cell: Cell, request: _Request, workdir: str) -> Mapping[str, str]:
     """What the program did, as data: its own end of its sandbox is no failure of ours."""
-    argv: Sequence[str] = ["sh", "-c", _START, "agent-code", request.cwd, workdir, "/tmp/.stdin", *request.argv]
-    env = {"HOME": "/tmp", "TMPDIR": "/tmp", "AGENT_CODE_DIR": SHARED}
+    argv = ["sh", "-c", _START, "agent-code", request.cwd, workdir, *request.argv]
+    process = await cell.open_process(argv, {"HOME": "/tmp", "TMPDIR": "/tmp", "AGENT_CODE_DIR": SHARED})
+    streams = [_Stream(request.max_output), _Stream(request.max_output)]
+    reading = [
+        asyncio.ensure_future(stream.read(source))
+        for stream, source in zip(streams, (process.stdout, process.stderr), strict=True)
+    ]
+    feeding = asyncio.ensure_future(_feed(process, request.stdin.encode(errors="surrogateescape")))
+    ended = asyncio.ensure_future(process.wait())
+    full = [asyncio.ensure_future(stream.full.wait()) for stream in streams]
     try:
-        async with asyncio.timeout(request.timeout):
-            result = await cell.run(list(argv), env)
-    except TimeoutError:
-        return {"status": "timeout", "out": "", "err": ""}
-    except SandboxError:
-        return {"status": "signal 9", "out": "", "err": ""}
-    return {
-        "status": f"signal {-result.exit_code}" if result.exit_code < 0 else f"exit {result.exit_code}",
-        **_texts(result, request.max_output),
-    }
+        done, _ = await asyncio.wait({ended, *full}, timeout=request.timeout, return_when=asyncio.FIRST_COMPLETED)
+        status = "timeout" if not done else _status(ended) if ended.done() else "signal 9"
+        with contextlib.suppress(SandboxError):
+            # What the program left running may hold its output open.
+            await cell.end_agent_processes()
+            await asyncio.wait(reading, timeout=_END_TIMEOUT_S)
+    finally:
+        for task in (*reading, *full, feeding, ended):
+            task.cancel()
+        await asyncio.gather(*reading, *full, feeding, ended, return_exceptions=True)
+    return {"status": status, "out": streams[0].text(), "err": streams[1].text()}
 
 
-def _texts(result: ProgramResult, most: int) -> dict[str, str]:
-    streams = {"out": result.stdout, "err": result.stderr}
-    return {name: text.encode()[:most].decode(errors="ignore") for name, text in streams.items()}
+def _status(ended: "asyncio.Future[int]") -> str:
+    if ended.exception() is not None:
+        return "signal 9"
+    code = ended.result()
+    return f"signal {-code}" if code < 0 else f"exit {code}"
+
+
+async def _feed(process: ConfinedProcess, data: bytes) -> None:
+    """Give a program its standard input; one that does not read it misses the rest."""
+    with contextlib.suppress(OSError, SandboxError):
+        await process.write(data)
+    process.close_stdin()
+
+
+class _Stream:
+    """The head of what a program prints."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._data = bytearray()
+        self.full = asyncio.Event()
+
+    async def read(self, source: AsyncIterator[bytes]) -> None:
+        """Take all that comes, until it is too much."""
+        async for block in source:
+            self._data += block
+            if len(self._data) > self._most:
+                self.full.set()
+                return
+
+    def text(self) -> str:
+        """What was kept."""
+        return bytes(self._data[: self._most]).decode(errors="replace")

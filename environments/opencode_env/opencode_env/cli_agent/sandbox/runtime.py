@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
 from verifiers.v1.errors import SandboxError
-from verifiers.v1.runtimes import ProgramResult, Runtime, RuntimeProcess, SubprocessConfig
+from verifiers.v1.runtimes import ProgramResult, Runtime, SubprocessConfig
 from verifiers.v1.runtimes.base import register
 from verifiers.v1.runtimes.subprocess import SubprocessRuntimeInfo
 
@@ -22,6 +22,7 @@ from opencode_env.cli_agent.sandbox.commands import Commands
 from opencode_env.cli_agent.sandbox.config import Bind, LocalSandboxConfig
 from opencode_env.cli_agent.sandbox.doorway import Doorway
 from opencode_env.cli_agent.sandbox.files import read_file, write_file
+from opencode_env.cli_agent.sandbox.process import ConfinedProcess
 from opencode_env.cli_agent.sandbox.sandbox import Sandbox
 from opencode_env.cli_agent.sandbox.uv_scripts import prepare_script
 
@@ -97,7 +98,7 @@ class ConfinedRuntime(Runtime):
         """
         return await self._commands.run(argv, self.process_env(env))
 
-    async def open_process(self, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
+    async def open_process(self, argv: list[str], env: dict[str, str]) -> ConfinedProcess:
         """Start a process whose three streams stay open.
 
         Raises:
