@@ -79,7 +79,8 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
         """
         plan = _plan(task)
         workdir = workdir_of(trace)
-        async with scoring_home(runtime, workdir) as home:
+        exposed = task.agent_user in (None, "root", "0")
+        async with scoring_home(runtime, workdir, exposed=exposed) as home:
             if home.problem and self.config.reward_file:
                 return _explained(trace, f"/logs/verifier cannot be made new: {home.problem}")
             results = await self._run(plan, trace, runtime, home, workdir)
@@ -105,7 +106,13 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
         results: list[CommandResult] = []
         for command in plan.verify:
             result = await run_command(
-                runtime, command, workdir=workdir, timeout=timeout, environment=home.environment, tools=home.tools
+                runtime,
+                command,
+                workdir=workdir,
+                timeout=timeout,
+                environment=home.environment,
+                tools=home.tools,
+                shell=home.shell,
             )
             results.append(result)
             records.append(result.record())

@@ -2,13 +2,22 @@
 
 import json
 import resource
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 import verifiers.v1 as vf
 from opencode_rubrics import ScoringError, VerifyCommandsConfig, VerifyCommandsRubric
+from opencode_rubrics.sandbox.own_shell import is_static
 
 from tests.rubrics.conftest import CheckedData, trace_of
+
+
+def has_own_shell() -> bool:
+    found = [shutil.which(name) for name in ("bash-static", "busybox")]
+    return all(path is not None and is_static(Path(path)) for path in found)
+
 
 APART = 'got=$(run-agent-code -- sh /app/solve.sh) && [ "$got" = 42 ]'
 
@@ -214,14 +223,46 @@ async def test_no_exit_code_of_a_replaced_shell_is_an_error(container: vf.Runtim
         trace = await score(container, "true", reward_file=True)
         assert trace.reward == 0
         assert trace.info["reward_file"]
-        assert (await score(container, "true")).reward == 0
+        assert (await score(container, "false", f"exit {code}")).reward == 0
+
+
+needs_own_shell = pytest.mark.skipif(not has_own_shell(), reason="needs apt-get install bash-static busybox-static")
 
 
 @pytest.mark.podman
-async def test_endless_output_of_a_replaced_shell_fills_no_memory_of_the_host(container: vf.Runtime) -> None:
+@needs_own_shell
+async def test_a_replaced_shell_or_cat_passes_no_check(container: vf.Runtime) -> None:
+    await do(container, "echo 1 > answer; cp -L /bin/sh /opt/real-sh; printf '#!/opt/real-sh\\necho 42\\n' > /opt/cat")
+    await do(
+        container,
+        "chmod 755 /opt/cat; cp /opt/cat /usr/bin/cat; for p in test [ timeout; do cp /bin/true /usr/bin/$p; done",
+    )
+    await replaced_shell(container, "exit 0")
+    trace = await score(
+        container, '[ "$(cat /app/answer)" = 42 ]', "test -e /nowhere", "exit 1", "cmp -s answer /dev/null"
+    )
+    assert trace.reward == 0, shown(trace)
+    trace = await score(container, '[ "$(cat /app/answer)" = 1 ]', "python3 -c 'raise SystemExit(0)'")
+    assert trace.reward == 1, shown(trace)
+
+
+@pytest.mark.podman
+@needs_own_shell
+async def test_a_preloaded_library_reaches_no_program_of_ours(container: vf.Runtime) -> None:
+    await do(container, "echo /app/evil.so > /etc/ld.so.preload")
+    trace = await score(container, "exit 1", 'cat /etc/hostname 2> "$TMPDIR/said" && [ ! -s "$TMPDIR/said" ]')
+    assert [result["exit_code"] for result in trace.info["verify"]] == [1, 0]
+
+
+@pytest.mark.podman
+@pytest.mark.parametrize("program", ["tail", "sh", "rm"])
+async def test_endless_output_of_a_replaced_program_fills_no_memory_of_the_host(
+    container: vf.Runtime, program: str
+) -> None:
     await replaced_shell(container, "exec head -c 1500000000 /dev/zero")
+    await container.run(["/opt/real-sh", "-c", f"cp /bin/sh /opt/flood; cp /opt/flood /usr/bin/{program}"], {})
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    trace = await score(container, "true")
+    trace = await score(container, "false")
     assert trace.reward == 0
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 100_000, f"{grown} kB"

@@ -52,12 +52,16 @@ async def _collected(command: Sequence[str]) -> vf.ProgramResult:
     assert process.stdout is not None
     assert process.stderr is not None
     try:
-        out, err = await asyncio.gather(_head(process.stdout), _head(process.stderr))
-        if out is None or err is None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                heads = [group.create_task(_head(stream)) for stream in (process.stdout, process.stderr)]
+        except* _TooMuch:
             said = f"ended because it printed over {LIMIT_BYTES} bytes"
-            return vf.ProgramResult(exit_code=_KILLED, stdout="", stderr=said)
-        code = await process.wait()
-        return vf.ProgramResult(exit_code=code, stdout=out, stderr=err)
+            result = vf.ProgramResult(exit_code=_KILLED, stdout="", stderr=said)
+        else:
+            code = await process.wait()
+            result = vf.ProgramResult(exit_code=code, stdout=heads[0].result(), stderr=heads[1].result())
+        return result
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -73,11 +77,19 @@ async def _reaped(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-async def _head(stream: asyncio.StreamReader) -> str | None:
-    """All of a stream's text, None once it is over the limit."""
+class _TooMuch(Exception):
+    """A stream is over the limit."""
+
+
+async def _head(stream: asyncio.StreamReader) -> str:
+    """All of a stream's text.
+
+    Raises:
+        _TooMuch: once it is over the limit.
+    """
     data = bytearray()
     while block := await stream.read(_CHUNK_BYTES):
         data += block
         if len(data) > LIMIT_BYTES:
-            return None
+            raise _TooMuch
     return data.decode(errors="replace")

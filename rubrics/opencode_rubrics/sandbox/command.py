@@ -77,11 +77,12 @@ async def run_command(
     timeout: float,
     environment: Mapping[str, str] | None = None,
     tools: str = "",
+    shell: str = "sh",
 ) -> CommandResult:
     """Run `command` with `sh` in `workdir`, standard input empty, for at most `timeout` seconds.
 
     Processes that the command leaves running on purpose (a service) live on, unless it timed out. `environment` holds
-    further variables, `tools` a directory for the front of `PATH`.
+    further variables, `tools` directories for the front of `PATH`; `shell` runs our own program around the command.
 
     Raises:
         SandboxError: the sandbox could not run it, or did not answer after the deadline.
@@ -90,6 +91,7 @@ async def run_command(
     argv = program_argv("run_command", workdir, f"{timeout:g}", str(_KILL_AFTER), str(TAIL_CHARS), tools)
     # Not as an argument, which every user of the sandbox could read: it may hold what is expected of the agent's code.
     variables = {**(environment or {}), _MARK_VARIABLE: mark, _TEXT_VARIABLE: command}
+    argv[0] = shell
     started = time.monotonic()
     limit = timeout + _KILL_AFTER + _HOST_GRACE
     result = await run_for(runtime, argv, limit, f"{command!r} could not be run", variables)

@@ -35,19 +35,21 @@ here=$(mktemp -d "$scoring/tmp/run.XXXXXX") || fail "no room in the temporary di
 trap 'rm -rf -- "$here"' EXIT
 case $PWD/ in "$shared"/* | "${workdir%/}"/*) start=$PWD ;; *) start=$workdir ;; esac
 
-if command -v bwrap >/dev/null && bwrap --unshare-all --ro-bind / / true 2>/dev/null; then
+# By their paths: busybox's `timeout` would take its own.
+bwrap=$(command -v bwrap) setpriv=$(command -v setpriv)
+if [ -n "$bwrap" ] && "$bwrap" --unshare-all --ro-bind / / true 2>/dev/null; then
     set -- --bind "$shared" "$shared" --chdir "$start" "$@"
     [ "$workdir" = / ] || set -- --ro-bind "$workdir" "$workdir" "$@"
     [ ! -d /logs ] || set -- --tmpfs /logs "$@"
-    set -- bwrap --unshare-all --die-with-parent --new-session --as-pid-1 --cap-drop ALL --uid 1001 --gid 1001 \
+    set -- "$bwrap" --unshare-all --die-with-parent --new-session --as-pid-1 --cap-drop ALL --uid 1001 --gid 1001 \
         --ro-bind / / --proc /proc --dev /dev --tmpfs /tmp --tmpfs "$scoring" "$@"
     ended() { :; }
-elif [ "$(id -u)" = 0 ] && setpriv --reuid 61000 --regid 61000 --clear-groups true 2>/dev/null; then
+elif [ "$(id -u)" = 0 ] && [ -n "$setpriv" ] && "$setpriv" --reuid 61000 --regid 61000 --clear-groups true 2>/dev/null; then
     user=$((61001 + $$ % 3000))
     chown -hR "$user:$user" -- "$shared"
-    set -- setpriv --reuid "$user" --regid "$user" --clear-groups --no-new-privs --bounding-set -all "$@"
+    set -- "$setpriv" --reuid "$user" --regid "$user" --clear-groups --no-new-privs --bounding-set -all "$@"
     # By a process of that user, whose `kill -1` reaches all of that user's at once and no other's.
-    ended() { setpriv --reuid "$user" --regid "$user" --clear-groups sh -c 'kill -KILL -1' 2>/dev/null; }
+    ended() { "$setpriv" --reuid "$user" --regid "$user" --clear-groups sh -c 'kill -KILL -1' 2>/dev/null; }
 else
     fail "the agent's code cannot be kept apart here: it needs bubblewrap, or root and setpriv"
 fi

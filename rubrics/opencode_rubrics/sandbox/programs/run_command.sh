@@ -9,13 +9,15 @@ workdir=$1 seconds=$2 kill_after=$3 tail_bytes=$4 tools=$5
 [ -z "$tools" ] || PATH=$tools:$PATH
 
 cd -- "$workdir" || exit 125
+# By its path: busybox's `timeout` would take its own shell.
+shell=$(command -v sh)
 run='command=$OPENCODE_COMMAND; unset OPENCODE_COMMAND; eval "$command"'
 
 # `timeout` ends the command's whole process group. Where it is missing or too old, the host's deadline does it.
 if timeout -k "$kill_after" "$seconds" true 2>/dev/null; then
-    set -- timeout -k "$kill_after" "$seconds" sh -c "$run"
+    set -- timeout -k "$kill_after" "$seconds" "$shell" -c "$run"
 else
-    set -- sh -c "$run"
+    set -- "$shell" -c "$run"
 fi
 
 # A full disk costs the output, not the verdict.
