@@ -47,8 +47,9 @@ class ContainerEngine:
 
 def engine_of(runtime: vf.Runtime) -> ContainerEngine | None:
     """The engine of a container on this machine; None for other sandboxes."""
-    program, container = getattr(runtime, "engine", None), getattr(getattr(runtime, "info", None), "id", None)
-    if program not in _ENGINES or not container or getattr(runtime, "_host", None) is not None:
+    box = getattr(runtime, "backend", runtime)  # verifiers 0.4.1 (dev18) keeps the container there
+    program, container = getattr(box, "engine", None), getattr(getattr(box, "info", None), "id", None)
+    if program not in _ENGINES or not container or getattr(box, "_host", None) is not None:
         return None
     return ContainerEngine(str(program), str(container))
 

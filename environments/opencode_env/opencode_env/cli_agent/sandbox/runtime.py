@@ -11,10 +11,9 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 
 from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
+from opencode_rubrics.verifiers_versions import OwnRuntime, provisioned
 from verifiers.v1.errors import SandboxError
-from verifiers.v1.runtimes import ProgramResult, Runtime, SubprocessConfig
-from verifiers.v1.runtimes.base import register
-from verifiers.v1.runtimes.subprocess import SubprocessRuntimeInfo
+from verifiers.v1.runtimes import ProgramResult, SubprocessConfig, SubprocessRuntimeInfo
 
 from opencode_env.cli_agent.sandbox.agent_code import SHARED, AgentCodeDoor
 from opencode_env.cli_agent.sandbox.arguments import base_python
@@ -29,7 +28,7 @@ from opencode_env.cli_agent.sandbox.uv_scripts import prepare_script
 _ACTIVATE = 'export VIRTUAL_ENV="$1" PATH="$1/bin:$PATH"; shift; exec "$@"'
 
 
-class ConfinedRuntime(Runtime):
+class ConfinedRuntime(OwnRuntime):
     """One bubblewrap sandbox, from `start` to `stop`.
 
     Commands run as uid 1000 without capabilities, in `workdir`, each in a session of its own. Exit codes are those of
@@ -73,7 +72,12 @@ class ConfinedRuntime(Runtime):
         temporary = ".vf-" + re.sub(r"[^A-Za-z0-9_-]", "-", self.name)
         await self._sandbox.start(self.options, self._binds, temporary)
         self.info.id = f"/tmp/{temporary}"
-        self._doorway = Doorway(self._sandbox.channel, self._sandbox.hosts)
+        self._doorway = Doorway(
+            self._sandbox.channel,
+            self._sandbox.hosts,
+            most=self.options.max_connections,
+            idle=self.options.idle_timeout,
+        )
 
     async def teardown(self) -> None:
         """End everything inside and remove its files; idempotent."""
@@ -141,13 +145,9 @@ class ConfinedRuntime(Runtime):
     async def _cell(self) -> AsyncIterator["ConfinedRuntime"]:
         """A sandbox for one program of the agent's, without a network and with nothing of this one's processes."""
         options = LocalSandboxConfig(env_allow=self.options.env_allow)
-        cell = ConfinedRuntime(options, self._sandbox.shown_to_agent_code(), f"{self.name}-code", SHARED)
-        register(cell)
-        try:
-            await cell.start()
+        shown = self._sandbox.shown_to_agent_code()
+        async with provisioned(ConfinedRuntime(options, shown, f"{self.name}-code", SHARED)) as cell:
             yield cell
-        finally:
-            await cell.stop()
 
     async def _read(self, path: str, max_bytes: int | None = None) -> bytes:
         return await read_file(self._sandbox.channel, path, max_bytes)
