@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 import verifiers.v1 as vf
 from aiohttp import web
+from opencode_env.cli_agent.interception import GatewayConfig
 from opencode_env.cli_agent.interception.masked_client import Masking
 from verifiers.v1.interception import InterceptionServerConfig
 
@@ -107,7 +108,7 @@ def holds_a_key(answer: Answer) -> bool:
 
 
 async def ask(
-    handler: Handler, stream: bool, headers: dict[str, str], gateway: object = None
+    handler: Handler, stream: bool, headers: dict[str, str], gateway: GatewayConfig | None = None
 ) -> tuple[Answer, Rollout]:
     """One call to such a provider."""
     async with endpoint(handler) as url:
