@@ -232,15 +232,19 @@ async def test_a_hook_that_is_cancelled_keeps_no_other_from_running(confined_mat
     assert len(failures) == 1
 
 
-_KILL = "grep -q in_sandb[o]x $p/cmdline 2>/dev/null && kill -9 ${p#/proc/}"
-KILLER = f"while :; do for p in /proc/[0-9]*; do {_KILL}; done; done"
+# Two of them: the scorer has started, and its child verifies.
+_FOUND = 'read name <$p/comm; case $name in python*) found="$found ${p#/proc/}" ;; esac'
+KILLER = (
+    f"while :; do found=; for p in /proc/[0-9]*; do {_FOUND}; done; set -- $found; [ $# -lt 2 ] || kill -9 $found; done"
+)
 
 
 @pytest.mark.podman
 async def test_a_scorer_that_a_root_agent_kills_again_and_again_is_a_zero(request: pytest.FixtureRequest) -> None:
-    rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1, accept_in_box_scoring=True))
+    patient = RemoteHybridMathConfig(max_workers=1, accept_in_box_scoring=True, timeout_seconds=100, scorer_timeout=200)
+    rubric = RemoteHybridMathRubric(patient)
     async with place_named("agent-user", request) as place:  # its image has a whole Python; the agent here is root
-        await place.box.run(["sh", "-c", "echo 5 > /app/answer.txt"], {})
+        await place.box.write("/app/answer.txt", HANG.encode())
         await place.box.run_background(["sh", "-c", KILLER], {}, "/tmp/killer.log")
         scored = await score(rubric, place.box, "5")
         assert scored.reward == 0
