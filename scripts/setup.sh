@@ -41,6 +41,8 @@ if [ "${1:-}" = --tests ]; then
     missing=
     command -v podman >/dev/null 2>&1 && command -v runc >/dev/null 2>&1 || missing="podman runc netavark aardvark-dns iptables"
     command -v debootstrap >/dev/null 2>&1 || missing="$missing debootstrap"
+    # Linked statically: what scoring uses in a container whose agent can have replaced its own shell.
+    command -v bash-static >/dev/null 2>&1 && command -v busybox >/dev/null 2>&1 || missing="$missing bash-static busybox-static"
     # shellcheck disable=SC2086
     if [ -n "$missing" ] && ! apt_install $missing; then
         [ -z "${CI:-}" ] || fail "the container tests need podman, runc and debootstrap: install them as root"

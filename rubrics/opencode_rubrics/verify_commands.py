@@ -90,10 +90,11 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
             written = await self._written(runtime, home)
             return _explained(trace, written.problem) if written.problem else written.reward
         if home.reward_file:
-            _explained(
+            # Not the share of commands that pass, either: those that write a reward as a rule always exit 0.
+            return _explained(
                 trace,
-                f"{REWARD_PATH} was written and does not count: commands that exit 0 are counted, unless the row's "
-                'rubric is {"type": "verify-commands", "reward_file": true} or --env.taskset.task.rubric says so',
+                f"{REWARD_PATH} was written, but nobody asked for it: a reward of 0. If the row means it, its rubric "
+                'is {"type": "verify-commands", "reward_file": true}, or --env.taskset.task.rubric says so',
             )
         return sum(result.ok for result in results) / len(results)
 

@@ -18,6 +18,7 @@ from opencode_rubrics import (
     cleanup,
     run_cleanup,
 )
+from opencode_rubrics.math.mathverdict.in_sandbox import READY
 from opencode_rubrics.math.scorer_bundle import ensure_bundle
 
 from tests.rubrics.judge_server import Step, judge_server
@@ -232,19 +233,21 @@ async def test_a_hook_that_is_cancelled_keeps_no_other_from_running(confined_mat
     assert len(failures) == 1
 
 
-_KILL = "grep -q in_sandb[o]x $p/cmdline 2>/dev/null && kill -9 ${p#/proc/}"
-KILLER = f"while :; do for p in /proc/[0-9]*; do {_KILL}; done; done"
-
-
 @pytest.mark.podman
-async def test_a_scorer_that_a_root_agent_kills_again_and_again_is_a_zero(request: pytest.FixtureRequest) -> None:
+async def test_a_scorer_that_a_root_agent_ends_again_and_again_is_a_zero(request: pytest.FixtureRequest) -> None:
     rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1, accept_in_box_scoring=True))
-    async with place_named("agent-user", request) as place:  # its image has a whole Python; the agent here is root
-        await place.box.run(["sh", "-c", "echo 5 > /app/answer.txt"], {})
-        await place.box.run_background(["sh", "-c", KILLER], {}, "/tmp/killer.log")
+    async with place_named("root", request) as place:
+        # As one that is killed as soon as it is up.
+        await place.do(
+            f"echo 5 > /app/answer.txt; rm $(command -v python3); echo 'echo {READY}; exit 137' > /opt/python3"
+        )
+        await place.do(
+            "printf '#!/bin/sh\\necho x >> /opt/runs\\n' > /usr/bin/python3; cat /opt/python3 >> /usr/bin/python3"
+        )
+        await place.do("chmod 755 /usr/bin/python3")
         scored = await score(rubric, place.box, "5")
-        assert scored.reward == 0
-        assert (scored.reason, scored.record["place"]) == ("scorer_lost", "sandbox")
+        assert (scored.reward, scored.reason, scored.record["place"]) == (0, "scorer_lost", "sandbox")
+        assert await place.do("cat /opt/runs") == "x\nx\n"
 
 
 @pytest.mark.podman

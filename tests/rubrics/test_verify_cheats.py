@@ -90,7 +90,7 @@ async def test_agent_code_sees_and_reaches_nothing_of_its_judge(box: vf.Runtime)
 async def test_agent_code_changes_nothing_of_the_work_and_nothing_of_it_lives_on(box: vf.Runtime) -> None:
     await do(box, "echo 1 > tests.txt")
     await solve(box, "echo 2 > /app/tests.txt; (sleep 987654 & sleep 987653 >/dev/null 2>&1 &) ; echo 42")
-    alive = 'for f in /proc/[0-9]*/cmdline; do tr "\\0" " " <"$f"; done 2>/dev/null | grep -q "sleep 98""765"'
+    alive = 'for f in /proc/[0-9]*/cmdline; do tr "\\0" " " <"$f"; done 2>/dev/null | grep -q "sleep 98765[34]"'
     trace = await score(box, APART, f"! {{ {alive}; }}", '[ "$(cat tests.txt)" = 1 ]')
     root_in_a_container = box.type == "podman"
     verdicts = [result["exit_code"] for result in trace.info["verify"]]

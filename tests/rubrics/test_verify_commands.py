@@ -128,11 +128,11 @@ async def test_a_reward_beyond_the_bounds_is_a_zero(box: vf.Runtime, number: str
     assert "reward_file" not in wide.info
 
 
-async def test_a_reward_file_that_nobody_asked_for_does_not_count_and_is_told_of(
+async def test_a_reward_file_that_nobody_asked_for_is_a_zero_and_told_of(
     box: vf.Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
-    trace = await score(box, WRITE.format("1"), "false")
-    assert trace.reward == 0.5
+    trace = await score(box, WRITE.format("1"), "true")
+    assert trace.reward == 0
     assert '"reward_file": true' in trace.info["reward_file"]
     assert '"reward_file": true' in caplog.text
     silent = await score(box, "true", "false")
@@ -152,8 +152,8 @@ def test_bounds_without_a_reward_file_or_in_the_wrong_order_are_refused() -> Non
         VerifyCommandsConfig(reward_file=True, reward_min=2)
 
 
-async def test_an_empty_reward_file_of_a_command_that_failed_counts_as_none(box: vf.Runtime) -> None:
-    assert await reward(box, "false > /logs/verifier/reward.txt", "true") == 0.5
+async def test_an_empty_reward_file_of_a_command_that_failed_is_a_zero(box: vf.Runtime) -> None:
+    assert await reward(box, "false > /logs/verifier/reward.txt", "true", options=OPTED_IN) == 0
 
 
 async def test_a_command_out_of_time_is_the_policys_doing_and_dead(box: vf.Runtime) -> None:

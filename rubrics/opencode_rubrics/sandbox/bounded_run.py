@@ -55,7 +55,7 @@ async def _collected(command: Sequence[str]) -> vf.ProgramResult:
         try:
             async with asyncio.TaskGroup() as group:
                 heads = [group.create_task(_head(stream)) for stream in (process.stdout, process.stderr)]
-        except* _TooMuch:
+        except* TooMuchOutput:
             said = f"ended because it printed over {LIMIT_BYTES} bytes"
             result = vf.ProgramResult(exit_code=_KILLED, stdout="", stderr=said)
         else:
@@ -77,7 +77,7 @@ async def _reaped(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-class _TooMuch(Exception):
+class TooMuchOutput(Exception):
     """A stream is over the limit."""
 
 
@@ -85,11 +85,11 @@ async def _head(stream: asyncio.StreamReader) -> str:
     """All of a stream's text.
 
     Raises:
-        _TooMuch: once it is over the limit.
+        TooMuchOutput: once it is over the limit.
     """
     data = bytearray()
     while block := await stream.read(_CHUNK_BYTES):
         data += block
         if len(data) > LIMIT_BYTES:
-            raise _TooMuch
+            raise TooMuchOutput
     return data.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""The command `run-agent-code` inside the confined sandbox; see `run_agent_code.sh` of opencode-rubrics for its use.
+"""The command `run-agent-code` inside the confined sandbox; its use is written in the rubrics' `run_agent_code.sh`.
 
 Invariant: what is printed and written to the status file is data about the program, and the exit code is none: 0
 whatever the program did, 125 when nothing could be run.
