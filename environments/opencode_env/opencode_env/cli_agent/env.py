@@ -13,21 +13,24 @@ from contextlib import AsyncExitStack
 from typing import Any, ClassVar, Generic
 
 from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup, work_directory
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 from typing_extensions import TypeVar
 from verifiers.v1.agent import Agent, Agents
 from verifiers.v1.configs.agent import AgentConfig, agent_config_fields
 from verifiers.v1.configs.env import EnvConfig
+from verifiers.v1.configs.retries import RetryConfig
 from verifiers.v1.env import Env
 from verifiers.v1.errors import HarnessError, SandboxError, TaskError, boundary
 from verifiers.v1.runtimes import Runtime, SubprocessConfig
 from verifiers.v1.task import Task
 from verifiers.v1.utils.generic import concrete_type
 
+from opencode_env.cli_agent.agent_error import without_agent_errors
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.harness_files import harness_binds
 from opencode_env.cli_agent.interception import serving_by_role
 from opencode_env.cli_agent.local_runtime import provision_local
+from opencode_env.cli_agent.rollout_limit import limit_rollout
 from opencode_env.cli_agent.rollout_log import describe_rollout
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
 from opencode_env.cli_agent.traces import AnyTrace
@@ -45,6 +48,14 @@ class CliAgentEnvConfig(EnvConfig):
     are verifiers' own runtimes."""
     sandbox: LocalSandboxConfig = LocalSandboxConfig()
     """The confined local sandbox; without effect on other runtimes."""
+    retries: RetryConfig = without_agent_errors(RetryConfig())
+    """Tries of a whole episode after an error. An `AgentError`, which an agent can bring about at will, is tried again
+    only if a rule names it: else the best of several attempts would count."""
+
+    @field_validator("retries")
+    @classmethod
+    def _no_retries_of_agent_errors(cls, retries: RetryConfig) -> RetryConfig:
+        return without_agent_errors(retries)
 
     @model_validator(mode="after")
     def _no_agent_retries(self) -> "CliAgentEnvConfig":
@@ -123,6 +134,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         """One episode: provision, run the agent, score, clean up, remove."""
         started = time.monotonic()
         traces: list[AnyTrace] = []
+        limit_rollout(agents.agent, task)
         agents.agent.harness = guarded(agents.agent.harness, contained=self.config.sandbox.confine)
         async with self._sandbox(task, agents.agent, traces) as box:
             await self.run_agent(guarded_task(task), agents, box, traces.append)

@@ -19,6 +19,7 @@ from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.task import Task, TaskData
 from verifiers.v1.types import Messages
 
+from opencode_env.cli_agent.agent_error import blamed, memory_kills
 from opencode_env.cli_agent.metrics import agent_metrics
 from opencode_env.cli_agent.model_failure import overflowed, require_model_calls
 from opencode_env.cli_agent.process_fence import ProcessFence
@@ -127,7 +128,7 @@ class GuardedSession(HarnessSession):
         )
         self._inner = inner
         self._fence = fence
-        self._agent_error = False
+        self._error: RolloutError | None = None
         self._segments = 0
         self._duration = 0.0
 
@@ -142,13 +143,16 @@ class GuardedSession(HarnessSession):
         Raises:
             RolloutError: the type of the boundary that broke; the policy's own doing raises nothing.
         """
-        first_call, started = len(self.trace.calls), time.monotonic()
+        first_call, started, kills = len(self.trace.calls), time.monotonic(), memory_kills()
         self._segments += 1
         try:
-            await self._run_segment(messages, first_call)
-        except RolloutError:
+            try:
+                await self._run_segment(messages, first_call)
+            except HarnessError as error:
+                raise await blamed(error, self.trace, self.runtime, kills) from error
+        except RolloutError as error:
             # An agent that dies of a refused turn was stopped, it did not fail.
-            self._agent_error = self.trace.stop_condition is None
+            self._error = error if self.trace.stop_condition is None else None
             raise
         finally:
             self._duration += time.monotonic() - started
@@ -209,5 +213,5 @@ class GuardedSession(HarnessSession):
             except SandboxError as error:
                 record["survivors"] = str(error)
             overflow = overflowed(self.trace.calls)
-            metrics = agent_metrics(self.trace, agent_error=self._agent_error, context_overflow=overflow)
+            metrics = agent_metrics(self.trace, self._error, context_overflow=overflow)
             self.trace.record_metrics(metrics)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 import uuid
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -147,11 +148,15 @@ class OpenCodeSession(HarnessSession):
         self._written = False
         self._segments += 1
         self._exit_code, self._outcome = None, None
+        launched = time.time()
         result = await self._launch(args)
-        self._exit_code = result.exit_code
+        self._exit_code = agent_record(self.trace)["exit_code"] = result.exit_code
         self._log = await self._read_log(result)
+        calls = self.trace.calls[first_call:]
+        silent = time.time() - max((call.time.end for call in calls), default=launched)
+        overdue = silent >= self.harness.config.provider_timeout
         self._outcome = outcome_of(
-            SegmentRecord(result.exit_code, self.trace.calls[first_call:], self.trace.stop_condition, self._log)
+            SegmentRecord(result.exit_code, calls, self.trace.stop_condition, self._log, overdue)
         )
         self._check_plugin()
         if self._outcome is AgentOutcome.CONTENT_FILTER:
