@@ -9,17 +9,18 @@ from opencode_env.scripted_model import Reply
 from verifiers.v1.agent import TimeoutConfig, make_agent, resolve_rollout_timeouts
 
 from tests.support.places import Confined
-from tests.support.rollouts import play
+from tests.support.rollouts import play, seat
 
 
 @pytest.mark.parametrize(
-    ("seat", "task", "limit"),
+    ("of_seat", "task", "limit"),
     [(None, None, 3600), (None, 7200, 7200), (60, 7200, 60), (math.inf, None, math.inf), (math.inf, 7200, math.inf)],
 )
 def test_the_seats_limit_goes_before_the_tasks_and_that_before_the_default(
-    seat: float | None, task: float | None, limit: float
+    of_seat: float | None, task: float | None, limit: float
 ) -> None:
-    agent = make_agent(vf.AgentConfig(timeout=TimeoutConfig(rollout=seat, scoring=5)))
+    limits = {"timeout": TimeoutConfig(rollout=of_seat, scoring=5)}
+    agent = make_agent(seat(Confined(), "http://127.0.0.1:9/v1", {}, limits))
     played = vf.Task(vf.TaskData(idx=0, prompt="x", timeout=vf.TaskTimeout(agent=task)))
     limit_rollout(agent, played)
     timeouts = resolve_rollout_timeouts(agent.timeout, played)

@@ -20,6 +20,7 @@ from verifiers.v1.task import Task, TaskData
 from verifiers.v1.types import Messages
 
 from opencode_env.cli_agent.agent_error import blamed, memory_kills
+from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.metrics import agent_metrics
 from opencode_env.cli_agent.model_failure import overflowed, require_model_calls
 from opencode_env.cli_agent.process_fence import ProcessFence
@@ -77,8 +78,9 @@ def require_scorable(trace: AnyTrace) -> None:
     """
     if survivors := agent_record(trace).get("survivors"):
         raise SandboxError(f"not scored, the agent's processes could not be ended: {survivors}")
-    if trace.stop_condition == "agent_timeout" and trace.calls:
-        require_model_calls(trace.calls, "when its time was over")
+    calls = own_calls(trace)
+    if trace.stop_condition == "agent_timeout" and calls:
+        require_model_calls(calls, "when its time was over")
 
 
 def guarded_task(task: Task[Any, Any, Any]) -> Task[Any, Any, Any]:
@@ -162,11 +164,11 @@ class GuardedSession(HarnessSession):
         try:
             await self._watched(messages, first_call)
         except HarnessError:
-            if not overflowed(self.trace.calls[first_call:]):
+            if not overflowed(own_calls(self.trace, first_call)):
                 raise
         if self.trace.stop_condition is not None:
             return
-        calls = self.trace.calls[first_call:]
+        calls = own_calls(self.trace, first_call)
         require_model_calls(calls, f"(exit {agent_record(self.trace).get('exit_code')})")
         if overflowed(calls):
             self.trace.stop("max_total_tokens")
@@ -187,7 +189,7 @@ class GuardedSession(HarnessSession):
                 task.cancel()
             await asyncio.gather(run, watch, return_exceptions=True)
         await self._fence.end()
-        if overflowed(self.trace.calls[first_call:]):
+        if overflowed(own_calls(self.trace, first_call)):
             return
         raise ProviderError(
             "the agent keeps calling the model without end: its streams name no finish reason, or every call fails "
@@ -212,6 +214,6 @@ class GuardedSession(HarnessSession):
                 await self._fence.end()
             except SandboxError as error:
                 record["survivors"] = str(error)
-            overflow = overflowed(self.trace.calls)
+            overflow = overflowed(own_calls(self.trace))
             metrics = agent_metrics(self.trace, self._error, context_overflow=overflow)
             self.trace.record_metrics(metrics)

@@ -6,6 +6,7 @@ Retried and failed calls are no turns. Sub-agents that share the main agent's tr
 from verifiers.v1.errors import RolloutError
 
 from opencode_env.cli_agent.agent_error import AgentError
+from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.traces import AnyTrace, tool_counts
 
 
@@ -28,6 +29,7 @@ def agent_metrics(trace: AnyTrace, error: RolloutError | None, *, context_overfl
         "agent_error_own": float(isinstance(error, AgentError)),
         "context_overflow": float(context_overflow),
         "empty_answer": float(empty),
+        "program_calls": float(len(trace.calls) - len(own_calls(trace))),
         "model_call_errors": float(sum(call.error is not None for call in trace.calls)),
         "total_tool_calls": float(counts.total()),
         "unique_tools_used": float(len(counts)),

@@ -1,5 +1,6 @@
 """Main and sub-LLM calls of one rollout on one interception server, told apart by the header `X-RLM-Role`."""
 
+from opencode_env.cli_agent.interception.own_calls import MARK_HEADER, forget_mark, new_mark, own_calls
 from opencode_env.cli_agent.interception.roles import DEPTH_HEADER, ROLE_HEADER, Role
 from opencode_env.cli_agent.interception.server import RoleInterceptionServer
 from opencode_env.cli_agent.interception.serving import role_interception, serving_by_role
@@ -7,11 +8,15 @@ from opencode_env.cli_agent.interception.sub_rollout import SubRollout, SubSetti
 
 __all__ = [
     "DEPTH_HEADER",
+    "MARK_HEADER",
     "ROLE_HEADER",
     "Role",
     "RoleInterceptionServer",
     "SubRollout",
     "SubSettings",
+    "forget_mark",
+    "new_mark",
+    "own_calls",
     "role_interception",
     "serving_by_role",
     "sub_rollout_of",

@@ -21,6 +21,7 @@ from verifiers.v1.interception import InterceptionServer
 from verifiers.v1.interception.base import Slot
 from verifiers.v1.session import RolloutSession
 
+from opencode_env.cli_agent.interception.own_calls import note_call, telling
 from opencode_env.cli_agent.interception.roles import Mark, Role, RoleRefused, read_mark, upstream_headers
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout, sub_rollout_of
 from opencode_env.cli_agent.interception.sub_session import BoundedClient, SubSession
@@ -111,7 +112,7 @@ class RoleInterceptionServer(InterceptionServer):
                 return web.json_response(dialect.error_body(str(error)), status=400)
             return await serve(_cleaned(registered, request, registered.secret))
 
-        return handler
+        return telling(handler, lambda request: self.sessions.get(dialect.secret(request.headers)))
 
     def _aux_handler_for(self, dialect: Dialect[Any], route: str) -> Handler:
         serve: Handler = super()._aux_handler_for(dialect, route)
@@ -146,8 +147,12 @@ class RoleInterceptionServer(InterceptionServer):
     def record_call(self, session: RolloutSession, *args: Any, **options: Any) -> None:
         """Record an exchange, and count it when it is a sub call."""
         super().record_call(session, *args, **options)
-        if isinstance(session, SubSession) and not session.released:
+        if session.released:
+            return
+        if isinstance(session, SubSession):
             session.tally.add(session.trace.calls[-1], session.trace.nodes)
+        else:
+            note_call(session.trace)
 
 
 @asynccontextmanager
