@@ -16,10 +16,12 @@ from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup, work_directory
 from pydantic import field_validator, model_validator
 from typing_extensions import TypeVar
 from verifiers.v1.agent import Agent, Agents
+from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.agent import AgentConfig, agent_config_fields
 from verifiers.v1.configs.env import EnvConfig
 from verifiers.v1.configs.retries import RetryConfig
 from verifiers.v1.env import Env
+from verifiers.v1.episode import Episode
 from verifiers.v1.errors import HarnessError, SandboxError, TaskError, boundary
 from verifiers.v1.runtimes import Runtime, SubprocessConfig
 from verifiers.v1.task import Task
@@ -34,6 +36,7 @@ from opencode_env.cli_agent.rollout_limit import limit_rollout
 from opencode_env.cli_agent.rollout_log import describe_rollout
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
 from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.cli_agent.writable import make_writable
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
 
@@ -129,6 +132,14 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
     async def stop(self) -> None:
         """Let the rubrics go; the last environment of the process tears them down."""
         await self._resources.aclose()
+
+    async def run_episode(
+        self, task: Task[Any, Any, Any], ctx: ModelContext, **watchers: Any
+    ) -> Episode[Any, Any, Any]:
+        """One episode, whatever came of it, in a form that can be written down."""
+        episode: Episode[Any, Any, Any] = await super().run_episode(task, ctx, **watchers)
+        make_writable(episode)
+        return episode
 
     async def run(self, task: Task[Any, Any, Any], agents: Agents) -> None:
         """One episode: provision, run the agent, score, clean up, remove."""
