@@ -31,6 +31,7 @@ OVERRIDDEN = {
     "clients.client.Client.relay_aux": "self dialect route body headers",
     "env.Env.finalize": "self task episode",
     "env.Env.run": "self task agents",
+    "env.Env.run_episode": "self task ctx on_trace on_discard",
     "env.Env.serving": "self",
     "env.Env.setup": "self agents",
     "env.Env.start": "self",

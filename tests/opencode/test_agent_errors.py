@@ -14,7 +14,10 @@ pytestmark = pytest.mark.opencode
 
 DONE = Reply(text="Done.")
 REPORT = '{"type":"error","timestamp":1,"sessionID":"x","error":{"name":"UnknownError","data":{"message":"%s"}}}'
-APPEND = "setsid sh -c 'while sleep 0.01; do echo '\\''%s'\\'' >> '$OPENCODE_ENV_STATE'/events.jsonl; done' >/dev/null 2>&1 &"
+APPEND = (
+    "setsid sh -c 'while sleep 0.01; do echo '\\''%s'\\'' >> '$OPENCODE_ENV_STATE'/events.jsonl; done' "
+    ">/dev/null 2>&1 &"
+)
 
 
 def assert_own(played: Played, *words: str) -> None:

@@ -1,5 +1,7 @@
 """Model calls of the agent's programs are told from OpenCode's own, and break nothing but themselves."""
 
+from typing import Any
+
 import pytest
 from opencode_env.cli_agent.interception import role_interception
 from opencode_env.scripted_model import ChatRequest, Reply
@@ -93,7 +95,7 @@ async def test_the_agent_finds_the_mark_neither_on_disk_nor_in_opencodes_memory(
 
 async def test_without_the_plugin_every_call_counts_as_opencodes() -> None:
     async with role_interception(InterceptionServerConfig()) as server:
-        harness = {"opencode_config": {"plugin": []}}
+        harness: dict[str, Any] = {"opencode_config": {"plugin": []}}
         found = await play(Confined(), [bash("echo 1"), DONE], harness=harness, interception=server)
     assert found.trace.metrics["program_calls"] == 0.0
     assert "did not load the opencode-env plugin" in found.error

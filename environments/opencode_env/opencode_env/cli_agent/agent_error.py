@@ -7,6 +7,7 @@ agent's own, unless its program was killed while the kernel ended processes for 
 
 import signal
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from verifiers.v1.configs.retries import RetryConfig, RetryRule
 from verifiers.v1.errors import HarnessError, SandboxError
@@ -17,6 +18,15 @@ from opencode_env.cli_agent.traces import AnyTrace, agent_record
 _VMSTAT = Path("/proc/vmstat")
 _CGROUP_EVENTS = "/sys/fs/cgroup/memory.events"
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+
+
+@runtime_checkable
+class CountsLimitKills(Protocol):
+    """A sandbox that ends what reaches its own limits."""
+
+    async def limit_kills(self) -> dict[str, int]:
+        """How many processes were ended, by limit: `memory`, …"""
+        ...
 
 
 class AgentError(HarnessError):
@@ -59,9 +69,11 @@ def _has_hands(trace: AnyTrace) -> bool:
 
 
 async def _short_of_memory(runtime: Runtime, kills_before: int) -> bool:
-    if runtime.is_local:
-        return memory_kills() > kills_before
     try:
+        if isinstance(runtime, CountsLimitKills) and (await runtime.limit_kills()).get("memory"):
+            return False  # of its own limit, which neighbours do not share
+        if runtime.is_local:
+            return memory_kills() > kills_before
         found = await runtime.run(["cat", _CGROUP_EVENTS], {})
     except SandboxError:
         return True

@@ -1,7 +1,7 @@
 """Makes what a rollout left writable: one half of a character anywhere in it would end the whole evaluation.
 
-What the model said is whole since the interception. The rest (logs, tool output, answers, errors, what a task or a rubric
-wrote down) comes from programs and files of the agent.
+What the model said is whole since the interception. The rest (logs, tool output, answers, errors, what a task or a
+rubric wrote down) comes from programs and files of the agent.
 """
 
 from typing import Any
