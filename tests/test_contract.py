@@ -51,6 +51,7 @@ OVERRIDDEN = {
     "interception.server.InterceptionServer._client": "self config",
     "interception.server.InterceptionServer._handler_for": "self dialect",
     "interception.server.InterceptionServer.acquire": "self session",
+    "interception.server.InterceptionServer.handle_task_get": "self request",
     "interception.server.InterceptionServer.record_call": (
         "self session dialect request started node finish_reason usage error policy_paths acp"
     ),
@@ -90,6 +91,7 @@ OVERRIDDEN = {
 CALLED = {
     "env.Env._requires_tunnel": "self shared",
     "env.Env.shared_tools": "self",
+    "interception.server.InterceptionServer._session_for": "self request allow_service",
     "session.RolloutSession.release": "self",
     "harness.Harness.install_skills": "self runtime dest",
     "agent.Agent.provision": "self task",

@@ -1,7 +1,7 @@
 """`RoleInterceptionServer`: verifiers' interception server with a second session per rollout for sub-LLM calls.
 
 Private parts of verifiers are used here and in `serving.py` only: `_handler_for`, `_aux_handler_for`, `record_call`,
-`sessions`, `clients`, `stack`. `tests/rlm/test_contract.py` pins them.
+`_session_for`, `sessions`, `clients`, `stack`. `tests/rlm/test_contract.py` pins them.
 
 Invariant: the bearer decides the rollout, the header only which of that rollout's two sessions serves the request; the
 sub session's own bearer never leaves this process.
@@ -128,6 +128,13 @@ class RoleInterceptionServer(InterceptionServer):
             return await serve(_cleaned(registered, request, bearer))
 
         return handler
+
+    async def handle_task_get(self, request: web.Request) -> web.Response:
+        """Hand a tool server its rollout's task, answer included, while no program of the agent can run."""
+        session = self._session_for(request)
+        if session is not None and session.trace.timing.agent.start:
+            return web.json_response({"error": "the agent runs: its task is not served any more"}, status=403)
+        return await super().handle_task_get(request)
 
     async def _serve_sub(
         self, registered: _Registered, mark: Mark, request: web.Request, dialect: Dialect[Any], serve: Handler

@@ -105,7 +105,7 @@ def _hidden_packages(options: LocalSandboxConfig, binds: Sequence[Bind]) -> list
     )
 
 
-def _areas(directory: SandboxDirectory, workdir: str) -> dict[str, Path]:
+def writable_areas(directory: SandboxDirectory, workdir: str) -> dict[str, Path]:
     """Return what is writable, by its path inside."""
     areas = {target: directory.path / part for part, target in _PRIVATE.items()}
     if not any(PurePosixPath(workdir).is_relative_to(target) for target in areas):
@@ -157,7 +157,8 @@ def command_line(
         arguments.append("--unshare-net")
     arguments += [*system_arguments(), *_etc_arguments(options.network, directory.hosts)]
     arguments += ["--symlink", "../tmp", "/var/tmp"]
-    areas = _areas(directory, workdir)
+    areas = {**writable_areas(directory, workdir), **{bind.target: bind.source for bind in binds if bind.writable}}
+    binds = [bind for bind in binds if not bind.writable]
     for target, source in areas.items():
         arguments += ["--bind", str(source), target]
     shown = [*_python_binds(options), *binds, Bind(HERE / "supervisor", f"{SUPERVISOR}/supervisor")]

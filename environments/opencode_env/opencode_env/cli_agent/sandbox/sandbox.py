@@ -18,7 +18,7 @@ from pathlib import Path
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.utils.aio import run_shielded
 
-from opencode_env.cli_agent.sandbox.arguments import HERE, command_line
+from opencode_env.cli_agent.sandbox.arguments import HERE, command_line, writable_areas
 from opencode_env.cli_agent.sandbox.bubblewrap import Bubblewrap, require_bubblewrap
 from opencode_env.cli_agent.sandbox.channel import Channel
 from opencode_env.cli_agent.sandbox.config import Bind, LocalSandboxConfig
@@ -121,6 +121,12 @@ class Sandbox:
         """The host's side of the sandbox's /etc/hosts."""
         assert self._directory is not None
         return self._directory.hosts
+
+    def shown_to_tool_servers(self) -> list[Bind]:
+        """Return what a tool server shares with the agent: all that is writable but `/run`."""
+        assert self._directory is not None
+        areas = writable_areas(self._directory, self._workdir)
+        return [Bind(source, target, writable=True) for target, source in areas.items() if target != "/run"]
 
     @property
     def channel(self) -> Channel:
