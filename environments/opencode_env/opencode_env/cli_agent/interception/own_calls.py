@@ -6,11 +6,13 @@ made new for every run of the program and leaves this process only with `new_mar
 
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 from aiohttp import web
+from verifiers.v1.dialects import Dialect
 from verifiers.v1.session import RolloutSession
 from verifiers.v1.trace import ModelCall
 
@@ -47,7 +49,7 @@ def forget_mark(trace: AnyTrace) -> None:
     _rollouts.pop(trace.id, None)
 
 
-def telling(serve: Handler, session_of: Callable[[web.Request], RolloutSession | None]) -> Handler:
+def telling(serve: Handler, dialect: Dialect[Any], sessions: Mapping[str, RolloutSession]) -> Handler:
     """The same handler, which takes the mark off a request and knows whose call it is.
 
     A failed call of a program is not put where verifiers looks for what ended the agent.
@@ -55,7 +57,7 @@ def telling(serve: Handler, session_of: Callable[[web.Request], RolloutSession |
 
     async def handler(request: web.Request) -> web.StreamResponse:
         mark = request.headers.get(MARK_HEADER)
-        session = session_of(request)
+        session = sessions.get(dialect.secret(request.headers))
         own = session is None or _is_own(session.trace, mark)
         if mark is not None:
             kept = [(name, value) for name, value in request.headers.items() if name.lower() != MARK_HEADER.lower()]

@@ -28,7 +28,7 @@ from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.gateway import Gateway
 from opencode_env.cli_agent.interception.idle_connections import IdleConnections
 from opencode_env.cli_agent.interception.masked_client import MaskedClient, Masking, keys_of
-from opencode_env.cli_agent.interception.own_calls import note_call, telling
+from opencode_env.cli_agent.interception.own_calls import Handler, note_call, telling
 from opencode_env.cli_agent.interception.request_body import RequestRefused
 from opencode_env.cli_agent.interception.request_filter import filter_headers, routed_headers
 from opencode_env.cli_agent.interception.roles import Mark, Role, RoleRefused, read_mark
@@ -37,8 +37,6 @@ from opencode_env.cli_agent.interception.sub_session import BoundedClient, SubSe
 from opencode_env.cli_agent.interception.whole_streams import WholeStreams
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True)
@@ -135,8 +133,7 @@ class RoleInterceptionServer(InterceptionServer):
                 return web.json_response(dialect.error_body(str(error)), status=400)
             return await self._serve_main(registered, request, dialect, serve)
 
-        handler = self._guarded(dialect, answer, serve)
-        return telling(handler, lambda request: self.sessions.get(dialect.secret(request.headers)))
+        return telling(self._guarded(dialect, answer, serve), dialect, self.sessions)
 
     def _aux_handler_for(self, dialect: Dialect[Any], route: str) -> Handler:
         serve: Handler = super()._aux_handler_for(dialect, route)
@@ -276,9 +273,8 @@ class RoleInterceptionServer(InterceptionServer):
             return
         if isinstance(session, SubSession):
             session.tally.add(session.trace.calls[-1], session.trace.nodes)
-            return
-        note_call(session.trace)
-        if (registered := self._by_trace.get(session.trace.id)) is not None:
+        elif (registered := self._by_trace.get(session.trace.id)) is not None:
+            note_call(session.trace)
             registered.gateway.calls.tally.add(session.trace.calls[-1], session.trace.nodes)
 
 
