@@ -51,8 +51,7 @@ class _Registered:
 
 
 class RoleInterceptionServer(InterceptionServer):
-    """verifiers' server behind a gateway per rollout; serves `sub` calls of a rollout that has a `SubRollout` with its
-    sub session."""
+    """verifiers' server behind a gateway per rollout, with a sub session for a rollout that has a `SubRollout`."""
 
     def __init__(self, *args: Any, gateway: GatewayConfig | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -183,11 +182,14 @@ class RoleInterceptionServer(InterceptionServer):
     ) -> web.StreamResponse:
         """Serve a main call when it is its turn."""
         gateway = registered.gateway
-        gateway.last_refused = True
-        async with gateway.body(request, dialect) as raw:
-            gateway.last_refused = False
-            async with gateway.calls.let_through(request, raw) as further:
-                return await serve(self._passed_on(registered, request, dialect, raw, registered.secret, further))
+        try:
+            async with gateway.body(request, dialect) as raw:
+                gateway.main_request(None)
+                async with gateway.calls.let_through(request, raw) as further:
+                    return await serve(self._passed_on(registered, request, dialect, raw, registered.secret, further))
+        except RequestRefused as error:
+            gateway.main_request(error)
+            raise
 
     async def _serve_sub(
         self,
@@ -269,11 +271,9 @@ class RoleInterceptionServer(InterceptionServer):
     def record_call(self, session: RolloutSession, *args: Any, **options: Any) -> None:
         """Record an exchange, and count it against the budgets of its seat."""
         super().record_call(session, *args, **options)
-        if session.released:
-            return
-        if isinstance(session, SubSession):
+        if isinstance(session, SubSession) and not session.released:
             session.tally.add(session.trace.calls[-1], session.trace.nodes)
-        elif (registered := self._by_trace.get(session.trace.id)) is not None:
+        elif not session.released and (registered := self._by_trace.get(session.trace.id)) is not None:
             note_call(session.trace)
             registered.gateway.calls.tally.add(session.trace.calls[-1], session.trace.nodes)
 

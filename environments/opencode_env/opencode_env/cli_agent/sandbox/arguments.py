@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 SUPERVISOR = "/.vf"
 _PRIVATE = {
     **{"app": DEFAULT_WORKDIR, "tmp": "/tmp", "home": "/home", "home/agent": HOME},
-    **{"logs": "/logs", "run": "/run", "shm": "/dev/shm"},
+    **{"logs": "/logs", "run": "/run", "shared": "/run/agent-code", "shm": "/dev/shm"},
 }
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/dev", "/sys", "/etc", SUPERVISOR)
 _OWN_ETC = ("passwd", "group", "hostname", "nsswitch.conf")
@@ -166,7 +166,7 @@ def command_line(
     anchors = _anchors([bind.target for bind in shown], areas)
     arguments += _each("--tmpfs", anchors)
     for bind in shown:
-        arguments += ["--ro-bind", str(bind.source), bind.target]
+        arguments += ["--bind" if bind.writable else "--ro-bind", str(bind.source), bind.target]
         for path, below in bind.links:
             arguments += ["--symlink", f"{bind.target}/{below}", path]
     arguments += [*_each("--tmpfs", hidden), *_read_only_arguments([*hidden, *anchors])]
