@@ -33,6 +33,7 @@ OVERRIDDEN = {
     "dialects.base.Dialect.parse_request": "self body",
     "env.Env.finalize": "self task episode",
     "env.Env.run": "self task agents",
+    "env.Env.run_episode": "self task ctx on_trace on_discard",
     "env.Env.serving": "self",
     "env.Env.setup": "self agents",
     "env.Env.start": "self",
@@ -53,6 +54,7 @@ OVERRIDDEN = {
     "interception.server.InterceptionServer._handler_for": "self dialect",
     "interception.server.InterceptionServer._session_for": "self request allow_service",
     "interception.server.InterceptionServer.acquire": "self session",
+    "interception.server.InterceptionServer.handle_task_get": "self request",
     "interception.server.InterceptionServer.handle_models": "self request",
     "interception.server.InterceptionServer.handle_tool": "self request",
     "interception.server.InterceptionServer.record_call": (

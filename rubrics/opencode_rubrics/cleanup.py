@@ -1,13 +1,16 @@
 """Cleanup hooks: methods that run after scoring, whatever happened before.
 
 Invariant: `run_cleanup` calls every hook of every owner exactly once and awaits each to its end, also when
-another hook raises and when the calling task is cancelled. A failure is reported, never raised, so it cannot
-replace the error that ended the rollout.
+another hook raises anything, `SystemExit` included, and when the calling task is cancelled. A failure is reported, in
+the log and on the trace, never raised, so it cannot replace the error that ended the rollout. Only a user's interrupt
+goes on, once all hooks have run.
 """
 
 import asyncio
+import functools
 import inspect
 import logging
+import signal
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -20,6 +23,8 @@ logger = logging.getLogger("verifiers.v1.opencode_rubrics.cleanup")
 HookT = TypeVar("HookT", bound=Callable[..., object])
 
 _MARK = "cleanup"
+FAILURES_KEY = "cleanup_failures"
+"""Where `trace.info` lists the hooks that failed, one text each."""
 
 
 class CleanupError(vf.RolloutError):
@@ -42,11 +47,12 @@ def cleanup(priority: int = 0, *, timeout: float | None = 60.0) -> Callable[[Hoo
 async def run_cleanup(owners: Iterable[object], available: Mapping[str, object]) -> list[CleanupError]:
     """Run the cleanup hooks of `owners`, highest priority first, and return the failures in that order.
 
-    Equal priorities run in the order of `owners`, then by name. Failures are logged as well, because a
-    cancelled caller never sees the list.
+    Equal priorities run in the order of `owners`, then by name. Failures are logged and put on the trace in
+    `available` as well, because a cancelled caller never sees the list.
 
     Raises:
         CancelledError: the calling task was cancelled; every hook has still run.
+        KeyboardInterrupt: the user's, while a hook ran; every hook has still run.
     """
     # `discover_decorated` sorts by name and the second sort is stable, so owners keep their order.
     hooks = [hook for owner in owners for hook in discover_decorated(owner, _MARK)]
@@ -56,18 +62,40 @@ async def run_cleanup(owners: Iterable[object], available: Mapping[str, object])
 
 async def _run_hooks(hooks: list[Callable[..., object]], available: dict[str | type, Any]) -> list[CleanupError]:
     failures: list[CleanupError] = []
+    interrupt: BaseException | None = None
     for hook in hooks:
         try:
             await _run_hook(hook, available)
-        # CancelledError too: only the hook itself can raise it here, or a closing event loop, and in both
-        # cases the remaining hooks still have something to free.
-        except (Exception, asyncio.CancelledError) as error:
+        # Whatever it is: the remaining hooks still have something to free. CancelledError can only be the hook's own
+        # here, or a closing event loop's.
+        except BaseException as error:
+            if _is_interrupt(error):
+                interrupt = error
+                continue
             name = getattr(hook, "__qualname__", repr(hook))
             failure = CleanupError(f'cleanup hook "{name}" failed: {type(error).__name__}: {error}')
             failure.__cause__ = error
             logger.error("%s", failure, exc_info=error)
             failures.append(failure)
+            if isinstance(trace := available.get("trace"), vf.Trace):
+                trace.info.setdefault(FAILURES_KEY, []).append(str(failure))
+    if interrupt is not None:
+        raise interrupt
     return failures
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether a signal handler raised it, and not the hook itself."""
+    if not isinstance(error, KeyboardInterrupt):
+        return False
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    if signal.default_int_handler in handlers:  # has no frame of its own
+        return True
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    plain = [handler.func if isinstance(handler, functools.partial) else handler for handler in handlers]
+    return last is not None and last.tb_frame.f_code in [getattr(handler, "__code__", None) for handler in plain]
 
 
 async def _run_hook(hook: Callable[..., object], available: dict[str | type, Any]) -> None:

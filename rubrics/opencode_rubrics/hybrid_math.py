@@ -1,7 +1,7 @@
 """`HybridMathRubric`: the rules first, a judge where they say no.
 
 Invariant: each rollout is verified once, whatever number of rewards and metrics report on it; an answer that is not
-there, cannot be used or conflicts with itself is a 0 without asking anyone.
+there, cannot be used, conflicts with itself or is too long for a judge is a 0 without asking anyone.
 """
 
 import asyncio
@@ -14,11 +14,12 @@ import verifiers.v1 as vf
 from pydantic import JsonValue
 from typing_extensions import TypeVar
 
-from opencode_rubrics.errors import ScoringError
-from opencode_rubrics.judge import Letter, MathJudge
+from opencode_rubrics.errors import JudgeError, ScoringError
+from opencode_rubrics.judge import MAX_ANSWER_CHARS, Letter, MathJudge
 from opencode_rubrics.math.mathverdict.finals import reference_value
+from opencode_rubrics.math.mathverdict.verdict import Source
 from opencode_rubrics.math.rules_result import RulesResult
-from opencode_rubrics.math.worker_pool import release_pool, shared_pool, usable_cores
+from opencode_rubrics.math.worker_pool import WorkerPool, release_pool, shared_pool, usable_cores
 from opencode_rubrics.math_config import HybridMathConfig, MathConfig
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric
@@ -28,16 +29,20 @@ from opencode_rubrics.sandbox.workdir import in_workdir
 INFO_KEY = "math"
 """Where `trace.info` says how the score came about."""
 
+_NONE_ON_THIS = "the judge gives no verdict on this answer, though it gives one on the reference"
+
 MathConfigT = TypeVar("MathConfigT", bound=MathConfig)
 
 
 @dataclass(frozen=True)
 class Ruling:
-    """The rules' result, with the text that a judge may see."""
+    """The rules' result, with the text that it is about."""
 
     rules: RulesResult
     text: str = ""
-    """The answer as given; empty if there is nothing that a judge could look at."""
+    """The reply or the file; empty if there is nothing in it that could be an answer."""
+    source: Source = "file"
+    """What `text` is."""
     place: Literal["host", "sandbox"] = "host"
     """Where the rules ran."""
 
@@ -45,8 +50,10 @@ class Ruling:
 @dataclass(frozen=True)
 class _Scored:
     ruling: Ruling
-    judged: Letter | None
     seconds: float
+    judged: Letter | None = None
+    judge_error: str | None = None
+    """Why the judge gave no verdict; the rules' stands, and is not a score if the judge itself does not work."""
 
     @property
     def by_judge(self) -> bool:
@@ -60,6 +67,7 @@ class _Scored:
             "correct": rules.right or self.by_judge,
             "reason": rules.reason,
             "judge_verdict": self.judged,
+            "judge_error": self.judge_error,
             "answer": rules.answer[:1000],
             "place": self.ruling.place,
             "seconds": round(self.seconds, 4),
@@ -121,7 +129,7 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
 
     @vf.metric
     async def scoring_seconds(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None = None) -> float:
-        """Wall-clock seconds from the first question to the verdict."""
+        """Wall-clock seconds from the first question to the verdict, without waiting for a place in the pool."""
         return (await self._scored(task, trace, runtime)).seconds
 
     async def teardown(self) -> None:
@@ -142,21 +150,33 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
         if not isinstance(reference, str) or not reference_value(reference):
             raise ScoringError(f'rubric "{self.config.type}" needs a task with an answer: set the row\'s answer')
         ruling = await self.rule(task, reference, trace, runtime)
-        judged = None
-        if (
-            self.config.use_judge_fallback
-            and ruling.text.strip()
-            and not (ruling.rules.right or ruling.rules.conflicting)
-        ):
-            judge = MathJudge(self.config)
-            fields = {"question": task.prompt_text, "reference": reference, "answer": ruling.text}
-            judged = (await judge.evaluate(trace=trace, **fields)).parsed
-        return _Scored(ruling, judged, time.perf_counter() - started)
+        started += ruling.rules.waited
+        answer = await self._answer_for_judge(ruling) if self.config.use_judge_fallback else ""
+        if not answer:
+            return _Scored(ruling, time.perf_counter() - started)
+        try:
+            judged = await MathJudge(self.config).verdict_on(answer, task.prompt_text, reference, trace)
+        except JudgeError as error:
+            trace.info[INFO_KEY] = _Scored(ruling, time.perf_counter() - started, judge_error=str(error)).record()
+            raise
+        return _Scored(ruling, time.perf_counter() - started, judged, None if judged else _NONE_ON_THIS)
 
-    async def rule_on_host(self, reference: str, text: str, source: Literal["reply", "file"]) -> RulesResult:
+    async def _answer_for_judge(self, ruling: Ruling) -> str:
+        """The one extracted answer that the rules refused, if it is short enough to be looked at whole; else empty."""
+        rules = ruling.rules
+        if rules.right or rules.conflicting:
+            return ""
+        answer = rules.answer
+        if rules.reason == "timed_out" and ruling.text:
+            answer = await self._pool().stated_answer(ruling.text, ruling.source, self.config.timeout_seconds)
+        return answer.strip() if len(answer) <= MAX_ANSWER_CHARS else ""
+
+    def _pool(self) -> WorkerPool:
+        return shared_pool(self, self.config.max_workers or usable_cores())
+
+    async def rule_on_host(self, reference: str, text: str, source: Source) -> RulesResult:
         """The rules' result from the worker processes of this machine."""
-        pool = shared_pool(self, self.config.max_workers or usable_cores())
-        return await pool.verify(reference, text, source, self.config.timeout_seconds)
+        return await self._pool().verify(reference, text, source, self.config.timeout_seconds)
 
     async def rule_on_file(self, reference: str, runtime: vf.Runtime, path: str) -> Ruling:
         """The rules' result on a bounded file that is taken out of the sandbox.
@@ -185,4 +205,4 @@ class HybridMathRubric(MathRubric[HybridMathConfig]):
             return Ruling(RulesResult(False, "oversized"))
         rules = await self.rule_on_host(reference, reply, "reply")
         thinking = rules.reason == "unfinished_thinking"
-        return Ruling(rules, "" if thinking else reply.rpartition("</think>")[2])
+        return Ruling(rules, "" if thinking else reply.rpartition("</think>")[2], "reply")

@@ -1,10 +1,15 @@
 """The judge: one language-model call that compares an answer with the reference.
 
-Invariant: a verdict is one of three letters that the judge put alone on its last line. Everything else (no reply, an
-error, a refusal, a reply that was cut off or says something else) is a `JudgeError`, never a verdict.
+Invariants: a verdict is one of three letters that the judge put alone on its last line. Everything else (no reply, an
+error, a refusal, a reply that was cut off or says something else) is a `JudgeError`, unless it is the answer's doing:
+then the judge gives a verdict on the reference itself, but none on this answer. The judge sees of a rollout its
+extracted answer only, whole and behind a mark that nobody could know.
 """
 
+import contextlib
 import re
+import secrets
+from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any, Literal, cast
 
@@ -22,13 +27,27 @@ from opencode_rubrics.rubric import AnyTrace
 Letter = Literal["A", "B", "C"]
 """The judge's verdict; "A" means right."""
 
+MAX_ANSWER_CHARS = 2000
+"""A longer answer is not put before the judge: a part of it could agree where all of it does not."""
+
+_REFUSALS = (400, 413, 422)
+"""Statuses that can be about the text of the request."""
+
 _LETTER = re.compile(
     r"[\W_]*(?:(?:final\s+)?(?:verdict|answer|judg(?:e)?ment)\b[\W_]*(?:is\b)?[\W_]*)?([ABC])[\W_]*", re.IGNORECASE
 )
 
 
+class _NoVerdict(JudgeError):
+    """No verdict, which can be the answer's doing; after `again` the same question may well get one."""
+
+    def __init__(self, message: str, *, again: bool = True) -> None:
+        super().__init__(message)
+        self.again = again
+
+
 class MathJudge(vf.Judge[Letter]):
-    """verifiers' judge with a stricter verdict; `evaluate` takes `question`, `reference` and `answer`.
+    """verifiers' judge with a stricter verdict; `verdict_on` is its door.
 
     The call is made here, because verifiers' own neither tries again nor tells why a reply ended, and the errors of a
     judge that refused or was cut off have to say so.
@@ -40,17 +59,44 @@ class MathJudge(vf.Judge[Letter]):
         self.prompt = config.judge_prompt or files(__package__).joinpath("judge_prompt.txt").read_text("utf-8")
         self._options = config
 
+    async def verdict_on(self, answer: str, question: str, reference: str, trace: AnyTrace) -> Letter | None:
+        """The verdict on an answer, None if the answer keeps this judge from giving one; calls are put on `trace`.
+
+        Raises:
+            JudgeError: no verdict, and none on the reference itself either: the judge does not work.
+        """
+        try:
+            return await self._asked_twice(answer, question, reference, trace)
+        except _NoVerdict as failure:
+            try:
+                await self._asked_twice(reference, question, reference, trace)
+            except JudgeError:
+                raise failure from None
+        return None
+
+    async def _asked_twice(self, answer: str, question: str, reference: str, trace: AnyTrace) -> Letter:
+        mark = secrets.token_hex(8)
+        fields = {"question": question, "reference": reference, "answer": f"[{mark}]\n{answer}\n[{mark}]"}
+        try:
+            found = await self.evaluate(trace=trace, **fields)
+        except _NoVerdict as failure:
+            if not failure.again:
+                raise
+            found = await self.evaluate(trace=trace, **fields)
+        return cast(Letter, found.parsed)
+
     async def complete(
         self, messages: str | vf.Messages, *, trace: AnyTrace | None = None, **_: Any
     ) -> vf.JudgeResponse[Letter]:
-        """The reply to one prompt with its verdict, recorded on `trace` whatever it says.
+        """The reply to one prompt with its verdict, recorded on `trace` whatever it says, a failure too.
 
         Raises:
             JudgeError: no verdict; the message tells an unreachable judge, a refusal, a reply that was cut off and one
                 that cannot be understood apart.
         """
         request = {"model": self.config.model, "messages": [{"role": "user", "content": messages}]}
-        completion = await self._ask(request)
+        with self._recording_failure(trace, request):
+            completion = await self._ask(request)
         choice = completion.choices[0]
         text = (choice.message.content or "") if choice.message is not None else ""
         response = vf.JudgeResponse[Letter](text=text, usage=Usage.from_openai(completion.usage))
@@ -58,6 +104,17 @@ class MathJudge(vf.Judge[Letter]):
             trace.record_judge_call(name=self.reward_name, request=request, response=response)
         response.parsed = self._verdict(choice, text)
         return response
+
+    @contextlib.contextmanager
+    def _recording_failure(self, trace: AnyTrace | None, request: dict[str, Any]) -> Iterator[None]:
+        """Put a call that brought no reply among the trace's judge calls, as verifiers puts those that did."""
+        try:
+            yield
+        except JudgeError as error:
+            if trace is not None:
+                call = {"name": self.reward_name, "request": request, "error": str(error)}
+                trace.info.setdefault("judge_calls", []).append(call)
+            raise
 
     async def _ask(self, request: dict[str, Any]) -> ChatCompletion:
         options, model = self._options, self.config.model
@@ -67,15 +124,21 @@ class MathJudge(vf.Judge[Letter]):
                 client = plain.with_options(timeout=options.judge_timeout, max_retries=options.judge_max_retries)
                 completion = await client.chat.completions.create(**request, extra_body=sampling)
         except openai.APIStatusError as error:
-            raise JudgeError(
+            message = (
                 f"judge {model!r} answered {error.status_code} after {options.judge_max_retries} retries: "
                 f"{str(error)[:300]}; check judge_model, judge_client and its API key"
-            ) from error
+            )
+            if error.status_code in _REFUSALS:
+                raise _NoVerdict(message, again=False) from error
+            raise JudgeError(message) from error
         except openai.OpenAIError as error:
-            raise JudgeError(
+            message = (
                 f"judge {model!r} at {self.config.base_url} gave no reply after {options.judge_max_retries} retries "
                 f"({type(error).__name__}: {str(error)[:200]}); check judge_client, or raise judge_timeout"
-            ) from error
+            )
+            if isinstance(error, openai.APITimeoutError):
+                raise _NoVerdict(message, again=False) from error
+            raise JudgeError(message) from error
         except ValueError as error:
             raise JudgeError(f"judge {model!r} replied with something else than JSON: {error}") from error
         if not isinstance(completion, ChatCompletion) or not completion.choices:
@@ -86,13 +149,13 @@ class MathJudge(vf.Judge[Letter]):
         model = self.config.model
         refusal = getattr(choice.message, "refusal", None)
         if refusal or choice.finish_reason == "content_filter":
-            raise JudgeError(f"judge {model!r} refused: {refusal or 'content filter'}; choose another judge_model")
+            raise _NoVerdict(f"judge {model!r} refused: {refusal or 'content filter'}; choose another judge_model")
         letter = read_verdict(text)
         if letter is not None:
             return letter
         if choice.finish_reason == "length":
-            raise JudgeError(f"judge {model!r} was cut off before its verdict; raise judge_sampling.max_tokens")
-        raise JudgeError(f"judge {model!r} gave no verdict A, B or C on its last line: {text[-200:]!r}")
+            raise _NoVerdict(f"judge {model!r} was cut off before its verdict; raise judge_sampling.max_tokens")
+        raise _NoVerdict(f"judge {model!r} gave no verdict A, B or C on its last line: {text[-200:]!r}")
 
 
 def read_verdict(text: str) -> Letter | None:

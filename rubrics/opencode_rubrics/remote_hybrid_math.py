@@ -133,9 +133,9 @@ def _ruling(result: Mapping[str, Any], seconds: float) -> Ruling:
     if state == "unusable":
         return Ruling(RulesResult(False, str(result["reason"])), place="sandbox")
     if state == "timed_out":
-        return Ruling(RulesResult(False, "timed_out", seconds=seconds), text, "sandbox")
+        return Ruling(RulesResult(False, "timed_out", seconds=seconds), text, place="sandbox")
     if state == "verdict":
-        return Ruling(rules_result(result), text, "sandbox")
+        return Ruling(rules_result(result), text, place="sandbox")
     if state == "no_reference":
         rules_result({"no_reference": True})
     raise ScoringError(f"math-verify crashed in the sandbox ({result.get('reason')}): give the sandbox more memory")

@@ -127,7 +127,10 @@ async def _run_together(scorers: list[Scorer], available: dict[str | type, Any])
 
 
 async def _run_one(scorer: Scorer, available: dict[str | type, Any]) -> Score:
-    result: Score = await invoke(scorer, available)
+    try:
+        result: Score = await invoke(scorer, available)
+    except SystemExit as error:  # asyncio would end the whole evaluation with it
+        raise vf.TaskError(f"{scorer.__qualname__} called sys.exit({error.code!r})") from error
     return result
 
 

@@ -1,5 +1,6 @@
 """The line between the policy's doing and a failure of the machinery, case by case."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -61,6 +62,12 @@ def test_what_the_policy_did_is_an_outcome(record: SegmentRecord, outcome: Agent
 def test_what_the_machinery_did_is_the_error_of_its_boundary(record: SegmentRecord, error: type[RolloutError]) -> None:
     with pytest.raises(error):
         outcome_of(record)
+
+
+def test_a_time_out_that_only_the_log_claims_is_no_fault_of_the_endpoint() -> None:
+    claimed = replace(segment(ANSWERED, code=1, error="The operation timed out."), overdue=False)
+    with pytest.raises(HarnessError, match="reported an error"):
+        outcome_of(claimed)
 
 
 def test_an_error_keeps_the_status_and_the_tail_of_the_log() -> None:

@@ -28,11 +28,15 @@ class JudgeServer:
 
     steps: list[Step]
     requests: list[dict[str, Any]] = field(default_factory=list)
+    about: dict[str, Step] = field(default_factory=dict)
+    """What requests that hold a text get instead."""
     url: str = ""
 
     async def answer(self, request: web.Request) -> web.Response:
         self.requests.append(await request.json())
-        step = self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
+        content = self.requests[-1]["messages"][0]["content"]
+        named = [step for text, step in self.about.items() if text in content]
+        step = named[0] if named else self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
         await asyncio.sleep(step.delay)
         if step.raw is not None:
             return web.Response(text=step.raw, status=step.status, content_type="application/json")
@@ -52,9 +56,9 @@ class JudgeServer:
 
 
 @asynccontextmanager
-async def judge_server(*steps: Step) -> AsyncIterator[JudgeServer]:
+async def judge_server(*steps: Step, about: dict[str, Step] | None = None) -> AsyncIterator[JudgeServer]:
     """The server on a free port of the loopback."""
-    server = JudgeServer(list(steps))
+    server = JudgeServer(list(steps), about=about or {})
     app = web.Application()
     app.router.add_post("/v1/chat/completions", server.answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1)

@@ -19,6 +19,8 @@ from tests.support.waiting import wait_until
 
 CORPUS = Path(__file__).parent / "data" / "math_pairs.jsonl"
 QUESTION = "What is the value?"
+HANG = r"\sum_{a=1}^{2000}\sum_{b=1}^{2000}\sum_{c=1}^{2000}abc"
+"""An answer that no rule is done with in any time that a test has."""
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,19 @@
 
 import asyncio
 import logging
+import os
 import pickle
+import signal
+import sys
+import time
+from collections.abc import Iterator
 
 import pytest
-from opencode_rubrics import CleanupError, cleanup, run_cleanup
+import verifiers.v1 as vf
+from opencode_rubrics import CleanupError, Rubric, RubricConfig, cleanup, run_cleanup
+from verifiers.v1.utils import interrupt
+
+from tests.rubrics.conftest import trace_of
 
 
 class Owner:
@@ -135,3 +144,82 @@ async def test_an_undecorated_override_is_no_hook() -> None:
 
 def test_a_cleanup_error_travels_between_processes() -> None:
     assert str(pickle.loads(pickle.dumps(CleanupError("text")))) == "text"
+
+
+class Exiting(Owner):
+    @cleanup(priority=5)
+    def exits(self) -> None:
+        sys.exit("enough")
+
+    @cleanup(priority=4)
+    async def exits_later(self) -> None:
+        await asyncio.sleep(0)
+        raise SystemExit(3)
+
+    @cleanup(priority=3)
+    async def interrupts(self) -> None:
+        raise KeyboardInterrupt("by hand")
+
+    @cleanup(priority=2)
+    async def closes(self) -> None:
+        raise GeneratorExit
+
+    @cleanup()
+    async def last(self) -> None:
+        self.log.append("last")
+
+
+@pytest.fixture
+def vf_eval_signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The signal handlers that `vf-eval` installs."""
+    monkeypatch.setattr(interrupt, "_cleaning_up", False)
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    interrupt.install_interrupt()
+    yield
+    for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("vf_eval_signals")
+async def test_a_hook_that_exits_skips_no_other_and_is_on_the_trace() -> None:
+    trace, log = trace_of(vf.TaskData(prompt="?")), list[str]()
+    failures = await run_cleanup([Exiting(log)], {"trace": trace})
+    assert log == ["last"]
+    assert [type(failure.__cause__) for failure in failures] == [
+        SystemExit,
+        SystemExit,
+        KeyboardInterrupt,
+        GeneratorExit,
+    ]
+    assert trace.info["cleanup_failures"] == [str(failure) for failure in failures]
+    assert trace.info["cleanup_failures"][0] == 'cleanup hook "Exiting.exits" failed: SystemExit: enough'
+
+
+class Interrupted(Owner):
+    @cleanup(priority=1)
+    def interrupted(self) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)  # the handler runs in here
+
+    @cleanup()
+    async def last(self) -> None:
+        self.log.append("last")
+
+
+@pytest.mark.usefixtures("vf_eval_signals")
+def test_a_real_interrupt_while_a_hook_runs_ends_the_evaluation_after_the_other_hooks() -> None:
+    log: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(run_cleanup([Interrupted(log)], {}))
+    assert log == ["last"]
+
+
+async def test_a_reward_that_exits_is_an_error_of_the_task() -> None:
+    with pytest.raises(vf.TaskError, match=r"Leaving.leave called sys.exit\(4\)"):
+        await Leaving(RubricConfig()).score(vf.TaskData(prompt="?"), trace_of(vf.TaskData(prompt="?")), None)
+
+
+class Leaving(Rubric[RubricConfig]):
+    @vf.reward
+    async def leave(self) -> float:
+        sys.exit(4)

@@ -12,10 +12,9 @@ import pytest
 from opencode_rubrics import HybridMathConfig, HybridMathRubric, ScoringError
 from opencode_rubrics.math.worker_pool import WorkerPool, shared_pool
 
-from tests.rubrics.math_support import pool_of, score, wait_until_gone
+from tests.rubrics.math_support import HANG, pool_of, score, wait_until_gone
 from tests.support.machine import assert_no_longer
 
-HANG = r"\sum_{a=1}^{2000}\sum_{b=1}^{2000}\sum_{c=1}^{2000}abc"
 EASY = ("x^2-1", "(x-1)(x+1)")
 
 
@@ -56,6 +55,41 @@ async def test_a_hung_answer_delays_no_other() -> None:
         hung.cancel()
         with pytest.raises(asyncio.CancelledError):
             await hung
+
+
+@pytest.mark.parametrize("size", [1, 2])
+async def test_trivial_answers_do_not_wait_behind_bombs(size: int) -> None:
+    with pool_of(size) as pool:
+        bombs = [asyncio.create_task(pool.verify("5", HANG, "file", 1000)) for _ in range(8)]
+        await asyncio.sleep(0)
+        assert all(await asyncio.gather(*(right(pool) for _ in range(20))))
+        assert not any(bomb.done() for bomb in bombs)
+        assert len(pool.pids) <= 1 + max(size, 2)
+        for bomb in bombs:
+            bomb.cancel()
+        await asyncio.gather(*bombs, return_exceptions=True)
+        assert await right(pool)
+
+
+async def test_waiting_for_a_place_is_told_apart_from_verifying() -> None:
+    with pool_of(1) as pool:
+        first, second = await asyncio.gather(*(pool.verify("5", HANG, "file", 1) for _ in range(2)))
+    assert [first.reason, second.reason] == ["timed_out", "timed_out"]
+    assert second.waited > first.waited + 0.5
+
+
+@pytest.mark.parametrize(("number", "reason"), [(signal.SIGSEGV, "crashed"), (signal.SIGABRT, "crashed")])
+async def test_an_answer_that_breaks_its_worker_down_is_a_zero(number: signal.Signals, reason: str) -> None:
+    with pool_of(1) as pool:
+        assert await right(pool)
+        task = asyncio.create_task(pool.verify("5", HANG, "file", 30))
+        broken: set[int] = set()
+        while not task.done():
+            for pid in set(pool.pids[1:]) - broken:
+                broken.add(pid)
+                os.kill(pid, number)
+            await asyncio.sleep(0.02)
+        assert ((await task).right, (await task).reason) == (False, reason)
 
 
 async def test_a_hung_answer_ends_at_its_deadline() -> None:

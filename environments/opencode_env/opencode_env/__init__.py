@@ -1,6 +1,6 @@
 """OpenCode as a verifiers environment: harness, environment and taskset under one plugin id, `opencode-env`.
 
-The three classes are imported on first use: the scripted model and the commands of this package then start without
+The classes are imported on first use: the scripted model and the commands of this package then start without
 verifiers, which takes seconds to import.
 """
 
@@ -8,13 +8,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from opencode_env.cli_agent.agent_error import AgentError
     from opencode_env.opencode import OpenCodeHarness
     from opencode_env.opencode.env import OpenCodeEnv
     from opencode_env.taskset import OpenCodeTaskset
 
-__all__ = ["OpenCodeEnv", "OpenCodeHarness", "OpenCodeTaskset"]
+__all__ = ["AgentError", "OpenCodeEnv", "OpenCodeHarness", "OpenCodeTaskset"]
 
 _MODULES = {
+    "AgentError": "opencode_env.cli_agent.agent_error",
     "OpenCodeEnv": "opencode_env.opencode.env",
     "OpenCodeHarness": "opencode_env.opencode",
     "OpenCodeTaskset": "opencode_env.taskset",

@@ -13,10 +13,13 @@ class RulesResult:
 
     right: bool
     reason: str
-    """As in `mathverdict.verdict.Verdict`, or "timed_out", or why there is no usable answer."""
+    """As in `mathverdict.verdict.Verdict`, or "timed_out", "crashed" (verifying broke down over it), or why there is no
+    usable answer."""
     answer: str = ""
     conflicting: bool = False
     seconds: float = 0.0
+    waited: float = 0.0
+    """Seconds before there was a place for it."""
 
 
 def rules_result(reply: Mapping[str, Any]) -> RulesResult:

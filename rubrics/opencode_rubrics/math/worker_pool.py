@@ -1,21 +1,28 @@
 """Worker processes that verify mathematics, beside the event loop and without verifiers.
 
 Invariant: an answer costs at most its CPU deadline and one worker; a worker that hangs, crashes or whose caller was
-cancelled is ended and replaced, and all of them die with this process, however it dies.
+cancelled is ended and replaced, and all of them die with this process, however it dies. Answers that take long hold at
+most half of the places: each is first tried for a moment, and starts anew, among those alone, if that was too short.
 """
 
 import asyncio
 import atexit
+import contextlib
 import json
 import logging
 import os
 import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any
 from weakref import WeakSet
 
 from verifiers.v1.utils.aio import run_shielded
 
 from opencode_rubrics.errors import ScoringError
-from opencode_rubrics.math.mathverdict.deadline import DEADLINE_SIGNAL
+from opencode_rubrics.math.mathverdict.deadline import BROKE_DOWN, DEADLINE_SIGNAL
 from opencode_rubrics.math.mathverdict.verdict import Source
 from opencode_rubrics.math.rules_result import RulesResult, rules_result
 from opencode_rubrics.math.worker_deadline import in_time, stop
@@ -25,6 +32,8 @@ logger = logging.getLogger("verifiers.v1.opencode_rubrics.math.worker_pool")
 
 _ANSWERS_PER_WORKER = 5000
 _ATTEMPTS = 2
+_MOMENT = 0.25
+"""CPU seconds that are enough for all but one answer in many."""
 
 _open: "WeakSet[WorkerPool]" = WeakSet()
 _shared: dict[int, tuple["WorkerPool", set[int]]] = {}
@@ -56,13 +65,31 @@ def release_pool(owner: object) -> None:
             pool.close()
 
 
+class Waiting:
+    """How long one answer waited for its places, in seconds."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    @contextlib.asynccontextmanager
+    async def over(self, *places: asyncio.Semaphore) -> AsyncIterator[None]:
+        """Hold one of each of the places."""
+        started = time.perf_counter()
+        async with AsyncExitStack() as stack:
+            for place in places:
+                await stack.enter_async_context(place)
+            self.seconds += time.perf_counter() - started
+            yield
+
+
 class WorkerPool:
     """Up to `size` workers, started as they are needed, for the running event loop."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.loop = asyncio.get_running_loop()
-        self._slots = asyncio.Semaphore(size)
+        self._places = asyncio.Semaphore(size)
+        self._long_places = asyncio.Semaphore(max(1, size // 2))
         self._idle: list[Worker] = []
         self._busy: set[Worker] = set()
         self._parent: WorkerParent | None = None
@@ -80,25 +107,55 @@ class WorkerPool:
         """The rules' verdict on `text`; `seconds` is the CPU time it may cost.
 
         Raises:
-            ScoringError: the reference is empty, or workers crash on it or cannot be started.
+            ScoringError: the reference is empty, or workers are killed on it or cannot be started.
         """
-        request = json.dumps({"reference": reference, "text": text, "source": source, "seconds": seconds}).encode()
-        async with self._slots:
-            code = 0
-            for attempt in range(1, _ATTEMPTS + 1):
-                outcome = await self._attempt(request, seconds)
-                if isinstance(outcome, bytes):
-                    return rules_result(json.loads(outcome))
-                code = outcome
-                if code == -DEADLINE_SIGNAL:
-                    return RulesResult(False, "timed_out", seconds=seconds)
-                logger.warning("a math worker ended with exit code %d (attempt %d)", code, attempt)
+        waiting = Waiting()
+        outcome = await self._outcome({"reference": reference, "text": text, "source": source}, seconds, waiting)
+        if isinstance(outcome, bytes):
+            return replace(rules_result(json.loads(outcome)), waited=waiting.seconds)
+        if outcome == -DEADLINE_SIGNAL:
+            return RulesResult(False, "timed_out", seconds=seconds, waited=waiting.seconds)
+        return RulesResult(False, "crashed", waited=waiting.seconds)
+
+    async def stated_answer(self, text: str, source: Source, seconds: float) -> str:
+        """The one final answer in `text`, compared with nothing; empty if there is none or it cannot be told in time.
+
+        Raises:
+            ScoringError: workers are killed on it or cannot be started.
+        """
+        outcome = await self._outcome({"reference": None, "text": text, "source": source}, seconds, Waiting())
+        return str(json.loads(outcome)["stated"]) if isinstance(outcome, bytes) else ""
+
+    async def _outcome(self, request: dict[str, Any], seconds: float, waiting: "Waiting") -> bytes | int:
+        """The reply to a request, or why there is none: the deadline's or a broken-down worker's exit code."""
+        brief = seconds > _MOMENT
+        async with waiting.over(self._places):
+            outcome = await self._tried(request, min(seconds, _MOMENT), brief)
+        if not brief or outcome != -DEADLINE_SIGNAL:
+            return outcome
+        # With one place for all, the long ones have one beside it.
+        places = [self._long_places, self._places] if self.size > 1 else [self._long_places]
+        async with waiting.over(*places):
+            return await self._tried(request, seconds)
+
+    async def _tried(self, request: dict[str, Any], seconds: float, brief: bool = False) -> bytes | int:
+        """The same, in a place that is held; `brief`: there is another try, with more time."""
+        data = json.dumps({**request, "seconds": seconds}).encode()
+        code = 0
+        for attempt in range(1, _ATTEMPTS + 1):
+            outcome = await self._attempt(data, seconds, brief)
+            if isinstance(outcome, bytes) or outcome == -DEADLINE_SIGNAL:
+                return outcome
+            code = outcome
+            logger.warning("a math worker ended with exit code %d (attempt %d)", code, attempt)
+        if code in BROKE_DOWN:
+            return code
         raise ScoringError(
             f"the math worker ended {_ATTEMPTS} times on one answer (exit code {code}): if it was killed (-9), give "
             "the machine more memory or lower max_workers"
         )
 
-    async def _attempt(self, request: bytes, seconds: float) -> bytes | int:
+    async def _attempt(self, request: bytes, seconds: float, brief: bool) -> bytes | int:
         """The reply, or the exit code of the worker that died on it."""
         if not self._idle:
             await run_shielded(self._add_worker())
@@ -109,7 +166,7 @@ class WorkerPool:
         keep = False
         asking = asyncio.ensure_future(worker.ask(request))
         try:
-            if not await in_time(asking, worker.pid, seconds):
+            if not await in_time(asking, worker.pid, seconds, brief):
                 return -DEADLINE_SIGNAL
             reply = asking.result()
             worker.answered += 1

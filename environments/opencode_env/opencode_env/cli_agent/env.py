@@ -14,24 +14,30 @@ from typing import Any, ClassVar, Generic
 
 from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup, work_directory
 from opencode_rubrics.verifiers_versions import asked_network
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 from typing_extensions import TypeVar
 from verifiers.v1.agent import Agent, Agents
+from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.agent import AgentConfig, agent_config_fields
 from verifiers.v1.configs.env import EnvConfig
+from verifiers.v1.configs.retries import RetryConfig
 from verifiers.v1.env import Env
+from verifiers.v1.episode import Episode
 from verifiers.v1.errors import HarnessError, SandboxError, TaskError, boundary
 from verifiers.v1.runtimes import Runtime, SubprocessConfig
 from verifiers.v1.task import Task
 from verifiers.v1.utils.generic import concrete_type
 
+from opencode_env.cli_agent.agent_error import without_agent_errors
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.harness_files import harness_binds
 from opencode_env.cli_agent.interception import GatewayConfig, serving_by_role
 from opencode_env.cli_agent.local_runtime import provision_local
+from opencode_env.cli_agent.rollout_limit import limit_rollout
 from opencode_env.cli_agent.rollout_log import describe_rollout
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
 from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.cli_agent.writable import make_writable
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
 
@@ -48,6 +54,14 @@ class CliAgentEnvConfig(EnvConfig):
     """The confined local sandbox; without effect on other runtimes."""
     gateway: GatewayConfig = GatewayConfig()
     """What one rollout may ask of the way to the model, on every runtime."""
+    retries: RetryConfig = without_agent_errors(RetryConfig())
+    """Tries of a whole episode after an error. An `AgentError`, which an agent can bring about at will, is tried again
+    only if a rule names it: else the best of several attempts would count."""
+
+    @field_validator("retries")
+    @classmethod
+    def _no_retries_of_agent_errors(cls, retries: RetryConfig) -> RetryConfig:
+        return without_agent_errors(retries)
 
     @model_validator(mode="after")
     def _no_agent_retries(self) -> "CliAgentEnvConfig":
@@ -122,10 +136,19 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         """Let the rubrics go; the last environment of the process tears them down."""
         await self._resources.aclose()
 
+    async def run_episode(
+        self, task: Task[Any, Any, Any], ctx: ModelContext, **watchers: Any
+    ) -> Episode[Any, Any, Any]:
+        """One episode, whatever came of it, in a form that can be written down."""
+        episode: Episode[Any, Any, Any] = await super().run_episode(task, ctx, **watchers)
+        make_writable(episode)
+        return episode
+
     async def run(self, task: Task[Any, Any, Any], agents: Agents) -> None:
         """One episode: provision, run the agent, score, clean up, remove."""
         started = time.monotonic()
         traces: list[AnyTrace] = []
+        limit_rollout(agents.agent, task)
         agents.agent.harness = guarded(agents.agent.harness, contained=self.config.sandbox.confine)
         async with self._sandbox(task, agents.agent, traces) as box:
             await self.run_agent(guarded_task(task), agents, box, traces.append)

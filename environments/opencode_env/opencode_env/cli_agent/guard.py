@@ -21,7 +21,9 @@ from verifiers.v1.task import Task, TaskData
 from verifiers.v1.types import Messages
 from verifiers.v1.utils.decorators import invoke
 
+from opencode_env.cli_agent.agent_error import blamed, memory_kills
 from opencode_env.cli_agent.interception.gateway import refused_last
+from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.interception.sub_rollout import sub_rollout_of
 from opencode_env.cli_agent.metrics import agent_metrics
 from opencode_env.cli_agent.model_failure import overflowed, require_model_calls
@@ -89,8 +91,9 @@ def require_scorable(trace: AnyTrace) -> None:
     """
     if survivors := agent_record(trace).get("survivors"):
         raise SandboxError(f"not scored, the agent's processes could not be ended: {survivors}")
-    if trace.stop_condition == "agent_timeout" and trace.calls:
-        require_model_calls(trace.calls, "when its time was over")
+    calls = own_calls(trace)
+    if trace.stop_condition == "agent_timeout" and calls:
+        require_model_calls(calls, "when its time was over")
 
 
 def guarded_task(task: Task[Any, Any, Any]) -> Task[Any, Any, Any]:
@@ -148,7 +151,7 @@ class GuardedSession(HarnessSession):
         )
         self._inner = inner
         self._fence = fence
-        self._agent_error = False
+        self._error: RolloutError | None = None
         self._segments = 0
         self._duration = 0.0
 
@@ -163,13 +166,16 @@ class GuardedSession(HarnessSession):
         Raises:
             RolloutError: the type of the boundary that broke; the policy's own doing raises nothing.
         """
-        first_call, started = len(self.trace.calls), time.monotonic()
+        first_call, started, kills = len(self.trace.calls), time.monotonic(), memory_kills()
         self._segments += 1
         try:
-            await self._run_segment(messages, first_call)
-        except RolloutError:
+            try:
+                await self._run_segment(messages, first_call)
+            except HarnessError as error:
+                raise await blamed(error, self.trace, self.runtime, kills) from error
+        except RolloutError as error:
             # An agent that dies of a refused turn was stopped, it did not fail.
-            self._agent_error = self.trace.stop_condition is None
+            self._error = error if self.trace.stop_condition is None else None
             raise
         finally:
             self._duration += time.monotonic() - started
@@ -182,11 +188,11 @@ class GuardedSession(HarnessSession):
         except HarnessError:
             if refused_last(self.trace) and self.trace.calls[first_call:]:
                 self.trace.stop("request_refused")
-            elif not overflowed(self.trace.calls[first_call:]):
+            elif not overflowed(own_calls(self.trace, first_call)):
                 raise
         if self.trace.stop_condition is not None:
             return
-        calls = self.trace.calls[first_call:]
+        calls = own_calls(self.trace, first_call)
         require_model_calls(calls, f"(exit {agent_record(self.trace).get('exit_code')})")
         if overflowed(calls):
             self.trace.stop("max_total_tokens")
@@ -207,7 +213,7 @@ class GuardedSession(HarnessSession):
                 task.cancel()
             await asyncio.gather(run, watch, return_exceptions=True)
         await self._fence.end()
-        if overflowed(self.trace.calls[first_call:]):
+        if overflowed(own_calls(self.trace, first_call)):
             return
         raise ProviderError(
             "the agent keeps calling the model without end: its streams name no finish reason, or every call fails "
@@ -234,8 +240,8 @@ class GuardedSession(HarnessSession):
                 record["survivors"] = str(error)
             if (side := sub_rollout_of(self.trace)) is not None:
                 await side.end()
-            overflow = overflowed(self.trace.calls)
-            metrics = agent_metrics(self.trace, agent_error=self._agent_error, context_overflow=overflow)
+            overflow = overflowed(own_calls(self.trace))
+            metrics = agent_metrics(self.trace, self._error, context_overflow=overflow)
             self.trace.record_metrics(metrics)
 
 

@@ -3,11 +3,21 @@
 Retried and failed calls are no turns. Sub-agents that share the main agent's trace are counted with it.
 """
 
+from verifiers.v1.errors import RolloutError
+
+from opencode_env.cli_agent.agent_error import AgentError
+from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.traces import AnyTrace, tool_counts
 
 
-def agent_metrics(trace: AnyTrace, *, agent_error: bool, context_overflow: bool) -> dict[str, float]:
-    """The metrics of every agent, all present in every rollout: counts, and flags as 0 or 1."""
+def agent_metrics(trace: AnyTrace, error: RolloutError | None, *, context_overflow: bool) -> dict[str, float]:
+    """The metrics of every agent, all present in every rollout: counts, and flags as 0 or 1.
+
+    Args:
+        trace: the rollout's.
+        error: what broke the agent's run.
+        context_overflow: whether the conversation outgrew the model's window.
+    """
     counts = tool_counts(trace)
     messages = trace.assistant_messages
     last = messages[-1] if messages else None
@@ -15,9 +25,11 @@ def agent_metrics(trace: AnyTrace, *, agent_error: bool, context_overflow: bool)
     return {
         "num_turns": float(trace.num_turns),
         "agent_timeout": float(trace.stop_condition == "agent_timeout"),
-        "agent_error": float(agent_error),
+        "agent_error": float(error is not None),
+        "agent_error_own": float(isinstance(error, AgentError)),
         "context_overflow": float(context_overflow),
         "empty_answer": float(empty),
+        "program_calls": float(len(trace.calls) - len(own_calls(trace))),
         "model_call_errors": float(sum(call.error is not None for call in trace.calls)),
         "total_tool_calls": float(counts.total()),
         "unique_tools_used": float(len(counts)),

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from verifiers.v1.trace import ModelCall
 
+from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.traces import AnyTrace
 
 RUNAWAY_TURNS = 8
@@ -21,7 +22,7 @@ async def until_runaway(trace: AnyTrace, first_call: int) -> None:
     """Return once the run whose first model call is number `first_call` will never end by itself."""
     while True:
         await asyncio.sleep(POLL_SECONDS)
-        calls = trace.calls[first_call:]
+        calls = own_calls(trace, first_call)
         turns = [call for call in calls[-RUNAWAY_FAILURES:] if call.node is not None]
         if is_runaway(calls, [led_nowhere(trace, call) for call in turns]):
             return

@@ -42,6 +42,8 @@ class SegmentRecord:
     """The model calls of this run, in order of their end."""
     stop_condition: str | None
     log: RunLog
+    overdue: bool = True
+    """Whether a model call may have been under way for as long as OpenCode waits."""
 
 
 def outcome_of(segment: SegmentRecord) -> AgentOutcome:
@@ -54,7 +56,8 @@ def outcome_of(segment: SegmentRecord) -> AgentOutcome:
     """
     if segment.stop_condition is not None:
         return AgentOutcome.STOPPED
-    if segment.exit_code == 1 and segment.log.error is not None and segment.log.error.message == _TIMED_OUT:
+    error = segment.log.error
+    if segment.overdue and segment.exit_code == 1 and error is not None and error.message == _TIMED_OUT:
         raise ProviderError(_describe(segment, "gave up waiting for the model (provider_timeout)"), status_code=504)
     require_model_calls(segment.calls, _state(segment))
     if overflowed(segment.calls):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 import uuid
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -15,6 +16,7 @@ from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.task import TaskData
 from verifiers.v1.types import Messages
 
+from opencode_env.cli_agent.interception import forget_mark, new_mark, own_calls
 from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from opencode_env.opencode.events import EVENTS_TAIL_BYTES, SEPARATOR, RunLog, read_log, split_log
@@ -88,7 +90,7 @@ class OpenCodeSession(HarnessSession):
         )
         first = segment_prompt(self.data.prompt) if self.data.prompt is not None else None
         rendered = render_config(self.extend_config(built))
-        archive = state_archive(rendered, self.system_append(), self.extra_files(), first)
+        archive = state_archive(rendered, self.system_append(), self.extra_files(), first, new_mark(self.trace))
         self._written = first is not None
         output = await self._prepare_state(archive)
         self.state, _, marked = output.removeprefix("state=").partition("\n")
@@ -148,11 +150,15 @@ class OpenCodeSession(HarnessSession):
         self._written = False
         self._segments += 1
         self._exit_code, self._outcome = None, None
+        launched = time.time()
         result = await self._launch(args)
-        self._exit_code = result.exit_code
+        self._exit_code = agent_record(self.trace)["exit_code"] = result.exit_code
         self._log = await self._read_log(result)
+        calls = own_calls(self.trace, first_call)
+        silent = time.time() - max((call.time.end for call in calls), default=launched)
+        overdue = silent >= self.harness.config.provider_timeout
         self._outcome = outcome_of(
-            SegmentRecord(result.exit_code, self.trace.calls[first_call:], self.trace.stop_condition, self._log)
+            SegmentRecord(result.exit_code, calls, self.trace.stop_condition, self._log, overdue)
         )
         self._check_plugin()
         if self._outcome is AgentOutcome.CONTENT_FILTER:
@@ -162,7 +168,7 @@ class OpenCodeSession(HarnessSession):
         """Put the prompt's files in place, if they are not; returns OpenCode's arguments for this segment."""
         if not self._written:
             archive = f"{self.state}/segment.tar"
-            await self.runtime.write(archive, segment_archive(prompt))
+            await self.runtime.write(archive, segment_archive(prompt, new_mark(self.trace)))
             script = 'tar -xf "$1/segment.tar" -C "$1" && rm -f "$1/segment.tar"'
             await run_checked(self.runtime, ["sh", "-c", script, "prompt", self.state], "writing the prompt failed")
         if self._segments and self._log.session_id is None:
@@ -191,6 +197,7 @@ class OpenCodeSession(HarnessSession):
         if self._closed:
             return
         self._closed = True
+        forget_mark(self.trace)
         if not self.state:
             return
         with contextlib.suppress(SandboxError):  # who guards this session asks again, and records what survived

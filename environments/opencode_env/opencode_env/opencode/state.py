@@ -37,7 +37,7 @@ def program(name: str) -> str:
 
 
 def state_archive(
-    config: str, system_append: str, extra: Mapping[str, str], prompt: SegmentPrompt | None = None
+    config: str, system_append: str, extra: Mapping[str, str], prompt: SegmentPrompt | None = None, mark: str = ""
 ) -> bytes:
     """The state directory of a rollout, as a tar archive.
 
@@ -46,6 +46,7 @@ def state_archive(
         system_append: text that the plugin puts behind the system prompt.
         extra: further files by relative path; those under `bin/` are executable and come first on the PATH.
         prompt: the first segment's, when it is known.
+        mark: what the plugin sends with each model call of the first segment.
     """
     content = {
         f"{CONFIG_DIR}/opencode.json": config,
@@ -60,12 +61,12 @@ def state_archive(
     }
     directories = (*_DIRECTORIES, "bin") if any(name.startswith("bin/") for name in content) else _DIRECTORIES
     encoded = {name: text.encode() for name, text in content.items()}
-    return _tar({**encoded, **(_segment_files(prompt) if prompt else {})}, directories)
+    return _tar({**encoded, **(_segment_files(prompt, mark) if prompt else {})}, directories)
 
 
-def segment_archive(prompt: SegmentPrompt) -> bytes:
-    """The files of one segment, the prompt and its pictures, as a tar archive."""
-    return _tar(_segment_files(prompt), ())
+def segment_archive(prompt: SegmentPrompt, mark: str = "") -> bytes:
+    """The files of one segment, the prompt with its pictures and the mark of its model calls, as a tar archive."""
+    return _tar(_segment_files(prompt, mark), ())
 
 
 def archive_arguments(archive: bytes) -> list[str]:
@@ -76,9 +77,10 @@ def archive_arguments(archive: bytes) -> list[str]:
     return [packed[start : start + _PIECE] for start in range(0, len(packed), _PIECE)]
 
 
-def _segment_files(prompt: SegmentPrompt) -> dict[str, bytes]:
+def _segment_files(prompt: SegmentPrompt, mark: str) -> dict[str, bytes]:
     pictures = {f"pictures/{picture.name}": picture.data for picture in prompt.pictures}
-    return {"prompt.txt": prompt.text.encode(), **pictures}
+    marked = {"mark": mark.encode()} if mark else {}
+    return {"prompt.txt": prompt.text.encode(), **marked, **pictures}
 
 
 def _tar(content: Mapping[str, bytes], directories: tuple[str, ...]) -> bytes:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 DEADLINE_SIGNAL = signal.SIGPROF
+BROKE_DOWN = frozenset({-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL})
+"""Exit codes of a process that broke down over its answer; one that was killed (-9) was the machine's doing."""
 MEMORY_BYTES = 3 << 30
 """Address space of a process that verifies: beyond it Python raises `MemoryError`."""
 

@@ -17,7 +17,7 @@ from dataclasses import asdict
 from typing import Any
 
 from .answer_file import UnusableAnswer, read_answer
-from .deadline import DEADLINE_SIGNAL, cpu_deadline, limit_memory
+from .deadline import BROKE_DOWN, DEADLINE_SIGNAL, cpu_deadline, limit_memory
 from .verdict import EmptyReference, verify_text
 
 READY = "opencode-rubrics scorer"
@@ -62,6 +62,8 @@ def _in_child(reference: str, text: str, seconds: float) -> dict[str, Any]:
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status == -DEADLINE_SIGNAL:
         return {"state": "timed_out"}
+    if status in BROKE_DOWN:
+        return {"state": "unusable", "reason": "crashed"}
     if status != 0 or not data:
         return {"state": "crashed", "reason": f"exit code {status}"}
     outcome: dict[str, Any] = json.loads(data)

@@ -5,7 +5,7 @@ their parent dies, and end by themselves when their socket closes.
 
 control socket (SOCK_SEQPACKET): `fork` with a descriptor → the worker's pid; `end PID` → its exit code, killed first
 if it still runs. worker socket (stream): length-prefixed JSON, a request with `reference`, `text`, `source` and
-`seconds`, a reply with `verdict` and `seconds`, or `no_reference`.
+`seconds`, a reply with `verdict` and `seconds`, or `no_reference`; without a reference `stated`, the answer in `text`.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ import time
 from dataclasses import asdict
 
 from .deadline import cpu_deadline, limit_memory
-from .verdict import EmptyReference, verify_text
+from .verdict import EmptyReference, Source, stated_answer, verify_text
 
 LENGTH = struct.Struct("!I")
 
@@ -88,11 +88,16 @@ def _work(connection: socket.socket) -> None:
         while header := requests.read(LENGTH.size):
             request = json.loads(requests.read(LENGTH.unpack(header)[0]))
             started = time.perf_counter()
-            try:
-                with cpu_deadline(request["seconds"]):
-                    verdict = verify_text(request["reference"], request["text"], request["source"])
-                reply: dict[str, object] = {"verdict": asdict(verdict)}
-            except EmptyReference:
-                reply = {"no_reference": True}
+            with cpu_deadline(request["seconds"]):
+                reply = _reply(request["reference"], request["text"], request["source"])
             data = json.dumps({**reply, "seconds": time.perf_counter() - started}).encode()
             connection.sendall(LENGTH.pack(len(data)) + data)
+
+
+def _reply(reference: str | None, text: str, source: Source) -> dict[str, object]:
+    if reference is None:
+        return {"stated": stated_answer(text, source)}
+    try:
+        return {"verdict": asdict(verify_text(reference, text, source))}
+    except EmptyReference:
+        return {"no_reference": True}

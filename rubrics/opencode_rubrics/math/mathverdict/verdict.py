@@ -38,7 +38,7 @@ def verify_text(reference: str, text: str, source: Source) -> Verdict:
     value = reference_value(reference)
     if not value:
         raise EmptyReference("the reference answer is empty")
-    finals = finals_of_reply(text) if source == "reply" else finals_of_file(text)
+    finals = _finals(text, source)
     if not finals.answers:
         return Verdict(False, finals.reason)
     try:
@@ -46,6 +46,16 @@ def verify_text(reference: str, text: str, source: Source) -> Verdict:
     # Hostile or odd input makes math-verify and sympy raise nearly anything; the answer is the policy's.
     except Exception as error:  # noqa: BLE001
         return Verdict(False, f"incomparable: {type(error).__name__}", finals.answers[-1])
+
+
+def stated_answer(text: str, source: Source) -> str:
+    """The one final answer in `text`, not compared with anything; empty if there is none or more than one."""
+    finals = _finals(text, source)
+    return finals.joined or (finals.answers[0] if len(finals.answers) == 1 else "")
+
+
+def _finals(text: str, source: Source) -> Finals:
+    return finals_of_reply(text) if source == "reply" else finals_of_file(text)
 
 
 def _compare_finals(value: str, finals: Finals) -> Verdict:
@@ -56,5 +66,5 @@ def _compare_finals(value: str, finals: Finals) -> Verdict:
     if all(fits):
         return Verdict(True, "equal", last)
     if any(fits) or not all(equal(last, answer) for answer in finals.answers[:-1]):
-        return Verdict(False, "conflicting", last, conflicting=not finals.joined)
-    return Verdict(False, "different", last)
+        return Verdict(False, "conflicting", finals.joined or last, conflicting=not finals.joined)
+    return Verdict(False, "different", finals.joined or last)

@@ -2,6 +2,7 @@
 
 from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.gateway import Gateway
+from opencode_env.cli_agent.interception.own_calls import MARK_HEADER, forget_mark, new_mark, own_calls
 from opencode_env.cli_agent.interception.request_rules import ModelRequests
 from opencode_env.cli_agent.interception.roles import DEPTH_HEADER, ROLE_HEADER, Role
 from opencode_env.cli_agent.interception.server import RoleInterceptionServer
@@ -10,6 +11,7 @@ from opencode_env.cli_agent.interception.sub_rollout import SubRollout, SubSetti
 
 __all__ = [
     "DEPTH_HEADER",
+    "MARK_HEADER",
     "ROLE_HEADER",
     "Gateway",
     "GatewayConfig",
@@ -18,6 +20,9 @@ __all__ = [
     "RoleInterceptionServer",
     "SubRollout",
     "SubSettings",
+    "forget_mark",
+    "new_mark",
+    "own_calls",
     "role_interception",
     "serving_by_role",
     "sub_rollout_of",

@@ -14,6 +14,7 @@ from pydantic_core import from_json, to_json
 
 from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.request_rules import RESPONSES
+from opencode_env.cli_agent.interception.whole_text import whole_json
 
 _PIECE = 1 << 20
 _SURROGATE = re.compile("hex escape|surrogate")
@@ -104,20 +105,10 @@ def _parsed(raw: bytes) -> tuple[bytes, Any]:
             raise RequestRefused(f"the request is not valid JSON: {error}") from None
     # Half a character, as JavaScript leaves where it cuts a text: providers differ, the engine fails on it.
     try:
-        repaired = _without_halves(json.loads(raw))
+        repaired = whole_json(json.loads(raw))
     except (ValueError, RecursionError) as error:
         raise RequestRefused(f"the request is not valid JSON: {error}") from None
     return to_json(repaired), repaired
-
-
-def _without_halves(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    if isinstance(value, list):
-        return [_without_halves(one) for one in value]
-    if isinstance(value, dict):
-        return {_without_halves(key): _without_halves(one) for key, one in value.items()}
-    return value
 
 
 def _holds_more_values(raw: bytes, limit: int) -> bool:

@@ -28,6 +28,7 @@ from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.gateway import Gateway
 from opencode_env.cli_agent.interception.idle_connections import IdleConnections
 from opencode_env.cli_agent.interception.masked_client import MaskedClient, Masking, keys_of
+from opencode_env.cli_agent.interception.own_calls import Handler, note_call, telling
 from opencode_env.cli_agent.interception.request_body import RequestRefused
 from opencode_env.cli_agent.interception.request_filter import filter_headers, routed_headers
 from opencode_env.cli_agent.interception.roles import Mark, Role, RoleRefused, read_mark
@@ -36,8 +37,6 @@ from opencode_env.cli_agent.interception.sub_session import BoundedClient, SubSe
 from opencode_env.cli_agent.interception.whole_streams import WholeStreams
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True)
@@ -52,8 +51,7 @@ class _Registered:
 
 
 class RoleInterceptionServer(InterceptionServer):
-    """verifiers' server behind a gateway per rollout; serves `sub` calls of a rollout that has a `SubRollout` with its
-    sub session."""
+    """verifiers' server behind a gateway per rollout, with a sub session for a rollout that has a `SubRollout`."""
 
     def __init__(self, *args: Any, gateway: GatewayConfig | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -134,7 +132,7 @@ class RoleInterceptionServer(InterceptionServer):
                 return web.json_response(dialect.error_body(str(error)), status=400)
             return await self._serve_main(registered, request, dialect, serve)
 
-        return self._guarded(dialect, answer, serve)
+        return telling(self._guarded(dialect, answer, serve), dialect, self.sessions)
 
     def _aux_handler_for(self, dialect: Dialect[Any], route: str) -> Handler:
         serve: Handler = super()._aux_handler_for(dialect, route)
@@ -171,6 +169,13 @@ class RoleInterceptionServer(InterceptionServer):
                     return registered.gateway.refuse(error, dialect)
 
         return handler
+
+    async def handle_task_get(self, request: web.Request) -> web.Response:
+        """Hand a tool server its rollout's task, answer included, while no program of the agent can run."""
+        session = self._session_for(request)
+        if session is not None and session.trace.timing.agent.start:
+            return web.json_response({"error": "the agent runs: its task is not served any more"}, status=403)
+        return await super().handle_task_get(request)
 
     async def _serve_main(
         self, registered: _Registered, request: web.Request, dialect: Dialect[Any], serve: Handler
@@ -266,11 +271,10 @@ class RoleInterceptionServer(InterceptionServer):
     def record_call(self, session: RolloutSession, *args: Any, **options: Any) -> None:
         """Record an exchange, and count it against the budgets of its seat."""
         super().record_call(session, *args, **options)
-        if session.released:
-            return
-        if isinstance(session, SubSession):
+        if isinstance(session, SubSession) and not session.released:
             session.tally.add(session.trace.calls[-1], session.trace.nodes)
-        elif (registered := self._by_trace.get(session.trace.id)) is not None:
+        elif not session.released and (registered := self._by_trace.get(session.trace.id)) is not None:
+            note_call(session.trace)
             registered.gateway.calls.tally.add(session.trace.calls[-1], session.trace.nodes)
 
 

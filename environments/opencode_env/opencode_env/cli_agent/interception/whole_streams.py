@@ -14,6 +14,7 @@ from verifiers.v1.dialects import Dialect
 from verifiers.v1.dialects.base import parse_sse_event
 from verifiers.v1.errors import ProviderError
 
+from opencode_env.cli_agent.interception.whole_text import whole_events
 from opencode_env.cli_agent.interception.wrapped_client import WrappedClient
 
 CHAT_COMPLETIONS = "/chat/completions"
@@ -38,9 +39,10 @@ class WholeStreams(WrappedClient):
             ProviderError: while the stream is read, when it holds an error or ends without a finish reason.
         """
         reply = await super().relay(dialect, body, session_id=session_id, headers=headers)
-        if dialect.upstream_path != CHAT_COMPLETIONS:
-            return reply
-        return RelayReply(reply.content_type, whole(reply.chunks), reply.close)
+        chunks = whole_events(reply.chunks)
+        if dialect.upstream_path == CHAT_COMPLETIONS:
+            chunks = whole(chunks)
+        return RelayReply(reply.content_type, chunks, reply.close)
 
 
 async def whole(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

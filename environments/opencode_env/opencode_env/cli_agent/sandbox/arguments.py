@@ -157,7 +157,8 @@ def command_line(
         arguments.append("--unshare-net")
     arguments += [*system_arguments(), *_etc_arguments(options.network, directory.hosts)]
     arguments += ["--symlink", "../tmp", "/var/tmp"]
-    areas = writable_areas(directory, workdir)
+    areas = {**writable_areas(directory, workdir), **{bind.target: bind.source for bind in binds if bind.writable}}
+    binds = [bind for bind in binds if not bind.writable]
     for target, source in areas.items():
         arguments += ["--bind", str(source), target]
     shown = [*_python_binds(options), *binds, Bind(HERE / "supervisor", f"{SUPERVISOR}/supervisor")]

@@ -67,6 +67,14 @@ class Doorway:
             self._inward[host, port] = inside
         return _with_authority(parts, host if not _is_address(host) else "127.0.0.1", inside)
 
+    def outside(self, url: str) -> str:
+        """Return the URL that `inward` has made this one of; another one as it is."""
+        parts = urlsplit(url)
+        for (host, port), inside in self._inward.items():
+            if inside == parts.port and parts.hostname == (host if not _is_address(host) else "127.0.0.1"):
+                return _with_authority(parts, host, port)
+        return url
+
     def _listen_inside(self, host: str, port: int) -> int:
         (fd,) = self._channel.request_blocking("socket").fds
         listener = socket.socket(fileno=fd)

@@ -23,6 +23,7 @@ from opencode_env.cli_agent.sandbox.doorway import Doorway
 from opencode_env.cli_agent.sandbox.files import read_file, write_file
 from opencode_env.cli_agent.sandbox.process import ConfinedProcess
 from opencode_env.cli_agent.sandbox.sandbox import Sandbox
+from opencode_env.cli_agent.sandbox.tool_servers import PORT_FILE, serve_apart
 from opencode_env.cli_agent.sandbox.uv_scripts import prepare_script
 
 _ACTIVATE = 'export VIRTUAL_ENV="$1" PATH="$1/bin:$PATH"; shift; exec "$@"'
@@ -57,6 +58,8 @@ class ConfinedRuntime(OwnRuntime):
         self._sandbox = Sandbox(self.name, workdir)
         self._commands = Commands(self._sandbox, options.env_allow)
         self._doorway: Doorway | None = None
+        self._tool_servers: list[ConfinedRuntime] = []
+        self._apart = contextlib.AsyncExitStack()
 
     @property
     def trusted_python(self) -> str:
@@ -81,6 +84,7 @@ class ConfinedRuntime(OwnRuntime):
 
     async def teardown(self) -> None:
         """End everything inside and remove its files; idempotent."""
+        await self._apart.aclose()
         if self._doorway is not None:
             await self._doorway.close()
         self._commands.close()
@@ -89,6 +93,8 @@ class ConfinedRuntime(OwnRuntime):
 
     def cleanup(self) -> None:
         """End everything inside and remove its files without an event loop; idempotent."""
+        for apart in self._tool_servers:
+            apart.cleanup()
         self._sandbox.kill()
 
     async def run(self, argv: list[str], env: dict[str, str]) -> ProgramResult:
@@ -111,16 +117,27 @@ class ConfinedRuntime(OwnRuntime):
         return await self._commands.open(argv, self.process_env(env))
 
     async def run_background(self, argv: list[str], env: dict[str, str], log: str) -> None:
-        """Start a process that runs until `stop`, with its output in the file `log` inside.
+        """Start a process that runs until `stop`, with its output in the file `log` inside; a tool server apart.
 
         Raises:
-            SandboxError: the sandbox is gone, or this Python environment is needed and not visible inside.
+            SandboxError: the sandbox is gone, or this Python environment is needed and not visible inside, or a tool
+                server did not come up.
         """
         if argv[0] == sys.executable and not self.options.python_env:
             raise SandboxError(
                 f"{' '.join(argv[:3])} needs the evaluation's Python environment inside the sandbox: "
                 "set --env.sandbox.python_env true, or give the tool server a runtime of its own (colocated = false)"
             )
+        if PORT_FILE not in env:
+            self.start_background(argv, env, log)
+            return
+        binds = (*self._binds, *self._sandbox.shown_to_tool_servers())
+        apart = ConfinedRuntime(self.options, binds, f"{self.name}-tools", self._workdir)
+        self._tool_servers.append(await self._apart.enter_async_context(provisioned(apart)))
+        await serve_apart(self, apart, argv, self.process_env(env), log)
+
+    def start_background(self, argv: list[str], env: dict[str, str], log: str) -> None:
+        """Start a process in this very sandbox, as `run_background` does."""
         self._commands.background(argv, self.process_env(env), log)
 
     async def mark_agent_start(self) -> None:
@@ -180,6 +197,10 @@ class ConfinedRuntime(OwnRuntime):
         if self.options.network == "host":
             return url
         return self._open_doorway().inward(url)
+
+    def original_url(self, url: str) -> str:
+        """Return the URL that `host_url` has made this one of."""
+        return url if self._doorway is None else self._doorway.outside(url)
 
     async def expose(self, port: int) -> str:
         """Return a URL on the host's loopback for a port inside; closed by `stop`."""

@@ -123,6 +123,14 @@ class Sandbox:
         assert self._directory is not None
         return self._directory.hosts
 
+    def shown_to_tool_servers(self) -> list[Bind]:
+        """Return what a tool server shares with the agent: all that is writable but what is below `/run`."""
+        assert self._directory is not None
+        areas = writable_areas(self._directory, self._workdir)
+        return [
+            Bind(source, target, writable=True) for target, source in areas.items() if not target.startswith("/run")
+        ]
+
     def shown_to_agent_code(self) -> list[Bind]:
         """Return what a program of the agent's sees of this sandbox while verify commands run in it.
 

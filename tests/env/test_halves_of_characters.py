@@ -1,0 +1,129 @@
+"""Halves of characters, which JSON can spell and UTF-8 cannot: no rollout can be lost, or end the others, by one."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import verifiers.v1 as vf
+from opencode_env.cli_agent.interception.whole_text import whole_events, whole_text
+from opencode_env.cli_agent.writable import make_writable
+from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy, ToolCall
+from verifiers.v1.trace import Error
+from verifiers.v1.types import AssistantMessage
+
+from tests.rubrics.conftest import trace_of
+from tests.support.replies import bash
+from tests.support.rows import probe, probe_arguments, script, write_rows
+from tests.support.user_home import Finished, UserHome
+
+HALF = "\ud83d"
+DONE = b"data: [DONE]\n\n"
+
+
+def event(**delta: Any) -> bytes:
+    """One event of a stream, ASCII as providers write it."""
+    return b"data: " + json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode() + b"\n\n"
+
+
+async def passed(*events: bytes) -> list[bytes]:
+    async def stream() -> AsyncIterator[bytes]:
+        for one in events:
+            yield one
+
+    return [one async for one in whole_events(stream())]
+
+
+def deltas(events: list[bytes]) -> list[Any]:
+    parsed = [json.loads(one.removeprefix(b"data: ")) for one in events if one != DONE]
+    return [one["choices"][0]["delta"] for one in parsed]
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [("plain", "plain"), ("ünd 😀", "ünd 😀"), ("a\ud83d", "a�"), ("\ude00b", "�b"), ("\ud83d\ude00", "😀")],
+)
+def test_halves_are_joined_or_replaced(text: str, whole: str) -> None:
+    assert whole_text(text) == whole
+
+
+async def test_events_without_halves_pass_as_they_are() -> None:
+    events = [b": keepalive\n\n", event(content="a"), event(content="ü"), DONE]
+    assert await passed(*events) == events
+
+
+async def test_a_character_that_a_stream_brings_in_two_pieces_is_one() -> None:
+    found = await passed(event(content="a\ud83d"), event(reasoning="r"), event(content="\ude00b"), DONE)
+    assert deltas(found) == [{"content": "a"}, {"reasoning": "r"}, {"content": "😀b"}]
+    assert found[-1] == DONE
+
+
+async def test_pieces_of_different_texts_are_not_joined() -> None:
+    def arguments(index: int, text: str) -> bytes:
+        return event(tool_calls=[{"index": index, "function": {"arguments": text}}])
+
+    found = await passed(arguments(0, "\ud83d"), arguments(1, "\ude00"), arguments(0, "\ude00"))
+    texts = [delta["tool_calls"][0]["function"]["arguments"] for delta in deltas(found)]
+    assert texts == ["", "�", "😀"]
+
+
+async def test_an_escaped_backslash_is_no_half() -> None:
+    literal = event(content="\\ud83d")
+    assert deltas(await passed(literal)) == [{"content": "\\ud83d"}]
+
+
+def test_whatever_holds_a_half_can_be_written_afterwards() -> None:
+    trace = trace_of(vf.TaskData(idx=0, prompt=f"p{HALF}"), f"reply{HALF}")
+    trace.info = {"a": {f"k{HALF}": [HALF, {"b": (HALF, 1)}]}}
+    trace.errors = [Error(type="X", message=HALF, traceback=HALF)]
+    trace.nodes = [vf.MessageNode(message=AssistantMessage(content=HALF), sampled=True, token_ids=[1, 2])]
+    with pytest.raises(ValueError, match="surrogates not allowed"):
+        trace.model_dump_json()
+    make_writable(trace)
+    assert json.loads(trace.model_dump_json())["info"] == {"a": {"k�": ["�", {"b": ["�", 1]}]}}
+    assert (trace.last_reply, trace.nodes[0].token_ids) == ("reply�", [1, 2])
+
+
+def said(**parts: Any) -> Reply:
+    """A reply that pydantic would not let a script have."""
+    return Reply().model_copy(update=parts)
+
+
+@pytest.fixture(scope="module")
+def played(shared_home: UserHome) -> Finished:
+    """One evaluation whose model and whose programs spell halves wherever they can."""
+    calls = (ToolCall(name="bash", arguments={}).model_copy(update={"arguments": {"command": f"echo '{HALF}'"}}),)
+    tool = bash("printf 'a\\xed\\xa0\\xbdb\\n'; touch \"$(printf 'x\\xff')\"; ls")
+    scripts = [
+        script("text", said(text=f"one{HALF}", tool_calls=tool.tool_calls), said(text=f"Done{HALF}.")),
+        script("reasoning", said(text="so", reasoning=HALF)),
+        script("arguments", said(tool_calls=calls), Reply(text="Done.")),
+        script("files", tool, bash("cat >> $OPENCODE_ENV_STATE/stderr.log <<'E'\n\\ud800\nE"), Reply(text="Done.")),
+        script("sound", bash("touch made"), Reply(text="Done.")),
+    ]
+    rows = [probe(name) for name in ("text", "reasoning", "arguments", "files")]
+    rows.append(probe("sound", check="test -f /app/made"))
+    path = write_rows(shared_home.root / "rows.jsonl", rows)
+
+    async def run() -> Finished:
+        async with ScriptedModel(ScriptPolicy(*scripts)) as model:
+            return await shared_home.run("halves", model.base_url, *probe_arguments(path), "-c", "2")
+
+    return asyncio.run(run())
+
+
+@pytest.mark.opencode
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["text", "reasoning", "arguments", "files", "sound"])
+def test_every_rollout_is_scored_and_written(played: Finished, name: str) -> None:
+    assert played.exit_code == 0, played.log
+    trace = played.trace(name)
+    assert trace.ok, trace.errors
+    assert trace.num_branches == 1
+
+
+@pytest.mark.opencode
+@pytest.mark.slow
+def test_what_was_sampled_stays_visible(played: Finished) -> None:
+    assert [message.content for message in played.trace("text").assistant_messages] == ["one�", "Done�."]

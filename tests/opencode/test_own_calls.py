@@ -1,0 +1,101 @@
+"""Model calls of the agent's programs are told from OpenCode's own, and break nothing but themselves."""
+
+from typing import Any
+
+import pytest
+from opencode_env.cli_agent.interception import role_interception
+from opencode_env.scripted_model import ChatRequest, Reply
+from verifiers.v1.interception import InterceptionServerConfig
+
+from tests.support.places import Confined
+from tests.support.replies import bash, fault
+from tests.support.rollouts import Played, play
+
+pytestmark = pytest.mark.opencode
+
+DONE = Reply(text="Done.")
+CALL = """
+import json, os, re, urllib.request
+config = open(os.environ["OPENCODE_ENV_STATE"] + "/config/opencode/opencode.json").read()
+url, key = re.search('"baseURL": *"([^"]+)"', config)[1], re.search('"apiKey": *"([^"]+)"', config)[1]
+def ask(text, **headers):
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": text}]}).encode()
+    headers = {"authorization": "Bearer " + key, "content-type": "application/json", **headers}
+    try:
+        return urllib.request.urlopen(urllib.request.Request(url + "/chat/completions", body, headers)).status
+    except urllib.error.HTTPError as error:
+        return error.code
+"""
+SPY = """
+import os
+state, uid = os.environ["OPENCODE_ENV_STATE"], os.getuid()
+print("file", os.path.exists(state + "/mark"))
+pid, programs = os.getppid(), []
+while pid > 1:
+    programs.append(pid)
+    pid = int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+opencode = [pid for pid in programs if b"--format" in open(f"/proc/{pid}/cmdline", "rb").read()][0]
+for name in ("mem", "environ", "maps"):
+    try:
+        open(f"/proc/{opencode}/{name}", "rb").close()
+        print(name, "open")
+    except OSError:
+        print(name, "closed")
+"""
+
+
+def python(program: str) -> Reply:
+    """A turn that runs a Python program."""
+    return bash(f"cat > /tmp/p.py <<'END'\n{program}\nEND\npython3 /tmp/p.py")
+
+
+def model(*turns: Reply, for_program: Reply) -> object:
+    """OpenCode's turns in order; whatever a program asks gets its own."""
+    left = list(turns)
+
+    def policy(request: ChatRequest) -> Reply:
+        return for_program if request.prompt == "the program's" else left.pop(0)
+
+    return policy
+
+
+async def played(*turns: Reply, for_program: Reply = DONE) -> Played:
+    """One rollout behind the environment's own interception."""
+    async with role_interception(InterceptionServerConfig()) as server:
+        return await play(Confined(), model(*turns, for_program=for_program), interception=server)  # type: ignore[arg-type]
+
+
+FAILS = Reply(text="never seen", faults=fault("status", status=400, body="no"))
+
+
+async def test_a_failed_call_of_a_program_is_nothing_that_broke_the_rollout() -> None:
+    """The last call of all fails: a program makes it when OpenCode has its last answer."""
+    late = "print(ask('the program\\'s'), ask('the program\\'s', **{'x-agent-mark': 'guessed'}))"
+    waits = f"{CALL}\nimport time\nif not os.fork():\n    os.setsid(); time.sleep(1.5)\n    {late}"
+    found = await played(python(waits), bash("sleep 3"), DONE, for_program=FAILS)
+    trace = found.trace
+    assert trace.ok, trace.errors
+    assert trace.metrics["program_calls"] == 2.0
+    assert [trace.calls[position].error is not None for position in found.record["program_calls"]] == [True, True]
+    assert trace.metrics["model_call_errors"] == 2.0
+    assert [request.headers.get("x-agent-mark") for request in found.requests] == [None] * len(found.requests)
+
+
+async def test_an_agent_that_leaves_a_failed_call_behind_and_kills_opencode_is_blamed_itself() -> None:
+    kills = f"{CALL}\nask('the program\\'s')\nos.kill(os.getppid(), 9); os.system('pkill -9 opencode')"
+    found = await played(python(kills), DONE, for_program=FAILS)
+    assert found.error.startswith("AgentError: ")
+
+
+async def test_the_agent_finds_the_mark_neither_on_disk_nor_in_opencodes_memory() -> None:
+    found = await played(python(SPY), DONE)
+    assert found.tool_results() == ["file False\nmem closed\nenviron closed\nmaps closed\n"]
+    assert found.trace.metrics["program_calls"] == 0.0
+
+
+async def test_without_the_plugin_every_call_counts_as_opencodes() -> None:
+    async with role_interception(InterceptionServerConfig()) as server:
+        harness: dict[str, Any] = {"opencode_config": {"plugin": []}}
+        found = await play(Confined(), [bash("echo 1"), DONE], harness=harness, interception=server)
+    assert found.trace.metrics["program_calls"] == 0.0
+    assert "did not load the opencode-env plugin" in found.error

@@ -1,0 +1,120 @@
+"""A tool server beside the agent: reached and useful, but nothing that the agent can look into."""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+import verifiers.v1 as vf
+from aiohttp import web
+from opencode_env.cli_agent.interception import role_interception
+from opencode_env.cli_agent.sandbox import Bind, ConfinedRuntime, LocalSandboxConfig, provision_confined
+from verifiers.v1.clients import ModelContext
+from verifiers.v1.interception import InterceptionServerConfig
+from verifiers.v1.session import RolloutSession
+
+from tests.rubrics.conftest import trace_of
+from tests.support.waiting import until
+
+TOOLS = Path(__file__).parent / "tools"
+SECRET = "the-secret-of-the-state"
+ASK = "import sys, urllib.request as u\ntry: u.urlopen(sys.argv[1])\nexcept u.HTTPError: print('serving')"
+SPY = (
+    "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'; "
+    "grep -rs the-secret /tmp /app /home /run /logs /dev/shm | head"
+)
+
+
+@asynccontextmanager
+async def state_server() -> AsyncIterator[tuple[str, list[str]]]:
+    """What verifiers serves to a tool server of a rollout, and the bearers that asked for the task."""
+    bearers: list[str] = []
+
+    async def task(request: web.Request) -> web.Response:
+        bearers.append(request.headers["Authorization"])
+        data = vf.TaskData(idx=0, prompt="the answer is 42").model_dump_json()
+        return web.json_response({"cls": "verifiers.v1.task:TaskData", "task": data})
+
+    app = web.Application()
+    app.router.add_get("/task", task)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}", bearers
+    finally:
+        await runner.cleanup()
+
+
+async def serve(box: ConfinedRuntime, base: str) -> int:
+    """Start a tool server as verifiers does; returns the port at which the agent reaches it."""
+    env = {
+        "PYTHONPATH": "/tools",
+        "VF_CONFIG": vf.ToolsetConfig(colocated=True).model_dump_json(),
+        "VF_STATE_URL": box.host_url(f"{base}/state"),
+        "VF_STATE_SECRET": SECRET,
+        "MCP_PORT_FILE": "/tmp/port",
+    }
+    await box.run_background([sys.executable, "-m", "sandbox_lookup_tools"], env, "tool.log")
+    return int(await box.read("/tmp/port"))
+
+
+def running(words: str) -> list[str]:
+    """Processes of this machine with these words in their command line."""
+    return [path.parent.name for path in Path("/proc").glob("[0-9]*/cmdline") if words in _read(path)]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+async def test_the_agent_reaches_a_tool_server_and_finds_nothing_of_its_process() -> None:
+    options = LocalSandboxConfig(python_env=True)
+    async with state_server() as (base, bearers), provision_confined(options, [Bind(TOOLS, "/tools")]) as box:
+        port = await serve(box, base)
+
+        async def serving() -> bool:
+            asked = await box.run(["python3", "-c", ASK, f"http://127.0.0.1:{port}/mcp"], {})
+            return "serving" in asked.stdout
+
+        while not await serving():
+            pass
+        assert bearers == [f"Bearer {SECRET}"]
+        spied = (await box.run(["sh", "-c", SPY], {})).stdout
+        assert "sh" in spied
+        assert SECRET not in spied
+        assert "sandbox_lookup_tools" not in spied
+        assert running("-m sandbox_lookup_tools")
+        await box.write("/app/shared", b"seen")
+        (server,) = box._tool_servers
+        assert await server.read("/app/shared") == b"seen"
+    await until(lambda: not running("-m sandbox_lookup_tools"))
+
+
+async def test_a_tool_server_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opencode_env.cli_agent.sandbox.tool_servers._START_TIMEOUT_S", 3.0)
+    async with provision_confined(LocalSandboxConfig(python_env=True)) as box:
+        with pytest.raises(vf.SandboxError, match=r"did not say its port: (?s:.*)No module named"):
+            await serve(box, "http://127.0.0.1:9")
+
+
+async def test_the_task_is_served_until_the_agent_runs() -> None:
+    trace = trace_of(vf.TaskData(idx=0, prompt="the answer is 42"))
+    context = ModelContext(model="m", client=vf.EvalClientConfig(base_url="http://127.0.0.1:9/v1"), sampling=None)  # type: ignore[arg-type]
+    async with (
+        role_interception(InterceptionServerConfig()) as server,
+        server.acquire(RolloutSession(ctx=context, trace=trace)) as (base, _, secret),
+        httpx.AsyncClient(headers={"Authorization": f"Bearer {secret}"}) as client,
+    ):
+        before = await client.get(f"{base}/task")
+        trace.timing.agent.start = 1.0
+        after = await client.get(f"{base}/task")
+        state = await client.get(f"{base}/state")
+    assert (before.status_code, "42" in before.text) == (200, True)
+    assert (after.status_code, "42" in after.text) == (403, False)
+    assert state.status_code == 200
