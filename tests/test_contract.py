@@ -11,6 +11,7 @@ from functools import cache
 from importlib.metadata import version
 
 import pytest
+from opencode_rubrics.verifiers_versions import AFTER_0_4_0
 from verifiers.v1.agent import Agent
 from verifiers.v1.env import Env
 from verifiers.v1.harness import HarnessSession
@@ -75,6 +76,7 @@ OVERRIDDEN = {
     "runtimes.base.RuntimeProcess.write": "self data",
     "runtimes.subprocess.SubprocessRuntime.cleanup": "self",
     "runtimes.subprocess.SubprocessRuntime.open_process": "self argv env",
+    "runtimes.subprocess.SubprocessRuntime.run": "self argv env",
     "runtimes.subprocess.SubprocessRuntime.start": "self",
     "runtimes.subprocess.SubprocessRuntime.teardown": "self",
     "session.RolloutSession.refused": "self",
@@ -112,10 +114,20 @@ def resolve(path: str) -> object:
     return getattr(getattr(importlib.import_module(f"verifiers.v1.{module}"), owner), name)
 
 
+class InUse(ast.NodeTransformer):
+    """Leaves of `if AFTER_0_4_0` only the branch of the installed version."""
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        if not isinstance(node.test, ast.Name) or node.test.id != "AFTER_0_4_0":
+            return node
+        return node.body if AFTER_0_4_0 else node.orelse
+
+
 @cache
 def imported() -> list[tuple[str, str]]:
     """Every (module, name) that the packages import from verifiers."""
-    trees = (ast.parse(path.read_text()) for path in sources().values())
+    trees = (InUse().visit(ast.parse(path.read_text())) for path in sources().values())
     nodes = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
     return sorted({(str(n.module), a.name) for n in nodes if str(n.module).startswith("verifiers") for a in n.names})
 
