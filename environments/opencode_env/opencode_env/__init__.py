@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["OpenCodeEnv", "OpenCodeHarness", "OpenCodeTaskset"]
 
 _MODULES = {
+    "PodmanBackend": "opencode_env.cli_agent.podman",
     "OpenCodeEnv": "opencode_env.opencode.env",
     "OpenCodeHarness": "opencode_env.opencode",
     "OpenCodeTaskset": "opencode_env.taskset",

@@ -4,10 +4,11 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 
+from opencode_rubrics.verifiers_versions import PodmanConfig, own_container, provisioned
 from typing_extensions import TypeIs
-from verifiers.v1.runtimes import PodmanConfig, RuntimeConfig
-from verifiers.v1.runtimes.base import register
+from verifiers.v1.runtimes import RuntimeConfig
 
+from opencode_env.cli_agent.podman.backend import PodmanBackend
 from opencode_env.cli_agent.podman.runtime import PodmanRuntime
 from opencode_env.cli_agent.sandbox import Bind
 
@@ -15,7 +16,7 @@ from opencode_env.cli_agent.sandbox import Bind
 def is_ours(config: RuntimeConfig) -> TypeIs[PodmanConfig]:
     """Whether this configuration is for our runtime: podman on Linux, with the whole network or none for the agent.
 
-    Filtering it by name takes verifiers' own runtime, with its proxy and its image of network tools.
+    Filtering it by name takes the runtime that verifiers 0.4.0 has, with its proxy and its image of network tools.
     """
     if not isinstance(config, PodmanConfig) or sys.platform != "linux":
         return False
@@ -36,12 +37,8 @@ async def provision_podman(
     Raises:
         SandboxError: the container could not be started.
     """
-    runtime = PodmanRuntime(config)
-    register(runtime)
-    runtime.env = dict(env or {})
+    runtime = own_container(PodmanBackend, config)
+    assert isinstance(runtime, PodmanRuntime)
     runtime.show(tuple(binds))
-    try:
-        await runtime.start()
-        yield runtime
-    finally:
-        await runtime.stop()
+    async with provisioned(runtime, env) as box:
+        yield box

@@ -5,11 +5,12 @@ Invariant: a rollout's container costs one call of podman to start and one to re
 process of ours that stands outside the container does (its warden), or `podman exec`.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
+from opencode_rubrics.verifiers_versions import OwnRuntime, PodmanConfig, podman_info
 from verifiers.v1.errors import SandboxError
-from verifiers.v1.runtimes import PodmanConfig, PodmanRuntimeInfo, ProgramResult, Runtime, RuntimeProcess
+from verifiers.v1.runtimes import ProgramResult, RuntimeProcess
 
 from opencode_env.cli_agent.podman.arguments import ContainerOptions
 from opencode_env.cli_agent.podman.commands import Commands
@@ -19,7 +20,7 @@ from opencode_env.cli_agent.podman.network import ContainerNetwork
 from opencode_env.cli_agent.sandbox import Bind
 
 
-class PodmanRuntime(Runtime):
+class PodmanRuntime(OwnRuntime):
     """One podman container, from `start` to `stop`.
 
     Commands run in the configured work directory as the image's user, or as the one of `with_user`.
@@ -27,14 +28,15 @@ class PodmanRuntime(Runtime):
     Args:
         config: the seat's runtime.
         name: for messages; random by default.
+        binding: the backend, where a version of verifiers made that first.
     """
 
     supports_user: ClassVar[bool] = True
 
-    def __init__(self, config: PodmanConfig, name: str | None = None) -> None:
-        super().__init__(name)
+    def __init__(self, config: PodmanConfig, name: str | None = None, **binding: Any) -> None:
+        super().__init__(name, **binding)
         self.config = config.model_copy(update={"workdir": config.workdir or DEFAULT_WORKDIR})
-        self.info = PodmanRuntimeInfo(**self.config.model_dump())
+        self.info = podman_info(self.config)
         self._binds: tuple[Bind, ...] = ()
         self._container: Container | None = None
         self._commands: Commands | None = None
@@ -167,4 +169,5 @@ def _options(config: PodmanConfig, binds: tuple[Bind, ...]) -> ContainerOptions:
         gpu=config.gpu,
         restricted=config.network_restricted,
         binds=binds,
+        run_options=tuple(getattr(config, "run_options", ())),  # verifiers' own configuration in 0.4.0 has none
     )
