@@ -117,12 +117,15 @@ class PodmanRuntime(OwnRuntime):
         await self._box.channel.request("mark")
 
     async def end_agent_processes(self) -> None:
-        """Kill every process but those that ran at `mark_agent_start` and their descendants; none is left on return.
+        """Kill every process but those that ran at `mark_agent_start` and what tool servers among them started.
 
         Raises:
-            SandboxError: some survived.
+            SandboxError: some survived, or the container is gone.
         """
-        await self._box.channel.request("purge")
+        try:
+            await self._box.channel.request("purge")
+        except SandboxError as error:
+            raise SandboxError(f"the agent's processes could not be ended: {error}") from error
 
     def host_url(self, url: str) -> str:
         """Return the URL at which a program inside reaches `url`, and open the way there."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 COMMAND_VARIABLE = b"SANDBOX_COMMAND"
+_TOOL_VARIABLE = b"VF_STATE_SECRET="
+"""In the environment of verifiers' tool servers."""
 _CGROUPS = "/sys/fs/cgroup"
 _PAUSE_S = 0.002
 
@@ -96,6 +98,14 @@ def _make_directory(pid: int, path: str) -> None:
         os._exit(code)
 
 
+def _is_tool(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return any(setting.startswith(_TOOL_VARIABLE) for setting in file.read().split(b"\0"))
+    except OSError:
+        return False
+
+
 class Warden:
     """Serves one control socket for the container whose process 1 is `pid` here, until the host is gone."""
 
@@ -104,6 +114,7 @@ class Warden:
         self._pid = pid
         self._cgroup = cgroup
         self._marked: set[tuple[int, int]] = set()
+        self._tools: set[tuple[int, int]] = set()
         self._handlers: dict[bytes, Callable[[bytes, list[bytes]], None]] = {
             b"socket": self._socket,
             b"mark": self._mark,
@@ -136,8 +147,7 @@ class Warden:
         finally:
             made.close()
 
-    def _table(self) -> processes.Table:
-        """Every process of the container but its process 1, which adopts whatever the agent orphans."""
+    def _members(self) -> set[int]:
         pids: set[int] = set()
         for directory, _, _ in os.walk(self._cgroup):
             try:
@@ -145,22 +155,26 @@ class Warden:
                     pids.update(int(line) for line in file)
             except OSError:  # a group that went away meanwhile
                 continue
-        pids.discard(self._pid)
-        found = (processes.process_of(pid) for pid in pids)
-        return {process.pid: process for process in found if process is not None}
+        return pids
 
-    def _signal_each(self, pids: Iterable[int], number: int) -> None:
+    def _table(self) -> processes.Table:
+        """Every process of the container but its process 1, which adopts whatever the agent orphans."""
+        found = [processes.process_of(pid) for pid in self._members() - {self._pid}]
+        members = self._members()  # again: a pid may have gone to a process of the host before it was looked at
+        return {process.pid: process for process in found if process is not None and process.pid in members}
+
+    def _signal_each(self, table: processes.Table, pids: Iterable[int], number: int) -> None:
         for pid in pids:
             try:
                 fd = os.pidfd_open(pid)
             except ProcessLookupError:
                 continue
             try:
-                # The pid may have gone to a process of the host since it was listed; from here on it cannot.
-                root, path = _cgroup_of(pid)
-                if (root + path + "/").startswith(self._cgroup + "/"):
+                # The pid may have gone to a process of the host since; from here on it cannot.
+                now = processes.process_of(pid)
+                if now is not None and now.started == table[pid].started:
                     _signal.pidfd_send_signal(fd, number)
-            except (ProcessLookupError, FileNotFoundError):
+            except ProcessLookupError:
                 continue
             finally:
                 os.close(fd)
@@ -175,19 +189,28 @@ class Warden:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"processes {sorted(left)[:10]} did not end in {processes.END_TIMEOUT_S:g} s")
             # Stopped first, so that few are left that can fork while the others are killed.
-            self._signal_each(left, processes.SIGSTOP)
-            self._signal_each(select_from(self._table()), processes.SIGKILL)
+            self._signal_each(table, left, processes.SIGSTOP)
+            table = self._table()
+            self._signal_each(table, select_from(table), processes.SIGKILL)
             time.sleep(_PAUSE_S)
 
     def _of_command(self, command: bytes) -> processes.Selection:
         return processes.of_command(-1, COMMAND_VARIABLE + b"=" + command)
 
     def _mark(self, identifier: bytes, fields: list[bytes]) -> None:
-        self._marked = {(process.pid, process.started) for process in self._table().values()}
+        found = self._table().values()
+        self._marked = {(process.pid, process.started) for process in found}
+        self._tools = {(process.pid, process.started) for process in found if _is_tool(process.pid)}
         self._reply(identifier, b"ok")
 
+    def _agents(self, table: processes.Table) -> set[int]:
+        """All but what ran at the mark; of its children only those of tool servers, others could be made to spawn."""
+        tools = [process.pid for process in table.values() if (process.pid, process.started) in self._tools]
+        marked = {process.pid for process in table.values() if (process.pid, process.started) in self._marked}
+        return set(table) - marked - processes.with_descendants(table, tools)
+
     def _purge(self, identifier: bytes, fields: list[bytes]) -> None:
-        self._end_all(processes.but(self._marked))
+        self._end_all(self._agents)
         self._reply(identifier, b"ok")
 
     def _end(self, identifier: bytes, fields: list[bytes]) -> None:
@@ -197,7 +220,8 @@ class Warden:
 
     def _deliver(self, identifier: bytes, fields: list[bytes]) -> None:
         """Fields: command, signal number."""
-        self._signal_each(self._of_command(fields[0])(self._table()), int(fields[1]))
+        table = self._table()
+        self._signal_each(table, self._of_command(fields[0])(table), int(fields[1]))
         self._reply(identifier, b"ok")
 
 
