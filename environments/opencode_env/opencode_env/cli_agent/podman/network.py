@@ -13,6 +13,7 @@ from verifiers.v1.errors import SandboxError
 from opencode_env.cli_agent.podman import engine
 from opencode_env.cli_agent.podman.container import Container
 from opencode_env.cli_agent.sandbox.doorway import Doorway
+from opencode_env.cli_agent.sandbox.relay import IDLE_SECONDS, MAX_CONNECTIONS
 
 
 class ContainerNetwork:
@@ -20,7 +21,7 @@ class ContainerNetwork:
 
     def __init__(self, container: Container) -> None:
         self._container = container
-        self._doorway = Doorway(container.channel, container.hosts)
+        self._doorway = Doorway(container.channel, container.hosts, most=MAX_CONNECTIONS, idle=IDLE_SECONDS)
         self._cut_from: list[str] = []
         """Names of podman's networks that it was taken from."""
 

@@ -4,7 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pydantic import Field, FiniteFloat
 from pydantic_config import BaseConfig
+
+from opencode_env.cli_agent.sandbox.relay import IDLE_SECONDS, MAX_CONNECTIONS
 
 
 class LocalSandboxConfig(BaseConfig):
@@ -22,6 +25,11 @@ class LocalSandboxConfig(BaseConfig):
     python_env: bool = False
     """Let the sandbox read the Python environment of the evaluation (`sys.prefix`), which colocated tool servers
     need. Off by default because installed tasksets, with their answers, are readable there."""
+    max_connections: int = Field(MAX_CONNECTIONS, ge=1)
+    """Connections at once from the sandbox to one endpoint of verifiers' (the model, a tool server); each costs the
+    host descriptors. More are closed at once."""
+    idle_timeout: FiniteFloat | None = Field(IDLE_SECONDS, gt=0)
+    """Seconds after which such a connection ends when it is silent and waits for no answer; None is never."""
 
 
 @dataclass(frozen=True)

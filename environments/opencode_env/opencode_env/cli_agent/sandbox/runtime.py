@@ -68,7 +68,12 @@ class ConfinedRuntime(OwnRuntime):
         temporary = ".vf-" + re.sub(r"[^A-Za-z0-9_-]", "-", self.name)
         await self._sandbox.start(self.options, self._binds, temporary)
         self.info.id = f"/tmp/{temporary}"
-        self._doorway = Doorway(self._sandbox.channel, self._sandbox.hosts)
+        self._doorway = Doorway(
+            self._sandbox.channel,
+            self._sandbox.hosts,
+            most=self.options.max_connections,
+            idle=self.options.idle_timeout,
+        )
 
     async def teardown(self) -> None:
         """End everything inside and remove its files; idempotent."""
