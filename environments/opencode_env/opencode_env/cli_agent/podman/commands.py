@@ -1,8 +1,8 @@
 """Commands of one container: started, collected, and ended with all that they started."""
 
-import asyncio
 import contextlib
 import os
+import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,6 @@ from opencode_env.cli_agent.podman import engine
 from opencode_env.cli_agent.podman.arguments import exec_arguments
 from opencode_env.cli_agent.podman.container import Container
 from opencode_env.cli_agent.podman.process import PodmanProcess, end_command
-from opencode_env.cli_agent.sandbox.output import PipeReader
 
 _BACKGROUND = 'log=$1; shift; exec "$@" >"$log" 2>&1 </dev/null'
 _LOCAL = ("localhost", "127.0.0.1")
@@ -51,18 +50,9 @@ class Commands:
             SandboxError: the container is gone.
         """
         command = uuid.uuid4().hex
-        with contextlib.ExitStack() as stack:
-            inside: list[int] = []
-            readers: list[PipeReader] = []
-            for _ in range(2):
-                ours, theirs = os.pipe2(os.O_CLOEXEC)
-                inside.append(theirs)
-                stack.callback(os.close, theirs)
-                readers.append(PipeReader(ours))
-                stack.callback(readers[-1].close)
-            arguments = [*self._arguments(env, user, command), *argv]
-            null = asyncio.subprocess.DEVNULL
-            client = await engine.start(arguments, stdin=null, stdout=inside[0], stderr=inside[1])
+        arguments = [*self._arguments(env, user, command), *argv]
+        with engine.output_pipes() as (inside, readers):
+            client = await engine.start(arguments, subprocess.DEVNULL, *inside)
             try:
                 code = await client.wait()
             except BaseException:
@@ -73,18 +63,27 @@ class Commands:
             self._container.require_alive("a command ran in it")
         return ProgramResult(code, stdout, stderr)
 
-    async def open(self, argv: Sequence[str], env: Mapping[str, str], user: str | None = None) -> PodmanProcess:
-        """Start a process whose three streams stay open.
+    async def open(
+        self, argv: Sequence[str], env: Mapping[str, str], user: str | None = None, *, interactive: bool = True
+    ) -> PodmanProcess:
+        """Start a process whose three streams stay open; not `interactive`, its stdin is empty.
 
         Raises:
             SandboxError: podman could not be started.
         """
         command = uuid.uuid4().hex
-        pipe = asyncio.subprocess.PIPE
-        arguments = [*self._arguments(env, user, command, "--interactive"), *argv]
-        client = await engine.start(arguments, stdin=pipe, stdout=pipe, stderr=pipe)
-        process = PodmanProcess(self._container, command, client)
-        self._processes = [*(other for other in self._processes if other.is_running), process]
+        mode = ["--interactive"] if interactive else []
+        arguments = [*self._arguments(env, user, command, *mode), *argv]
+        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
+            (stdin, to), (out, stdout), (error, stderr) = (os.pipe2(os.O_CLOEXEC) for _ in range(3))
+            for fd in (stdin, stdout, stderr):
+                theirs.callback(os.close, fd)
+            for fd in (to, out, error):
+                ours.callback(os.close, fd)
+            client = await engine.start(arguments, stdin, stdout, stderr)
+            ours.pop_all()
+        process = PodmanProcess(self._container, command, client, (to, out, error))
+        self._processes.append(process)
         return process
 
     async def background(self, argv: Sequence[str], env: Mapping[str, str], log: str, user: str | None = None) -> None:

@@ -8,16 +8,16 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.utils.aio import run_shielded
 
-from opencode_env.cli_agent.sandbox.output import BoundedOutput
+from opencode_env.cli_agent.sandbox.output import PipeReader
 
 _GRACE_S = 10.0
-_CHUNK_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -54,21 +54,33 @@ async def call(*argv: str) -> Answer:
     Raises:
         SandboxError: podman could not be started.
     """
-    pipe = asyncio.subprocess.PIPE
-    process = await start(argv, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe)
-    try:
-        stdout, stderr = await asyncio.gather(_text(process.stdout), _text(process.stderr))
-        return Answer(await process.wait(), stdout, stderr)
-    except BaseException:
-        await run_shielded(finish(process))
-        raise
+    with output_pipes() as (inside, readers):
+        process = await start(argv, subprocess.DEVNULL, *inside)
+        try:
+            code = await process.wait()
+        except BaseException:
+            await run_shielded(finish(process))
+            raise
+        stdout, stderr = (reader.finish() for reader in readers)
+    return Answer(code, stdout, stderr)
 
 
-async def _text(stream: asyncio.StreamReader | None) -> str:
-    output = BoundedOutput()
-    while stream is not None and (data := await stream.read(_CHUNK_BYTES)):
-        output.feed(data)
-    return output.text()
+@contextlib.contextmanager
+def output_pipes() -> Iterator[tuple[tuple[int, int], tuple[PipeReader, PipeReader]]]:
+    """Write ends for a program's stdout and stderr, and what reads them; all are closed on exit.
+
+    Not asyncio's own pipes: podman leaves a monitor behind that may hold the other ends for as long as it likes.
+    """
+    with contextlib.ExitStack() as stack:
+        inside: list[int] = []
+        readers: list[PipeReader] = []
+        for _ in range(2):
+            ours, theirs = os.pipe2(os.O_CLOEXEC)
+            inside.append(theirs)
+            stack.callback(os.close, theirs)
+            readers.append(PipeReader(ours))
+            stack.callback(readers[-1].close)
+        yield (inside[0], inside[1]), (readers[0], readers[1])
 
 
 async def finish(process: asyncio.subprocess.Process) -> None:

@@ -18,9 +18,11 @@ _READ = """[ -e "$1" ] || { echo "no such file" >&2; exit 1; }
 [ -f "$1" ] || { echo "not a regular file" >&2; exit 1; }
 exec head -c "$2" -- "$1"
 """
-_WRITE = """case $1 in */*) mkdir -p -- "${1%/*}/" || exit 1 ;; esac
-[ ! -e "$1" ] || [ -f "$1" ] || { echo "not a regular file" >&2; exit 1; }
-exec cat >"$1"
+# What is refused is read to its end all the same: podman may lose the words of a program that leaves its input unread.
+_WRITE = """refuse() { [ -z "$1" ] || echo "$1" >&2; cat >/dev/null; exit 1; }
+case $1 in */*) mkdir -p -- "${1%/*}/" || refuse ;; esac
+[ ! -e "$1" ] || [ -f "$1" ] || refuse "not a regular file"
+cat >"$1" || refuse
 """
 _ERROR_BYTES = 3000
 
@@ -32,7 +34,7 @@ async def read_file(commands: Commands, path: str, max_bytes: int | None, user: 
         SandboxError: missing, unreadable, not a regular file, or, without `max_bytes`, over `READ_LIMIT_BYTES`.
     """
     limit = READ_LIMIT_BYTES + 1 if max_bytes is None else max_bytes
-    process = await commands.open(["sh", "-c", _READ, "read", path, str(limit)], {}, user)
+    process = await commands.open(["sh", "-c", _READ, "read", path, str(limit)], {}, user, interactive=False)
     code, data, error = await _exchange(process, b"", limit)
     if code != 0 and len(data) <= limit:
         raise SandboxError(f"read {path!r}: {error}")
@@ -64,7 +66,7 @@ async def _exchange(process: PodmanProcess, data: bytes, limit: int) -> tuple[in
     async def feed() -> None:
         with contextlib.suppress(OSError):  # it ended without reading all, and its exit code says why
             await process.write(data)
-        await process.end_input()
+        process.end_input()
 
     async def collect() -> None:
         async for chunk in process.stdout:
@@ -83,3 +85,5 @@ async def _exchange(process: PodmanProcess, data: bytes, limit: int) -> tuple[in
     except BaseException:
         await process.kill()
         raise
+    finally:
+        await process.release()

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator
 
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import RuntimeProcess
@@ -11,15 +10,10 @@ from verifiers.v1.utils.aio import run_shielded
 
 from opencode_env.cli_agent.podman import engine
 from opencode_env.cli_agent.podman.container import Container
+from opencode_env.cli_agent.sandbox.process import Sink, Source
 
-_CHUNK_BYTES = 64 << 10
 _ROUNDS = 30
 _ROUND_S = 0.1
-
-
-async def _chunks(stream: asyncio.StreamReader | None) -> AsyncIterator[bytes]:
-    while stream is not None and (data := await stream.read(_CHUNK_BYTES)):
-        yield data
 
 
 class PodmanProcess(RuntimeProcess):
@@ -32,13 +26,19 @@ class PodmanProcess(RuntimeProcess):
         container: where it runs.
         command: its identity, by which the warden finds what it started.
         client: the `podman exec` that was started for it.
+        fds: our ends of stdin, stdout, stderr; owned from now on.
     """
 
-    def __init__(self, container: Container, command: str, client: asyncio.subprocess.Process) -> None:
+    def __init__(
+        self, container: Container, command: str, client: asyncio.subprocess.Process, fds: tuple[int, int, int]
+    ) -> None:
         self._container = container
         self._command = command
         self._client = client
-        self.stdout, self.stderr = _chunks(client.stdout), _chunks(client.stderr)
+        self._stdin = Sink(fds[0], writing=True)
+        self._output = Source(fds[1], writing=False), Source(fds[2], writing=False)
+        self.stdout, self.stderr = self._output
+        self._writing = asyncio.Lock()
 
     async def write(self, data: bytes) -> None:
         """Write all of `data` to the process's stdin.
@@ -46,21 +46,12 @@ class PodmanProcess(RuntimeProcess):
         Raises:
             BrokenPipeError: the process ended.
         """
-        assert self._client.stdin is not None
-        self._client.stdin.write(data)
-        await self._client.stdin.drain()
+        async with self._writing:
+            await self._stdin.write(data)
 
-    async def end_input(self) -> None:
-        """Close the process's stdin."""
-        assert self._client.stdin is not None
-        self._client.stdin.close()
-        with contextlib.suppress(OSError):  # it ended without reading all
-            await self._client.stdin.wait_closed()
-
-    @property
-    def is_running(self) -> bool:
-        """Whether its `podman exec` has not ended yet."""
-        return self._client.returncode is None
+    def end_input(self) -> None:
+        """Close the process's stdin; idempotent."""
+        self._stdin.close()
 
     async def wait(self) -> int:
         """Wait for the process's end and return its exit code.
@@ -88,8 +79,11 @@ class PodmanProcess(RuntimeProcess):
             await run_shielded(end_command(self._container, self._command, self._client))
 
     async def release(self) -> None:
-        """End the `podman exec`, for a container that is gone; idempotent."""
+        """End the `podman exec` of a process that is over or whose container is gone, and its streams; idempotent."""
         await engine.finish(self._client)
+        self._stdin.close()
+        for source in self._output:
+            source.close()
 
 
 async def end_command(container: Container, command: str, client: asyncio.subprocess.Process) -> None:
