@@ -22,7 +22,7 @@ async def test_verifiers_makes_the_runtime_from_its_path(podman_image: str) -> N
     config = parsed(image=podman_image, run_options=["--hostname=named"])
     assert isinstance(config, PodmanConfig)
     async with provision_runtime(config, env={"OF_THE_TASK": "1"}) as box:
-        result = await box.run(["sh", "-c", "cat /etc/hostname; echo $OF_THE_TASK; pwd"], {})
+        result = await box.run(["sh", "-c", "cat /etc/hostname; echo; echo $OF_THE_TASK; pwd"], {})
         assert result.stdout == "named\n1\n/app\n"
         await box.write("/tmp/x", b"y")
         assert await box.read("/tmp/x", 1) == b"y"

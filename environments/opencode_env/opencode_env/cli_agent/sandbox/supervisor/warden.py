@@ -74,6 +74,9 @@ def _join(pid: int) -> None:
             if libc.setns(fd, 0) != 0:
                 raise OSError(ctypes.get_errno(), f"setns({kind}): {os.strerror(ctypes.get_errno())}")
             os.close(fd)
+            if kind == "user":
+                os.setresgid(0, 0, 0)
+                os.setresuid(0, 0, 0)  # files that it makes need an owner that exists there
         elif kind != "user":
             raise CannotGuard(f"it shares the {kind} namespace of this machine: leave that to the runtime")
 
