@@ -1,5 +1,6 @@
 """Rollouts without an agent on a real role server: sessions as verifiers registers them, calls over real HTTP."""
 
+import io
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -88,6 +89,7 @@ class Rollout:
     async def post(self, data: Any, headers: Mapping[str, str] | None = None, *, path: str = CHAT) -> "Answer":
         """One request with this body, which need not be a chat call."""
         sent = {"Authorization": f"Bearer {self.secret}", "Content-Type": "application/json", **(headers or {})}
+        data = io.BytesIO(data) if isinstance(data, bytes) else data  # a large one is then sent piece by piece
         async with self.http.post(f"{self.url}{path}", data=data, headers=sent) as response:
             return Answer(response.status, await response.text())
 

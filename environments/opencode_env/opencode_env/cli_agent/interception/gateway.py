@@ -14,11 +14,18 @@ from aiohttp import web
 from pydantic_core import to_json
 from verifiers.v1.dialects import Dialect
 from verifiers.v1.session import RolloutSession
+from verifiers.v1.trace import Trace
 
 from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.main_calls import MainCalls
 from opencode_env.cli_agent.interception.pace import Memory, Pace
-from opencode_env.cli_agent.interception.request_body import LISTS, RequestRefused, parse_body, read_body
+from opencode_env.cli_agent.interception.request_body import (
+    LISTS,
+    RequestRefused,
+    parse_body,
+    read_body,
+    require_conversation,
+)
 from opencode_env.cli_agent.interception.request_filter import filter_body
 from opencode_env.cli_agent.interception.request_rules import ModelRequests, model_requests
 
@@ -27,10 +34,18 @@ logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
 RECORD = "gateway"
 """Key in the main trace's `info` with what was refused and left out, by reason; absent when nothing was."""
 
+LAST_REFUSED = "last_refused"
+"""Key in that record with why the newest main request was refused; absent when it was not."""
+
 _REASONS = 20
 _BODIES_HELD = 4
 """Largest bodies that one rollout may have in memory at once."""
 _ASIDE = 4
+
+
+def refused_last(trace: Trace[Any, Any, Any]) -> bool:
+    """Whether the newest main request of a rollout was refused here."""
+    return LAST_REFUSED in trace.info.get(RECORD, {})
 
 
 class Gateway:
@@ -39,8 +54,6 @@ class Gateway:
     def __init__(self, config: GatewayConfig, session: RolloutSession) -> None:
         self.config = config
         self.calls = MainCalls(session.limits, config.max_parallel_calls)
-        self.last_refused = False
-        """Whether the newest of the main requests was refused here."""
         self.rules: ModelRequests = model_requests(session.trace.agent.config.harness)
         self._session = session
         self._pace = Pace(config.max_share)
@@ -88,6 +101,7 @@ class Gateway:
         try:
             raw = await read_body(request, self.config)
             raw, body = await parse_body(raw, self.config)
+            require_conversation(body, dialect.upstream_path)
             entries = sum(len(body[key]) for key in LISTS if isinstance(body.get(key), list))
             if self.config.filter_requests and (dropped := filter_body(body, dialect, self.rules)):
                 self._note("dropped", dropped)
@@ -123,6 +137,14 @@ class Gateway:
         if "type" not in body:
             body["error"] |= {"param": None, "code": None}  # as OpenAI's
         return web.json_response(body, status=error.status)
+
+    def main_request(self, error: RequestRefused | None) -> None:
+        """Note on the trace what came of the newest main request, as long as it was refused."""
+        info = self._session.trace.info
+        if error is not None and not self._session.released:
+            info.setdefault(RECORD, {})[LAST_REFUSED] = str(error)[:200]
+        elif RECORD in info:
+            info[RECORD].pop(LAST_REFUSED, None)
 
     def _note(self, kind: str, reasons: list[str]) -> None:
         if self._session.released:

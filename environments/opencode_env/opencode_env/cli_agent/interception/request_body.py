@@ -13,6 +13,7 @@ from aiohttp import web
 from pydantic_core import from_json, to_json
 
 from opencode_env.cli_agent.interception.config import GatewayConfig
+from opencode_env.cli_agent.interception.request_rules import RESPONSES
 
 _PIECE = 1 << 20
 _SURROGATE = re.compile("hex escape|surrogate")
@@ -79,6 +80,20 @@ async def parse_body(raw: bytes, bounds: GatewayConfig) -> tuple[bytes, dict[str
         if bounds.max_messages is not None and isinstance(entries, list) and len(entries) > bounds.max_messages:
             raise RequestRefused(f"the request holds more than {bounds.max_messages} {key}")
     return raw, body
+
+
+def require_conversation(body: dict[str, Any], wire_format: str) -> None:
+    """Refuse a request that says nothing, or lists what are no objects, as every provider does.
+
+    Raises:
+        RequestRefused: what is wrong.
+    """
+    if wire_format != RESPONSES and not body.get("messages"):
+        raise RequestRefused("messages must hold at least one message")
+    for key in ("messages", "tools"):
+        entries = body.get(key)
+        if entries is not None and not (isinstance(entries, list) and all(isinstance(one, dict) for one in entries)):
+            raise RequestRefused(f"{key} must be a list of objects")
 
 
 def _parsed(raw: bytes) -> tuple[bytes, Any]:

@@ -177,11 +177,14 @@ class RoleInterceptionServer(InterceptionServer):
     ) -> web.StreamResponse:
         """Serve a main call when it is its turn."""
         gateway = registered.gateway
-        gateway.last_refused = True
-        async with gateway.body(request, dialect) as raw:
-            gateway.last_refused = False
-            async with gateway.calls.let_through(request, raw) as further:
-                return await serve(self._passed_on(registered, request, dialect, raw, registered.secret, further))
+        try:
+            async with gateway.body(request, dialect) as raw:
+                gateway.main_request(None)
+                async with gateway.calls.let_through(request, raw) as further:
+                    return await serve(self._passed_on(registered, request, dialect, raw, registered.secret, further))
+        except RequestRefused as error:
+            gateway.main_request(error)
+            raise
 
     async def _serve_sub(
         self,

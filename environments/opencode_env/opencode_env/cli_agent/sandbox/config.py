@@ -34,10 +34,12 @@ class LocalSandboxConfig(BaseConfig):
 
 @dataclass(frozen=True)
 class Bind:
-    """A host file or directory that the sandbox sees, read-only, at the absolute path `target`."""
+    """A host file or directory that the sandbox sees at the absolute path `target`."""
 
     source: Path
     target: str
     links: tuple[tuple[str, str], ...] = ()
     """Symbolic links to it, as (absolute path inside, path below `target`). They lie in private directories of the
     sandbox, which hold what a program writes beside them."""
+    writable: bool = False
+    """Whether programs inside may change it. Its path on the host must be out of their reach."""
