@@ -6,7 +6,8 @@ Contenders, each in a process of its own, some runs of one 3-turn prompt, two at
   fresh         `opencode run` by hand as it comes: a fresh home and a provider, no other setting
   confined      whole rollouts through OpenCodeEnv in confined local sandboxes, creation to removal
   bare-podman   by hand: podman run, exec of the same command, rm; OpenCode in the image
-  vf-podman     the bare binary in verifiers' own podman runtime: start, unpack, run, stop; same image
+  vf-podman     the bare binary in the podman runtime that verifiers makes (0.4.0: its own, later: ours): start,
+                unpack, run, stop; same image
   podman        whole rollouts through OpenCodeEnv in podman, same image
 
 The podman contenders make half as many runs.
@@ -32,6 +33,7 @@ import verifiers.v1 as vf
 from opencode_env.opencode.build_cache import ensure_build, host_platform
 from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
+from opencode_rubrics.verifiers_versions import PodmanConfig
 
 from benchmarks._containers import containers
 from benchmarks._contenders import cost_of, model_server, print_cost
@@ -86,14 +88,14 @@ def contender(name: str, count: int, base_url: str, image: str) -> Cost:
     logging.disable(logging.CRITICAL)
     cost = Cost()
     if name in ("confined", "podman"):
-        runtime = vf.SubprocessConfig() if name == "confined" else vf.PodmanConfig(image=image)
+        runtime = vf.SubprocessConfig() if name == "confined" else PodmanConfig(image=image)
         asyncio.run(through_env(count, base_url, runtime, cost))
         return cost
     by_name: dict[str, Callable[[int], None]] = {
         "bare": lambda n: by_hand(n, base_url, tuned=True),
         "fresh": lambda n: by_hand(n, base_url, tuned=False),
         "bare-podman": lambda n: by_hand_podman(n, base_url, image),
-        "vf-podman": lambda n: asyncio.run(by_runtime(n, base_url, vf.PodmanConfig(image=image))),
+        "vf-podman": lambda n: asyncio.run(by_runtime(n, base_url, PodmanConfig(image=image))),
     }
     work = by_name[name]
     work(1)

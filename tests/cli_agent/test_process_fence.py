@@ -11,7 +11,7 @@ from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import Runtime
 
 from tests.rubrics.math_places import image_with_agent_user
-from tests.support.places import Container
+from tests.support.places import Container, ScriptedContainer
 from tests.support.rollouts import lone_box
 from tests.support.tasks import LIST_PROCESSES
 from tests.support.versions import sandbox_of
@@ -23,9 +23,13 @@ TOOL_SERVER = "VF_STATE_SECRET=s sh -c 'sleep 5000 & while :; do sleep 0.1; sh -
 """A tool server that goes on starting children."""
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def box(podman_image: str) -> AsyncIterator[Runtime]:
-    async with lone_box(Container(podman_image)) as box:
+FENCES = pytest.mark.parametrize("kind", [Container, ScriptedContainer])
+"""Our own runtime ends the agent's processes from outside; elsewhere scripts in the container do."""
+
+
+@pytest_asyncio.fixture(loop_scope="module", params=[Container, ScriptedContainer])
+async def box(request: pytest.FixtureRequest, podman_image: str) -> AsyncIterator[Runtime]:
+    async with lone_box(request.param(podman_image)) as box:
         yield box
 
 
@@ -84,17 +88,19 @@ async def test_processes_that_fork_faster_than_one_can_count_are_ended(box: Runt
     assert "sh /tmp/chain" not in listed
 
 
-async def test_a_container_that_is_gone_is_a_sandbox_error(podman_image: str) -> None:
-    async with lone_box(Container(podman_image)) as box:
+@FENCES
+async def test_a_container_that_is_gone_is_a_sandbox_error(kind: type[Container], podman_image: str) -> None:
+    async with lone_box(kind(podman_image)) as box:
         fence = await marked(box)
         sandbox_of(box).cleanup()
         with pytest.raises(SandboxError, match="could not be ended"):
             await fence.end()
 
 
-async def test_a_sandbox_that_shares_this_machines_processes_is_refused(box: Runtime) -> None:
-    with pytest.raises(SandboxError, match="shares this machine's processes"):
-        await ProcessFence(box).mark(f"namespace={os.readlink('/proc/self/ns/pid')}\n1 1 -\n")
+async def test_a_sandbox_that_shares_this_machines_processes_is_refused(podman_image: str) -> None:
+    async with lone_box(ScriptedContainer(podman_image)) as box:
+        with pytest.raises(SandboxError, match="shares this machine's processes"):
+            await ProcessFence(box).mark(f"namespace={os.readlink('/proc/self/ns/pid')}\n1 1 -\n")
 
 
 async def test_without_a_mark_nothing_is_ended(box: Runtime) -> None:
@@ -103,13 +109,14 @@ async def test_without_a_mark_nothing_is_ended(box: Runtime) -> None:
     assert "3000" in await sleeping(box)
 
 
-async def test_a_process_whose_first_thread_has_ended_is_ended_too(podman_image: str) -> None:
+@FENCES
+async def test_a_process_whose_first_thread_has_ended_is_ended_too(kind: type[Container], podman_image: str) -> None:
     code = (
         "import ctypes, threading, time; threading.Thread(target=time.sleep, args=(7346,)).start();"
         "ctypes.CDLL(None).syscall(60, 0)"
     )
     alive = "for s in /proc/[0-9]*/status; do grep -q '^Name:.*python3' $s && echo yes; done; true"
-    async with lone_box(Container(image_with_agent_user(podman_image))) as box:
+    async with lone_box(kind(image_with_agent_user(podman_image))) as box:
         fence = await marked(box)
         await box.run_background(["python3", "-c", code], {}, "/tmp/threads")
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 from opencode_env.samples import SAMPLES_PATH
 from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel, ScriptPolicy
+from opencode_rubrics.verifiers_versions import PodmanConfig
 
 from tests.support.replies import bash
 from tests.support.rows import probe, write_rows
@@ -20,8 +21,10 @@ SAMPLES = ("count-errors", "arithmetic-orders", "rotate-logs")
 
 
 def podman(image: str) -> Sequence[str]:
-    """The seat's runtime."""
-    return ["--env.agent.runtime.type", "podman", "--env.agent.runtime.image", image]
+    """The seat's runtime, as users of this version of verifiers name it."""
+    named = PodmanConfig(image=image).model_dump(include={"type", "import_path", "image"})
+    flags = {f"--env.agent.runtime.{name.replace('_', '-')}": value for name, value in named.items()}
+    return [word for flag in flags.items() for word in flag]
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +61,7 @@ def test_the_samples_are_solved_in_containers(runs: dict[str, Finished]) -> None
         assert (trace.ok, trace.reward) == (True, 1.0), trace.errors
         assert trace.info["agent"]["exit_code"] == 0
         assert trace.agent is not None
-        assert trace.agent.config.runtime.type == "podman"
+        assert isinstance(trace.agent.config.runtime, PodmanConfig)
     assert len(finished.lines) == len(SAMPLES)
 
 

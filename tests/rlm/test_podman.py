@@ -6,6 +6,7 @@ import pytest
 from opencode_env.opencode.build_cache import ensure_build, host_platform
 from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.scripted_model import ChatRequest, Reply
+from opencode_rubrics.verifiers_versions import PodmanConfig
 
 from tests.rlm.episodes import SUB_MODEL, play, task
 from tests.support.podman import derived_image
@@ -38,7 +39,7 @@ async def test_each_of_the_three_ways_works_in_a_bare_container(tmp_path: Path, 
         task("be a child"),
         Reply(text="done"),
     ]
-    options = {"agent": {"runtime": {"type": "podman", "image": image}}}
+    options = {"agent": {"runtime": PodmanConfig(image=image).model_dump()}}
     played = await play(tmp_path, steps, sub, options=options)
     assert played.episode.ok, played.problems
     hidden, batch, command, child = played.tool_results()

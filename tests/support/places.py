@@ -1,15 +1,16 @@
 """Where a rollout of the harness alone runs: in the confined local sandbox, or in a container."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import verifiers.v1 as vf
+from opencode_env.cli_agent.podman import PodmanBackend, PodmanRuntime, provision_podman
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, provision_confined
 from opencode_env.opencode import OpenCodeHarness
-from verifiers.v1.errors import SandboxError
-from verifiers.v1.runtimes import Runtime, RuntimeConfig, SubprocessConfig, provision_runtime
+from opencode_rubrics.verifiers_versions import PodmanConfig, own_container, provisioned
+from verifiers.v1.runtimes import Runtime, RuntimeConfig, SubprocessConfig
 
 
 class Place(Protocol):
@@ -44,6 +45,17 @@ class Confined:
             yield box
 
 
+class _ScriptedRuntime(PodmanRuntime):
+    """Says nothing of a way to tell the agent's processes, as verifiers' own container runtimes do."""
+
+    mark_agent_start = None  # type: ignore[assignment]
+    end_agent_processes = None  # type: ignore[assignment]
+
+
+class _ScriptedBackend(PodmanBackend):
+    RUNTIME = _ScriptedRuntime
+
+
 @dataclass(frozen=True)
 class Container:
     """A podman container of one image."""
@@ -52,33 +64,26 @@ class Container:
 
     @property
     def runtime(self) -> RuntimeConfig:
-        return vf.PodmanConfig(image=self.image)
+        return PodmanConfig(image=self.image)
 
     @asynccontextmanager
     async def box(self, agent: vf.Agent) -> AsyncIterator[Runtime]:
-        async with AsyncExitStack() as stack:
-            box = await _provisioned(stack, agent.provision)
-            try:
-                yield box
-            finally:
-                # verifiers stamps the box of a borrowed run, and its container runtimes then never remove it.
-                box.info.borrowed = False
+        async with podman_box(self.image) as box:
+            yield box
+
+
+@dataclass(frozen=True)
+class ScriptedContainer(Container):
+    """A container in which scripts end what the agent started, as in one of docker's or a remote one."""
+
+    @asynccontextmanager
+    async def box(self, agent: vf.Agent) -> AsyncIterator[Runtime]:
+        async with provisioned(own_container(_ScriptedBackend, PodmanConfig(image=self.image))) as box:
+            yield box
 
 
 @asynccontextmanager
 async def podman_box(image: str) -> AsyncIterator[Runtime]:
     """A podman container of one image, without an agent."""
-    async with AsyncExitStack() as stack:
-        yield await _provisioned(stack, lambda: provision_runtime(vf.PodmanConfig(image=image)))
-
-
-async def _provisioned(stack: AsyncExitStack, box: Callable[[], AbstractAsyncContextManager[Runtime]]) -> Runtime:
-    """A started container. podman picks a free port first and takes it later; something else may be faster."""
-    for _ in range(3):
-        try:
-            return await stack.enter_async_context(box())
-        except SandboxError as error:
-            if "address already in use" not in str(error):
-                raise
-            last = error
-    raise last
+    async with provision_podman(PodmanConfig(image=image)) as box:
+        yield box

@@ -17,6 +17,7 @@ __all__ = ["AgentError", "OpenCodeEnv", "OpenCodeHarness", "OpenCodeTaskset"]
 
 _MODULES = {
     "AgentError": "opencode_env.cli_agent.agent_error",
+    "PodmanBackend": "opencode_env.cli_agent.podman",
     "OpenCodeEnv": "opencode_env.opencode.env",
     "OpenCodeHarness": "opencode_env.opencode",
     "OpenCodeTaskset": "opencode_env.taskset",

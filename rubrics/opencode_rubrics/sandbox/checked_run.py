@@ -34,6 +34,8 @@ async def run_for(
     except TimeoutError as error:
         if not limit.expired():
             raise vf.SandboxError(f"{failure}: sandbox {runtime.name!r} timed out: {error}") from error
+    except vf.SandboxError as error:
+        raise vf.SandboxError(f"{failure}: {error}") from error
     return vf.ProgramResult(exit_code=OUT_OF_TIME, stdout="", stderr=f"did not end within {seconds:g} s")
 
 

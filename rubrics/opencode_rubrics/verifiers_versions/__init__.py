@@ -12,16 +12,21 @@ from opencode_rubrics.verifiers_versions.calls import (
 )
 from opencode_rubrics.verifiers_versions.installed import AFTER_0_4_0
 from opencode_rubrics.verifiers_versions.own_runtime import OwnRuntime, OwnSubprocessRuntime, provisioned
+from opencode_rubrics.verifiers_versions.podman import ContainerBackend, PodmanConfig, own_container, podman_info
 from opencode_rubrics.verifiers_versions.tasks import asked_network
 from opencode_rubrics.verifiers_versions.traces import drop_with
 
 __all__ = [
     "AFTER_0_4_0",
+    "ContainerBackend",
     "OwnRuntime",
     "OwnSubprocessRuntime",
+    "PodmanConfig",
     "asked_network",
     "drop_with",
     "is_this_machine",
+    "own_container",
+    "podman_info",
     "provisioned",
     "run_program",
     "start_process",

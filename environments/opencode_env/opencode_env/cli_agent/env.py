@@ -9,7 +9,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, ClassVar, Generic
 
 from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup, work_directory
@@ -26,6 +26,7 @@ from verifiers.v1.episode import Episode
 from verifiers.v1.errors import HarnessError, SandboxError, TaskError, boundary
 from verifiers.v1.runtimes import Runtime, SubprocessConfig
 from verifiers.v1.task import Task
+from verifiers.v1.utils.compile import resolve_runtime_config
 from verifiers.v1.utils.generic import concrete_type
 
 from opencode_env.cli_agent.agent_error import without_agent_errors
@@ -33,6 +34,7 @@ from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.harness_files import harness_binds
 from opencode_env.cli_agent.interception import GatewayConfig, serving_by_role
 from opencode_env.cli_agent.local_runtime import provision_local
+from opencode_env.cli_agent.podman import is_ours, provision_podman
 from opencode_env.cli_agent.rollout_limit import limit_rollout
 from opencode_env.cli_agent.rollout_log import describe_rollout
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
@@ -48,8 +50,8 @@ class CliAgentEnvConfig(EnvConfig):
     """An environment of one CLI agent; a subclass pins the agent's harness in the seat's default."""
 
     agent: AgentConfig = AgentConfig(runtime=SubprocessConfig())
-    """The seat. Its `subprocess` runtime, the default, is the confined local sandbox; `docker`, `podman`, `prime`, …
-    are verifiers' own runtimes."""
+    """The seat. Its `subprocess` runtime, the default, is the confined local sandbox, and `podman` one of ours;
+    `docker`, `prime`, … are verifiers' own runtimes."""
     sandbox: LocalSandboxConfig = LocalSandboxConfig()
     """The confined local sandbox; without effect on other runtimes."""
     gateway: GatewayConfig = GatewayConfig()
@@ -189,12 +191,12 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
 
     @contextlib.asynccontextmanager
     async def _provision(self, task: Task[Any, Any, Any], agent: Agent) -> AsyncIterator[Runtime]:
-        """A box from the seat's runtime: the confined local sandbox for `subprocess`, else verifiers' own."""
+        """A box from the seat's runtime: the confined local sandbox for `subprocess`, else a container."""
         workdir = work_directory(task.data, agent.config)
         if not isinstance(agent.runtime_config, SubprocessConfig):
             if "workdir" in type(agent.runtime_config).model_fields:
                 agent.runtime_config = agent.runtime_config.model_copy(update={"workdir": workdir})
-            async with agent.provision(task) as box:
+            async with self._container(task, agent) as box:
                 yield box
             return
         if agent.harness.NEEDS_CONTAINER and not self.config.sandbox.confine:
@@ -214,6 +216,14 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         network = asked_network(task.data)
         async with provision_local(self.config.sandbox, binds, task.runtime_env(), workdir, network) as box:
             yield box
+
+    def _container(self, task: Task[Any, Any, Any], agent: Agent) -> AbstractAsyncContextManager[Runtime]:
+        """A container: for podman of our runtime, else of verifiers' own."""
+        config = resolve_runtime_config(agent.runtime_config, task)
+        if not is_ours(config):
+            return agent.provision(task)
+        shown = getattr(agent.harness, "container_binds", None)
+        return provision_podman(config, [] if shown is None else shown(), task.runtime_env())
 
     async def local_binds(self, agent: Agent) -> Sequence[Bind]:
         """Host directories that the agent's harness wants to see, read-only, in the confined local sandbox.

@@ -54,9 +54,23 @@ def ensure_build(version: str, platform: Platform, root: Path | None = None) -> 
     Raises:
         HarnessError: when npm is missing, the download fails, or a checksum does not match.
     """
-    final = (root or cache_root()) / f"{platform.package}-{version}-rg{RIPGREP_VERSION}"
+    final = _directory(version, platform, root)
     make_once(final, _MARKER, lambda directory: _fill(directory, version, platform))
-    return CachedBuild(final, json.loads((final / _MARKER).read_text())["opencode"])
+    return _complete(final)
+
+
+def cached_build(version: str, platform: Platform, root: Path | None = None) -> CachedBuild | None:
+    """The build if this machine holds it already, else None."""
+    final = _directory(version, platform, root)
+    return _complete(final) if (final / _MARKER).exists() else None
+
+
+def _directory(version: str, platform: Platform, root: Path | None) -> Path:
+    return (root or cache_root()) / f"{platform.package}-{version}-rg{RIPGREP_VERSION}"
+
+
+def _complete(directory: Path) -> CachedBuild:
+    return CachedBuild(directory, json.loads((directory / _MARKER).read_text())["opencode"])
 
 
 def _fill(staged: Path, version: str, platform: Platform) -> None:

@@ -35,6 +35,10 @@ class Platform:
             parts.append("musl")
         return "-".join(parts)
 
+    def runs(self, name: str) -> bool:
+        """Whether a build whose directory has this name is for the processor and the C library."""
+        return name.startswith(f"opencode-linux-{self.arch}-") and ("-musl-" in name) == (self.libc == "musl")
+
     @property
     def ripgrep_package(self) -> str:
         """npm package of ripgrep; its binaries are static, so the C library does not matter."""

@@ -15,7 +15,7 @@ from opencode_env.cli_agent.guard import GuardedHarness
 from opencode_env.cli_agent.process_fence import EndsProcesses, ProcessFence
 from opencode_env.cli_agent.sandbox import Bind
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.opencode.build_cache import ensure_build, host_platform
+from opencode_env.opencode.build_cache import cached_build, ensure_build, host_platform
 from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
 from opencode_env.opencode.install import install
 from opencode_env.opencode.session import OpenCodeSession
@@ -62,6 +62,16 @@ class OpenCodeHarness(GuardedHarness[OpenCodeHarnessConfig], Harness[OpenCodeHar
             return []
         build = await asyncio.to_thread(ensure_build, self.config.version, host_platform())
         return [Bind(build.directory, f"{self.config.asset_dir}/{build.name}")]
+
+    def container_binds(self) -> list[Bind]:
+        """The host's cached build, for a container on this machine to show read-only where `install` looks for it.
+
+        Nothing while this machine has none: the image may hold OpenCode, and what it lacks is uploaded once.
+        """
+        if self.config.install == "image":
+            return []
+        build = cached_build(self.config.version, host_platform())
+        return [] if build is None else [Bind(build.directory, f"{self.config.asset_dir}/{build.name}")]
 
     async def fenced_session(
         self,

@@ -73,7 +73,8 @@ async def install(config: OpenCodeHarnessConfig, runtime: Runtime, *, trust_imag
     suffix = f"-{config.version}-"
     if config.install != "image":
         for directory in probe.ready:
-            if suffix in PurePosixPath(directory).name:
+            name = PurePosixPath(directory).name
+            if suffix in name and probe.platform.runs(name):
                 return _remember(key, directory)
     if config.install in ("auto", "image") and probe.found:
         version = await _image_version(box, probe.found)

@@ -46,7 +46,7 @@ class _Pipe:
             self._wake()
 
 
-class _Source(_Pipe, AsyncIterator[bytes]):
+class Source(_Pipe, AsyncIterator[bytes]):
     """What a process writes, in chunks, until no process holds the other end."""
 
     async def __anext__(self) -> bytes:
@@ -62,7 +62,7 @@ class _Source(_Pipe, AsyncIterator[bytes]):
         raise StopAsyncIteration
 
 
-class _Sink(_Pipe):
+class Sink(_Pipe):
     """What a process reads."""
 
     async def write(self, data: bytes) -> None:
@@ -96,8 +96,8 @@ class ConfinedProcess(RuntimeProcess):
         self._channel = channel
         self._command = command
         self._exited = exited
-        self._stdin = _Sink(fds[0], writing=True)
-        self._output = _Source(fds[1], writing=False), _Source(fds[2], writing=False)
+        self._stdin = Sink(fds[0], writing=True)
+        self._output = Source(fds[1], writing=False), Source(fds[2], writing=False)
         self.stdout, self.stderr = self._output
         self._writing = asyncio.Lock()
 

@@ -34,7 +34,8 @@ class Process:
         self.alive = alive
 
 
-def _process(pid: int) -> Process | None:
+def process_of(pid: int) -> Process | None:
+    """Return one line of the table, None when there is no such process any more."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             stat = file.read()
@@ -50,7 +51,7 @@ def _process(pid: int) -> Process | None:
 
 def table() -> Table:
     """Return all processes of the sandbox but process 1."""
-    found = (_process(int(name)) for name in os.listdir("/proc") if name.isdigit() and name != "1")
+    found = (process_of(int(name)) for name in os.listdir("/proc") if name.isdigit() and name != "1")
     return {process.pid: process for process in found if process is not None}
 
 

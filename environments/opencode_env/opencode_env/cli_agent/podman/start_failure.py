@@ -1,0 +1,43 @@
+"""What a failed `podman run` means, and what to change."""
+
+import re
+
+_IMAGE = re.compile(
+    r"image not known|initializing source|did not resolve to an alias|no such image|manifest unknown"
+    r"|unable to copy from source|invalid reference format"
+)
+_NO_PROGRAM = re.compile(r"executable file not found|no such file or directory: OCI runtime attempted")
+_LIMITS = re.compile(r"setting rlimit")
+_CGROUPS = re.compile(r"cgroup", re.IGNORECASE)
+_PASSING = re.compile(
+    r"address already in use|database is locked|resource temporarily unavailable|resource busy", re.IGNORECASE
+)
+_TAIL_CHARS = 800
+
+
+def is_passing(stderr: str) -> bool:
+    """Whether the same call may work a moment later: several starts met on the way."""
+    return _PASSING.search(stderr) is not None
+
+
+def describe(image: str, exit_code: int, stderr: str) -> str:
+    """The message of the error: what failed, why, and what to change."""
+    said = stderr.strip()[-_TAIL_CHARS:]
+    failed = f"podman run of image {image!r} failed (exit code {exit_code})"
+    if _IMAGE.search(stderr):
+        advice = (
+            f"the image is not on this machine and cannot be pulled: name one that `podman pull {image}` fetches or "
+            "that `podman images` lists (--env.agent.runtime.image; a local one is localhost/NAME:TAG)"
+        )
+    elif _NO_PROGRAM.search(stderr):
+        advice = "the image holds no `sleep`, as which a container waits for its commands: use one with a shell"
+    elif _LIMITS.search(stderr):
+        advice = (
+            "podman may not raise its limits here: set lower ones in containers.conf, such as [containers] "
+            'default_ulimits=["nofile=1024:1024","nproc=4096:4096"]'
+        )
+    elif _CGROUPS.search(stderr):
+        advice = 'on cgroup v1 podman wants runc: install it and set [engine] runtime="runc" in containers.conf'
+    else:
+        advice = "try the same by hand: podman run --rm " + f"{image} true"
+    return f"{failed}: {said}; {advice}"

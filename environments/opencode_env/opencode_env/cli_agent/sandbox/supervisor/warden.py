@@ -1,0 +1,243 @@
+"""The warden of a container: a process of the host that can reach into the container's network and end its processes.
+
+It answers on the same control socket as process 1 of a confined sandbox, and ends when that closes. Invariants: nothing
+inside sees it, because it joins the container's user and network namespaces only; and a signal goes to a process of
+the container's cgroup or to none.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+import _socket
+import ctypes
+import os
+import time
+
+from . import messages, processes
+
+TYPE_CHECKING = False  # `typing` would cost more than all else together
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+COMMAND_VARIABLE = b"SANDBOX_COMMAND"
+_TOOL_VARIABLE = b"VF_STATE_SECRET="
+"""In the environment of verifiers' tool servers."""
+_CGROUPS = "/sys/fs/cgroup"
+_PAUSE_S = 0.002
+
+
+class CannotGuard(Exception):
+    """The container cannot be told from this machine; the message says in what."""
+
+
+def _cgroup_of(process: int | str) -> tuple[str, str]:
+    """Return where the pids of a process's cgroup are listed: the hierarchy's directory and the path below it."""
+    unified = ""
+    with open(f"/proc/{process}/cgroup") as file:
+        for line in file:
+            _, controllers, path = line.rstrip("\n").split(":", 2)
+            if "pids" in controllers.split(","):
+                return f"{_CGROUPS}/{controllers}", path
+            if not controllers:
+                unified = path
+    return _CGROUPS, unified
+
+
+def _container_cgroup(pid: int) -> str:
+    """Return the directory of the container's own cgroup.
+
+    Raises:
+        CannotGuard: it shares that of this process, so that its processes are not the only ones there.
+    """
+    root, path = _cgroup_of(pid)
+    own_root, own = _cgroup_of("self")
+    directory = root + path
+    shared = root == own_root and (own + "/").startswith(path.rstrip("/") + "/")
+    if shared or not os.path.isdir(directory):
+        raise CannotGuard(f"it has no control group of its own here ({path or 'none'}): leave cgroups enabled")
+    return directory
+
+
+def _join(pid: int) -> None:
+    """Join the user namespace, if it is another one, and the network namespace of process `pid`.
+
+    Raises:
+        CannotGuard: it shares the processes or the network of this machine.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    for kind in ("pid", "user", "net"):
+        path = f"/proc/{pid}/ns/{kind}"
+        if os.readlink(path) != os.readlink(f"/proc/self/ns/{kind}"):
+            if kind == "pid":
+                continue
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            if libc.setns(fd, 0) != 0:
+                raise OSError(ctypes.get_errno(), f"setns({kind}): {os.strerror(ctypes.get_errno())}")
+            os.close(fd)
+            if kind == "user":
+                os.setresgid(0, 0, 0)
+                os.setresuid(0, 0, 0)  # files that it makes need an owner that exists there
+        elif kind != "user":
+            raise CannotGuard(f"it shares the {kind} namespace of this machine: leave that to the runtime")
+
+
+def _make_directory(pid: int, path: str) -> None:
+    """Make a directory of the container that is missing, for the user of process `pid`; before anything runs there."""
+    child = os.fork()
+    if child:
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0:
+            raise CannotGuard(f"its working directory {path} cannot be made: name another, or make it in the image")
+        return
+    code = 1
+    try:
+        owner = os.stat(f"/proc/{pid}")
+        os.chroot(f"/proc/{pid}/root")
+        os.chdir("/")
+        if not os.path.isdir(path):
+            os.makedirs(path)
+            os.chown(path, owner.st_uid, owner.st_gid)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _is_tool(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return any(setting.startswith(_TOOL_VARIABLE) for setting in file.read().split(b"\0"))
+    except OSError:
+        return False
+
+
+class Warden:
+    """Serves one control socket for the container whose process 1 is `pid` here, until the host is gone."""
+
+    def __init__(self, control: _socket.socket, pid: int, cgroup: str) -> None:
+        self._control = control
+        self._pid = pid
+        self._cgroup = cgroup
+        self._marked: set[tuple[int, int]] = set()
+        self._tools: set[tuple[int, int]] = set()
+        self._handlers: dict[bytes, Callable[[bytes, list[bytes]], None]] = {
+            b"socket": self._socket,
+            b"mark": self._mark,
+            b"purge": self._purge,
+            b"end": self._end,
+            b"signal": self._deliver,
+        }
+
+    def run(self) -> None:
+        """Serve until the control socket closes."""
+        self._reply(b"0", b"ready")
+        while True:
+            message = messages.receive(self._control)
+            if not message.fields:
+                return
+            kind, identifier, *rest = message.fields
+            try:
+                self._handlers[kind](identifier, rest)
+            except OSError as error:
+                self._reply(identifier, b"error", (error.strerror or str(error)).encode())
+
+    def _reply(self, identifier: bytes, status: bytes, text: bytes = b"", fds: tuple[int, ...] = ()) -> None:
+        messages.send(self._control, (identifier, status, text), fds)
+
+    def _socket(self, identifier: bytes, fields: list[bytes]) -> None:
+        # A socket belongs for ever to the network it was made in, so the host binds or connects it by itself.
+        made = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+        try:
+            self._reply(identifier, b"ok", b"", (made.fileno(),))
+        finally:
+            made.close()
+
+    def _members(self) -> set[int]:
+        pids: set[int] = set()
+        for directory, _, _ in os.walk(self._cgroup):
+            try:
+                with open(f"{directory}/cgroup.procs") as file:
+                    pids.update(int(line) for line in file)
+            except OSError:  # a group that went away meanwhile
+                continue
+        return pids
+
+    def _table(self) -> processes.Table:
+        """Every process of the container but its process 1, which adopts whatever the agent orphans."""
+        found = [processes.process_of(pid) for pid in self._members() - {self._pid}]
+        members = self._members()  # again: a pid may have gone to a process of the host before it was looked at
+        return {process.pid: process for process in found if process is not None and process.pid in members}
+
+    def _signal_each(self, table: processes.Table, pids: Iterable[int], number: int) -> None:
+        for pid in pids:
+            try:
+                fd = os.pidfd_open(pid)
+            except ProcessLookupError:
+                continue
+            try:
+                # The pid may have gone to a process of the host since; from here on it cannot.
+                now = processes.process_of(pid)
+                if now is not None and now.started == table[pid].started:
+                    _signal.pidfd_send_signal(fd, number)
+            except ProcessLookupError:
+                continue
+            finally:
+                os.close(fd)
+
+    def _end_all(self, select_from: processes.Selection) -> None:
+        deadline = time.monotonic() + processes.END_TIMEOUT_S
+        while True:
+            table = self._table()
+            left = [pid for pid in select_from(table) if table[pid].alive]
+            if not left:
+                return
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"processes {sorted(left)[:10]} did not end in {processes.END_TIMEOUT_S:g} s")
+            # Stopped first, so that few are left that can fork while the others are killed.
+            self._signal_each(table, left, processes.SIGSTOP)
+            table = self._table()
+            self._signal_each(table, select_from(table), processes.SIGKILL)
+            time.sleep(_PAUSE_S)
+
+    def _of_command(self, command: bytes) -> processes.Selection:
+        return processes.of_command(-1, COMMAND_VARIABLE + b"=" + command)
+
+    def _mark(self, identifier: bytes, fields: list[bytes]) -> None:
+        found = self._table().values()
+        self._marked = {(process.pid, process.started) for process in found}
+        self._tools = {(process.pid, process.started) for process in found if _is_tool(process.pid)}
+        self._reply(identifier, b"ok")
+
+    def _agents(self, table: processes.Table) -> set[int]:
+        """All but what ran at the mark; of its children only those of tool servers, others could be made to spawn."""
+        tools = [process.pid for process in table.values() if (process.pid, process.started) in self._tools]
+        marked = {process.pid for process in table.values() if (process.pid, process.started) in self._marked}
+        return set(table) - marked - processes.with_descendants(table, tools)
+
+    def _purge(self, identifier: bytes, fields: list[bytes]) -> None:
+        self._end_all(self._agents)
+        self._reply(identifier, b"ok")
+
+    def _end(self, identifier: bytes, fields: list[bytes]) -> None:
+        """Fields: command."""
+        self._end_all(self._of_command(fields[0]))
+        self._reply(identifier, b"ok")
+
+    def _deliver(self, identifier: bytes, fields: list[bytes]) -> None:
+        """Fields: command, signal number."""
+        table = self._table()
+        self._signal_each(table, self._of_command(fields[0])(table), int(fields[1]))
+        self._reply(identifier, b"ok")
+
+
+def main(control_fd: int, pid: int, workdir: str) -> None:
+    """Serve the control socket `control_fd` for the container with process 1 `pid`, once its `workdir` is there."""
+    control = _socket.socket(fileno=control_fd)
+    os.set_inheritable(control_fd, False)
+    os.umask(0o022)
+    try:
+        cgroup = _container_cgroup(pid)
+        _join(pid)
+        _make_directory(pid, workdir)
+    except (OSError, CannotGuard) as error:
+        messages.send(control, (b"0", b"error", str(error).encode()))
+        return
+    Warden(control, pid, cgroup).run()

@@ -1,0 +1,44 @@
+"""A started container for each test, and what was left behind checked after it."""
+
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from opencode_env.cli_agent.podman import PodmanRuntime, provision_podman
+from opencode_rubrics.verifiers_versions import PodmanConfig
+from verifiers.v1.runtimes import ProgramResult
+
+from tests.support.user_home import podman_containers
+
+PROBES = Path(__file__).parent / "probes"
+
+
+@pytest.fixture
+async def runtime(podman_image: str) -> AsyncIterator[PodmanRuntime]:
+    async with provision_podman(PodmanConfig(image=podman_image)) as box:
+        yield box
+    assert_nothing_left(box)
+
+
+def directories() -> set[Path]:
+    """What containers, living and dead, have on the host."""
+    return set(Path(tempfile.gettempdir()).glob("vf-podman-*"))
+
+
+def container_of(runtime: PodmanRuntime) -> str:
+    """The name that podman knows its container by."""
+    assert runtime._container is not None
+    return runtime._container.name
+
+
+def assert_nothing_left(runtime: PodmanRuntime) -> None:
+    """Neither the container nor its directory is there any more."""
+    assert container_of(runtime) not in podman_containers()
+    assert runtime._container is not None
+    assert runtime._container._directory not in directories()
+
+
+async def sh(runtime: PodmanRuntime, script: str, **env: str) -> ProgramResult:
+    """Run a shell script inside."""
+    return await runtime.run(["sh", "-c", script], env)

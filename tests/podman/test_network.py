@@ -1,0 +1,131 @@
+"""The ways into and out of a podman container's network, and its end when the agent starts."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from opencode_env.cli_agent.podman import PodmanRuntime, provision_podman
+from opencode_rubrics.verifiers_versions import PodmanConfig
+from verifiers.v1.errors import SandboxError
+
+from tests.support.waiting import until
+
+from .conftest import container_of, sh
+
+pytestmark = pytest.mark.podman
+
+ASK = """import socket, sys
+try:
+    with socket.create_connection((sys.argv[1], int(sys.argv[2])), 3) as peer:
+        peer.sendall(b"ping"); print(peer.recv(99).decode())
+except OSError as error:
+    print("refused", type(error).__name__)
+"""
+SERVE = """import socket
+with socket.create_server(("0.0.0.0", 8123)) as server:
+    while True:
+        peer, _ = server.accept(); peer.recv(99); peer.sendall(b"inside"); peer.close()
+"""
+
+
+@asynccontextmanager
+async def host_server(address: str = "127.0.0.1") -> AsyncIterator[int]:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(99)
+        writer.write(b"host")
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(answer, address, 0) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def ask(runtime: PodmanRuntime, host: str, port: int) -> str:
+    return (await runtime.run(["python3", "-c", ASK, host, str(port)], {})).stdout.strip()
+
+
+async def gateway(runtime: PodmanRuntime) -> str:
+    """The host's address on the container's network."""
+    found = await sh(runtime, "awk '$2 == \"00000000\" {print $3}' /proc/net/route")
+    return ".".join(str(byte) for byte in reversed(bytes.fromhex(found.stdout.strip())))
+
+
+async def test_an_endpoint_of_the_hosts_loopback_is_reached_where_it_was_named_and_no_other(
+    runtime: PodmanRuntime,
+) -> None:
+    async with host_server() as named, host_server() as other:
+        url = runtime.host_url(f"http://127.0.0.1:{named}/v1?a=b")
+        assert url == f"http://127.0.0.1:{named}/v1?a=b"
+        assert await ask(runtime, "127.0.0.1", named) == "host"
+        assert (await ask(runtime, "127.0.0.1", other)).startswith("refused")
+        assert runtime.host_url("https://example.org/x") == "https://example.org/x"
+
+
+async def test_a_taken_port_gets_another(runtime: PodmanRuntime) -> None:
+    await runtime.run_background(["python3", "-c", SERVE], {}, "log")
+    await until(lambda: taken(runtime))
+    port = int(runtime.host_url("http://127.0.0.1:8123/").rstrip("/").rpartition(":")[2])
+    assert port != 8123
+
+
+async def taken(runtime: PodmanRuntime) -> bool:
+    return await ask(runtime, "127.0.0.1", 8123) == "inside"
+
+
+async def test_a_port_inside_is_exposed_without_having_been_named_at_the_start(runtime: PodmanRuntime) -> None:
+    await runtime.run_background(["python3", "-c", SERVE], {}, "log")
+    await until(lambda: taken(runtime))
+    url = await runtime.expose(8123)
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+    writer.write(b"ping")
+    assert await reader.read() == b"inside"
+    writer.close()
+    await writer.wait_closed()
+    assert await runtime.expose(8123) == url
+    await runtime.stop()
+    with pytest.raises(OSError, match="Connect call failed"):
+        await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+
+
+async def test_a_container_that_may_reach_nothing_keeps_its_endpoints_only(podman_image: str) -> None:
+    async with (
+        host_server() as endpoint,
+        host_server("0.0.0.0") as anywhere,
+        provision_podman(PodmanConfig(image=podman_image, allow=[])) as box,
+    ):
+        assert box.network_restricted
+        host = await gateway(box)
+        assert await ask(box, host, anywhere) == "host"
+        routes = [box.host_url(f"http://127.0.0.1:{endpoint}/v1")]
+        await box.prepare_execution(routes)
+        await box.prepare_execution(routes)
+        assert (await ask(box, host, anywhere)).startswith("refused")
+        assert (await sh(box, "tail -n +3 /proc/net/dev | cut -d: -f1")).stdout.split() == ["lo"]
+        assert await ask(box, "127.0.0.1", endpoint) == "host"
+        await box.prepare_execution(None)
+        assert await ask(box, await gateway(box), anywhere) == "host"
+
+
+async def test_a_named_endpoint_is_reached_by_its_name_where_there_is_no_network(podman_image: str) -> None:
+    async with host_server() as port, provision_podman(PodmanConfig(image=podman_image, allow=[])) as box:
+        url = box.host_url(f"http://tools.localhost:{port}/")
+        assert url == f"http://tools.localhost:{port}/"
+        away = box.host_url("https://mcp.example.org/x")
+        assert away == "https://mcp.example.org/x"
+        await box.prepare_execution([url, away])
+        assert "mcp.example.org" in (await sh(box, "cat /etc/hosts; echo x >>/etc/hosts")).stdout
+        assert "x\n" not in (await sh(box, "cat /etc/hosts")).stdout.replace("mcp.example.org\n", "")
+
+
+async def test_an_unrestricted_container_keeps_its_network(runtime: PodmanRuntime) -> None:
+    await runtime.prepare_execution(["http://127.0.0.1:1/"])
+    assert "eth0" in (await sh(runtime, "cat /proc/net/dev")).stdout
+
+
+async def test_a_network_that_podman_cannot_take_away_is_an_error(podman_image: str) -> None:
+    async with provision_podman(PodmanConfig(image=podman_image, allow=[])) as box:
+        removed = await asyncio.create_subprocess_exec("podman", "rm", "-f", container_of(box))
+        assert await removed.wait() == 0
+        with pytest.raises(SandboxError, match="podman inspect"):
+            await box.prepare_execution([])

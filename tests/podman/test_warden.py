@@ -1,0 +1,106 @@
+"""What stands outside a container and reaches into it: it must never touch anything of the host."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+from opencode_env.cli_agent.podman import PodmanRuntime
+from opencode_env.cli_agent.podman.arguments import ContainerOptions
+from opencode_env.cli_agent.podman.commands import Commands
+from opencode_env.cli_agent.podman.container import Container
+from opencode_env.cli_agent.sandbox.supervisor import warden
+from verifiers.v1.errors import SandboxError
+
+from tests.support.processes import runs
+from tests.support.tasks import LIST_PROCESSES
+from tests.support.waiting import until
+
+from .conftest import sh
+
+pytestmark = pytest.mark.podman
+
+
+async def test_what_the_agent_orphans_forks_and_hides_is_ended_and_the_host_keeps_its_own(
+    runtime: PodmanRuntime,
+) -> None:
+    with subprocess.Popen(["sleep", "2101"]) as own:
+        await runtime.run_background(["sleep", "2100"], {}, "log")
+        await until(partial(runs, runtime, "sleep 2100"))
+        await runtime.mark_agent_start()
+        await sh(runtime, "(setsid env -i sleep 2102 &); printf 'sleep 0.01\\nsetsid sh /tmp/chain &\\n' >/tmp/chain")
+        for _ in range(5):
+            await runtime.run_background(["sh", "/tmp/chain"], {}, "log")
+        await runtime.end_agent_processes()
+        assert not await runs(runtime, "sh /tmp/chain")
+        assert not await runs(runtime, "sleep 2102")
+        assert await runs(runtime, "sleep 2100")
+        assert own.poll() is None
+        own.kill()
+
+
+async def test_a_replaced_shell_changes_nothing_about_the_end(runtime: PodmanRuntime) -> None:
+    """In verifiers' own containers the end is the image's `sh`, which an agent that is root can replace."""
+    await runtime.mark_agent_start()
+    await runtime.run_background(["sleep", "2103"], {}, "log")
+    await until(partial(runs, runtime, "sleep 2103"))
+    await runtime.run(["python3", "-c", "import os; os.remove('/bin/sh'); os.symlink('/bin/true', '/bin/sh')"], {})
+    await runtime.end_agent_processes()
+    listed = await runtime.run(["grep", "-lr", "--include=cmdline", "--exclude-dir=task", "2103", "/proc"], {})
+    assert len(listed.stdout.split()) <= 2, listed  # grep itself, also as /proc/self
+
+
+def test_a_process_in_this_machines_own_control_group_is_refused() -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"]) as process:
+        try:
+            with pytest.raises(warden.CannotGuard, match="control group"):
+                warden._container_cgroup(process.pid)
+            with pytest.raises(warden.CannotGuard, match="pid namespace"):
+                warden._join(process.pid)
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(("option", "said"), [("--pid=host", "pid namespace"), ("--privileged", "")])
+async def test_a_container_that_shares_this_machines_processes_is_refused(
+    podman_image: str, option: str, said: str
+) -> None:
+    container = Container(ContainerOptions(podman_image, "/app", run_options=(option,)))
+    try:
+        if said:
+            with pytest.raises(SandboxError, match=said):
+                await container.start()
+        else:
+            await container.start()
+            assert container.lives
+    finally:
+        container.close_channel()
+        await asyncio.to_thread(container.remove)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="maps users, which takes root here")
+async def test_a_container_with_users_of_its_own_is_guarded_too(podman_image: str) -> None:
+    """As rootless podman's: the warden has to join its user namespace first."""
+    container = Container(ContainerOptions(podman_image, "/app/new", run_options=("--uidmap=0:100000:65536",)))
+    try:
+        await container.start()
+        (made,) = (await container.channel.request("socket")).fds
+        os.close(made)
+        commands = Commands(container)
+        assert (await commands.run(["stat", "-c", "%u", "/app/new"], {})).stdout == "0\n"
+        await container.channel.request("mark")
+        await commands.background(["setpriv", "--reuid=1000", "--clear-groups", "sleep", "2104"], {}, "/tmp/log")
+        await until(lambda: shows(commands, "2104"))
+        await container.channel.request("purge")
+        assert not await shows(commands, "2104")
+    finally:
+        container.close_channel()
+        await asyncio.to_thread(container.remove)
+
+
+async def shows(commands: Commands, number: str) -> bool:
+    """Whether a `sleep` of this many seconds runs in the container."""
+    listed = await commands.run(["sh", "-c", LIST_PROCESSES], {})
+    return f"sleep {number}" in listed.stdout.splitlines()
