@@ -142,10 +142,16 @@ def main() -> int:
         "--project", type=Path, default=ROOT, help="folder with pyproject.toml (default: this checkout)"
     )
     parser.add_argument("--environment", type=Path, help="take this environment as it is instead of making one")
+    parser.add_argument(
+        "--run", nargs=argparse.REMAINDER, help="run this program there, with its arguments, and no test"
+    )
     options = parser.parse_args()
     project = options.project.resolve()
     settings = Settings.of(project)
     environment = options.environment or make_environment(project, settings.known)
+    if options.run:
+        argv = [str(environment / "bin" / "python"), *options.run]
+        return subprocess.run(argv, cwd=project, check=False).returncode
     installed = version_in(environment)
     print(f"test-next: verifiers {installed} (known: {settings.known})", flush=True)
     outcome = Outcome()
