@@ -12,10 +12,13 @@ from functools import cache
 from importlib.metadata import version
 
 import pytest
+from packaging.version import Version
 
 from tests.test_structure import sources
 
 VERIFIERS = f"verifiers {version('verifiers')}"
+AFTER_0_4_0 = Version(version("verifiers")) > Version("0.4.0")
+"""As in `opencode_rubrics.verifiers_versions`, which may be what cannot be imported."""
 
 OVERRIDDEN = {
     "clients.client.Client.close": "self",
@@ -68,6 +71,7 @@ OVERRIDDEN = {
     "runtimes.base.RuntimeProcess.write": "self data",
     "runtimes.subprocess.SubprocessRuntime.cleanup": "self",
     "runtimes.subprocess.SubprocessRuntime.open_process": "self argv env",
+    "runtimes.subprocess.SubprocessRuntime.run": "self argv env",
     "runtimes.subprocess.SubprocessRuntime.start": "self",
     "runtimes.subprocess.SubprocessRuntime.teardown": "self",
     "session.RolloutSession.refused": "self",
@@ -124,6 +128,16 @@ def resolve(path: str) -> object:
     return found(f"verifiers.v1.{path}")
 
 
+class InUse(ast.NodeTransformer):
+    """Leaves of `if AFTER_0_4_0` only the branch of the installed version."""
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        if not isinstance(node.test, ast.Name) or node.test.id != "AFTER_0_4_0":
+            return node
+        return node.body if AFTER_0_4_0 else node.orelse
+
+
 def of_verifiers(tree: ast.AST) -> Iterator[str]:
     """The dotted path of all that a module imports from verifiers, and of what it takes from an imported module."""
     modules: dict[str, str] = {}
@@ -141,7 +155,8 @@ def of_verifiers(tree: ast.AST) -> Iterator[str]:
 @cache
 def used() -> list[str]:
     """The dotted path of everything that the packages name of verifiers."""
-    return sorted({path for source in sources().values() for path in of_verifiers(ast.parse(source.read_text()))})
+    trees = (InUse().visit(ast.parse(source.read_text())) for source in sources().values())
+    return sorted({path for tree in trees for path in of_verifiers(tree)})
 
 
 @cache

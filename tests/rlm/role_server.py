@@ -12,13 +12,13 @@ from opencode_env.cli_agent.interception import SubRollout, SubSettings
 from opencode_env.cli_agent.interception.serving import role_interception
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, Reply
+from verifiers.v1 import SamplingConfig
 from verifiers.v1.agent import make_agent
 from verifiers.v1.clients import ClientConfig
 from verifiers.v1.harnesses.null import NullHarnessConfig
 from verifiers.v1.interception import Interception, InterceptionServerConfig
 from verifiers.v1.session import RolloutLimits, RolloutSession
 from verifiers.v1.trace import AgentInfo, Trace, TraceTask
-from verifiers.v1.types import SamplingConfig
 
 from tests.support.held_model import HeldModel
 from tests.support.waiting import PATIENCE_SECONDS

@@ -7,8 +7,9 @@ the `survivors` and the trace is not scored; and a run that the machinery failed
 import asyncio
 import copy
 import time
-from functools import cache
+from functools import cache, wraps
 from typing import Any, Generic
+from weakref import WeakValueDictionary
 
 from typing_extensions import TypeVar
 from verifiers.v1.clients import ModelContext
@@ -18,10 +19,11 @@ from verifiers.v1.harness import Harness, HarnessSession
 from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.task import Task, TaskData
 from verifiers.v1.types import Messages
+from verifiers.v1.utils.decorators import invoke
 
 from opencode_env.cli_agent.metrics import agent_metrics
 from opencode_env.cli_agent.model_failure import overflowed, require_model_calls
-from opencode_env.cli_agent.process_fence import ProcessFence
+from opencode_env.cli_agent.process_fence import ProcessFence, TellsAgent
 from opencode_env.cli_agent.runaway import until_runaway
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 
@@ -46,7 +48,9 @@ class GuardedHarness(Harness[ConfigT], Generic[ConfigT]):
         fence = ProcessFence(runtime)
         options = {} if tool_interception_url is None else {"tool_interception_url": tool_interception_url}
         inner = await self.fenced_session(fence, ctx, trace, runtime, endpoint, secret, mcp_urls, data, **options)
-        return GuardedSession(inner, fence)
+        session = GuardedSession(inner, fence)
+        _SESSIONS[trace.id] = session
+        return session
 
     async def fenced_session(self, fence: ProcessFence, *arguments: Any, **options: Any) -> HarnessSession:
         """Mark the processes that run now, then open the harness's own session; arguments as for `session`.
@@ -55,6 +59,13 @@ class GuardedHarness(Harness[ConfigT], Generic[ConfigT]):
         """
         await fence.mark()
         return await super().session(*arguments, **options)
+
+    async def launch(
+        self, ctx: ModelContext, trace: AnyTrace, runtime: Runtime, *arguments: Any, **options: Any
+    ) -> ProgramResult:
+        """Run the harness's program; arguments as verifiers names them."""
+        seen = runtime.agents_view() if isinstance(runtime, TellsAgent) else runtime
+        return await super().launch(ctx, trace, seen, *arguments, **options)  # type: ignore[safe-super]  # a mixin
 
     async def _check_result(self, trace: AnyTrace, runtime: Runtime, result: ProgramResult) -> None:
         agent_record(trace)["exit_code"] = result.exit_code
@@ -81,18 +92,26 @@ def require_scorable(trace: AnyTrace) -> None:
 
 
 def guarded_task(task: Task[Any, Any, Any]) -> Task[Any, Any, Any]:
-    """The same task, whose scoring starts only when `require_scorable` allows it.
+    """The same task, which sees the sandbox only without the agent, and is scored only as `require_scorable` allows.
 
-    The harness's own refusal is not enough: verifiers scores task and harness side by side, and what a task has
-    started would go on in the sandbox.
+    verifiers 0.4.1 closes the agent's session after the scoring; here it is closed before `finalize`, as in 0.4.0. The
+    harness's own refusal is not enough: what a task has started would go on in the sandbox.
     """
     copied = copy.copy(task)
 
-    async def score(trace: AnyTrace, runtime: Runtime | None = None) -> None:
-        require_scorable(trace)
-        await task.score(trace, runtime)
+    @wraps(task.finalize)
+    async def finalize(trace: AnyTrace, *arguments: Any, **options: Any) -> None:
+        if (session := _SESSIONS.get(trace.id)) is not None:
+            await session.close()
+        await task.finalize(trace, *arguments, **options)
 
-    setattr(copied, "score", score)  # noqa: B010
+    async def score(trace: AnyTrace, runtime: Runtime | None = None, deployment: Any = None) -> None:
+        require_scorable(trace)
+        # By name: the deployment came with verifiers 0.4.1, and tasks written before do not take it.
+        await invoke(task.score, {"trace": trace, "runtime": runtime, "deployment": deployment})
+
+    for method in (finalize, score):
+        setattr(copied, method.__name__, method)
     return copied
 
 
@@ -211,3 +230,7 @@ class GuardedSession(HarnessSession):
             overflow = overflowed(self.trace.calls)
             metrics = agent_metrics(self.trace, agent_error=self._agent_error, context_overflow=overflow)
             self.trace.record_metrics(metrics)
+
+
+_SESSIONS: WeakValueDictionary[str, GuardedSession] = WeakValueDictionary()
+"""By trace id: verifiers shows a task the trace, and neither the session nor the harness."""

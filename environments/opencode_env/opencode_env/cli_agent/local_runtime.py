@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
+from opencode_rubrics.verifiers_versions import OwnSubprocessRuntime, provisioned
 from verifiers.v1.errors import SandboxError
-from verifiers.v1.runtimes import ProgramResult, Runtime, RuntimeProcess, SubprocessConfig, SubprocessRuntime
-from verifiers.v1.runtimes.base import register
+from verifiers.v1.runtimes import ProgramResult, Runtime, RuntimeProcess, SubprocessConfig
 
 from opencode_env.cli_agent.added_directory import AddedDirectory
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, provision_confined
@@ -21,7 +21,7 @@ _REWARDS = "/logs/verifier"
 """Where verify commands may write their reward."""
 
 
-class UnconfinedRuntime(SubprocessRuntime):
+class UnconfinedRuntime(OwnSubprocessRuntime):
     """verifiers' plain subprocess runtime, accepted by the user: the agent sees and changes this machine's files.
 
     What the agent started is told by a mark in its environment, which a hostile agent can shed. A work directory that
@@ -41,9 +41,14 @@ class UnconfinedRuntime(SubprocessRuntime):
         wanted = [_REWARDS] if named else [DEFAULT_WORKDIR, _REWARDS]
         self._added = [await asyncio.to_thread(AddedDirectory, path) for path in wanted]
 
+    async def run(self, argv: list[str], env: dict[str, str]) -> ProgramResult:
+        """Run a command, and one that carries the mark in the agent's work directory."""
+        marked = _MARK in self.process_env(env)
+        return await super().run(self._in_workdir(argv) if marked else argv, env)
+
     async def run_program(self, argv: list[str], env: dict[str, str]) -> ProgramResult:
         """Run the agent in the work directory, with the mark in its environment."""
-        return await self.run(self._in_workdir(argv), {**env, _MARK: self.name})
+        return await self.run(argv, {**env, _MARK: self.name})
 
     async def open_process(self, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
         """Start an agent that is talked to, as `run_program` does."""
@@ -62,6 +67,10 @@ class UnconfinedRuntime(SubprocessRuntime):
         """End background servers and remove what the rollout added."""
         await super().teardown()
         await asyncio.to_thread(self.cleanup)
+
+    def agents_view(self) -> Runtime:
+        """This runtime with the mark on everything that it runs."""
+        return self.with_env({**self.env, _MARK: self.name})
 
     async def mark_agent_start(self) -> None:
         """Nothing to remember: the mark is in the environment."""
@@ -108,11 +117,5 @@ async def provision_local(
         async with provision_confined(options, binds, env=env, workdir=workdir) as box:
             yield box
         return
-    runtime = UnconfinedRuntime(workdir)
-    register(runtime)
-    runtime.env = dict(env)
-    try:
-        await runtime.start()
+    async with provisioned(UnconfinedRuntime(workdir), env) as runtime:
         yield runtime
-    finally:
-        await runtime.stop()

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import Client, ModelContext
 from verifiers.v1.clients.client import RelayReply
 from verifiers.v1.dialects import Dialect
@@ -17,7 +18,7 @@ from verifiers.v1.errors import ProviderError
 from verifiers.v1.graph import PendingTurn
 from verifiers.v1.session import RolloutLimits, RolloutSession
 from verifiers.v1.trace import Error, InterceptRecord, ModelCall, TimeSpan, Trace
-from verifiers.v1.types import AssistantMessage, Request, Response, SamplingConfig
+from verifiers.v1.types import AssistantMessage, Request, Response
 
 from opencode_env.cli_agent.interception.sub_tally import SubTally
 from opencode_env.cli_agent.interception.wrapped_client import WrappedClient
@@ -48,7 +49,7 @@ class SubSession(RolloutSession):
         raise self.refusal(f"the sub-LLM budget of this rollout is spent ({limit}): go on without sub-LLM calls")
 
     async def rewrite_request(
-        self, request: Request, *, run_stops: bool = True
+        self, request: Request, *, run_stops: bool = True, dialect: str | None = None
     ) -> tuple[Request, list[InterceptRecord], str | None]:
         """Refuse the call when its conversation has had all its turns; a task's hooks see main calls only."""
         if _answers(request) >= self._conversation_turns:

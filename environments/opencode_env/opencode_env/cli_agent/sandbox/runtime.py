@@ -10,9 +10,9 @@ import sys
 from collections.abc import Sequence
 
 from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
+from opencode_rubrics.verifiers_versions import OwnRuntime
 from verifiers.v1.errors import SandboxError
-from verifiers.v1.runtimes import ProgramResult, Runtime, RuntimeProcess, SubprocessConfig
-from verifiers.v1.runtimes.subprocess import SubprocessRuntimeInfo
+from verifiers.v1.runtimes import ProgramResult, RuntimeProcess, SubprocessConfig, SubprocessRuntimeInfo
 
 from opencode_env.cli_agent.sandbox.arguments import base_python
 from opencode_env.cli_agent.sandbox.commands import Commands
@@ -25,7 +25,7 @@ from opencode_env.cli_agent.sandbox.uv_scripts import prepare_script
 _ACTIVATE = 'export VIRTUAL_ENV="$1" PATH="$1/bin:$PATH"; shift; exec "$@"'
 
 
-class ConfinedRuntime(Runtime):
+class ConfinedRuntime(OwnRuntime):
     """One bubblewrap sandbox, from `start` to `stop`.
 
     Commands run as uid 1000 without capabilities, in `workdir`, each in a session of its own. Exit codes are those of
