@@ -13,12 +13,16 @@ from opencode_rubrics.verifiers_versions.calls import (
 from opencode_rubrics.verifiers_versions.harnesses import OPENCODE_HARNESSES
 from opencode_rubrics.verifiers_versions.installed import AFTER_0_4_0
 from opencode_rubrics.verifiers_versions.own_runtime import OwnRuntime, OwnSubprocessRuntime, provisioned
+from opencode_rubrics.verifiers_versions.tasks import asked_network
+from opencode_rubrics.verifiers_versions.traces import drop_with
 
 __all__ = [
     "AFTER_0_4_0",
     "OPENCODE_HARNESSES",
     "OwnRuntime",
     "OwnSubprocessRuntime",
+    "asked_network",
+    "drop_with",
     "is_this_machine",
     "provisioned",
     "run_program",

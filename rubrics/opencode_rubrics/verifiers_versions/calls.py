@@ -47,7 +47,7 @@ async def run_program(runtime: Runtime, argv: list[str], env: dict[str, str]) ->
 
 
 def supports_users(runtime: Runtime) -> bool:
-    """Whether commands can run as another user; 0.4.1 (dev52) keeps that on the backend."""
+    """Whether commands can run as another user; 0.4.1 (dev18) keeps that on the backend."""
     if AFTER_0_4_0:
         return runtime.backend.SUPPORTS_USER_SWITCHING
     else:
@@ -55,7 +55,7 @@ def supports_users(runtime: Runtime) -> bool:
 
 
 def is_this_machine(runtime: Runtime) -> bool:
-    """Whether programs run on this machine without confinement; 0.4.1 (dev52) has a backend for that."""
+    """Whether programs run on this machine without confinement; 0.4.1 (dev18) has a backend for that."""
     if AFTER_0_4_0:
         return isinstance(runtime.backend, SubprocessBackend)
     else:

@@ -1,7 +1,7 @@
 """What a runtime of our own derives from.
 
-0.4.0: `Runtime` is both the sandbox and what programs get to use. 0.4.1 (dev52 and before) parts it into a
-`RuntimeBackend`, which is the sandbox, and a frozen `Runtime`, which is a view of it with variables and a user bound.
+0.4.0: `Runtime` is both the sandbox and what programs get to use. 0.4.1 (dev18) parts it into a `RuntimeBackend`, which
+is the sandbox, and a frozen `Runtime`, which is a view of it with variables and a user bound; dev52 renamed much of it.
 
 `OwnRuntime` is written like 0.4.0's `Runtime` on both: one class with `start`, `run`, `open_process`, `_read`, `write`,
 `cleanup` and so on, whose views share everything but `env`, `user` and `home`. When 0.4.0 is no longer supported, its

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 from typing import Any, ClassVar, Generic
 
 from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup, work_directory
+from opencode_rubrics.verifiers_versions import asked_network
 from pydantic import model_validator
 from typing_extensions import TypeVar
 from verifiers.v1.agent import Agent, Agents
@@ -185,7 +186,8 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         if self.config.sandbox.confine:
             require_private_workdir(workdir)
         binds = [*await self.local_binds(agent), *await _shared_directories(task)]
-        async with provision_local(self.config.sandbox, binds, task.runtime_env(), workdir) as box:
+        network = asked_network(task.data)
+        async with provision_local(self.config.sandbox, binds, task.runtime_env(), workdir, network) as box:
             yield box
 
     async def local_binds(self, agent: Agent) -> Sequence[Bind]:

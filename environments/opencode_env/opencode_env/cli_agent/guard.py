@@ -21,6 +21,7 @@ from verifiers.v1.task import Task, TaskData
 from verifiers.v1.types import Messages
 from verifiers.v1.utils.decorators import invoke
 
+from opencode_env.cli_agent.interception.sub_rollout import sub_rollout_of
 from opencode_env.cli_agent.metrics import agent_metrics
 from opencode_env.cli_agent.model_failure import overflowed, require_model_calls
 from opencode_env.cli_agent.process_fence import ProcessFence, TellsAgent
@@ -94,8 +95,8 @@ def require_scorable(trace: AnyTrace) -> None:
 def guarded_task(task: Task[Any, Any, Any]) -> Task[Any, Any, Any]:
     """The same task, which sees the sandbox only without the agent, and is scored only as `require_scorable` allows.
 
-    verifiers 0.4.1 closes the agent's session after the scoring; here it is closed before `finalize`, as in 0.4.0. The
-    harness's own refusal is not enough: what a task has started would go on in the sandbox.
+    verifiers 0.4.1 (dev26) closes the session of an agent that ended well after the scoring; here it is closed before
+    `finalize`, as in 0.4.0. The harness's own refusal of a score is not enough: what a task has started would go on.
     """
     copied = copy.copy(task)
 
@@ -107,7 +108,7 @@ def guarded_task(task: Task[Any, Any, Any]) -> Task[Any, Any, Any]:
 
     async def score(trace: AnyTrace, runtime: Runtime | None = None, deployment: Any = None) -> None:
         require_scorable(trace)
-        # By name: the deployment came with verifiers 0.4.1, and tasks written before do not take it.
+        # By name: the deployment came with verifiers 0.4.1 (dev18), and tasks written before do not take it.
         await invoke(task.score, {"trace": trace, "runtime": runtime, "deployment": deployment})
 
     for method in (finalize, score):
@@ -214,7 +215,7 @@ class GuardedSession(HarnessSession):
             await self._inner.turn(messages)
 
     async def close(self) -> None:
-        """End the agent's processes and put its record and metrics on the trace. Idempotent."""
+        """End the agent's processes and its sub calls, and put its record and metrics on the trace. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -227,6 +228,8 @@ class GuardedSession(HarnessSession):
                 await self._fence.end()
             except SandboxError as error:
                 record["survivors"] = str(error)
+            if (side := sub_rollout_of(self.trace)) is not None:
+                await side.end()
             overflow = overflowed(self.trace.calls)
             metrics = agent_metrics(self.trace, agent_error=self._agent_error, context_overflow=overflow)
             self.trace.record_metrics(metrics)

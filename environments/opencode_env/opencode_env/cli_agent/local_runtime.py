@@ -9,10 +9,12 @@ from pathlib import Path
 
 from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
 from opencode_rubrics.verifiers_versions import OwnSubprocessRuntime, provisioned
+from verifiers.v1.configs.runtime import NetworkPolicyConfig
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult, Runtime, RuntimeProcess, SubprocessConfig
 
 from opencode_env.cli_agent.added_directory import AddedDirectory
+from opencode_env.cli_agent.local_network import local_runtime_config
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, provision_confined
 
 _MARK = "OPENCODE_ENV_UNCONFINED"
@@ -103,7 +105,11 @@ class UnconfinedRuntime(OwnSubprocessRuntime):
 
 @contextlib.asynccontextmanager
 async def provision_local(
-    options: LocalSandboxConfig, binds: Sequence[Bind], env: Mapping[str, str], workdir: str
+    options: LocalSandboxConfig,
+    binds: Sequence[Bind],
+    env: Mapping[str, str],
+    workdir: str,
+    network: NetworkPolicyConfig | None = None,
 ) -> AsyncIterator[Runtime]:
     """A started local runtime, removed on exit.
 
@@ -112,9 +118,16 @@ async def provision_local(
         binds: host directories to show read-only; without effect when unconfined.
         env: variables of every process in it.
         workdir: absolute path of the work directory; private, unless unconfined.
+        network: what the task asks for; None is whatever there is.
+
+    Raises:
+        SandboxError: it could not be started.
+        TaskError: it cannot give the task the network that it asks for.
     """
+    config = local_runtime_config(network or NetworkPolicyConfig(), options)
     if options.confine:
         async with provision_confined(options, binds, env=env, workdir=workdir) as box:
+            box.config = config
             yield box
         return
     async with provisioned(UnconfinedRuntime(workdir), env) as runtime:
