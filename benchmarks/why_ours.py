@@ -47,6 +47,8 @@ HARNESS = "verifiers.v1.harnesses.opencode"
 VERSION = "2.1.4"
 """The OpenCode of verifiers' harness."""
 GOALS = {"branches": 1.0, "tokens": 1.0, "seconds": 1.0, "installed_bytes": 1.0}
+AT_ONCE = 4
+"""Rollouts side by side: OpenCode 2 fails to start where many more share two cores."""
 TIME_LIMIT_SECONDS = 20.0
 AGENT_SECONDS = 120.0
 """The longest that a row without a limit of its own may take."""
@@ -117,12 +119,17 @@ def theirs(root: Path) -> Side:
 
 
 def outcome(finished: Finished, name: str) -> str:
-    """What a rollout was in the end: an error, or how it stopped and its reward."""
+    """What a rollout was in the end: an error with its message, or how it stopped and its reward."""
     episode = finished.episode(name)
     if not episode.ok:
-        return finished.error(name).partition(":")[0]
+        return " ".join(finished.error(name).split())[:300]
     trace = episode.traces[0]
     return f"{trace.stop_condition}, reward {trace.reward}"
+
+
+def in_short(outcome: str) -> str:
+    """An outcome without an error's message."""
+    return outcome.partition(": ")[0]
 
 
 def tokens(trace: WireTrace) -> int:
@@ -148,10 +155,10 @@ async def look(side: Side, quiet: int) -> Seen:
         rows = [row(name) for name in ODD]
         limits = {"time limit": {"timeout": {"agent": TIME_LIMIT_SECONDS}}}
         faults = [row(name, **limits.get(name, {})) for name in FAULTS]
-        odd = await side.play("odd", model.base_url, rows, 3)
+        odd = await side.play("odd", model.base_url, rows, AT_ONCE)
         dead = f"http://127.0.0.1:{closed_port()}/v1"
         failed, unreachable = await asyncio.gather(
-            side.play("faults", model.base_url, faults, len(faults)),
+            side.play("faults", model.base_url, faults, AT_ONCE),
             side.play("dead", dead, [row("nobody answers")], 1),
         )
     outcomes = {name: outcome(failed, name) for name in FAULTS}
@@ -204,7 +211,9 @@ def compare(options: argparse.Namespace) -> tuple[dict[str, float], dict[str, ob
         for name, b in branches.items()
     }
     print_side_by_side("output of the model", cells)
-    print_side_by_side("fault", {name: (left.outcomes[name], right.outcomes[name]) for name in left.outcomes})
+    print_side_by_side(
+        "fault", {name: (in_short(left.outcomes[name]), in_short(right.outcomes[name])) for name in left.outcomes}
+    )
     mine, other = (sum(pair[side] for pair in branches.values()) for side in (0, 1))
     ratios = {
         "branches": mine / other,
