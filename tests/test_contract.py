@@ -27,6 +27,7 @@ OVERRIDDEN: dict[str, str | None] = {
     "clients.client.Client.relay_aux": "self dialect route body headers",
     "configs.harness.HarnessConfig.disabled_tools": None,
     "configs.taskset.SharedTasksetConfig.task": None,
+    "dialects.base.Dialect.parse_request": "self body",
     "env.Env.finalize": "self task episode",
     "env.Env.run": "self task agents",
     "env.Env.serving": "self",
@@ -51,12 +52,16 @@ OVERRIDDEN: dict[str, str | None] = {
     "interception.server.InterceptionServer._aux_handler_for": "self dialect route",
     "interception.server.InterceptionServer._client": "self config",
     "interception.server.InterceptionServer._handler_for": "self dialect",
+    "interception.server.InterceptionServer._session_for": "self request allow_service",
     "interception.server.InterceptionServer.acquire": "self session",
     "interception.server.InterceptionServer.load": None,
+    "interception.server.InterceptionServer.handle_models": "self request",
+    "interception.server.InterceptionServer.handle_tool": "self request",
     "interception.server.InterceptionServer.record_call": (
         "self session dialect request started node finish_reason usage error policy_paths acp"
     ),
     "interception.server.InterceptionServer.register": "self session",
+    "interception.server.InterceptionServer.start": "self",
     "interception.server.InterceptionServer.unregister": "self model_secret state_secret",
     "judge.Judge.complete": "self messages trace schema parse sampling",
     "runtimes.base.RuntimeProcess.kill": "self",
@@ -129,6 +134,8 @@ OVERRIDDEN |= (
 CALLED = {
     "env.Env._requires_tunnel": "self shared",
     "env.Env.shared_tools": "self",
+    "dialects.base.Dialect.mediate_external_capabilities": "self body policy",
+    "session.RolloutSession.adopt": "self task",
     "session.RolloutSession.release": "self",
     "harness.Harness.install_skills": "self runtime dest",
     "agent.Agent.provision": "self task",
@@ -278,7 +285,7 @@ def test_a_new_server_has_the_attributes_that_are_used() -> None:
     make = resolve("interception.server.InterceptionServer")
     assert callable(make)
     server = make()
-    for name in ("sessions", "clients", "stack", "load"):
+    for name in ("sessions", "clients", "stack", "load", "runner"):
         assert hasattr(server, name), f"{VERIFIERS}: InterceptionServer.{name}"
 
 
@@ -300,5 +307,8 @@ def test_a_request_is_served_by_the_session_of_its_bearer_and_recorded_by_record
         "await session.rewrite_request(",
         "except RolloutError as error:\n            return self._fail(session, dialect, error)",
         "self.record_call(",
+        "raw = await request.read()",
+        "request._read_bytes = None",
+        "model_request = dialect.parse_request(body)\n        except ValueError as error:",
     ):
         assert needed in source, f"{VERIFIERS}: handle_request has no {needed!r}"

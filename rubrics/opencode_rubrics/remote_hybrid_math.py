@@ -5,6 +5,7 @@ container whose agent runs as another user those are the sandbox's own. A contai
 have replaced all of them, so only the bounded answer is taken out of it, and it is verified on the host.
 """
 
+import contextlib
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
@@ -16,11 +17,12 @@ import verifiers.v1 as vf
 from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.hybrid_math import MathRubric, Ruling
 from opencode_rubrics.math.rules_result import RulesResult, rules_result
-from opencode_rubrics.math.scorer import CannotStart, ScorerRequest, run_scorer
+from opencode_rubrics.math.scorer import CannotStart, ScorerLost, ScorerRequest, run_scorer
 from opencode_rubrics.math.scorer_bundle import ScorerBundle, ensure_bundle
 from opencode_rubrics.math_config import RemoteHybridMathConfig
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, SharedDirectory
+from opencode_rubrics.sandbox.alive import require_alive
 from opencode_rubrics.sandbox.checked_run import run_checked
 from opencode_rubrics.sandbox.processes import TrustedSystem, end_agent, end_agent_user
 from opencode_rubrics.sandbox.workdir import in_workdir
@@ -37,6 +39,8 @@ class _Place:
 
     python: str
     library: str
+    exposed: bool = False
+    """Whether an agent that is root there may have replaced its programs, or left something that kills the scorer."""
 
 
 @register_rubric
@@ -59,13 +63,26 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
             return await self.rule_on_file(reference, runtime, path)
         request = ScorerRequest(reference, path, self.config.max_answer_bytes, self.config.timeout_seconds)
         try:
-            result = await run_scorer(runtime, place.python, place.library, request, self.config.scorer_timeout)
+            result = await self._asked(runtime, place, request)
+        except ScorerLost as error:
+            if not place.exposed:
+                raise
+            logger.warning("sandbox %s: the scorer was lost twice (%s): a score of 0", runtime.name, error)
+            return Ruling(RulesResult(False, "scorer_lost"), place="sandbox")
         except CannotStart as error:
             if isinstance(runtime, TrustedSystem):
                 raise ScoringError(f"the scorer does not start in the local sandbox: {error}") from error
             logger.warning("sandbox %s: no usable Python (%s); verifying on the host", runtime.name, error)
             return await self.rule_on_file(reference, runtime, path)
         return _ruling(result, self.config.timeout_seconds)
+
+    async def _asked(self, runtime: vf.Runtime, place: _Place, request: ScorerRequest) -> Mapping[str, Any]:
+        """The scorer's result; where the agent can have killed it, it is asked once more."""
+        seconds = self.config.scorer_timeout
+        if place.exposed:
+            with contextlib.suppress(ScorerLost):
+                return await run_scorer(runtime, place.python, place.library, request, seconds)
+        return await run_scorer(runtime, place.python, place.library, request, seconds)
 
     async def _place(self, task: vf.TaskData, runtime: vf.Runtime) -> _Place | None:
         """Where the scorer can run in the sandbox; `None` if nothing in it can be trusted to."""
@@ -76,7 +93,14 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
             others = await end_agent_user(runtime, task.agent_user or "")
         if not (others or self.config.accept_in_box_scoring) or not starts_processes(runtime):
             return None
-        return _Place("python3", await self._uploaded(runtime, await ensure_bundle()))
+        bundle = await ensure_bundle()
+        try:
+            return _Place("python3", await self._uploaded(runtime, bundle), exposed=not others)
+        except (ScoringError, vf.SandboxError) as error:
+            # An agent can have filled the disk.
+            await require_alive(runtime, "uploading the scorer")
+            logger.warning("sandbox %s: verifying on the host: %s", runtime.name, error)
+            return None
 
     async def _in_trusted_system(self, runtime: vf.Runtime, python: str) -> _Place:
         bundle = await ensure_bundle()

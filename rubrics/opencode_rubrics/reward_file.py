@@ -1,60 +1,47 @@
-"""The reward file: the place where a verify command may write a reward of its own.
+"""The reward file: the place where a verify command may write a reward of its own, if its row asks for that.
 
-Invariant: what is read there was written after `prepare_reward_file` returned. The directory is made new in
-the sandbox right before the first verify command, so nothing that the agent planted can stand in it. A task
-whose verify commands run the agent's code gives that code the right to write there too.
+Invariant: what is read there was written after the place was made new (see `scoring_home`), so nothing that the agent
+planted can stand in it. A file that is no number within the bounds is a 0 with a reason: the agent's code may have
+made it so as well as a mistake of the row's, and failing must not be free.
 """
 
 import math
+from dataclasses import dataclass
 
 import verifiers.v1 as vf
 
 from opencode_rubrics.sandbox.bounded_file import FileState, read_bounded_text
-from opencode_rubrics.sandbox.checked_run import run_checked
-from opencode_rubrics.sandbox.programs import program_argv
+from opencode_rubrics.sandbox.scoring_home import REWARD_PATH
 
-REWARD_PATH = "/logs/verifier/reward.txt"
-_DIRECTORY = REWARD_PATH.rpartition("/")[0]
 _MAX_BYTES = 4096
+_ROUNDING = 1e-9
+"""How far beyond a bound a sum of floats may lie."""
 
 
-async def prepare_reward_file(runtime: vf.Runtime) -> None:
-    """Make `/logs/verifier` new and empty.
+@dataclass(frozen=True)
+class WrittenReward:
+    """What the reward file gave; `problem` says why it gave nothing, and the reward is 0 then."""
 
-    Raises:
-        SandboxError: the sandbox is gone.
-        TaskError: the directory cannot be made (full or read-only disk, no permission). Scoring without it
-            would reward tasks whose verify commands always exit 0 and only write the reward file.
-    """
-    failure = f"cannot prepare {_DIRECTORY} for scoring"
-    await run_checked(runtime, program_argv("fresh_directory", _DIRECTORY), failure, error=vf.TaskError)
+    reward: float = 0.0
+    problem: str = ""
 
 
-async def read_reward_file(runtime: vf.Runtime, *, command_failed: bool) -> float | None:
-    """The reward that a verify command wrote; `None` if there is no file.
-
-    An empty file counts as none if a command failed: `scorer > reward.txt` leaves one behind when the
-    scorer breaks, and that failure is counted already.
+async def read_reward_file(runtime: vf.Runtime, lowest: float, highest: float) -> WrittenReward:
+    """The number that a verify command wrote, between `lowest` and `highest`.
 
     Raises:
         SandboxError: the sandbox is gone.
-        TaskError: the file is not one finite number, or is no regular file of at most 4096 bytes.
     """
     found = await read_bounded_text(runtime, REWARD_PATH, _MAX_BYTES)
-    if found.state is FileState.ABSENT:
-        return None
     if found.state is not FileState.TEXT:
-        raise vf.TaskError(
-            f"{REWARD_PATH} is {found.state.name.lower().replace('_', ' ')}; a verify command must write one "
-            f"finite number there as plain text"
-        )
+        return WrittenReward(problem=f"{REWARD_PATH} is {found.state.name.lower().replace('_', ' ')}")
     content = found.text.strip()
-    if not content and command_failed:
-        return None
     reward = _finite_float(content)
     if reward is None:
-        raise vf.TaskError(f"{REWARD_PATH} holds {content[:200]!r}; a verify command must write one finite number")
-    return reward
+        return WrittenReward(problem=f"{REWARD_PATH} holds {content[:200]!r}, which is no finite number")
+    if not lowest - _ROUNDING <= reward <= highest + _ROUNDING:
+        return WrittenReward(problem=f"{REWARD_PATH} holds {content[:200]}, which is not in [{lowest:g}, {highest:g}]")
+    return WrittenReward(min(max(reward, lowest), highest))
 
 
 def _finite_float(text: str) -> float | None:

@@ -1,21 +1,30 @@
 """Scores a rollout by the task's verify commands, in the sandbox where the agent worked.
 
 Invariant: a command that fails or runs out of time is the policy's doing and counts 0 (its code may loop for
-ever); a command that could not be run is an error and nothing is scored.
+ever); a command that could not be run, or agent code that could not be kept apart from it, is an error and nothing is
+scored.
 """
 
-from typing import Literal
+import logging
+from typing import Literal, Self
 
 import verifiers.v1 as vf
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from opencode_rubrics.config import RubricConfig
+from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.reward_file import prepare_reward_file, read_reward_file
+from opencode_rubrics.reward_file import WrittenReward, read_reward_file
 from opencode_rubrics.rubric import AnyTrace, Rubric
 from opencode_rubrics.sandbox.alive import require_alive
 from opencode_rubrics.sandbox.command import CommandResult, run_command
+from opencode_rubrics.sandbox.scoring_home import REWARD_PATH, ScoringHome, scoring_home
 from opencode_rubrics.sandbox.workdir import workdir_of
+
+logger = logging.getLogger("verifiers.v1.opencode_rubrics.verify_commands")
+
+INFO_KEY = "reward_file"
+"""Where `trace.info` says why a reward file was not taken."""
 
 
 class VerifyCommandsConfig(RubricConfig):
@@ -24,6 +33,22 @@ class VerifyCommandsConfig(RubricConfig):
     type: Literal["verify-commands"] = "verify-commands"
     command_timeout: float = Field(120.0, gt=0, allow_inf_nan=False)
     """Seconds per verify command; the task's own `verify_timeout` goes before it."""
+    reward_file: bool = False
+    """Take the reward from the number that a verify command writes to `/logs/verifier/reward.txt`, instead of counting
+    the commands that pass. Only for commands that run no code of the agent's but through `run-agent-code`: whatever
+    else runs in them can write there, too."""
+    reward_min: float = Field(0.0, allow_inf_nan=False)
+    """The least that the reward file may hold; a number beyond the bounds is a reward of 0."""
+    reward_max: float = Field(1.0, allow_inf_nan=False)
+    """The most that the reward file may hold."""
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> Self:
+        if self.reward_min > self.reward_max:
+            raise ValueError(f"reward_min {self.reward_min:g} is above reward_max {self.reward_max:g}; swap them")
+        if not self.reward_file and {"reward_min", "reward_max"} & self.model_fields_set:
+            raise ValueError("reward_min and reward_max bound the reward file: set reward_file = true with them")
+        return self
 
 
 class _VerifyPlan(BaseModel):
@@ -37,10 +62,10 @@ class _VerifyPlan(BaseModel):
 
 @register_rubric
 class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
-    """Reward `verify`: the share of verify commands that exit 0, or the number a command wrote.
+    """Reward `verify`: the share of verify commands that exit 0, or with `reward_file` the number that one wrote.
 
-    Commands run one after another with `sh -c` in the rollout's work directory. If one of them writes a finite number
-    to `/logs/verifier/reward.txt`, that is the reward. Results land in `trace.info["verify"]`.
+    Commands run one after another with `sh -c` in the rollout's work directory, in a home of their own (see
+    `scoring_home`), with `run-agent-code` on their path. Results land in `trace.info["verify"]`.
     """
 
     @vf.reward
@@ -49,23 +74,58 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
 
         Raises:
             SandboxError: the sandbox was gone before or while scoring.
-            TaskError: the task has no verify commands, or the reward file holds no finite number.
+            ScoringError: a verify command runs agent code, which cannot be kept apart from it in this sandbox.
+            TaskError: the task has no verify commands.
         """
         plan = _plan(task)
+        workdir = workdir_of(trace)
+        exposed = task.agent_user in (None, "root", "0")
+        async with scoring_home(runtime, workdir, exposed=exposed) as home:
+            if home.problem and self.config.reward_file:
+                return _explained(trace, f"/logs/verifier cannot be made new: {home.problem}")
+            results = await self._run(plan, trace, runtime, home, workdir)
+        if home.failure:
+            raise ScoringError(f"verify commands run agent code, and it could not be kept apart: {home.failure}")
+        if self.config.reward_file:
+            written = await self._written(runtime, home)
+            return _explained(trace, written.problem) if written.problem else written.reward
+        if home.reward_file:
+            _explained(
+                trace,
+                f"{REWARD_PATH} was written and does not count: commands that exit 0 are counted, unless the row's "
+                'rubric is {"type": "verify-commands", "reward_file": true} or --env.taskset.task.rubric says so',
+            )
+        return sum(result.ok for result in results) / len(results)
+
+    async def _run(
+        self, plan: _VerifyPlan, trace: AnyTrace, runtime: vf.Runtime, home: ScoringHome, workdir: str
+    ) -> list[CommandResult]:
+        """Results of all commands, recorded as they come."""
         timeout = plan.verify_timeout or self.config.command_timeout
-        await prepare_reward_file(runtime)
         records = trace.info["verify"] = []
         results: list[CommandResult] = []
         for command in plan.verify:
-            result = await run_command(runtime, command, workdir=workdir_of(trace), timeout=timeout)
+            result = await run_command(
+                runtime,
+                command,
+                workdir=workdir,
+                timeout=timeout,
+                environment=home.environment,
+                tools=home.tools,
+                shell=home.shell,
+            )
             results.append(result)
             records.append(result.record())
         failed = [result for result in results if not result.ok]
         if failed:
             # A sandbox that died stays dead, so one probe after the last command covers all of them.
             await require_alive(runtime, f"running verify command {failed[0].command!r}")
-        written = await read_reward_file(runtime, command_failed=bool(failed))
-        return written if written is not None else (len(results) - len(failed)) / len(results)
+        return results
+
+    async def _written(self, runtime: vf.Runtime, home: ScoringHome) -> WrittenReward:
+        if not home.reward_file:
+            return WrittenReward(problem=f"no verify command wrote {REWARD_PATH}")
+        return await read_reward_file(runtime, self.config.reward_min, self.config.reward_max)
 
     @vf.metric
     async def verify_passed(self, trace: AnyTrace) -> float:
@@ -84,3 +144,10 @@ def _plan(task: vf.TaskData) -> _VerifyPlan:
         return _VerifyPlan.model_validate(task)
     except ValidationError as error:
         raise vf.TaskError(f'rubric "verify-commands" needs a task with verify commands: {error}') from error
+
+
+def _explained(trace: AnyTrace, problem: str) -> float:
+    """Say on the trace and in the log what is wrong with the reward file, which may be the row's own mistake; 0.0."""
+    trace.info[INFO_KEY] = problem
+    logger.warning("task %s: %s", trace.task.data.id or trace.task.data.idx, problem)
+    return 0.0

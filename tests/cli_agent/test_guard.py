@@ -125,3 +125,20 @@ def test_a_guarded_harness_keeps_its_state_and_needs_no_container_where_it_is_co
     assert (inside.NEEDS_CONTAINER, outside.NEEDS_CONTAINER, harness.NEEDS_CONTAINER) == (False, True, True)
     assert isinstance(inside, Prepared)
     assert inside.extra == "kept"
+
+
+async def test_a_guarded_task_is_given_what_its_methods_ask_for() -> None:
+    given: list[Any] = []
+
+    class Old(vf.Task[vf.TaskData]):
+        async def finalize(self, runtime: Any) -> None:  # type: ignore[override]  # verifiers passes by name
+            given.append(runtime)
+
+        async def score(self, trace: Any, runtime: Any = None) -> None:  # type: ignore[override, unused-ignore]
+            given.append(runtime)
+
+    trace = trace_of(vf.TaskData(idx=0, prompt="x"))
+    task: Any = guarded_task(Old(vf.TaskData(idx=0, prompt="x")))
+    await task.finalize(trace, "box", "deployment")
+    await task.score(trace, "box", "deployment")
+    assert given == ["box", "box"]

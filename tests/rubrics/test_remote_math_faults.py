@@ -230,3 +230,39 @@ async def test_a_hook_that_is_cancelled_keeps_no_other_from_running(confined_mat
     failures = await run_cleanup([rubric], {"trace": scored.trace, "runtime": confined_math.box})
     assert scored.trace.info["hooks"] == ["first", "second"]
     assert len(failures) == 1
+
+
+_KILL = "grep -q in_sandb[o]x $p/cmdline 2>/dev/null && kill -9 ${p#/proc/}"
+KILLER = f"while :; do for p in /proc/[0-9]*; do {_KILL}; done; done"
+
+
+@pytest.mark.podman
+async def test_a_scorer_that_a_root_agent_kills_again_and_again_is_a_zero(request: pytest.FixtureRequest) -> None:
+    rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1, accept_in_box_scoring=True))
+    async with place_named("agent-user", request) as place:  # its image has a whole Python; the agent here is root
+        await place.box.run(["sh", "-c", "echo 5 > /app/answer.txt"], {})
+        await place.box.run_background(["sh", "-c", KILLER], {}, "/tmp/killer.log")
+        scored = await score(rubric, place.box, "5")
+        assert scored.reward == 0
+        assert (scored.reason, scored.record["place"]) == ("scorer_lost", "sandbox")
+
+
+@pytest.mark.podman
+async def test_a_shell_that_a_root_agent_replaced_is_no_error_of_the_scorer(request: pytest.FixtureRequest) -> None:
+    rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1, accept_in_box_scoring=True))
+    async with place_named("root", request) as place:
+        await place.do("echo 5 > /app/answer.txt; cp -L /bin/sh /opt/real; printf '#!/opt/real\\nexit 3\\n' > /opt/sh")
+        await place.do("chmod 755 /opt/sh; ln -sf false /usr/bin/true; mv /opt/sh $(readlink -f /bin)/sh")
+        for right, answer in ((1, "5"), (0, "6")):
+            scored = await score(rubric, place.box, answer)
+            assert (scored.reward, scored.record["place"]) == (right, "host")
+    await rubric.teardown()
+
+
+@pytest.mark.podman
+async def test_a_disk_that_an_agent_user_filled_is_scored_on_the_host(request: pytest.FixtureRequest) -> None:
+    async with place_named("agent-user", request) as place:
+        await place.do("echo 5 > /app/answer.txt")
+        await place.box.run(["sh", "-c", "rm -rf /var/lib && : > /var/lib"], {})  # as little room as on a full disk
+        scored = await score(place.rubric, place.box, "5", agent_user="agent")
+        assert (scored.reward, scored.record["place"]) == (1, "host")

@@ -15,13 +15,16 @@ from tests.support.versions import sandbox_of
 from tests.support.waiting import until
 
 WRITE = "echo {} > /logs/verifier/reward.txt"
+OPTED_IN = {"reward_file": True}
 
 
-async def score(box: vf.Runtime, *verify: str, command_timeout: float = 30, **data: Any) -> vf.Trace[Any, Any, Any]:
-    """The trace of a rollout scored by these commands."""
+async def score(
+    box: vf.Runtime, *verify: str, command_timeout: float = 30, options: Any = None, **data: Any
+) -> vf.Trace[Any, Any, Any]:
+    """The trace of a rollout scored by these commands; `options` are the rubric's."""
     task = CheckedData(prompt="?", verify=list(verify), **{"workdir": "/tmp", **data})
     trace = trace_of(task)
-    rubric = VerifyCommandsRubric(VerifyCommandsConfig(command_timeout=command_timeout))
+    rubric = VerifyCommandsRubric(VerifyCommandsConfig(command_timeout=command_timeout, **(options or {})))
     await rubric.score(task, trace, box)
     return trace
 
@@ -54,13 +57,14 @@ async def test_commands_run_in_order_and_in_the_tasks_workdir(box: vf.Runtime) -
 
 
 async def test_a_command_may_write_the_reward_itself(box: vf.Runtime) -> None:
-    assert await reward(box, WRITE.format("0.125"), "false") == 0.125
-    assert await reward(box, "printf ' -2e-1 \\n' > /logs/verifier/reward.txt") == -0.2
+    assert await reward(box, WRITE.format("0.125"), "false", options=OPTED_IN) == 0.125
+    below = OPTED_IN | {"reward_min": -1}
+    assert await reward(box, "printf ' -2e-1 \\n' > /logs/verifier/reward.txt", options=below) == -0.2
 
 
 async def test_a_reward_file_from_the_scoring_before_does_not_count_again(box: vf.Runtime) -> None:
-    assert await reward(box, WRITE.format("1")) == 1.0
-    assert await reward(box, "false") == 0.0
+    assert await reward(box, WRITE.format("1"), options=OPTED_IN) == 1.0
+    assert await reward(box, "false", options=OPTED_IN) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -80,8 +84,8 @@ async def test_a_reward_file_from_the_scoring_before_does_not_count_again(box: v
 async def test_what_the_agent_planted_is_gone_before_the_first_command(box: vf.Runtime, planted: str) -> None:
     done = await box.run(["sh", "-c", f"mkdir -p /logs && {planted}"], {})
     assert done.exit_code == 0, done.stderr
-    assert await reward(box, "false") == 0.0
-    assert await reward(box, WRITE.format("0.5")) == 0.5
+    assert await reward(box, "false", options=OPTED_IN) == 0.0
+    assert await reward(box, WRITE.format("0.5"), options=OPTED_IN) == 0.5
     kept = await box.run(["sh", "-c", "cat /tmp/own/reward.txt /tmp/own.txt 2>/dev/null; true"], {})
     assert kept.stdout in ("", "1\n")
 
@@ -104,12 +108,48 @@ async def test_what_the_agent_planted_is_gone_before_the_first_command(box: vf.R
         ("printf '\\377' > /logs/verifier/reward.txt", "binary"),
     ],
 )
-async def test_a_reward_file_that_is_no_finite_number_is_an_error(
-    confined: vf.Runtime, command: str, content: str
+async def test_a_reward_file_that_is_no_finite_number_is_a_zero_with_a_reason_and_a_warning(
+    confined: vf.Runtime, command: str, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(vf.TaskError, match=r"/logs/verifier/reward\.txt") as caught:
-        await score(confined, command)
-    assert content in str(caught.value)
+    trace = await score(confined, command, options=OPTED_IN)
+    assert trace.reward == 0
+    assert "/logs/verifier/reward.txt" in trace.info["reward_file"]
+    assert content in trace.info["reward_file"]
+    assert trace.info["reward_file"] in caplog.text
+
+
+@pytest.mark.parametrize("number", ["1e9", "-5", "1.001", "-0.001"])
+async def test_a_reward_beyond_the_bounds_is_a_zero(box: vf.Runtime, number: str) -> None:
+    trace = await score(box, WRITE.format(number), options=OPTED_IN)
+    assert trace.reward == 0
+    assert "not in [0, 1]" in trace.info["reward_file"]
+    wide = await score(box, WRITE.format(number), options=OPTED_IN | {"reward_min": -5, "reward_max": 1e9})
+    assert wide.reward == float(number)
+    assert "reward_file" not in wide.info
+
+
+async def test_a_reward_file_that_nobody_asked_for_does_not_count_and_is_told_of(
+    box: vf.Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    trace = await score(box, WRITE.format("1"), "false")
+    assert trace.reward == 0.5
+    assert '"reward_file": true' in trace.info["reward_file"]
+    assert '"reward_file": true' in caplog.text
+    silent = await score(box, "true", "false")
+    assert (silent.reward, "reward_file" in silent.info) == (0.5, False)
+
+
+async def test_a_reward_that_nobody_wrote_is_a_zero_where_it_was_asked_for(box: vf.Runtime) -> None:
+    trace = await score(box, "true", options=OPTED_IN)
+    assert trace.reward == 0
+    assert "no verify command wrote" in trace.info["reward_file"]
+
+
+def test_bounds_without_a_reward_file_or_in_the_wrong_order_are_refused() -> None:
+    with pytest.raises(ValueError, match="set reward_file = true"):
+        VerifyCommandsConfig(reward_max=2)
+    with pytest.raises(ValueError, match="swap them"):
+        VerifyCommandsConfig(reward_file=True, reward_min=2)
 
 
 async def test_an_empty_reward_file_of_a_command_that_failed_counts_as_none(box: vf.Runtime) -> None:
@@ -163,8 +203,12 @@ async def test_a_container_that_goes_during_scoring_is_an_error(container: vf.Ru
         await scoring
 
 
-async def test_a_verifier_directory_that_cannot_be_made_is_an_error(confined: vf.Runtime) -> None:
-    # Commands that always exit 0 and only write the reward file would all "pass".
+async def test_a_verifier_directory_that_cannot_be_made_is_a_zero_with_a_reason(
+    confined: vf.Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
     await confined.run(["chmod", "555", "/logs"], {})
-    with pytest.raises(vf.TaskError, match="cannot prepare /logs/verifier"):
-        await score(confined, f"{WRITE.format(0)} || true")
+    trace = await score(confined, f"{WRITE.format(0)} || true", options=OPTED_IN)
+    assert trace.reward == 0
+    assert "/logs/verifier cannot be made new" in trace.info["reward_file"]
+    assert trace.info["reward_file"] in caplog.text
+    assert await reward(confined, "true", "false") == 0.5

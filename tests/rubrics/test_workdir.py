@@ -12,7 +12,7 @@ from tests.rubrics.conftest import trace_of
 def directory(task: str | None = None, harness: str | None = None, runtime: str | None = None) -> str:
     """The work directory of a seat and a task that name these."""
     named: Any = vf.HarnessConfig(id="x").model_copy(update={"agent_workdir": harness})
-    box = vf.PodmanConfig(image="i", workdir=runtime)
+    box = vf.DockerConfig(image="i", workdir=runtime)
     seat = vf.AgentConfig(runtime=box).model_copy(update={"harness": named})
     return work_directory(vf.TaskData(idx=0, prompt="x", workdir=task), seat)
 

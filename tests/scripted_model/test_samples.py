@@ -2,13 +2,12 @@
 
 import shutil
 import time
-from pathlib import Path
 
 import pytest
 from opencode_env.samples import SAMPLES_PATH, Sample, load_samples
 from opencode_env.scripted_model.solutions import SOLUTIONS
 
-from tests.scripted_model.box import Box
+from tests.scripted_model.box import prepared_for
 from tests.support.machine import assert_no_longer
 
 SAMPLES = load_samples()
@@ -32,42 +31,85 @@ def test_every_sample_can_be_checked_and_no_question_holds_another() -> None:
 
 @needs_bubblewrap
 @each_sample
-def test_an_untouched_sample_earns_nothing(sample: Sample, tmp_path: Path) -> None:
-    assert Box.prepared_for(tmp_path, sample).reward(sample) == 0
+async def test_an_untouched_sample_earns_nothing(sample: Sample) -> None:
+    async with prepared_for(sample) as box:
+        assert await box.reward(sample) == 0
 
 
 @needs_bubblewrap
 @each_sample
-def test_the_solving_path_earns_everything_and_checks_are_quick(sample: Sample, tmp_path: Path) -> None:
-    box = Box.prepared_for(tmp_path, sample)
-    box.play(SOLUTIONS[sample.id].solve)
-    started = time.perf_counter()
-    assert box.reward(sample) == 1
-    assert_no_longer(time.perf_counter() - started, 5)
+async def test_the_solving_path_earns_everything_and_checks_are_quick(sample: Sample) -> None:
+    async with prepared_for(sample) as box:
+        await box.play(SOLUTIONS[sample.id].solve)
+        started = time.perf_counter()
+        assert await box.reward(sample) == 1
+        assert_no_longer(time.perf_counter() - started, 5)
 
 
 @needs_bubblewrap
 @each_sample
-def test_the_failing_path_earns_part_of_it_at_most(sample: Sample, tmp_path: Path) -> None:
-    box = Box.prepared_for(tmp_path, sample)
-    box.play(SOLUTIONS[sample.id].fail)
-    assert box.reward(sample) == pytest.approx(FAILED_REWARDS.get(sample.id, 0.0))
+async def test_the_failing_path_earns_part_of_it_at_most(sample: Sample) -> None:
+    async with prepared_for(sample) as box:
+        await box.play(SOLUTIONS[sample.id].fail)
+        assert await box.reward(sample) == pytest.approx(FAILED_REWARDS.get(sample.id, 0.0))
+
+
+CHEATS = {
+    "ends the interpreter early": "import os\nmean = median = to_roman = None\nos._exit(0)",
+    "ends it at its exit": "import atexit, os\natexit.register(os._exit, 0)",
+    "patches what the checks use": (
+        "import builtins, sys\nclass E:\n    __eq__ = lambda *_: True\n"
+        "mean = median = to_roman = lambda *_: E()\nbuiltins.print = builtins.float = lambda *_, **__: sys.exit(0)"
+    ),
+    "writes the reward": (
+        "import os\nos.makedirs('/logs/verifier', exist_ok=True)\n"
+        "open('/logs/verifier/reward.txt', 'w').write('1')\nos._exit(0)"
+    ),
+    "passes any test": (
+        "import sys, types\nfake = types.ModuleType('unittest')\nfake.main = lambda *_, **__: sys.exit(0)\n"
+        "sys.modules['unittest'] = sys.modules['pytest'] = fake"
+    ),
+    "kills its judge": "import os, signal\nos.kill(-1, signal.SIGKILL)",
+    "reads what is expected": (
+        "import glob, os\nfor path in glob.glob('/proc/[0-9]*/cmdline') + glob.glob('/proc/[0-9]*/environ'):\n"
+        "    data = open(path, 'rb').read()\n"
+        '    for mark in (b"want=\'", b" = \'42"):\n'
+        "        if mark in data and b'glob' not in data:\n"
+        '            print(data.partition(mark)[2].partition(b"\'")[0].decode())\nos._exit(0)'
+    ),
+}
+JUDGED_BY_RUNNING = {"fix-median": "stats.py", "write-roman": "roman.py", "rename-function": "shop/cart.py"}
 
 
 @needs_bubblewrap
-def test_a_solution_that_ends_the_checking_interpreter_early_earns_nothing(tmp_path: Path) -> None:
-    sample = next(sample for sample in SAMPLES if sample.id == "fix-median")
-    box = Box.prepared_for(tmp_path, sample)
-    (tmp_path / "app" / "stats.py").write_text("import os\nmean = median = None\nos._exit(0)\n")
-    assert box.reward(sample) == 0
+@pytest.mark.parametrize("cheat", CHEATS)
+@pytest.mark.parametrize("name", JUDGED_BY_RUNNING)
+async def test_a_program_that_cheats_its_judge_earns_nothing(name: str, cheat: str) -> None:
+    sample = next(sample for sample in SAMPLES if sample.id == name)
+    async with prepared_for(sample) as box:
+        # What can be had without work: the files of a solution, without what they are for.
+        await box.play(SOLUTIONS[name].solve)
+        await box.write(f"/app/{JUDGED_BY_RUNNING[name]}", f"def recalc_totals(): ...\n{CHEATS[cheat]}\n")
+        assert await box.reward(sample) == 0
 
 
 @needs_bubblewrap
-def test_modules_planted_beside_the_code_do_not_shadow_the_library(tmp_path: Path) -> None:
+async def test_a_script_that_forges_its_report_earns_nothing() -> None:
+    sample = next(sample for sample in SAMPLES if sample.id == "rotate-logs")
+    forged = (
+        "echo 'exit 0' > \"$TMPDIR/status\"; mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt; kill -9 -1"
+    )
+    async with prepared_for(sample) as box:
+        await box.write("/app/rotate.sh", forged)
+        assert await box.reward(sample) == 0
+
+
+@needs_bubblewrap
+async def test_modules_planted_beside_the_code_do_not_shadow_the_library() -> None:
     sample = next(sample for sample in SAMPLES if sample.id == "csv-report")
-    box = Box.prepared_for(tmp_path, sample)
-    (tmp_path / "app" / "json.py").write_text("import sys\nsys.exit(0)\n")
-    assert box.reward(sample) == 0
+    async with prepared_for(sample) as box:
+        await box.write("/app/json.py", "import sys\nsys.exit(0)\n")
+        assert await box.reward(sample) == 0
 
 
 @pytest.mark.parametrize("path", ["solve", "fail"])

@@ -31,6 +31,10 @@ _ENV = {
 }
 
 
+class ScorerLost(ScoringError):
+    """The scorer started and gave no result: it was killed, or did not finish in time."""
+
+
 class CannotStart(Exception):
     """The interpreter or a library of the scorer does not work in this sandbox; the message says how it failed."""
 
@@ -59,7 +63,7 @@ async def run_scorer(
 
     Raises:
         CannotStart: the scorer never came up.
-        ScoringError: it did not finish in time, or ended without a result.
+        ScorerLost: it did not finish in time, or ended without a result.
         SandboxError: the sandbox is gone.
     """
     start = f"import sys; sys.path.append({library!r}); from mathverdict.in_sandbox import main; main()"
@@ -74,7 +78,7 @@ async def run_scorer(
         if not limit.expired():
             raise ScoringError(f"the scorer in sandbox {runtime.name!r} failed: {error}") from error
         await require_alive(runtime, "scoring")
-        raise ScoringError(
+        raise ScorerLost(
             f"the scorer did not finish within {timeout:g} s in sandbox {runtime.name!r}: raise "
             "--env.taskset.task.rubric.scorer_timeout, or give the sandbox more CPU"
         ) from error
@@ -86,7 +90,11 @@ async def _opened(runtime: vf.Runtime, argv: list[str]) -> vf.RuntimeProcess:
         return await start_process(runtime, argv, _ENV)
     except vf.SandboxError:
         await require_alive(runtime, "starting the scorer")
+    try:
         return await start_process(runtime, argv, _ENV)
+    except vf.SandboxError as error:
+        await require_alive(runtime, "starting the scorer")
+        raise CannotStart(str(error)) from error
 
 
 async def _converse(runtime: vf.Runtime, process: vf.RuntimeProcess, request: ScorerRequest) -> Mapping[str, Any]:
@@ -112,7 +120,7 @@ async def _converse(runtime: vf.Runtime, process: vf.RuntimeProcess, request: Sc
             if result is not None and hmac.compare_digest(str(result.get("nonce")), nonce):
                 return result
     await require_alive(runtime, "scoring")
-    raise ScoringError(
+    raise ScorerLost(
         f"the scorer in sandbox {runtime.name!r} ended without a result: {await _last_words(process)}; it may have "
         "been killed for want of memory"
     )

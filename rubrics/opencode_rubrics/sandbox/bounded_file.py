@@ -10,7 +10,9 @@ from enum import IntEnum
 
 import verifiers.v1 as vf
 
-from opencode_rubrics.sandbox.checked_run import OUT_OF_TIME, run_checked
+from opencode_rubrics.sandbox.alive import require_alive
+from opencode_rubrics.sandbox.checked_run import OUT_OF_TIME, run_checked, run_for
+from opencode_rubrics.sandbox.container_engine import engine_of
 from opencode_rubrics.sandbox.programs import program_argv
 
 _READ_TIMEOUT = 30.0
@@ -33,6 +35,10 @@ class FileState(IntEnum):
     """The read did not end in 30 seconds although the sandbox is alive."""
 
 
+_SAID = frozenset(FileState) - {FileState.BINARY, FileState.STALLED}
+"""What the program inside may say by its exit code."""
+
+
 @dataclass(frozen=True)
 class BoundedText:
     """The outcome of one bounded read; `text` is empty unless `state` is `TEXT`."""
@@ -45,16 +51,27 @@ async def read_bounded_text(runtime: vf.Runtime, path: str, max_bytes: int) -> B
     """Read the file at the absolute sandbox `path` if it is a regular one of at most `max_bytes`.
 
     Raises:
-        SandboxError: the sandbox is gone, or lacks `head` or `wc`.
+        SandboxError: the sandbox is gone, or, where no engine can be asked instead, lacks `head` or `wc`.
     """
-    argv = program_argv("read_regular", path, str(max_bytes))
-    result = await run_checked(
-        runtime, argv, f"{path!r} cannot be read", seconds=_READ_TIMEOUT, accepted=frozenset(FileState)
-    )
+    argv, failure = program_argv("read_regular", path, str(max_bytes)), f"{path!r} cannot be read"
+    engine = engine_of(runtime)
+    if engine is None:
+        result = await run_checked(runtime, argv, failure, seconds=_READ_TIMEOUT, accepted=frozenset(FileState))
+    else:
+        result = await run_for(runtime, argv, _READ_TIMEOUT, failure)
+        if result.exit_code not in _SAID or len(result.stdout) > max_bytes:
+            # The image lacks a program, or an agent that is root replaced one.
+            await require_alive(runtime, f"reading {path!r}")
+            return _found(await engine.regular_file(path, max_bytes))
     state = FileState(result.exit_code)
-    if state is not FileState.TEXT:
-        return BoundedText(state)
+    return _text(result.stdout) if state is FileState.TEXT else BoundedText(state)
+
+
+def _found(taken: bytes | str) -> BoundedText:
+    return BoundedText(FileState[taken.upper()]) if isinstance(taken, str) else _text(taken.decode(errors="replace"))
+
+
+def _text(content: str) -> BoundedText:
     # Runtimes decode output with replacement characters, so these are what is left of foreign bytes.
-    if "\0" in result.stdout or "\ufffd" in result.stdout:
-        return BoundedText(FileState.BINARY)
-    return BoundedText(state, result.stdout)
+    foreign = "\0" in content or "\ufffd" in content
+    return BoundedText(FileState.BINARY) if foreign else BoundedText(FileState.TEXT, content)

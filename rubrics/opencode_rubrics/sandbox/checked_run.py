@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 import verifiers.v1 as vf
 
 from opencode_rubrics.sandbox.alive import is_alive
+from opencode_rubrics.sandbox.bounded_run import run_bounded
 
 OUT_OF_TIME = 124
 """The exit code of a program that did not end in its time, as of `timeout`."""
@@ -29,7 +30,7 @@ async def run_for(
     """
     try:
         async with asyncio.timeout(seconds) as limit:
-            return await runtime.run(list(argv), dict(env or {}))
+            return await run_bounded(runtime, argv, env or {})
     except TimeoutError as error:
         if not limit.expired():
             raise vf.SandboxError(f"{failure}: sandbox {runtime.name!r} timed out: {error}") from error

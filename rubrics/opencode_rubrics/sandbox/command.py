@@ -10,6 +10,7 @@ outlives that, until the sandbox ends.
 import logging
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import verifiers.v1 as vf
@@ -25,6 +26,7 @@ TAIL_CHARS = 2000
 """How much of each output stream is kept, counted from its end."""
 
 _MARK_VARIABLE = "OPENCODE_COMMAND_MARK"
+_TEXT_VARIABLE = "OPENCODE_COMMAND"
 _KILL_AFTER = 2
 _HOST_GRACE = 8.0
 _SWEEP_TIMEOUT = 30.0
@@ -67,19 +69,32 @@ class CommandResult:
         }
 
 
-async def run_command(runtime: vf.Runtime, command: str, *, workdir: str, timeout: float) -> CommandResult:
-    """Run `command` with `sh -c` in `workdir`, standard input empty, for at most `timeout` seconds.
+async def run_command(
+    runtime: vf.Runtime,
+    command: str,
+    *,
+    workdir: str,
+    timeout: float,
+    environment: Mapping[str, str] | None = None,
+    tools: str = "",
+    shell: str = "sh",
+) -> CommandResult:
+    """Run `command` with `sh` in `workdir`, standard input empty, for at most `timeout` seconds.
 
-    Processes that the command leaves running on purpose (a service) live on, unless it timed out.
+    Processes that the command leaves running on purpose (a service) live on, unless it timed out. `environment` holds
+    further variables, `tools` directories for the front of `PATH`; `shell` runs our own program around the command.
 
     Raises:
         SandboxError: the sandbox could not run it, or did not answer after the deadline.
     """
     mark = uuid.uuid4().hex
-    argv = program_argv("run_command", workdir, f"{timeout:g}", str(_KILL_AFTER), str(TAIL_CHARS), command)
+    argv = program_argv("run_command", workdir, f"{timeout:g}", str(_KILL_AFTER), str(TAIL_CHARS), tools)
+    # Not as an argument, which every user of the sandbox could read: it may hold what is expected of the agent's code.
+    variables = {**(environment or {}), _MARK_VARIABLE: mark, _TEXT_VARIABLE: command}
+    argv[0] = shell
     started = time.monotonic()
     limit = timeout + _KILL_AFTER + _HOST_GRACE
-    result = await run_for(runtime, argv, limit, f"{command!r} could not be run", {_MARK_VARIABLE: mark})
+    result = await run_for(runtime, argv, limit, f"{command!r} could not be run", variables)
     duration = time.monotonic() - started
     timed_out = duration >= timeout and result.exit_code in _ENDED_BY_TIMEOUT
     if timed_out:

@@ -27,7 +27,7 @@ from verifiers.v1.utils.generic import concrete_type
 
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.harness_files import harness_binds
-from opencode_env.cli_agent.interception import serving_by_role
+from opencode_env.cli_agent.interception import GatewayConfig, serving_by_role
 from opencode_env.cli_agent.local_runtime import provision_local
 from opencode_env.cli_agent.rollout_log import describe_rollout
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
@@ -46,6 +46,8 @@ class CliAgentEnvConfig(EnvConfig):
     are verifiers' own runtimes."""
     sandbox: LocalSandboxConfig = LocalSandboxConfig()
     """The confined local sandbox; without effect on other runtimes."""
+    gateway: GatewayConfig = GatewayConfig()
+    """What one rollout may ask of the way to the model, on every runtime."""
 
     @model_validator(mode="after")
     def _no_agent_retries(self) -> "CliAgentEnvConfig":
@@ -101,7 +103,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Hold the serving resources, with our interception servers: whole streams, and roles where a seat has them."""
-        async with serving_by_role(self):
+        async with serving_by_role(self, self.config.gateway):
             yield
 
     async def start(self) -> None:

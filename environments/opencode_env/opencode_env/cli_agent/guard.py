@@ -7,7 +7,7 @@ the `survivors` and the trace is not scored; and a run that the machinery failed
 import asyncio
 import copy
 import time
-from functools import cache, wraps
+from functools import cache
 from typing import Any, Generic
 from weakref import WeakValueDictionary
 
@@ -21,6 +21,7 @@ from verifiers.v1.task import Task, TaskData
 from verifiers.v1.types import Messages
 from verifiers.v1.utils.decorators import invoke
 
+from opencode_env.cli_agent.interception.gateway import refused_last
 from opencode_env.cli_agent.interception.sub_rollout import sub_rollout_of
 from opencode_env.cli_agent.metrics import agent_metrics
 from opencode_env.cli_agent.model_failure import overflowed, require_model_calls
@@ -100,15 +101,15 @@ def guarded_task(task: Task[Any, Any, Any]) -> Task[Any, Any, Any]:
     """
     copied = copy.copy(task)
 
-    @wraps(task.finalize)
-    async def finalize(trace: AnyTrace, *arguments: Any, **options: Any) -> None:
+    # By name: the deployment came with verifiers 0.4.1 (dev18), and tasks written before do not take it.
+
+    async def finalize(trace: AnyTrace, runtime: Runtime, deployment: Any = None) -> None:
         if (session := _SESSIONS.get(trace.id)) is not None:
             await session.close()
-        await task.finalize(trace, *arguments, **options)
+        await invoke(task.finalize, {"trace": trace, "runtime": runtime, "deployment": deployment})
 
     async def score(trace: AnyTrace, runtime: Runtime | None = None, deployment: Any = None) -> None:
         require_scorable(trace)
-        # By name: the deployment came with verifiers 0.4.1 (dev18), and tasks written before do not take it.
         await invoke(task.score, {"trace": trace, "runtime": runtime, "deployment": deployment})
 
     for method in (finalize, score):
@@ -174,11 +175,14 @@ class GuardedSession(HarnessSession):
             self._duration += time.monotonic() - started
 
     async def _run_segment(self, messages: Messages | None, first_call: int) -> None:
-        """Run the segment; a conversation that outgrew the model's window is a stop, however the agent took it."""
+        """Run the segment; a conversation that outgrew the model's window, or the bounds of a request, is a stop,
+        however the agent took it."""
         try:
             await self._watched(messages, first_call)
         except HarnessError:
-            if not overflowed(self.trace.calls[first_call:]):
+            if refused_last(self.trace) and self.trace.calls[first_call:]:
+                self.trace.stop("request_refused")
+            elif not overflowed(self.trace.calls[first_call:]):
                 raise
         if self.trace.stop_condition is not None:
             return

@@ -11,6 +11,7 @@ from opencode_env.taskset.config import OpenCodeTasksetConfig
 from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_env.taskset.errors import DatasetError
 from opencode_env.taskset.identity import IdentityCheck, content_key
+from opencode_env.taskset.judged_by import warn_of_agent_code
 from opencode_env.taskset.prompt import Question, pictures
 from opencode_env.taskset.row import Row
 from opencode_env.taskset.row_rubric import RUBRIC_COLUMN, own_rubric
@@ -25,6 +26,7 @@ class RowMapper:
         self._columns = named_columns(config)
         self._names = {column.field: name for name, column in self._columns}
         self._identity = IdentityCheck()
+        self._warned = False
 
     def task_data(self, row: Row) -> OpenCodeTaskData:
         """The task data of `row`.
@@ -48,6 +50,7 @@ class RowMapper:
                 f'{row.place}: neither column "{self._names["answer"]}" nor column "{self._names["verify"]}" holds '
                 "anything; a task needs an answer or verify commands"
             )
+        self._warned = self._warned or warn_of_agent_code(row.place, data.verify)
         return data.model_copy(update={"row_key": self._key(row, data, content_key(question, shown, data))})
 
     def _key(self, row: Row, data: OpenCodeTaskData, content: str) -> str:

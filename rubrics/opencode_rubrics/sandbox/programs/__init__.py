@@ -7,14 +7,15 @@ sandbox's disk, where an agent could have replaced it, and no operand is ever pa
 from functools import cache
 from importlib.resources import files
 
-__all__ = ["program_argv"]
+__all__ = ["program_argv", "program_text"]
 
 
 @cache
-def _text(name: str) -> str:
+def program_text(name: str) -> str:
+    """The text of the shipped program `name` (without `.sh`)."""
     return files(__name__).joinpath(f"{name}.sh").read_text(encoding="utf-8")
 
 
 def program_argv(name: str, *operands: str) -> list[str]:
     """The argument vector that runs the shipped program `name` (without `.sh`) with `operands`."""
-    return ["sh", "-c", _text(name), name.replace("_", "-"), *operands]
+    return ["sh", "-c", program_text(name), name.replace("_", "-"), *operands]

@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 SUPERVISOR = "/.vf"
 _PRIVATE = {
     **{"app": DEFAULT_WORKDIR, "tmp": "/tmp", "home": "/home", "home/agent": HOME},
-    **{"logs": "/logs", "run": "/run", "shm": "/dev/shm"},
+    **{"logs": "/logs", "run": "/run", "shared": "/run/agent-code", "shm": "/dev/shm"},
 }
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/dev", "/sys", "/etc", SUPERVISOR)
 _OWN_ETC = ("passwd", "group", "hostname", "nsswitch.conf")
@@ -105,7 +105,7 @@ def _hidden_packages(options: LocalSandboxConfig, binds: Sequence[Bind]) -> list
     )
 
 
-def _areas(directory: SandboxDirectory, workdir: str) -> dict[str, Path]:
+def writable_areas(directory: SandboxDirectory, workdir: str) -> dict[str, Path]:
     """Return what is writable, by its path inside."""
     areas = {target: directory.path / part for part, target in _PRIVATE.items()}
     if not any(PurePosixPath(workdir).is_relative_to(target) for target in areas):
@@ -157,7 +157,7 @@ def command_line(
         arguments.append("--unshare-net")
     arguments += [*system_arguments(), *_etc_arguments(options.network, directory.hosts)]
     arguments += ["--symlink", "../tmp", "/var/tmp"]
-    areas = _areas(directory, workdir)
+    areas = writable_areas(directory, workdir)
     for target, source in areas.items():
         arguments += ["--bind", str(source), target]
     shown = [*_python_binds(options), *binds, Bind(HERE / "supervisor", f"{SUPERVISOR}/supervisor")]
@@ -165,7 +165,7 @@ def command_line(
     anchors = _anchors([bind.target for bind in shown], areas)
     arguments += _each("--tmpfs", anchors)
     for bind in shown:
-        arguments += ["--ro-bind", str(bind.source), bind.target]
+        arguments += ["--bind" if bind.writable else "--ro-bind", str(bind.source), bind.target]
         for path, below in bind.links:
             arguments += ["--symlink", f"{bind.target}/{below}", path]
     arguments += [*_each("--tmpfs", hidden), *_read_only_arguments([*hidden, *anchors])]

@@ -22,7 +22,10 @@ ROOT = CACHE_DIR / "runtimes" / "confined"
 _DEAD = ".dead-"
 _LOCK = "lock"
 _HOME = "home/agent"
-_PRIVATE = {"app": 0o755, "tmp": 0o1777, "home": 0o755, _HOME: 0o755, "logs": 0o755, "run": 0o755, "shm": 0o1777}
+_PRIVATE = {
+    **{"app": 0o755, "tmp": 0o1777, "home": 0o755, _HOME: 0o755, "logs": 0o755, "run": 0o755, "shm": 0o1777},
+    **{"shared": 0o755, "door": 0o755},
+}
 _LOG_TAIL_BYTES = 2000
 
 

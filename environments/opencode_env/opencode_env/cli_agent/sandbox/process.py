@@ -110,6 +110,10 @@ class ConfinedProcess(RuntimeProcess):
         async with self._writing:
             await self._stdin.write(data)
 
+    def close_stdin(self) -> None:
+        """End the process's stdin; idempotent."""
+        self._stdin.close()
+
     async def wait(self) -> int:
         """Wait for the process's end and return its exit code.
 

@@ -4,21 +4,24 @@ Invariant: every command, file and connection of a rollout goes through process 
 resolves a path that a rollout names, and never waits for what is not a regular file.
 """
 
+import contextlib
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
-from opencode_rubrics.verifiers_versions import OwnRuntime
+from opencode_rubrics.verifiers_versions import OwnRuntime, provisioned
 from verifiers.v1.errors import SandboxError
-from verifiers.v1.runtimes import ProgramResult, RuntimeProcess, SubprocessConfig, SubprocessRuntimeInfo
+from verifiers.v1.runtimes import ProgramResult, SubprocessConfig, SubprocessRuntimeInfo
 
+from opencode_env.cli_agent.sandbox.agent_code import SHARED, AgentCodeDoor
 from opencode_env.cli_agent.sandbox.arguments import base_python
 from opencode_env.cli_agent.sandbox.commands import Commands
 from opencode_env.cli_agent.sandbox.config import Bind, LocalSandboxConfig
 from opencode_env.cli_agent.sandbox.doorway import Doorway
 from opencode_env.cli_agent.sandbox.files import read_file, write_file
+from opencode_env.cli_agent.sandbox.process import ConfinedProcess
 from opencode_env.cli_agent.sandbox.sandbox import Sandbox
 from opencode_env.cli_agent.sandbox.uv_scripts import prepare_script
 
@@ -50,6 +53,7 @@ class ConfinedRuntime(OwnRuntime):
         self.info = SubprocessRuntimeInfo()
         self.options = options
         self._binds = tuple(binds)
+        self._workdir = workdir
         self._sandbox = Sandbox(self.name, workdir)
         self._commands = Commands(self._sandbox, options.env_allow)
         self._doorway: Doorway | None = None
@@ -68,7 +72,12 @@ class ConfinedRuntime(OwnRuntime):
         temporary = ".vf-" + re.sub(r"[^A-Za-z0-9_-]", "-", self.name)
         await self._sandbox.start(self.options, self._binds, temporary)
         self.info.id = f"/tmp/{temporary}"
-        self._doorway = Doorway(self._sandbox.channel, self._sandbox.hosts)
+        self._doorway = Doorway(
+            self._sandbox.channel,
+            self._sandbox.hosts,
+            most=self.options.max_connections,
+            idle=self.options.idle_timeout,
+        )
 
     async def teardown(self) -> None:
         """End everything inside and remove its files; idempotent."""
@@ -93,7 +102,7 @@ class ConfinedRuntime(OwnRuntime):
         """
         return await self._commands.run(argv, self.process_env(env))
 
-    async def open_process(self, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
+    async def open_process(self, argv: list[str], env: dict[str, str]) -> ConfinedProcess:
         """Start a process whose three streams stay open.
 
         Raises:
@@ -125,6 +134,20 @@ class ConfinedRuntime(OwnRuntime):
             SandboxError: it could not be done, and the whole sandbox was ended instead.
         """
         await self._commands.end("purge")
+
+    @contextlib.asynccontextmanager
+    async def agent_code(self) -> AsyncIterator[AgentCodeDoor]:
+        """Offer the command `run-agent-code` inside: for verify commands, when the agent has ended."""
+        async with AgentCodeDoor(self._cell, self._workdir).open(*self._sandbox.doors()) as door:
+            yield door
+
+    @contextlib.asynccontextmanager
+    async def _cell(self) -> AsyncIterator["ConfinedRuntime"]:
+        """A sandbox for one program of the agent's, without a network and with nothing of this one's processes."""
+        options = LocalSandboxConfig(env_allow=self.options.env_allow)
+        shown = self._sandbox.shown_to_agent_code()
+        async with provisioned(ConfinedRuntime(options, shown, f"{self.name}-code", SHARED)) as cell:
+            yield cell
 
     async def _read(self, path: str, max_bytes: int | None = None) -> bytes:
         return await read_file(self._sandbox.channel, path, max_bytes)

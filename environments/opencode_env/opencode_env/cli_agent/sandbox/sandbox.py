@@ -18,7 +18,8 @@ from pathlib import Path
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.utils.aio import run_shielded
 
-from opencode_env.cli_agent.sandbox.arguments import HERE, command_line
+from opencode_env.cli_agent.sandbox.agent_code import DOOR, shown_areas
+from opencode_env.cli_agent.sandbox.arguments import HERE, command_line, writable_areas
 from opencode_env.cli_agent.sandbox.bubblewrap import Bubblewrap, require_bubblewrap
 from opencode_env.cli_agent.sandbox.channel import Channel
 from opencode_env.cli_agent.sandbox.config import Bind, LocalSandboxConfig
@@ -67,7 +68,7 @@ class Sandbox:
         assert self._directory is not None
         self._directory.part(f"tmp/{temporary}")
         self._directory.part("home/agent")
-        binds = [Bind(SCRIPTS, str(SCRIPTS)), *binds]
+        binds = [Bind(SCRIPTS, str(SCRIPTS)), Bind(self._directory.part("door"), DOOR), *binds]
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel = Channel(ours, self._describe_loss)
         with theirs:
@@ -121,6 +122,20 @@ class Sandbox:
         """The host's side of the sandbox's /etc/hosts."""
         assert self._directory is not None
         return self._directory.hosts
+
+    def shown_to_agent_code(self) -> list[Bind]:
+        """Return what a program of the agent's sees of this sandbox while verify commands run in it.
+
+        Raises:
+            SandboxError: the work directory lies where verify commands keep what is theirs.
+        """
+        assert self._directory is not None
+        return shown_areas(writable_areas(self._directory, self._workdir), self._workdir)
+
+    def doors(self) -> tuple[Path, Path]:
+        """Return the host directories of the command `run-agent-code` and of what it shares with verify commands."""
+        assert self._directory is not None
+        return self._directory.part("door"), self._directory.part("shared")
 
     @property
     def channel(self) -> Channel:

@@ -1,0 +1,69 @@
+"""The command `run-agent-code` inside the confined sandbox; see `run_agent_code.sh` of opencode-rubrics for its use.
+
+Invariant: what is printed and written to the status file is data about the program, and the exit code is none: 0
+whatever the program did, 125 when nothing could be run.
+"""
+
+import argparse
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+
+NOT_RUN = 125
+_LENGTH_BYTES = 8
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser("run-agent-code", description="Run agent code apart from this command.")
+    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS")
+    parser.add_argument("--max-output", type=int, default=1 << 20, metavar="BYTES")
+    parser.add_argument("--stdin", type=Path, metavar="FILE")
+    parser.add_argument("--status", type=Path, metavar="FILE")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    return parser.parse_args()
+
+
+def _receive(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        block = connection.recv(count - len(data))
+        if not block:
+            raise OSError("the host closed the connection")
+        data += block
+    return data
+
+
+def _ask(request: object) -> dict[str, str]:
+    data = json.dumps(request).encode()
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(Path(__file__).with_name("socket")))
+        connection.sendall(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
+        length = int.from_bytes(_receive(connection, _LENGTH_BYTES), "big")
+        reply: dict[str, str] = json.loads(_receive(connection, length))
+        return reply
+
+
+def main() -> int:
+    """Have one program run and report on it."""
+    options = _arguments()
+    argv = options.command[1:] if options.command[:1] == ["--"] else options.command
+    try:
+        stdin = options.stdin.read_bytes().decode(errors="surrogateescape") if options.stdin else ""
+        request = {"argv": argv, "cwd": os.getcwd(), "timeout": options.timeout, "max_output": options.max_output}
+        reply = _ask({**request, "stdin": stdin})
+    except (OSError, ValueError) as error:
+        reply = {"refused": str(error)}
+    if "refused" in reply:
+        sys.stderr.write(f"run-agent-code: {reply['refused']}\n")
+        return NOT_RUN
+    if options.status:
+        options.status.write_text(reply["status"] + "\n")
+    sys.stderr.write(reply["err"])
+    sys.stdout.write(reply["out"])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Connections of one rollout cost the others nothing: few of them, none for ever, and descriptors enough."""
+
+import asyncio
+import json
+import subprocess
+import sys
+
+from opencode_env.cli_agent.interception import GatewayConfig
+from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig, provision_confined
+
+from tests.rlm.role_server import role_server
+
+RAISED = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+from opencode_env.cli_agent.open_files import raise_open_files
+raise_open_files()
+print(*resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+
+HOLD = """
+import socket, sys, time
+port, count = int(sys.argv[1]), int(sys.argv[2])
+kept = [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
+for one in kept[: count // 2]:
+    one.sendall(b"POST /v1/chat/completions HTTP/1.1\\r\\nHost: x\\r\\n")
+print("held", flush=True)
+ended = 0
+for one in kept:
+    try:
+        while one.recv(4096): pass
+    except OSError: pass
+    ended += 1
+print("ended", ended)
+"""
+
+
+def test_the_soft_limit_of_open_files_becomes_the_hard_one() -> None:
+    done = subprocess.run([sys.executable, "-c", RAISED], capture_output=True, text=True, check=True)
+    soft, hard = done.stdout.split()
+    assert soft == hard != "256"
+
+
+async def test_a_connection_that_carries_nothing_ends_and_one_that_waits_for_its_answer_does_not() -> None:
+    async with role_server(gateway=GatewayConfig(idle_timeout=0.3)) as server, server.rollout() as rollout:
+        host, port = rollout.url.removeprefix("http://").split(":")
+        silent = await asyncio.open_connection(host, int(port))
+        begun = await asyncio.open_connection(host, int(port))
+        begun[1].write(b"POST /v1/chat/completions HTTP/1.1\r\n")
+        call = asyncio.create_task(rollout.ask(json.dumps({"held": True})))
+        await server.model.wait_for_requests(1)
+        for reader, writer in (silent, begun):
+            assert await reader.read() == b""
+            writer.close()
+        assert not call.done()
+        server.model.released.set()
+        assert (await call).status == 200
+
+
+async def test_from_the_sandbox_held_connections_end_and_the_neighbours_calls_go_on() -> None:
+    options = LocalSandboxConfig(max_connections=20, idle_timeout=1)
+    async with (
+        role_server(gateway=GatewayConfig(idle_timeout=1)) as server,
+        server.rollout() as honest,
+        provision_confined(options, name="attacker") as box,
+    ):
+        assert isinstance(box, ConfinedRuntime)
+        port = box.host_url(honest.url).rsplit(":", 1)[1]
+        attack = asyncio.create_task(box.run(["python3", "-c", HOLD, port, "200"], {}))
+        answers = [(await honest.ask(f"beside {number}")).status for number in range(10)]
+        assert answers == [200] * 10
+        result = await attack
+        assert "ended 200" in result.stdout, result
+
+
+async def test_an_idle_connection_of_the_sandbox_is_closed_by_the_relay() -> None:
+    async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello")
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(never, "127.0.0.1", 0)
+    async with server, provision_confined(LocalSandboxConfig(idle_timeout=0.2), name="idle") as box:
+        assert isinstance(box, ConfinedRuntime)
+        port = server.sockets[0].getsockname()[1]
+        box.host_url(f"http://127.0.0.1:{port}")
+        code = f"import socket; s = socket.create_connection(('127.0.0.1', {port})); print(s.recv(9), s.recv(9))"
+        assert (await box.run(["python3", "-c", code], {})).stdout == "b'hello' b''\n"
+
+
+async def test_a_connection_that_waits_for_an_answer_stays_however_long_that_takes() -> None:
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(3)
+        asked.set()
+        await answer.wait()
+        writer.write(b"late")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(late, "127.0.0.1", 0)
+    async with server, provision_confined(LocalSandboxConfig(idle_timeout=0.1), name="waiting") as box:
+        assert isinstance(box, ConfinedRuntime)
+        port = server.sockets[0].getsockname()[1]
+        box.host_url(f"http://127.0.0.1:{port}")
+        code = f"import socket; s = socket.create_connection(('127.0.0.1', {port})); s.send(b'ask'); print(s.recv(9))"
+        waiting = asyncio.create_task(box.run(["python3", "-c", code], {}))
+        await asked.wait()
+        await asyncio.sleep(1)  # many times its timeout: what is under test is that nothing happens
+        answer.set()
+        assert (await waiting).stdout == "b'late'\n"

@@ -1,0 +1,216 @@
+"""What of a request goes upstream: what the agent's harness sends and its user configured, and nothing else."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from opencode_env.cli_agent.interception import role_interception
+from opencode_env.opencode import OpenCodeHarnessConfig
+from opencode_env.scripted_model import Reply
+from verifiers.v1.harnesses.claude_code import ClaudeCodeHarnessConfig
+from verifiers.v1.harnesses.codex import CodexHarnessConfig
+from verifiers.v1.harnesses.hermes_agent import HermesAgentHarnessConfig
+from verifiers.v1.interception import InterceptionServerConfig
+
+from tests.gateway.open_gateway import OPEN
+from tests.rlm.role_server import SUB, role_server
+from tests.support.places import Confined
+from tests.support.replies import bash
+from tests.support.rollouts import Played, play
+
+ASKED: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+ADDED: dict[str, Any] = {
+    "plugins": [{"id": "web"}],
+    "web_search_options": {},
+    "models": ["expensive/model"],
+    "provider": {"order": ["mine"]},
+    "route": "fallback",
+    "transforms": ["middle-out"],
+    "chat_template": "{{ messages }}",
+    "chat_template_kwargs": {"enable_thinking": False},
+    "priority": -100,
+    "best_of": 50,
+    "use_beam_search": True,
+    "logprobs": True,
+    "top_logprobs": 20,
+    "prompt_logprobs": 20,
+    "logits_processors": ["os.system"],
+    "guided_grammar": "root ::= (a)*",
+    "top_k": 1,
+    "min_p": 0.9,
+    "repetition_penalty": 2,
+    "min_tokens": 100_000,
+    "ignore_eos": True,
+    "service_tier": "priority",
+    "metadata": {"user": "someone"},
+    "background": True,
+    "cache_salt": "x",
+    "kv_transfer_params": {"remote_host": "127.0.0.1"},
+    "extra_body": {"n": 100},
+    "modalities": ["audio"],
+    "audio": {"voice": "alloy"},
+    "n": 1,
+}
+
+
+@pytest.mark.parametrize("headers", [{}, SUB])
+async def test_what_an_agents_program_adds_does_not_go_upstream(headers: dict[str, str]) -> None:
+    remote = [{"type": "web_search"}, {"type": "mcp", "server_url": "http://127.0.0.1:1/"}]
+    function = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}
+    body = {**ASKED, **ADDED, "tools": [*remote, function], "max_tokens": 50}
+    body["messages"] = [{"role": "user", "content": "hello", "images": ["http://127.0.0.1/x.png"], "prefix": True}]
+    async with role_server() as server, server.rollout() as rollout:
+        assert (await rollout.post(json.dumps(body), headers)).status == 200
+        sent = server.model.requests[0].body
+        role = "sub" if headers else "main"
+        assert sent.pop("temperature") == {"sub": 0.9, "main": 0.5}[role]
+        messages = [{"role": "user", "content": "hello"}]
+        assert sent == {"model": f"{role}-0", "messages": messages, "tools": [function], "max_tokens": 50}
+        dropped = rollout.main.info["gateway"]["dropped"]
+        assert sum(dropped.values()) == len(ADDED) + 4
+
+
+async def test_without_the_filter_all_of_it_goes_upstream() -> None:
+    async with role_server(gateway=OPEN) as server, server.rollout() as rollout:
+        assert (await rollout.post(json.dumps({**ASKED, **ADDED}))).status == 200
+        assert server.model.requests[0].body.keys() > ADDED.keys()
+
+
+PARTS: dict[str, Any] = {
+    "an address": {"type": "image_url", "image_url": {"url": "http://127.0.0.1:9/secret"}},
+    "an address in capitals": {"type": "image_url", "image_url": {"url": " HTTPS://example.com/x"}},
+    "a bare address": {"type": "image_url", "image_url": "http://127.0.0.1:9/secret"},
+    "a file of the host": {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}},
+    "no kind": {"image_url": {"url": "http://127.0.0.1:9/secret"}},
+    "a video": {"type": "video_url", "video_url": {"url": "http://127.0.0.1:9/secret"}},
+    "a sound": {"type": "audio_url", "audio_url": {"url": "http://127.0.0.1:9/secret"}},
+    "a file at an address": {"type": "file", "file": {"file_data": "http://127.0.0.1:9/secret"}},
+    "a file of the account": {"type": "file", "file": {"file_id": "file-1"}},
+    "an input file": {"type": "input_file", "file_url": "http://127.0.0.1:9/secret"},
+}
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
+@pytest.mark.parametrize("role", ["user", "tool", "system"])
+async def test_nothing_that_the_endpoint_would_fetch_goes_upstream(part: Any, role: str) -> None:
+    message = {"role": role, "tool_call_id": "x", "content": [{"type": "text", "text": "look"}, part]}
+    async with role_server() as server, server.rollout() as rollout:
+        answer = await rollout.post(json.dumps({"messages": [message]}))
+        assert answer.status == 400
+        assert "messages[0].content[1]" in answer.text
+        assert server.model.requests == []
+        assert rollout.main.calls == []
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages", "/v1/messages/count_tokens", "/v1/embeddings"])
+async def test_only_the_wire_format_of_the_agent_is_served(path: str) -> None:
+    body = json.dumps({**ASKED, "input": "hello", "background": True, "tools": [{"type": "mcp"}]})
+    async with role_server() as server, server.rollout() as rollout:
+        assert (await rollout.post(body, path=path)).status == 404
+        assert rollout.main.calls == []
+        assert rollout.session.error is None
+
+
+@pytest.mark.parametrize(
+    ("harness", "served"),
+    [
+        (CodexHarnessConfig(id="codex"), "/v1/responses"),
+        (ClaudeCodeHarnessConfig(id="claude-code"), "/v1/messages"),
+        (OpenCodeHarnessConfig(id="opencode-env"), "/v1/chat/completions"),
+    ],
+)
+async def test_each_harness_has_its_own_wire_format(harness: Any, served: str) -> None:
+    async with role_server() as server, server.rollout(harness=harness) as rollout:
+        for path in ("/v1/chat/completions", "/v1/responses", "/v1/messages"):
+            answer = await rollout.post(json.dumps({**ASKED, "input": "hello"}), path=path)
+            # The scripted model speaks chat completions only; what it does not know was passed on.
+            assert ("is not served here" in answer.body) == (path != served)
+
+
+async def test_an_unknown_harness_has_the_wire_format_of_its_first_call() -> None:
+    unknown = HermesAgentHarnessConfig(id="hermes-agent")
+    async with role_server() as server, server.rollout(harness=unknown) as rollout:
+        assert (await rollout.post(json.dumps(ASKED))).status == 200
+        assert (await rollout.post(json.dumps({"input": "x"}), path="/v1/responses")).status == 404
+
+
+NOSY = {
+    "OpenAI-Organization": "org-1",
+    "OpenAI-Project": "p",
+    "X-Portkey-Config": "{}",
+    "Cookie": "a=b",
+    "X-Forwarded-For": "1.2.3.4",
+    "X-Session-ID": "another",
+    "Helicone-Auth": "x",
+    "anthropic-beta": "mcp-client-2025-04-04",
+    "User-Agent": "mine",
+    "x-stainless-retry-count": "not a number",
+}
+
+
+async def test_no_header_of_an_agents_program_goes_upstream() -> None:
+    async with role_server() as server, server.rollout() as rollout:
+        assert (await rollout.ask("hello", {**NOSY, "Accept": "text/plain"})).status == 200
+        headers = server.model.requests[0].headers
+        assert headers["accept"] == "text/plain"
+        assert headers["x-session-id"] == rollout.main.id
+        assert headers["user-agent"] != "mine"
+        ours = {"host", "accept", "accept-encoding", "connection", "authorization", "content-type", "content-length"}
+        assert headers.keys() <= ours | {"user-agent", "x-session-id"}
+
+
+async def test_the_gate_of_another_harness_is_no_way_to_an_error() -> None:
+    async with role_server() as server, server.rollout() as rollout:
+        for body in ("[]", '{"tool_call_id": "x"}', "{"):
+            assert (await rollout.post(body, path="/tool")).status == 404
+        assert rollout.session.error is None
+
+
+async def _bodies(gateway: Any, opencode_config: Mapping[str, Any]) -> tuple[list[dict[str, Any]], Played]:
+    script = [bash("echo hi"), Reply(text="done")]
+    async with role_interception(InterceptionServerConfig(), gateway=gateway) as server:
+        played = await play(Confined(), script, interception=server, harness={"opencode_config": opencode_config})
+    assert played.trace.ok, played.trace.errors
+    return [request.body for request in played.requests], played
+
+
+@pytest.mark.opencode
+async def test_opencodes_own_requests_pass_unchanged() -> None:
+    (before, _), (after, played) = await _bodies(OPEN, {}), await _bodies(None, {})
+    assert [sorted(body) for body in before] == [sorted(body) for body in after]
+    # The results of tools hold paths and times of their rollout; the first request does not.
+    assert before[0] == after[0]
+    assert "gateway" not in played.trace.info
+
+
+@pytest.mark.opencode
+async def test_what_the_user_configured_goes_upstream_and_an_agents_program_cannot_change_it() -> None:
+    model: dict[str, Any] = {"temperature": True, "headers": {"X-Mine": "yes"}}
+    model |= {"options": {"chat_template_kwargs": {"enable_thinking": False}, "top_k": 20}}
+    config = {
+        "provider": {"intercepted": {"models": {"org/some-model:v1": model}, "options": {"headers": {"X-Also": "so"}}}},
+        "agent": {"build": {"temperature": 0.3, "options": {"provider": {"order": ["a"]}}, "seed_of_mine": 5}},
+    }
+    bodies, played = await _bodies(None, config)
+    for body in bodies:
+        assert body["chat_template_kwargs"] == {"enable_thinking": False}
+        assert (body["top_k"], body["temperature"], body["seed_of_mine"]) == (20, 0.3, 5)
+        assert body["provider"] == {"order": ["a"]}
+    assert (played.requests[0].headers["x-mine"], played.requests[0].headers["x-also"]) == ("yes", "so")
+    assert "gateway" not in played.trace.info
+    harness = OpenCodeHarnessConfig(id="opencode-env", opencode_config=config)
+    changed = {**ASKED, "chat_template_kwargs": {"enable_thinking": True}, "top_k": 1, "provider": {"order": ["b"]}}
+    async with role_server() as server, server.rollout(harness=harness) as rollout:
+        assert (await rollout.post(json.dumps(changed), {"X-Mine": "no"})).status == 200
+        request = server.model.requests[0]
+        assert request.body.keys() == {"model", "messages", "temperature"}
+        assert "x-mine" not in request.headers
+
+
+async def test_model_and_sampling_of_the_seat_stand() -> None:
+    async with role_server() as server, server.rollout() as rollout:
+        assert (await rollout.post(json.dumps({**ASKED, "temperature": 2, "model": "other"}))).status == 200
+        sent = server.model.requests[0].body
+        assert (sent["model"], sent["temperature"]) == ("main-0", 0.5)
+        assert (await rollout.post(json.dumps({**ASKED, "n": 5}))).status == 400
