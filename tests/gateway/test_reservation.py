@@ -3,7 +3,8 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from opencode_env.cli_agent.interception import Gateway
@@ -58,7 +59,7 @@ async def test_neither_a_key_nor_the_mark_of_a_retry_is_a_way_around_the_limit(h
 async def test_a_token_budget_is_passed_by_one_call_at_most(limit: str) -> None:
     async with role_server() as server, server.rollout(budget={limit: 60}) as rollout:
         await ask_all(rollout, [f"call {number} with some words" for number in range(100)])
-        used = {
+        used: Callable[[Any], int] = {
             "max_output_tokens": lambda call: call.usage.completion_tokens,
             "max_input_tokens": lambda call: call.usage.input_tokens,
             "max_total_tokens": lambda call: call.usage.total_tokens,

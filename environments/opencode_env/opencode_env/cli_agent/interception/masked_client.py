@@ -10,12 +10,13 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import Client
 from verifiers.v1.clients.client import RelayReply
 from verifiers.v1.configs.client import BaseClientConfig, resolve_api_key, resolve_headers
 from verifiers.v1.dialects import Dialect
 from verifiers.v1.graph import PendingTurn
-from verifiers.v1.types import Response, SamplingConfig
+from verifiers.v1.types import Response
 
 from opencode_env.cli_agent.interception.wrapped_client import WrappedClient
 
