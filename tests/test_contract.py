@@ -26,6 +26,8 @@ OVERRIDDEN: dict[str, str | None] = {
     "clients.client.Client.relay": "self dialect body session_id headers",
     "clients.client.Client.relay_aux": "self dialect route body headers",
     "configs.harness.HarnessConfig.disabled_tools": None,
+    "configs.runtime.NetworkPolicyConfig.allow": None,
+    "configs.runtime.NetworkPolicyConfig.block": None,
     "configs.taskset.SharedTasksetConfig.task": None,
     "dialects.base.Dialect.parse_request": "self body",
     "env.Env.finalize": "self task episode",
