@@ -1,5 +1,5 @@
 # Two commands are all a newcomer needs: `make demo` and `make test`. Each sets up what is missing by itself.
-.PHONY: demo test check bench setup setup-tests lint help
+.PHONY: demo test test-next check bench setup setup-tests lint help
 SHELL := /bin/bash
 UV = PATH="$(CURDIR)/.cache/uv/bin:$$PATH" uv
 RUN = $(UV) run --no-sync
@@ -7,6 +7,7 @@ RUN = $(UV) run --no-sync
 help:
 	@echo "make demo   evaluate the sample tasks: real OpenCode, local sandboxes, scripted model (no account needed)"
 	@echo "make test   run the whole test suite"
+	@echo "make test-next  type check and whole rollouts against the newest verifiers, pre-releases included"
 	@echo "make check  lint and type check: what CI runs before the tests"
 	@echo "make bench  run every benchmark and print its ratios"
 
@@ -15,6 +16,9 @@ demo: setup
 
 test: setup-tests
 	@$(RUN) pytest -n auto --maxprocesses 4 --dist loadfile
+
+test-next: setup-tests
+	@$(RUN) python scripts/test_next.py
 
 check: setup
 	@$(RUN) ruff format --check .

@@ -1,6 +1,7 @@
 """What of verifiers the packages stand on, in one list: every import, every overridden method, every private part.
 
-A failure names the version of verifiers and the symbol that it changed.
+A failure names the version of verifiers and the symbol that it changed. So that none can stay unseen, nothing of
+verifiers is imported before a test runs.
 """
 
 import ast
@@ -11,25 +12,23 @@ from functools import cache
 from importlib.metadata import version
 
 import pytest
-from opencode_rubrics.verifiers_versions import AFTER_0_4_0
-from verifiers.v1.agent import Agent
-from verifiers.v1.env import Env
-from verifiers.v1.harness import HarnessSession
-from verifiers.v1.interception import server as server_module
-from verifiers.v1.interception.pool import ElasticInterceptionPool, StaticInterceptionPool
-from verifiers.v1.interception.server import InterceptionServer
-from verifiers.v1.runtimes.base import BaseRuntimeInfo
-from verifiers.v1.session import RolloutSession
+from packaging.version import Version
 
 from tests.test_structure import sources
 
 VERIFIERS = f"verifiers {version('verifiers')}"
+AFTER_0_4_0 = Version(version("verifiers")) > Version("0.4.0")
+"""As in `opencode_rubrics.verifiers_versions`, which may be what cannot be imported."""
 
-OVERRIDDEN = {
+OVERRIDDEN: dict[str, str | None] = {
     "clients.client.Client.close": "self",
     "clients.client.Client.get_response": "self dialect body sampling session_id turn headers",
     "clients.client.Client.relay": "self dialect body session_id headers",
     "clients.client.Client.relay_aux": "self dialect route body headers",
+    "configs.harness.HarnessConfig.disabled_tools": None,
+    "configs.runtime.NetworkPolicyConfig.allow": None,
+    "configs.runtime.NetworkPolicyConfig.block": None,
+    "configs.taskset.SharedTasksetConfig.task": None,
     "dialects.base.Dialect.parse_request": "self body",
     "env.Env.finalize": "self task episode",
     "env.Env.run": "self task agents",
@@ -38,6 +37,10 @@ OVERRIDDEN = {
     "env.Env.setup": "self agents",
     "env.Env.start": "self",
     "env.Env.stop": "self",
+    "harness.Harness.APPENDS_SYSTEM_PROMPT": None,
+    "harness.Harness.NEEDS_CONTAINER": None,
+    "harness.Harness.SUPPORTS_MCP": None,
+    "harness.Harness.SUPPORTS_SKILLS": None,
     "harness.Harness._check_result": "self trace runtime result",
     "harness.Harness.cleanup": "self trace runtime",
     "harness.Harness.launch": "self ctx trace runtime endpoint secret mcp_urls data",
@@ -55,6 +58,7 @@ OVERRIDDEN = {
     "interception.server.InterceptionServer._session_for": "self request allow_service",
     "interception.server.InterceptionServer.acquire": "self session",
     "interception.server.InterceptionServer.handle_task_get": "self request",
+    "interception.server.InterceptionServer.load": None,
     "interception.server.InterceptionServer.handle_models": "self request",
     "interception.server.InterceptionServer.handle_tool": "self request",
     "interception.server.InterceptionServer.record_call": (
@@ -64,36 +68,72 @@ OVERRIDDEN = {
     "interception.server.InterceptionServer.start": "self",
     "interception.server.InterceptionServer.unregister": "self model_secret state_secret",
     "judge.Judge.complete": "self messages trace schema parse sampling",
-    "runtimes.base.Runtime._read": "self path max_bytes",
-    "runtimes.base.Runtime.cleanup": "self",
-    "runtimes.base.Runtime.expose": "self port",
-    "runtimes.base.Runtime.host_url": "self url",
-    "runtimes.base.Runtime.open_process": "self argv env",
-    "runtimes.base.Runtime.prepare_uv_script": "self script env activate",
-    "runtimes.base.Runtime.run": "self argv env",
-    "runtimes.base.Runtime.run_background": "self argv env log",
-    "runtimes.base.Runtime.run_program": "self argv env",
-    "runtimes.base.Runtime.start": "self",
-    "runtimes.base.Runtime.teardown": "self",
-    "runtimes.base.Runtime.write": "self path data",
     "runtimes.base.RuntimeProcess.kill": "self",
     "runtimes.base.RuntimeProcess.poll": "self",
     "runtimes.base.RuntimeProcess.terminate": "self",
     "runtimes.base.RuntimeProcess.wait": "self",
     "runtimes.base.RuntimeProcess.write": "self data",
-    "runtimes.subprocess.SubprocessRuntime.cleanup": "self",
-    "runtimes.subprocess.SubprocessRuntime.open_process": "self argv env",
-    "runtimes.subprocess.SubprocessRuntime.run": "self argv env",
-    "runtimes.subprocess.SubprocessRuntime.start": "self",
-    "runtimes.subprocess.SubprocessRuntime.teardown": "self",
     "session.RolloutSession.refused": "self",
-    "session.RolloutSession.rewrite_request": "self request run_stops",
     "task.Task.finalize": "self trace runtime",
-    "task.Task.score": "self trace runtime",
+    "task.Task.key": None,
     "task.Task.setup": "self trace runtime",
     "taskset.Taskset.load": "self",
 }
-"""Methods of verifiers that a class of ours overrides, with the names of their parameters."""
+"""What a class of ours overrides of verifiers: a method with the names of its parameters, or None for an attribute."""
+
+OVERRIDDEN |= (
+    {
+        "runtimes.base.RuntimeBackend.bind": "self env",
+        "runtimes.base.RuntimeBackend.cleanup": "self",
+        "runtimes.base.RuntimeBackend.exec": "self runtime argv env",
+        "runtimes.base.RuntimeBackend.expose": "self port",
+        "runtimes.base.RuntimeBackend.host_url": "self url",
+        "runtimes.base.RuntimeBackend.is_local": None,
+        "runtimes.base.RuntimeBackend.read": "self runtime path max_bytes",
+        "runtimes.base.RuntimeBackend.run": "self runtime argv env",
+        "runtimes.base.RuntimeBackend.start": "self",
+        "runtimes.base.RuntimeBackend.teardown": "self",
+        "runtimes.base.RuntimeBackend.write": "self runtime path data",
+        "runtimes.runtime.Runtime.config": None,
+        "runtimes.runtime.Runtime.env": None,
+        "runtimes.runtime.Runtime.exec": "self argv env",
+        "runtimes.runtime.Runtime.expose": "self port",
+        "runtimes.runtime.Runtime.home": None,
+        "runtimes.runtime.Runtime.host_url": "self url",
+        "runtimes.runtime.Runtime.info": None,
+        "runtimes.runtime.Runtime.prepare_uv_script": "self script env activate",
+        "runtimes.runtime.Runtime.run": "self argv env",
+        "runtimes.runtime.Runtime.run_background": "self argv env log",
+        "runtimes.runtime.Runtime.user": None,
+        "runtimes.runtime.Runtime.with_env": "self env",
+        "runtimes.runtime.Runtime.with_user": "self user home",
+        "runtimes.runtime.Runtime.write": "self path data",
+        "session.RolloutSession.rewrite_request": "self request run_stops dialect",
+        "task.Task.score": "self trace runtime deployment",
+    }
+    if AFTER_0_4_0
+    else {
+        "runtimes.base.Runtime._read": "self path max_bytes",
+        "runtimes.base.Runtime.cleanup": "self",
+        "runtimes.base.Runtime.expose": "self port",
+        "runtimes.base.Runtime.host_url": "self url",
+        "runtimes.base.Runtime.open_process": "self argv env",
+        "runtimes.base.Runtime.prepare_uv_script": "self script env activate",
+        "runtimes.base.Runtime.run": "self argv env",
+        "runtimes.base.Runtime.run_background": "self argv env log",
+        "runtimes.base.Runtime.run_program": "self argv env",
+        "runtimes.base.Runtime.start": "self",
+        "runtimes.base.Runtime.teardown": "self",
+        "runtimes.base.Runtime.write": "self path data",
+        "runtimes.subprocess.SubprocessRuntime.cleanup": "self",
+        "runtimes.subprocess.SubprocessRuntime.open_process": "self argv env",
+        "runtimes.subprocess.SubprocessRuntime.run": "self argv env",
+        "runtimes.subprocess.SubprocessRuntime.start": "self",
+        "runtimes.subprocess.SubprocessRuntime.teardown": "self",
+        "session.RolloutSession.rewrite_request": "self request run_stops",
+        "task.Task.score": "self trace runtime",
+    }
+)
 
 CALLED = {
     "env.Env._requires_tunnel": "self shared",
@@ -103,24 +143,45 @@ CALLED = {
     "session.RolloutSession.release": "self",
     "harness.Harness.install_skills": "self runtime dest",
     "agent.Agent.provision": "self task",
-    "agent.Agent.run": "self task runtime tools on_trace collect_artifacts",
+    "agent.Agent.run": "self task runtime tools on_trace collect_artifacts" + (" on_score" if AFTER_0_4_0 else ""),
 }
 """Methods that are called although they are private, or with a meaning beyond their documentation."""
 
+METHODS = {path: parameters for path, parameters in (OVERRIDDEN | CALLED).items() if parameters is not None}
+
 ATTRIBUTES = {
-    Env: ("self._shared_tools", "self._interception"),
-    Agent: ("self.harness", "self.runtime_config"),
-    HarnessSession: ("self._closed",),
-    StaticInterceptionPool: ("self.servers",),
-    ElasticInterceptionPool: ("self.servers", "self.stack"),
+    "env.Env": ("self._shared_tools", "self._interception"),
+    "agent.Agent": ("self.harness", "self.runtime_config"),
+    "harness.HarnessSession": ("self._closed",),
+    "interception.pool.StaticInterceptionPool": ("self.servers",),
+    "interception.pool.ElasticInterceptionPool": ("self.servers", "self.stack"),
 }
 """Attributes that are read or set from outside, as the class's own source names them."""
+
+PROGRAMS = ("mathverdict", "supervisor")
+"""Packages of ours that run in the sandbox and know nothing of verifiers."""
+
+
+def found(path: str) -> object:
+    """The object at a dotted path; the test fails with version and path when there is none."""
+    here: object = None
+    parts = path.split(".")
+    for length, name in enumerate(parts, 1):
+        inside = getattr(here, name, None)
+        if inside is None and (here is None or inspect.ismodule(here)):
+            try:
+                inside = importlib.import_module(".".join(parts[:length]))
+            except ImportError as error:
+                pytest.fail(f"{VERIFIERS} has no {path}: {error}")
+        if inside is None:
+            pytest.fail(f"{VERIFIERS} has no {path}")
+        here = inside
+    return here
 
 
 def resolve(path: str) -> object:
     """The object at a dotted path below `verifiers.v1`."""
-    module, owner, name = path.rsplit(".", 2)
-    return getattr(getattr(importlib.import_module(f"verifiers.v1.{module}"), owner), name)
+    return found(f"verifiers.v1.{path}")
 
 
 class InUse(ast.NodeTransformer):
@@ -133,68 +194,107 @@ class InUse(ast.NodeTransformer):
         return node.body if AFTER_0_4_0 else node.orelse
 
 
+def of_verifiers(tree: ast.AST) -> Iterator[str]:
+    """The dotted path of all that a module imports from verifiers, and of what it takes from an imported module."""
+    modules: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            origin = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            paths = {alias.asname or alias.name: origin + alias.name for alias in node.names}
+            modules |= {name: path for name, path in paths.items() if path.split(".")[0] == "verifiers"}
+    yield from modules.values()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            yield f"{modules[node.value.id]}.{node.attr}"
+
+
 @cache
-def imported() -> list[tuple[str, str]]:
-    """Every (module, name) that the packages import from verifiers."""
-    trees = (InUse().visit(ast.parse(path.read_text())) for path in sources().values())
-    nodes = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
-    return sorted({(str(n.module), a.name) for n in nodes if str(n.module).startswith("verifiers") for a in n.names})
+def used() -> list[str]:
+    """The dotted path of everything that the packages name of verifiers."""
+    trees = (InUse().visit(ast.parse(source.read_text())) for source in sources().values())
+    return sorted({path for tree in trees for path in of_verifiers(tree)})
 
 
-@pytest.mark.parametrize(("module", "name"), imported())
-def test_what_is_imported_is_there(module: str, name: str) -> None:
-    found = importlib.import_module(module)
-    assert hasattr(found, name) or importlib.import_module(f"{module}.{name}"), f"{VERIFIERS} has no {module}.{name}"
+@cache
+def importable() -> list[str]:
+    """The packages' modules that are no programs."""
+    return [module for module in sorted(sources()) if not {"__main__", *PROGRAMS} & set(module.split("."))]
 
 
-@pytest.mark.parametrize("path", sorted(OVERRIDDEN | CALLED))
+@pytest.mark.parametrize("module", importable())
+def test_a_module_of_ours_can_be_imported(module: str) -> None:
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        pytest.fail(f"{VERIFIERS}: {module} cannot be imported: {error}")
+
+
+@pytest.mark.parametrize("path", used())
+def test_what_is_used_is_there(path: str) -> None:
+    owner = path.rpartition(".")[0]
+    if not inspect.isclass(found(owner)):  # what a class has, and its instances have not, the type checker knows
+        found(path)
+
+
+@pytest.mark.parametrize("path", sorted(METHODS))
 def test_a_method_that_is_overridden_or_called_has_the_same_parameters(path: str) -> None:
     parameters = " ".join(inspect.signature(resolve(path)).parameters)  # type: ignore[arg-type]
-    assert parameters == (OVERRIDDEN | CALLED)[path], f"{VERIFIERS} changed {path}"
+    assert parameters == METHODS[path], f"{VERIFIERS} changed {path}"
+
+
+def own_names(owner: type) -> Iterator[str]:
+    """What a class says itself, but for what Python and pydantic put into it."""
+    for name in {**vars(owner), **vars(owner).get("__annotations__", {})}:
+        if not name.startswith(("__", "_abc_")) and name not in ("model_config", "model_post_init"):
+            yield name
 
 
 def overrides() -> Iterator[str]:
-    """Every method of verifiers that a class of the packages overrides."""
-    for module in sources():
-        if module.endswith("__main__") or {"mathverdict", "supervisor"} & set(module.split(".")):
-            continue
+    """Every method and attribute of verifiers that a class of the packages overrides."""
+    for module in importable():
         for owner in vars(importlib.import_module(module)).values():
             if not isinstance(owner, type) or owner.__module__ != module:
                 continue
-            for name, member in vars(owner).items():
-                if not inspect.isfunction(member) or name.startswith("__") or name == "model_post_init":
-                    continue
-                base = next((base for base in owner.__mro__[1:] if inspect.isfunction(vars(base).get(name))), object)
+            for name in own_names(owner):
+                base = next((base for base in owner.__mro__[1:] if name in own_names(base)), object)
                 if base.__module__.startswith("verifiers.v1."):
                     yield f"{base.__module__.removeprefix('verifiers.v1.')}.{base.__name__}.{name}"
 
 
 def test_the_list_of_overridden_methods_is_complete_and_holds_nothing_else() -> None:
-    assert set(overrides()) == set(OVERRIDDEN)
+    found_now = set(overrides())
+    assert found_now - set(OVERRIDDEN) == set(), f"{VERIFIERS}: overridden and not in the list"
+    assert set(OVERRIDDEN) - found_now == set(), f"{VERIFIERS} has it no longer, or we"
 
 
 @pytest.mark.parametrize(("owner", "names"), ATTRIBUTES.items())
-def test_an_attribute_that_is_used_from_outside_is_there(owner: type, names: tuple[str, ...]) -> None:
-    source = inspect.getsource(owner)
-    assert [name for name in names if f"{name}" not in source] == [], f"{VERIFIERS} changed {owner.__name__}"
+def test_an_attribute_that_is_used_from_outside_is_there(owner: str, names: tuple[str, ...]) -> None:
+    source = inspect.getsource(resolve(owner))  # type: ignore[arg-type]
+    assert [name for name in names if name not in source] == [], f"{VERIFIERS} changed {owner}"
 
 
 def test_a_lent_box_is_stamped_on_its_information() -> None:
-    assert "borrowed" in BaseRuntimeInfo.model_fields, f"{VERIFIERS} changed BaseRuntimeInfo.borrowed"
+    fields = resolve("runtimes.base.BaseRuntimeInfo.model_fields")
+    assert isinstance(fields, dict)
+    assert "borrowed" in fields, f"{VERIFIERS} changed BaseRuntimeInfo.borrowed"
 
 
 def test_a_session_of_a_rollout_knows_when_it_was_released() -> None:
-    assert "released" in inspect.signature(RolloutSession).parameters, f"{VERIFIERS} changed RolloutSession.released"
+    session = resolve("session.RolloutSession")
+    assert callable(session)
+    assert "released" in inspect.signature(session).parameters, f"{VERIFIERS} changed RolloutSession.released"
 
 
 def test_a_new_server_has_the_attributes_that_are_used() -> None:
-    server = InterceptionServer()
+    make = resolve("interception.server.InterceptionServer")
+    assert callable(make)
+    server = make()
     for name in ("sessions", "clients", "stack", "load", "runner"):
         assert hasattr(server, name), f"{VERIFIERS}: InterceptionServer.{name}"
 
 
 def test_the_serving_of_an_environment_is_the_one_that_serving_by_role_repeats() -> None:
-    source = inspect.getsource(Env.serving)
+    source = inspect.getsource(resolve("env.Env.serving"))  # type: ignore[arg-type]
     steps = ["self.shared_tools()", "make_interception(", "self._requires_tunnel(shared)", "async with interception"]
     steps += ["self._shared_tools = shared", "self._interception = interception", "await self.start()", "yield"]
     steps += ["await self.stop()", "self._shared_tools = {}", "self._interception = None"]
@@ -204,7 +304,7 @@ def test_the_serving_of_an_environment_is_the_one_that_serving_by_role_repeats()
 
 
 def test_a_request_is_served_by_the_session_of_its_bearer_and_recorded_by_record_call() -> None:
-    source = inspect.getsource(server_module.InterceptionServer.handle_request)
+    source = inspect.getsource(resolve("interception.server.InterceptionServer.handle_request"))  # type: ignore[arg-type]
     for needed in (
         "self.sessions.get(dialect.secret(request.headers))",
         "await session.refused()",

@@ -1,27 +1,50 @@
 """Installed elsewhere: the wheels in an empty environment, with nothing of this checkout in sight."""
 
 import asyncio
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from opencode_env.scripted_model import SamplesPolicy, ScriptedModel
+from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel
+from opencode_env.scripted_model.request import ChatRequest
+from packaging.version import Version
 
+from tests.support.replies import call
+from tests.support.rows import probe, write_rows
 from tests.support.user_home import Finished, UserHome
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
 ROOT = Path(__file__).parent.parent.parent
+CONFIG = ROOT / "configs" / "eval" / "local.toml"
 PACKAGES = {
     "opencode_env": ROOT / "environments" / "opencode_env" / "opencode_env",
     "opencode_rlm": ROOT / "environments" / "opencode_rlm" / "opencode_rlm",
     "opencode_rubrics": ROOT / "rubrics" / "opencode_rubrics",
 }
+
+
+VERIFIERS = Version(version("verifiers"))
+README_COMMANDS = {
+    "opencode-env": "opencode-env -m MODEL --client.base-url URL --client.api-key-var NAME_OF_KEY_VARIABLE --no-push",
+    "configuration": "@ configs/eval/local.toml --no-push",
+    "opencode-rlm": "opencode-rlm -m MODEL --client.base-url URL --env.sub-model SMALL --no-push",
+    "foreign": "TASKSET --env.id opencode-env -m MODEL --client.base-url URL",
+}
+"""What the README tells users to type behind `vf-eval`, by what it shows, as far as it can be run here."""
+NOT_RUN = {
+    "TASKSET --env.agent.harness.id opencode-env --env.agent.runtime.type docker -m MODEL --client.base-url URL",
+    "@ configs/eval/rate.toml --no-push",
+}
+"""The others need docker, and 80 rollouts; what they do is tested elsewhere, from the checkout."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +76,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     python = str(place / "venv" / "bin" / "python")
     extras = {"opencode_env": "[conformance]"}
     named = [f"{wheel}{extras.get(wheel.name.partition('-')[0], '')}" for wheel in wheels]
-    uv("pip", "install", "--quiet", "--python", python, *named, cwd=place)
+    # As a user gets the verifiers under test: the release, or the newest with pre-releases enabled.
+    wanted = [f"verifiers=={VERIFIERS}", *(["--prerelease", "allow"] if VERIFIERS.is_prerelease else [])]
+    uv("pip", "install", "--quiet", "--python", python, *wanted, *named, cwd=place)
     return Installed({wheel.name.partition("-")[0]: wheel for wheel in wheels}, place / "venv")
 
 
@@ -95,24 +120,70 @@ def test_programs_and_data_that_are_read_at_run_time_are_in_the_wheels(installed
     assert "opencode_rubrics/sandbox/programs/run_command.sh" in names_in(installed.wheels["opencode_rubrics"])
 
 
-@pytest.fixture(scope="module")
-def finished(installed: Installed, shared_home: UserHome) -> Finished:
-    """One sample, evaluated by the installed command."""
+class Policy:
+    """Solves the samples; with opencode-rlm it asks a sub-LLM first."""
 
-    async def run() -> Finished:
-        async with ScriptedModel(SamplesPolicy(1.0)) as model:
-            arguments = ["opencode-env", "--select.limit", "1"]
+    def __init__(self) -> None:
+        self.samples = SamplesPolicy(1.0)
+
+    def __call__(self, request: ChatRequest, /) -> Reply:
+        if not request.tools:
+            return Reply(text="a sub-LLM's answer")
+        if "llm_subcall" in request.tools:
+            return Reply(text="done") if request.turn else call("llm_subcall", prompt="what is it?")
+        return self.samples(request)
+
+
+def words(command: str, rows: Path) -> list[str]:
+    """A README command as `UserHome.run` takes it, which adds model, endpoint and `--no-push`; one task of it."""
+    found = shlex.split(command)
+    for option in ("-m", "--client.base-url"):
+        if option in found:
+            del found[found.index(option) : found.index(option) + 2]
+    taskset = ["--env.taskset.id", "probe-tasks", "--env.taskset.rows", str(rows)]
+    given = {"TASKSET": taskset, "SMALL": ["small-model"], "--no-push": [], "configs/eval/local.toml": [str(CONFIG)]}
+    return [new for word in found for new in given.get(word, [word])] + ["--select.limit", "1"]
+
+
+@pytest.fixture(scope="module")
+def runs(installed: Installed, shared_home: UserHome) -> dict[str, Finished]:
+    """The commands of the README, each played by the installed `vf-eval`."""
+    rows = write_rows(shared_home.root / "rows.jsonl", [probe("one")])
+
+    async def run() -> dict[str, Finished]:
+        async with ScriptedModel(Policy()) as model:
             program = installed.program("vf-eval")
-            return await shared_home.run("elsewhere", model.base_url, *arguments, program=program)
+            return {
+                name: await shared_home.run(name, model.base_url, *words(command, rows), program=program)
+                for name, command in README_COMMANDS.items()
+            }
 
     return asyncio.run(run())
 
 
-def test_vf_eval_runs_from_another_directory(finished: Finished, installed: Installed, shared_home: UserHome) -> None:
+def test_every_command_of_the_readme_is_run_or_said_not_to_be() -> None:
+    lines = re.findall(r"^\$ vf-eval (.*?)(?: +#.*)?$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert set(lines) == {*README_COMMANDS.values(), *NOT_RUN}
+
+
+@pytest.mark.parametrize("name", README_COMMANDS)
+def test_a_command_of_the_readme_runs_from_another_directory(
+    runs: dict[str, Finished], shared_home: UserHome, name: str
+) -> None:
+    finished = runs[name]
     assert finished.exit_code == 0, finished.log
     (episode,) = finished.episodes
-    assert episode.traces[0].reward == 1.0
+    assert episode.ok, finished.log
+    assert episode.traces[0].reward == (0.0 if name == "opencode-rlm" else 1.0)
+    names = [trace.agent.name for trace in episode.traces if trace.agent is not None]
+    assert names == (["agent", "sub"] if name == "opencode-rlm" else ["agent"])
     assert shared_home.leftovers() == []
+
+
+def test_what_is_installed_beside_the_wheels_is_the_verifiers_under_test(installed: Installed) -> None:
+    code = "from importlib.metadata import version; print(version('verifiers'))"
+    argv = [str(installed.program("python")), "-c", code]
+    assert subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip() == str(VERIFIERS)
 
 
 def test_what_ran_was_the_installed_package(installed: Installed, shared_home: UserHome) -> None:

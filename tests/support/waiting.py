@@ -5,7 +5,7 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable
 
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 300.0
 """After so long a condition counts as never met: far more than it takes anywhere, as only a failure waits for it."""
 
 

@@ -10,6 +10,7 @@ from opencode_rubrics.verifiers_versions.calls import (
     starts_processes,
     supports_users,
 )
+from opencode_rubrics.verifiers_versions.harnesses import OPENCODE_HARNESSES
 from opencode_rubrics.verifiers_versions.installed import AFTER_0_4_0
 from opencode_rubrics.verifiers_versions.own_runtime import OwnRuntime, OwnSubprocessRuntime, provisioned
 from opencode_rubrics.verifiers_versions.podman import ContainerBackend, PodmanConfig, own_container, podman_info
@@ -18,6 +19,7 @@ from opencode_rubrics.verifiers_versions.traces import drop_with
 
 __all__ = [
     "AFTER_0_4_0",
+    "OPENCODE_HARNESSES",
     "ContainerBackend",
     "OwnRuntime",
     "OwnSubprocessRuntime",

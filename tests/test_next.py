@@ -1,0 +1,81 @@
+"""`make test-next`: failures under a verifiers newer than the last known one are told and are no failure."""
+
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from scripts.test_next import Settings
+from tests.test_structure import ROOT
+
+PROJECT = """
+[tool.opencode-envs.test-next]
+known = "{known}"
+tests = ["test_things.py", "test_unreadable.py"]
+
+[tool.mypy]
+strict = true
+files = ["typed.py"]
+always_false = ["NEXT"]
+"""
+FILES = {
+    "typed.py": "NEXT = True\nif NEXT:\n    number: int = 'text'\nelse:\n    text: str = 1\n",
+    "test_things.py": "def test_holds(): pass\ndef test_fails(): assert 1 == 2\n",
+    "test_unreadable.py": "import no_such_module\n",
+}
+SOUND = {
+    "typed.py": "number: int = 1\n",
+    "test_things.py": "def test_holds(): pass\n",
+    "test_unreadable.py": "import sys\n",
+}
+LOCKED = Version(version("verifiers"))
+OLDER = Version("0.3.0")
+
+
+def play(folder: Path, files: dict[str, str], known: Version) -> subprocess.CompletedProcess[str]:
+    """Run the command for a small project in this environment, which stands for the one with the newest verifiers."""
+    (folder / "pyproject.toml").write_text(PROJECT.format(known=known))
+    for name, content in files.items():
+        (folder / name).write_text(content)
+    program = [sys.executable, str(ROOT / "scripts" / "test_next.py")]
+    argv = [*program, "--project", str(folder), "--environment", sys.prefix]
+    return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("known", "code", "told"), [(OLDER, 0, "newer than known: 3 failures"), (LOCKED, 1, "3 failures")]
+)
+def test_failures_fail_the_command_only_under_a_version_that_is_known(
+    tmp_path: Path, known: Version, code: int, told: str
+) -> None:
+    done = play(tmp_path, FILES, known)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert f"test-next: verifiers {LOCKED} (known: {known})" in done.stdout
+    last = done.stdout.splitlines()[-1]
+    assert last.endswith(f"mypy: 1 errors; tests: 3, of them 2 failed and 0 skipped; {told}")
+    for failure in ("typed.py:3: error: ", "test_things::test_fails", "::test_unreadable"):
+        assert f"test-next: failed: {failure}" in done.stdout
+
+
+@pytest.mark.parametrize(("known", "told"), [(OLDER, "newer than known: no failure"), (LOCKED, "no failure")])
+def test_without_a_failure_it_succeeds(tmp_path: Path, known: Version, told: str) -> None:
+    done = play(tmp_path, SOUND, known)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert told in done.stdout.splitlines()[-1]
+
+
+def test_a_type_checker_and_tests_that_do_not_run_are_failures(tmp_path: Path) -> None:
+    files = {"typed.py": "", "test_things.py": "", "test_unreadable.py": ""}
+    done = play(tmp_path, files, LOCKED)
+    assert done.returncode == 1
+    assert "test-next: failed: pytest ended with exit code 5" in done.stdout
+
+
+def test_the_repository_knows_a_version_that_is_not_older_than_the_locked_one_and_its_tests_exist() -> None:
+    settings = Settings.of(ROOT)
+    assert settings.known >= Version("0.4.0")
+    assert settings.tests
+    assert all((ROOT / name).exists() for name in settings.tests)
