@@ -67,6 +67,7 @@ OVERRIDDEN = {
     "runtimes.base.Runtime.expose": "self port",
     "runtimes.base.Runtime.host_url": "self url",
     "runtimes.base.Runtime.open_process": "self argv env",
+    "runtimes.base.Runtime.prepare_execution": "self routes",
     "runtimes.base.Runtime.prepare_uv_script": "self script env activate",
     "runtimes.base.Runtime.run": "self argv env",
     "runtimes.base.Runtime.run_background": "self argv env log",
