@@ -84,12 +84,17 @@ OVERRIDDEN: dict[str, str | None] = {
 
 OVERRIDDEN |= (
     {
+        "configs.runtime.CustomRuntimeConfig.import_path": None,
+        "runtimes.base.RuntimeBackend.SUPPORTS_PORT_EXPOSURE": None,
+        "runtimes.base.RuntimeBackend.SUPPORTS_TASK_IMAGES": None,
+        "runtimes.base.RuntimeBackend.SUPPORTS_USER_SWITCHING": None,
         "runtimes.base.RuntimeBackend.bind": "self env",
         "runtimes.base.RuntimeBackend.cleanup": "self",
         "runtimes.base.RuntimeBackend.exec": "self runtime argv env",
         "runtimes.base.RuntimeBackend.expose": "self port",
         "runtimes.base.RuntimeBackend.host_url": "self url",
         "runtimes.base.RuntimeBackend.is_local": None,
+        "runtimes.base.RuntimeBackend.prepare_execution": "self routes network",
         "runtimes.base.RuntimeBackend.read": "self runtime path max_bytes",
         "runtimes.base.RuntimeBackend.run": "self runtime argv env",
         "runtimes.base.RuntimeBackend.start": "self",

