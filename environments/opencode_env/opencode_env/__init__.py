@@ -8,12 +8,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from opencode_env.cli_agent.agent_error import AgentError
+    from opencode_env.cli_agent.agent_error import AgentError as AgentError
     from opencode_env.opencode import OpenCodeHarness
     from opencode_env.opencode.env import OpenCodeEnv
     from opencode_env.taskset import OpenCodeTaskset
 
-__all__ = ["AgentError", "OpenCodeEnv", "OpenCodeHarness", "OpenCodeTaskset"]
+__all__ = ["OpenCodeEnv", "OpenCodeHarness", "OpenCodeTaskset"]
 
 _MODULES = {
     "AgentError": "opencode_env.cli_agent.agent_error",
