@@ -8,17 +8,18 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 
 from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult, Runtime, RuntimeProcess, SubprocessConfig
 from verifiers.v1.runtimes.subprocess import SubprocessRuntimeInfo
 
-from opencode_env.cli_agent.sandbox.arguments import base_python
 from opencode_env.cli_agent.sandbox.commands import Commands
 from opencode_env.cli_agent.sandbox.config import Bind, LocalSandboxConfig
 from opencode_env.cli_agent.sandbox.doorway import Doorway
 from opencode_env.cli_agent.sandbox.files import read_file, write_file
+from opencode_env.cli_agent.sandbox.interpreter import base_python
 from opencode_env.cli_agent.sandbox.sandbox import Sandbox
 from opencode_env.cli_agent.sandbox.uv_scripts import prepare_script
 
@@ -112,7 +113,7 @@ class ConfinedRuntime(Runtime):
                 f"{' '.join(argv[:3])} needs the evaluation's Python environment inside the sandbox: "
                 "set --env.sandbox.python_env true, or give the tool server a runtime of its own (colocated = false)"
             )
-        self._commands.background(argv, self.process_env(env), log)
+        await self._commands.background(argv, self.process_env(env), log)
 
     async def mark_agent_start(self) -> None:
         """Remember the processes that run now, which `end_agent_processes` will spare."""
@@ -121,10 +122,28 @@ class ConfinedRuntime(Runtime):
     async def end_agent_processes(self) -> None:
         """Kill every process but those that ran at `mark_agent_start` and their descendants; none is left on return.
 
+        Those that outrun it take with them what would have been spared (`agent_survived`).
+
         Raises:
             SandboxError: it could not be done, and the whole sandbox was ended instead.
         """
         await self._commands.end("purge")
+
+    @property
+    def agent_survived(self) -> bool:
+        """Whether the agent's processes outran their end, so that every process inside was ended with them."""
+        return self._commands.outlived
+
+    def others_held(self) -> AbstractAsyncContextManager[None]:
+        """Hold still whatever runs inside; only commands that are started within the context run meanwhile.
+
+        Other commands that are asked for meanwhile start after it. The kernel's freezer does it where the evaluation
+        may make control groups; elsewhere a signal does, from which a process can arrange to be woken.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        return self._commands.others_held()
 
     async def _read(self, path: str, max_bytes: int | None = None) -> bytes:
         return await read_file(self._sandbox.channel, path, max_bytes)
