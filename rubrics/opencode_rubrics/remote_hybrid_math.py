@@ -22,7 +22,7 @@ from opencode_rubrics.math_config import RemoteHybridMathConfig
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, SharedDirectory
 from opencode_rubrics.sandbox.checked_run import run_checked
-from opencode_rubrics.sandbox.processes import TrustedSystem, end_agent, end_agent_user
+from opencode_rubrics.sandbox.processes import TrustedSystem, end_agent, end_agent_user, others_held
 from opencode_rubrics.sandbox.workdir import in_workdir
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.remote_hybrid_math")
@@ -58,7 +58,8 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
             return await self.rule_on_file(reference, runtime, path)
         request = ScorerRequest(reference, path, self.config.max_answer_bytes, self.config.timeout_seconds)
         try:
-            result = await run_scorer(runtime, place.python, place.library, request, self.config.scorer_timeout)
+            async with others_held(runtime):
+                result = await run_scorer(runtime, place.python, place.library, request, self.config.scorer_timeout)
         except CannotStart as error:
             if isinstance(runtime, TrustedSystem):
                 raise ScoringError(f"the scorer does not start in the local sandbox: {error}") from error

@@ -24,7 +24,7 @@ from verifiers.v1.runtimes import Runtime, SubprocessConfig
 from verifiers.v1.task import Task
 from verifiers.v1.utils.generic import concrete_type
 
-from opencode_env.cli_agent.guard import guarded, guarded_task
+from opencode_env.cli_agent.guard import guarded, guarded_task, zero_outlived
 from opencode_env.cli_agent.harness_files import harness_binds
 from opencode_env.cli_agent.interception import serving_by_role
 from opencode_env.cli_agent.local_runtime import provision_local
@@ -127,6 +127,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         async with self._sandbox(task, agents.agent, traces) as box:
             await self.run_agent(guarded_task(task), agents, box, traces.append)
             fail_stage_timeout(traces[-1])
+            zero_outlived(traces[-1])
             unscore_failed(traces[-1])
         logger.info("%s", describe_rollout(traces[-1], time.monotonic() - started))
 

@@ -5,10 +5,11 @@ the `survivors` and the trace is not scored; and a run that the machinery failed
 """
 
 import asyncio
+import contextlib
 import copy
 import time
 from functools import cache
-from typing import Any, Generic
+from typing import Any, Generic, Protocol, runtime_checkable
 
 from typing_extensions import TypeVar
 from verifiers.v1.clients import ModelContext
@@ -26,6 +27,16 @@ from opencode_env.cli_agent.runaway import until_runaway
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 
 ConfigT = TypeVar("ConfigT", bound=HarnessConfig)
+
+
+@runtime_checkable
+class SandboxWithLimits(Protocol):
+    """A runtime that knows what its limits did to the agent."""
+
+    @property
+    def agent_survived(self) -> bool: ...
+
+    async def limit_kills(self) -> dict[str, int]: ...
 
 
 class GuardedHarness(Harness[ConfigT], Generic[ConfigT]):
@@ -80,6 +91,18 @@ def require_scorable(trace: AnyTrace) -> None:
         require_model_calls(trace.calls, "when its time was over")
 
 
+def outlived_its_end(trace: AnyTrace) -> bool:
+    """Whether the agent's processes outran their end, so that everything in the sandbox was ended with them."""
+    return bool(agent_record(trace).get("outlived"))
+
+
+def zero_outlived(trace: AnyTrace) -> None:
+    """Reward nothing where the agent's processes outran their end, whatever scoring has found after it."""
+    if outlived_its_end(trace):
+        for name, reward in trace.rewards.items():
+            trace.record_reward(name, 0.0, 1.0 if reward is None else reward.weight)
+
+
 def guarded_task(task: Task[Any, Any, Any]) -> Task[Any, Any, Any]:
     """The same task, whose scoring starts only when `require_scorable` allows it.
 
@@ -90,7 +113,13 @@ def guarded_task(task: Task[Any, Any, Any]) -> Task[Any, Any, Any]:
 
     async def score(trace: AnyTrace, runtime: Runtime | None = None) -> None:
         require_scorable(trace)
-        await task.score(trace, runtime)
+        try:
+            await task.score(trace, runtime)
+        except RolloutError as error:
+            # The services that scoring wanted have ended with the agent that would not: its doing, and its 0.
+            if not outlived_its_end(trace):
+                raise
+            agent_record(trace)["scoring_error"] = str(error)
 
     setattr(copied, "score", score)  # noqa: B010
     return copied
@@ -208,6 +237,16 @@ class GuardedSession(HarnessSession):
                 await self._fence.end()
             except SandboxError as error:
                 record["survivors"] = str(error)
+            record |= await self._limits_met()
             overflow = overflowed(self.trace.calls)
             metrics = agent_metrics(self.trace, agent_error=self._agent_error, context_overflow=overflow)
             self.trace.record_metrics(metrics)
+
+    async def _limits_met(self) -> dict[str, Any]:
+        """What a sandbox that knows it says of processes that outran their end, or ended at a limit of the sandbox."""
+        found: dict[str, Any] = {}
+        if isinstance(self.runtime, SandboxWithLimits):
+            found["outlived"] = self.runtime.agent_survived
+            with contextlib.suppress(SandboxError):  # the sandbox is gone, which is said elsewhere
+                found["limit_kills"] = await self.runtime.limit_kills()
+        return found

@@ -138,6 +138,14 @@ class Commands:
         await self._turn()
         self._spawn(channel, argv, env, (), log)
 
+    async def relieve(self, commands_too: bool) -> int:
+        """Kill what the running commands have started, or them as well; returns how many processes that were.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        return int((await self._sandbox.channel.request("relieve", "all" if commands_too else "")).text)
+
     async def _abort(self, command: str) -> None:
         # Gone already, or ended as a whole just now: nothing of the command is left then.
         with contextlib.suppress(SandboxError):

@@ -4,6 +4,8 @@ Invariant: every command, file and connection of a rollout goes through process 
 resolves a path that a rollout names, and never waits for what is not a regular file.
 """
 
+import asyncio
+import contextlib
 import os
 import re
 import sys
@@ -17,6 +19,7 @@ from verifiers.v1.runtimes.subprocess import SubprocessRuntimeInfo
 
 from opencode_env.cli_agent.sandbox.commands import Commands
 from opencode_env.cli_agent.sandbox.config import Bind, LocalSandboxConfig
+from opencode_env.cli_agent.sandbox.disk import DiskWatch
 from opencode_env.cli_agent.sandbox.doorway import Doorway
 from opencode_env.cli_agent.sandbox.files import read_file, write_file
 from opencode_env.cli_agent.sandbox.interpreter import base_python
@@ -54,6 +57,8 @@ class ConfinedRuntime(Runtime):
         self._sandbox = Sandbox(self.name, workdir)
         self._commands = Commands(self._sandbox, options.env_allow)
         self._doorway: Doorway | None = None
+        self._disk: DiskWatch | None = None
+        self._disk_task: asyncio.Task[None] | None = None
 
     @property
     def trusted_python(self) -> str:
@@ -70,9 +75,33 @@ class ConfinedRuntime(Runtime):
         await self._sandbox.start(self.options, self._binds, temporary)
         self.info.id = f"/tmp/{temporary}"
         self._doorway = Doorway(self._sandbox.channel, self._sandbox.hosts)
+        self._watch_disk()
+
+    def _watch_disk(self) -> None:
+        if self.options.max_disk is None:
+            return
+        watch = DiskWatch(self._sandbox.directory, self._sandbox.pid, self.options.max_disk, self._commands.relieve)
+        self._disk, self._disk_task = watch, asyncio.create_task(self._until_gone(watch))
+
+    async def _until_gone(self, watch: DiskWatch) -> None:
+        with contextlib.suppress(SandboxError, FileNotFoundError):  # the sandbox or its directory
+            await watch.run()
+
+    async def limit_kills(self) -> dict[str, int]:
+        """Return how many processes were killed at the limits of `memory` and `disk`.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        watched = int((await self._sandbox.channel.request("kills")).text)
+        by_kernel = self._sandbox.group.memory_kills() if self._sandbox.group is not None else 0
+        return {"memory": watched + by_kernel, "disk": self._disk.kills if self._disk is not None else 0}
 
     async def teardown(self) -> None:
         """End everything inside and remove its files; idempotent."""
+        if self._disk_task is not None:
+            self._disk_task.cancel()
+            await asyncio.gather(self._disk_task, return_exceptions=True)
         if self._doorway is not None:
             await self._doorway.close()
         self._commands.close()

@@ -142,6 +142,12 @@ class Sandbox:
         return None if self._allowance is None else self._allowance.group
 
     @property
+    def pid(self) -> int:
+        """The host's process above all that runs inside."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def directory(self) -> Path:
         """The host directory of its writable files."""
         assert self._directory is not None
