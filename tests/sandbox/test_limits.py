@@ -95,7 +95,7 @@ async def test_limits_that_are_switched_off_do_not_hold(places: AsyncExitStack) 
 
 MEMORY_BOMBS = {
     "one": "python3 -c 'x = bytearray(1 << 30)'",
-    "many": "for i in $(seq 40); do python3 -c 'x = bytearray(30 << 20); import time; time.sleep(20)' & done; wait",
+    "many": "for i in $(seq 40); do python3 -c 'x = bytearray(30 << 20); import time; time.sleep(5)' & done; wait",
 }
 
 
@@ -134,7 +134,7 @@ async def test_a_process_that_wants_to_be_spared_is_killed_at_the_limit_all_the_
 
 DISK_BOMBS = {
     "files": "i=0; while :; do i=$((i+1)); head -c 1M /dev/zero > /app/$i; done",
-    "removed": "exec 9>/tmp/x; rm /tmp/x; while :; do head -c 1M /dev/zero >&9; sleep 0.01; done",
+    "removed": 'for n in 5 6 7 8 9; do eval "exec $n>/tmp/x; rm /tmp/x; head -c 20M /dev/zero >&$n"; done; sleep 1000',
     "empty": "mkdir d; cd d; i=0; while :; do i=$((i+1)); : > $i; done",
     "shm": "i=0; while :; do i=$((i+1)); head -c 1M /dev/zero > /dev/shm/$i; done",
 }
