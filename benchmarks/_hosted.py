@@ -18,11 +18,11 @@ from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.opencode.opencode_config import PROVIDER, build_config, render_config
 from opencode_env.opencode.prompt import segment_prompt
 from opencode_env.opencode.state import archive_arguments, program, segment_archive, state_archive
+from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import EvalClientConfig, ModelContext
 from verifiers.v1.env import RunSlot
 from verifiers.v1.episode import Episode
 from verifiers.v1.runtimes import provision_runtime
-from verifiers.v1.types import SamplingConfig
 
 AnyEpisode = Episode[Any, Any, Any]
 PROMPT = "Write hello into /tmp/hello.txt, read it back, and say done."

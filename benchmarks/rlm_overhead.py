@@ -35,8 +35,8 @@ CONTENDERS = ("opencode-env", "opencode-rlm")
 
 async def play(env_id: str, base_url: str, count: int, cost: Cost) -> None:
     """`count` rollouts, two at a time, after one that is not counted."""
+    from verifiers.v1 import SamplingConfig
     from verifiers.v1.clients import EvalClientConfig, ModelContext
-    from verifiers.v1.types import SamplingConfig
     from verifiers.v1.utils.loaders import load_environment, resolve_env_config
 
     with tempfile.TemporaryDirectory() as scratch:

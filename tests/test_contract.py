@@ -11,6 +11,7 @@ from functools import cache
 from importlib.metadata import version
 
 import pytest
+from opencode_rubrics.verifiers_versions import AFTER_0_4_0
 from verifiers.v1.agent import Agent
 from verifiers.v1.env import Env
 from verifiers.v1.harness import HarnessSession
@@ -29,6 +30,7 @@ OVERRIDDEN = {
     "clients.client.Client.get_response": "self dialect body sampling session_id turn headers",
     "clients.client.Client.relay": "self dialect body session_id headers",
     "clients.client.Client.relay_aux": "self dialect route body headers",
+    "dialects.base.Dialect.parse_request": "self body",
     "env.Env.finalize": "self task episode",
     "env.Env.run": "self task agents",
     "env.Env.serving": "self",
@@ -49,11 +51,15 @@ OVERRIDDEN = {
     "interception.server.InterceptionServer._aux_handler_for": "self dialect route",
     "interception.server.InterceptionServer._client": "self config",
     "interception.server.InterceptionServer._handler_for": "self dialect",
+    "interception.server.InterceptionServer._session_for": "self request allow_service",
     "interception.server.InterceptionServer.acquire": "self session",
+    "interception.server.InterceptionServer.handle_models": "self request",
+    "interception.server.InterceptionServer.handle_tool": "self request",
     "interception.server.InterceptionServer.record_call": (
         "self session dialect request started node finish_reason usage error policy_paths acp"
     ),
     "interception.server.InterceptionServer.register": "self session",
+    "interception.server.InterceptionServer.start": "self",
     "interception.server.InterceptionServer.unregister": "self model_secret state_secret",
     "judge.Judge.complete": "self messages trace schema parse sampling",
     "runtimes.base.Runtime._read": "self path max_bytes",
@@ -75,6 +81,7 @@ OVERRIDDEN = {
     "runtimes.base.RuntimeProcess.write": "self data",
     "runtimes.subprocess.SubprocessRuntime.cleanup": "self",
     "runtimes.subprocess.SubprocessRuntime.open_process": "self argv env",
+    "runtimes.subprocess.SubprocessRuntime.run": "self argv env",
     "runtimes.subprocess.SubprocessRuntime.start": "self",
     "runtimes.subprocess.SubprocessRuntime.teardown": "self",
     "session.RolloutSession.refused": "self",
@@ -89,6 +96,8 @@ OVERRIDDEN = {
 CALLED = {
     "env.Env._requires_tunnel": "self shared",
     "env.Env.shared_tools": "self",
+    "dialects.base.Dialect.mediate_external_capabilities": "self body policy",
+    "session.RolloutSession.adopt": "self task",
     "session.RolloutSession.release": "self",
     "harness.Harness.install_skills": "self runtime dest",
     "agent.Agent.provision": "self task",
@@ -112,10 +121,20 @@ def resolve(path: str) -> object:
     return getattr(getattr(importlib.import_module(f"verifiers.v1.{module}"), owner), name)
 
 
+class InUse(ast.NodeTransformer):
+    """Leaves of `if AFTER_0_4_0` only the branch of the installed version."""
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        if not isinstance(node.test, ast.Name) or node.test.id != "AFTER_0_4_0":
+            return node
+        return node.body if AFTER_0_4_0 else node.orelse
+
+
 @cache
 def imported() -> list[tuple[str, str]]:
     """Every (module, name) that the packages import from verifiers."""
-    trees = (ast.parse(path.read_text()) for path in sources().values())
+    trees = (InUse().visit(ast.parse(path.read_text())) for path in sources().values())
     nodes = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
     return sorted({(str(n.module), a.name) for n in nodes if str(n.module).startswith("verifiers") for a in n.names})
 
@@ -168,7 +187,7 @@ def test_a_session_of_a_rollout_knows_when_it_was_released() -> None:
 
 def test_a_new_server_has_the_attributes_that_are_used() -> None:
     server = InterceptionServer()
-    for name in ("sessions", "clients", "stack", "load"):
+    for name in ("sessions", "clients", "stack", "load", "runner"):
         assert hasattr(server, name), f"{VERIFIERS}: InterceptionServer.{name}"
 
 
@@ -190,5 +209,8 @@ def test_a_request_is_served_by_the_session_of_its_bearer_and_recorded_by_record
         "await session.rewrite_request(",
         "except RolloutError as error:\n            return self._fail(session, dialect, error)",
         "self.record_call(",
+        "raw = await request.read()",
+        "request._read_bytes = None",
+        "model_request = dialect.parse_request(body)\n        except ValueError as error:",
     ):
         assert needed in source, f"{VERIFIERS}: handle_request has no {needed!r}"

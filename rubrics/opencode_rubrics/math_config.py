@@ -3,8 +3,8 @@
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
+from verifiers.v1 import SamplingConfig
 from verifiers.v1.configs.client import BaseClientConfig
-from verifiers.v1.types import SamplingConfig
 
 from opencode_rubrics.config import RubricConfig
 

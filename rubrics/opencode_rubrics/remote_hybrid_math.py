@@ -24,6 +24,7 @@ from opencode_rubrics.rubric import AnyTrace, SharedDirectory
 from opencode_rubrics.sandbox.checked_run import run_checked
 from opencode_rubrics.sandbox.processes import TrustedSystem, end_agent, end_agent_user, others_held
 from opencode_rubrics.sandbox.workdir import in_workdir
+from opencode_rubrics.verifiers_versions import starts_processes, supports_users
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.remote_hybrid_math")
 
@@ -71,10 +72,10 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
         """Where the scorer can run in the sandbox; `None` if nothing in it can be trusted to."""
         if isinstance(runtime, TrustedSystem):
             return await self._in_trusted_system(runtime, runtime.trusted_python)
-        others = task.agent_user is not None and runtime.supports_user
+        others = task.agent_user is not None and supports_users(runtime)
         if others:
             others = await end_agent_user(runtime, task.agent_user or "")
-        if not (others or self.config.accept_in_box_scoring) or not runtime.supports_live_processes:
+        if not (others or self.config.accept_in_box_scoring) or not starts_processes(runtime):
             return None
         return _Place("python3", await self._uploaded(runtime, await ensure_bundle()))
 

@@ -7,6 +7,7 @@ What escapes from a reward or metric is a `TaskError` unless it already names it
 import asyncio
 import inspect
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +72,7 @@ class Rubric(Generic[ConfigT]):
         numbers is recorded under those names. Without a `runtime` whatever requires one is skipped.
 
         Raises:
-            TaskError: a reward or metric raised.
+            TaskError: a reward or metric raised, or a reward is infinite or no number.
             RolloutError: a reward or metric raised this more precise error (sandbox, provider).
         """
         available: dict[str | type, Any] = {"task": task, "trace": trace}
@@ -84,6 +85,8 @@ class Rubric(Generic[ConfigT]):
         async with boundary(vf.TaskError, f"rubric {type(self).__name__} scoring"):
             for fn, score in zip(rewards, await _run_together(rewards, available), strict=True):
                 for name, value in _named(fn, score, trace.rewards).items():
+                    if not math.isfinite(value):
+                        raise ValueError(f"reward {name!r} is {value}: a reward must be a finite number")
                     trace.record_reward(name, value, getattr(fn, "_vf_weight", 1.0))
             for fn, score in zip(metrics, await _run_together(metrics, available), strict=True):
                 trace.record_metrics(_named(fn, score, trace.metrics))

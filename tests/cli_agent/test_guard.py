@@ -100,7 +100,7 @@ async def test_the_tasks_own_scoring_does_not_start_when_a_score_is_refused() ->
     started = []
 
     class Scored(vf.Task[vf.TaskData]):
-        async def score(self, trace: Any, runtime: Any = None) -> None:
+        async def score(self, trace: Any, runtime: Any = None, deployment: Any = None) -> None:
             started.append(trace)
 
     trace = trace_of(vf.TaskData(idx=0, prompt="x"))

@@ -14,6 +14,7 @@ from tests.rubrics.math_places import image_with_agent_user
 from tests.support.places import Container
 from tests.support.rollouts import lone_box
 from tests.support.tasks import LIST_PROCESSES
+from tests.support.versions import sandbox_of
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.podman, pytest.mark.asyncio(loop_scope="module")]
@@ -86,7 +87,7 @@ async def test_processes_that_fork_faster_than_one_can_count_are_ended(box: Runt
 async def test_a_container_that_is_gone_is_a_sandbox_error(podman_image: str) -> None:
     async with lone_box(Container(podman_image)) as box:
         fence = await marked(box)
-        box.cleanup()
+        sandbox_of(box).cleanup()
         with pytest.raises(SandboxError, match="could not be ended"):
             await fence.end()
 

@@ -67,6 +67,10 @@ def test_a_failed_judge_seat_leaves_the_reward_in_doubt() -> None:
     assert found(episode("a", trace(1.0), judge)) == [Failure("another seat's error")]
 
 
+def test_a_dropped_trace_says_nothing_about_the_task() -> None:
+    assert found(episode("a", trace(0.0, dropped="no signal"))) == [Failure("dropped", unscored=True)]
+
+
 def test_an_error_of_the_env_spoils_a_sound_trace() -> None:
     line = episode("a", trace(1.0), ok=False, errors=[{"type": "EnvError"}])
     assert found(line) == [Failure("EnvError")]

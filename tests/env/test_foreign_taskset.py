@@ -11,12 +11,15 @@ from opencode_env.scripted_model.request import ChatRequest
 from tests.support.replies import bash
 from tests.support.rows import probe, probe_arguments, write_rows
 from tests.support.user_home import Finished, UserHome
+from tests.support.versions import reaching
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
 ROWS = [
     probe("plain", check="test -f /app/made && test $(hostname) = sandbox && test $(id -u) = 1000"),
     probe("dies-once", check="test -f /app/made"),
+    probe("offline", check="test -f /app/made", **reaching([])),
+    probe("one-host", check="true", **reaching(["example.com"])),
 ]
 
 
@@ -59,6 +62,16 @@ def test_the_environments_id_brings_opencode_and_the_confined_sandbox_to_any_tas
     assert trace.agent.config.runtime.type == "subprocess"
     assert trace.info["agent"]["exit_code"] == 0
     assert trace.metrics["bash_calls"] == 1.0
+
+
+def test_a_task_that_asks_for_no_network_gets_the_confined_sandbox_and_its_agent_is_told(finished: Finished) -> None:
+    trace = finished.trace("offline")
+    assert (trace.ok, trace.reward) == (True, 1.0), finished.log
+    assert "External network access is disabled." in str(trace.nodes[0].message.content)
+
+
+def test_a_task_that_asks_for_a_host_is_refused(finished: Finished) -> None:
+    assert finished.error("one-host").startswith("TaskError: the task asks for a network with example.com")
 
 
 def test_an_episode_whose_sandbox_died_is_played_again_in_a_new_one(finished: Finished, shared_home: UserHome) -> None:

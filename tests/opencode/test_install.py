@@ -11,7 +11,7 @@ from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.opencode.install import install, probe_sandbox
 from opencode_env.scripted_model import Reply
 from verifiers.v1.errors import HarnessError
-from verifiers.v1.runtimes import Runtime, SubprocessConfig, make_runtime
+from verifiers.v1.runtimes import Runtime, SubprocessConfig, provision_runtime
 
 from tests.opencode.archives import DIGEST, PROGRAM, Archives
 from tests.support.places import Container
@@ -155,6 +155,6 @@ async def test_an_agent_user_works_as_itself_and_what_it_left_is_ended(user_imag
 
 
 async def test_this_machine_itself_is_refused_as_a_sandbox() -> None:
-    runtime = make_runtime(SubprocessConfig(), name="unconfined")
-    with pytest.raises(HarnessError, match="without confinement"):
-        await OpenCodeHarness(config()).setup(runtime)
+    async with provision_runtime(SubprocessConfig()) as runtime:
+        with pytest.raises(HarnessError, match="without confinement"):
+            await OpenCodeHarness(config()).setup(runtime)

@@ -18,6 +18,7 @@ from tests.support.places import Confined, Place
 from tests.support.processes import runs
 from tests.support.replies import bash, fault
 from tests.support.rollouts import Played, play
+from tests.support.versions import sandbox_of
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.opencode
@@ -109,7 +110,7 @@ async def test_an_exit_with_code_0_before_any_model_call_is_an_error(fake_progra
 async def test_a_confined_sandbox_that_dies_in_mid_run_is_a_sandbox_error(confined: Place) -> None:
     async def kill(box: Runtime, model: ScriptedModel) -> None:
         await until(partial(runs, box, "sleep 60"))
-        box.cleanup()
+        sandbox_of(box).cleanup()
 
     played = await play(confined, [SLEEP, DONE], during=kill)
     assert_unscored(played, "SandboxError")

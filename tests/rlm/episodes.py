@@ -10,10 +10,10 @@ from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import ChatRequest, Policy, RecordedRequest, Reply, ScriptedModel
 from opencode_rlm.config import OpenCodeRLMEnvConfig
 from opencode_rlm.env import OpenCodeRLMEnv
+from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import EvalClientConfig, ModelContext
 from verifiers.v1.env import RunSlot
 from verifiers.v1.episode import Episode
-from verifiers.v1.types import SamplingConfig
 
 from tests.support.replies import call
 from tests.support.rows import write_rows

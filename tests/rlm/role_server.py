@@ -8,22 +8,24 @@ from typing import Any
 
 import verifiers.v1 as vf
 from aiohttp import ClientError, ClientSession, ClientTimeout
-from opencode_env.cli_agent.interception import SubRollout, SubSettings
+from opencode_env.cli_agent.interception import GatewayConfig, SubRollout, SubSettings
 from opencode_env.cli_agent.interception.serving import role_interception
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, Reply
+from verifiers.v1 import SamplingConfig
 from verifiers.v1.agent import make_agent
 from verifiers.v1.clients import ClientConfig
+from verifiers.v1.configs.harness import HarnessConfig
 from verifiers.v1.harnesses.null import NullHarnessConfig
 from verifiers.v1.interception import Interception, InterceptionServerConfig
 from verifiers.v1.session import RolloutLimits, RolloutSession
 from verifiers.v1.trace import AgentInfo, Trace, TraceTask
-from verifiers.v1.types import SamplingConfig
 
 from tests.support.held_model import HeldModel
 from tests.support.waiting import PATIENCE_SECONDS
 
 SUB = {"X-RLM-Role": "sub"}
+CHAT = "/v1/chat/completions"
 
 
 def plan_of(request: ChatRequest) -> dict[str, Any]:
@@ -83,6 +85,12 @@ class Rollout:
         except (ClientError, ConnectionError) as error:
             return Answer(0, f"{type(error).__name__}: {error}")
 
+    async def post(self, data: Any, headers: Mapping[str, str] | None = None, *, path: str = CHAT) -> "Answer":
+        """One request with this body, which need not be a chat call."""
+        sent = {"Authorization": f"Bearer {self.secret}", "Content-Type": "application/json", **(headers or {})}
+        async with self.http.post(f"{self.url}{path}", data=data, headers=sent) as response:
+            return Answer(response.status, await response.text())
+
     async def sub_ask(self, prompt: str, **options: Any) -> "Answer":
         """One sub call."""
         return await self.ask(prompt, {**SUB, **options.pop("headers", {})}, **options)
@@ -116,12 +124,25 @@ class RoleServer:
 
     @asynccontextmanager
     async def rollout(
-        self, settings: SubSettings | None = None, limits: Mapping[str, int] | None = None
+        self,
+        settings: SubSettings | None = None,
+        limits: Mapping[str, int] | None = None,
+        *,
+        budget: Mapping[str, int] | None = None,
+        harness: HarnessConfig | None = None,
     ) -> AsyncIterator[Rollout]:
-        """One rollout; leaving it normally is an agent that has finished."""
+        """One rollout; leaving it normally is an agent that has finished.
+
+        Args:
+            settings: what bounds its sub calls.
+            limits: of the sub seat.
+            budget: limits of the main seat.
+            harness: of the main seat.
+        """
         number = len(self._numbers)
         self._numbers.append(number)
-        rollout = self._new_rollout(number, settings or SubSettings(), limits or {})
+        rollout = self._new_rollout(number, settings or SubSettings(), limits or {}, harness)
+        rollout.session.limits = RolloutLimits(**(budget or {}))
         rollout.side.begin()
         try:
             async with self.interception.acquire(rollout.session) as (rollout.url, rollout.secret, _):
@@ -131,11 +152,13 @@ class RoleServer:
         finally:
             await rollout.side.end()
 
-    def _new_rollout(self, number: int, settings: SubSettings, limits: Mapping[str, int]) -> Rollout:
+    def _new_rollout(
+        self, number: int, settings: SubSettings, limits: Mapping[str, int], harness: HarnessConfig | None
+    ) -> Rollout:
         def agent(model: str, temperature: float, **options: Any) -> vf.Agent:
             return make_agent(
                 vf.AgentConfig(
-                    harness=NullHarnessConfig(id="null"),
+                    harness=harness or NullHarnessConfig(id="null"),
                     runtime=vf.SubprocessConfig(),
                     model=f"{model}-{number}",
                     client=self.client,
@@ -154,18 +177,23 @@ class RoleServer:
 
 @asynccontextmanager
 async def role_server(
-    config: Any = None, *, client: ClientConfig | None = None, **model: Any
+    config: Any = None,
+    *,
+    client: ClientConfig | None = None,
+    gateway: GatewayConfig | None = None,
+    **model: Any,
 ) -> AsyncIterator[RoleServer]:
     """A running role server.
 
     Args:
         config: of the interception; None = one server.
         client: of the rollouts; None = it leads to the scripted model.
+        gateway: bounds of the rollouts' requests.
         model: arguments of the scripted model.
     """
     async with (
         HeldModel(scripted, lambda request: bool(plan_of(request).get("held")), **model) as held,
-        role_interception(config or InterceptionServerConfig()) as interception,
+        role_interception(config or InterceptionServerConfig(), gateway=gateway) as interception,
         ClientSession(timeout=ClientTimeout(total=PATIENCE_SECONDS)) as http,
     ):
         own = vf.EvalClientConfig(base_url=held.base_url, api_key_var="NO_SUCH_KEY")

@@ -94,7 +94,7 @@ async def test_sub_branches_hold_exactly_the_tokens_that_the_engine_saw(tokenize
                 assert "[DONE]" in answer.body
     assert (rollout.main.num_branches, rollout.sub.num_branches) == (1, 2)
     branches = [*rollout.main.branches, *rollout.sub.branches]
-    assert [branch.token_ids for branch in branches] == engine.sequences
+    assert [list(branch.token_ids) for branch in branches] == engine.sequences
     for branch in branches:
         assert sum(branch.sampled_mask) == 3
         assert [value for value, own in zip(branch.logprobs, branch.sampled_mask, strict=True) if own] == [-0.5] * 3

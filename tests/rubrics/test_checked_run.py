@@ -5,6 +5,8 @@ import verifiers.v1 as vf
 from opencode_rubrics import ScoringError, run_checked
 from opencode_rubrics.sandbox.checked_run import OUT_OF_TIME
 
+from tests.support.versions import sandbox_of
+
 
 async def test_an_accepted_exit_code_is_an_answer(box: vf.Runtime) -> None:
     assert (await run_checked(box, ["sh", "-c", "echo yes"], "cannot ask")).stdout == "yes\n"
@@ -31,6 +33,6 @@ async def test_a_program_that_does_not_end_is_given_up(box: vf.Runtime) -> None:
 
 @pytest.mark.podman
 async def test_in_a_sandbox_that_is_gone_every_failure_is_the_sandboxs(container: vf.Runtime) -> None:
-    await container.stop()
+    await sandbox_of(container).stop()
     with pytest.raises(vf.SandboxError, match="cannot ask"):
         await run_checked(container, ["true"], "cannot ask", error=vf.TaskError)

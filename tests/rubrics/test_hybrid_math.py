@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import verifiers.v1 as vf
 from opencode_rubrics import (
+    AnyTrace,
     HybridMathConfig,
     HybridMathRubric,
     ScoringError,
@@ -105,7 +107,7 @@ async def test_a_file_as_answer_needs_a_sandbox(file_rubric: HybridMathRubric) -
 class ForeignTask(Task[MathData]):
     """A v1 task of somebody else, scored by our rubric as the README shows."""
 
-    async def score(self, trace: vf.Trace, runtime: vf.Runtime | None = None) -> None:  # type: ignore[type-arg]
+    async def score(self, trace: AnyTrace, runtime: vf.Runtime | None = None, deployment: Any = None) -> None:
         await live_rubric(HybridMathConfig(max_workers=1)).score(self.data, trace, runtime)
 
 

@@ -24,6 +24,7 @@ from tests.rubrics.judge_server import Step, judge_server
 from tests.rubrics.math_places import Place, confined_place, place_named
 from tests.rubrics.math_support import score
 from tests.support.processes import is_below
+from tests.support.versions import sandbox_of
 from tests.support.waiting import until, wait_until
 
 HANG = r"\sum_{a=1}^{2000}\sum_{b=1}^{2000}\sum_{c=1}^{2000}abc"
@@ -71,7 +72,7 @@ async def test_a_sandbox_that_is_gone_before_scoring_is_a_sandbox_error(
 ) -> None:
     async with place_named(name, request) as place:
         await place.do("echo 5 > /app/answer.txt")
-        await place.box.stop()
+        await sandbox_of(place.box).stop()
         with pytest.raises(vf.SandboxError):
             await score(place.rubric, place.box, "5")
 
@@ -81,7 +82,7 @@ async def test_a_sandbox_that_goes_during_scoring_is_a_sandbox_error(confined_ma
     before = set(scorers())
     task = asyncio.create_task(score(confined_math.rubric, confined_math.box, "5"))
     pids = await scorer_started(before)
-    await confined_math.box.stop()
+    await sandbox_of(confined_math.box).stop()
     with pytest.raises(vf.SandboxError):
         await task
     assert none_left(pids)

@@ -76,6 +76,19 @@ async def test_a_reward_that_raises_is_an_error_and_nothing_reads_as_scored() ->
     assert trace.info == {"slow": "cancelled"}
 
 
+class BoundlessRubric(Rubric[RubricConfig]):
+    @vf.reward
+    async def boundless(self) -> float:
+        return float("inf")
+
+
+async def test_a_reward_that_is_no_finite_number_is_an_error() -> None:
+    trace = trace_of(DATA)
+    with pytest.raises(vf.TaskError, match="reward 'boundless' is inf: a reward must be a finite number"):
+        await BoundlessRubric(RubricConfig(type="boundless")).score(DATA, trace, None)
+    assert trace.rewards == {"boundless": None}
+
+
 class GoneRubric(Rubric[RubricConfig]):
     @vf.reward
     async def gone(self) -> float:

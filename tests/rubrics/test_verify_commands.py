@@ -11,6 +11,7 @@ from opencode_rubrics import VerifyCommandsConfig, VerifyCommandsRubric
 from tests.rubrics.conftest import CheckedData, trace_of
 from tests.support.machine import assert_no_longer
 from tests.support.processes import runs
+from tests.support.versions import sandbox_of
 from tests.support.waiting import until
 
 WRITE = "echo {} > /logs/verifier/reward.txt"
@@ -139,7 +140,7 @@ async def test_a_task_without_verify_commands_is_an_error(confined: vf.Runtime) 
 
 
 async def test_a_sandbox_that_is_gone_before_scoring_is_an_error(confined: vf.Runtime) -> None:
-    await confined.stop()
+    await sandbox_of(confined).stop()
     with pytest.raises(vf.SandboxError):
         await score(confined, "true")
 
@@ -147,7 +148,7 @@ async def test_a_sandbox_that_is_gone_before_scoring_is_an_error(confined: vf.Ru
 async def test_a_sandbox_that_goes_during_scoring_is_an_error(confined: vf.Runtime) -> None:
     scoring = asyncio.create_task(score(confined, "true", "sleep 30", "true"))
     await until(lambda: runs(confined, "sleep 30"))
-    await confined.stop()
+    await sandbox_of(confined).stop()
     with pytest.raises(vf.SandboxError):
         await scoring
 
@@ -157,7 +158,7 @@ async def test_a_container_that_goes_during_scoring_is_an_error(container: vf.Ru
     # A container engine reports this as a non-zero exit of the command.
     scoring = asyncio.create_task(score(container, "true", "sleep 30", "true"))
     await until(lambda: runs(container, "sleep 30"))
-    await asyncio.to_thread(container.cleanup)
+    await asyncio.to_thread(sandbox_of(container).cleanup)
     with pytest.raises(vf.SandboxError, match="is gone"):
         await scoring
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from opencode_env.scripted_model import ScriptedModel
+from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import EvalClientConfig
 from verifiers.v1.episode import WireEpisode
 from verifiers.v1.serve import EnvClient, env_config_data
-from verifiers.v1.types import SamplingConfig
 from verifiers.v1.utils.loaders import load_taskset, resolve_env_config
 
 from tests.support.user_home import UserHome, closed_port

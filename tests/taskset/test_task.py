@@ -14,6 +14,7 @@ from pydantic_config import BaseConfig, cli
 from tests.rubrics.conftest import confined, trace_of
 from tests.support.machine import assert_no_longer
 from tests.support.processes import runs
+from tests.support.versions import sandbox_of
 from tests.support.waiting import until
 
 __all__ = ["confined"]
@@ -89,7 +90,7 @@ async def test_a_sandbox_that_goes_during_setup_is_an_error_of_the_sandbox(confi
     task = make(setup=["sleep 60"], verify=["true"])
     preparing = asyncio.create_task(task.setup(trace_of(task.data), confined))
     await until(lambda: runs(confined, "sleep 60"))
-    await confined.stop()
+    await sandbox_of(confined).stop()
     with pytest.raises(vf.SandboxError):
         await preparing
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from opencode_env.cli_agent.env import CliAgentEnv
 from opencode_env.cli_agent.interception import SubRollout
 from opencode_env.cli_agent.traces import AnyTrace
+from opencode_rubrics.verifiers_versions import drop_with
 from verifiers.v1.agent import Agents
 from verifiers.v1.episode import Episode
 from verifiers.v1.runtimes import Runtime
@@ -65,6 +66,7 @@ class OpenCodeRLMEnv(CliAgentEnv[OpenCodeRLMEnvConfig]):
                 sub.ok, sub.errors, sub.stop_condition = False, list(main.errors), main.stop_condition
             elif self.config.include_sub_llm_in_trajectory:
                 sub.rewards = dict(main.rewards)
+            drop_with(sub, main)
             episode.traces.append(sub)
 
 

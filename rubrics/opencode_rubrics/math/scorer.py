@@ -19,6 +19,7 @@ from verifiers.v1.utils.aio import run_shielded
 from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.math.mathverdict.in_sandbox import READY
 from opencode_rubrics.sandbox.alive import require_alive
+from opencode_rubrics.verifiers_versions import start_process
 
 _MAX_OUTPUT_BYTES = 8 << 20
 _ENV = {
@@ -82,10 +83,10 @@ async def run_scorer(
 async def _opened(runtime: vf.Runtime, argv: list[str]) -> vf.RuntimeProcess:
     """The started scorer; tried twice, because verifiers gives a process in a container five seconds to come up."""
     try:
-        return await runtime.open_process(argv, _ENV)
+        return await start_process(runtime, argv, _ENV)
     except vf.SandboxError:
         await require_alive(runtime, "starting the scorer")
-        return await runtime.open_process(argv, _ENV)
+        return await start_process(runtime, argv, _ENV)
 
 
 async def _converse(runtime: vf.Runtime, process: vf.RuntimeProcess, request: ScorerRequest) -> Mapping[str, Any]:

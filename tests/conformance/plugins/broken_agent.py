@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
+from opencode_rubrics.verifiers_versions import run_program
 
 __all__ = ["BrokenAgentHarness"]
 
@@ -40,4 +41,4 @@ class BrokenAgentHarness(vf.Harness[BrokenAgentConfig]):
         env = {"AGENT": json.dumps(told)}
         if "leaks" in faults:
             env["PROVIDER_KEY"] = os.environ["CONFORMANCE_PROVIDER_KEY"]
-        return await runtime.run_program(["python3", "-c", PROGRAM.read_text()], env)
+        return await run_program(runtime, ["python3", "-c", PROGRAM.read_text()], env)

@@ -3,9 +3,9 @@
 import asyncio
 import signal
 import sys
+from contextlib import AsyncExitStack
 
 from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig, provision_confined
-from verifiers.v1.runtimes.base import register
 
 
 async def busy(runtime: ConfinedRuntime, marker: str) -> None:
@@ -21,12 +21,10 @@ async def stay(marker: str) -> None:
         await asyncio.sleep(1000)
 
 
-async def leave(marker: str) -> ConfinedRuntime:
-    runtime = ConfinedRuntime(LocalSandboxConfig(), name=marker)
-    register(runtime)
-    await runtime.start()
-    await busy(runtime, marker)
-    return runtime
+async def leave(marker: str) -> AsyncExitStack:
+    stack = AsyncExitStack()
+    await busy(await stack.enter_async_context(provision_confined(LocalSandboxConfig(), name=marker)), marker)
+    return stack
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import verifiers.v1 as vf
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
 from opencode_env.cli_agent.seats import local_seat
 from opencode_rubrics import cleanup
+from opencode_rubrics.verifiers_versions import run_program
 
 __all__ = ["ShellAgentEnv", "ShellAgentHarness"]
 
@@ -35,7 +36,7 @@ class ShellAgentHarness(vf.Harness[ShellAgentConfig]):
     ) -> vf.ProgramResult:
         body = {"model": ctx.model, "messages": [{"role": "user", "content": data.prompt}]}
         env = {"ENDPOINT": endpoint, "SECRET": secret, "BODY": json.dumps(body)}
-        result = await runtime.run_program(["sh", "-c", SCRIPT.read_text()], env)
+        result = await run_program(runtime, ["sh", "-c", SCRIPT.read_text()], env)
         trace.info["agent"] = {"exit_code": result.exit_code}
         return result
 

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 from typing import Any, ClassVar, Generic
 
 from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup, work_directory
+from opencode_rubrics.verifiers_versions import asked_network
 from pydantic import model_validator
 from typing_extensions import TypeVar
 from verifiers.v1.agent import Agent, Agents
@@ -24,9 +25,10 @@ from verifiers.v1.runtimes import Runtime, SubprocessConfig
 from verifiers.v1.task import Task
 from verifiers.v1.utils.generic import concrete_type
 
-from opencode_env.cli_agent.guard import guarded, guarded_task, zero_outlived
+from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.harness_files import harness_binds
-from opencode_env.cli_agent.interception import serving_by_role
+from opencode_env.cli_agent.interception import GatewayConfig, serving_by_role
+from opencode_env.cli_agent.limits_met import zero_outlived
 from opencode_env.cli_agent.local_runtime import provision_local
 from opencode_env.cli_agent.rollout_log import describe_rollout
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
@@ -45,6 +47,8 @@ class CliAgentEnvConfig(EnvConfig):
     are verifiers' own runtimes."""
     sandbox: LocalSandboxConfig = LocalSandboxConfig()
     """The confined local sandbox; without effect on other runtimes."""
+    gateway: GatewayConfig = GatewayConfig()
+    """What one rollout may ask of the way to the model, on every runtime."""
 
     @model_validator(mode="after")
     def _no_agent_retries(self) -> "CliAgentEnvConfig":
@@ -100,7 +104,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Hold the serving resources, with our interception servers: whole streams, and roles where a seat has them."""
-        async with serving_by_role(self):
+        async with serving_by_role(self, self.config.gateway):
             yield
 
     async def start(self) -> None:
@@ -186,7 +190,8 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         if self.config.sandbox.confine:
             require_private_workdir(workdir)
         binds = [*await self.local_binds(agent), *await _shared_directories(task)]
-        async with provision_local(self.config.sandbox, binds, task.runtime_env(), workdir) as box:
+        network = asked_network(task.data)
+        async with provision_local(self.config.sandbox, binds, task.runtime_env(), workdir, network) as box:
             yield box
 
     async def local_binds(self, agent: Agent) -> Sequence[Bind]:

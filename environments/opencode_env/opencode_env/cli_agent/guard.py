@@ -5,11 +5,11 @@ the `survivors` and the trace is not scored; and a run that the machinery failed
 """
 
 import asyncio
-import contextlib
 import copy
 import time
-from functools import cache
-from typing import Any, Generic, Protocol, runtime_checkable
+from functools import cache, wraps
+from typing import Any, Generic
+from weakref import WeakValueDictionary
 
 from typing_extensions import TypeVar
 from verifiers.v1.clients import ModelContext
@@ -19,24 +19,17 @@ from verifiers.v1.harness import Harness, HarnessSession
 from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.task import Task, TaskData
 from verifiers.v1.types import Messages
+from verifiers.v1.utils.decorators import invoke
 
+from opencode_env.cli_agent.interception.sub_rollout import sub_rollout_of
+from opencode_env.cli_agent.limits_met import limits_met, outlived_its_end
 from opencode_env.cli_agent.metrics import agent_metrics
 from opencode_env.cli_agent.model_failure import overflowed, require_model_calls
-from opencode_env.cli_agent.process_fence import ProcessFence
+from opencode_env.cli_agent.process_fence import ProcessFence, TellsAgent
 from opencode_env.cli_agent.runaway import until_runaway
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 
 ConfigT = TypeVar("ConfigT", bound=HarnessConfig)
-
-
-@runtime_checkable
-class SandboxWithLimits(Protocol):
-    """A runtime that knows what its limits did to the agent."""
-
-    @property
-    def agent_survived(self) -> bool: ...
-
-    async def limit_kills(self) -> dict[str, int]: ...
 
 
 class GuardedHarness(Harness[ConfigT], Generic[ConfigT]):
@@ -57,7 +50,9 @@ class GuardedHarness(Harness[ConfigT], Generic[ConfigT]):
         fence = ProcessFence(runtime)
         options = {} if tool_interception_url is None else {"tool_interception_url": tool_interception_url}
         inner = await self.fenced_session(fence, ctx, trace, runtime, endpoint, secret, mcp_urls, data, **options)
-        return GuardedSession(inner, fence)
+        session = GuardedSession(inner, fence)
+        _SESSIONS[trace.id] = session
+        return session
 
     async def fenced_session(self, fence: ProcessFence, *arguments: Any, **options: Any) -> HarnessSession:
         """Mark the processes that run now, then open the harness's own session; arguments as for `session`.
@@ -66,6 +61,13 @@ class GuardedHarness(Harness[ConfigT], Generic[ConfigT]):
         """
         await fence.mark()
         return await super().session(*arguments, **options)
+
+    async def launch(
+        self, ctx: ModelContext, trace: AnyTrace, runtime: Runtime, *arguments: Any, **options: Any
+    ) -> ProgramResult:
+        """Run the harness's program; arguments as verifiers names them."""
+        seen = runtime.agents_view() if isinstance(runtime, TellsAgent) else runtime
+        return await super().launch(ctx, trace, seen, *arguments, **options)  # type: ignore[safe-super]  # a mixin
 
     async def _check_result(self, trace: AnyTrace, runtime: Runtime, result: ProgramResult) -> None:
         agent_record(trace)["exit_code"] = result.exit_code
@@ -91,37 +93,33 @@ def require_scorable(trace: AnyTrace) -> None:
         require_model_calls(trace.calls, "when its time was over")
 
 
-def outlived_its_end(trace: AnyTrace) -> bool:
-    """Whether the agent's processes outran their end, so that everything in the sandbox was ended with them."""
-    return bool(agent_record(trace).get("outlived"))
-
-
-def zero_outlived(trace: AnyTrace) -> None:
-    """Reward nothing where the agent's processes outran their end, whatever scoring has found after it."""
-    if outlived_its_end(trace):
-        for name, reward in trace.rewards.items():
-            trace.record_reward(name, 0.0, 1.0 if reward is None else reward.weight)
-
-
 def guarded_task(task: Task[Any, Any, Any]) -> Task[Any, Any, Any]:
-    """The same task, whose scoring starts only when `require_scorable` allows it.
+    """The same task, which sees the sandbox only without the agent, and is scored only as `require_scorable` allows.
 
-    The harness's own refusal is not enough: verifiers scores task and harness side by side, and what a task has
-    started would go on in the sandbox.
+    verifiers 0.4.1 (dev26) closes the session of an agent that ended well after the scoring; here it is closed before
+    `finalize`, as in 0.4.0. The harness's own refusal of a score is not enough: what a task has started would go on.
     """
     copied = copy.copy(task)
 
-    async def score(trace: AnyTrace, runtime: Runtime | None = None) -> None:
+    @wraps(task.finalize)
+    async def finalize(trace: AnyTrace, *arguments: Any, **options: Any) -> None:
+        if (session := _SESSIONS.get(trace.id)) is not None:
+            await session.close()
+        await task.finalize(trace, *arguments, **options)
+
+    async def score(trace: AnyTrace, runtime: Runtime | None = None, deployment: Any = None) -> None:
         require_scorable(trace)
+        # By name: the deployment came with verifiers 0.4.1 (dev18), and tasks written before do not take it.
         try:
-            await task.score(trace, runtime)
+            await invoke(task.score, {"trace": trace, "runtime": runtime, "deployment": deployment})
         except RolloutError as error:
             # The services that scoring wanted have ended with the agent that would not: its doing, and its 0.
             if not outlived_its_end(trace):
                 raise
             agent_record(trace)["scoring_error"] = str(error)
 
-    setattr(copied, "score", score)  # noqa: B010
+    for method in (finalize, score):
+        setattr(copied, method.__name__, method)
     return copied
 
 
@@ -224,7 +222,7 @@ class GuardedSession(HarnessSession):
             await self._inner.turn(messages)
 
     async def close(self) -> None:
-        """End the agent's processes and put its record and metrics on the trace. Idempotent."""
+        """End the agent's processes and its sub calls, and put its record and metrics on the trace. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -237,16 +235,13 @@ class GuardedSession(HarnessSession):
                 await self._fence.end()
             except SandboxError as error:
                 record["survivors"] = str(error)
-            record |= await self._limits_met()
+            record |= await limits_met(self.runtime)
+            if (side := sub_rollout_of(self.trace)) is not None:
+                await side.end()
             overflow = overflowed(self.trace.calls)
             metrics = agent_metrics(self.trace, agent_error=self._agent_error, context_overflow=overflow)
             self.trace.record_metrics(metrics)
 
-    async def _limits_met(self) -> dict[str, Any]:
-        """What a sandbox that knows it says of processes that outran their end, or ended at a limit of the sandbox."""
-        found: dict[str, Any] = {}
-        if isinstance(self.runtime, SandboxWithLimits):
-            found["outlived"] = self.runtime.agent_survived
-            with contextlib.suppress(SandboxError):  # the sandbox is gone, which is said elsewhere
-                found["limit_kills"] = await self.runtime.limit_kills()
-        return found
+
+_SESSIONS: WeakValueDictionary[str, GuardedSession] = WeakValueDictionary()
+"""By trace id: verifiers shows a task the trace, and neither the session nor the harness."""

@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
+from opencode_rubrics.verifiers_versions import OwnSubprocessRuntime, provisioned
+from verifiers.v1.configs.runtime import NetworkPolicyConfig
 from verifiers.v1.errors import SandboxError
-from verifiers.v1.runtimes import ProgramResult, Runtime, RuntimeProcess, SubprocessConfig, SubprocessRuntime
-from verifiers.v1.runtimes.base import register
+from verifiers.v1.runtimes import ProgramResult, Runtime, RuntimeProcess, SubprocessConfig
 
 from opencode_env.cli_agent.added_directory import AddedDirectory
+from opencode_env.cli_agent.local_network import local_runtime_config
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, provision_confined
 
 _MARK = "OPENCODE_ENV_UNCONFINED"
@@ -21,7 +23,7 @@ _REWARDS = "/logs/verifier"
 """Where verify commands may write their reward."""
 
 
-class UnconfinedRuntime(SubprocessRuntime):
+class UnconfinedRuntime(OwnSubprocessRuntime):
     """verifiers' plain subprocess runtime, accepted by the user: the agent sees and changes this machine's files.
 
     What the agent started is told by a mark in its environment, which a hostile agent can shed. A work directory that
@@ -41,9 +43,14 @@ class UnconfinedRuntime(SubprocessRuntime):
         wanted = [_REWARDS] if named else [DEFAULT_WORKDIR, _REWARDS]
         self._added = [await asyncio.to_thread(AddedDirectory, path) for path in wanted]
 
+    async def run(self, argv: list[str], env: dict[str, str]) -> ProgramResult:
+        """Run a command, and one that carries the mark in the agent's work directory."""
+        marked = _MARK in self.process_env(env)
+        return await super().run(self._in_workdir(argv) if marked else argv, env)
+
     async def run_program(self, argv: list[str], env: dict[str, str]) -> ProgramResult:
         """Run the agent in the work directory, with the mark in its environment."""
-        return await self.run(self._in_workdir(argv), {**env, _MARK: self.name})
+        return await self.run(argv, {**env, _MARK: self.name})
 
     async def open_process(self, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
         """Start an agent that is talked to, as `run_program` does."""
@@ -62,6 +69,10 @@ class UnconfinedRuntime(SubprocessRuntime):
         """End background servers and remove what the rollout added."""
         await super().teardown()
         await asyncio.to_thread(self.cleanup)
+
+    def agents_view(self) -> Runtime:
+        """This runtime with the mark on everything that it runs."""
+        return self.with_env({**self.env, _MARK: self.name})
 
     async def mark_agent_start(self) -> None:
         """Nothing to remember: the mark is in the environment."""
@@ -94,7 +105,11 @@ class UnconfinedRuntime(SubprocessRuntime):
 
 @contextlib.asynccontextmanager
 async def provision_local(
-    options: LocalSandboxConfig, binds: Sequence[Bind], env: Mapping[str, str], workdir: str
+    options: LocalSandboxConfig,
+    binds: Sequence[Bind],
+    env: Mapping[str, str],
+    workdir: str,
+    network: NetworkPolicyConfig | None = None,
 ) -> AsyncIterator[Runtime]:
     """A started local runtime, removed on exit.
 
@@ -103,16 +118,17 @@ async def provision_local(
         binds: host directories to show read-only; without effect when unconfined.
         env: variables of every process in it.
         workdir: absolute path of the work directory; private, unless unconfined.
+        network: what the task asks for; None is whatever there is.
+
+    Raises:
+        SandboxError: it could not be started.
+        TaskError: it cannot give the task the network that it asks for.
     """
+    config = local_runtime_config(network or NetworkPolicyConfig(), options)
     if options.confine:
         async with provision_confined(options, binds, env=env, workdir=workdir) as box:
+            box.config = config
             yield box
         return
-    runtime = UnconfinedRuntime(workdir)
-    register(runtime)
-    runtime.env = dict(env)
-    try:
-        await runtime.start()
+    async with provisioned(UnconfinedRuntime(workdir), env) as runtime:
         yield runtime
-    finally:
-        await runtime.stop()

@@ -28,6 +28,13 @@ class EndsProcesses(Protocol):
     async def end_agent_processes(self) -> None: ...
 
 
+@runtime_checkable
+class TellsAgent(Protocol):
+    """A runtime that has to be told which programs are the agent's when it starts them."""
+
+    def agents_view(self) -> Runtime: ...
+
+
 @dataclass
 class ProcessFence:
     """The line between what ran before the agent and what the agent started."""

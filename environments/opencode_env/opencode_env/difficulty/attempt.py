@@ -69,6 +69,8 @@ def _classified(episode: EpisodeRecord, trace: TraceRecord) -> Attempt | Failure
     bystanders = (trace.seat, SUB_SEAT)
     if not episode.ok and (episode.errors or any(not t.ok for t in episode.traces if t.seat not in bystanders)):
         return Failure(episode.errors[-1].type if episode.errors else "another seat's error")
+    if trace.dropped is not None:
+        return Failure("dropped", unscored=True)
     if trace.reward is None:
         return Failure("no reward", unscored=True)
     return Attempt(trace.reward, trace.turns, trace.num_total_tokens, timed_out=stop == AGENT_TIMEOUT)

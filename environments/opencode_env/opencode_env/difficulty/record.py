@@ -61,6 +61,8 @@ class TraceRecord(_Part):
     rewards: dict[str, RewardRecord | None] = Field(default_factory=dict)
     ok: bool = False
     stop_condition: str | None = None
+    dropped: str | None = None
+    """Why the trace is to be left out of reward means (verifiers 0.4.1 and later)."""
     errors: list[ErrorRecord] = Field(default_factory=list)
     num_total_tokens: int | None = None
 

@@ -3,11 +3,12 @@
 import asyncio
 from typing import Any, ClassVar
 
+from opencode_rubrics.verifiers_versions import is_this_machine
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.errors import HarnessError
 from verifiers.v1.harness import Harness
 from verifiers.v1.harnesses.utils.install import remove_dir
-from verifiers.v1.runtimes import ProgramResult, Runtime, SubprocessRuntime
+from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.task import TaskData
 
 from opencode_env.cli_agent.guard import GuardedHarness
@@ -44,7 +45,7 @@ class OpenCodeHarness(GuardedHarness[OpenCodeHarnessConfig], Harness[OpenCodeHar
         Raises:
             HarnessError: on a plain subprocess runtime, or when OpenCode cannot be installed.
         """
-        if isinstance(runtime, SubprocessRuntime) and not isinstance(runtime, EndsProcesses):
+        if is_this_machine(runtime) and not isinstance(runtime, EndsProcesses):
             raise HarnessError(
                 "OpenCode would run on this machine without confinement: use --env.id opencode-env (confined local "
                 "sandbox) or a container (--env.agent.runtime.type docker | podman | prime)"
@@ -81,7 +82,7 @@ class OpenCodeHarness(GuardedHarness[OpenCodeHarnessConfig], Harness[OpenCodeHar
     async def cleanup(self, trace: AnyTrace, runtime: Runtime) -> None:
         """Remove OpenCode's files where no sandbox takes them along."""
         state = self._states.pop(trace.id, None)
-        if state is not None and isinstance(runtime, SubprocessRuntime):
+        if state is not None and is_this_machine(runtime):
             await remove_dir(runtime, state, "OpenCode's files")
 
     async def launch(

@@ -7,7 +7,9 @@ from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
 from pydantic import Field, FiniteFloat, field_validator
 from verifiers.v1.configs.harness import HarnessConfig, PinnedVersion
 
+from opencode_env.cli_agent.interception.request_rules import ModelRequests
 from opencode_env.opencode.builds import DEFAULT_VERSION, RELEASE_URL
+from opencode_env.opencode.model_requests import opencode_requests
 
 BUILT_IN_TOOLS = (
     "bash",
@@ -73,6 +75,10 @@ class OpenCodeHarnessConfig(HarnessConfig):
     """Host directory for each rollout's whole OpenCode log, `<trace id>.log`; None keeps only the tail."""
     log_tail: int = Field(4000, ge=0)
     """Bytes of OpenCode's log kept on the trace."""
+
+    def model_requests(self) -> ModelRequests:
+        """What OpenCode sends to the model endpoint, for the gateway on the way there."""
+        return opencode_requests(self.opencode_config)
 
     @field_validator("version")
     @classmethod

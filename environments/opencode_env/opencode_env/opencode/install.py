@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from opencode_rubrics import run_checked
+from opencode_rubrics.verifiers_versions import is_this_machine
 from verifiers.v1.errors import HarnessError, SandboxError
-from verifiers.v1.runtimes import Runtime, SubprocessRuntime
+from verifiers.v1.runtimes import Runtime
 
 from opencode_env.cli_agent.npm import DOWNLOAD_TIMEOUT_SECONDS
 from opencode_env.opencode.build_cache import CachedBuild, ensure_build, host_platform
@@ -62,7 +63,7 @@ async def install(config: OpenCodeHarnessConfig, runtime: Runtime, *, trust_imag
         HarnessError: when the strategy cannot deliver the pinned version; the message says what to change.
         SandboxError: when the sandbox does not answer.
     """
-    if isinstance(runtime, SubprocessRuntime):  # accepted without confinement: it sees this machine's files
+    if is_this_machine(runtime):  # accepted without confinement: it sees this machine's files
         return str((await asyncio.to_thread(ensure_build, config.version, host_platform())).directory)
     key = _image_key(config, runtime)
     if trust_image and key in _IMAGE_PROGRAMS:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from opencode_rubrics import run_checked, workdir_of
+from opencode_rubrics.verifiers_versions import run_program
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.harness import Harness, HarnessSession
@@ -172,7 +173,7 @@ class OpenCodeSession(HarnessSession):
     async def _launch(self, args: list[str]) -> ProgramResult:
         launch = ("sh", "-c", program("launch.sh"), "opencode", self.state, self._workdir, self._programs)
         argv = [*launch, str(EVENTS_TAIL_BYTES), SEPARATOR, *args]
-        return await self.runtime.run_program(argv, self.harness.config.resolved_env)
+        return await run_program(self.runtime, argv, self.harness.config.resolved_env)
 
     async def _read_log(self, result: ProgramResult) -> RunLog:
         log = split_log(result.stdout) or await read_log(self.runtime, self.state)

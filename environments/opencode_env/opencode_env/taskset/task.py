@@ -20,6 +20,7 @@ from opencode_rubrics import (
     workdir_of,
 )
 from verifiers.v1.task import task_key
+from verifiers.v1.utils.decorators import invoke
 
 from opencode_env.taskset.config import OpenCodeTaskConfig
 from opencode_env.taskset.data import OpenCodeTaskData
@@ -71,7 +72,7 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
                 await require_alive(runtime, f"running setup command {command!r}")
                 raise vf.TaskError(f"setup command {command!r} failed ({result.ending()})")
 
-    async def score(self, trace: AnyTrace, runtime: vf.Runtime | None = None) -> None:
+    async def score(self, trace: AnyTrace, runtime: vf.Runtime | None = None, deployment: Any = None) -> None:
         """Record the rubric's rewards and metrics, and those plugged in by config.
 
         A rollout whose setup ran out of time never had an agent, so nothing of it is scored.
@@ -83,4 +84,5 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
         if self.scoring_deferred or trace.stop_condition == "setup_timeout":
             return
         await self.rubric.score(self.data, trace, runtime)
-        await super().score(trace, runtime)
+        # By name: the deployment came with verifiers 0.4.1 (dev18).
+        await invoke(super().score, {"trace": trace, "runtime": runtime, "deployment": deployment})

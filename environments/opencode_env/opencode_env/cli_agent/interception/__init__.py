@@ -1,5 +1,8 @@
-"""Main and sub-LLM calls of one rollout on one interception server, told apart by the header `X-RLM-Role`."""
+"""The way to the model: a gateway for each rollout, and its main and sub-LLM calls told apart by `X-RLM-Role`."""
 
+from opencode_env.cli_agent.interception.config import GatewayConfig
+from opencode_env.cli_agent.interception.gateway import Gateway
+from opencode_env.cli_agent.interception.request_rules import ModelRequests
 from opencode_env.cli_agent.interception.roles import DEPTH_HEADER, ROLE_HEADER, Role
 from opencode_env.cli_agent.interception.server import RoleInterceptionServer
 from opencode_env.cli_agent.interception.serving import role_interception, serving_by_role
@@ -8,6 +11,9 @@ from opencode_env.cli_agent.interception.sub_rollout import SubRollout, SubSetti
 __all__ = [
     "DEPTH_HEADER",
     "ROLE_HEADER",
+    "Gateway",
+    "GatewayConfig",
+    "ModelRequests",
     "Role",
     "RoleInterceptionServer",
     "SubRollout",

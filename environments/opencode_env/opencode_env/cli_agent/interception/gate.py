@@ -1,28 +1,35 @@
-"""The bounded number of places for the sub calls of one rollout, given out in the order of arrival.
+"""The bounded number of places for one rollout's calls, given out in the order of arrival.
 
-Invariant: never more than `places` are taken; after `close()` nobody gets one and nobody waits for one.
+Invariant: never more than `places` are taken, and beside the first none that the budget has no room for; after
+`close()` nobody gets one and nobody waits for one.
 """
 
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 CANCEL_SECONDS = 5.0
 """How long a cancelled call may take to end; the session it was served by is sealed after that anyway."""
 
 
-class SubGate:
-    """A first-come-first-served semaphore that can be closed and waited empty."""
+class CallGate:
+    """A first-come-first-served semaphore that can be closed and waited empty.
 
-    def __init__(self, places: int) -> None:
+    Args:
+        places: the most calls at once.
+        room: whether one more call has room in the seat's budgets beside so many that hold a place.
+    """
+
+    def __init__(self, places: float, room: Callable[[int], bool]) -> None:
         self.active = 0
         """Calls that hold a place now."""
         self.peak = 0
         """The most calls that held a place at once."""
         self.closed = False
         self._places = places
+        self._room = room
         self._waiting: deque[asyncio.Future[bool]] = deque()
         self._holders: set[asyncio.Task[object]] = set()
         self._empty = asyncio.Event()
@@ -51,7 +58,7 @@ class SubGate:
     async def _enter(self) -> bool:
         if self.closed:
             return False
-        if self.active < self._places and not self._waiting:
+        if not self._waiting and self._free():
             self._take()
             return True
         turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -65,6 +72,10 @@ class SubGate:
                 self._waiting.remove(turn)
             raise
 
+    def _free(self) -> bool:
+        # The first call is judged by its session, which says why there is no room.
+        return self.active == 0 or (self.active < self._places and self._room(self.active))
+
     def _take(self) -> None:
         self.active += 1
         self.peak = max(self.peak, self.active)
@@ -72,7 +83,7 @@ class SubGate:
 
     def _leave(self) -> None:
         self.active -= 1
-        while self._waiting and self.active < self._places:
+        while self._waiting and self._free():
             turn = self._waiting.popleft()
             if not turn.done():
                 self._take()

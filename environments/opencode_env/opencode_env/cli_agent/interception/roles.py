@@ -1,10 +1,8 @@
-"""What the routing headers of a request say, and which headers of a request may travel upstream.
+"""What the routing headers of a request say.
 
-Invariant: the header alone decides the role; nothing that routed a request, and not the rollout's secret, is left in
-the headers that `upstream_headers` returns.
+Invariant: the header alone decides the role.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -15,11 +13,6 @@ ROLE_HEADER = "X-RLM-Role"
 
 DEPTH_HEADER = "X-RLM-Depth"
 """How many sub-agents deep the conversation of a `sub` request is; absent in one-shot calls."""
-
-_PREFIX = "x-rlm-"
-_ROUTING = frozenset({"x-session-affinity", "x-parent-session-id"})
-"""Agents' own routing headers; verifiers sends the trace id in `X-Session-ID`, which replaces an agent's."""
-_SECRETS = frozenset({"authorization", "x-api-key"})
 
 
 class Role(StrEnum):
@@ -64,14 +57,3 @@ def read_mark(request: web.BaseRequest) -> Mark:
     if len(depths) != 1 or not (depths[0].isascii() and depths[0].isdigit() and len(depths[0]) < 4):
         raise RoleRefused(f"{DEPTH_HEADER} must be a whole number, once")
     return Mark(role, explicit=True, depth=int(depths[0]))
-
-
-def upstream_headers(headers: Mapping[str, str], secret: str, bearer: str) -> list[tuple[str, str]]:
-    """The headers of a request without routing and without the rollout's secret, for the session of `bearer`."""
-    kept = [("Authorization", f"Bearer {bearer}")]
-    for name, value in headers.items():
-        lower = name.lower()
-        if lower.startswith(_PREFIX) or lower in _ROUTING or lower in _SECRETS or secret in value:
-            continue
-        kept.append((name, value))
-    return kept

@@ -1,27 +1,36 @@
-"""`RoleInterceptionServer`: verifiers' interception server with a second session per rollout for sub-LLM calls.
+"""`RoleInterceptionServer`: verifiers' interception server behind a gateway, with a second session for sub-LLM calls.
 
-Private parts of verifiers are used here and in `serving.py` only: `_handler_for`, `_aux_handler_for`, `record_call`,
-`sessions`, `clients`, `stack`. `tests/rlm/test_contract.py` pins them.
+Private parts of verifiers are used here and in `serving.py` only: `_handler_for`, `_aux_handler_for`, `_session_for`,
+`record_call`, `sessions`, `clients`, `stack`, `runner`, and that it reads a body through aiohttp's `_read_bytes`.
+`tests/test_contract.py` pins them.
 
 Invariant: the bearer decides the rollout, the header only which of that rollout's two sessions serves the request; the
 sub session's own bearer never leaves this process.
 """
 
+import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aiohttp import web
 from verifiers.v1.clients import BaseClientConfig, Client, resolve_client
-from verifiers.v1.dialects import Dialect
+from verifiers.v1.dialects import DIALECTS, Dialect
 from verifiers.v1.interception import InterceptionServer
 from verifiers.v1.interception.base import Slot
 from verifiers.v1.session import RolloutSession
 
-from opencode_env.cli_agent.interception.roles import Mark, Role, RoleRefused, read_mark, upstream_headers
+from opencode_env.cli_agent.interception.careful_dialect import careful
+from opencode_env.cli_agent.interception.config import GatewayConfig
+from opencode_env.cli_agent.interception.gateway import Gateway
+from opencode_env.cli_agent.interception.idle_connections import IdleConnections
+from opencode_env.cli_agent.interception.masked_client import MaskedClient, Masking, keys_of
+from opencode_env.cli_agent.interception.request_body import RequestRefused
+from opencode_env.cli_agent.interception.request_filter import filter_headers, routed_headers
+from opencode_env.cli_agent.interception.roles import Mark, Role, RoleRefused, read_mark
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout, sub_rollout_of
 from opencode_env.cli_agent.interception.sub_session import BoundedClient, SubSession
 from opencode_env.cli_agent.interception.whole_streams import WholeStreams
@@ -35,35 +44,47 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class _Registered:
     """One rollout on this server."""
 
-    rollout: SubRollout
+    gateway: Gateway
     main: RolloutSession
     secret: str
-    sub_bearer: str
+    side: SubRollout | None = None
+    sub_bearer: str = ""
 
 
 class RoleInterceptionServer(InterceptionServer):
-    """Serves `sub` calls of a rollout that has a `SubRollout` with its sub session, all others as verifiers does."""
+    """verifiers' server behind a gateway per rollout; serves `sub` calls of a rollout that has a `SubRollout` with its
+    sub session."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: Any, gateway: GatewayConfig | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.gateway = gateway or GatewayConfig()
         self._rollouts: dict[str, _Registered] = {}
+        self._by_trace: dict[str, _Registered] = {}
+        self._idle = IdleConnections(self.gateway.idle_timeout)
 
     @property
     def load(self) -> int:
         """Rollouts on this server; a sub session is part of its rollout."""
-        return len(self.sessions) - len(self._rollouts)
+        return len(self._rollouts)
+
+    async def start(self) -> None:
+        """Listen, and look after idle connections."""
+        await super().start()
+        assert self.runner is not None
+        await self.stack.enter_async_context(self._idle.closing(self.runner))
 
     def register(self, session: RolloutSession) -> tuple[str, str]:
         """Register a rollout, with its sub session when it has one."""
         model_secret, state_secret = super().register(session)
-        rollout = sub_rollout_of(session.trace)
-        if rollout is not None:
-            bearer = secrets.token_urlsafe(16)
-            rollout.routed = True
-            rollout.session.network_policy = session.network_policy
-            rollout.session.client = BoundedClient(self._sub_client(rollout), rollout.settings.timeout)
-            self.sessions[bearer] = rollout.session
-            self._rollouts[model_secret] = _Registered(rollout, session, model_secret, bearer)
+        registered = _Registered(Gateway(self.gateway, session), session, model_secret)
+        side = sub_rollout_of(session.trace)
+        if side is not None:
+            registered = replace(registered, side=side, sub_bearer=secrets.token_urlsafe(16))
+            side.routed = True
+            side.session.network_policy = session.network_policy
+            side.session.client = BoundedClient(self._sub_client(side), side.settings.timeout)
+            self.sessions[registered.sub_bearer] = side.session
+        self._rollouts[model_secret] = self._by_trace[session.trace.id] = registered
         return model_secret, state_secret
 
     def unregister(self, model_secret: str, state_secret: str) -> None:
@@ -71,6 +92,7 @@ class RoleInterceptionServer(InterceptionServer):
         registered = self._rollouts.pop(model_secret, None)
         super().unregister(model_secret, state_secret)
         if registered is not None:
+            self._by_trace.pop(registered.main.trace.id, None)
             self.sessions.pop(registered.sub_bearer, None)
 
     @asynccontextmanager
@@ -88,66 +110,165 @@ class RoleInterceptionServer(InterceptionServer):
         return self._kept_client(config.model_dump_json(), config)
 
     def _kept_client(self, key: str, config: BaseClientConfig) -> Client:
-        """The server's client of that key, whose streams are whole or fail."""
+        """The server's client of that key, whose streams are whole or fail, and whose answers hold no keys."""
         if key not in self.clients:
-            self.clients[key] = WholeStreams(resolve_client(config))
+            inner = resolve_client(config)
+            if self.gateway.mask_keys and (keys := keys_of(config)):
+                inner = MaskedClient(inner, Masking(keys))
+            self.clients[key] = WholeStreams(inner)
             self.stack.push_async_callback(self.clients[key].close)
         return self.clients[key]
 
     def _handler_for(self, dialect: Dialect[Any]) -> Handler:
-        serve: Handler = super()._handler_for(dialect)
+        serve: Handler = super()._handler_for(careful(dialect))
 
-        async def handler(request: web.Request) -> web.StreamResponse:
-            registered = self._rollouts.get(dialect.secret(request.headers))
-            if registered is None:
-                return await serve(request)
-            mark = _mark(registered, request, dialect)
+        async def answer(registered: _Registered, request: web.Request) -> web.StreamResponse:
+            side = registered.side
+            mark = Mark(Role.MAIN, explicit=False, depth=0) if side is None else _mark(registered, request, dialect)
             if isinstance(mark, web.Response):
                 return mark
-            if mark.role is Role.SUB:
-                return await self._serve_sub(registered, mark, request, dialect, serve)
-            if (error := registered.rollout.check_main(mark)) is not None:
+            if side is not None and mark.role is Role.SUB:
+                return await self._serve_sub(registered, side, mark, request, dialect, serve)
+            if side is not None and (error := side.check_main(mark)) is not None:
                 registered.main.error = error
                 return web.json_response(dialect.error_body(str(error)), status=400)
-            return await serve(_cleaned(registered, request, registered.secret))
+            return await self._serve_main(registered, request, dialect, serve)
 
-        return handler
+        return self._guarded(dialect, answer, serve)
 
     def _aux_handler_for(self, dialect: Dialect[Any], route: str) -> Handler:
         serve: Handler = super()._aux_handler_for(dialect, route)
 
+        async def answer(registered: _Registered, request: web.Request) -> web.StreamResponse:
+            side = registered.side
+            mark = None if side is None else _mark(registered, request, dialect)
+            if isinstance(mark, web.Response):
+                return mark
+            bearer = registered.sub_bearer if mark is not None and mark.role is Role.SUB else registered.secret
+            async with registered.gateway.aside, registered.gateway.body(request, dialect) as raw:
+                return await serve(self._passed_on(registered, request, dialect, raw, bearer))
+
+        return self._guarded(dialect, answer, serve)
+
+    def _guarded(
+        self,
+        dialect: Dialect[Any],
+        answer: Callable[[_Registered, web.Request], Awaitable[web.StreamResponse]],
+        stranger: Handler,
+    ) -> Handler:
+        """A handler of a rollout's requests behind its gateway; those of nobody go to `stranger`."""
+
         async def handler(request: web.Request) -> web.StreamResponse:
             registered = self._rollouts.get(dialect.secret(request.headers))
             if registered is None:
-                return await serve(request)
-            mark = _mark(registered, request, dialect)
-            if isinstance(mark, web.Response):
-                return mark
-            bearer = registered.sub_bearer if mark.role is Role.SUB else registered.secret
-            return await serve(_cleaned(registered, request, bearer))
+                return await stranger(request)
+            registered.main.adopt(asyncio.current_task())
+            with self._idle.carrying(request):
+                try:
+                    async with registered.gateway.open_request():
+                        return await answer(registered, request)
+                except RequestRefused as error:
+                    return registered.gateway.refuse(error, dialect)
 
         return handler
 
+    async def _serve_main(
+        self, registered: _Registered, request: web.Request, dialect: Dialect[Any], serve: Handler
+    ) -> web.StreamResponse:
+        """Serve a main call when it is its turn."""
+        gateway = registered.gateway
+        gateway.last_refused = True
+        async with gateway.body(request, dialect) as raw:
+            gateway.last_refused = False
+            async with gateway.calls.let_through(request, raw) as further:
+                return await serve(self._passed_on(registered, request, dialect, raw, registered.secret, further))
+
     async def _serve_sub(
-        self, registered: _Registered, mark: Mark, request: web.Request, dialect: Dialect[Any], serve: Handler
+        self,
+        registered: _Registered,
+        side: SubRollout,
+        mark: Mark,
+        request: web.Request,
+        dialect: Dialect[Any],
+        serve: Handler,
     ) -> web.StreamResponse:
         """Serve a sub call when it is its turn."""
-        rollout = registered.rollout
-        if (problem := rollout.too_deep(mark)) is not None:
-            error = rollout.session.refusal(problem)
+        if (problem := side.too_deep(mark)) is not None:
+            error = side.session.refusal(problem)
             return web.json_response(dialect.error_body(str(error)), status=400)
-        async with rollout.gate.place() as entered:
+        async with side.gate.place() as entered:
             if not entered:
                 return web.json_response(dialect.error_body("the rollout has ended"), status=409)
             if request.transport is None or request.transport.is_closing():
                 return web.Response(status=499)  # nobody waits for it any more
-            return await serve(_cleaned(registered, request, registered.sub_bearer))
+            async with registered.gateway.body(request, dialect) as raw:
+                return await serve(self._passed_on(registered, request, dialect, raw, registered.sub_bearer))
+
+    def _passed_on(
+        self,
+        registered: _Registered,
+        request: web.Request,
+        dialect: Dialect[Any],
+        raw: bytes,
+        bearer: str,
+        further: Mapping[str, str] | None = None,
+    ) -> web.Request:
+        """The same request as verifiers' server shall see it: for the session of `bearer`, with this body."""
+        headers = routed_headers(request.headers, registered.secret)
+        if self.gateway.filter_headers:
+            headers = filter_headers(headers, dialect.upstream_path, registered.gateway.rules)
+        copied = request.clone(headers=[("Authorization", f"Bearer {bearer}"), *headers, *(further or {}).items()])
+        copied._read_bytes = raw
+        return copied
+
+    async def handle_tool(self, request: web.Request) -> web.Response:
+        """Ask about a tool call, where the harness does."""
+        registered = self._rollouts.get(request.headers.get("Authorization", "").removeprefix("Bearer "))
+        if registered is None:
+            return await super().handle_tool(request)
+        if not registered.main.gates_tools:
+            return web.json_response({"error": "this agent's tool calls are not asked about"}, status=404)
+        registered.main.adopt(asyncio.current_task())
+        with self._idle.carrying(request):
+            try:
+                async with registered.gateway.open_request(), registered.gateway.aside:
+                    copied = request.clone()
+                    copied._read_bytes = await registered.gateway.read_json(request)
+                    return await super().handle_tool(copied)
+            except RequestRefused as error:
+                return web.json_response({"error": str(error)}, status=error.status)
+
+    async def handle_models(self, request: web.Request) -> web.Response:
+        """The endpoint's list of models, without keys."""
+        found = (self._rollouts.get(dialect.secret(request.headers)) for dialect in DIALECTS)
+        registered = next((one for one in found if one is not None), None)
+        if registered is None:
+            return await super().handle_models(request)
+        registered.main.adopt(asyncio.current_task())
+        with self._idle.carrying(request):
+            try:
+                async with registered.gateway.open_request(), registered.gateway.aside:
+                    response = await super().handle_models(request)
+            except RequestRefused as error:
+                return web.json_response({"error": str(error)}, status=error.status)
+        if self.gateway.mask_keys and isinstance(response.body, bytes):
+            response.body = Masking(keys_of(registered.main.ctx.client)).data(response.body)
+        return response
+
+    def _session_for(self, request: web.Request, **options: Any) -> RolloutSession | None:
+        self._idle.seen(request)
+        found: RolloutSession | None = super()._session_for(request, **options)
+        return found
 
     def record_call(self, session: RolloutSession, *args: Any, **options: Any) -> None:
-        """Record an exchange, and count it when it is a sub call."""
+        """Record an exchange, and count it against the budgets of its seat."""
         super().record_call(session, *args, **options)
-        if isinstance(session, SubSession) and not session.released:
+        if session.released:
+            return
+        if isinstance(session, SubSession):
             session.tally.add(session.trace.calls[-1], session.trace.nodes)
+        elif (registered := self._by_trace.get(session.trace.id)) is not None:
+            registered.gateway.calls.tally.add(session.trace.calls[-1], session.trace.nodes)
 
 
 @asynccontextmanager
@@ -163,14 +284,10 @@ async def ending_sub_calls(session: RolloutSession) -> AsyncIterator[None]:
 
 def _mark(registered: _Registered, request: web.Request, dialect: Dialect[Any]) -> Mark | web.Response:
     """The request's mark, or the 400 of one that means nothing, which is recorded."""
+    assert registered.side is not None
     try:
         return read_mark(request)
     except RoleRefused as error:
-        registered.rollout.note_bad_role(str(error))
+        registered.side.note_bad_role(str(error))
         logger.warning("refused a model call: id=%s %s", registered.main.trace.id, error)
         return web.json_response(dialect.error_body(str(error)), status=400)
-
-
-def _cleaned(registered: _Registered, request: web.Request, bearer: str) -> web.Request:
-    """The same request with the headers that may travel upstream, for the session of `bearer`."""
-    return request.clone(headers=upstream_headers(request.headers, registered.secret, bearer))

@@ -23,30 +23,50 @@ from verifiers.v1.interception.server import InterceptionServer
 from verifiers.v1.interception.tunnel import PrimeTunnelConfig
 from verifiers.v1.session import RolloutSession
 
+from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.server import RoleInterceptionServer, ending_sub_calls
+from opencode_env.cli_agent.open_files import raise_open_files
 
 
 class RoleStaticPool(StaticInterceptionPool):
     """A fixed set of role servers."""
 
     def __init__(
-        self, config: StaticInterceptionPoolConfig, requires_tunnel: bool, state_service_secrets: tuple[str, ...]
+        self,
+        config: StaticInterceptionPoolConfig,
+        requires_tunnel: bool,
+        state_service_secrets: tuple[str, ...],
+        gateway: GatewayConfig,
     ) -> None:
         super().__init__(config, requires_tunnel, state_service_secrets)
         self.servers = [
-            RoleInterceptionServer(server, requires_tunnel, state_service_secrets) for server in config.servers
+            RoleInterceptionServer(server, requires_tunnel, state_service_secrets, gateway=gateway)
+            for server in config.servers
         ]
 
 
 class RoleElasticPool(ElasticInterceptionPool):
     """Role servers on demand, `multiplex` rollouts on each."""
 
+    def __init__(
+        self,
+        config: ElasticInterceptionPoolConfig,
+        requires_tunnel: bool,
+        state_service_secrets: tuple[str, ...],
+        gateway: GatewayConfig,
+    ) -> None:
+        super().__init__(config, requires_tunnel, state_service_secrets)
+        self._gateway = gateway
+
     async def _server(self) -> InterceptionServer:
         for server in self.servers:
             if server.load < self.config.multiplex:
                 return server
         grown = RoleInterceptionServer(
-            InterceptionServerConfig(tunnel=PrimeTunnelConfig()), self.requires_tunnel, self.state_service_secrets
+            InterceptionServerConfig(tunnel=PrimeTunnelConfig()),
+            self.requires_tunnel,
+            self.state_service_secrets,
+            gateway=self._gateway,
         )
         await self.stack.enter_async_context(grown)
         self.servers.append(grown)
@@ -60,23 +80,29 @@ class RoleElasticPool(ElasticInterceptionPool):
 
 
 def role_interception(
-    config: InterceptionConfig, requires_tunnel: bool = False, state_service_secrets: tuple[str, ...] = ()
+    config: InterceptionConfig,
+    requires_tunnel: bool = False,
+    state_service_secrets: tuple[str, ...] = (),
+    gateway: GatewayConfig | None = None,
 ) -> Interception:
     """The interception of a configuration, made of role servers."""
+    gateway = gateway or GatewayConfig()
     if isinstance(config, InterceptionServerConfig):
-        return RoleInterceptionServer(config, requires_tunnel, state_service_secrets)
+        return RoleInterceptionServer(config, requires_tunnel, state_service_secrets, gateway=gateway)
     if isinstance(config, StaticInterceptionPoolConfig):
-        return RoleStaticPool(config, requires_tunnel, state_service_secrets)
+        return RoleStaticPool(config, requires_tunnel, state_service_secrets, gateway)
     assert isinstance(config, ElasticInterceptionPoolConfig)
-    return RoleElasticPool(config, requires_tunnel, state_service_secrets)
+    return RoleElasticPool(config, requires_tunnel, state_service_secrets, gateway)
 
 
 @asynccontextmanager
-async def serving_by_role(env: Env[Any]) -> AsyncIterator[None]:
+async def serving_by_role(env: Env[Any], gateway: GatewayConfig) -> AsyncIterator[None]:
     """Hold an environment's serving resources, with role servers: what `Env.serving` of verifiers 0.4 does."""
+    if gateway.raise_open_files:
+        raise_open_files()
     async with env.shared_tools() as shared:
         secrets = tuple(server.state_secret for server in shared.values() if server.state_secret)
-        interception = role_interception(env.config.interception, env._requires_tunnel(shared), secrets)
+        interception = role_interception(env.config.interception, env._requires_tunnel(shared), secrets, gateway)
         async with interception:
             env._shared_tools = shared
             env._interception = interception

@@ -13,7 +13,7 @@ from verifiers.v1.agent import Agent
 from verifiers.v1.errors import HarnessError
 from verifiers.v1.trace import AgentInfo, Trace
 
-from opencode_env.cli_agent.interception.gate import SubGate
+from opencode_env.cli_agent.interception.gate import CallGate
 from opencode_env.cli_agent.interception.roles import ROLE_HEADER, Mark
 from opencode_env.cli_agent.interception.sub_session import SubSession
 
@@ -49,7 +49,7 @@ class SubRollout:
         info: AgentInfo[Any] = AgentInfo(config=seat.config, name="sub", trainable=seat.trainable)
         self.trace: Trace[Any, Any, Any] = Trace(task=main.task, agent=info)
         self.session = SubSession(seat.ctx, self.trace, seat.limits, settings.max_turns)
-        self.gate = SubGate(settings.max_parallel)
+        self.gate = CallGate(settings.max_parallel, self.session.room)
         self.routed = False
         """Whether a server that tells the roles apart serves this rollout."""
         self.demanded_by = ""

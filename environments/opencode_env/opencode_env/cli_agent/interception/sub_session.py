@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import Client, ModelContext
 from verifiers.v1.clients.client import RelayReply
 from verifiers.v1.dialects import Dialect
@@ -17,9 +18,9 @@ from verifiers.v1.errors import ProviderError
 from verifiers.v1.graph import PendingTurn
 from verifiers.v1.session import RolloutLimits, RolloutSession
 from verifiers.v1.trace import Error, InterceptRecord, ModelCall, TimeSpan, Trace
-from verifiers.v1.types import AssistantMessage, Request, Response, SamplingConfig
+from verifiers.v1.types import AssistantMessage, Request, Response
 
-from opencode_env.cli_agent.interception.sub_tally import SubTally
+from opencode_env.cli_agent.interception.call_tally import CallTally
 from opencode_env.cli_agent.interception.wrapped_client import WrappedClient
 
 RECORDED_REFUSALS = 100
@@ -33,7 +34,7 @@ class SubSession(RolloutSession):
         self, ctx: ModelContext, trace: Trace[Any, Any, Any], limits: RolloutLimits, conversation_turns: int
     ) -> None:
         super().__init__(ctx=ctx, trace=trace, limits=limits)
-        self.tally = SubTally()
+        self.tally = CallTally()
         self.limit_reached: str | None = None
         """The first of the seat's limits that refused a call."""
         self._conversation_turns = conversation_turns
@@ -47,8 +48,12 @@ class SubSession(RolloutSession):
         self.limit_reached = self.limit_reached or limit
         raise self.refusal(f"the sub-LLM budget of this rollout is spent ({limit}): go on without sub-LLM calls")
 
+    def room(self, active: int) -> bool:
+        """Whether the seat's budgets leave room for one more call beside so many."""
+        return self.tally.room(self.limits, active)
+
     async def rewrite_request(
-        self, request: Request, *, run_stops: bool = True
+        self, request: Request, *, run_stops: bool = True, dialect: str | None = None
     ) -> tuple[Request, list[InterceptRecord], str | None]:
         """Refuse the call when its conversation has had all its turns; a task's hooks see main calls only."""
         if _answers(request) >= self._conversation_turns:

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import Client
 from verifiers.v1.clients.client import RelayReply
 from verifiers.v1.dialects import Dialect
 from verifiers.v1.graph import PendingTurn
-from verifiers.v1.types import Response, SamplingConfig
+from verifiers.v1.types import Response
 
 
 class WrappedClient(Client):

@@ -31,10 +31,19 @@ def _is_address(host: str) -> bool:
 
 
 class Doorway:
-    """Owns the relays of one sandbox; `hosts` is the file that the sandbox sees, read-only, as /etc/hosts."""
+    """Owns the relays of one sandbox.
 
-    def __init__(self, channel: Channel, hosts: Path) -> None:
+    Args:
+        channel: the way to process 1.
+        hosts: the file that the sandbox sees, read-only, as /etc/hosts.
+        most: connections at once through one relay.
+        idle: seconds after which a connection from inside ends that is silent and waits for no answer.
+    """
+
+    def __init__(self, channel: Channel, hosts: Path, *, most: int, idle: float | None) -> None:
         self._channel = channel
+        self._most = most
+        self._idle = idle
         self._hosts = hosts
         self._inward: dict[tuple[str, int], int] = {}
         self._outward: dict[int, int] = {}
@@ -72,7 +81,7 @@ class Doorway:
         async def dial() -> socket.socket:
             return await _connect(host, port)
 
-        self._relays.append(Relay(listener, dial))
+        self._relays.append(Relay(listener, dial, most=self._most, idle=self._idle))
         inside: int = listener.getsockname()[1]
         return inside
 
@@ -95,7 +104,7 @@ class Doorway:
                 (fd,) = (await self._channel.request("socket")).fds
                 return await _connected(socket.socket(fileno=fd), ("127.0.0.1", port))
 
-            self._relays.append(Relay(listener, dial))
+            self._relays.append(Relay(listener, dial, most=self._most))
             self._outward[port] = listener.getsockname()[1]
         return f"http://127.0.0.1:{self._outward[port]}"
 

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
-from verifiers.v1.runtimes.base import register
+from opencode_rubrics.verifiers_versions import provisioned
 
 from opencode_env.cli_agent.sandbox.config import Bind, LocalSandboxConfig
 from opencode_env.cli_agent.sandbox.runtime import ConfinedRuntime
@@ -30,11 +30,5 @@ async def provision_confined(
     Raises:
         SandboxError: the sandbox could not be started.
     """
-    runtime = ConfinedRuntime(options, binds, name, workdir)
-    register(runtime)
-    runtime.env = dict(env or {})
-    try:
-        await runtime.start()
+    async with provisioned(ConfinedRuntime(options, binds, name, workdir), env) as runtime:
         yield runtime
-    finally:
-        await runtime.stop()

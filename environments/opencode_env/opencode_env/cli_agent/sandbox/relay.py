@@ -15,6 +15,9 @@ from verifiers.v1.errors import SandboxError
 MAX_CONNECTIONS = 128
 """Per relay: the agent may open connections at will, and each costs the host two descriptors."""
 
+IDLE_SECONDS = 600.0
+"""How long a connection may be silent on which nobody waits for an answer."""
+
 Dial = Callable[[], Awaitable[socket.socket]]
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -24,10 +27,13 @@ class _End(asyncio.Protocol):
 
     def __init__(self, on_lost: Callable[["_End"], None]) -> None:
         self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
         self.transport: asyncio.Transport | None = None
         self.peer: _End | None = None
         self._ended = False
         self._joined = False
+        self.last_data = 0.0
+        """When it last said something, on the loop's clock; 0 = never."""
         self._early = bytearray()
         """What came before both sides were there: Python 3.11.2 reads on although `connection_made` paused it."""
 
@@ -37,6 +43,7 @@ class _End(asyncio.Protocol):
         transport.pause_reading()  # until both sides are there
 
     def data_received(self, data: bytes) -> None:
+        self.last_data = self._loop.time()
         if not self._joined:
             self._early += data
         elif self.peer is not None and self.peer.transport is not None:
@@ -92,15 +99,30 @@ class _End(asyncio.Protocol):
 
 
 class Relay:
-    """Serves `listener`; every connection is joined to a fresh one made by `dial`. Owns the listener."""
+    """Serves `listener`; every connection is joined to a fresh one made by `dial`. Owns the listener.
 
-    def __init__(self, listener: socket.socket, dial: Dial) -> None:
+    Args:
+        listener: a listening socket.
+        dial: connects to the destination.
+        most: connections at once; more are closed at once.
+        idle: seconds after which a silent connection ends that waits for no answer; None is never.
+    """
+
+    def __init__(
+        self, listener: socket.socket, dial: Dial, *, most: int = MAX_CONNECTIONS, idle: float | None = None
+    ) -> None:
         listener.setblocking(False)
         self._listener = listener
         self._dial = dial
         self._loop = asyncio.get_running_loop()
         self._joining: set[asyncio.Task[None]] = set()
         self._ends: set[_End] = set()
+        self._most = most
+        self._idle = idle
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._pairs: dict[_End, float] = {}
+        """When each connection was joined, by its near end."""
+        self._sweep()
         self._loop.add_reader(listener.fileno(), self._accept)
 
     def _accept(self) -> None:
@@ -108,7 +130,7 @@ class Relay:
             connection, _ = self._listener.accept()
         except OSError:  # gone again, or out of descriptors: the listener stays
             return
-        if len(self._joining) + len(self._ends) // 2 >= MAX_CONNECTIONS:
+        if len(self._joining) + len(self._ends) // 2 >= self._most:
             connection.close()
             return
         connection.setblocking(False)
@@ -138,11 +160,28 @@ class Relay:
                 sock.close()
                 self._ends.discard(end)
             raise
+        self._pairs[ends[0]] = self._loop.time()
         for end in ends:
             end.joined()
 
+    def _sweep(self) -> None:
+        """End what is idle, and look again later."""
+        if self._idle is None:
+            return
+        now = self._loop.time()
+        self._pairs = {near: joined for near, joined in self._pairs.items() if near in self._ends}
+        for near, joined in self._pairs.items():
+            answered = near.peer.last_data if near.peer is not None else 0.0
+            waiting = near.last_data > answered
+            if not waiting and now - max(joined, answered) > self._idle and near.transport is not None:
+                near.transport.close()
+        self._sweeping = self._loop.call_later(self._idle / 4, self._sweep)
+
     async def close(self) -> None:
         """Stop listening and drop every connection; idempotent."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            self._idle = None
         if self._listener.fileno() >= 0:
             self._loop.remove_reader(self._listener.fileno())
             self._listener.close()

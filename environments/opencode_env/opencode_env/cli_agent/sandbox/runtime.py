@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
 from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
+from opencode_rubrics.verifiers_versions import OwnRuntime
 from verifiers.v1.errors import SandboxError
-from verifiers.v1.runtimes import ProgramResult, Runtime, RuntimeProcess, SubprocessConfig
-from verifiers.v1.runtimes.subprocess import SubprocessRuntimeInfo
+from verifiers.v1.runtimes import ProgramResult, RuntimeProcess, SubprocessConfig, SubprocessRuntimeInfo
 
 from opencode_env.cli_agent.sandbox.commands import Commands
 from opencode_env.cli_agent.sandbox.config import Bind, LocalSandboxConfig
@@ -29,7 +29,7 @@ from opencode_env.cli_agent.sandbox.uv_scripts import prepare_script
 _ACTIVATE = 'export VIRTUAL_ENV="$1" PATH="$1/bin:$PATH"; shift; exec "$@"'
 
 
-class ConfinedRuntime(Runtime):
+class ConfinedRuntime(OwnRuntime):
     """One bubblewrap sandbox, from `start` to `stop`.
 
     Commands run as uid 1000 without capabilities, in `workdir`, each in a session of its own. Exit codes are those of
@@ -74,7 +74,12 @@ class ConfinedRuntime(Runtime):
         temporary = ".vf-" + re.sub(r"[^A-Za-z0-9_-]", "-", self.name)
         await self._sandbox.start(self.options, self._binds, temporary)
         self.info.id = f"/tmp/{temporary}"
-        self._doorway = Doorway(self._sandbox.channel, self._sandbox.hosts)
+        self._doorway = Doorway(
+            self._sandbox.channel,
+            self._sandbox.hosts,
+            most=self.options.max_connections,
+            idle=self.options.idle_timeout,
+        )
         self._watch_disk()
 
     def _watch_disk(self) -> None:

@@ -1,0 +1,40 @@
+"""What one rollout may ask of the way to the model, under `--env.gateway.*`.
+
+Every bound has an off switch; with all of them off a request goes the way it goes through verifiers alone.
+"""
+
+from pydantic import Field, FiniteFloat
+from pydantic_config import BaseConfig
+
+
+class GatewayConfig(BaseConfig):
+    """Bounds of one rollout's model calls, far above what an agent's own calls amount to; None takes one away."""
+
+    max_body: int | None = Field(32 * 1024 * 1024, ge=1)
+    """Bytes of one request, unpacked; more is answered 413."""
+    max_messages: int | None = Field(5000, ge=1)
+    """Messages, and tools, of one request; more is answered 400."""
+    max_values: int | None = Field(100_000, ge=1)
+    """JSON values of one request (every number, string, list and object counts one); more is answered 400."""
+    max_depth: int | None = Field(100, ge=1)
+    """How deep lists and objects of a request may nest; deeper is answered 400. The parser's own limit is 200."""
+    max_parallel_calls: int | None = Field(16, ge=1)
+    """Main calls that one rollout has at the model at once; more wait in the order in which they came. Every call
+    reserves its turn and its share of a token budget before it is served, so a limit of the seat holds for parallel
+    calls too; None takes the reservation away with it."""
+    max_waiting_calls: int | None = Field(1024, ge=1)
+    """Requests of one rollout that are open at once, waiting ones included; more are answered 429."""
+    max_share: FiniteFloat | None = Field(0.1, gt=0, le=1)
+    """Share of the serving thread's time that one rollout's requests may take for long; whoever takes more waits."""
+    idle_timeout: FiniteFloat | None = Field(300.0, gt=0)
+    """Seconds after which a connection that carries no request is closed, and after which a request is answered 408
+    when no further byte of its body came."""
+    raise_open_files: bool = True
+    """Raise this process's soft limit of open files to the hard one when the environment starts."""
+    filter_requests: bool = True
+    """Let through only the harness's own wire formats and request keys, and no address that the endpoint would
+    fetch."""
+    filter_headers: bool = True
+    """Let through only the request headers that the endpoint needs."""
+    mask_keys: bool = True
+    """Take API keys out of everything that goes back to the agent."""

@@ -1,0 +1,137 @@
+"""One rollout's way to the model: what each of its requests passes before verifiers' server serves it.
+
+Invariant: a request that is refused here was never a model call. It is counted on the trace, it costs the rollout
+nothing but time, and it makes no error of it.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+from pydantic_core import to_json
+from verifiers.v1.dialects import Dialect
+from verifiers.v1.session import RolloutSession
+
+from opencode_env.cli_agent.interception.config import GatewayConfig
+from opencode_env.cli_agent.interception.main_calls import MainCalls
+from opencode_env.cli_agent.interception.pace import Memory, Pace
+from opencode_env.cli_agent.interception.request_body import LISTS, RequestRefused, parse_body, read_body
+from opencode_env.cli_agent.interception.request_filter import filter_body
+from opencode_env.cli_agent.interception.request_rules import ModelRequests, model_requests
+
+logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
+
+RECORD = "gateway"
+"""Key in the main trace's `info` with what was refused and left out, by reason; absent when nothing was."""
+
+_REASONS = 20
+_BODIES_HELD = 4
+"""Largest bodies that one rollout may have in memory at once."""
+_ASIDE = 4
+
+
+class Gateway:
+    """Holds one rollout's bounds, and what they have been told."""
+
+    def __init__(self, config: GatewayConfig, session: RolloutSession) -> None:
+        self.config = config
+        self.calls = MainCalls(session.limits, config.max_parallel_calls)
+        self.last_refused = False
+        """Whether the newest of the main requests was refused here."""
+        self.rules: ModelRequests = model_requests(session.trace.agent.config.harness)
+        self._session = session
+        self._pace = Pace(config.max_share)
+        self._memory = Memory(None if config.max_body is None else _BODIES_HELD * config.max_body)
+        self.open = 0
+        """Requests that are taken up now, waiting ones included."""
+        self.aside = asyncio.Semaphore(_ASIDE)
+        """Places for requests that are no model calls."""
+
+    @asynccontextmanager
+    async def open_request(self) -> AsyncIterator[None]:
+        """Take up one request, when it is the rollout's turn to be worked for.
+
+        Raises:
+            RequestRefused: the rollout has too many open already.
+        """
+        limit = self.config.max_waiting_calls
+        if limit is not None and self.open >= limit:
+            raise RequestRefused(f"more than {limit} requests of this rollout are open", 429)
+        self.open += 1
+        try:
+            await self._pace.turn()
+            yield
+        finally:
+            self.open -= 1
+
+    @asynccontextmanager
+    async def body(self, request: web.Request, dialect: Dialect[Any]) -> AsyncIterator[bytes]:
+        """The body of a model request as it goes on, within the bounds and without what does not go upstream.
+
+        Its memory is the rollout's until the end of the block: the engine keeps what it parsed as long.
+
+        Raises:
+            RequestRefused: it exceeds a bound, is none, or holds what may not go upstream.
+            ConnectionError: the caller left.
+        """
+        if self.config.filter_requests:
+            self._check_format(dialect)
+        largest = self.config.max_body or 0
+        async with self._memory.hold(min(largest, request.content_length or largest)):
+            yield await self._read(request, dialect)
+
+    async def _read(self, request: web.Request, dialect: Dialect[Any]) -> bytes:
+        entries = 0
+        try:
+            raw = await read_body(request, self.config)
+            raw, body = await parse_body(raw, self.config)
+            entries = sum(len(body[key]) for key in LISTS if isinstance(body.get(key), list))
+            if self.config.filter_requests and (dropped := filter_body(body, dialect, self.rules)):
+                self._note("dropped", dropped)
+                raw = to_json(body, inf_nan_mode="null")
+        finally:
+            self._pace.charge(request.content.total_bytes, entries)
+        return raw
+
+    async def read_json(self, request: web.Request) -> bytes:
+        """The body of a request that is no model call, within the same bounds.
+
+        Raises:
+            RequestRefused: it exceeds a bound, or is no JSON object.
+            ConnectionError: the caller left.
+        """
+        try:
+            return (await parse_body(await read_body(request, self.config), self.config))[0]
+        finally:
+            self._pace.charge(request.content.total_bytes, 0)
+
+    def _check_format(self, dialect: Dialect[Any]) -> None:
+        if not self.rules.formats:  # the first call comes before any program of the agent can have run
+            self.rules = ModelRequests(
+                frozenset({dialect.upstream_path}), self.rules.extra, self.rules.message_keys, self.rules.headers
+            )
+        if dialect.upstream_path not in self.rules.formats:
+            raise RequestRefused(f"{dialect.routes[0]} is not served here", 404)
+
+    def refuse(self, error: RequestRefused, dialect: Dialect[Any]) -> web.Response:
+        """The answer to a refused request, which is counted."""
+        self._note("refused", [str(error)])
+        body = dialect.error_body(str(error))
+        if "type" not in body:
+            body["error"] |= {"param": None, "code": None}  # as OpenAI's
+        return web.json_response(body, status=error.status)
+
+    def _note(self, kind: str, reasons: list[str]) -> None:
+        if self._session.released:
+            return
+        counts: dict[str, int] = self._session.trace.info.setdefault(RECORD, {}).setdefault(kind, {})
+        for reason in reasons:
+            name = reason[:200]
+            if name not in counts and len(counts) >= _REASONS:
+                name = "others"
+            if name not in counts:
+                logger.warning("%s of a model request: id=%s %s", kind, self._session.trace.id, name)
+            counts[name] = counts.get(name, 0) + 1

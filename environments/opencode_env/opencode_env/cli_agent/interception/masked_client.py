@@ -1,0 +1,166 @@
+"""A model client that lets no API key through to the agent: not in an answer, a stream, or the text of an error.
+
+Some endpoints repeat the key they were called with. Invariant: what leaves here holds none of the keys, also where a
+stream spells one over several events.
+"""
+
+import os
+import re
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from verifiers.v1.clients import Client
+from verifiers.v1.clients.client import RelayReply
+from verifiers.v1.configs.client import BaseClientConfig, resolve_api_key, resolve_headers
+from verifiers.v1.dialects import Dialect
+from verifiers.v1.graph import PendingTurn
+from verifiers.v1.types import Response, SamplingConfig
+
+from opencode_env.cli_agent.interception.wrapped_client import WrappedClient
+
+MASK = "[key]"
+_SHORTEST = 12
+"""Characters; shorter values are words such as `EMPTY`, which answers may hold."""
+
+_SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|AUTHORIZATION|COOKIE)$")
+_TEXT = re.compile(rb'"(content|reasoning_content|reasoning|text|delta|thinking|arguments|partial_json)"\s*:\s*"')
+_STRING_END = re.compile(rb'(?:[^"\\]|\\.)*')
+
+
+def keys_of(config: BaseClientConfig) -> frozenset[str]:
+    """What must not reach an agent: the endpoint's key and secret headers, every key in this process's environment."""
+    named = {**os.environ, **resolve_headers(config)}
+    found = {value.removeprefix("Bearer ") for name, value in named.items() if _SECRET_NAME.search(name.upper())}
+    found |= {resolve_api_key(config), *(os.environ.get(name, "") for name in config.headers_from_env.values())}
+    return frozenset(key for key in found if len(key) >= _SHORTEST and not re.search(r"\s", key))
+
+
+class Masking:
+    """Takes keys out of texts, JSON and streams."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        longest_first = [re.escape(key) for key in sorted(keys, key=len, reverse=True)]
+        pattern = "|".join(longest_first) or r"(?!)"
+        self._text = re.compile(pattern)
+        # JSON may write a slash with a backslash before it.
+        self._bytes = re.compile(pattern.replace("/", r"\\?/").encode("utf-8", "surrogateescape"))
+
+    def text(self, value: str) -> str:
+        """A text without keys."""
+        return self._text.sub(MASK, value)
+
+    def data(self, value: bytes) -> bytes:
+        """Bytes without keys."""
+        return self._bytes.sub(MASK.encode(), value)
+
+    def json(self, value: Any) -> Any:
+        """JSON without keys; the same object when it holds none."""
+        if isinstance(value, str):
+            return self.text(value) if self._text.search(value) else value
+        if isinstance(value, list):
+            entries = [self.json(one) for one in value]
+            return entries if any(new is not old for new, old in zip(entries, value, strict=True)) else value
+        if isinstance(value, dict):
+            pairs = {self.json(key): self.json(one) for key, one in value.items()}
+            changed = pairs.keys() != value.keys() or any(pairs[key] is not value[key] for key in value)
+            return pairs if changed else value
+        return value
+
+    def stream(self, events: list[bytes]) -> list[bytes]:
+        """The events of a stream without keys, those included that are spelled over several events."""
+        events = [self.data(event) for event in events]
+        spoken: dict[bytes, list[tuple[int, int, bytes]]] = {}
+        for number, event in enumerate(events):
+            for found in _TEXT.finditer(event):
+                end = _STRING_END.match(event, found.end())
+                assert end is not None
+                spoken.setdefault(found[1], []).append((number, found.end(), end[0]))
+        edits: dict[int, bytearray] = {}
+        for pieces in spoken.values():
+            for match in self._bytes.finditer(b"".join(piece for _, _, piece in pieces)):
+                position = 0
+                for number, start, piece in pieces:
+                    low, high = max(match.start() - position, 0), min(match.end() - position, len(piece))
+                    if low < high:
+                        edited = edits.setdefault(number, bytearray(events[number]))
+                        edited[start + low : start + high] = b"*" * (high - low)  # same length: positions stay
+                    position += len(piece)
+        for number, edited in edits.items():
+            events[number] = bytes(edited)
+        return events
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Mask the text of an error on its way out."""
+        try:
+            yield
+        except Exception as error:
+            error.args = tuple(self.text(part) if isinstance(part, str) else part for part in error.args)
+            raise
+
+
+class MaskedClient(WrappedClient):
+    """Another client, whose answers hold no keys."""
+
+    def __init__(self, inner: Client, masking: Masking) -> None:
+        super().__init__(inner)
+        self._masking = masking
+
+    async def get_response(
+        self,
+        dialect: Dialect[Any],
+        body: dict[str, Any],
+        sampling: SamplingConfig,
+        session_id: str | None = None,
+        turn: PendingTurn | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """One completion."""
+        with self._masking.errors():
+            response = await super().get_response(
+                dialect, body, sampling, session_id=session_id, turn=turn, headers=headers
+            )
+        if response.tokens is not None:  # rendered here, from tokens: nobody's text
+            return response
+        raw = self._masking.json(response.raw)
+        if raw is response.raw:
+            return response
+        masked = dialect.parse_response(dialect.validate_response(raw))
+        masked.raw = raw
+        return masked
+
+    async def relay(
+        self,
+        dialect: Dialect[Any],
+        body: dict[str, Any],
+        session_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> RelayReply:
+        """One stream, read whole: verifiers serves no part of it before its end anyway."""
+        with self._masking.errors():
+            reply = await super().relay(dialect, body, session_id=session_id, headers=headers)
+        return RelayReply(reply.content_type, self._masked(reply.chunks), reply.close)
+
+    async def _masked(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        events: list[bytes] = []
+        failure: Exception | None = None
+        try:
+            with self._masking.errors():
+                async for chunk in chunks:
+                    events.append(chunk)  # noqa: PERF401 - what came before a failure counts
+        except Exception as error:  # noqa: BLE001 - raised where it happened, behind what came before it
+            failure = error
+        for event in self._masking.stream(events):
+            yield event
+        if failure is not None:
+            raise failure
+
+    async def relay_aux(
+        self, dialect: Dialect[Any], route: str, body: dict[str, Any], headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """A side request."""
+        with self._masking.errors():
+            answer = await super().relay_aux(dialect, route, body, headers=headers)
+        masked: dict[str, Any] = self._masking.json(answer)
+        return masked

@@ -1,0 +1,94 @@
+"""How much of the serving process one rollout's requests may take: its thread's time, and memory for their bodies.
+
+Invariant: a rollout whose requests take less than its share never waits here; one that takes more waits by itself, and
+before its bytes are read, so that the connection holds them back.
+"""
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+BURST_SECONDS = 1.0
+"""Work that a rollout may have done at once after a pause."""
+
+SECONDS_PER_BYTE = 2e-8
+SECONDS_PER_ENTRY = 4e-5
+"""What the engine's work on one request comes to: parsing, matching, hashing and sending, by byte and by message."""
+
+
+class Pace:
+    """A budget of work that refills with time.
+
+    Args:
+        share: seconds of work per second; None is no limit.
+    """
+
+    def __init__(self, share: float | None) -> None:
+        self._share = math.inf if share is None else share
+        self._credit = BURST_SECONDS
+        self._seen = time.monotonic()
+
+    def charge(self, size: int, entries: int) -> None:
+        """Count the work on a request of so many bytes and entries."""
+        self._refill()
+        self._credit -= size * SECONDS_PER_BYTE + entries * SECONDS_PER_ENTRY
+
+    async def turn(self) -> None:
+        """Wait until what was charged has been worked off."""
+        self._refill()
+        while self._credit < 0:
+            await asyncio.sleep(-self._credit / self._share)
+            self._refill()
+
+    def _refill(self) -> None:
+        now = time.monotonic()
+        gained = (now - self._seen) * self._share if now > self._seen else 0.0
+        self._credit = min(BURST_SECONDS, self._credit + gained)
+        self._seen = now
+
+
+class Memory:
+    """Bytes of request bodies that one rollout may hold, given out in the order of arrival.
+
+    Args:
+        size: of everything held at once; None is no limit.
+    """
+
+    def __init__(self, size: int | None) -> None:
+        self._free = math.inf if size is None else size
+        self._size = self._free
+        self._waiting: deque[tuple[float, asyncio.Future[None]]] = deque()
+
+    @asynccontextmanager
+    async def hold(self, size: float) -> AsyncIterator[None]:
+        """Wait for so many bytes, at most all there are, and hold them."""
+        size = min(size, self._size)
+        if self._waiting or size > self._free:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((size, turn))
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._give(size)  # it was given in the same moment
+                else:
+                    self._waiting.remove((size, turn))
+                    self._give(0)
+                raise
+        else:
+            self._free -= size
+        try:
+            yield
+        finally:
+            self._give(size)
+
+    def _give(self, size: float) -> None:
+        self._free += size
+        while self._waiting and self._waiting[0][0] <= self._free:
+            wanted, turn = self._waiting.popleft()
+            if not turn.done():
+                self._free -= wanted
+                turn.set_result(None)

@@ -1,0 +1,142 @@
+"""One request's body, read and parsed within bounds: what no provider would take never reaches the engine.
+
+Invariant: the serving thread is never held up by a body that a bound refuses; what is large is looked at elsewhere, in
+pieces, before it is parsed.
+"""
+
+import asyncio
+import json
+import re
+from typing import Any
+
+from aiohttp import web
+from pydantic_core import from_json, to_json
+
+from opencode_env.cli_agent.interception.config import GatewayConfig
+
+_PIECE = 1 << 20
+_SURROGATE = re.compile("hex escape|surrogate")
+LISTS = ("messages", "input", "tools")
+"""Keys whose lists cost time by entry, whatever stands in them."""
+
+
+class RequestRefused(ValueError):
+    """A request that a provider would not take either.
+
+    Args:
+        message: what is wrong, for the caller.
+        status: of the answer.
+    """
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+async def read_body(request: web.Request, bounds: GatewayConfig) -> bytes:
+    """The bytes of a request's body, unpacked.
+
+    Raises:
+        RequestRefused: it is too large, or stopped coming.
+        ConnectionError: the caller left.
+    """
+    too_large = RequestRefused(f"the request is larger than {bounds.max_body} bytes", 413)
+    if bounds.max_body is not None and (request.content_length or 0) > bounds.max_body:
+        raise too_large
+    body = bytearray()
+    while True:
+        try:
+            async with asyncio.timeout(bounds.idle_timeout):
+                chunk = await request.content.readany()
+        except TimeoutError:
+            raise RequestRefused("the rest of the request did not come", 408) from None
+        except ValueError as error:  # what says to be packed and is not
+            raise RequestRefused(f"the request cannot be unpacked: {error}") from None
+        if not chunk:
+            return bytes(body)
+        body += chunk
+        if bounds.max_body is not None and len(body) > bounds.max_body:
+            raise too_large
+
+
+async def parse_body(raw: bytes, bounds: GatewayConfig) -> tuple[bytes, dict[str, Any]]:
+    """A body as the engine will read it, and what it says.
+
+    Raises:
+        RequestRefused: it is no JSON object, or exceeds a bound.
+    """
+    # A value takes a byte at least, so a short body cannot hold too many.
+    limit = bounds.max_values
+    if limit is not None and len(raw) > limit and await asyncio.to_thread(_holds_more_values, raw, limit):
+        raise RequestRefused(f"the request holds more than {limit} JSON values")
+    raw, body = _parsed(raw)
+    if not isinstance(body, dict):
+        raise RequestRefused("the request must be a JSON object")
+    if bounds.max_depth is not None and _deeper_than(body, bounds.max_depth):
+        raise RequestRefused(f"the request nests deeper than {bounds.max_depth}")
+    for key in LISTS:
+        entries = body.get(key)
+        if bounds.max_messages is not None and isinstance(entries, list) and len(entries) > bounds.max_messages:
+            raise RequestRefused(f"the request holds more than {bounds.max_messages} {key}")
+    return raw, body
+
+
+def _parsed(raw: bytes) -> tuple[bytes, Any]:
+    try:
+        return raw, from_json(raw)
+    except ValueError as error:
+        if _SURROGATE.search(str(error)) is None:
+            raise RequestRefused(f"the request is not valid JSON: {error}") from None
+    # Half a character, as JavaScript leaves where it cuts a text: providers differ, the engine fails on it.
+    try:
+        repaired = _without_halves(json.loads(raw))
+    except (ValueError, RecursionError) as error:
+        raise RequestRefused(f"the request is not valid JSON: {error}") from None
+    return to_json(repaired), repaired
+
+
+def _without_halves(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, list):
+        return [_without_halves(one) for one in value]
+    if isinstance(value, dict):
+        return {_without_halves(key): _without_halves(one) for key, one in value.items()}
+    return value
+
+
+def _holds_more_values(raw: bytes, limit: int) -> bool:
+    """Whether a body holds more JSON values than that; runs beside the loop and lets it go on between the pieces."""
+    found = quotes = 0
+    pieces = [raw[start : start + _PIECE] for start in range(0, len(raw), _PIECE)]
+    if sum(map(_openers, pieces)) <= limit:
+        return False
+    rest = b""
+    for read in pieces:  # strings hold commas and brackets of their own
+        piece = rest + read
+        rest = b"\\" if (len(piece) - len(piece.rstrip(b"\\"))) % 2 else b""
+        piece = piece.removesuffix(rest).replace(b"\\\\", b"").replace(b'\\"', b"")
+        parts = piece.split(b'"')
+        found += _openers(b"".join(parts[quotes % 2 :: 2]))
+        quotes += len(parts) - 1
+        if found > limit or quotes > 4 * limit:  # two to a string, a key and a value to an entry
+            return True
+    return False
+
+
+def _openers(piece: bytes) -> int:
+    return len(piece) - len(piece.translate(None, b",[{"))
+
+
+def _deeper_than(value: object, depth: int) -> bool:
+    level: list[Any] = [value]
+    for _ in range(depth):
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return True

@@ -1,0 +1,102 @@
+"""Which model requests a harness sends: its wire formats, and the keys and headers of their requests.
+
+A harness that knows better says so itself: a `model_requests()` on its configuration returns `ModelRequests`. Lists of
+keys hold what agents send; nothing that makes an endpoint fetch, run or remember something, route elsewhere, or sample
+otherwise than the seat says.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from verifiers.v1.configs.harness import HarnessConfig
+
+CHAT, RESPONSES, MESSAGES = "/chat/completions", "/responses", "/v1/messages"
+"""The wire formats, by the path that a request takes upstream (`Dialect.upstream_path`)."""
+
+_COMMON = {"model", "tools", "tool_choice", "stream", "temperature", "top_p"}
+KEYS = {
+    CHAT: frozenset(
+        _COMMON
+        | {"messages", "parallel_tool_calls", "stream_options", "max_tokens", "max_completion_tokens", "stop", "seed"}
+        | {"frequency_penalty", "presence_penalty", "response_format", "reasoning_effort", "reasoning", "verbosity"}
+        | {"thinking", "enable_thinking", "prompt_cache_key", "store", "user"}
+    ),
+    RESPONSES: frozenset(
+        _COMMON
+        | {"input", "instructions", "parallel_tool_calls", "stream_options", "max_output_tokens", "reasoning", "text"}
+        | {"include", "store", "truncation", "prompt_cache_key", "client_metadata", "user"}
+    ),
+    MESSAGES: frozenset(
+        _COMMON
+        | {"messages", "system", "max_tokens", "top_k", "stop_sequences", "thinking", "metadata", "output_config"}
+        | {"context_management", "cache_control"}
+    ),
+}
+"""Top-level keys of a request that go upstream, by wire format."""
+
+CHAT_MESSAGE_KEYS = frozenset(
+    {"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning", "reasoning_details"}
+    | {"refusal", "function_call", "cache_control"}
+)
+"""Keys of a chat message that go upstream."""
+
+HEADERS = {
+    CHAT: frozenset[str](),
+    RESPONSES: frozenset({"openai-beta"}),
+    MESSAGES: frozenset({"anthropic-beta", "anthropic-version"}),
+}
+"""Headers that turn a wire format's features on, by wire format."""
+
+_TRANSPORTS = {"chat_completions": CHAT, "responses": RESPONSES, "anthropic_messages": MESSAGES}
+_FORMATS = {
+    "bash": CHAT,
+    "browser_use": CHAT,
+    "claude_code": MESSAGES,
+    "codex": RESPONSES,
+    "mini_swe_agent": CHAT,
+    "null": CHAT,
+    "prime_agent": CHAT,
+    "terminus_2": CHAT,
+}
+"""What verifiers' own harnesses speak that leave no choice; the others say it in their configuration, or first call."""
+
+
+@dataclass(frozen=True)
+class ModelRequests:
+    """What a harness sends to the model endpoint."""
+
+    formats: frozenset[str] = frozenset()
+    """Wire formats, as upstream paths; empty = the one of the rollout's first call."""
+    extra: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Further keys, each with the values that the user configured."""
+    message_keys: frozenset[str] = frozenset()
+    """Further keys of chat messages."""
+    headers: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Further headers by lower-case name, each with the values that the user configured."""
+
+    def passes(self, key: str, value: Any) -> bool:
+        """Whether the user configured this value for a key that no list holds."""
+        return key in self.extra and _covered(value, self.extra[key])
+
+
+def _covered(value: Any, configured: tuple[Any, ...]) -> bool:
+    """Whether a value is a configured one, or an object merged of several."""
+    if any(type(value) is type(one) and value == one for one in configured):
+        return True
+    if not isinstance(value, dict):
+        return False
+    parts = [one for one in configured if isinstance(one, Mapping)]
+    return bool(parts) and all(_covered(v, tuple(one[k] for one in parts if k in one)) for k, v in value.items())
+
+
+def model_requests(config: HarnessConfig | None) -> ModelRequests:
+    """What the harness of a configuration sends."""
+    own = getattr(config, "model_requests", None)
+    if own is not None:
+        found: ModelRequests = own()
+        return found
+    choice = getattr(config, "transport", None) or getattr(config, "dialect", None)
+    name = (config.id if config is not None else "").replace("-", "_")
+    wire_format = _TRANSPORTS.get(str(choice)) or _FORMATS.get(name)
+    return ModelRequests(frozenset({wire_format}) if wire_format else frozenset())

@@ -1,0 +1,30 @@
+"""verifiers 0.4.0 and 0.4.1 (from its 86th development release on): all that differs between them, and only here.
+
+Each difference says which version brought it. All of it goes when 0.4.0 is no longer supported.
+"""
+
+from opencode_rubrics.verifiers_versions.calls import (
+    is_this_machine,
+    run_program,
+    start_process,
+    starts_processes,
+    supports_users,
+)
+from opencode_rubrics.verifiers_versions.installed import AFTER_0_4_0
+from opencode_rubrics.verifiers_versions.own_runtime import OwnRuntime, OwnSubprocessRuntime, provisioned
+from opencode_rubrics.verifiers_versions.tasks import asked_network
+from opencode_rubrics.verifiers_versions.traces import drop_with
+
+__all__ = [
+    "AFTER_0_4_0",
+    "OwnRuntime",
+    "OwnSubprocessRuntime",
+    "asked_network",
+    "drop_with",
+    "is_this_machine",
+    "provisioned",
+    "run_program",
+    "start_process",
+    "starts_processes",
+    "supports_users",
+]

@@ -1,0 +1,17 @@
+"""What a task says, under the name that its version of verifiers has for it.
+
+It goes when 0.4.0 is no longer supported, and its callers say what the first branch says.
+"""
+
+from verifiers.v1.configs.runtime import NetworkPolicyConfig
+from verifiers.v1.task import TaskData
+
+from opencode_rubrics.verifiers_versions.installed import AFTER_0_4_0
+
+
+def asked_network(data: TaskData) -> NetworkPolicyConfig:
+    """What a task's box may reach; 0.4.1 (dev48) gathers `network_allow` and `network_block` in `network`."""
+    if AFTER_0_4_0:
+        return data.network
+    else:
+        return NetworkPolicyConfig(allow=data.network_allow, block=data.network_block)

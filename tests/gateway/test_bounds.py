@@ -1,0 +1,229 @@
+"""A request that no provider would take is refused like by one, at no cost for the neighbours or the rollout."""
+
+import asyncio
+import gzip
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+from opencode_env.cli_agent.interception import GatewayConfig
+
+from tests.gateway.open_gateway import OPEN
+from tests.rlm.role_server import SUB, Answer, Rollout, role_server
+
+MILLION = 1_000_000
+
+
+def chat(messages: str) -> bytes:
+    """A chat request with these messages."""
+    return b'{"model": "m", "messages": ' + messages.encode() + b"}"
+
+
+def said(text: str) -> str:
+    """One message."""
+    return json.dumps({"role": "user", "content": text})
+
+
+MALFORMED = {
+    "nothing": b"",
+    "cut": b'{"model": "m", "messages": [',
+    "a list": b"[]",
+    "null": b"null",
+    "a number": b"7",
+    "no UTF-8": chat('["\xff"]').replace("ÿ".encode(), b"\xff"),
+    "deep": chat("[" * 150 + "]" * 150),
+    "deeper than a parser goes": b"[" * 100_000,
+    "messages a number": chat("5"),
+    "messages of numbers": chat("[1, 2]"),
+    "messages null": chat("[null]"),
+    "content a number": chat('[{"role": "user", "content": 7}]'),
+    "a call without a name": chat('[{"role": "assistant", "tool_calls": [{}]}]'),
+    "calls a number": chat('[{"role": "assistant", "tool_calls": 3}]'),
+    "tools a text": b'{"model": "m", "messages": [], "tools": "x"}',
+    "tools of texts": b'{"model": "m", "messages": [], "tools": ["x"]}',
+}
+
+
+@pytest.mark.parametrize("body", MALFORMED.values(), ids=MALFORMED)
+async def test_what_is_no_request_is_answered_400_and_is_no_failed_call(body: bytes) -> None:
+    async with role_server() as server, server.rollout() as rollout:
+        for headers in ({}, SUB):
+            answer = await rollout.post(body, headers)
+            assert answer.status == 400, answer
+            error = json.loads(answer.body)["error"]
+            assert error["type"] == "invalid_request_error"
+            assert error["message"]
+        assert server.model.requests == []
+        assert rollout.main.calls == []
+        assert rollout.session.error is None
+        assert (await rollout.ask("hello")).status == 200
+
+
+async def pieces(body: bytes) -> AsyncIterator[bytes]:
+    """A body of unknown length."""
+    for start in range(0, len(body), 1 << 16):
+        yield body[start : start + (1 << 16)]
+
+
+async def test_a_body_over_the_bound_is_answered_413_however_it_comes() -> None:
+    large = chat(f"[{said('x' * 2 * MILLION)}]")
+    async with role_server(gateway=GatewayConfig(max_body=MILLION)) as server, server.rollout() as rollout:
+        packed = {"Content-Encoding": "gzip"}
+        answers = [
+            await rollout.post(large),
+            await rollout.post(pieces(large)),
+            await rollout.post(gzip.compress(large), packed),
+            await rollout.post(large, SUB),
+        ]
+        assert [answer.status for answer in answers] == [413] * 4
+        assert (await rollout.post(gzip.compress(chat(f"[{said('small')}]")), packed)).status == 200
+        refused = rollout.main.info["gateway"]["refused"]
+        assert list(refused.values()) == [4]
+        assert len(rollout.main.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (chat(f"[{','.join([said('')] * 6000)}]"), "messages"),
+        (b'{"model": "m", "messages": [], "tools": [' + b",".join([b"{}"] * 6000) + b"]}", "tools"),
+        (chat("[" + "[]," * 200_000 + "[]]"), "JSON values"),
+        (chat("[" + '{"":""},' * 60_000 + "{}]"), "JSON values"),
+    ],
+)
+async def test_too_many_parts_are_refused_with_the_bound(body: bytes, reason: str) -> None:
+    async with role_server() as server, server.rollout() as rollout:
+        answer = await rollout.post(body)
+        assert answer.status == 400
+        assert f"more than {5000 if 'values' not in reason else 100_000} {reason}" in answer.text
+        assert server.model.requests == []
+
+
+async def test_a_long_honest_rollout_meets_no_bound_and_passes_unchanged() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0KGgo" * 100_000}}
+    code = '{"a": [1, 2, {"b": "c\\\\"}],\n' * 1000
+    messages: list[dict[str, object]] = [{"role": "user", "content": [{"type": "text", "text": "look"}, picture]}]
+    for turn in range(200):
+        function = {"name": "bash", "arguments": json.dumps({"command": code[:200]})}
+        calls = [{"id": f"call_{turn}", "type": "function", "function": function}]
+        messages.append({"role": "assistant", "content": "", "reasoning_content": code[:100], "tool_calls": calls})
+        messages.append({"role": "tool", "tool_call_id": f"call_{turn}", "content": code[:10_000]})
+    body = {"model": "m", "messages": messages, "temperature": 0.5, "stream": False}
+    assert len(json.dumps(body)) > 2 * MILLION
+    async with role_server() as server, server.rollout() as rollout:
+        assert (await rollout.post(json.dumps(body))).status == 200
+        (request,) = server.model.requests
+        assert request.body["messages"] == messages
+        assert "gateway" not in rollout.main.info
+
+
+async def test_half_a_character_of_a_cut_text_is_repaired() -> None:
+    async with role_server() as server, server.rollout() as rollout:
+        answer = await rollout.post(chat('[{"role": "user", "content": "cut here: \\ud83d"}]'))
+        assert answer.status == 200
+        assert server.model.requests[0].body["messages"][0]["content"] == "cut here: \ufffd"
+        assert rollout.session.error is None
+
+
+@dataclass
+class Held:
+    """The longest time that the serving thread took without a pause, in CPU-seconds of this process."""
+
+    seconds: float = 0.0
+
+
+@asynccontextmanager
+async def watched() -> AsyncIterator[Held]:
+    """How long the loop is held up meanwhile; what other processes take is not counted."""
+    held = Held()
+
+    async def beat() -> None:
+        while True:
+            before = time.process_time()
+            await asyncio.sleep(0)
+            held.seconds = max(held.seconds, time.process_time() - before)
+
+    beating = asyncio.create_task(beat())
+    try:
+        yield held
+    finally:
+        beating.cancel()
+
+
+ATTACKS = {
+    "32,000 tiny messages": chat(f"[{','.join([said('')] * 32_000)}]"),
+    "30 MB of lists": chat("[" + "[]," * 10 * MILLION + "[]]"),
+    "500,000 messages": chat(f"[{','.join(['{}'] * 500_000)}]"),
+    "20,000 tools": b'{"messages": [], "tools": [' + b",".join([b'{"type":"function","function":{}}'] * 20_000) + b"]}",
+    "31 MB of quotes": chat('["' + '\\"' * 15 * MILLION + ',,,"]'),
+    "31 MB of backslashes": chat('["' + "\\\\" * 15 * MILLION + '", "' + "," * MILLION + '"]'),
+}
+
+
+@pytest.mark.parametrize("body", ATTACKS.values(), ids=ATTACKS)
+async def test_no_request_holds_the_neighbours_up(body: bytes) -> None:
+    async with role_server() as server, server.rollout() as attacker, server.rollout() as honest:
+        await honest.ask("warm")
+        async with watched() as held:
+            attack = asyncio.create_task(attacker.post(body))
+            answers = [await honest.ask(f"beside {number}") for number in range(5)]
+            await attack
+        assert {answer.status for answer in answers} == {200}
+        assert held.seconds < 0.5
+
+
+async def test_without_bounds_one_request_holds_the_neighbours_up() -> None:
+    async with role_server(gateway=OPEN) as server, server.rollout() as attacker:
+        async with watched() as held:
+            await attacker.post(ATTACKS["32,000 tiny messages"])
+        assert held.seconds > 0.5
+
+
+async def test_a_rollout_that_takes_more_than_its_share_waits_by_itself() -> None:
+    heavy = chat(f"[{','.join([said('x')] * 4000)}]")
+    async with role_server() as server, server.rollout() as attacker, server.rollout() as honest:
+
+        async def flood() -> list[Answer]:
+            return [await attacker.post(heavy) for _ in range(200)]
+
+        attack = asyncio.create_task(flood())
+        answers = [await honest.ask(f"beside {number}") for number in range(20)]
+        assert {answer.status for answer in answers} == {200}
+        assert not attack.done()
+        attack.cancel()
+        await asyncio.gather(attack, return_exceptions=True)
+
+
+async def test_more_open_requests_than_allowed_are_told_to_come_later() -> None:
+    async with role_server(gateway=GatewayConfig(max_waiting_calls=5)) as server, server.rollout() as rollout:
+        prompts = [json.dumps({"held": True, "number": number}) for number in range(5)]
+        calls = [asyncio.create_task(rollout.ask(prompt)) for prompt in prompts]
+        await server.model.wait_for_requests(5)
+        assert (await rollout.ask("one more")).status == 429
+        server.model.released.set()
+        assert {answer.status for answer in await asyncio.gather(*calls)} == {200}
+        assert (await rollout.ask("one more")).status == 200
+
+
+async def test_a_body_that_stops_coming_is_answered_408() -> None:
+    async def stalled() -> AsyncIterator[bytes]:
+        yield b'{"model": '
+        await asyncio.Event().wait()
+
+    async with role_server(gateway=GatewayConfig(idle_timeout=0.2)) as server, server.rollout() as rollout:
+        assert (await rollout.post(stalled())).status == 408
+        assert rollout.main.calls == []
+
+
+async def test_bodies_of_one_rollout_wait_for_memory_and_then_pass() -> None:
+    text = "x" * 700_000
+    async with role_server(gateway=GatewayConfig(max_body=MILLION)) as server, server.rollout() as rollout:
+        answers = await asyncio.gather(*(_ask(rollout, f"{number}{text}") for number in range(20)))
+        assert {answer.status for answer in answers} == {200}
+
+
+async def _ask(rollout: Rollout, text: str) -> Answer:
+    return await rollout.ask(text)
