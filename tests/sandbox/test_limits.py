@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -161,7 +163,7 @@ async def test_a_command_survives_what_its_child_wrote_and_may_remove_it(places:
 )
 async def test_a_large_file_is_an_error_at_once(places: AsyncExitStack, command: str) -> None:
     box = await started(places, max_disk="32MiB")
-    result = await sh(box, f"trap '' XFSZ; {command}; echo $?; stat -c %s x")
+    result = await sh(box, f"trap '' XFSZ; {command}; echo $?; stat -c %s x || echo 0")
     code, size = result.stdout.split()
     assert int(code) != 0
     assert int(size) <= 32 << 20
@@ -189,8 +191,8 @@ async def test_inotify_instances_of_one_sandbox_are_not_missing_in_another(place
     assert b"24" in await anext(aiter(flood.stdout))  # EMFILE
     one = "import ctypes; print(ctypes.CDLL(None).inotify_init1(0) >= 0)"
     assert (await other.run(["python3", "-c", one], {})).stdout == "True\n"
-    made = os.popen(f"python3 -c '{one}'").read()
-    assert made == "True\n"
+    on_host = subprocess.run([sys.executable, "-c", one], capture_output=True, text=True, check=False)
+    assert on_host.stdout == "True\n"
     await flood.kill()
 
 

@@ -2,7 +2,7 @@
 
 import os
 
-seen = set()
+seen: set[bytes] = set()
 while True:
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:

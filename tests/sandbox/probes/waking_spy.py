@@ -22,7 +22,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 timer = ctypes.c_void_p()
 libc.timer_create(1, ctypes.byref(Event(None, signal.SIGCONT, 0)), ctypes.byref(timer))
 libc.timer_settime(timer, 0, ctypes.byref(Times(0, 300_000, 0, 300_000)), None)
-seen = set()
+seen: set[bytes] = set()
 while True:
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
