@@ -32,8 +32,8 @@ def tree(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         for name, text in FILES.items():
             (path / name).write_text(text)
 
-    def mkdir(path: Path, *arguments: int) -> None:
-        plain_mkdir(path, *arguments)
+    def mkdir(path: Path) -> None:
+        plain_mkdir(path)
         fill(path)
 
     def rmdir(path: Path) -> None:

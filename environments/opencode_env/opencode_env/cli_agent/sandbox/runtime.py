@@ -24,6 +24,7 @@ from opencode_env.cli_agent.sandbox.doorway import Doorway
 from opencode_env.cli_agent.sandbox.files import read_file, write_file
 from opencode_env.cli_agent.sandbox.interpreter import base_python
 from opencode_env.cli_agent.sandbox.sandbox import Sandbox
+from opencode_env.cli_agent.sandbox.users import SandboxUser
 from opencode_env.cli_agent.sandbox.uv_scripts import prepare_script
 
 _ACTIVATE = 'export VIRTUAL_ENV="$1" PATH="$1/bin:$PATH"; shift; exec "$@"'
@@ -40,6 +41,7 @@ class ConfinedRuntime(OwnRuntime):
         binds: host files and directories that are shown inside, read-only.
         name: for messages and the host directory; a rollout's id. Random by default.
         workdir: absolute; a private directory like /app, also when it lies elsewhere.
+        lent: the host user of another living sandbox (`user`), for one that shows that sandbox's files.
     """
 
     def __init__(
@@ -48,13 +50,14 @@ class ConfinedRuntime(OwnRuntime):
         binds: Sequence[Bind] = (),
         name: str | None = None,
         workdir: str = DEFAULT_WORKDIR,
+        lent: SandboxUser | None = None,
     ) -> None:
         super().__init__(name)
         self.config = SubprocessConfig()
         self.info = SubprocessRuntimeInfo()
         self.options = options
         self._binds = tuple(binds)
-        self._sandbox = Sandbox(self.name, workdir)
+        self._sandbox = Sandbox(self.name, workdir, lent)
         self._commands = Commands(self._sandbox, options.env_allow)
         self._doorway: Doorway | None = None
         self._disk: DiskWatch | None = None
@@ -64,6 +67,11 @@ class ConfinedRuntime(OwnRuntime):
     def trusted_python(self) -> str:
         """Absolute path, here and inside, of a Python that nothing inside can change."""
         return base_python()
+
+    @property
+    def user(self) -> SandboxUser | None:
+        """The host user id that the sandbox has for itself, once started; None when it shares the evaluation's."""
+        return self._sandbox.user
 
     async def start(self) -> None:
         """Start the sandbox (about 20 ms).
