@@ -41,7 +41,7 @@ class ConfinedRuntime(OwnRuntime):
         binds: host files and directories that are shown inside, read-only.
         name: for messages and the host directory; a rollout's id. Random by default.
         workdir: absolute; a private directory like /app, also when it lies elsewhere.
-        lent: the host user of another living sandbox (`user`), for one that shows that sandbox's files.
+        lent: the host user of another living sandbox (`host_user`), for one that shows that sandbox's files.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ConfinedRuntime(OwnRuntime):
         return base_python()
 
     @property
-    def user(self) -> SandboxUser | None:
+    def host_user(self) -> SandboxUser | None:
         """The host user id that the sandbox has for itself, once started; None when it shares the evaluation's."""
         return self._sandbox.user
 
