@@ -24,7 +24,7 @@ from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, SharedDirectory
 from opencode_rubrics.sandbox.alive import require_alive
 from opencode_rubrics.sandbox.checked_run import run_checked
-from opencode_rubrics.sandbox.processes import TrustedSystem, end_agent, end_agent_user
+from opencode_rubrics.sandbox.processes import TrustedSystem, end_agent, end_agent_user, others_held
 from opencode_rubrics.sandbox.workdir import in_workdir
 from opencode_rubrics.verifiers_versions import starts_processes, supports_users
 
@@ -63,7 +63,8 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
             return await self.rule_on_file(reference, runtime, path)
         request = ScorerRequest(reference, path, self.config.max_answer_bytes, self.config.timeout_seconds)
         try:
-            result = await self._asked(runtime, place, request)
+            async with others_held(runtime):
+                result = await self._asked(runtime, place, request)
         except ScorerLost as error:
             if not place.exposed:
                 raise

@@ -136,6 +136,7 @@ async def test_signal_dispositions_are_the_default_ones_whatever_the_host_ignore
 async def test_a_bind_is_visible_and_read_only(tmp_path: Path) -> None:
     (tmp_path / "tool").write_text("#!/bin/sh\necho from the host\n")
     (tmp_path / "tool").chmod(0o755)
+    tmp_path.chmod(0o755)
     async with provision_confined(LocalSandboxConfig(), [Bind(tmp_path, "/opencode")]) as box:
         assert (await box.run(["/opencode/tool"], {})).stdout == "from the host\n"
         assert (await box.run(["sh", "-c", "echo x > /opencode/tool || rm /opencode/tool"], {})).exit_code != 0
@@ -160,6 +161,7 @@ async def test_the_way_to_a_bind_in_a_writable_place_cannot_be_replaced(tmp_path
 
 async def test_links_to_a_bind_lie_in_private_directories_and_lead_to_what_is_read_only(tmp_path: Path) -> None:
     (tmp_path / "tool").write_text("trusted")
+    tmp_path.chmod(0o755)
     bind = Bind(tmp_path, "/opt/tools", (("/var/tmp/vf-tool/bin/tool", "tool"),))
     private = "/var/tmp/vf-tool/bin/tool"
     async with (
@@ -178,6 +180,7 @@ async def test_packages_installed_without_a_virtual_environment_are_hidden_and_c
 ) -> None:
     packages = tmp_path / "site-packages"
     packages.mkdir()
+    tmp_path.chmod(0o755)
     (packages / "answers.txt").write_text("42")
     monkeypatch.setattr("sysconfig.get_path", lambda name: str(packages))
     for python_env, listing in ((False, ""), (True, "answers.txt\n")):

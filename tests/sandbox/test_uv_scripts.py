@@ -37,7 +37,8 @@ async def test_the_agent_cannot_change_a_script_or_its_environment(runtime: Conf
     interpreter, script = await runtime.prepare_uv_script(SCRIPT, activate=False)
     for attack in (f"echo x >> {script}", f"rm {interpreter}", f"touch {Path(interpreter).parents[1]}/x"):
         result = await sh(runtime, attack)
-        assert "Read-only file system" in result.stderr
+        # Where the sandbox has a user of its own the files are not even that user's.
+        assert "Permission denied" in result.stderr or "Read-only file system" in result.stderr
     assert (await sh(runtime, f"ls -A {uv_scripts._LOCKS}")).exit_code != 0
 
 

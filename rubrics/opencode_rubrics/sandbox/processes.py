@@ -3,6 +3,7 @@
 Invariant: only a sandbox of which that is known counts as trustworthy; of any other the agent is taken to be root.
 """
 
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol, runtime_checkable
 
 import verifiers.v1 as vf
@@ -27,6 +28,22 @@ class EndsAgentProcesses(Protocol):
     """A sandbox that tells the agent's processes from its own."""
 
     async def end_agent_processes(self) -> None: ...
+
+
+@runtime_checkable
+class HoldsProcesses(Protocol):
+    """A sandbox that can hold its processes still while one command runs alone."""
+
+    def others_held(self) -> AbstractAsyncContextManager[None]: ...
+
+
+def others_held(runtime: vf.Runtime) -> AbstractAsyncContextManager[None]:
+    """A context in which nothing runs in the sandbox but what is started within it, where the sandbox can do that.
+
+    For commands that hold a secret: what `setup` started, and what the agent could make that run, is spared at the
+    agent's end.
+    """
+    return runtime.others_held() if isinstance(runtime, HoldsProcesses) else nullcontext()
 
 
 async def end_agent(runtime: vf.Runtime) -> None:

@@ -33,6 +33,7 @@ from opencode_env.cli_agent.agent_error import without_agent_errors
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.harness_files import harness_binds
 from opencode_env.cli_agent.interception import GatewayConfig, serving_by_role
+from opencode_env.cli_agent.limits_met import zero_outlived
 from opencode_env.cli_agent.local_runtime import provision_local
 from opencode_env.cli_agent.podman import is_ours, provision_podman
 from opencode_env.cli_agent.rollout_limit import limit_rollout
@@ -155,6 +156,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         async with self._sandbox(task, agents.agent, traces) as box:
             await self.run_agent(guarded_task(task), agents, box, traces.append)
             fail_stage_timeout(traces[-1])
+            zero_outlived(traces[-1])
             unscore_failed(traces[-1])
         logger.info("%s", describe_rollout(traces[-1], time.monotonic() - started))
 

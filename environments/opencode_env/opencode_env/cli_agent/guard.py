@@ -25,6 +25,7 @@ from opencode_env.cli_agent.agent_error import blamed, memory_kills
 from opencode_env.cli_agent.interception.gateway import refused_last
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.interception.sub_rollout import sub_rollout_of
+from opencode_env.cli_agent.limits_met import limits_met, outlived_its_end
 from opencode_env.cli_agent.metrics import agent_metrics
 from opencode_env.cli_agent.model_failure import overflowed, require_model_calls
 from opencode_env.cli_agent.process_fence import ProcessFence, TellsAgent
@@ -113,7 +114,14 @@ def guarded_task(task: Task[Any, Any, Any]) -> Task[Any, Any, Any]:
 
     async def score(trace: AnyTrace, runtime: Runtime | None = None, deployment: Any = None) -> None:
         require_scorable(trace)
-        await invoke(task.score, {"trace": trace, "runtime": runtime, "deployment": deployment})
+        # By name: the deployment came with verifiers 0.4.1 (dev18), and tasks written before do not take it.
+        try:
+            await invoke(task.score, {"trace": trace, "runtime": runtime, "deployment": deployment})
+        except RolloutError as error:
+            # The services that scoring wanted have ended with the agent that would not: its doing, and its 0.
+            if not outlived_its_end(trace):
+                raise
+            agent_record(trace)["scoring_error"] = str(error)
 
     for method in (finalize, score):
         setattr(copied, method.__name__, method)
@@ -238,6 +246,7 @@ class GuardedSession(HarnessSession):
                 await self._fence.end()
             except SandboxError as error:
                 record["survivors"] = str(error)
+            record |= await limits_met(self.runtime)
             if (side := sub_rollout_of(self.trace)) is not None:
                 await side.end()
             overflow = overflowed(own_calls(self.trace))

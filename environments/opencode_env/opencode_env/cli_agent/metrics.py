@@ -7,7 +7,7 @@ from verifiers.v1.errors import RolloutError
 
 from opencode_env.cli_agent.agent_error import AgentError
 from opencode_env.cli_agent.interception.own_calls import own_calls
-from opencode_env.cli_agent.traces import AnyTrace, tool_counts
+from opencode_env.cli_agent.traces import AnyTrace, agent_record, tool_counts
 
 
 def agent_metrics(trace: AnyTrace, error: RolloutError | None, *, context_overflow: bool) -> dict[str, float]:
@@ -21,12 +21,15 @@ def agent_metrics(trace: AnyTrace, error: RolloutError | None, *, context_overfl
     counts = tool_counts(trace)
     messages = trace.assistant_messages
     last = messages[-1] if messages else None
+    record = agent_record(trace)
     empty = last is not None and not (last.content or "").strip() and not last.tool_calls
     return {
         "num_turns": float(trace.num_turns),
         "agent_timeout": float(trace.stop_condition == "agent_timeout"),
         "agent_error": float(error is not None),
         "agent_error_own": float(isinstance(error, AgentError)),
+        "agent_survived": float(bool(record.get("survivors") or record.get("outlived"))),
+        "limit_kills": float(sum(record.get("limit_kills", {}).values())),
         "context_overflow": float(context_overflow),
         "empty_answer": float(empty),
         "program_calls": float(len(trace.calls) - len(own_calls(trace))),

@@ -20,8 +20,9 @@ from verifiers.v1.errors import SandboxError
 
 from opencode_env.cli_agent.podman import engine, start_failure
 from opencode_env.cli_agent.podman.arguments import ContainerOptions, run_arguments
-from opencode_env.cli_agent.sandbox.arguments import HERE, base_python
+from opencode_env.cli_agent.sandbox.arguments import HERE
 from opencode_env.cli_agent.sandbox.channel import Channel
+from opencode_env.cli_agent.sandbox.interpreter import base_python
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.podman")
 

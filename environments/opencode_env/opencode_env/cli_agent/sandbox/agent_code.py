@@ -20,9 +20,9 @@ from typing import Protocol
 from pydantic import BaseModel, Field, ValidationError
 from verifiers.v1.errors import SandboxError
 
-from opencode_env.cli_agent.sandbox.arguments import base_python
 from opencode_env.cli_agent.sandbox.config import Bind
 from opencode_env.cli_agent.sandbox.directory import remove_tree
+from opencode_env.cli_agent.sandbox.interpreter import base_python
 from opencode_env.cli_agent.sandbox.process import ConfinedProcess
 
 DOOR = "/.vf/door"

@@ -16,6 +16,8 @@ from verifiers.v1.errors import TaskError
 from opencode_env.cli_agent.sandbox.bubblewrap import Bubblewrap, system_arguments
 from opencode_env.cli_agent.sandbox.config import Bind, LocalSandboxConfig
 from opencode_env.cli_agent.sandbox.directory import SandboxDirectory
+from opencode_env.cli_agent.sandbox.interpreter import base_python, interpreter_roots
+from opencode_env.cli_agent.sandbox.users import SandboxUser
 from opencode_env.cli_agent.sandbox.variables import HOME
 
 HERE = Path(__file__).parent
@@ -53,24 +55,6 @@ def require_private_workdir(workdir: str) -> None:
                 f"work directory {workdir!r} is part of the system, which the local sandbox shows read-only: name "
                 "another as the task's workdir or --env.agent.harness.agent-workdir, or choose a container"
             )
-
-
-def base_python() -> str:
-    """Return the interpreter behind this one that lies in the base installation, not in a virtual environment."""
-    python = f"{sys.base_prefix}/bin/python{sys.version_info.major}.{sys.version_info.minor}"
-    return python if os.path.exists(python) else os.path.realpath(sys.executable)
-
-
-def interpreter_roots() -> list[str]:
-    """Return every directory through which this Python's base installation is named, symlinked names included."""
-    roots = {sys.base_prefix, os.path.realpath(sys.base_prefix)}
-    link = sys.executable
-    while os.path.islink(link):
-        link = os.path.normpath(os.path.join(os.path.dirname(link), os.readlink(link)))
-        if os.path.basename(os.path.dirname(link)) == "bin":
-            roots.add(os.path.dirname(os.path.dirname(link)))
-    roots.discard(sys.prefix if sys.prefix != sys.base_prefix else "")
-    return sorted(root for root in roots if not PurePosixPath(root).is_relative_to("/usr"))
 
 
 def _etc_arguments(network: str, hosts: Path) -> list[str]:
@@ -146,11 +130,12 @@ def command_line(
     options: LocalSandboxConfig,
     binds: Sequence[Bind],
     workdir: str,
-    control_fd: int,
+    user: SandboxUser | None,
     filter_fd: int | None,
+    start: str,
 ) -> list[str]:
-    """Return the argv that starts the sandbox under the filter in `filter_fd`, with process 1 serving `control_fd`."""
-    arguments = [bubblewrap.program, *bubblewrap.isolation]
+    """Return the argv that starts the sandbox under the filter in `filter_fd`, with process 1 running `start`."""
+    arguments = [bubblewrap.program, *bubblewrap.isolation(user)]
     if filter_fd is not None:
         arguments += ["--seccomp", str(filter_fd)]
     if options.network != "host":
@@ -170,5 +155,4 @@ def command_line(
         for path, below in bind.links:
             arguments += ["--symlink", f"{bind.target}/{below}", path]
     arguments += [*_each("--tmpfs", hidden), *_read_only_arguments([*hidden, *anchors])]
-    start = f"from supervisor.main import main; main({control_fd}, {workdir!r})"
     return [*arguments, "--chdir", SUPERVISOR, base_python(), "-E", "-s", "-S", "-c", start]

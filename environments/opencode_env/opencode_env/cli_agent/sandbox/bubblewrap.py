@@ -4,13 +4,20 @@ Invariant: nothing of a rollout starts on a machine where the sandbox could not 
 """
 
 import functools
+import logging
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from verifiers.v1.errors import SandboxError
+
+from opencode_env.cli_agent.sandbox.interpreter import base_python, interpreter_roots
+from opencode_env.cli_agent.sandbox.users import INSIDE_ID, SandboxUser, UserPool
+
+logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.sandbox")
 
 _PROBE_TIMEOUT_S = 30
 _ALTERNATIVES = (
@@ -19,19 +26,25 @@ _ALTERNATIVES = (
 )
 # A non-root user inside: without capabilities a root would fail in chown (tar, cp -a), and some agents refuse root.
 _ISOLATION = (
-    *("--unshare-user", "--uid", "1000", "--gid", "1000"),
+    *("--uid", str(INSIDE_ID), "--gid", str(INSIDE_ID)),
     *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox"),
     *("--cap-drop", "ALL", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"),
 )
+_NEW_USERS = "--unshare-user"
 _NO_NESTED_USERS = "--disable-userns"
 
 
 @dataclass(frozen=True)
 class Bubblewrap:
-    """A bubblewrap that works here: its path and the options that isolate."""
+    """A bubblewrap that works here: its path and the options that make a user namespace."""
 
     program: str
-    isolation: tuple[str, ...]
+    new_users: tuple[str, ...]
+
+    def isolation(self, user: SandboxUser | None) -> list[str]:
+        """Return the options that isolate, with the user namespace of `user`, or a new one."""
+        users = self.new_users if user is None else ("--userns", str(user.namespace))
+        return [*users, *_ISOLATION]
 
 
 def system_arguments() -> list[str]:
@@ -48,12 +61,13 @@ def system_arguments() -> list[str]:
     return [*arguments, "--proc", "/proc", "--dev", "/dev"]
 
 
-def _probe(program: str, isolation: tuple[str, ...]) -> str | None:
-    """Run `true` in a sandbox; return what went wrong."""
+def _probe(bubblewrap: Bubblewrap, user: SandboxUser | None, command: Sequence[str]) -> str | None:
+    """Run a command in a sandbox; return what went wrong."""
     try:
         done = subprocess.run(
-            [program, *isolation, "--unshare-net", *system_arguments(), "true"],
+            [bubblewrap.program, *bubblewrap.isolation(user), "--unshare-net", *system_arguments(), *command],
             env={"PATH": "/usr/bin:/bin"},
+            pass_fds=[] if user is None else [user.namespace],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_PROBE_TIMEOUT_S,
@@ -77,10 +91,40 @@ def require_bubblewrap() -> Bubblewrap:
     if program is None:
         raise SandboxError(f"the local sandbox needs bubblewrap, but bwrap is not on PATH: {_ALTERNATIVES}")
     # bubblewrap before 0.8 and some containers cannot forbid nested user namespaces; the sandbox holds without it.
-    for isolation in ((*_ISOLATION, _NO_NESTED_USERS), _ISOLATION):
-        problem = _probe(program, isolation)
+    for new_users in ((_NEW_USERS, _NO_NESTED_USERS), (_NEW_USERS,)):
+        bubblewrap = Bubblewrap(program, new_users)
+        problem = _probe(bubblewrap, None, ["true"])
         if problem is None:
-            return Bubblewrap(program, isolation)
+            return bubblewrap
     raise SandboxError(
         f"bubblewrap cannot make a sandbox here ({problem}): allow this user to make user namespaces, {_ALTERNATIVES}"
     )
+
+
+@functools.cache
+def user_pool(first: int) -> UserPool | None:
+    """Return this process's pool of the host user ids from `first`, tried once; None, said once, where it has none.
+
+    Raises:
+        SandboxError: bubblewrap does not work here at all.
+    """
+    if os.geteuid() != 0:
+        return None
+    bubblewrap = require_bubblewrap()
+    pool = UserPool(first)
+    try:
+        user = pool.take()
+    except OSError as error:
+        problem: str | None = str(error)
+    else:
+        roots = [word for root in interpreter_roots() for word in ("--ro-bind", root, root)]
+        problem = _probe(bubblewrap, user, [*roots, base_python(), "-E", "-s", "-S", "-c", "pass"])
+        pool.give_back(user)
+    if problem is None:
+        return pool
+    logger.warning(
+        "sandboxes share the user id of this evaluation, and with it what the kernel counts by user (%s): name ids "
+        "that it may use with --env.sandbox.first-user, or choose that with --env.sandbox.own-user false",
+        problem,
+    )
+    return None

@@ -5,6 +5,7 @@ crosses the socket is lost, whoever was cancelled meanwhile.
 """
 
 import asyncio
+import errno
 import itertools
 import os
 import select
@@ -19,6 +20,13 @@ from verifiers.v1.errors import SandboxError
 from opencode_env.cli_agent.sandbox.supervisor import messages
 
 _BLOCKING_TIMEOUT_S = 10.0
+_BUSY_TIMEOUT_S = 30.0
+"""How long too many descriptors on the way, which the kernel counts for all processes of a user, are waited out."""
+_BUSY_PAUSE_S = 0.05
+
+
+class _Busy(SandboxError):
+    """Too many descriptors of the sandbox's user are on the way for the answer's to be sent."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,8 @@ class Channel:
         self._ids = itertools.count(1)
         self._pending: dict[bytes, asyncio.Future[Reply]] = {}
         self._unsent: deque[tuple[tuple[bytes, ...], tuple[int, ...]]] = deque()
+        self._blocked: asyncio.TimerHandle | None = None
+        self._blocked_since = 0.0
         self._open = True
         self.ready: asyncio.Future[Reply] = self._expect(b"0")
         self.process_one = 0
@@ -98,11 +108,21 @@ class Channel:
         return str(identifier), future
 
     async def request(self, kind: str, *fields: str | bytes, fds: tuple[int, ...] = ()) -> Reply:
-        """Send a request and wait for its reply.
+        """Send a request and wait for its reply; one that could not be sent for the moment is asked for again.
 
         Raises:
             SandboxError: the sandbox refused it or is gone.
         """
+        deadline = time.monotonic() + _BUSY_TIMEOUT_S
+        while True:
+            try:
+                return await self._request(kind, *fields, fds=fds)
+            except _Busy:
+                if time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(_BUSY_PAUSE_S)
+
+    async def _request(self, kind: str, *fields: str | bytes, fds: tuple[int, ...] = ()) -> Reply:
         future = self.submit(kind, *fields, fds=fds)[1]
         try:
             return await future
@@ -118,16 +138,26 @@ class Channel:
         Raises:
             SandboxError: refused, gone, or no answer within 10 s.
         """
-        future = self.submit(kind, *fields)[1]
         deadline = time.monotonic() + _BLOCKING_TIMEOUT_S
+        while True:
+            try:
+                return self._request_blocking(kind, *fields, deadline=deadline)
+            except _Busy:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_BUSY_PAUSE_S)
+
+    def _request_blocking(self, kind: str, *fields: str | bytes, deadline: float) -> Reply:
+        future = self.submit(kind, *fields)[1]
         while not future.done():
             left = deadline - time.monotonic()
             if left <= 0:
                 future.cancel()
                 raise SandboxError(f"the sandbox did not answer {kind!r} within {_BLOCKING_TIMEOUT_S:g} s")
             poller = select.poll()
-            poller.register(self._sock, select.POLLIN | (select.POLLOUT if self._unsent else 0))
-            poller.poll(left * 1000)
+            waiting = self._unsent and self._blocked is None
+            poller.register(self._sock, select.POLLIN | (select.POLLOUT if waiting else 0))
+            poller.poll(min(left, _BUSY_PAUSE_S if self._blocked else left) * 1000)
             self._flush()
             self._on_readable()
         return future.result()
@@ -140,13 +170,39 @@ class Channel:
             except BlockingIOError:
                 self._loop.add_writer(self._sock.fileno(), self._flush)
                 return
-            except OSError:
-                self.close()
-                return
+            except OSError as error:
+                if error.errno != errno.ETOOMANYREFS:
+                    self.close()
+                    return
+                if self._wait_for_room():
+                    return
+                self._refuse(fields[1], error)
             self._unsent.popleft()
             _close_all(fds)
+            self._blocked_since = 0.0
         if self._open:
             self._loop.remove_writer(self._sock.fileno())
+
+    def _wait_for_room(self) -> bool:
+        """Try again in a moment: other processes of the host's user have too many descriptors on the way."""
+        now = time.monotonic()
+        self._blocked_since = self._blocked_since or now
+        if now - self._blocked_since > _BUSY_TIMEOUT_S:
+            return False
+        self._loop.remove_writer(self._sock.fileno())
+        if self._blocked is None:
+            self._blocked = self._loop.call_later(_BUSY_PAUSE_S, self._try_again)
+        return True
+
+    def _try_again(self) -> None:
+        self._blocked = None
+        self._flush()
+
+    def _refuse(self, identifier: bytes, error: OSError) -> None:
+        future = self._pending.pop(identifier)
+        if not future.done():
+            why = f"{error.strerror} for {_BUSY_TIMEOUT_S:g} s, in all processes of this user: raise its ulimit -n"
+            future.set_exception(SandboxError(why))
 
     def _on_readable(self) -> None:
         while self._open:
@@ -167,8 +223,9 @@ class Channel:
         future = self._pending.pop(identifier, None)
         if future is None or future.done():
             _close_all(message.fds)
-        elif status == b"error":
-            future.set_exception(SandboxError(text.decode(errors="replace")))
+        elif status != b"ok" and identifier != b"0":
+            kind = _Busy if status == b"busy" else SandboxError
+            future.set_exception(kind(text.decode(errors="replace")))
         else:
             future.set_result(Reply(text.decode(errors="replace"), tuple(message.fds)))
 
@@ -180,6 +237,8 @@ class Channel:
         self._loop.remove_reader(self._sock.fileno())
         self._loop.remove_writer(self._sock.fileno())
         self._sock.close()
+        if self._blocked is not None:
+            self._blocked.cancel()
         while self._unsent:
             _close_all(self._unsent.popleft()[1])
         pending, self._pending = self._pending, {}

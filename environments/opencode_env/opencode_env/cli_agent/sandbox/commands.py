@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextvars import ContextVar
 
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult
@@ -15,7 +16,9 @@ from opencode_env.cli_agent.sandbox.process import ConfinedProcess
 from opencode_env.cli_agent.sandbox.sandbox import Sandbox
 from opencode_env.cli_agent.sandbox.variables import base_environment
 
-_END_TIMEOUT_S = 30.0
+_END_TIMEOUT_S = 60.0
+_alone: ContextVar["Commands | None"] = ContextVar("confined_sandbox_alone", default=None)
+"""Set for whoever holds the other processes of a sandbox still."""
 
 
 def _pipes(count: int) -> list[tuple[int, int]]:
@@ -38,12 +41,50 @@ class Commands:
         self._sandbox = sandbox
         self._env_allow = env_allow
         self._processes: list[ConfinedProcess] = []
+        self._holding = asyncio.Lock()
+        self.outlived = False
+        """Whether processes of the agent outran their end, so that everything was ended with them."""
 
     def _spawn(
         self, channel: Channel, argv: list[str], env: Mapping[str, str], fds: tuple[int, ...], log: str = ""
     ) -> tuple[str, asyncio.Future[Reply]]:
         settings = [f"{name}={value}" for name, value in {**base_environment(self._env_allow), **env}.items()]
-        return channel.submit("spawn", log, str(len(argv)), *argv, *settings, fds=fds)
+        alone = "alone" if _alone.get() is self else ""
+        return channel.submit("spawn", alone, log, str(len(argv)), *argv, *settings, fds=fds)
+
+    async def _turn(self) -> None:
+        """Wait until nobody else holds this sandbox's processes."""
+        if _alone.get() is not self:
+            async with self._holding:
+                return
+
+    @contextlib.asynccontextmanager
+    async def others_held(self) -> AsyncIterator[None]:
+        """Hold still whatever runs; only commands that are started within this context run meanwhile.
+
+        Where that cannot be had for sure although the kernel could do it, what runs is ended instead.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        async with self._holding:
+            channel, group = self._sandbox.channel, self._sandbox.group
+            token = _alone.set(self)
+            try:
+                running = int((await channel.request("hold")).text)
+                if running and group is not None and group.can_freeze and not await asyncio.to_thread(group.freeze):
+                    group.thaw()
+                    await self.end("end_everything")
+                yield
+            finally:
+                _alone.reset(token)
+                await run_shielded(self._release())
+
+    async def _release(self) -> None:
+        if self._sandbox.group is not None:
+            self._sandbox.group.thaw()
+        with contextlib.suppress(SandboxError):  # gone, which the next command says
+            await self._sandbox.channel.request("release")
 
     async def run(self, argv: list[str], env: Mapping[str, str]) -> ProgramResult:
         """Run a command to its end; cancelling ends its whole tree before the cancellation goes on.
@@ -52,6 +93,7 @@ class Commands:
             SandboxError: the sandbox is gone.
         """
         channel = self._sandbox.channel
+        await self._turn()
         (out, out_inside), (err, err_inside) = _pipes(2)
         readers = PipeReader(out), PipeReader(err)
         try:
@@ -74,6 +116,7 @@ class Commands:
             SandboxError: the sandbox is gone.
         """
         channel = self._sandbox.channel
+        await self._turn()
         (stdin_inside, stdin), (out, out_inside), (err, err_inside) = _pipes(3)
         try:
             command, exited = self._spawn(channel, argv, env, (stdin_inside, out_inside, err_inside))
@@ -85,13 +128,23 @@ class Commands:
         self._processes.append(process)
         return process
 
-    def background(self, argv: list[str], env: Mapping[str, str], log: str) -> None:
+    async def background(self, argv: list[str], env: Mapping[str, str], log: str) -> None:
         """Start a process that nobody waits for, with its output in the file `log` inside.
 
         Raises:
             SandboxError: the sandbox is gone.
         """
-        self._spawn(self._sandbox.channel, argv, env, (), log)
+        channel = self._sandbox.channel
+        await self._turn()
+        self._spawn(channel, argv, env, (), log)
+
+    async def relieve(self, commands_too: bool) -> int:
+        """Kill what the running commands have started, or them as well; returns how many processes that were.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        return int((await self._sandbox.channel.request("relieve", "all" if commands_too else "")).text)
 
     async def _abort(self, command: str) -> None:
         # Gone already, or ended as a whole just now: nothing of the command is left then.
@@ -106,7 +159,8 @@ class Commands:
         """
         try:
             async with asyncio.timeout(_END_TIMEOUT_S):
-                await self._sandbox.channel.request(kind, *fields)
+                reply = await self._sandbox.channel.request(kind, *fields)
+                self.outlived |= reply.text == "outlived"
         except (SandboxError, TimeoutError) as error:
             self._sandbox.close_channel()
             await run_shielded(asyncio.to_thread(self._sandbox.kill))

@@ -53,28 +53,31 @@ def remove_tree(path: Path) -> None:
 class SandboxDirectory:
     """A directory below `ROOT`, locked by this process until `remove`."""
 
-    def __init__(self, path: Path, lock: int) -> None:
+    def __init__(self, path: Path, lock: int, owner: int | None = None) -> None:
         self.path = path
         self._lock: int | None = lock
+        self._owner = owner
 
     @classmethod
-    def create(cls, name: str, root: Path = ROOT) -> "SandboxDirectory":
-        """Make and lock a directory with the private parts of a sandbox in it."""
+    def create(cls, name: str, root: Path = ROOT, owner: int | None = None) -> "SandboxDirectory":
+        """Make and lock a directory with the private parts of a sandbox in it, which belong to the user `owner`."""
         prefix = re.sub(r"[^A-Za-z0-9_-]", "-", name)[:48] + "-"
         with _exclusive(root):
             path = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
             lock = try_lock(path / _LOCK)
         assert lock is not None  # nobody else knows a new directory's name
+        made = cls(path, lock, owner)
         for part, mode in _PRIVATE.items():
-            (path / part).mkdir()
-            (path / part).chmod(mode)
+            made.part(part).chmod(mode)
         shutil.copyfile(Path(__file__).parent / "etc" / "hosts", path / "hosts")
-        return cls(path, lock)
+        return made
 
     def part(self, relative: str) -> Path:
         """Return the host path of a private part, made if it is missing (before the sandbox starts)."""
         path = self.path / relative
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(exist_ok=True)
+        if self._owner is not None:
+            os.chown(path, self._owner, self._owner)
         return path
 
     @property

@@ -9,7 +9,8 @@ import os
 
 LIMIT_BYTES = 32 << 20
 _CHUNK_BYTES = 256 << 10
-_PIPE_MAX_BYTES = 1 << 20
+PIPE_MAX_BYTES = 1 << 20
+"""The most that lies in a pipe when its writer has ended."""
 
 
 class BoundedOutput:
@@ -66,7 +67,7 @@ class PipeReader:
 
         A background process that still holds the other end is not waited for.
         """
-        left = _PIPE_MAX_BYTES
+        left = PIPE_MAX_BYTES
         while left > 0 and (count := self._read()) > 0:
             left -= count
         self.close()

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from verifiers.v1.runtimes import RuntimeProcess
 
 from opencode_env.cli_agent.sandbox.channel import Channel, Reply
+from opencode_env.cli_agent.sandbox.output import PIPE_MAX_BYTES
 
 _CHUNK_BYTES = 64 << 10
 
@@ -47,18 +48,31 @@ class _Pipe:
 
 
 class Source(_Pipe, AsyncIterator[bytes]):
-    """What a process writes, in chunks, until no process holds the other end."""
+    """What a process writes, in chunks, until it has ended, whoever else holds the other end of the pipe then."""
+
+    _left: int | None = None
+    """Bytes that are still read, once the process has ended: what a pipe can hold."""
+
+    def process_ended(self) -> None:
+        """Read what is there, and then no more."""
+        self._left = PIPE_MAX_BYTES
+        self._wake()
 
     async def __anext__(self) -> bytes:
-        while (fd := self._fd) is not None:
+        while (fd := self._fd) is not None and self._left != 0:
             try:
-                data = os.read(fd, _CHUNK_BYTES)
+                data = os.read(fd, min(_CHUNK_BYTES, _CHUNK_BYTES if self._left is None else self._left))
             except BlockingIOError:
+                if self._left is not None:
+                    break
                 await self._until_ready(fd)
                 continue
-            if data:
-                return data
-            self.close()
+            if not data:
+                break
+            if self._left is not None:
+                self._left -= len(data)
+            return data
+        self.close()
         raise StopAsyncIteration
 
 
@@ -99,7 +113,12 @@ class ConfinedProcess(RuntimeProcess):
         self._stdin = Sink(fds[0], writing=True)
         self._output = Source(fds[1], writing=False), Source(fds[2], writing=False)
         self.stdout, self.stderr = self._output
+        exited.add_done_callback(self._on_exit)
         self._writing = asyncio.Lock()
+
+    def _on_exit(self, _: object) -> None:
+        for source in self._output:
+            source.process_ended()
 
     async def write(self, data: bytes) -> None:
         """Write all of `data` to the process's stdin.

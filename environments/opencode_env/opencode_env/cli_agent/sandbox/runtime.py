@@ -4,11 +4,13 @@ Invariant: every command, file and connection of a rollout goes through process 
 resolves a path that a rollout names, and never waits for what is not a regular file.
 """
 
+import asyncio
 import contextlib
 import os
 import re
 import sys
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 
 from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
 from opencode_rubrics.verifiers_versions import OwnRuntime, provisioned
@@ -16,14 +18,16 @@ from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult, SubprocessConfig, SubprocessRuntimeInfo
 
 from opencode_env.cli_agent.sandbox.agent_code import SHARED, AgentCodeDoor
-from opencode_env.cli_agent.sandbox.arguments import base_python
 from opencode_env.cli_agent.sandbox.commands import Commands
 from opencode_env.cli_agent.sandbox.config import Bind, LocalSandboxConfig
+from opencode_env.cli_agent.sandbox.disk import DiskWatch
 from opencode_env.cli_agent.sandbox.doorway import Doorway
 from opencode_env.cli_agent.sandbox.files import read_file, write_file
+from opencode_env.cli_agent.sandbox.interpreter import base_python
 from opencode_env.cli_agent.sandbox.process import ConfinedProcess
 from opencode_env.cli_agent.sandbox.sandbox import Sandbox
 from opencode_env.cli_agent.sandbox.tool_servers import PORT_FILE, serve_apart
+from opencode_env.cli_agent.sandbox.users import SandboxUser
 from opencode_env.cli_agent.sandbox.uv_scripts import prepare_script
 
 _ACTIVATE = 'export VIRTUAL_ENV="$1" PATH="$1/bin:$PATH"; shift; exec "$@"'
@@ -40,6 +44,7 @@ class ConfinedRuntime(OwnRuntime):
         binds: host files and directories that are shown inside, read-only.
         name: for messages and the host directory; a rollout's id. Random by default.
         workdir: absolute; a private directory like /app, also when it lies elsewhere.
+        lent: the host user of another living sandbox (`host_user`), for one that shows that sandbox's files.
     """
 
     def __init__(
@@ -48,6 +53,7 @@ class ConfinedRuntime(OwnRuntime):
         binds: Sequence[Bind] = (),
         name: str | None = None,
         workdir: str = DEFAULT_WORKDIR,
+        lent: SandboxUser | None = None,
     ) -> None:
         super().__init__(name)
         self.config = SubprocessConfig()
@@ -55,9 +61,11 @@ class ConfinedRuntime(OwnRuntime):
         self.options = options
         self._binds = tuple(binds)
         self._workdir = workdir
-        self._sandbox = Sandbox(self.name, workdir)
+        self._sandbox = Sandbox(self.name, workdir, lent)
         self._commands = Commands(self._sandbox, options.env_allow)
         self._doorway: Doorway | None = None
+        self._disk: DiskWatch | None = None
+        self._disk_task: asyncio.Task[None] | None = None
         self._tool_servers: list[ConfinedRuntime] = []
         self._apart = contextlib.AsyncExitStack()
 
@@ -65,6 +73,11 @@ class ConfinedRuntime(OwnRuntime):
     def trusted_python(self) -> str:
         """Absolute path, here and inside, of a Python that nothing inside can change."""
         return base_python()
+
+    @property
+    def host_user(self) -> SandboxUser | None:
+        """The host user id that the sandbox has for itself, once started; None when it shares the evaluation's."""
+        return self._sandbox.user
 
     async def start(self) -> None:
         """Start the sandbox (about 20 ms).
@@ -81,10 +94,34 @@ class ConfinedRuntime(OwnRuntime):
             most=self.options.max_connections,
             idle=self.options.idle_timeout,
         )
+        self._watch_disk()
+
+    def _watch_disk(self) -> None:
+        if self.options.max_disk is None:
+            return
+        watch = DiskWatch(self._sandbox.directory, self._sandbox.pid, self.options.max_disk, self._commands.relieve)
+        self._disk, self._disk_task = watch, asyncio.create_task(self._until_gone(watch))
+
+    async def _until_gone(self, watch: DiskWatch) -> None:
+        with contextlib.suppress(SandboxError, FileNotFoundError):  # the sandbox or its directory
+            await watch.run()
+
+    async def limit_kills(self) -> dict[str, int]:
+        """Return how many processes were killed at the limits of `memory` and `disk`.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        watched = int((await self._sandbox.channel.request("kills")).text)
+        by_kernel = self._sandbox.group.memory_kills() if self._sandbox.group is not None else 0
+        return {"memory": watched + by_kernel, "disk": self._disk.kills if self._disk is not None else 0}
 
     async def teardown(self) -> None:
         """End everything inside and remove its files; idempotent."""
         await self._apart.aclose()
+        if self._disk_task is not None:
+            self._disk_task.cancel()
+            await asyncio.gather(self._disk_task, return_exceptions=True)
         if self._doorway is not None:
             await self._doorway.close()
         self._commands.close()
@@ -129,16 +166,16 @@ class ConfinedRuntime(OwnRuntime):
                 "set --env.sandbox.python_env true, or give the tool server a runtime of its own (colocated = false)"
             )
         if PORT_FILE not in env:
-            self.start_background(argv, env, log)
+            await self.start_background(argv, env, log)
             return
         binds = (*self._binds, *self._sandbox.shown_to_tool_servers())
-        apart = ConfinedRuntime(self.options, binds, f"{self.name}-tools", self._workdir)
+        apart = ConfinedRuntime(self.options, binds, f"{self.name}-tools", self._workdir, lent=self.host_user)
         self._tool_servers.append(await self._apart.enter_async_context(provisioned(apart)))
         await serve_apart(self, apart, argv, self.process_env(env), log)
 
-    def start_background(self, argv: list[str], env: dict[str, str], log: str) -> None:
+    async def start_background(self, argv: list[str], env: dict[str, str], log: str) -> None:
         """Start a process in this very sandbox, as `run_background` does."""
-        self._commands.background(argv, self.process_env(env), log)
+        await self._commands.background(argv, self.process_env(env), log)
 
     async def mark_agent_start(self) -> None:
         """Remember the processes that run now, which `end_agent_processes` will spare."""
@@ -146,6 +183,8 @@ class ConfinedRuntime(OwnRuntime):
 
     async def end_agent_processes(self) -> None:
         """Kill every process but those that ran at `mark_agent_start` and their descendants; none is left on return.
+
+        Those that outrun it take with them what would have been spared (`agent_survived`).
 
         Raises:
             SandboxError: it could not be done, and the whole sandbox was ended instead.
@@ -161,10 +200,27 @@ class ConfinedRuntime(OwnRuntime):
     @contextlib.asynccontextmanager
     async def _cell(self) -> AsyncIterator["ConfinedRuntime"]:
         """A sandbox for one program of the agent's, without a network and with nothing of this one's processes."""
-        options = LocalSandboxConfig(env_allow=self.options.env_allow)
+        options = self.options.model_copy(update={"network": "interception", "python_env": False})
         shown = self._sandbox.shown_to_agent_code()
-        async with provisioned(ConfinedRuntime(options, shown, f"{self.name}-code", SHARED)) as cell:
+        cell = ConfinedRuntime(options, shown, f"{self.name}-code", SHARED, lent=self.host_user)
+        async with provisioned(cell):
             yield cell
+
+    @property
+    def agent_survived(self) -> bool:
+        """Whether the agent's processes outran their end, so that every process inside was ended with them."""
+        return self._commands.outlived
+
+    def others_held(self) -> AbstractAsyncContextManager[None]:
+        """Hold still whatever runs inside; only commands that are started within the context run meanwhile.
+
+        Other commands that are asked for meanwhile start after it. The kernel's freezer does it where the evaluation
+        may make control groups; elsewhere a signal does, from which a process can arrange to be woken.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        return self._commands.others_held()
 
     async def _read(self, path: str, max_bytes: int | None = None) -> bytes:
         return await read_file(self._sandbox.channel, path, max_bytes)

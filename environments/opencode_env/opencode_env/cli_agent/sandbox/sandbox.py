@@ -19,13 +19,16 @@ from verifiers.v1.errors import SandboxError
 from verifiers.v1.utils.aio import run_shielded
 
 from opencode_env.cli_agent.sandbox.agent_code import DOOR, shown_areas
+from opencode_env.cli_agent.sandbox.allowance import Allowance
 from opencode_env.cli_agent.sandbox.arguments import HERE, command_line, writable_areas
 from opencode_env.cli_agent.sandbox.bubblewrap import Bubblewrap, require_bubblewrap
 from opencode_env.cli_agent.sandbox.channel import Channel
 from opencode_env.cli_agent.sandbox.config import Bind, LocalSandboxConfig
+from opencode_env.cli_agent.sandbox.control_groups import ControlGroup
 from opencode_env.cli_agent.sandbox.directory import SandboxDirectory, sweep
 from opencode_env.cli_agent.sandbox.seccomp import seccomp_program
 from opencode_env.cli_agent.sandbox.supervisor.messages import memfd
+from opencode_env.cli_agent.sandbox.users import SandboxUser
 from opencode_env.cli_agent.sandbox.uv_scripts import SCRIPTS
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.sandbox")
@@ -49,9 +52,11 @@ class Sandbox:
 
     compiled = False
 
-    def __init__(self, name: str, workdir: str) -> None:
+    def __init__(self, name: str, workdir: str, lent: SandboxUser | None = None) -> None:
         self.name = name
         self._workdir = workdir
+        self._lent = lent
+        self._allowance: Allowance | None = None
         self._directory: SandboxDirectory | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
@@ -64,11 +69,13 @@ class Sandbox:
         Raises:
             SandboxError: bubblewrap is missing or refused; with the end of its output.
         """
-        bubblewrap = await run_shielded(asyncio.to_thread(self._prepare))
+        bubblewrap = await run_shielded(asyncio.to_thread(self._prepare, options))
         assert self._directory is not None
+        assert self._allowance is not None
         self._directory.part(f"tmp/{temporary}")
         self._directory.part("home/agent")
         binds = [Bind(SCRIPTS, str(SCRIPTS)), Bind(self._directory.part("door"), DOOR), *binds]
+        self._allowance.require_readable(binds)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel = Channel(ours, self._describe_loss)
         with theirs:
@@ -88,34 +95,64 @@ class Sandbox:
     ) -> None:
         """Start bubblewrap, on the event loop's thread: --die-with-parent means the thread that started it."""
         assert self._directory is not None
+        assert self._allowance is not None
+        user = self._allowance.user
         program = seccomp_program()
         filter_fd = None if program is None else memfd(program)
-        argv = command_line(bubblewrap, self._directory, options, binds, self._workdir, control_fd, filter_fd)
         try:
-            with self._directory.log.open("wb") as log:
+            with self._allowance.settings() as limits, self._directory.log.open("wb") as log:
+                start = f"from supervisor.main import main; main({control_fd}, {self._workdir!r}, {limits!r})"
+                fds = [control_fd, filter_fd, user and user.namespace, *limits["groups"], *limits["groups_alone"]]
                 self._process = subprocess.Popen(
-                    argv,
+                    command_line(bubblewrap, self._directory, options, binds, self._workdir, user, filter_fd, start),
                     env={},
                     cwd="/",
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=log,
-                    pass_fds=[fd for fd in (control_fd, filter_fd) if fd is not None],
+                    pass_fds=[fd for fd in fds if fd is not None],
                     start_new_session=True,
+                    extra_groups=None if user is None else [],
                 )
         finally:
             if filter_fd is not None:
                 os.close(filter_fd)
 
-    def _prepare(self) -> Bubblewrap:
+    def _prepare(self, options: LocalSandboxConfig) -> Bubblewrap:
         bubblewrap = require_bubblewrap()
         if not Sandbox.compiled:
             _compile_supervisor()
             Sandbox.compiled = True
-        SCRIPTS.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._directory = SandboxDirectory.create(self.name)
+        SCRIPTS.mkdir(parents=True, exist_ok=True)
+        SCRIPTS.chmod(0o755)
+        self._allowance = Allowance(options, self._lent)
+        user = self._allowance.user
+        self._directory = SandboxDirectory.create(self.name, owner=None if user is None else user.uid)
+        self._allowance.make_group(self._directory.path.name)
         sweep()
         return bubblewrap
+
+    @property
+    def user(self) -> SandboxUser | None:
+        """The host user id of its own that the sandbox has; None when it shares the evaluation's."""
+        return None if self._allowance is None else self._allowance.user
+
+    @property
+    def group(self) -> ControlGroup | None:
+        """Its control groups, None where there are none."""
+        return None if self._allowance is None else self._allowance.group
+
+    @property
+    def pid(self) -> int:
+        """The host's process above all that runs inside."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def directory(self) -> Path:
+        """The host directory of its writable files."""
+        assert self._directory is not None
+        return self._directory.path
 
     @property
     def hosts(self) -> Path:
@@ -168,6 +205,8 @@ class Sandbox:
     def kill(self) -> None:
         """End everything inside, wait for it and remove the directory; idempotent, from any thread, blocks briefly."""
         with self._killing:
+            if self.group is not None:
+                self.group.thaw()
             if self._process is not None and self._process.returncode is None:
                 self._kill_process(self._process)
             if self._process_one is not None:
@@ -175,6 +214,9 @@ class Sandbox:
                 self._process_one = None
             if self._directory is not None:
                 self._directory.remove()
+            ended = self._process is None or self._process.returncode is not None
+            if self._allowance is not None and ended:  # else its user id stays taken
+                self._allowance.release()
 
     def _kill_process(self, process: "subprocess.Popen[bytes]") -> None:
         try:

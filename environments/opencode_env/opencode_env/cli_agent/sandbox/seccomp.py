@@ -4,6 +4,8 @@ Invariant: process 1 has the agent's uid, and some calls ask the kernel for noth
 refuses those when they name process 1 (an agent could starve it of descriptors, and so of a verdict), and refuses the
 key rings, which no namespace separates. It refuses to enter another process, too: what ran before the agent is spared
 at its end, and must not carry the agent's code into the scoring. Tracing one's own children from their start works.
+Sockets are of families that a network namespace separates; io_uring and userfaultfd, which few programs need and many
+attacks on kernels do, are not there; nor is fallocate, with which one call takes the disk before anybody has looked.
 
 Program format: classic BPF over `struct seccomp_data`, as in seccomp(2) and <linux/bpf_common.h>.
 """
@@ -14,11 +16,14 @@ from dataclasses import dataclass
 
 _LOAD_WORD, _JUMP_EQUAL, _JUMP_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW, _KILL, _EPERM, _ENOSYS = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026
+_EOPNOTSUPP, _EAFNOSUPPORT = 0x0005005F, 0x00050061
 _NUMBER_OFFSET, _ARCH_OFFSET, _ARGS_OFFSET = 0, 4, 16
 _X32_BIT = 0x40000000
 _PROCESS_ONE = 1
 _PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 0, 1
 _PTRACE_ATTACH, _PTRACE_SEIZE = 16, 0x4206
+_FAMILIES = (1, 2, 10, 16)
+"""AF_UNIX, AF_INET, AF_INET6, AF_NETLINK."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +40,22 @@ class _Machine:
     ptrace: int
     into_others: tuple[int, ...]
     """process_vm_writev, pidfd_getfd."""
+    absent: tuple[int, ...]
+    """io_uring_setup, io_uring_enter, io_uring_register, userfaultfd: as on a kernel without them."""
+    fallocate: int
+    sockets: tuple[int, ...]
+    """socket, socketpair."""
 
 
 _MACHINES = {
-    "x86_64": _Machine(0xC000003E, (248, 249, 250), (302, 203, 144, 142, 314), 141, 251, 101, (311, 438)),
-    "aarch64": _Machine(0xC00000B7, (217, 218, 219), (261, 122, 119, 118, 274), 140, 30, 117, (271, 438)),
+    "x86_64": _Machine(
+        *(0xC000003E, (248, 249, 250), (302, 203, 144, 142, 314), 141, 251, 101, (311, 438)),
+        *((425, 426, 427, 323), 285, (41, 53)),
+    ),
+    "aarch64": _Machine(
+        *(0xC00000B7, (217, 218, 219), (261, 122, 119, 118, 274), 140, 30, 117, (271, 438)),
+        *((425, 426, 427, 282), 47, (198, 199)),
+    ),
 }
 
 
@@ -62,6 +78,12 @@ def _call(number: int, *checks: bytes) -> bytes:
     return _instruction(_JUMP_EQUAL, number, 0, len(body) // 8) + body
 
 
+def _only(values: tuple[int, ...], action: int) -> list[bytes]:
+    """Allow if the loaded word is one of `values`, else return `action`."""
+    allowed = [_instruction(_JUMP_EQUAL, value, 0, 1) + _instruction(_RETURN, _ALLOW) for value in values]
+    return [*allowed, _instruction(_RETURN, action)]
+
+
 def seccomp_program(machine: str = platform.machine()) -> bytes | None:
     """Return the filter for this kind of machine, None where its call numbers are not known."""
     known = _MACHINES.get(machine)
@@ -74,6 +96,9 @@ def seccomp_program(machine: str = platform.machine()) -> bytes | None:
         _instruction(_LOAD_WORD, _NUMBER_OFFSET),
         _deny(_JUMP_AT_LEAST, _X32_BIT, _ENOSYS),
         *(_deny(_JUMP_EQUAL, number, _EPERM) for number in (*known.keys, *known.into_others)),
+        *(_deny(_JUMP_EQUAL, number, _ENOSYS) for number in known.absent),
+        _deny(_JUMP_EQUAL, known.fallocate, _EOPNOTSUPP),
+        *(_call(number, _argument(0), *_only(_FAMILIES, _EAFNOSUPPORT)) for number in known.sockets),
         _call(
             known.ptrace,
             _argument(0),

@@ -27,7 +27,7 @@ class Place(Protocol):
 
     def original_url(self, url: str) -> str: ...
 
-    def start_background(self, argv: list[str], env: dict[str, str], log: str) -> None: ...
+    async def start_background(self, argv: list[str], env: dict[str, str], log: str) -> None: ...
 
     async def expose(self, port: int) -> str: ...
 
@@ -47,7 +47,7 @@ async def serve_apart(front: Place, apart: Place, argv: list[str], env: dict[str
     settings = {**env, PORT_FILE: _PORT_INSIDE}
     if env.get(_STATE_URL):
         settings[_STATE_URL] = apart.host_url(front.original_url(env[_STATE_URL]))
-    apart.start_background(argv, settings, log)
+    await apart.start_background(argv, settings, log)
     url = front.host_url(await apart.expose(await _port(apart, log)))
     await front.write(env[PORT_FILE], url.rpartition(":")[2].encode())
 

@@ -18,7 +18,7 @@ from verifiers.v1.errors import SandboxError
 from verifiers.v1.utils.aio import run_shielded
 from verifiers.v1.utils.paths import CACHE_DIR
 
-from opencode_env.cli_agent.sandbox.arguments import base_python, interpreter_roots
+from opencode_env.cli_agent.sandbox.interpreter import base_python, interpreter_roots
 
 SCRIPTS = CACHE_DIR / "runtimes" / "confined-scripts"
 """Bound into every sandbox. Locks lie elsewhere: a file that an agent can read is a file it can lock."""

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import _socket
 import ctypes
+import errno
 import os
 import select
 import sys
 
-from . import files, messages, processes
+from . import files, memory, messages, processes
+from .limits import Limits
 from .spawn import CannotStart, spawn
 
 TYPE_CHECKING = False  # `typing` would cost more than all else together
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 COMMAND_VARIABLE = b"SANDBOX_COMMAND"
 _PR_SET_DUMPABLE = 4
@@ -45,11 +48,23 @@ def _harden() -> int:
     return fd
 
 
+def _close_others(ours: set[int]) -> None:
+    """Close what bubblewrap has left open, such as the user namespace that it was given."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) not in ours:
+            try:
+                os.close(int(name))
+            except OSError:  # the listing's own
+                continue
+
+
 class Supervisor:
     """Serves one control socket; `run` returns when the host is gone."""
 
-    def __init__(self, control: _socket.socket) -> None:
+    def __init__(self, control: _socket.socket, limits: Limits) -> None:
         self._control = control
+        self._limits = limits
+        self._memory_kills = 0
         self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         self._leaders: dict[bytes, int] = {}
         self._commands: dict[int, bytes] = {}
@@ -63,6 +78,11 @@ class Supervisor:
             b"write": self._write,
             b"mark": self._mark,
             b"purge": self._purge,
+            b"relieve": self._relieve,
+            b"hold": self._hold,
+            b"release": self._release,
+            b"kills": self._kills,
+            b"end_everything": self._end_everything,
         }
 
     def run(self, children: int) -> None:
@@ -71,8 +91,12 @@ class Supervisor:
         poller.register(self._control.fileno(), select.POLLIN)
         poller.register(children, select.POLLIN)
         self._reply(b"0", b"ready")
+        watched = self._limits.memory_bytes
+        patience = None if watched is None else memory.LOOK_EVERY_S * 1000
         while True:
-            for fd, _ in poller.poll():
+            if watched is not None:
+                self._memory_kills += memory.end_largest_beyond(watched)
+            for fd, _ in poller.poll(patience):
                 if fd == children:
                     os.read(children, _SIGINFO_BYTES * 16)
                 elif not self._serve():
@@ -87,7 +111,8 @@ class Supervisor:
         try:
             self._handlers[kind](identifier, rest, message.fds)
         except OSError as error:
-            self._reply(identifier, b"error", (error.strerror or str(error)).encode())
+            status = b"busy" if error.errno == errno.ETOOMANYREFS else b"error"
+            self._reply(identifier, status, (error.strerror or str(error)).encode())
         finally:
             for fd in message.fds:
                 os.close(fd)
@@ -110,8 +135,9 @@ class Supervisor:
                 self._reply(command, b"ok", str(os.waitstatus_to_exitcode(status)).encode())
 
     def _spawn(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
-        """Fields: log path or empty, number of arguments, arguments, NAME=value …; fds: [stdin,] stdout, stderr."""
-        log, count, *words = fields
+        """Fields: "alone" or empty, log path or empty, number of arguments, arguments, NAME=value …; fds: [stdin,]
+        stdout, stderr."""
+        alone, log, count, *words = fields
         argv, settings = words[: int(count)], words[int(count) :]
         env = dict(setting.split(b"=", 1) for setting in settings)
         env[COMMAND_VARIABLE] = identifier
@@ -122,7 +148,7 @@ class Supervisor:
         else:
             stdio = fds if len(fds) == 3 else [self._null, *fds]
         try:
-            pid = spawn(argv, env, stdio)
+            pid = spawn(argv, env, stdio, self._limits, bool(alone))
         except CannotStart as error:
             os.write(stdio[2], f"{error}\n".encode())
             self._reply(identifier, b"ok", str(error.exit_code).encode())
@@ -139,9 +165,17 @@ class Supervisor:
         self._reply(identifier, b"ok")
 
     def _end(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
-        """Fields: command."""
-        processes.end_all(self._tree(fields[0]), self._reap)
-        self._reply(identifier, b"ok")
+        """Fields: command; the reply is as of `_purge`."""
+        self._reply(identifier, b"ok", self._ended(self._tree(fields[0])))
+
+    def _ended(self, selection: processes.Selection) -> bytes:
+        """End what is selected; returns "outlived" if that outran its end and everything was ended with it."""
+        try:
+            processes.end_all(selection, self._reap)
+        except processes.OutrunError:
+            processes.end_everything(self._reap)
+            return b"outlived"
+        return b""
 
     def _socket(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
         # A socket belongs for ever to the network it was made in, so the host binds or connects it by itself.
@@ -166,15 +200,42 @@ class Supervisor:
         self._reply(identifier, b"ok")
 
     def _purge(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
-        processes.end_all(processes.but(self._marked), self._reap)
+        """The reply says "outlived" if the agent's processes outran their end and everything was ended with them."""
+        self._reply(identifier, b"ok", self._ended(processes.but(self._marked)))
+
+    def _end_everything(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+        processes.end_everything(self._reap)
         self._reply(identifier, b"ok")
 
+    def _relieve(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+        """Fields: "all" or empty. Kills what the commands have started, or the commands, too; the reply counts it."""
+        spared = set() if fields[0] else set(self._commands)
+        processes.signal_each([-1], processes.SIGSTOP)
+        found = [pid for pid, process in processes.table().items() if process.alive and pid not in spared]
+        processes.signal_each(found, processes.SIGKILL)
+        processes.signal_each([-1], processes.SIGCONT)
+        self._reply(identifier, b"ok", b"%d" % len(found))
 
-def main(control_fd: int, workdir: str) -> None:
-    """Serve the control socket `control_fd`; relative paths and commands start in `workdir`."""
+    def _hold(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+        """Stop every process; the reply says how many there are."""
+        processes.signal_each([-1], processes.SIGSTOP)
+        self._reply(identifier, b"ok", b"%d" % sum(process.alive for process in processes.table().values()))
+
+    def _release(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+        processes.signal_each([-1], processes.SIGCONT)
+        self._reply(identifier, b"ok")
+
+    def _kills(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+        """The reply is how many processes the watch over memory has ended."""
+        self._reply(identifier, b"ok", b"%d" % self._memory_kills)
+
+
+def main(control_fd: int, workdir: str, settings: dict[str, Any]) -> None:
+    """Serve the control socket `control_fd`; relative paths and commands start in `workdir`, under `Limits` so set."""
+    _close_others({control_fd, *settings["groups"], *settings["groups_alone"]})
     children = _harden()
     os.set_inheritable(control_fd, False)
     os.umask(0o022)
     os.makedirs(workdir, exist_ok=True)
     os.chdir(workdir)
-    Supervisor(_socket.socket(fileno=control_fd)).run(children)
+    Supervisor(_socket.socket(fileno=control_fd), Limits(**settings)).run(children)

@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     Selection = Callable[[Table], set[int]]
 
 SIGKILL, SIGCONT, SIGSTOP = 9, 18, 19
-END_TIMEOUT_S = 5.0
+OUTRUN_AFTER_S = 5.0
+END_TIMEOUT_S = 20.0
 _PAUSE_S = 0.002
+
+
+class OutrunError(Exception):
+    """Selected processes go on making new ones."""
 
 
 class Process:
@@ -111,9 +116,11 @@ def end_all(select_from: Selection, reap: Callable[[], None]) -> None:
     """Kill and reap what the selection names until nothing of it is left.
 
     Raises:
+        OutrunError: after `OUTRUN_AFTER_S` seconds there are still processes that started meanwhile.
         TimeoutError: something was still there after `END_TIMEOUT_S` seconds.
     """
-    deadline = time.monotonic() + END_TIMEOUT_S
+    started = time.monotonic()
+    first: set[tuple[int, int]] | None = None
     while True:
         signal_each([-1], SIGSTOP)
         processes = table()
@@ -121,9 +128,30 @@ def end_all(select_from: Selection, reap: Callable[[], None]) -> None:
         signal_each(selected, SIGKILL)
         signal_each([-1], SIGCONT)
         reap()
-        left = [pid for pid in selected if processes[pid].alive]
+        left = {(pid, processes[pid].started) for pid in selected if processes[pid].alive}
         if not left:
             return
-        if time.monotonic() > deadline:
+        first = left if first is None else first
+        taken = time.monotonic() - started
+        if taken > OUTRUN_AFTER_S and left - first:
+            raise OutrunError
+        if taken > END_TIMEOUT_S:
             raise TimeoutError(f"processes {sorted(left)[:10]} did not end in {END_TIMEOUT_S:g} s")
+        time.sleep(_PAUSE_S)
+
+
+def end_everything(reap: Callable[[], None]) -> None:
+    """Kill and reap all processes; one `kill(-1)` reaches them all at once, so that none is left to fork.
+
+    Raises:
+        TimeoutError: something was still there after `END_TIMEOUT_S` seconds.
+    """
+    deadline = time.monotonic() + END_TIMEOUT_S
+    while True:
+        signal_each([-1], SIGKILL)
+        reap()
+        if not any(process.alive for process in table().values()):
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the processes of the sandbox did not end in {END_TIMEOUT_S:g} s")
         time.sleep(_PAUSE_S)

@@ -1,11 +1,12 @@
 """Starting a command: program look-up as a shell does it, and what the new process inherits.
 
-Invariant: the process starts in a session of its own with three descriptors, default signal dispositions and no
-blocked signal.
+Invariant: the process starts under the sandbox's limits, in a session of its own with three descriptors, default signal
+dispositions and no blocked signal. Process 1 has one thread, so it may run Python between fork and exec.
 """
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # the C half of `signal`, without `enum`
 import errno
 import os
 import stat
@@ -13,8 +14,12 @@ import stat
 TYPE_CHECKING = False  # `typing` would cost more than all else together
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import NoReturn
+
+    from .limits import Limits
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
+_EXEC = b"exec"
 _SIGNALS = range(1, 65)  # Python ignores two itself, and whoever started the host's process may have ignored others
 _OUT_OF_RESOURCES = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 
@@ -45,7 +50,7 @@ def _find(program: bytes, path: bytes) -> bytes:
     raise CannotStart(program, "command not found", NOT_FOUND)
 
 
-def spawn(argv: list[bytes], env: dict[bytes, bytes], stdio: Sequence[int]) -> int:
+def spawn(argv: list[bytes], env: dict[bytes, bytes], stdio: Sequence[int], limits: Limits, alone: bool) -> int:
     """Start `argv` with `stdio` as its descriptors 0, 1 and 2, in the current directory; return its pid.
 
     Raises:
@@ -53,18 +58,50 @@ def spawn(argv: list[bytes], env: dict[bytes, bytes], stdio: Sequence[int]) -> i
         OSError: the sandbox is out of processes, memory or descriptors.
     """
     program = _find(argv[0], env.get(b"PATH", b""))
+    told, tell = os.pipe()  # closed by a successful exec
+    pid = os.fork()
+    if pid == 0:
+        _become(program, argv, env, stdio, limits, alone, tell)
+    os.close(tell)
     try:
-        return os.posix_spawn(
-            program,
-            argv,
-            env,
-            file_actions=[(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(stdio)],
-            setsid=True,
-            setsigmask=[],
-            setsigdef=_SIGNALS,
-        )
+        report = os.read(told, 100)
+    finally:
+        os.close(told)
+    if not report:
+        return pid
+    os.waitpid(pid, 0)
+    stage, _, number = report.partition(b" ")
+    reason = os.strerror(int(number))
+    if stage != _EXEC or int(number) in _OUT_OF_RESOURCES:
+        raise OSError(int(number), reason)
+    raise CannotStart(argv[0], reason, NOT_FOUND if int(number) == errno.ENOENT else NOT_EXECUTABLE)
+
+
+def _become(
+    program: bytes,
+    argv: list[bytes],
+    env: dict[bytes, bytes],
+    stdio: Sequence[int],
+    limits: Limits,
+    alone: bool,
+    tell: int,
+) -> NoReturn:
+    """Turn this fork of process 1 into the command; what fails is told, as `STAGE errno`."""
+    stage = b"limits"
+    try:
+        limits.impose(alone)
+        os.setsid()
+        for number in _SIGNALS:
+            try:
+                _signal.signal(number, _signal.SIG_DFL)
+            except (OSError, ValueError):  # the C library's own, and the two that nobody can change
+                continue
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+        for number, fd in enumerate(stdio):
+            os.dup2(fd, number)
+        stage = _EXEC
+        os.execve(program, argv, env)
     except OSError as error:
-        if error.errno in _OUT_OF_RESOURCES:
-            raise
-        code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
-        raise CannotStart(argv[0], error.strerror or str(error), code) from error
+        os.write(tell, b"%s %d" % (stage, error.errno or 0))
+    finally:
+        os._exit(NOT_FOUND)

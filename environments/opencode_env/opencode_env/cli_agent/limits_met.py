@@ -1,0 +1,45 @@
+"""What the sandbox's limits and its end did to an agent, on its record and in its reward.
+
+Invariant: an agent whose processes outran their end is rewarded nothing and is no error: it was the agent's doing, and
+everything in its sandbox ended with it before anything was scored.
+"""
+
+import contextlib
+from typing import Any, Protocol, runtime_checkable
+
+from verifiers.v1.errors import SandboxError
+from verifiers.v1.runtimes import Runtime
+
+from opencode_env.cli_agent.traces import AnyTrace, agent_record
+
+
+@runtime_checkable
+class SandboxWithLimits(Protocol):
+    """A runtime that knows what its limits did to the agent."""
+
+    @property
+    def agent_survived(self) -> bool: ...
+
+    async def limit_kills(self) -> dict[str, int]: ...
+
+
+async def limits_met(runtime: Runtime) -> dict[str, Any]:
+    """Return the agent's record of it: whether it `outlived` its end, and its `limit_kills`, where that is known."""
+    if not isinstance(runtime, SandboxWithLimits):
+        return {}
+    found: dict[str, Any] = {"outlived": runtime.agent_survived}
+    with contextlib.suppress(SandboxError):  # the sandbox is gone, which is said elsewhere
+        found["limit_kills"] = await runtime.limit_kills()
+    return found
+
+
+def outlived_its_end(trace: AnyTrace) -> bool:
+    """Whether the agent's processes outran their end, so that everything in the sandbox was ended with them."""
+    return bool(agent_record(trace).get("outlived"))
+
+
+def zero_outlived(trace: AnyTrace) -> None:
+    """Reward nothing where the agent's processes outran their end, whatever scoring has found after it."""
+    if outlived_its_end(trace):
+        for name, reward in trace.rewards.items():
+            trace.record_reward(name, 0.0, 1.0 if reward is None else reward.weight)

@@ -1,0 +1,19 @@
+"""Start so many processes that sleep; print how many there were and what stopped it."""
+
+import os
+import sys
+import time
+
+made, problem = [], "none"
+for _ in range(int(sys.argv[1])):
+    try:
+        pid = os.fork()
+    except OSError as error:
+        problem = str(error)
+        break
+    if pid == 0:
+        time.sleep(1000)
+    made.append(pid)
+print(len(made), problem)
+for pid in made:
+    os.kill(pid, 9)

@@ -1,0 +1,105 @@
+"""Finding control groups of both versions, and the second one's on a tree that behaves like the kernel's."""
+
+from pathlib import Path
+
+import pytest
+from opencode_env.cli_agent.sandbox.control_groups import ControlGroup, Hierarchies, hierarchies, sweep_groups
+
+FIRST_VERSION = """\
+31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct
+35 31 0:31 /docker/abc /sys/fs/cgroup/with\\040space rw,relatime - cgroup cgroup rw,memory
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
+"""
+FILES = {
+    "cgroup.procs": "",
+    "cgroup.freeze": "0",
+    "cgroup.events": "populated 1\nfrozen 1\n",
+    "cgroup.controllers": "cpu memory",
+    "cgroup.subtree_control": "",
+    "memory.max": "max",
+    "memory.swap.max": "max",
+    "memory.events": "low 0\nhigh 0\noom_kill 3\n",
+}
+
+
+@pytest.fixture
+def tree(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A group of the second version, delegated with its controllers switched on."""
+    plain_mkdir, plain_rmdir = Path.mkdir, Path.rmdir
+
+    def fill(path: Path) -> None:
+        for name, text in FILES.items():
+            (path / name).write_text(text)
+
+    def mkdir(path: Path) -> None:
+        plain_mkdir(path)
+        fill(path)
+
+    def rmdir(path: Path) -> None:
+        for name in FILES:
+            (path / name).unlink()
+        plain_rmdir(path)
+
+    fill(tmp_path)
+    (tmp_path / "cgroup.subtree_control").write_text("cpu memory")
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    monkeypatch.setattr(Path, "rmdir", rmdir)
+    return tmp_path
+
+
+def test_the_groups_of_a_hybrid_host_are_found_by_controller() -> None:
+    own = "4:memory:/docker/abc/x\n2:cpu,cpuacct:/a\n1:name=systemd:/\n0::/\n"
+    found = hierarchies(own, FIRST_VERSION)
+    assert found.by_controller == {
+        "cpu": Path("/sys/fs/cgroup/cpu,cpuacct/a"),
+        "memory": Path("/sys/fs/cgroup/with space/x"),
+    }
+    assert found.unified == (Path("/sys/fs/cgroup/unified"),)
+
+
+def test_a_group_outside_of_what_is_mounted_is_not_found() -> None:
+    assert "memory" not in hierarchies("4:memory:/elsewhere\n0::/\n", FIRST_VERSION).by_controller
+
+
+def test_a_unified_host_offers_its_own_group_and_the_one_above() -> None:
+    mounts = "41 31 0:38 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n"
+    found = hierarchies("0::/user.slice/x.service\n", mounts)
+    assert found == Hierarchies({}, (Path("/sys/fs/cgroup/user.slice/x.service"), Path("/sys/fs/cgroup/user.slice")))
+
+
+def test_the_second_version_limits_a_group_of_two_parts_and_freezes_one(tree: Path) -> None:
+    group = ControlGroup(Hierarchies({}, (tree,)), "box", 1 << 30)
+    (made,) = tree.glob("confined-sandbox-*-box")
+    assert ((made / "memory.max").read_text(), (made / "memory.swap.max").read_text()) == (str(1 << 30), "0")
+    assert group.limits_memory
+    assert group.memory_kills() == 3
+    with group.entries() as (entries, entries_alone):
+        assert (len(entries), len(entries_alone)) == (1, 1)
+        assert entries != entries_alone
+    assert group.freeze()
+    assert [(made / part / "cgroup.freeze").read_text() for part in ("main", "alone")] == ["1", "0"]
+    group.thaw()
+    assert (made / "main" / "cgroup.freeze").read_text() == "0"
+    group.remove()
+    assert not made.exists()
+
+
+def test_without_a_delegated_controller_there_is_no_memory_limit(tree: Path) -> None:
+    (tree / "cgroup.subtree_control").write_text("")
+    (tree / "cgroup.controllers").write_text("cpu")
+    group = ControlGroup(Hierarchies({}, (tree,)), "box", 1 << 30)
+    assert not group.limits_memory
+    group.remove()
+
+
+def test_what_a_dead_evaluation_left_is_swept_and_what_a_living_one_has_is_not(tree: Path) -> None:
+    living = ControlGroup(Hierarchies({}, (tree,)), "living", None)
+    (alive,) = tree.glob("confined-sandbox-*-living")
+    namespace = alive.name.split("-")[2]
+    dead = tree / f"confined-sandbox-{namespace}-1-1-dead"
+    dead.mkdir()
+    sweep_groups(Hierarchies({}, (tree,)))
+    assert alive.exists()
+    assert not dead.exists()
+    living.remove()

@@ -1,0 +1,98 @@
+"""While a command runs alone, nothing else in the sandbox does."""
+
+import asyncio
+import contextvars
+import os
+
+import pytest
+from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig, allowance, provision_confined
+from opencode_env.cli_agent.sandbox.control_groups import Hierarchies
+
+from tests.support.waiting import until
+
+from .conftest import PROBES, sh
+
+TICKING = "i=0; while :; do i=$((i+1)); echo $i > /tmp/tick; done"
+
+
+async def spying(box: ConfinedRuntime, probe: str) -> None:
+    """Start a service that looks into every process that it finds, and wait until it does."""
+    await box.run_background(["python3", "-c", (PROBES / probe).read_text()], {}, "/tmp/seen")
+
+    async def looks() -> bool:
+        await sh(box, "SECRET=bait sleep 0.2")
+        return "bait" in (await sh(box, "cat /tmp/seen")).stdout
+
+    await until(looks)
+
+
+@pytest.mark.parametrize("freezer", [True, False])
+async def test_a_spy_sees_nothing_of_a_command_that_runs_alone(monkeypatch: pytest.MonkeyPatch, freezer: bool) -> None:
+    if not freezer:
+        monkeypatch.setattr(allowance, "host_hierarchies", lambda: Hierarchies({}))
+    async with provision_confined(LocalSandboxConfig()) as box:
+        assert isinstance(box, ConfinedRuntime)
+        await spying(box, "spy.py")
+        async with box.others_held():
+            done = await sh(box, "SECRET=solution sh -c 'sleep 0.5; echo done'", SECRET="solution")
+        assert done.stdout == "done\n"
+        await spying(box, "spy.py")  # it goes on
+        assert "solution" not in (await sh(box, "cat /tmp/seen")).stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the freezer takes root, or a delegated control group")
+async def test_a_service_that_wakes_itself_is_held_all_the_same() -> None:
+    async with provision_confined(LocalSandboxConfig()) as box:
+        assert isinstance(box, ConfinedRuntime)
+        if box._sandbox.group is None or not box._sandbox.group.can_freeze:
+            pytest.skip("no control group can be frozen here")
+        await spying(box, "waking_spy.py")
+        async with box.others_held():
+            await sh(box, "sleep 0.5", SECRET="solution")
+        await spying(box, "waking_spy.py")
+        assert "solution" not in (await sh(box, "cat /tmp/seen")).stdout
+
+
+async def test_a_command_that_is_asked_for_meanwhile_starts_after_it(runtime: ConfinedRuntime) -> None:
+    order: list[str] = []
+
+    async def other() -> None:
+        await sh(runtime, "true")
+        order.append("other")
+
+    async with runtime.others_held():
+        waiting = asyncio.create_task(other(), context=contextvars.Context())
+        await asyncio.sleep(0)
+        await sh(runtime, "sleep 0.3")
+        order.append("alone")
+    await waiting
+    assert order == ["alone", "other"]
+
+
+async def test_two_who_want_to_be_alone_take_turns_and_what_was_held_goes_on(runtime: ConfinedRuntime) -> None:
+    await runtime.run_background(["sh", "-c", TICKING], {}, "log")
+
+    async def alone() -> list[str]:
+        async with runtime.others_held():
+            return [(await sh(runtime, "cat /tmp/tick")).stdout for _ in range(3)]
+
+    async def ticks() -> bool:
+        return (await sh(runtime, "cat /tmp/tick")).stdout.strip().isdigit()
+
+    await until(ticks)
+    for seen in await asyncio.gather(alone(), alone()):
+        assert len(set(seen)) == 1
+    before = (await sh(runtime, "cat /tmp/tick")).stdout
+
+    async def went_on() -> bool:
+        return (await sh(runtime, "cat /tmp/tick")).stdout != before
+
+    await until(went_on)
+
+
+async def test_a_sandbox_ends_while_its_processes_are_held() -> None:
+    async with provision_confined(LocalSandboxConfig()) as box:
+        assert isinstance(box, ConfinedRuntime)
+        await box.run_background(["sleep", "1000"], {}, "log")
+        async with box.others_held():
+            box.cleanup()
