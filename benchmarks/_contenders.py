@@ -14,8 +14,8 @@ from benchmarks._measure import Cost
 
 
 @asynccontextmanager
-async def model_server(steps: Sequence[Mapping[str, Any]]) -> AsyncIterator[str]:
-    """The URL of a scripted model in a process of its own, so that its CPU is nobody's."""
+async def model_server(steps: Sequence[Mapping[str, Any]] | Mapping[str, Any]) -> AsyncIterator[str]:
+    """The URL of a scripted model in a process of its own, so that its CPU is nobody's; it plays steps, or scripts."""
     with tempfile.TemporaryDirectory() as scratch:
         script, port = Path(scratch) / "script.json", Path(scratch) / "port"
         script.write_text(json.dumps(steps))

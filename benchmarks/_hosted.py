@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -31,14 +31,21 @@ PROMPT = "Write hello into /tmp/hello.txt, read it back, and say done."
 @asynccontextmanager
 async def hosted_env(base_url: str, runtime: vf.RuntimeConfig, rows: int) -> AsyncIterator["Hosted"]:
     """OpenCodeEnv over `rows` equal tasks, serving, in this process."""
+    equal = [{"id": f"t{index}", "question": PROMPT, "answer": "done"} for index in range(rows)]
+    async with hosted_rows(base_url, equal, {"agent": {"runtime": runtime.model_dump()}}) as hosted:
+        yield hosted
+
+
+@asynccontextmanager
+async def hosted_rows(
+    base_url: str, rows: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]
+) -> AsyncIterator["Hosted"]:
+    """OpenCodeEnv over these rows of a dataset, serving, in this process; `fields` are its other `--env.*` options."""
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "tasks.jsonl"
-        lines = [json.dumps({"id": f"t{index}", "question": PROMPT, "answer": "done"}) for index in range(rows)]
-        path.write_text("\n".join(lines) + "\n")
-        config = OpenCodeEnvConfig.model_validate(
-            {"taskset": {"id": "opencode-env", "dataset": str(path)}, "agent": {"runtime": runtime.model_dump()}}
-        )
-        env = OpenCodeEnv(config)
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        taskset = {"id": "opencode-env", "dataset": str(path), **fields.get("taskset", {})}
+        env = OpenCodeEnv(OpenCodeEnvConfig.model_validate({**fields, "taskset": taskset}))
         async with env.serving():
             yield Hosted(env, base_url)
 
@@ -64,6 +71,10 @@ class Hosted:
             if not episode.ok:
                 raise SystemExit(f"a rollout failed: {episode.errors or episode.traces[0].errors}")
         return episodes
+
+    async def play(self, row: int) -> AnyEpisode:
+        """One more rollout of a row, whatever comes of it."""
+        return await self.env.run_slot(RunSlot(self.slots[row].task), self._context)
 
 
 def state_directory(path: Path, base_url: str, *, tuned: bool) -> None:
