@@ -6,12 +6,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from opencode_rubrics.verifiers_versions import AFTER_0_4_0
 from verifiers.v1.cli.eval.main import main
 from verifiers.v1.configs.cli.eval import EvalConfig
 from verifiers.v1.utils.loaders import resolve_env_config
 
 ROOT = Path(__file__).parent.parent
-EVAL = sorted((ROOT / "configs" / "eval").glob("*.toml"))
+OTHER_VERSION = "podman" if AFTER_0_4_0 else "podman-custom"
+"""The file that the installed verifiers cannot read: podman is spelled in two ways."""
+EVAL = [path for path in sorted((ROOT / "configs" / "eval").glob("*.toml")) if path.stem != OTHER_VERSION]
 FILES = pytest.mark.parametrize("path", EVAL, ids=lambda path: path.stem)
 
 
@@ -29,8 +32,11 @@ def command(path: Path) -> list[str]:
 
 
 def test_there_are_configurations() -> None:
-    assert {path.stem for path in EVAL} >= {"local", "podman", "prime", "vllm", "foreign-taskset"}
-    assert not [path for path in (ROOT / "configs").rglob("*.toml") if path not in EVAL and path.parent.name != "rl"]
+    assert {path.stem for path in EVAL} >= {"local", "prime", "vllm", "foreign-taskset"}
+    elsewhere = {
+        path.stem for path in (ROOT / "configs").rglob("*.toml") if path not in EVAL and path.parent.name != "rl"
+    }
+    assert elsewhere == {OTHER_VERSION}
 
 
 @FILES
