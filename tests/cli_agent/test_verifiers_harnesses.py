@@ -20,6 +20,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 """How a mini-swe-agent ends."""
 
+PI = "0.86.1"
+"""The Pi that verifiers 0.4.0 pins. Later versions pin one of which a package mirror may not have every part."""
+
 CHECK = "grep -qx 42 answer.txt && ! touch /opt/harness-files/*/touched"
 ROWS = {
     name: {"id": name, "question": f"row {name}: write 42 into answer.txt", "verify": [CHECK]}
@@ -102,10 +105,10 @@ def runs(home: UserHome, holding: HoldingPolicy) -> Mapping[str, Finished]:
 
     async def run() -> Mapping[str, Finished]:
         # A first download, which may take a while, is not on the clock of a run.
-        await harness_binds(PiHarness(PiHarnessConfig(id="pi")))
+        await harness_binds(PiHarness(PiHarnessConfig(id="pi", version=PI)))
         bash, _ = await play(home, "bash", plain_policy(Reply(text="done")), two)
         mini, _ = await play(home, "mini_swe_agent", plain_policy(shell(SUBMIT)), two)
-        pi, _ = await play(home, "pi", holding, three, "-c", "2")
+        pi, _ = await play(home, "pi", holding, three, "-c", "2", "--env.agent.harness.version", PI)
         return {"bash": bash, "mini_swe_agent": mini, "pi": pi}
 
     return asyncio.run(run())
