@@ -46,7 +46,7 @@ class VerifyCommandsConfig(RubricConfig):
     def _check_bounds(self) -> Self:
         if self.reward_min > self.reward_max:
             raise ValueError(f"reward_min {self.reward_min:g} is above reward_max {self.reward_max:g}; swap them")
-        if not self.reward_file and {"reward_min", "reward_max"} & self.model_fields_set:
+        if not self.reward_file and (self.reward_min, self.reward_max) != (0.0, 1.0):
             raise ValueError("reward_min and reward_max bound the reward file: set reward_file = true with them")
         return self
 

@@ -145,7 +145,7 @@ async def test_after_kill_9_the_next_run_sweeps_what_stayed_and_neighbours_are_n
         slow.released.set()
         finished = await neighbour.finish()
         assert [trace.reward for episode in finished.episodes for trace in episode.traces] == [1.0], finished.log
-        assert len(home.sandboxes()) == 1
+        # What the victim left is swept by whoever starts a sandbox next: the neighbour's for agent code, or this run's.
         after = await home.run("after", slow.base_url, *sample)
     assert after.exit_code == 0, after.log
     assert home.leftovers() == []

@@ -103,4 +103,4 @@ async def test_a_container_with_users_of_its_own_is_guarded_too(podman_image: st
 async def shows(commands: Commands, number: str) -> bool:
     """Whether a `sleep` of this many seconds runs in the container."""
     listed = await commands.run(["sh", "-c", LIST_PROCESSES], {})
-    return f"sleep {number}" in listed.stdout.splitlines()
+    return f"sleep {number}" in [line.strip() for line in listed.stdout.splitlines()]

@@ -149,14 +149,14 @@ async def test_a_judge_that_is_down_is_an_error_after_scoring_in_the_sandbox(con
             await score(RemoteHybridMathRubric(config), confined_math.box, "one pear")
 
 
-async def test_the_judge_sees_the_answer_file_as_it_is(confined_math: Place) -> None:
+async def test_the_judge_sees_all_of_the_answer_file_between_its_marks(confined_math: Place) -> None:
     await confined_math.do("printf 'A number {reference}\\nwith two divisors\\n' > /app/answer.txt")
     async with judge_server(Step("A")) as server:
         judge = {"judge_client": {"base_url": server.url, "api_key_var": "NO_SUCH_KEY"}}
         config = RemoteHybridMathConfig.model_validate({"use_judge_fallback": True, **judge})
         scored = await score(RemoteHybridMathRubric(config), confined_math.box, "a prime")
         prompt = server.requests[0]["messages"][0]["content"]
-    assert "A number {reference}\nwith two divisors\n" in prompt
+    assert "]\nA number {reference}, with two divisors\n[" in prompt
     assert (scored.reward, scored.record["decided_by"], scored.record["place"]) == (1.0, "judge", "sandbox")
 
 

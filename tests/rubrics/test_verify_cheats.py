@@ -265,4 +265,5 @@ async def test_endless_output_of_a_replaced_program_fills_no_memory_of_the_host(
     trace = await score(container, "false")
     assert trace.reward == 0
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert grown < 100_000, f"{grown} kB"
+    # Of 1.5 GB a runtime keeps 32 MiB of each stream, and copies of it while it decodes.
+    assert grown < 400_000, f"{grown} kB"

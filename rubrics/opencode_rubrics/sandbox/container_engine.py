@@ -47,7 +47,7 @@ class ContainerEngine:
 
 def engine_of(runtime: vf.Runtime) -> ContainerEngine | None:
     """The engine of a container on this machine; None for other sandboxes."""
-    box = getattr(runtime, "backend", runtime)  # verifiers 0.4.1 (dev18) keeps the container there
+    box = runtime if hasattr(runtime, "engine") else getattr(runtime, "backend", runtime)  # there since 0.4.1 (dev18)
     program, container = getattr(box, "engine", None), getattr(getattr(box, "info", None), "id", None)
     if program not in _ENGINES or not container or getattr(box, "_host", None) is not None:
         return None

@@ -32,6 +32,8 @@ class PodmanRuntime(OwnRuntime):
     """
 
     supports_user: ClassVar[bool] = True
+    engine: ClassVar[str] = "podman"
+    """The command that knows the container, whatever runs in it."""
 
     def __init__(self, config: PodmanConfig, name: str | None = None, **binding: Any) -> None:
         super().__init__(name, **binding)

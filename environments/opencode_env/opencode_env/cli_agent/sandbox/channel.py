@@ -223,7 +223,7 @@ class Channel:
         future = self._pending.pop(identifier, None)
         if future is None or future.done():
             _close_all(message.fds)
-        elif status != b"ok" and identifier != b"0":
+        elif status not in (b"ok", b"ready"):
             kind = _Busy if status == b"busy" else SandboxError
             future.set_exception(kind(text.decode(errors="replace")))
         else:
