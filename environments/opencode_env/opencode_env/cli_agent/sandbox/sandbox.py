@@ -178,9 +178,16 @@ class Sandbox:
         return shown_areas(writable_areas(self._directory, self._workdir), self._workdir)
 
     def doors(self) -> tuple[Path, Path]:
-        """Return the host directories of the command `run-agent-code` and of what it shares with verify commands."""
+        """Return the host directories of the command `run-agent-code` and of what it shares with verify commands.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
         assert self._directory is not None
-        return self._directory.part("door"), self._directory.part("shared")
+        try:
+            return self._directory.part("door"), self._directory.part("shared")
+        except FileNotFoundError:
+            raise SandboxError(self._describe_loss()) from None
 
     @property
     def channel(self) -> Channel:
