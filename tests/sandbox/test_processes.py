@@ -232,11 +232,14 @@ async def test_a_planted_symlink_does_not_redirect_a_log(runtime: ConfinedRuntim
     await printed(runtime, "cat log; ls -A /logs", "hello\n")
 
 
-async def test_a_sandbox_killed_from_outside_is_an_error_and_not_a_result(runtime: ConfinedRuntime) -> None:
+@pytest.mark.parametrize("bubblewrap", [False, True])
+async def test_a_sandbox_killed_from_outside_is_an_error_and_not_a_result(
+    runtime: ConfinedRuntime, bubblewrap: bool
+) -> None:
     task = asyncio.create_task(runtime.run(["sleep", "1000"], {}))
     process = await runtime.open_process(["cat"], {})
     await running(runtime, "sleep")
-    os.kill(runtime._sandbox.channel.process_one, signal.SIGKILL)
+    os.kill(runtime._sandbox.pid if bubblewrap else runtime._sandbox.channel.process_one, signal.SIGKILL)
     with pytest.raises(SandboxError, match="sandbox test is gone"):
         await task
     with pytest.raises(SandboxError, match="is gone"):

@@ -10,17 +10,16 @@ from typing import Any, Protocol, runtime_checkable
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import Runtime
 
+from opencode_env.cli_agent.agent_error import CountsLimitKills
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 
 
 @runtime_checkable
-class SandboxWithLimits(Protocol):
+class SandboxWithLimits(CountsLimitKills, Protocol):
     """A runtime that knows what its limits did to the agent."""
 
     @property
     def agent_survived(self) -> bool: ...
-
-    async def limit_kills(self) -> dict[str, int]: ...
 
 
 async def limits_met(runtime: Runtime) -> dict[str, Any]:

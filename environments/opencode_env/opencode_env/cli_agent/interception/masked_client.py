@@ -18,7 +18,7 @@ from verifiers.v1.dialects import Dialect
 from verifiers.v1.graph import PendingTurn
 from verifiers.v1.types import Response
 
-from opencode_env.cli_agent.interception.wrapped_client import WrappedClient
+from opencode_env.cli_agent.interception.wrapped_client import ReadStream, WrappedClient
 
 MASK = "[key]"
 _SHORTEST = 12
@@ -144,18 +144,11 @@ class MaskedClient(WrappedClient):
         return RelayReply(reply.content_type, self._masked(reply.chunks), reply.close)
 
     async def _masked(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        events: list[bytes] = []
-        failure: Exception | None = None
-        try:
-            with self._masking.errors():
-                async for chunk in chunks:
-                    events.append(chunk)  # noqa: PERF401 - what came before a failure counts
-        except Exception as error:  # noqa: BLE001 - raised where it happened, behind what came before it
-            failure = error
-        for event in self._masking.stream(events):
-            yield event
-        if failure is not None:
-            raise failure
+        read = await ReadStream.of(chunks)
+        read.chunks = self._masking.stream(read.chunks)
+        with self._masking.errors():
+            async for event in read.replay():
+                yield event
 
     async def relay_aux(
         self, dialect: Dialect[Any], route: str, body: dict[str, Any], headers: Mapping[str, str] | None = None

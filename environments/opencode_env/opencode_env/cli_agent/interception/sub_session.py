@@ -7,7 +7,7 @@ caller; the session goes on, and the main session is not touched.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from verifiers.v1 import SamplingConfig
@@ -21,7 +21,7 @@ from verifiers.v1.trace import Error, InterceptRecord, ModelCall, TimeSpan, Trac
 from verifiers.v1.types import AssistantMessage, Request, Response
 
 from opencode_env.cli_agent.interception.call_tally import CallTally
-from opencode_env.cli_agent.interception.wrapped_client import WrappedClient
+from opencode_env.cli_agent.interception.wrapped_client import ReadStream, WrappedClient
 
 RECORDED_REFUSALS = 100
 """Refused calls that the trace records one by one; more are only counted, so that a loop cannot fill the memory."""
@@ -113,32 +113,20 @@ class BoundedClient(WrappedClient):
         headers: Mapping[str, str] | None = None,
     ) -> RelayReply:
         """One stream, read whole in time or not at all: verifiers serves no part of it before its end anyway."""
-        chunks: list[bytes] = []
-        failure: Exception | None = None
         try:
             async with asyncio.timeout(self._seconds) as limit:
                 reply = await self._inner.relay(dialect, body, session_id=session_id, headers=headers)
                 try:
-                    async for chunk in reply.chunks:
-                        chunks.append(chunk)  # noqa: PERF401 - what came before a failure counts
-                except Exception as error:  # noqa: BLE001 - raised where verifiers reads the stream
-                    failure = error
+                    read = await ReadStream.of(reply.chunks)
                 finally:
                     await reply.close()
         except TimeoutError as error:
             raise (self._late() if limit.expired() else error) from error
-        return RelayReply(reply.content_type, _replay(chunks, failure), _closed)
+        return RelayReply(reply.content_type, read.replay(), _closed)
 
     def _late(self) -> ProviderError:
         # A 504 would make an agent send the call several more times.
         return ProviderError("the sub-LLM call took longer than sub_timeout allows", status_code=400)
-
-
-async def _replay(chunks: list[bytes], failure: Exception | None) -> AsyncIterator[bytes]:
-    for chunk in chunks:
-        yield chunk
-    if failure is not None:
-        raise failure
 
 
 async def _closed() -> None:

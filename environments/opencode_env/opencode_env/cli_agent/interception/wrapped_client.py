@@ -1,6 +1,7 @@
 """A model client around another one; a subclass changes what it must."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from verifiers.v1 import SamplingConfig
@@ -9,6 +10,32 @@ from verifiers.v1.clients.client import RelayReply
 from verifiers.v1.dialects import Dialect
 from verifiers.v1.graph import PendingTurn
 from verifiers.v1.types import Response
+
+
+@dataclass
+class ReadStream:
+    """What a stream gave before it ended, and what ended it if that was a failure."""
+
+    chunks: list[bytes] = field(default_factory=list)
+    failure: Exception | None = None
+
+    @classmethod
+    async def of(cls, chunks: AsyncIterator[bytes]) -> "ReadStream":
+        """Read a stream to its end; what came before a failure counts."""
+        read = cls()
+        try:
+            async for chunk in chunks:
+                read.chunks.append(chunk)
+        except Exception as error:  # noqa: BLE001 - raised by `replay`, behind what came before it
+            read.failure = error
+        return read
+
+    async def replay(self) -> AsyncIterator[bytes]:
+        """The same stream again, its failure included."""
+        for chunk in self.chunks:
+            yield chunk
+        if self.failure is not None:
+            raise self.failure
 
 
 class WrappedClient(Client):

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 import py_compile
+import select
 import signal
 import socket
 import subprocess
@@ -61,6 +62,7 @@ class Sandbox:
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
         self._process_one: int | None = None
+        self._watched: int | None = None
         self._killing = threading.Lock()
 
     async def start(self, options: LocalSandboxConfig, binds: Sequence[Bind], temporary: str) -> None:
@@ -89,6 +91,9 @@ class Sandbox:
             self._process_one = os.pidfd_open(self._channel.process_one)
         except ProcessLookupError:
             raise SandboxError(self._describe_loss()) from None
+        # Without the right to signal another user id, bubblewrap cannot take process 1 along when it is killed.
+        self._watched = os.pidfd_open(self.pid)
+        asyncio.get_running_loop().add_reader(self._watched, self.close_channel)
 
     def _launch(
         self, bubblewrap: Bubblewrap, options: LocalSandboxConfig, binds: Sequence[Bind], control_fd: int
@@ -202,6 +207,10 @@ class Sandbox:
 
     def close_channel(self) -> None:
         """Fail what is pending and let process 1 end; idempotent, on the event loop."""
+        if self._watched is not None:
+            asyncio.get_running_loop().remove_reader(self._watched)
+            os.close(self._watched)
+            self._watched = None
         if self._channel is not None:
             self._channel.close()
 
@@ -236,6 +245,10 @@ class Sandbox:
             pass
         try:
             process.wait(_KILL_TIMEOUT_S)
+            if self._process_one is not None:  # which bubblewrap, killed before it, did not wait for
+                gone = select.poll()
+                gone.register(self._process_one, select.POLLIN)
+                gone.poll(_KILL_TIMEOUT_S * 1000)
         except subprocess.TimeoutExpired:
             logger.error("sandbox %s (pid %d) did not end in %g s", self.name, process.pid, _KILL_TIMEOUT_S)
             process.kill()
