@@ -7,17 +7,19 @@ such shell or engine, the container's own shell is used, and nothing is promised
 
 import asyncio
 import io
+import os
 import secrets
 import shutil
 import struct
 import subprocess
 import tarfile
+import tempfile
 from functools import cache
 from pathlib import Path
 
 import verifiers.v1 as vf
 
-from opencode_rubrics.sandbox.container_engine import engine_of
+from opencode_rubrics.sandbox.container_engine import ContainerEngine, engine_of
 
 # The shell is bash and not busybox's, which would use its own applets for everything that an image may have better.
 _SHELL, _TOOLS = "bash-static", "busybox"
@@ -33,15 +35,20 @@ async def put_own_shell(runtime: vf.Runtime) -> str:
     if engine is None or shell is None:
         return ""
     directory = f".scoring-{secrets.token_hex(8)}"
-    copying = [engine.program, "cp", "-", f"{engine.container}:/"]
     archive = await asyncio.to_thread(_archive, shell, _static(_TOOLS), directory)
-    try:
-        done = await asyncio.to_thread(
-            subprocess.run, copying, input=archive, capture_output=True, timeout=_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return f"/{directory}" if done.returncode == 0 else ""
+    return f"/{directory}" if await asyncio.to_thread(_copied, engine, archive) else ""
+
+
+def _copied(engine: ContainerEngine, archive: bytes) -> bool:
+    copying = [engine.program, "cp", "-", f"{engine.container}:/"]
+    # podman 4 stores what it is given in a temporary file, and leaves it there.
+    with tempfile.TemporaryDirectory(prefix="vf-own-shell-") as scratch:
+        env = {**os.environ, "TMPDIR": scratch}
+        try:
+            done = subprocess.run(copying, input=archive, capture_output=True, timeout=_SECONDS, check=False, env=env)
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+    return done.returncode == 0
 
 
 @cache
