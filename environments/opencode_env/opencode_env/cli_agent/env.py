@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, ClassVar, Generic
 
 from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup, work_directory
-from opencode_rubrics.verifiers_versions import asked_network
+from opencode_rubrics.verifiers_versions import GONE_RUNTIMES, asked_network
 from pydantic import field_validator, model_validator
 from typing_extensions import TypeVar
 from verifiers.v1.agent import Agent, Agents
@@ -65,6 +65,18 @@ class CliAgentEnvConfig(EnvConfig):
     @classmethod
     def _no_retries_of_agent_errors(cls, retries: RetryConfig) -> RetryConfig:
         return without_agent_errors(retries)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_runtime_that_is_gone(cls, given: Any) -> Any:
+        for name, seat in given.items() if isinstance(given, dict) else ():
+            runtime = seat.get("runtime") if isinstance(seat, dict) else None
+            kind = str(runtime.get("type")) if isinstance(runtime, dict) else ""
+            if kind in GONE_RUNTIMES:
+                raise ValueError(
+                    f'--env.{name}.runtime.type: verifiers has no "{kind}" after 0.4.0; use {GONE_RUNTIMES[kind]}'
+                )
+        return given
 
     @model_validator(mode="after")
     def _no_agent_retries(self) -> "CliAgentEnvConfig":
