@@ -214,7 +214,8 @@ async def test_a_container_that_podman_cannot_remove_is_named(
 def host_process(*args: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """A process with a container of its own, and the container's name."""
     command = [sys.executable, str(PROBES / "host_process.py"), *args]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True) as process:
         try:
             assert process.stdout is not None
             name = process.stdout.readline().strip()
@@ -226,6 +227,8 @@ def host_process(*args: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
 
 def test_an_exit_without_teardown_removes_the_container(podman_image: str) -> None:
     with host_process(podman_image, "exit") as (process, name):
+        assert process.stdin is not None
+        process.stdin.close()
         assert process.wait(PATIENCE_SECONDS) == 0
         assert name not in podman_containers()
 
