@@ -138,9 +138,10 @@ def ended_by_its_answer(request: web.BaseRequest, response: web.StreamResponse) 
     Whoever has a key asks again when the response breaks off, so nothing may stand behind the one event with which a
     whole answer has arrived.
     """
-    streamed = isinstance(response, web.Response) and response.content_type == "text/event-stream"
-    if streamed and isinstance(response.body, bytes) and request.headers.get(IDEMPOTENCY_KEY_HEADER):
-        response.body = response.body.removesuffix(_DONE)
+    if isinstance(response, web.Response) and isinstance(response.body, bytes):
+        has_key = bool(request.headers.get(IDEMPOTENCY_KEY_HEADER))
+        if has_key and response.content_type == "text/event-stream":
+            response.body = response.body.removesuffix(_DONE)
     return response
 
 
