@@ -123,6 +123,7 @@ def test_a_row_with_an_image_is_refused_on_the_local_sandbox(runs: dict[str, tup
     finished, seen = runs["bad-rows"]
     error = finished.error("wants-image")
     assert error.startswith("TaskError: task 1 asks for image 'localhost/python:3.11'")
+    assert f"WARNING rollout failed: task=wants-image error={error}" in finished.log
     for runtime in ("docker", "podman", "prime", "modal"):
         assert runtime in error
     assert "row wants-image" not in seen

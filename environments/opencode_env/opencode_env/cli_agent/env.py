@@ -37,7 +37,7 @@ from opencode_env.cli_agent.limits_met import zero_outlived
 from opencode_env.cli_agent.local_runtime import provision_local
 from opencode_env.cli_agent.podman import is_ours, provision_podman
 from opencode_env.cli_agent.rollout_limit import limit_rollout
-from opencode_env.cli_agent.rollout_log import describe_rollout
+from opencode_env.cli_agent.rollout_log import describe_failure, describe_rollout
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.cli_agent.writable import make_writable
@@ -145,6 +145,8 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         """One episode, whatever came of it, in a form that can be written down."""
         episode: Episode[Any, Any, Any] = await super().run_episode(task, ctx, **watchers)
         make_writable(episode)
+        if episode.errors:
+            logger.warning("%s", describe_failure(episode))
         return episode
 
     async def run(self, task: Task[Any, Any, Any], agents: Agents) -> None:
