@@ -34,7 +34,7 @@ from opencode_env.cli_agent.interception.request_filter import filter_headers, r
 from opencode_env.cli_agent.interception.roles import Mark, Role, RoleRefused, read_mark
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout, sub_rollout_of
 from opencode_env.cli_agent.interception.sub_session import BoundedClient, SubSession
-from opencode_env.cli_agent.interception.whole_streams import WholeStreams
+from opencode_env.cli_agent.interception.whole_streams import WholeStreams, ended_by_its_answer
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
 
@@ -164,7 +164,7 @@ class RoleInterceptionServer(InterceptionServer):
             with self._idle.carrying(request):
                 try:
                     async with registered.gateway.open_request():
-                        return await answer(registered, request)
+                        return ended_by_its_answer(request, await answer(registered, request))
                 except RequestRefused as error:
                     return registered.gateway.refuse(error, dialect)
 
@@ -183,7 +183,7 @@ class RoleInterceptionServer(InterceptionServer):
         """Serve a main call when it is its turn."""
         gateway = registered.gateway
         try:
-            async with gateway.body(request, dialect) as raw:
+            async with gateway.body(request, dialect, registered.main) as raw:
                 gateway.main_request(None)
                 async with gateway.calls.let_through(request, raw) as further:
                     return await serve(self._passed_on(registered, request, dialect, raw, registered.secret, further))
@@ -209,7 +209,7 @@ class RoleInterceptionServer(InterceptionServer):
                 return web.json_response(dialect.error_body("the rollout has ended"), status=409)
             if request.transport is None or request.transport.is_closing():
                 return web.Response(status=499)  # nobody waits for it any more
-            async with registered.gateway.body(request, dialect) as raw:
+            async with registered.gateway.body(request, dialect, side.session) as raw:
                 return await serve(self._passed_on(registered, request, dialect, raw, registered.sub_bearer))
 
     def _passed_on(
