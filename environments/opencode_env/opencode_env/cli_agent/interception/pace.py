@@ -82,7 +82,7 @@ class Memory:
             except asyncio.CancelledError:
                 if turn.done() and not turn.cancelled():
                     self._give(size)  # it was given in the same moment
-                else:
+                elif (size, turn) in self._waiting:  # else it was passed over because it was cancelled
                     self._waiting.remove((size, turn))
                     self._give(0)
                 raise

@@ -37,6 +37,7 @@ from opencode_env.cli_agent.interception.roles import Mark, Role
 from opencode_env.cli_agent.interception.strangers import hold_back
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout, sub_rollout_of
 from opencode_env.cli_agent.interception.sub_session import BoundedClient, SubSession
+from opencode_env.cli_agent.interception.whole_replies import with_whole_replies
 from opencode_env.cli_agent.interception.whole_streams import WholeStreams
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
@@ -114,7 +115,7 @@ class RoleInterceptionServer(InterceptionServer):
     def _kept_client(self, key: str, config: BaseClientConfig) -> Client:
         """The server's client of that key, whose streams are whole or fail, and whose answers hold no keys."""
         if key not in self.clients:
-            inner = resolve_client(config)
+            inner = with_whole_replies(resolve_client(config))
             if self.gateway.mask_keys and (keys := keys_of(config)):
                 inner = MaskedClient(inner, Masking(keys))
             self.clients[key] = WholeStreams(inner)

@@ -31,4 +31,4 @@ def hold_back(server: web.Server, share: float | None, is_ours: Callable[[web.Ba
 
 def _is_our_fault(record: logging.LogRecord) -> bool:
     """Whether aiohttp's record is of an error that is not the caller's: those could fill a log."""
-    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError | ConnectionError))
