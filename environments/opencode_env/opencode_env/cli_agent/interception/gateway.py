@@ -18,6 +18,7 @@ from verifiers.v1.session import RolloutSession
 from verifiers.v1.trace import Trace
 
 from opencode_env.cli_agent.interception.config import GatewayConfig
+from opencode_env.cli_agent.interception.error_answer import error_answer
 from opencode_env.cli_agent.interception.ghosts import Said, drop_ghosts
 from opencode_env.cli_agent.interception.main_calls import MainCalls
 from opencode_env.cli_agent.interception.pace import Memory, Pace
@@ -62,7 +63,7 @@ class Gateway:
         self.calls = MainCalls(session.limits, config.max_parallel_calls)
         self.rules: ModelRequests = model_requests(session.trace.agent.config.harness)
         self._session = session
-        self._pace = Pace(config.max_share)
+        self.pace = Pace(config.max_share)
         self._memory = Memory(None if config.max_body is None else _BODIES_HELD * config.max_body)
         self.open = 0
         """Requests that are taken up now, waiting ones included."""
@@ -82,7 +83,7 @@ class Gateway:
             raise RequestRefused(f"more than {limit} requests of this rollout are open", 429)
         self.open += 1
         try:
-            await self._pace.turn()
+            await self.pace.turn()
             yield
         finally:
             self.open -= 1
@@ -103,7 +104,9 @@ class Gateway:
         if self.config.filter_requests:
             self._check_format(dialect)
         largest = self.config.max_body or 0
-        async with self._memory.hold(min(largest, request.content_length or largest)):
+        # A packed body may unpack to anything.
+        size = None if "Content-Encoding" in request.headers else request.content_length
+        async with self._memory.hold(min(largest, size or largest)):
             if session is not None:
                 self._note_repeated(request, session)
             yield await self._read(request, dialect, session)
@@ -122,7 +125,7 @@ class Gateway:
             if changed:
                 raw = to_json(body, inf_nan_mode="null")
         finally:
-            self._pace.charge(request.content.total_bytes, entries)
+            self.pace.charge(request.content.total_bytes, entries)
         return raw
 
     async def read_json(self, request: web.Request) -> bytes:
@@ -135,7 +138,7 @@ class Gateway:
         try:
             return (await parse_body(await read_body(request, self.config), self.config))[0]
         finally:
-            self._pace.charge(request.content.total_bytes, 0)
+            self.pace.charge(request.content.total_bytes, 0)
 
     def _check_format(self, dialect: Dialect[Any]) -> None:
         if not self.rules.formats:  # the first call comes before any program of the agent can have run
@@ -146,12 +149,10 @@ class Gateway:
             raise RequestRefused(f"{dialect.routes[0]} is not served here", 404)
 
     def refuse(self, error: RequestRefused, dialect: Dialect[Any]) -> web.Response:
-        """The answer to a refused request, which is counted."""
+        """The answer to a refused request, which is counted and paid for."""
+        self.pace.charge_refusal()
         self._note("refused", [str(error)])
-        body = dialect.error_body(str(error))
-        if "type" not in body:
-            body["error"] |= {"param": None, "code": None}  # as OpenAI's
-        return web.json_response(body, status=error.status)
+        return error_answer(dialect, str(error), error.status)
 
     def main_request(self, error: RequestRefused | None) -> None:
         """Note on the trace what came of the newest main request, as long as it was refused."""
