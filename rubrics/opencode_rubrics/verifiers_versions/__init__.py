@@ -10,6 +10,7 @@ from opencode_rubrics.verifiers_versions.calls import (
     starts_processes,
     supports_users,
 )
+from opencode_rubrics.verifiers_versions.dialects import error_body
 from opencode_rubrics.verifiers_versions.harnesses import OPENCODE_HARNESSES
 from opencode_rubrics.verifiers_versions.installed import AFTER_0_4_0
 from opencode_rubrics.verifiers_versions.own_runtime import OwnRuntime, OwnSubprocessRuntime, provisioned
@@ -28,6 +29,7 @@ __all__ = [
     "PodmanConfig",
     "asked_network",
     "drop_with",
+    "error_body",
     "is_this_machine",
     "own_container",
     "podman_info",

@@ -36,7 +36,7 @@ from opencode_env.cli_agent.interception import GatewayConfig, serving_by_role
 from opencode_env.cli_agent.limits_met import zero_outlived
 from opencode_env.cli_agent.local_runtime import provision_local
 from opencode_env.cli_agent.podman import is_ours, provision_podman
-from opencode_env.cli_agent.rollout_limit import limit_rollout
+from opencode_env.cli_agent.rollout_limit import limit_rollout, take_scoring_limit
 from opencode_env.cli_agent.rollout_log import describe_failure, describe_rollout
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
 from opencode_env.cli_agent.traces import AnyTrace
@@ -166,9 +166,10 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         started = time.monotonic()
         traces: list[AnyTrace] = []
         limit_rollout(agents.agent, task)
+        scored = guarded_task(task, take_scoring_limit(agents.agent, task))
         agents.agent.harness = guarded(agents.agent.harness, contained=self.config.sandbox.confine)
         async with self._sandbox(task, agents.agent, traces) as box:
-            await self.run_agent(guarded_task(task), agents, box, traces.append)
+            await self.run_agent(scored, agents, box, traces.append)
             fail_stage_timeout(traces[-1])
             zero_outlived(traces[-1])
             unscore_failed(traces[-1])

@@ -90,7 +90,7 @@ def _is_own(trace: AnyTrace, mark: str | None) -> bool:
     marked = _rollouts.get(trace.id)
     if marked is None:
         return True
-    right = mark is not None and hmac.compare_digest(mark.encode(), marked.mark.encode())
+    right = mark is not None and hmac.compare_digest(mark.encode(errors="replace"), marked.mark.encode())
     if marked.works is None:
         marked.works = right
     return right or not marked.works

@@ -73,10 +73,12 @@ class SubRollout:
             return None
         return "this sub-agent is nested deeper than max_depth allows"
 
-    def note_bad_role(self, message: str) -> None:
-        """Keep the first few refusals of unknown roles."""
+    def note_bad_role(self, message: str) -> bool:
+        """Keep the first few refusals of unknown roles; returns whether this is one of them."""
         if len(self.bad_roles) < _EXAMPLES:
             self.bad_roles.append(message)
+            return True
+        return False
 
     def begin(self) -> None:
         """Let this rollout's interception and harness find it: whatever the current task and its children start."""

@@ -14,7 +14,7 @@ import os
 import select
 import sys
 
-from . import files, memory, messages, processes
+from . import files, ipc, memory, messages, processes
 from .limits import Limits
 from .spawn import CannotStart, spawn
 
@@ -215,10 +215,13 @@ class Supervisor:
 
     def _purge(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
         """The reply says "outlived" if the agent's processes outran their end and everything was ended with them."""
-        self._reply(identifier, b"ok", self._ended(processes.but(self._marked)))
+        outcome = self._ended(processes.but(self._marked))
+        ipc.remove_abandoned()
+        self._reply(identifier, b"ok", outcome)
 
     def _end_everything(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
         processes.end_everything(self._reap)
+        ipc.remove_abandoned()
         self._reply(identifier, b"ok")
 
     def _relieve(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
