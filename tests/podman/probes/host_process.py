@@ -1,4 +1,4 @@
-"""Runs on the host: start a container, name it, stay until it is ended; ("exit") leave, without teardown, with stdin."""
+"""Runs on the host: start a container, name it, stay until it is ended; or ("exit") leave, with stdin, no teardown."""
 
 import asyncio
 import signal
