@@ -16,7 +16,7 @@ from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.task import TaskData
 from verifiers.v1.types import Messages
 
-from opencode_env.cli_agent.interception import forget_mark, new_mark, own_calls
+from opencode_env.cli_agent.interception import forget_mark, knows_repeats, new_mark, own_calls
 from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from opencode_env.opencode.events import EVENTS_TAIL_BYTES, SEPARATOR, RunLog, read_log, split_log
@@ -87,6 +87,7 @@ class OpenCodeSession(HarnessSession):
             secret=self.secret,
             mcp_servers=self.mcp_urls,
             mcp_headers=config.resolve_mcp_headers(self.mcp_urls),
+            repeats=knows_repeats(self.trace),
         )
         first = segment_prompt(self.data.prompt) if self.data.prompt is not None else None
         rendered = render_config(self.extend_config(built))

@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from weakref import WeakValueDictionary
 
 from aiohttp import web
 from pydantic_core import to_json
@@ -55,6 +56,11 @@ def refused_last(trace: Trace[Any, Any, Any]) -> bool:
     return LAST_REFUSED in trace.info.get(RECORD, {})
 
 
+def knows_repeats(trace: Trace[Any, Any, Any]) -> bool:
+    """Whether the server of a rollout knows a call that is sent again by its key, and keeps no broken answer for it."""
+    return trace.id in _GATEWAYS
+
+
 class Gateway:
     """Holds one rollout's bounds, and what they have been told."""
 
@@ -70,6 +76,7 @@ class Gateway:
         self.aside = asyncio.Semaphore(_ASIDE)
         """Places for requests that are no model calls."""
         self._ghosts: set[Said] = set()
+        _GATEWAYS[session.trace.id] = self
 
     @asynccontextmanager
     async def open_request(self) -> AsyncIterator[None]:
@@ -187,3 +194,7 @@ class Gateway:
             if name not in counts:
                 logger.warning("%s of a model request: id=%s %s", kind, self._session.trace.id, name)
             counts[name] = counts.get(name, 0) + 1
+
+
+_GATEWAYS: WeakValueDictionary[str, Gateway] = WeakValueDictionary()
+"""By id of the main trace: verifiers shows a harness the trace, and not the server."""
