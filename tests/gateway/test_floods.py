@@ -1,4 +1,4 @@
-"""Many small requests, packed ones and broken ones: nothing but a 400 for whoever sends them, and nothing for others."""
+"""Many small requests, packed and broken ones: nothing but a 400 for whoever sends them, and nothing for others."""
 
 import asyncio
 import gzip
