@@ -49,10 +49,10 @@ def test_the_only_substitution_is_our_own_state_directory() -> None:
     assert json.loads(rendered)["plugin"] == ["file://{env:" + STATE_VARIABLE + "}/plugin.js"]
 
 
-def test_the_provider_waits_as_long_as_the_configuration_says_and_nothing_else_can_cut_a_call() -> None:
+def test_the_provider_waits_as_long_as_the_configuration_says_unless_the_connection_is_dead() -> None:
     options = built(provider_timeout=90.5)["provider"]["intercepted"]["options"]
     assert options["timeout"] == 90_500
-    assert (options["headerTimeout"], options["chunkTimeout"]) == (False, False)
+    assert (options["headerTimeout"], options["chunkTimeout"]) == (600_000, 60_000)
 
 
 def test_no_other_provider_and_no_background_work_is_on() -> None:

@@ -2,12 +2,13 @@
 
 import os
 import signal
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig, disk, provision_confined
+from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig, provision_confined
 from opencode_env.cli_agent.sandbox.control_groups import host_hierarchies
 
 from tests.support.waiting import until
@@ -146,10 +147,10 @@ async def test_a_look_that_takes_too_long_does_not_end_the_watch(
     def slow(*arguments: object, **options: object) -> None:
         nonlocal looks
         looks += 1
-        raise disk.subprocess.TimeoutExpired("du", 60)
+        raise subprocess.TimeoutExpired("du", 60)
 
     with monkeypatch.context() as patch:
-        patch.setattr(disk.subprocess, "run", slow)
+        patch.setattr(subprocess, "run", slow)
         box = await started(places, max_disk="32MiB")
         await sh(box, "head -c 20M /dev/zero > /app/x")
         await until(lambda: looks > 0)

@@ -15,11 +15,13 @@ from opencode_rubrics.verifiers_versions.harnesses import OPENCODE_HARNESSES
 from opencode_rubrics.verifiers_versions.installed import AFTER_0_4_0
 from opencode_rubrics.verifiers_versions.own_runtime import OwnRuntime, OwnSubprocessRuntime, provisioned
 from opencode_rubrics.verifiers_versions.podman import ContainerBackend, PodmanConfig, own_container, podman_info
+from opencode_rubrics.verifiers_versions.runtimes import GONE_RUNTIMES
 from opencode_rubrics.verifiers_versions.tasks import asked_network
 from opencode_rubrics.verifiers_versions.traces import drop_with
 
 __all__ = [
     "AFTER_0_4_0",
+    "GONE_RUNTIMES",
     "OPENCODE_HARNESSES",
     "ContainerBackend",
     "OwnRuntime",

@@ -65,7 +65,8 @@ class OpenCodeHarnessConfig(HarnessConfig):
     enable_interleaved: bool = True
     """Send the model's reasoning back to it in `reasoning_content`."""
     provider_timeout: FiniteFloat = Field(3600.0, gt=0)
-    """Seconds that OpenCode waits for one model call as a whole; header and chunk timeouts are off."""
+    """Seconds that OpenCode waits for one sending of a model call. A connection that falls silent is given up earlier,
+    and the call sent again: after 10 minutes without an answer's head, or one minute in an answer."""
     agent_workdir: str = DEFAULT_WORKDIR
     """Directory OpenCode works in unless the task names a `workdir`; created when missing. Must be absolute."""
     opencode_config: dict[str, Any] = Field(default_factory=dict)

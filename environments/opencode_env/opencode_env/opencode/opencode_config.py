@@ -16,6 +16,12 @@ PROVIDER = "intercepted"
 STATE_VARIABLE = "OPENCODE_ENV_STATE"
 """Environment variable with the rollout's state directory; the one substitution that the configuration uses."""
 
+HEADER_SECONDS = 600.0
+CHUNK_SECONDS = 60.0
+"""How long OpenCode waits for the head of an answer, and for more of it, before it takes the connection for dead and
+sends the call again, which is one call by its key. The interception sends the head within a minute of taking a call up
+and something every few seconds from then on; only a call that waits for a place is silent for longer."""
+
 _STATE_MARK = "\ue000state\ue000"
 
 STATE_URL = f"file://{_STATE_MARK}"
@@ -88,8 +94,8 @@ def _provider(config: OpenCodeHarnessConfig, model: str, endpoint: str, secret: 
             "baseURL": endpoint,
             "apiKey": secret,
             "timeout": _milliseconds(config.provider_timeout),
-            "headerTimeout": False,
-            "chunkTimeout": False,
+            "headerTimeout": _milliseconds(HEADER_SECONDS),
+            "chunkTimeout": _milliseconds(CHUNK_SECONDS),
         },
         "models": {model: entry},
     }

@@ -13,11 +13,13 @@ from typing import Any
 from aiohttp import web
 from pydantic_core import to_json
 from verifiers.v1.dialects import Dialect
+from verifiers.v1.interception.server import IDEMPOTENCY_KEY_HEADER
 from verifiers.v1.session import RolloutSession
 from verifiers.v1.trace import Trace
 
 from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.error_answer import error_answer
+from opencode_env.cli_agent.interception.ghosts import Said, drop_ghosts
 from opencode_env.cli_agent.interception.main_calls import MainCalls
 from opencode_env.cli_agent.interception.pace import Memory, Pace
 from opencode_env.cli_agent.interception.request_body import (
@@ -28,7 +30,7 @@ from opencode_env.cli_agent.interception.request_body import (
     require_conversation,
 )
 from opencode_env.cli_agent.interception.request_filter import filter_body
-from opencode_env.cli_agent.interception.request_rules import ModelRequests, model_requests
+from opencode_env.cli_agent.interception.request_rules import CHAT, ModelRequests, model_requests
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
 
@@ -38,7 +40,11 @@ RECORD = "gateway"
 LAST_REFUSED = "last_refused"
 """Key in that record with why the newest main request was refused; absent when it was not."""
 
+REPEATED, GHOSTS = "repeated", "ghosts"
+"""Keys in that record with counts: calls that were sent again and not sampled again, and ghosts that were dropped."""
+
 _REASONS = 20
+_GHOSTS = 1000
 _BODIES_HELD = 4
 """Largest bodies that one rollout may have in memory at once."""
 _ASIDE = 4
@@ -63,6 +69,7 @@ class Gateway:
         """Requests that are taken up now, waiting ones included."""
         self.aside = asyncio.Semaphore(_ASIDE)
         """Places for requests that are no model calls."""
+        self._ghosts: set[Said] = set()
 
     @asynccontextmanager
     async def open_request(self) -> AsyncIterator[None]:
@@ -82,10 +89,13 @@ class Gateway:
             self.open -= 1
 
     @asynccontextmanager
-    async def body(self, request: web.Request, dialect: Dialect[Any]) -> AsyncIterator[bytes]:
+    async def body(
+        self, request: web.Request, dialect: Dialect[Any], session: RolloutSession | None = None
+    ) -> AsyncIterator[bytes]:
         """The body of a model request as it goes on, within the bounds and without what does not go upstream.
 
-        Its memory is the rollout's until the end of the block: the engine keeps what it parsed as long.
+        The session is the one that will serve it; None = it is no model call. Its memory is the rollout's until the
+        end of the block: the engine keeps what it parsed as long.
 
         Raises:
             RequestRefused: it exceeds a bound, is none, or holds what may not go upstream.
@@ -97,17 +107,22 @@ class Gateway:
         # A packed body may unpack to anything.
         size = None if "Content-Encoding" in request.headers else request.content_length
         async with self._memory.hold(min(largest, size or largest)):
-            yield await self._read(request, dialect)
+            if session is not None:
+                self._note_repeated(request, session)
+            yield await self._read(request, dialect, session)
 
-    async def _read(self, request: web.Request, dialect: Dialect[Any]) -> bytes:
+    async def _read(self, request: web.Request, dialect: Dialect[Any], session: RolloutSession | None) -> bytes:
         entries = 0
         try:
             raw = await read_body(request, self.config)
             raw, body = await parse_body(raw, self.config)
             require_conversation(body, dialect.upstream_path)
             entries = sum(len(body[key]) for key in LISTS if isinstance(body.get(key), list))
+            changed = session is not None and dialect.upstream_path == CHAT and self._drop_ghosts(body, session)
             if self.config.filter_requests and (dropped := filter_body(body, dialect, self.rules)):
                 self._note("dropped", dropped)
+                changed = True
+            if changed:
                 raw = to_json(body, inf_nan_mode="null")
         finally:
             self.pace.charge(request.content.total_bytes, entries)
@@ -146,6 +161,20 @@ class Gateway:
             info.setdefault(RECORD, {})[LAST_REFUSED] = str(error)[:200]
         elif RECORD in info:
             info[RECORD].pop(LAST_REFUSED, None)
+
+    def _note_repeated(self, request: web.Request, session: RolloutSession) -> None:
+        key = request.headers.get(IDEMPOTENCY_KEY_HEADER)
+        if key and f"explicit:{key}" in session.idempotent_requests and not self._session.released:
+            record = self._session.trace.info.setdefault(RECORD, {})
+            record[REPEATED] = record.get(REPEATED, 0) + 1
+
+    def _drop_ghosts(self, body: dict[str, Any], session: RolloutSession) -> bool:
+        """Take them out; every one is counted once, however often it is sent back."""
+        ghosts = drop_ghosts(body.get("messages"), session.trace.nodes)
+        if ghosts and len(self._ghosts) < _GHOSTS and not self._session.released:
+            self._ghosts.update(ghosts)
+            self._session.trace.info.setdefault(RECORD, {})[GHOSTS] = len(self._ghosts)
+        return bool(ghosts)
 
     def _note(self, kind: str, reasons: list[str]) -> None:
         if self._session.released:

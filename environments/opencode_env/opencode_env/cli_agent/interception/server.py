@@ -38,7 +38,7 @@ from opencode_env.cli_agent.interception.strangers import hold_back
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout, sub_rollout_of
 from opencode_env.cli_agent.interception.sub_session import BoundedClient, SubSession
 from opencode_env.cli_agent.interception.whole_replies import with_whole_replies
-from opencode_env.cli_agent.interception.whole_streams import WholeStreams
+from opencode_env.cli_agent.interception.whole_streams import WholeStreams, ended_by_its_answer
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
 
@@ -167,7 +167,7 @@ class RoleInterceptionServer(InterceptionServer):
                 try:
                     async with registered.gateway.open_request():
                         require_text(request.headers)
-                        return await answer(registered, request)
+                        return ended_by_its_answer(request, await answer(registered, request))
                 except RequestRefused as error:
                     return registered.gateway.refuse(error, dialect)
 
@@ -186,7 +186,7 @@ class RoleInterceptionServer(InterceptionServer):
         """Serve a main call when it is its turn."""
         gateway = registered.gateway
         try:
-            async with gateway.body(request, dialect) as raw:
+            async with gateway.body(request, dialect, registered.main) as raw:
                 gateway.main_request(None)
                 async with gateway.calls.let_through(request, raw) as further:
                     return await serve(self._passed_on(registered, request, dialect, raw, registered.secret, further))
@@ -213,7 +213,7 @@ class RoleInterceptionServer(InterceptionServer):
                 return error_answer(dialect, "the rollout has ended", 409)
             if request.transport is None or request.transport.is_closing():
                 return web.Response(status=499)  # nobody waits for it any more
-            async with registered.gateway.body(request, dialect) as raw:
+            async with registered.gateway.body(request, dialect, side.session) as raw:
                 return await serve(self._passed_on(registered, request, dialect, raw, registered.sub_bearer))
 
     def _passed_on(

@@ -1,7 +1,8 @@
 // The OpenCode plugin of opencode-env. It owns the system prompt: nothing in it may change from day to day, and the
 // texts that the environment adds come last. `plugin.json` beside this file holds {"append": string}. It marks every
 // model call with what the file `mark` held: the file is gone, and this process's memory closed to others, before the
-// agent can have started a program.
+// agent can have started a program. Every step of a session has a key of its own, by which a model call that is tried
+// again is known as the same call.
 
 import { readFileSync, unlinkSync } from "node:fs"
 import { dirname, join } from "node:path"
@@ -45,14 +46,22 @@ await closeMemory()
 const MARK = takeMark()
 
 async function server() {
+  const keys = new Map()
   const { append } = JSON.parse(readFileSync(join(HERE, "plugin.json"), "utf8"))
   return {
     "experimental.chat.system.transform": async (_input, output) => {
       const transformed = transformSystem(output.system, append)
       output.system.splice(0, output.system.length, ...transformed)
     },
-    "chat.headers": async (_input, output) => {
+    // Called once for a step of a session; the headers are asked for on every try of it.
+    "experimental.chat.messages.transform": async (_input, output) => {
+      const session = output.messages[0]?.info.sessionID
+      if (session) keys.set(session, crypto.randomUUID())
+    },
+    "chat.headers": async ({ sessionID, agent }, output) => {
       if (MARK) output.headers["X-Agent-Mark"] = MARK
+      const key = keys.get(sessionID)
+      if (key) output.headers["Idempotency-Key"] = `${key}:${encodeURIComponent(agent)}`
     },
   }
 }

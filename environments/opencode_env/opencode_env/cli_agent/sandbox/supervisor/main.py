@@ -75,6 +75,7 @@ class Supervisor:
             b"end": self._end,
             b"socket": self._socket,
             b"read": self._read,
+            b"answer": self._answer,
             b"write": self._write,
             b"mark": self._mark,
             b"purge": self._purge,
@@ -189,6 +190,19 @@ class Supervisor:
         """Fields: path."""
         fds.append(files.open_regular(fields[0]))
         self._reply(identifier, b"ok", b"", (fds[-1],))
+
+    def _answer(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+        """Fields: path."""
+        own = os.open("/proc/self/fd", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            found = files.open_answer(fields[0], own)
+        finally:
+            os.close(own)
+        if isinstance(found, bytes):
+            self._reply(identifier, b"ok", found)
+        else:
+            fds.append(found)
+            self._reply(identifier, b"ok", b"", (found,))
 
     def _write(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
         """Fields: path; fds: the content."""
