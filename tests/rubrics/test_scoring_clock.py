@@ -1,6 +1,7 @@
 """The time of a scoring: what it takes counts, what it waits for a place in the pool does not."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 from opencode_rubrics.scoring_clock import ScoringTimeout, not_counted, scoring_time
@@ -9,13 +10,20 @@ from tests.rubrics.math_support import HANG, pool_of
 from tests.support.machine import patience
 
 
+async def _runs(seconds: float, body: Callable[[], Awaitable[object]]) -> None:
+    async with scoring_time(seconds):
+        await body()
+
+
+async def _fails() -> None:
+    raise TimeoutError("its own")
+
+
 async def test_a_scoring_that_takes_too_long_is_told_from_its_own_timeouts() -> None:
     with pytest.raises(ScoringTimeout, match=r"longer than 0\.05 s"):
-        async with scoring_time(0.05):
-            await asyncio.Event().wait()
-    with pytest.raises(TimeoutError):
-        async with scoring_time(60):
-            raise TimeoutError
+        await _runs(0.05, asyncio.Event().wait)
+    with pytest.raises(TimeoutError, match="its own"):
+        await _runs(60, _fails)
     async with scoring_time(None):
         await asyncio.sleep(0)
 
@@ -28,10 +36,13 @@ async def test_the_clock_stands_still_from_the_first_who_waits_to_the_last() -> 
     async with scoring_time(0.2), asyncio.TaskGroup() as group:
         for seconds in (0.5, 0.1, 0.8):
             group.create_task(waits(seconds))
+
+    async def waits_and_works() -> None:
+        await waits(0.3)
+        await asyncio.Event().wait()
+
     with pytest.raises(ScoringTimeout):
-        async with scoring_time(0.2):
-            await waits(0.3)
-            await asyncio.Event().wait()
+        await _runs(0.2, waits_and_works)
 
 
 async def test_who_waits_behind_other_answers_keeps_the_time_of_its_scoring() -> None:
