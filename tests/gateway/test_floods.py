@@ -1,16 +1,17 @@
-"""Many small requests, packed ones and broken ones: only a 400 for whoever sends them, nothing for others."""
+"""Many small requests, packed and broken ones: nothing but a 400 for whoever sends them, and nothing for others."""
 
 import asyncio
 import gzip
 import json
 import logging
+import sys
 import time
 from collections.abc import Callable
 
 import pytest
 import verifiers.v1 as vf
 from aiohttp import web
-from opencode_env.cli_agent.interception import GatewayConfig
+from opencode_env.cli_agent.interception import MARK_HEADER, GatewayConfig, forget_mark, new_mark, own_calls
 from opencode_env.cli_agent.interception.gate import CallGate
 from opencode_env.cli_agent.interception.pace import BURST_SECONDS, SECONDS_PER_REFUSAL, Memory
 
@@ -184,3 +185,37 @@ async def test_a_whole_reply_with_half_a_character_is_a_turn_like_any_other() ->
             assert rollout.session.error is None
             assert rollout.main.assistant_messages[-1].content == "a\ufffd b \U0001f600"
             rollout.main.model_dump_json()
+
+
+async def repeats(request: web.Request) -> web.StreamResponse:
+    """As servers that validate by schema do: the error holds what they were sent."""
+    sent = (await request.read()).decode()
+    message = f"Input should be shorter: {sent} (context_length_exceeded)"
+    return web.json_response({"error": {"message": message}}, status=400)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_endpoint_that_repeats_the_request_in_its_error_fills_no_trace(stream: bool) -> None:
+    async with endpoint(repeats) as url:
+        client = vf.EvalClientConfig(base_url=url, api_key_var="NO_SUCH_KEY")
+        async with role_server(client=client) as server, server.rollout() as rollout:
+            answer = await rollout.ask("x" * 900_000, stream=stream)
+            (call,) = rollout.main.calls
+            assert call.error is not None
+            for text in (answer.body, call.error.message):
+                assert len(text) < 10_000
+                assert "Input should be shorter" in text
+                assert "context_length_exceeded" in text
+
+
+async def test_of_a_programs_failing_calls_the_first_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[new_mark.__module__], "RECORDED_PROGRAM_CALLS", 3)
+    async with endpoint(repeats) as url:
+        client = vf.EvalClientConfig(base_url=url, api_key_var="NO_SUCH_KEY")
+        async with role_server(client=client) as server, server.rollout() as rollout:
+            mark = {MARK_HEADER: new_mark(rollout.main)}
+            for headers in (mark, *[{}] * 8, mark):
+                assert (await rollout.ask("hello", headers)).status == 400
+            assert len(rollout.main.calls) == 2 + 3
+            assert len(own_calls(rollout.main)) == 2
+            forget_mark(rollout.main)

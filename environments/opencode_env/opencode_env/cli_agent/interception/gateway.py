@@ -14,9 +14,10 @@ from weakref import WeakValueDictionary
 from aiohttp import web
 from pydantic_core import to_json
 from verifiers.v1.dialects import Dialect
+from verifiers.v1.graph import MessageNode
 from verifiers.v1.interception.server import IDEMPOTENCY_KEY_HEADER
 from verifiers.v1.session import RolloutSession
-from verifiers.v1.trace import Trace
+from verifiers.v1.trace import ModelCall, Trace
 
 from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.error_answer import error_answer
@@ -160,6 +161,12 @@ class Gateway:
         self.pace.charge_refusal()
         self._note("refused", [str(error)])
         return error_answer(dialect, str(error), error.status)
+
+    def count(self, call: ModelCall, nodes: list[MessageNode]) -> None:
+        """Count a recorded main call against the seat's budgets; a failed one is paid for like a refused one."""
+        self.calls.tally.add(call, nodes)
+        if call.node is None:
+            self.pace.charge_refusal()
 
     def main_request(self, error: RequestRefused | None) -> None:
         """Note on the trace what came of the newest main request, as long as it was refused."""

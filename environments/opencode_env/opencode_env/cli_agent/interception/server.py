@@ -23,6 +23,7 @@ from verifiers.v1.interception import InterceptionServer
 from verifiers.v1.interception.base import Slot
 from verifiers.v1.session import RolloutSession
 
+from opencode_env.cli_agent.interception.bounded_errors import BoundedErrors
 from opencode_env.cli_agent.interception.careful_dialect import careful
 from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.error_answer import error_answer
@@ -118,7 +119,7 @@ class RoleInterceptionServer(InterceptionServer):
             inner = with_whole_replies(resolve_client(config))
             if self.gateway.mask_keys and (keys := keys_of(config)):
                 inner = MaskedClient(inner, Masking(keys))
-            self.clients[key] = WholeStreams(inner)
+            self.clients[key] = WholeStreams(BoundedErrors(inner))
             self.stack.push_async_callback(self.clients[key].close)
         return self.clients[key]
 
@@ -278,8 +279,8 @@ class RoleInterceptionServer(InterceptionServer):
         if isinstance(session, SubSession) and not session.released:
             session.tally.add(session.trace.calls[-1], session.trace.nodes)
         elif not session.released and (registered := self._by_trace.get(session.trace.id)) is not None:
+            registered.gateway.count(session.trace.calls[-1], session.trace.nodes)
             note_call(session.trace)
-            registered.gateway.calls.tally.add(session.trace.calls[-1], session.trace.nodes)
 
 
 @asynccontextmanager
