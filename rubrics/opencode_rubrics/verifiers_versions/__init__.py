@@ -15,7 +15,7 @@ from opencode_rubrics.verifiers_versions.installed import AFTER_0_4_0
 from opencode_rubrics.verifiers_versions.own_runtime import OwnRuntime, OwnSubprocessRuntime, provisioned
 from opencode_rubrics.verifiers_versions.podman import ContainerBackend, PodmanConfig, own_container, podman_info
 from opencode_rubrics.verifiers_versions.tasks import asked_network
-from opencode_rubrics.verifiers_versions.traces import drop_with
+from opencode_rubrics.verifiers_versions.traces import drop_with, index_nodes
 
 __all__ = [
     "AFTER_0_4_0",
@@ -26,6 +26,7 @@ __all__ = [
     "PodmanConfig",
     "asked_network",
     "drop_with",
+    "index_nodes",
     "is_this_machine",
     "own_container",
     "podman_info",

@@ -22,7 +22,7 @@ from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from opencode_env.opencode.events import EVENTS_TAIL_BYTES, SEPARATOR, RunLog, read_log, split_log
 from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
 from opencode_env.opencode.install import install
-from opencode_env.opencode.metrics import tool_metrics
+from opencode_env.opencode.metrics import rollout_metrics
 from opencode_env.opencode.opencode_config import build_config, render_config
 from opencode_env.opencode.outcome import AgentOutcome, SegmentRecord, outcome_of
 from opencode_env.opencode.prompt import SegmentPrompt, segment_prompt
@@ -217,7 +217,7 @@ class OpenCodeSession(HarnessSession):
             exit_code=self._exit_code,
             log_tail=self._log.tail(config.log_tail),
         )
-        self.trace.record_metrics(tool_metrics(self.trace))
+        self.trace.record_metrics(rollout_metrics(self.trace))
 
     async def _keep_log(self) -> None:
         directory = self.harness.config.log_dir

@@ -17,6 +17,7 @@ from verifiers.v1.session import RolloutSession
 from verifiers.v1.trace import Trace
 
 from opencode_env.cli_agent.interception.config import GatewayConfig
+from opencode_env.cli_agent.interception.echo_rules import echo_rules
 from opencode_env.cli_agent.interception.main_calls import MainCalls
 from opencode_env.cli_agent.interception.pace import Memory, Pace
 from opencode_env.cli_agent.interception.request_body import (
@@ -55,6 +56,8 @@ class Gateway:
         self.config = config
         self.calls = MainCalls(session.limits, config.max_parallel_calls)
         self.rules: ModelRequests = model_requests(session.trace.agent.config.harness)
+        self.echoes = echo_rules(session.trace.agent.config.harness)
+        """How the rollout's agent sends its history back, if it says so."""
         self._session = session
         self._pace = Pace(config.max_share)
         self._memory = Memory(None if config.max_body is None else _BODIES_HELD * config.max_body)
@@ -62,6 +65,10 @@ class Gateway:
         """Requests that are taken up now, waiting ones included."""
         self.aside = asyncio.Semaphore(_ASIDE)
         """Places for requests that are no model calls."""
+
+    def conversation(self, request: web.BaseRequest) -> str | None:
+        """Which conversation a request says it belongs to."""
+        return None if self.echoes is None else request.headers.get(self.echoes.conversation_header)
 
     @asynccontextmanager
     async def open_request(self) -> AsyncIterator[None]:

@@ -25,14 +25,16 @@ from verifiers.v1.session import RolloutSession
 
 from opencode_env.cli_agent.interception.careful_dialect import careful
 from opencode_env.cli_agent.interception.config import GatewayConfig
+from opencode_env.cli_agent.interception.conversations import in_conversation
 from opencode_env.cli_agent.interception.gateway import Gateway
+from opencode_env.cli_agent.interception.histories import Histories
 from opencode_env.cli_agent.interception.idle_connections import IdleConnections
 from opencode_env.cli_agent.interception.masked_client import MaskedClient, Masking, keys_of
 from opencode_env.cli_agent.interception.own_calls import Handler, note_call, telling
 from opencode_env.cli_agent.interception.request_body import RequestRefused
 from opencode_env.cli_agent.interception.request_filter import filter_headers, routed_headers
-from opencode_env.cli_agent.interception.roles import Mark, Role, RoleRefused, read_mark
-from opencode_env.cli_agent.interception.sub_rollout import SubRollout, sub_rollout_of
+from opencode_env.cli_agent.interception.roles import Mark, Role
+from opencode_env.cli_agent.interception.sub_rollout import SubRollout, ending_sub_calls, sub_rollout_of
 from opencode_env.cli_agent.interception.sub_session import BoundedClient, SubSession
 from opencode_env.cli_agent.interception.whole_streams import WholeStreams
 
@@ -59,6 +61,7 @@ class RoleInterceptionServer(InterceptionServer):
         self._rollouts: dict[str, _Registered] = {}
         self._by_trace: dict[str, _Registered] = {}
         self._idle = IdleConnections(self.gateway.idle_timeout)
+        self._histories = Histories()
 
     @property
     def load(self) -> int:
@@ -75,6 +78,7 @@ class RoleInterceptionServer(InterceptionServer):
         """Register a rollout, with its sub session when it has one."""
         model_secret, state_secret = super().register(session)
         registered = _Registered(Gateway(self.gateway, session), session, model_secret)
+        self._histories.open(session, registered.gateway.echoes)
         side = sub_rollout_of(session.trace)
         if side is not None:
             registered = replace(registered, side=side, sub_bearer=secrets.token_urlsafe(16))
@@ -82,6 +86,7 @@ class RoleInterceptionServer(InterceptionServer):
             side.session.network_policy = session.network_policy
             side.session.client = BoundedClient(self._sub_client(side), side.settings.timeout)
             self.sessions[registered.sub_bearer] = side.session
+            self._histories.open(side.session, registered.gateway.echoes)
         self._rollouts[model_secret] = self._by_trace[session.trace.id] = registered
         return model_secret, state_secret
 
@@ -91,7 +96,8 @@ class RoleInterceptionServer(InterceptionServer):
         super().unregister(model_secret, state_secret)
         if registered is not None:
             self._by_trace.pop(registered.main.trace.id, None)
-            self.sessions.pop(registered.sub_bearer, None)
+            for ended in (registered.main, self.sessions.pop(registered.sub_bearer, None)):
+                self._histories.close(ended)
 
     @asynccontextmanager
     async def acquire(self, session: RolloutSession) -> AsyncIterator[Slot]:
@@ -122,7 +128,7 @@ class RoleInterceptionServer(InterceptionServer):
 
         async def answer(registered: _Registered, request: web.Request) -> web.StreamResponse:
             side = registered.side
-            mark = Mark(Role.MAIN, explicit=False, depth=0) if side is None else _mark(registered, request, dialect)
+            mark = Mark(Role.MAIN, explicit=False, depth=0) if side is None else side.mark_of(request, dialect)
             if isinstance(mark, web.Response):
                 return mark
             if side is not None and mark.role is Role.SUB:
@@ -139,7 +145,7 @@ class RoleInterceptionServer(InterceptionServer):
 
         async def answer(registered: _Registered, request: web.Request) -> web.StreamResponse:
             side = registered.side
-            mark = None if side is None else _mark(registered, request, dialect)
+            mark = None if side is None else side.mark_of(request, dialect)
             if isinstance(mark, web.Response):
                 return mark
             bearer = registered.sub_bearer if mark is not None and mark.role is Role.SUB else registered.secret
@@ -161,7 +167,7 @@ class RoleInterceptionServer(InterceptionServer):
             if registered is None:
                 return await stranger(request)
             registered.main.adopt(asyncio.current_task())
-            with self._idle.carrying(request):
+            with self._idle.carrying(request), in_conversation(registered.gateway.conversation(request)):
                 try:
                     async with registered.gateway.open_request():
                         return await answer(registered, request)
@@ -169,6 +175,11 @@ class RoleInterceptionServer(InterceptionServer):
                     return registered.gateway.refuse(error, dialect)
 
         return handler
+
+    async def handle_request(self, request: web.Request, dialect: Dialect[Any]) -> web.StreamResponse:
+        """Serve a model call whose history is read as it was sampled."""
+        session = self.sessions.get(dialect.secret(request.headers))
+        return await super().handle_request(request, self._histories.reading(session, dialect))
 
     async def handle_task_get(self, request: web.Request) -> web.Response:
         """Hand a tool server its rollout's task, answer included, while no program of the agent can run."""
@@ -271,30 +282,10 @@ class RoleInterceptionServer(InterceptionServer):
     def record_call(self, session: RolloutSession, *args: Any, **options: Any) -> None:
         """Record an exchange, and count it against the budgets of its seat."""
         super().record_call(session, *args, **options)
+        if not session.released:
+            self._histories.committed(session, session.trace.calls[-1].node)
         if isinstance(session, SubSession) and not session.released:
             session.tally.add(session.trace.calls[-1], session.trace.nodes)
         elif not session.released and (registered := self._by_trace.get(session.trace.id)) is not None:
             note_call(session.trace)
             registered.gateway.calls.tally.add(session.trace.calls[-1], session.trace.nodes)
-
-
-@asynccontextmanager
-async def ending_sub_calls(session: RolloutSession) -> AsyncIterator[None]:
-    """End a rollout's sub calls on the way out, while its sub session can still record them."""
-    rollout = sub_rollout_of(session.trace)
-    try:
-        yield
-    finally:
-        if rollout is not None:
-            await rollout.end()
-
-
-def _mark(registered: _Registered, request: web.Request, dialect: Dialect[Any]) -> Mark | web.Response:
-    """The request's mark, or the 400 of one that means nothing, which is recorded."""
-    assert registered.side is not None
-    try:
-        return read_mark(request)
-    except RoleRefused as error:
-        registered.side.note_bad_role(str(error))
-        logger.warning("refused a model call: id=%s %s", registered.main.trace.id, error)
-        return web.json_response(dialect.error_body(str(error)), status=400)
