@@ -6,7 +6,7 @@ JavaScript sees them. Invariant: whatever else differs is a change of the histor
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from verifiers.v1.types import AssistantMessage, ToolCall
@@ -24,8 +24,9 @@ class OpenCodeEcho:
     conversation_header = "x-session-id"
     """Names OpenCode's session; sub-agents have one each."""
 
-    def recognise(self, sampled: AssistantMessage, echo: Wire) -> Mapping[str, str] | None:
-        """The sampled ids of the echo's calls by the ids they have there; None when it is no echo of that answer.
+    def recognise(self, sampled: AssistantMessage, echo: Wire) -> Sequence[str] | None:
+        """The sampled ids of the echo's calls, in the order that they have there; None when it is no echo of that
+        answer.
 
         Content: null comes back as "". Reasoning: `reasoning` comes back as `reasoning_content`, and as "" where there
         was none, or only `reasoning_details`, which OpenCode does not read.
@@ -36,7 +37,7 @@ class OpenCodeEcho:
             return None
         if not unread and (sampled.reasoning_content or "") != reasoning:
             return None
-        return _pairs(sampled.tool_calls or [], echo.get("tool_calls") or [])
+        return _sampled_ids(sampled.tool_calls or [], echo.get("tool_calls") or [])
 
     def leaves_out(self, sampled: AssistantMessage) -> bool:
         """An answer without text, reasoning and calls is missing from the history."""
@@ -47,19 +48,24 @@ class OpenCodeEcho:
         return (message.content or "").startswith(_STEP_LIMIT)
 
 
-def _pairs(sampled: Sequence[ToolCall], echoed: Sequence[Wire]) -> dict[str, str] | None:
-    """Sampled ids by echoed ids.
+def _sampled_ids(sampled: Sequence[ToolCall], echoed: Sequence[Wire]) -> list[str] | None:
+    """The ids of the calls that were echoed.
 
     Of several calls with one id OpenCode keeps one. It gives the calls in the order in which they arrived.
     """
+    if len(echoed) != len({call.id for call in sampled}):
+        return None
     for spell in _ID_SPELLINGS:
-        by_id: dict[str, list[ToolCall]] = {}
-        for call in sampled:
-            by_id.setdefault(spell(call.id), []).append(call)
-        if by_id.keys() != {call["id"] for call in echoed} or len(by_id) != len(echoed):
-            continue
-        if all(any(_same_call(call, echo["function"]) for call in by_id[echo["id"]]) for echo in echoed):
-            return {identity: calls[0].id for identity, calls in by_id.items()}
+        left, ids = list(sampled), list[str]()
+        for echo in echoed:
+            same = (one for one in left if spell(one.id) == echo["id"] and _same_call(one, echo["function"]))
+            found = next(same, None)
+            if found is None:
+                break
+            left = [call for call in left if call.id != found.id]
+            ids.append(found.id)
+        else:
+            return ids
     return None
 
 
@@ -73,7 +79,7 @@ _ID_SPELLINGS: tuple[Callable[[str], str], ...] = (
     _mistral_id,
 )
 """Ids come back as they were; with letters replaced when the model is named after Claude, cut to nine when after one
-of Mistral's. Two that become one are not told apart."""
+of Mistral's, where several of an answer can become the same."""
 
 
 def _same_call(sampled: ToolCall, echo: Wire) -> bool:
@@ -84,21 +90,24 @@ def _same_call(sampled: ToolCall, echo: Wire) -> bool:
         given = javascript_json.parse(arguments)
     except ValueError:
         return False
-    if name in (sampled.name, sampled.name.lower()):  # a tool is found whatever the case of its name
-        try:
-            if javascript_json.same(_as_input(sampled.arguments), given):
-                return True
-        except ValueError:
-            pass
+    # A tool is found whatever the case of its name.
+    if name in (sampled.name, sampled.name.lower()) and javascript_json.same(_as_input(sampled.arguments), given):
+        return True
     # No such tool, no JSON, or a key `__proto__`: the call becomes one of `invalid`, with what is wrong.
     return name == _INVALID and _is_refusal(given, sampled.name)
 
 
 def _as_input(arguments: str) -> Any:
-    """What a tool gets for these arguments: nothing is {}, and what is no object is wrapped in one."""
+    """What a tool gets for these arguments: nothing is {}, and what is no object is wrapped in one.
+
+    Text that is no JSON comes that far only under a name of another case.
+    """
     if not arguments.strip(javascript_json.JAVASCRIPT_SPACE):
         return {}
-    value = javascript_json.parse(arguments)
+    try:
+        value = javascript_json.parse(arguments)
+    except ValueError:
+        value = arguments
     return value if isinstance(value, dict) else {"value": value}
 
 

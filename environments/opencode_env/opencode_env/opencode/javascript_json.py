@@ -29,7 +29,7 @@ def parse(text: str) -> Any:
     """The value that JavaScript reads, as it would write it.
 
     Raises:
-        ValueError: JavaScript cannot read it.
+        ValueError: it is none that JavaScript reads.
     """
     try:
         return _decoder.decode(text)

@@ -1,38 +1,95 @@
-"""Which sampled answers a chat endpoint takes back as they are.
+"""Which sampled answers a chat endpoint takes back as they are, and what it gets in place of the others.
 
 A policy may sample anything, and a strict endpoint answers what it does not take with a 400 that a policy could then
-provoke at will: such an answer goes back in the form that the agent gave it.
+provoke at will. Invariant: whatever was sampled, the messages that leave here are valid.
 """
 
+import json
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import from_json
 from verifiers.v1.types import AssistantMessage, ToolCall
 
+from opencode_env.cli_agent.interception.whole_text import whole_text
+
+Message = dict[str, Any]
+"""A chat message as it stands in a request."""
+
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_NO_ID = "call_without_id"
+"""Stands for the empty id, which a model may give to one call of an answer."""
+
+
+@dataclass(frozen=True)
+class Issued:
+    """One call of an answer: its ids in the three forms of a history."""
+
+    echoed: str
+    """The agent's."""
+    sampled: str
+    wire: str
+    """For a chat endpoint."""
+
+
+def issued_calls(echo: Mapping[str, Any], sampled: Sequence[str], *, valid: bool) -> list[Issued]:
+    """The calls of an echo, whose sampled ids are known in its order."""
+    given = [call["id"] for call in echo.get("tool_calls") or ()]
+    pairs = zip(given, sampled, strict=True)
+    return [Issued(own, identity, (identity if valid else own) or _NO_ID) for own, identity in pairs]
 
 
 def takes_back(sampled: AssistantMessage) -> bool:
     """Whether an answer is valid in a request: its calls have one id each, names that a tool can have, and objects
     for arguments."""
     calls = sampled.tool_calls or []
-    ids = {call.id for call in calls}
-    if len(ids) != len(calls) or "" in ids:
+    if len({call.id for call in calls}) != len(calls):
         return False
     return bool(calls or sampled.content or sampled.reasoning_content) and all(map(_is_valid, calls))
 
 
 def _is_valid(call: ToolCall) -> bool:
-    return call.type == "function" and _NAME.fullmatch(call.name) is not None and is_object(call.arguments)
+    return call.type == "function" and _NAME.fullmatch(call.name) is not None and _is_object(call.arguments)
 
 
-def is_object(arguments: str) -> bool:
-    """Whether a text is a JSON object by the strictest of the readers: no NaN, no half of a character."""
+def _is_object(arguments: str) -> bool:
+    """Whether a text is a JSON object by the strictest of the readers: no NaN, no half of a character, not too deep."""
     try:
         return isinstance(from_json(arguments, allow_inf_nan=False), dict)
     except ValueError:
         return False
+
+
+def answer_on_wire(sampled: AssistantMessage, echo: Message, calls: Sequence[Issued], *, valid: bool) -> Message:
+    """An answer as an endpoint gets it: with the words that were sampled where it takes them back, otherwise in its
+    agent's form; arguments that no agent can make an object of are one with their text in it.
+
+    Args:
+        sampled: the answer.
+        echo: the agent's form of it.
+        calls: of the echo, in its order.
+        valid: whether an endpoint `takes_back` what was sampled.
+    """
+    wire: Message = dict(echo)
+    if valid and sampled.provider_state:
+        wire["reasoning_details"] = sampled.provider_state
+    if not calls:
+        return wire
+    if valid:
+        wire["tool_calls"] = [call_on_wire(call, call.id or _NO_ID) for call in sampled.tool_calls or ()]
+    else:
+        pairs = zip(echo["tool_calls"], calls, strict=True)
+        wire["tool_calls"] = [_echoed_call(call, issued.wire) for call, issued in pairs]
+    return wire
+
+
+def _echoed_call(call: dict[str, Any], identity: str) -> dict[str, Any]:
+    function = call["function"]
+    if not _is_object(function["arguments"]):
+        function = {**function, "arguments": json.dumps({"arguments": whole_text(function["arguments"])})}
+    return {**call, "id": identity, "function": function}
 
 
 def call_on_wire(call: ToolCall, identity: str) -> dict[str, Any]:

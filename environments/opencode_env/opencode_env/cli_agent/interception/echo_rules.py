@@ -4,7 +4,7 @@ A harness whose agent rewrites what its model sampled says it with an `echo_rule
 nothing is restored, and every rewriting is a new branch of the trace.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from verifiers.v1.configs.harness import HarnessConfig
@@ -22,8 +22,9 @@ class EchoRules(Protocol):
         """The request header that names the conversation of a call."""
         ...
 
-    def recognise(self, sampled: AssistantMessage, echo: Wire) -> Mapping[str, str] | None:
-        """The sampled ids of the echo's calls by the ids they have there; None when it is no echo of that answer."""
+    def recognise(self, sampled: AssistantMessage, echo: Wire) -> Sequence[str] | None:
+        """The sampled ids of the echo's calls, in the order that they have there; None when it is no echo of that
+        answer."""
         ...
 
     def leaves_out(self, sampled: AssistantMessage) -> bool:

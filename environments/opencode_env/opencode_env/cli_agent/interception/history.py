@@ -20,9 +20,9 @@ from verifiers.v1.types import (
     content_to_parts,
 )
 
-from opencode_env.cli_agent.interception.chat_protocol import call_on_wire, takes_back
+from opencode_env.cli_agent.interception.chat_protocol import Issued, Message, answer_on_wire, issued_calls, takes_back
 from opencode_env.cli_agent.interception.conversations import current_conversation
-from opencode_env.cli_agent.interception.echo_rules import EchoRules, Wire
+from opencode_env.cli_agent.interception.echo_rules import EchoRules
 
 Input = SystemMessage | UserMessage | ToolMessage
 _INPUTS: Mapping[object, type[Input]] = {"system": SystemMessage, "user": UserMessage, "tool": ToolMessage}
@@ -34,19 +34,31 @@ class Restored:
 
     path: list[int] = field(default_factory=list)
     """The nodes of that part."""
-    wire: list[dict[str, Any] | None] = field(default_factory=list)
+    wire: list[Message | None] = field(default_factory=list)
     """Each of them as a chat endpoint gets it; None where it gets nothing."""
     taken: int = 0
     """How many messages of the request they stand for."""
-    ids: dict[str, str] = field(default_factory=dict)
-    """Sampled ids of the calls in the newest answer, by the ids that the agent gave them."""
+    owed: list[Issued] = field(default_factory=list)
+    """Calls of the newest answer whose results have not come, in the agent's order."""
 
     @property
     def end(self) -> int | None:
         """The last node."""
         return self.path[-1] if self.path else None
 
-    def add(self, node: int, wire: dict[str, Any] | None, taken: int = 1) -> None:
+    def result_of(self, echo: Message) -> Issued | None:
+        """The call whose result a message is; of several that the agent gave one id, the first."""
+        identity = echo.get("tool_call_id")
+        return next((call for call in self.owed if call.echoed == identity), None)
+
+    def result_on_wire(self, echo: Message, issued: Issued | None) -> Message:
+        """A message for a chat endpoint; a result is then no longer owed."""
+        if issued is None:
+            return echo
+        self.owed.remove(issued)
+        return echo if issued.wire == issued.echoed else {**echo, "tool_call_id": issued.wire}
+
+    def add(self, node: int, wire: Message | None, taken: int = 1) -> None:
         """Go on to a node."""
         self.path.append(node)
         self.wire.append(wire)
@@ -71,7 +83,7 @@ class History:
         self._linked = 0
         self._conversations: dict[int, str] = {}
         """By sampled node, where the request said it."""
-        self._recognised: dict[int, tuple[int, dict[str, str]]] = {}
+        self._recognised: dict[int, tuple[int, tuple[str, ...]]] = {}
         """By sampled node: hash of the echo that was recognised last, and the sampled ids of its calls."""
         self._valid: dict[int, bool] = {}
 
@@ -81,7 +93,7 @@ class History:
         if conversation is not None:
             self._conversations[node] = conversation
 
-    def restore(self, messages: Sequence[dict[str, Any]], tools: list[Tool]) -> Restored:
+    def restore(self, messages: Sequence[Message], tools: list[Tool]) -> Restored:
         """The longest part of a request's history that the graph holds."""
         self._link()
         found = Restored()
@@ -105,21 +117,20 @@ class History:
             self._children.setdefault(self._nodes[number].parent, []).append(number)
         self._linked = len(self._nodes)
 
-    def _step(self, found: Restored, echo: dict[str, Any], tools: list[Tool]) -> bool:
+    def _step(self, found: Restored, echo: Message, tools: list[Tool]) -> bool:
         """Go on by what one message stands for, if the graph holds it."""
         if echo.get("role") == "assistant":
             return self._answer(found, found.end, echo) or self._answer_behind_own_words(found, echo)
-        if (node := self._input(found, found.end, echo, tools)) is not None:
-            found.add(node, echo)
+        issued = found.result_of(echo) if echo.get("role") == "tool" else None
+        if (node := self._input(found.end, echo, issued, tools)) is not None:
+            found.add(node, found.result_on_wire(echo, issued))
             return True
         return echo.get("role") == "user" and self._left_out(found)
 
-    def _answer(self, found: Restored, parent: int | None, echo: dict[str, Any]) -> bool:
+    def _answer(self, found: Restored, parent: int | None, echo: Message) -> bool:
         for node in self._answers(parent):
-            ids = self._recognise(node, echo)
-            if ids is not None:
-                found.ids = ids
-                found.add(node, self._on_wire(node, echo, ids))
+            if (ids := self._recognise(node, echo)) is not None:
+                self._take(found, node, echo, ids)
                 return True
         for node in self._children.get(parent, ()):
             said = self._nodes[node].message
@@ -128,13 +139,13 @@ class History:
                 return True
         return False
 
-    def _answer_behind_own_words(self, found: Restored, echo: dict[str, Any]) -> bool:
+    def _answer_behind_own_words(self, found: Restored, echo: Message) -> bool:
         for node in self._own_words(found.end):
             trial = Restored()
             if self._answer(trial, node, echo):
                 found.add(node, None, 0)
                 found.add(trial.path[0], trial.wire[0])
-                found.ids = trial.ids
+                found.owed = trial.owed
                 return True
         return False
 
@@ -164,15 +175,14 @@ class History:
             answers.sort(key=lambda node: self._conversations.get(node) != conversation)
         return answers
 
-    def _input(self, found: Restored, parent: int | None, echo: dict[str, Any], tools: list[Tool]) -> int | None:
+    def _input(self, parent: int | None, echo: Message, issued: Issued | None, tools: list[Tool]) -> int | None:
         kind = _INPUTS.get(echo.get("role"))
         for node in reversed(self._children.get(parent, ())):
             message = self._nodes[node].message
             if isinstance(message, AssistantMessage) or type(message) is not kind:
                 continue
             if isinstance(message, ToolMessage):
-                identity = echo.get("tool_call_id", "")
-                if message.tool_call_id != found.ids.get(identity, identity):
+                if message.tool_call_id != (echo.get("tool_call_id", "") if issued is None else issued.sampled):
                     continue
                 if self._is_pinned(message):
                     return node
@@ -186,7 +196,7 @@ class History:
         pinned = self._session.pinned_tool_results
         return bool(pinned) and any(kept is message or kept == message for kept in pinned.values())
 
-    def _recognise(self, node: int, echo: dict[str, Any]) -> dict[str, str] | None:
+    def _recognise(self, node: int, echo: Message) -> tuple[str, ...] | None:
         # Python's hash of texts is keyed by process, so nobody can make two echoes collide.
         key = hash(_texts(echo))
         known = self._recognised.get(node)
@@ -197,27 +207,20 @@ class History:
         ids = self.rules.recognise(message, echo)
         if ids is None:
             return None
-        self._recognised[node] = key, dict(ids)
+        self._recognised[node] = key, tuple(ids)
         return self._recognised[node][1]
 
-    def _on_wire(self, node: int, echo: dict[str, Any], ids: Mapping[str, str]) -> dict[str, Any] | None:
-        """An answer for a chat endpoint: the words that were sampled where it takes them back, else the agent's."""
+    def _take(self, found: Restored, node: int, echo: Message, ids: Sequence[str]) -> None:
+        """Go on to an answer."""
         sampled = self._nodes[node].message
         assert isinstance(sampled, AssistantMessage)
         if node not in self._valid:
             self._valid[node] = takes_back(sampled)
-        if not self._valid[node]:
-            return echo
-        wire = dict(echo)
-        if sampled.tool_calls:
-            given = {identity: own for own, identity in ids.items()}
-            wire["tool_calls"] = [call_on_wire(call, given[call.id]) for call in sampled.tool_calls]
-        if sampled.provider_state:
-            wire["reasoning_details"] = sampled.provider_state
-        return wire
+        found.owed = issued_calls(echo, ids, valid=self._valid[node])
+        found.add(node, answer_on_wire(sampled, echo, found.owed, valid=self._valid[node]))
 
 
-def _texts(echo: Wire) -> tuple[str, ...]:
+def _texts(echo: Message) -> tuple[str, ...]:
     """Everything that an echo says."""
     said = [value if isinstance(value, str) else repr(value) for key, value in echo.items() if key != "tool_calls"]
     for call in echo.get("tool_calls") or ():
@@ -233,7 +236,7 @@ def _same_content(content: Any, echo: Any) -> bool:
     return same
 
 
-def _same_words(message: AssistantMessage, echo: Wire) -> bool:
+def _same_words(message: AssistantMessage, echo: Message) -> bool:
     """Whether a message without calls and reasoning says the same."""
     plain = not (message.tool_calls or message.reasoning_content or echo.get("tool_calls"))
     return plain and not echo.get("reasoning_content") and (message.content or "") == (echo.get("content") or "")

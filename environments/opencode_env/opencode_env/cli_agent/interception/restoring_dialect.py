@@ -10,9 +10,10 @@ from typing import Any
 
 from verifiers.v1.dialects import ChatDialect, Dialect
 from verifiers.v1.dialects.base import RawRequest
-from verifiers.v1.types import AssistantMessage, Message, Request, Tool, ToolMessage
+from verifiers.v1.types import Message, Request, Tool
 
 from opencode_env.cli_agent.interception.careful_dialect import reading
+from opencode_env.cli_agent.interception.chat_protocol import Message as Wire
 from opencode_env.cli_agent.interception.chat_protocol import call_on_wire
 from opencode_env.cli_agent.interception.conversations import follow
 from opencode_env.cli_agent.interception.history import History, Restored
@@ -22,7 +23,7 @@ class _Restoring(ChatDialect):
     """A mixin before a class of chat dialects; one instance reads one request."""
 
     history: History
-    wire: list[dict[str, Any] | None]
+    wire: list[Wire | None]
     """The JSON of each typed message; None where a chat endpoint gets none."""
 
     def parse_request(self, body: RawRequest) -> Request:
@@ -35,8 +36,9 @@ class _Restoring(ChatDialect):
             messages = body.get("messages") or []
             tools = self._tools(body)
             restored = self.history.restore(messages, tools or [])
-            tail = self._tail(restored, messages[restored.taken :])
-        self.wire = [*restored.wire, *messages[restored.taken :]]
+            sampled, sent = self._results(restored, messages[restored.taken :])
+            tail = self._tail(restored, sampled)
+        self.wire = [*restored.wire, *sent]
         body["messages"] = [message for message in self.wire if message is not None]
         follow(restored.path)
         typed = [*(self.history.message(node) for node in restored.path), *tail]
@@ -51,22 +53,24 @@ class _Restoring(ChatDialect):
             offered = self.history.offered = declared, read.tools
         return offered[1]
 
-    def _tail(self, restored: Restored, messages: list[dict[str, Any]]) -> list[Message]:
-        """What is new in the request; results are given to the calls as they were sampled."""
+    def _results(self, restored: Restored, messages: list[Wire]) -> tuple[list[Wire], list[Wire]]:
+        """What is new in the request, with the ids of the calls as they were sampled, and as an endpoint gets them."""
+        sampled, sent = list(messages), list(messages)
+        for position, message in enumerate(messages):
+            if message.get("role") != "tool":
+                break
+            if (issued := restored.result_of(message)) is not None:
+                sampled[position] = {**message, "tool_call_id": issued.sampled}
+                sent[position] = restored.result_on_wire(message, issued)
+        return sampled, sent
+
+    def _tail(self, restored: Restored, messages: list[Wire]) -> list[Message]:
+        """What is new in the request, typed; a result bears the name that was sampled with its call."""
         if not messages:
             return []
-        issued = self.history.last_calls(restored)
-        context = {"role": "assistant", "tool_calls": [call_on_wire(call, call.id) for call in issued]}
-        read: Request = super().parse_request({"messages": [context, *messages]})
-        tail = read.messages[1:]
-        for position, message in enumerate(tail):
-            if isinstance(message, AssistantMessage):
-                break
-            if isinstance(message, ToolMessage):
-                identity = restored.ids.get(message.tool_call_id, message.tool_call_id)
-                name = next((call.name for call in issued if call.id == identity), message.name)
-                tail[position] = message.model_copy(update={"tool_call_id": identity, "name": name})
-        return list(tail)
+        issued = [call_on_wire(call, call.id) for call in self.history.last_calls(restored)]
+        read: Request = super().parse_request({"messages": [{"role": "assistant", "tool_calls": issued}, *messages]})
+        return list(read.messages[1:])
 
     def rewrite_request(self, body: RawRequest, before: Request, after: Request) -> None:
         """Patch rewritten messages into the JSON; what a chat endpoint does not get cannot be rewritten."""
