@@ -43,12 +43,13 @@ def runnable(draw: Any) -> str:
         members.append(('"timeout"', draw(st.sampled_from(_NUMBERS))))
     odd = st.tuples(st.sampled_from(_ODD_KEYS), st.sampled_from(_ODD_VALUES))
     members += draw(st.lists(odd, max_size=2))
-    members = draw(st.permutations(members))
+    members = list(draw(st.permutations(members)))
     if draw(st.booleans()):
         members.insert(0, ('"command"', '"echo first of two"'))
-    gap = [draw(_space) for _ in range(4)]
+    gap: list[str] = [draw(_space) for _ in range(4)]
     between = f"{gap[0]},{gap[1]}"
-    return "{" + gap[2] + between.join(f"{key}{gap[3]}:{gap[1]}{value}" for key, value in members) + gap[0] + "}"
+    spelled = between.join(f"{key}{gap[3]}:{gap[1]}{value}" for key, value in members)
+    return f"{{{gap[2]}{spelled}{gap[0]}}}"
 
 
 @st.composite
@@ -79,8 +80,13 @@ def turn(draw: Any) -> Reply:
     """An answer with calls, after which the agent goes on."""
     count = draw(st.sampled_from([1, 1, 1, 2, 3]))
     style = draw(st.sampled_from(["own", "own", "same", "empty", "odd"]))
-    ids = {"own": [None] * count, "same": ["call_same"] * count, "empty": ["", *[None] * (count - 1)]}
-    given = ids.get(style, [f"a:b/{'x' * 30}-{number}" for number in range(count)])
+    ids: dict[str, list[str | None]] = {
+        "own": [None] * count,
+        "same": ["call_same"] * count,
+        "empty": ["", *[None] * (count - 1)],
+    }
+    odd: list[str | None] = [f"a:b/{'x' * 30}-{number}" for number in range(count)]
+    given = ids.get(style, odd)
     calls = tuple(draw(call(identity)) for identity in given)
     arrivals = tuple(draw(st.permutations(range(count)))) if draw(st.booleans()) else None
     return Reply(
