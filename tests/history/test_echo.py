@@ -85,6 +85,22 @@ def test_another_value_is_a_change(sampled: str, echoed: str) -> None:
     assert not is_echo(sampled, echoed)
 
 
+@pytest.mark.parametrize(
+    ("sampled", "echoed"),
+    [
+        ("{}}", "{}"),
+        ('{"a":1.0} and more', '{"a":1}'),
+        ('[1]{"a":1}', '{"value":[1]}'),
+        ("599", '{"value":5}'),
+        (" -1.5e3", '{"value":-1.5}'),
+        ('"x"y', '{"value":"x"}'),
+    ],
+)
+def test_a_call_is_complete_as_soon_as_its_arguments_are_json(sampled: str, echoed: str) -> None:
+    assert is_echo(sampled, echoed)
+    assert not is_echo(sampled, '{"a":2}')
+
+
 @pytest.mark.parametrize(("name", "arguments"), [("nothing", "{}"), (" bash ", "{}"), ("bash", "{"), ("bash", "NaN")])
 def test_a_call_that_could_not_run_is_one_of_the_tool_invalid(name: str, arguments: str) -> None:
     refusal = json.dumps({"tool": name, "error": "what is wrong"})
@@ -113,6 +129,9 @@ def test_of_two_calls_with_one_id_either_may_come_back() -> None:
     assert RULES.recognise(sampled, echo(("x", "bash", '{"a":2}'))) == ["x"]
     assert RULES.recognise(sampled, echo(("x", "bash", '{"a":1}'))) == ["x"]
     assert RULES.recognise(sampled, echo(("x", "bash", '{"a":3}'))) is None
+    both = echo(("x", "bash", '{"a":2}'), ("x", "bash", '{"a":1}'))
+    assert RULES.recognise(sampled, both) == ["x", "x"]
+    assert RULES.recognise(answer(("x", "bash", '{"a":1}')), both) is None
 
 
 def test_ids_that_a_family_of_models_gets_otherwise_are_found_again() -> None:

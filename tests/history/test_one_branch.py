@@ -91,6 +91,8 @@ ROWS: dict[str, list[Reply]] = {
     "names": [says(bash(FINE, name=name)) for name in ("nothing", " bash ", "Bash", "invalid")],
     "names of broken calls": [says(bash("{bad", name=name)) for name in ("Bash", "invalid", "nothing")],
     "one id": [says(bash(FINE, id="x"), bash('{"command":"echo other","description":"d"}', id="x"))],
+    "more than JSON": [says(bash(text)) for text in ("{}}", "599", FINE + FINE)],
+    "three of one id": [says(bash(FINE, id="x"), bash('{ "comm', id="x"), bash(FINE, id="x"), arrivals=(0, 2, 1))],
     "no id": [says(bash(FINE, id=""))],
     "arrivals": [says(bash(FINE, id="x"), bash(FINE, id="y"), arrivals=(1, 0))],
     "reasoning": [

@@ -49,22 +49,20 @@ class OpenCodeEcho:
 
 
 def _sampled_ids(sampled: Sequence[ToolCall], echoed: Sequence[Wire]) -> list[str] | None:
-    """The ids of the calls that were echoed.
+    """The ids of the calls that were echoed, in the order in which they arrived; every id comes back.
 
-    Of several calls with one id OpenCode keeps one. It gives the calls in the order in which they arrived.
+    Of several calls with one id OpenCode keeps one, or each that came when the one before had failed already.
     """
-    if len(echoed) != len({call.id for call in sampled}):
-        return None
+    wanted = {call.id for call in sampled}
     for spell in _ID_SPELLINGS:
         left, ids = list(sampled), list[str]()
         for echo in echoed:
             same = (one for one in left if spell(one.id) == echo["id"] and _same_call(one, echo["function"]))
-            found = next(same, None)
-            if found is None:
+            if (found := next(same, None)) is None:
                 break
-            left = [call for call in left if call.id != found.id]
+            left.remove(found)
             ids.append(found.id)
-        else:
+        if len(ids) == len(echoed) and set(ids) == wanted:
             return ids
     return None
 
@@ -91,8 +89,13 @@ def _same_call(sampled: ToolCall, echo: Wire) -> bool:
     except ValueError:
         return False
     # A tool is found whatever the case of its name.
-    if name in (sampled.name, sampled.name.lower()) and javascript_json.same(_as_input(sampled.arguments), given):
-        return True
+    if name in (sampled.name, sampled.name.lower()):
+        if javascript_json.same(_as_input(sampled.arguments), given):
+            return True
+        # In a stream, a call is complete as soon as what has come of its arguments is JSON.
+        begun = map(_wrapped, javascript_json.beginnings(sampled.arguments))
+        if any(javascript_json.same(value, given) for value in begun):
+            return True
     # No such tool, no JSON, or a key `__proto__`: the call becomes one of `invalid`, with what is wrong.
     return name == _INVALID and _is_refusal(given, sampled.name)
 
@@ -108,6 +111,10 @@ def _as_input(arguments: str) -> Any:
         value = javascript_json.parse(arguments)
     except ValueError:
         value = arguments
+    return _wrapped(value)
+
+
+def _wrapped(value: Any) -> Any:
     return value if isinstance(value, dict) else {"value": value}
 
 

@@ -6,11 +6,16 @@ and -0 as 0. Of duplicate keys the last one counts. NaN and Infinity are no JSON
 
 import json
 import math
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NoReturn
 
 _SPACE = " \t\n\v\f\r\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f"
 JAVASCRIPT_SPACE = f"{_SPACE}\u205f\u3000\ufeff"
 """What `String.prototype.trim` takes off."""
+
+_LONGEST_NUMBER = 400
+"""Digits after which a number is too large, or its last digits no longer count."""
 
 
 def _number(text: str) -> float | None:
@@ -35,6 +40,21 @@ def parse(text: str) -> Any:
         return _decoder.decode(text)
     except RecursionError:
         raise ValueError("nested deeper than can be read here") from None
+
+
+def beginnings(text: str) -> Iterator[Any]:
+    """The values of all texts with which a text begins and that are JSON themselves, the shortest first."""
+    start = len(text) - len(text.lstrip(" \t\n\r"))
+    try:
+        value, end = _decoder.raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return
+    if isinstance(value, dict | list | str | bool) or text.startswith("null", start):
+        yield value
+        return
+    for length in range(start + 1, min(end, start + _LONGEST_NUMBER) + 1):
+        with suppress(ValueError):  # a sign, or a number without its last digit
+            yield parse(text[:length])
 
 
 def same(one: Any, other: Any) -> bool:

@@ -6,7 +6,7 @@ provoke at will. Invariant: whatever was sampled, the messages that leave here a
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,11 +34,24 @@ class Issued:
     """For a chat endpoint."""
 
 
-def issued_calls(echo: Mapping[str, Any], sampled: Sequence[str], *, valid: bool) -> list[Issued]:
-    """The calls of an echo, whose sampled ids are known in its order."""
+def issued_calls(echo: Message, sampled: Sequence[str] | None, *, valid: bool) -> list[Issued]:
+    """The calls of an echo, in its order; no two of them get one id on the wire.
+
+    Args:
+        echo: an agent's form of an answer.
+        sampled: the ids that its calls had; None = those that they have.
+        valid: whether an endpoint `takes_back` what was sampled.
+    """
     given = [call["id"] for call in echo.get("tool_calls") or ()]
-    pairs = zip(given, sampled, strict=True)
-    return [Issued(own, identity, (identity if valid else own) or _NO_ID) for own, identity in pairs]
+    issued: dict[str, Issued] = {}
+    for own, identity in zip(given, given if sampled is None else sampled, strict=True):
+        wanted = wire = (identity if valid else own) or _NO_ID
+        number = 1
+        while wire in issued:
+            number += 1
+            wire = f"{wanted}_{number}"
+        issued[wire] = Issued(own, identity, wire)
+    return list(issued.values())
 
 
 def takes_back(sampled: AssistantMessage) -> bool:
@@ -62,30 +75,25 @@ def _is_object(arguments: str) -> bool:
         return False
 
 
-def answer_on_wire(sampled: AssistantMessage, echo: Message, calls: Sequence[Issued], *, valid: bool) -> Message:
-    """An answer as an endpoint gets it: with the words that were sampled where it takes them back, otherwise in its
-    agent's form; arguments that no agent can make an object of are one with their text in it.
-
-    Args:
-        sampled: the answer.
-        echo: the agent's form of it.
-        calls: of the echo, in its order.
-        valid: whether an endpoint `takes_back` what was sampled.
-    """
+def sampled_on_wire(sampled: AssistantMessage, echo: Message) -> Message:
+    """An answer that an endpoint `takes_back`: with the words that were sampled, and otherwise as its agent sent it."""
     wire: Message = dict(echo)
-    if valid and sampled.provider_state:
+    if sampled.tool_calls:
+        wire["tool_calls"] = [call_on_wire(call, call.id or _NO_ID) for call in sampled.tool_calls]
+    if sampled.provider_state:
         wire["reasoning_details"] = sampled.provider_state
-    if not calls:
-        return wire
-    if valid:
-        wire["tool_calls"] = [call_on_wire(call, call.id or _NO_ID) for call in sampled.tool_calls or ()]
-    else:
-        pairs = zip(echo["tool_calls"], calls, strict=True)
-        wire["tool_calls"] = [_echoed_call(call, issued.wire) for call, issued in pairs]
     return wire
 
 
-def _echoed_call(call: dict[str, Any], identity: str) -> dict[str, Any]:
+def echo_on_wire(echo: Message, calls: Sequence[Issued]) -> Message:
+    """An answer in its agent's form; arguments that even that leaves no object are one with their text in it."""
+    if not calls:
+        return echo
+    pairs = zip(echo["tool_calls"], calls, strict=True)
+    return {**echo, "tool_calls": [_echoed_call(call, issued.wire) for call, issued in pairs]}
+
+
+def _echoed_call(call: Message, identity: str) -> Message:
     function = call["function"]
     if not _is_object(function["arguments"]):
         function = {**function, "arguments": json.dumps({"arguments": whole_text(function["arguments"])})}

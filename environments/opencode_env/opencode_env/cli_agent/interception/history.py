@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from verifiers.v1.dialects.chat import parse_message
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.session import RolloutSession
 from verifiers.v1.types import (
@@ -20,7 +21,14 @@ from verifiers.v1.types import (
     content_to_parts,
 )
 
-from opencode_env.cli_agent.interception.chat_protocol import Issued, Message, answer_on_wire, issued_calls, takes_back
+from opencode_env.cli_agent.interception.chat_protocol import (
+    Issued,
+    Message,
+    echo_on_wire,
+    issued_calls,
+    sampled_on_wire,
+    takes_back,
+)
 from opencode_env.cli_agent.interception.conversations import current_conversation
 from opencode_env.cli_agent.interception.echo_rules import EchoRules
 
@@ -50,6 +58,11 @@ class Restored:
         """The call whose result a message is; of several that the agent gave one id, the first."""
         identity = echo.get("tool_call_id")
         return next((call for call in self.owed if call.echoed == identity), None)
+
+    def answer_as_it_came(self, echo: Message) -> Message:
+        """An answer for a chat endpoint that is nobody's echo; its calls are owed their results from here on."""
+        self.owed = issued_calls(echo, None, valid=False)
+        return echo_on_wire(echo, self.owed)
 
     def result_on_wire(self, echo: Message, issued: Issued | None) -> Message:
         """A message for a chat endpoint; a result is then no longer owed."""
@@ -84,7 +97,7 @@ class History:
         self._conversations: dict[int, str] = {}
         """By sampled node, where the request said it."""
         self._recognised: dict[int, tuple[int, tuple[str, ...]]] = {}
-        """By sampled node: hash of the echo that was recognised last, and the sampled ids of its calls."""
+        """By node of an answer: hash of the echo that was recognised last, and the sampled ids of its calls."""
         self._valid: dict[int, bool] = {}
 
     def committed(self, node: int) -> None:
@@ -133,9 +146,8 @@ class History:
                 self._take(found, node, echo, ids)
                 return True
         for node in self._children.get(parent, ()):
-            said = self._nodes[node].message
-            if isinstance(said, AssistantMessage) and not self._nodes[node].sampled and _same_words(said, echo):
-                found.add(node, echo)
+            if not self._nodes[node].sampled and self._is_repeated(node, echo):
+                found.add(node, found.answer_as_it_came(echo))
                 return True
         return False
 
@@ -196,6 +208,15 @@ class History:
         pinned = self._session.pinned_tool_results
         return bool(pinned) and any(kept is message or kept == message for kept in pinned.values())
 
+    def _is_repeated(self, node: int, echo: Message) -> bool:
+        """Whether a message that was not sampled is the same again."""
+        key = hash(_texts(echo))
+        if self._recognised.get(node, (None,))[0] != key:
+            if self._nodes[node].message != parse_message(echo):
+                return False
+            self._recognised[node] = key, ()
+        return True
+
     def _recognise(self, node: int, echo: Message) -> tuple[str, ...] | None:
         # Python's hash of texts is keyed by process, so nobody can make two echoes collide.
         key = hash(_texts(echo))
@@ -216,8 +237,9 @@ class History:
         assert isinstance(sampled, AssistantMessage)
         if node not in self._valid:
             self._valid[node] = takes_back(sampled)
-        found.owed = issued_calls(echo, ids, valid=self._valid[node])
-        found.add(node, answer_on_wire(sampled, echo, found.owed, valid=self._valid[node]))
+        valid = self._valid[node]
+        found.owed = issued_calls(echo, ids, valid=valid)
+        found.add(node, sampled_on_wire(sampled, echo) if valid else echo_on_wire(echo, found.owed))
 
 
 def _texts(echo: Message) -> tuple[str, ...]:
@@ -234,9 +256,3 @@ def _same_content(content: Any, echo: Any) -> bool:
         return content == echo
     same: bool = content == content_to_parts(echo)
     return same
-
-
-def _same_words(message: AssistantMessage, echo: Message) -> bool:
-    """Whether a message without calls and reasoning says the same."""
-    plain = not (message.tool_calls or message.reasoning_content or echo.get("tool_calls"))
-    return plain and not echo.get("reasoning_content") and (message.content or "") == (echo.get("content") or "")

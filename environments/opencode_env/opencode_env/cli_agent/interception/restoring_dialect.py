@@ -57,9 +57,9 @@ class _Restoring(ChatDialect):
         """What is new in the request, with the ids of the calls as they were sampled, and as an endpoint gets them."""
         sampled, sent = list(messages), list(messages)
         for position, message in enumerate(messages):
-            if message.get("role") != "tool":
-                break
-            if (issued := restored.result_of(message)) is not None:
+            if message.get("role") == "assistant":
+                sent[position] = restored.answer_as_it_came(message)
+            elif message.get("role") == "tool" and (issued := restored.result_of(message)) is not None:
                 sampled[position] = {**message, "tool_call_id": issued.sampled}
                 sent[position] = restored.result_on_wire(message, issued)
         return sampled, sent
