@@ -112,6 +112,7 @@ def test_a_call_that_could_not_run_is_one_of_the_tool_invalid(name: str, argumen
 def test_a_tool_is_found_whatever_the_case_of_its_name() -> None:
     assert is_echo('{"a":1.0}', '{"a":1}', name="Bash")
     assert is_echo("{bad", '{"value":"{bad"}', name="Bash", echoed_name="Bash")
+    assert is_echo('{"__proto__":1}', '{"value":"{\\"__proto__\\":1}"}', name="Bash", echoed_name="Bash")
     assert not is_echo("{}", "{}", name="bash", echoed_name="Bash")
     assert not is_echo("{}", "{}", name="read", echoed_name="bash")
 

@@ -90,6 +90,7 @@ ROWS: dict[str, list[Reply]] = {
     ],
     "names": [says(bash(FINE, name=name)) for name in ("nothing", " bash ", "Bash", "invalid")],
     "names of broken calls": [says(bash("{bad", name=name)) for name in ("Bash", "invalid", "nothing")],
+    "names of forbidden keys": [says(bash('{"a": {"constructor": {"prototype": 1}}}', name="Bash"))],
     "one id": [says(bash(FINE, id="x"), bash('{"command":"echo other","description":"d"}', id="x"))],
     "more than JSON": [says(bash(text)) for text in ("{}}", "599", FINE + FINE)],
     "three of one id": [says(bash(FINE, id="x"), bash('{ "comm', id="x"), bash(FINE, id="x"), arrivals=(0, 2, 1))],

@@ -6,7 +6,8 @@ JavaScript sees them. Invariant: whatever else differs is a change of the histor
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from verifiers.v1.types import AssistantMessage, ToolCall
@@ -90,28 +91,22 @@ def _same_call(sampled: ToolCall, echo: Wire) -> bool:
         return False
     # A tool is found whatever the case of its name.
     if name in (sampled.name, sampled.name.lower()):
-        if javascript_json.same(_as_input(sampled.arguments), given):
-            return True
-        # In a stream, a call is complete as soon as what has come of its arguments is JSON.
-        begun = map(_wrapped, javascript_json.beginnings(sampled.arguments))
-        if any(javascript_json.same(value, given) for value in begun):
+        if any(javascript_json.same(value, given) for value in _inputs(sampled.arguments)):
             return True
     # No such tool, no JSON, or a key `__proto__`: the call becomes one of `invalid`, with what is wrong.
     return name == _INVALID and _is_refusal(given, sampled.name)
 
 
-def _as_input(arguments: str) -> Any:
-    """What a tool gets for these arguments: nothing is {}, and what is no object is wrapped in one.
-
-    Text that is no JSON comes that far only under a name of another case.
-    """
+def _inputs(arguments: str) -> Iterator[Any]:
+    """What a tool may get for these arguments: nothing is {}, and what is no object is wrapped in one."""
     if not arguments.strip(javascript_json.JAVASCRIPT_SPACE):
-        return {}
-    try:
-        value = javascript_json.parse(arguments)
-    except ValueError:
-        value = arguments
-    return _wrapped(value)
+        yield {}
+    with suppress(ValueError):
+        yield _wrapped(javascript_json.parse(arguments))
+    # Under a name of another case, what could not be read comes as a text.
+    yield _wrapped(arguments)
+    # In a stream, a call is complete as soon as what has come of its arguments is JSON.
+    yield from map(_wrapped, javascript_json.beginnings(arguments))
 
 
 def _wrapped(value: Any) -> Any:
