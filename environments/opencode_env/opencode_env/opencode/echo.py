@@ -90,9 +90,9 @@ def _same_call(sampled: ToolCall, echo: Wire) -> bool:
     except ValueError:
         return False
     # A tool is found whatever the case of its name.
-    if name in (sampled.name, sampled.name.lower()):
-        if any(javascript_json.same(value, given) for value in _inputs(sampled.arguments)):
-            return True
+    found = name in (sampled.name, sampled.name.lower())
+    if found and any(javascript_json.same(value, given) for value in _inputs(sampled.arguments)):
+        return True
     # No such tool, no JSON, or a key `__proto__`: the call becomes one of `invalid`, with what is wrong.
     return name == _INVALID and _is_refusal(given, sampled.name)
 
