@@ -17,7 +17,7 @@ from opencode_rubrics.verifiers_versions.own_runtime import OwnRuntime, OwnSubpr
 from opencode_rubrics.verifiers_versions.podman import ContainerBackend, PodmanConfig, own_container, podman_info
 from opencode_rubrics.verifiers_versions.runtimes import GONE_RUNTIMES
 from opencode_rubrics.verifiers_versions.tasks import asked_network
-from opencode_rubrics.verifiers_versions.traces import drop_with
+from opencode_rubrics.verifiers_versions.traces import drop_with, index_nodes
 
 __all__ = [
     "AFTER_0_4_0",
@@ -30,6 +30,7 @@ __all__ = [
     "asked_network",
     "drop_with",
     "error_body",
+    "index_nodes",
     "is_this_machine",
     "own_container",
     "podman_info",

@@ -5,6 +5,7 @@ import contextlib
 import time
 import uuid
 from collections.abc import Collection, Mapping
+from itertools import takewhile
 from typing import Any
 
 from opencode_rubrics import run_checked, workdir_of
@@ -22,7 +23,7 @@ from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from opencode_env.opencode.events import EVENTS_TAIL_BYTES, SEPARATOR, RunLog, read_log, split_log
 from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
 from opencode_env.opencode.install import install
-from opencode_env.opencode.metrics import tool_metrics
+from opencode_env.opencode.metrics import rollout_metrics
 from opencode_env.opencode.opencode_config import build_config, render_config
 from opencode_env.opencode.outcome import AgentOutcome, SegmentRecord, outcome_of
 from opencode_env.opencode.prompt import SegmentPrompt, segment_prompt
@@ -169,13 +170,20 @@ class OpenCodeSession(HarnessSession):
         """Put the prompt's files in place, if they are not; returns OpenCode's arguments for this segment."""
         if not self._written:
             archive = f"{self.state}/segment.tar"
-            await self.runtime.write(archive, segment_archive(prompt, new_mark(self.trace)))
+            await self.runtime.write(archive, segment_archive(prompt, new_mark(self.trace), self._systems()))
             script = 'tar -xf "$1/segment.tar" -C "$1" && rm -f "$1/segment.tar"'
             await run_checked(self.runtime, ["sh", "-c", script, "prompt", self.state], "writing the prompt failed")
         if self._segments and self._log.session_id is None:
             raise HarnessError("OpenCode's log names no session, so the conversation cannot be continued")
         args = [arg for picture in prompt.pictures for arg in ("--file", f"{self.state}/pictures/{picture.name}")]
         return [*(["--session", self._log.session_id] if self._log.session_id else []), *args]
+
+    def _systems(self) -> dict[str, list[str]]:
+        """The system prompt with which the session of the segments before began; the trace holds it, as the agent
+        could change a file that does."""
+        roots = takewhile(lambda node: node.message.role == "system", self.trace.nodes)
+        parts = [node.message.content for node in roots if isinstance(node.message.content, str)]
+        return {self._log.session_id: parts} if self._log.session_id and parts else {}
 
     async def _launch(self, args: list[str]) -> ProgramResult:
         launch = ("sh", "-c", program("launch.sh"), "opencode", self.state, self._workdir, self._programs)
@@ -218,7 +226,7 @@ class OpenCodeSession(HarnessSession):
             exit_code=self._exit_code,
             log_tail=self._log.tail(config.log_tail),
         )
-        self.trace.record_metrics(tool_metrics(self.trace))
+        self.trace.record_metrics(rollout_metrics(self.trace))
 
     async def _keep_log(self) -> None:
         directory = self.harness.config.log_dir

@@ -20,6 +20,7 @@ from verifiers.v1.session import RolloutSession
 from verifiers.v1.trace import ModelCall, Trace
 
 from opencode_env.cli_agent.interception.config import GatewayConfig
+from opencode_env.cli_agent.interception.echo_rules import echo_rules
 from opencode_env.cli_agent.interception.error_answer import error_answer
 from opencode_env.cli_agent.interception.ghosts import Said, drop_ghosts
 from opencode_env.cli_agent.interception.main_calls import MainCalls
@@ -69,6 +70,8 @@ class Gateway:
         self.config = config
         self.calls = MainCalls(session.limits, config.max_parallel_calls)
         self.rules: ModelRequests = model_requests(session.trace.agent.config.harness)
+        self.echoes = echo_rules(session.trace.agent.config.harness)
+        """How the rollout's agent sends its history back, if it says so."""
         self._session = session
         self.pace = Pace(config.max_share)
         self._memory = Memory(None if config.max_body is None else _BODIES_HELD * config.max_body)
@@ -78,6 +81,10 @@ class Gateway:
         """Places for requests that are no model calls."""
         self._ghosts: set[Said] = set()
         _GATEWAYS[session.trace.id] = self
+
+    def conversation(self, request: web.BaseRequest) -> str | None:
+        """Which conversation a request says it belongs to."""
+        return None if self.echoes is None else request.headers.get(self.echoes.conversation_header)
 
     @asynccontextmanager
     async def open_request(self) -> AsyncIterator[None]:

@@ -26,8 +26,10 @@ from verifiers.v1.session import RolloutSession
 from opencode_env.cli_agent.interception.bounded_errors import BoundedErrors
 from opencode_env.cli_agent.interception.careful_dialect import careful
 from opencode_env.cli_agent.interception.config import GatewayConfig
+from opencode_env.cli_agent.interception.conversations import in_conversation
 from opencode_env.cli_agent.interception.error_answer import error_answer
 from opencode_env.cli_agent.interception.gateway import Gateway
+from opencode_env.cli_agent.interception.histories import Histories
 from opencode_env.cli_agent.interception.idle_connections import IdleConnections
 from opencode_env.cli_agent.interception.masked_client import MaskedClient, Masking, keys_of
 from opencode_env.cli_agent.interception.own_calls import Handler, note_call, telling
@@ -36,7 +38,7 @@ from opencode_env.cli_agent.interception.request_body import RequestRefused
 from opencode_env.cli_agent.interception.request_filter import filter_headers, require_text, routed_headers
 from opencode_env.cli_agent.interception.roles import Mark, Role
 from opencode_env.cli_agent.interception.strangers import hold_back
-from opencode_env.cli_agent.interception.sub_rollout import SubRollout, sub_rollout_of
+from opencode_env.cli_agent.interception.sub_rollout import SubRollout, ending_sub_calls, sub_rollout_of
 from opencode_env.cli_agent.interception.sub_session import BoundedClient, SubSession
 from opencode_env.cli_agent.interception.whole_replies import with_whole_replies
 from opencode_env.cli_agent.interception.whole_streams import WholeStreams, ended_by_its_answer
@@ -53,6 +55,7 @@ class RoleInterceptionServer(InterceptionServer):
         self._rollouts: dict[str, Registered] = {}
         self._by_trace: dict[str, Registered] = {}
         self._idle = IdleConnections(self.gateway.idle_timeout)
+        self._histories = Histories()
 
     @property
     def load(self) -> int:
@@ -81,6 +84,7 @@ class RoleInterceptionServer(InterceptionServer):
         """Register a rollout, with its sub session when it has one."""
         model_secret, state_secret = super().register(session)
         registered = Registered(Gateway(self.gateway, session), session, model_secret)
+        self._histories.open(session, registered.gateway.echoes)
         side = sub_rollout_of(session.trace)
         if side is not None:
             registered = replace(registered, side=side, sub_bearer=secrets.token_urlsafe(16))
@@ -88,6 +92,7 @@ class RoleInterceptionServer(InterceptionServer):
             side.session.network_policy = session.network_policy
             side.session.client = BoundedClient(self._sub_client(side), side.settings.timeout)
             self.sessions[registered.sub_bearer] = side.session
+            self._histories.open(side.session, registered.gateway.echoes)
         self._rollouts[model_secret] = self._by_trace[session.trace.id] = registered
         return model_secret, state_secret
 
@@ -97,7 +102,8 @@ class RoleInterceptionServer(InterceptionServer):
         super().unregister(model_secret, state_secret)
         if registered is not None:
             self._by_trace.pop(registered.main.trace.id, None)
-            self.sessions.pop(registered.sub_bearer, None)
+            for ended in (registered.main, self.sessions.pop(registered.sub_bearer, None)):
+                self._histories.close(ended)
 
     @asynccontextmanager
     async def acquire(self, session: RolloutSession) -> AsyncIterator[Slot]:
@@ -164,7 +170,7 @@ class RoleInterceptionServer(InterceptionServer):
             if registered is None:
                 return error_answer(dialect, "unauthorized", 401)
             registered.main.adopt(asyncio.current_task())
-            with self._idle.carrying(request):
+            with self._idle.carrying(request), in_conversation(registered.gateway.conversation(request)):
                 try:
                     async with registered.gateway.open_request():
                         require_text(request.headers)
@@ -173,6 +179,11 @@ class RoleInterceptionServer(InterceptionServer):
                     return registered.gateway.refuse(error, dialect)
 
         return handler
+
+    async def handle_request(self, request: web.Request, dialect: Dialect[Any]) -> web.StreamResponse:
+        """Serve a model call whose history is read as it was sampled."""
+        session = self.sessions.get(dialect.secret(request.headers))
+        return await super().handle_request(request, self._histories.reading(session, dialect))
 
     async def handle_task_get(self, request: web.Request) -> web.Response:
         """Hand a tool server its rollout's task, answer included, while no program of the agent can run."""
@@ -276,19 +287,10 @@ class RoleInterceptionServer(InterceptionServer):
     def record_call(self, session: RolloutSession, *args: Any, **options: Any) -> None:
         """Record an exchange, and count it against the budgets of its seat."""
         super().record_call(session, *args, **options)
+        if not session.released:
+            self._histories.committed(session, session.trace.calls[-1].node)
         if isinstance(session, SubSession) and not session.released:
             session.tally.add(session.trace.calls[-1], session.trace.nodes)
         elif not session.released and (registered := self._by_trace.get(session.trace.id)) is not None:
             registered.gateway.count(session.trace.calls[-1], session.trace.nodes)
             note_call(session.trace)
-
-
-@asynccontextmanager
-async def ending_sub_calls(session: RolloutSession) -> AsyncIterator[None]:
-    """End a rollout's sub calls on the way out, while its sub session can still record them."""
-    rollout = sub_rollout_of(session.trace)
-    try:
-        yield
-    finally:
-        if rollout is not None:
-            await rollout.end()
