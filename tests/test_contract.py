@@ -31,6 +31,8 @@ OVERRIDDEN: dict[str, str | None] = {
     "configs.runtime.NetworkPolicyConfig.block": None,
     "configs.taskset.SharedTasksetConfig.task": None,
     "dialects.base.Dialect.parse_request": "self body",
+    "dialects.chat.ChatDialect.parse_request": "self body",
+    "dialects.chat.ChatDialect.rewrite_request": "self body before after",
     "env.Env.finalize": "self task episode",
     "env.Env.run": "self task agents",
     "env.Env.run_episode": "self task ctx on_trace on_discard",
@@ -61,6 +63,7 @@ OVERRIDDEN: dict[str, str | None] = {
     "interception.server.InterceptionServer.handle_task_get": "self request",
     "interception.server.InterceptionServer.load": None,
     "interception.server.InterceptionServer.handle_models": "self request",
+    "interception.server.InterceptionServer.handle_request": "self request dialect",
     "interception.server.InterceptionServer.handle_tool": "self request",
     "interception.server.InterceptionServer.record_call": (
         "self session dialect request started node finish_reason usage error policy_paths acp"

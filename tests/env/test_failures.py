@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
+from opencode_rubrics.verifiers_versions import AFTER_0_4_0
 
 from tests.support.replies import bash
 from tests.support.rows import probe, probe_arguments, write_rows
@@ -68,6 +69,9 @@ def runs(shared_home: UserHome) -> dict[str, tuple[Finished, str]]:
                 "plain-subprocess",
                 *(*plain, "--env.agent.harness.id", "opencode-env", "--env.agent.runtime.type", "subprocess"),
             ),
+            play(
+                "gone-runtime", "opencode-env", "--env.agent.runtime.type", "podman", "--env.agent.runtime.image", "x"
+            ),
             play("bad-rows", "opencode-env", "--env.taskset.dataset", str(bad)),
         )
         return {name: (run, seen) for name, run, seen in finished}
@@ -101,6 +105,18 @@ def test_retries_of_the_seat_are_refused_in_favour_of_those_of_the_episode(
     assert "Traceback" not in finished.log
 
 
+@pytest.mark.skipif(not AFTER_0_4_0, reason="verifiers 0.4.0 has them all")
+def test_a_runtime_that_verifiers_has_no_longer_is_told_what_to_use_instead(
+    runs: dict[str, tuple[Finished, str]],
+) -> None:
+    finished, _ = runs["gone-runtime"]
+    assert finished.exit_code != 0
+    said = " ".join(finished.log.replace("│", " ").split())
+    assert '--env.agent.runtime.type: verifiers has no "podman" after 0.4.0; use "custom" with' in said
+    assert 'import_path "opencode_env.PodmanBackend"' in said
+    assert "Traceback" not in finished.log
+
+
 def test_the_harness_alone_refuses_to_run_on_this_machine(runs: dict[str, tuple[Finished, str]]) -> None:
     finished, seen = runs["plain-subprocess"]
     error = finished.error("one")
@@ -123,6 +139,7 @@ def test_a_row_with_an_image_is_refused_on_the_local_sandbox(runs: dict[str, tup
     finished, seen = runs["bad-rows"]
     error = finished.error("wants-image")
     assert error.startswith("TaskError: task 1 asks for image 'localhost/python:3.11'")
+    assert f"WARNING rollout failed: task=wants-image error={error}" in finished.log
     for runtime in ("docker", "podman", "prime", "modal"):
         assert runtime in error
     assert "row wants-image" not in seen

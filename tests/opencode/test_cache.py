@@ -113,6 +113,15 @@ def test_what_npm_says_when_it_fails_is_in_the_message(npm: FakeNpm) -> None:
         ensure_build(VERSION, PLATFORM)
 
 
+@pytest.mark.parametrize("said", ["npm ERR! code E404\nnpm ERR! 404 Not Found", "npm error code E404\nnpm error 404 x"])
+def test_a_version_that_there_is_not_is_told_how_to_find_one(npm: FakeNpm, said: str) -> None:
+    npm.fail(SPEC, said)
+    with pytest.raises(
+        HarnessError, match=rf"has no such version \(--env\.agent\.harness\.version.*view {PLATFORM.package} v"
+    ):
+        ensure_build(VERSION, PLATFORM)
+
+
 def test_a_machine_without_npm_gets_one_line_that_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

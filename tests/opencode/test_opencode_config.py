@@ -55,6 +55,15 @@ def test_the_provider_waits_as_long_as_the_configuration_says_and_nothing_else_c
     assert (options["headerTimeout"], options["chunkTimeout"]) == (False, False)
 
 
+def test_a_dead_connection_is_given_up_where_the_call_can_be_sent_again() -> None:
+    config = build_config(
+        OpenCodeHarnessConfig(id="opencode-env"), model="m", endpoint="e", secret="s", mcp_servers={}, repeats=True
+    )
+    options = config["provider"]["intercepted"]["options"]
+    assert (options["headerTimeout"], options["chunkTimeout"]) == (600_000, 60_000)
+    assert config["plugin"][0][1] == {"repeats": True}
+
+
 def test_no_other_provider_and_no_background_work_is_on() -> None:
     config = built("org/model:tag")
     assert config["model"] == config["small_model"] == "intercepted/org/model:tag"

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import os
+import re
 import signal
 import stat
 import subprocess
@@ -212,7 +214,8 @@ async def test_a_container_that_podman_cannot_remove_is_named(
 def host_process(*args: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """A process with a container of its own, and the container's name."""
     command = [sys.executable, str(PROBES / "host_process.py"), *args]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True) as process:
         try:
             assert process.stdout is not None
             name = process.stdout.readline().strip()
@@ -224,6 +227,8 @@ def host_process(*args: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
 
 def test_an_exit_without_teardown_removes_the_container(podman_image: str) -> None:
     with host_process(podman_image, "exit") as (process, name):
+        assert process.stdin is not None
+        process.stdin.close()
         assert process.wait(PATIENCE_SECONDS) == 0
         assert name not in podman_containers()
 
@@ -235,3 +240,35 @@ def test_an_interrupt_and_a_second_one_remove_the_container(podman_image: str, s
             process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_SECONDS) != 0
         wait_until(lambda: name not in podman_containers())
+
+
+def directory_of(name: str) -> list[Path]:
+    """What the container of this name has on the host."""
+    return [path for path in directories() if path.name.endswith(name.removeprefix("vf-"))]
+
+
+def test_what_a_killed_process_leaves_is_removed_at_once(podman_image: str) -> None:
+    with host_process(podman_image) as (process, name):
+        assert directory_of(name)
+        os.killpg(process.pid, signal.SIGKILL)
+        wait_until(lambda: name not in podman_containers() and not directory_of(name))
+
+
+def test_a_container_that_podman_makes_after_its_process_was_killed_is_removed(
+    podman_image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, arguments, go, over = (tmp_path / name for name in ("podman", "arguments", "go", "over"))
+    program.write_text(
+        f'#!/bin/sh\nif [ "$1" = run ]; then echo "$*" >{arguments}; until [ -e {go} ]; do sleep 0.05; done\n'
+        f'/usr/bin/podman "$@"; touch {over}; exit; fi\nexec /usr/bin/podman "$@"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with subprocess.Popen([sys.executable, str(PROBES / "host_process.py"), podman_image]) as process:
+        wait_until(lambda: arguments.exists() and arguments.read_text().endswith("\n"))
+        process.kill()
+    name = re.findall(r"--name (\S+)", arguments.read_text())[0]
+    assert directory_of(name)
+    go.touch()
+    wait_until(over.exists)
+    wait_until(lambda: name not in podman_containers() and not directory_of(name))

@@ -1,28 +1,12 @@
 """Waiting for what shall come true. No test waits for a time: on a busy machine it is too short, else it is wasted."""
 
 import asyncio
-import inspect
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
-PATIENCE_SECONDS = 300.0
-"""After so long a condition counts as never met: far more than it takes anywhere, as only a failure waits for it."""
+from opencode_env.conformance.waiting import PATIENCE_SECONDS, until
 
-
-async def until(condition: Callable[[], object | Awaitable[object]], *, seconds: float = PATIENCE_SECONDS) -> None:
-    """Return once `condition()`, which may be a coroutine, is true.
-
-    Raises:
-        TimeoutError: it was not within `seconds`.
-    """
-    async with asyncio.timeout(seconds):
-        while True:
-            found = condition()
-            if inspect.isawaitable(found):
-                found = await found
-            if found:
-                return
-            await asyncio.sleep(0.02)
+__all__ = ["PATIENCE_SECONDS", "settled", "until", "wait_until"]
 
 
 def wait_until(condition: Callable[[], object], *, seconds: float = PATIENCE_SECONDS) -> None:

@@ -27,6 +27,7 @@ from opencode_rubrics.math.mathverdict.verdict import Source
 from opencode_rubrics.math.rules_result import RulesResult, rules_result
 from opencode_rubrics.math.worker_deadline import in_time, stop
 from opencode_rubrics.math.worker_parent import Worker, WorkerGone, WorkerParent
+from opencode_rubrics.scoring_clock import not_counted
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.math.worker_pool")
 
@@ -76,8 +77,9 @@ class Waiting:
         """Hold one of each of the places."""
         started = time.perf_counter()
         async with AsyncExitStack() as stack:
-            for place in places:
-                await stack.enter_async_context(place)
+            with not_counted():
+                for place in places:
+                    await stack.enter_async_context(place)
             self.seconds += time.perf_counter() - started
             yield
 

@@ -25,7 +25,9 @@ class TrustedSystem(Protocol):
 
 @runtime_checkable
 class EndsAgentProcesses(Protocol):
-    """A sandbox that tells the agent's processes from its own."""
+    """A sandbox that can tell the agent's processes from its own and end them."""
+
+    async def mark_agent_start(self) -> None: ...
 
     async def end_agent_processes(self) -> None: ...
 

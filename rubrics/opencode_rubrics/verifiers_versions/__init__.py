@@ -10,15 +10,18 @@ from opencode_rubrics.verifiers_versions.calls import (
     starts_processes,
     supports_users,
 )
+from opencode_rubrics.verifiers_versions.dialects import error_body
 from opencode_rubrics.verifiers_versions.harnesses import OPENCODE_HARNESSES
 from opencode_rubrics.verifiers_versions.installed import AFTER_0_4_0
 from opencode_rubrics.verifiers_versions.own_runtime import OwnRuntime, OwnSubprocessRuntime, provisioned
 from opencode_rubrics.verifiers_versions.podman import ContainerBackend, PodmanConfig, own_container, podman_info
+from opencode_rubrics.verifiers_versions.runtimes import GONE_RUNTIMES
 from opencode_rubrics.verifiers_versions.tasks import asked_network
-from opencode_rubrics.verifiers_versions.traces import drop_with
+from opencode_rubrics.verifiers_versions.traces import drop_with, index_nodes
 
 __all__ = [
     "AFTER_0_4_0",
+    "GONE_RUNTIMES",
     "OPENCODE_HARNESSES",
     "ContainerBackend",
     "OwnRuntime",
@@ -26,6 +29,8 @@ __all__ = [
     "PodmanConfig",
     "asked_network",
     "drop_with",
+    "error_body",
+    "index_nodes",
     "is_this_machine",
     "own_container",
     "podman_info",

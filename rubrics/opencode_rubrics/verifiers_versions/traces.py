@@ -1,7 +1,8 @@
-"""What a trace says in addition, since 0.4.1; before, nothing."""
+"""What a trace says in addition, and how it finds its nodes, since 0.4.1."""
 
 from typing import Any
 
+from verifiers.v1.dialects import Dialect
 from verifiers.v1.trace import Trace
 
 from opencode_rubrics.verifiers_versions.installed import AFTER_0_4_0
@@ -14,3 +15,14 @@ def drop_with(trace: Trace[Any, Any, Any], main: Trace[Any, Any, Any]) -> None:
     """
     if AFTER_0_4_0 and main.dropped is not None:
         trace.drop(main.dropped)
+
+
+def index_nodes(trace: Trace[Any, Any, Any], dialect: type[Dialect[Any]], index: dict[Any, int]) -> None:
+    """Let a trace without nodes find its nodes in `index`; since 0.4.1 it has one for each dialect.
+
+    When 0.4.0 is no longer supported, its caller says it itself.
+    """
+    if AFTER_0_4_0:
+        trace._head_index = {dialect.name: index}
+    else:
+        trace._head_index = index

@@ -1,4 +1,4 @@
-"""Runs on the host: start a container, name it, and stay until it is ended, or ("exit") leave without teardown."""
+"""Runs on the host: start a container, name it, stay until it is ended; or ("exit") leave, with stdin, no teardown."""
 
 import asyncio
 import signal
@@ -34,5 +34,6 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if "exit" in sys.argv:
         kept = asyncio.new_event_loop().run_until_complete(leave(sys.argv[1]))
+        sys.stdin.read()
     else:
         asyncio.run(stay(sys.argv[1]))

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, ClassVar, Generic
 
 from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup, work_directory
-from opencode_rubrics.verifiers_versions import asked_network
+from opencode_rubrics.verifiers_versions import GONE_RUNTIMES, asked_network
 from pydantic import field_validator, model_validator
 from typing_extensions import TypeVar
 from verifiers.v1.agent import Agent, Agents
@@ -36,8 +36,8 @@ from opencode_env.cli_agent.interception import GatewayConfig, serving_by_role
 from opencode_env.cli_agent.limits_met import zero_outlived
 from opencode_env.cli_agent.local_runtime import provision_local
 from opencode_env.cli_agent.podman import is_ours, provision_podman
-from opencode_env.cli_agent.rollout_limit import limit_rollout
-from opencode_env.cli_agent.rollout_log import describe_rollout
+from opencode_env.cli_agent.rollout_limit import limit_rollout, take_scoring_limit
+from opencode_env.cli_agent.rollout_log import describe_failure, describe_rollout
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.cli_agent.writable import make_writable
@@ -65,6 +65,18 @@ class CliAgentEnvConfig(EnvConfig):
     @classmethod
     def _no_retries_of_agent_errors(cls, retries: RetryConfig) -> RetryConfig:
         return without_agent_errors(retries)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_runtime_that_is_gone(cls, given: Any) -> Any:
+        for name, seat in given.items() if isinstance(given, dict) else ():
+            runtime = seat.get("runtime") if isinstance(seat, dict) else None
+            kind = str(runtime.get("type")) if isinstance(runtime, dict) else ""
+            if kind in GONE_RUNTIMES:
+                raise ValueError(
+                    f'--env.{name}.runtime.type: verifiers has no "{kind}" after 0.4.0; use {GONE_RUNTIMES[kind]}'
+                )
+        return given
 
     @model_validator(mode="after")
     def _no_agent_retries(self) -> "CliAgentEnvConfig":
@@ -145,6 +157,8 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         """One episode, whatever came of it, in a form that can be written down."""
         episode: Episode[Any, Any, Any] = await super().run_episode(task, ctx, **watchers)
         make_writable(episode)
+        if episode.errors:
+            logger.warning("%s", describe_failure(episode))
         return episode
 
     async def run(self, task: Task[Any, Any, Any], agents: Agents) -> None:
@@ -152,9 +166,10 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         started = time.monotonic()
         traces: list[AnyTrace] = []
         limit_rollout(agents.agent, task)
+        scored = guarded_task(task, take_scoring_limit(agents.agent, task))
         agents.agent.harness = guarded(agents.agent.harness, contained=self.config.sandbox.confine)
         async with self._sandbox(task, agents.agent, traces) as box:
-            await self.run_agent(guarded_task(task), agents, box, traces.append)
+            await self.run_agent(scored, agents, box, traces.append)
             fail_stage_timeout(traces[-1])
             zero_outlived(traces[-1])
             unscore_failed(traces[-1])

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, Generic
 from weakref import WeakValueDictionary
 
+from opencode_rubrics.scoring_clock import ScoringTimeout, scoring_time
 from typing_extensions import TypeVar
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.harness import HarnessConfig
@@ -97,8 +98,10 @@ def require_scorable(trace: AnyTrace) -> None:
         require_model_calls(calls, "when its time was over")
 
 
-def guarded_task(task: Task[Any, Any, Any]) -> Task[Any, Any, Any]:
+def guarded_task(task: Task[Any, Any, Any], scoring_seconds: float | None = None) -> Task[Any, Any, Any]:
     """The same task, which sees the sandbox only without the agent, and is scored only as `require_scorable` allows.
+
+    Scoring has so many seconds, without what it waits for a place among others.
 
     verifiers 0.4.1 (dev26) closes the session of an agent that ended well after the scoring; here it is closed before
     `finalize`, as in 0.4.0. The harness's own refusal of a score is not enough: what a task has started would go on.
@@ -116,7 +119,10 @@ def guarded_task(task: Task[Any, Any, Any]) -> Task[Any, Any, Any]:
         require_scorable(trace)
         # By name: the deployment came with verifiers 0.4.1 (dev18), and tasks written before do not take it.
         try:
-            await invoke(task.score, {"trace": trace, "runtime": runtime, "deployment": deployment})
+            async with scoring_time(scoring_seconds):
+                await invoke(task.score, {"trace": trace, "runtime": runtime, "deployment": deployment})
+        except ScoringTimeout:
+            trace.record_timeout("scoring")
         except RolloutError as error:
             # The services that scoring wanted have ended with the agent that would not: its doing, and its 0.
             if not outlived_its_end(trace):

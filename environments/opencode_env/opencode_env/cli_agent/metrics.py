@@ -6,6 +6,7 @@ Retried and failed calls are no turns. Sub-agents that share the main agent's tr
 from verifiers.v1.errors import RolloutError
 
 from opencode_env.cli_agent.agent_error import AgentError
+from opencode_env.cli_agent.interception.gateway import GHOSTS, RECORD, REPEATED
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.traces import AnyTrace, agent_record, tool_counts
 
@@ -22,6 +23,7 @@ def agent_metrics(trace: AnyTrace, error: RolloutError | None, *, context_overfl
     messages = trace.assistant_messages
     last = messages[-1] if messages else None
     record = agent_record(trace)
+    gateway = trace.info.get(RECORD, {})
     empty = last is not None and not (last.content or "").strip() and not last.tool_calls
     return {
         "num_turns": float(trace.num_turns),
@@ -33,6 +35,8 @@ def agent_metrics(trace: AnyTrace, error: RolloutError | None, *, context_overfl
         "context_overflow": float(context_overflow),
         "empty_answer": float(empty),
         "program_calls": float(len(trace.calls) - len(own_calls(trace))),
+        "repeated_calls": float(gateway.get(REPEATED, 0)),
+        "ghost_answers": float(gateway.get(GHOSTS, 0)),
         "model_call_errors": float(sum(call.error is not None for call in trace.calls)),
         "total_tool_calls": float(counts.total()),
         "unique_tools_used": float(len(counts)),

@@ -52,6 +52,12 @@ def run_npm(args: list[str], cwd: Path, what: str) -> str:
         )
     except subprocess.TimeoutExpired as error:
         raise HarnessError(f"npm {args[0]} {what} took more than {DOWNLOAD_TIMEOUT_SECONDS:.0f} s") from error
+    if "code E404" in result.stderr:
+        package = what.rpartition("@")[0] or what
+        raise HarnessError(
+            f"npm {args[0]} {what} failed: its registry has no such version (--env.agent.harness.version, where the "
+            f"harness has it); `npm view {package} versions` lists what there is"
+        )
     if result.returncode != 0:
         tail = (result.stderr or result.stdout).strip()[-800:]
         raise HarnessError(f"npm {args[0]} {what} failed ({result.returncode}): {tail}")

@@ -13,19 +13,11 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from opencode_rubrics import run_checked
+from opencode_rubrics.sandbox.processes import EndsAgentProcesses
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import Runtime
 
 from opencode_env.cli_agent.programs import program
-
-
-@runtime_checkable
-class EndsProcesses(Protocol):
-    """A runtime that can tell an agent's processes from its own and end them."""
-
-    async def mark_agent_start(self) -> None: ...
-
-    async def end_agent_processes(self) -> None: ...
 
 
 @runtime_checkable
@@ -49,7 +41,7 @@ class ProcessFence:
     def mark_script(self) -> str:
         """What a harness's own preparing script runs at its end, so that its output holds the mark; empty where the
         runtime remembers it."""
-        return "" if isinstance(self.runtime, EndsProcesses) else program("mark.sh")
+        return "" if isinstance(self.runtime, EndsAgentProcesses) else program("mark.sh")
 
     async def mark(self, printed: str | None = None) -> None:
         """Remember every process that is running now.
@@ -60,7 +52,7 @@ class ProcessFence:
         Raises:
             SandboxError: when the sandbox cannot be asked, or shares the processes of this machine.
         """
-        if isinstance(self.runtime, EndsProcesses):
+        if isinstance(self.runtime, EndsAgentProcesses):
             await self.runtime.mark_agent_start()
             self._mark = ""
             return
@@ -98,7 +90,7 @@ class ProcessFence:
         self._ended = True
 
     async def _end(self, mark: str) -> None:
-        if isinstance(self.runtime, EndsProcesses):
+        if isinstance(self.runtime, EndsAgentProcesses):
             await self.runtime.end_agent_processes()
             return
         # As the default user, usually root: the agent's own user could not end what other users run.

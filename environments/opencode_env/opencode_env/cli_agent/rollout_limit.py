@@ -1,5 +1,6 @@
-"""How long an agent may work when nobody has said it."""
+"""How long an agent may work when nobody has said it, and who counts the time of its scoring."""
 
+import math
 from typing import Any
 
 from verifiers.v1.agent import Agent
@@ -13,3 +14,10 @@ def limit_rollout(agent: Agent, task: Task[Any, Any, Any]) -> None:
     """Give the agent the default limit, unless `--env.agent.timeout.rollout` or the task has one; `inf` is none."""
     if agent.timeout.rollout is None and task.data.timeout.agent is None:
         agent.timeout = agent.timeout.model_copy(update={"rollout": DEFAULT_ROLLOUT_SECONDS})
+
+
+def take_scoring_limit(agent: Agent, task: Task[Any, Any, Any]) -> float | None:
+    """The seconds that scoring may take, which verifiers counts no more: waiting for a place would count there."""
+    limit = agent.timeout.scoring if agent.timeout.scoring is not None else task.data.timeout.scoring
+    agent.timeout = agent.timeout.model_copy(update={"scoring": math.inf})
+    return limit

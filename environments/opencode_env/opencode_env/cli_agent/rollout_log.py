@@ -1,4 +1,8 @@
-"""The one log line that a finished rollout leaves."""
+"""The one log line that a rollout leaves, finished or failed."""
+
+from typing import Any
+
+from verifiers.v1.episode import Episode
 
 from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace, tool_counts
 
@@ -15,3 +19,9 @@ def describe_rollout(trace: AnyTrace, seconds: float) -> str:
         f"stop={trace.stop_condition} exit={record.get('exit_code')} seconds={seconds:.1f} reward={reward} "
         f"error={problem}"
     )
+
+
+def describe_failure(episode: Episode[Any, Any, Any]) -> str:
+    """Type and message of what ended a rollout outside of its agent's run, such as a sandbox that did not start."""
+    told = (f"{error.type}: {' '.join(error.message.split())}" for error in episode.errors)
+    return f"rollout failed: task={episode.task.data.id or episode.task.data.idx} error={'; '.join(told)}"

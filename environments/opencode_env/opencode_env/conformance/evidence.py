@@ -28,7 +28,8 @@ from opencode_env.conformance.rows import (
 )
 from opencode_env.conformance.subject import Subject, python_path
 from opencode_env.conformance.taskset import JOURNAL_VARIABLE
-from opencode_env.conformance.user_home import Finished, Running, UserHome, closed_port, is_closed, until
+from opencode_env.conformance.user_home import Finished, Running, UserHome, closed_port, is_closed
+from opencode_env.conformance.waiting import until
 from opencode_env.scripted_model import RecordedRequest, ScriptedModel
 
 KEY_VARIABLE = "CONFORMANCE_PROVIDER_KEY"

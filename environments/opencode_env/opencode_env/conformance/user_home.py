@@ -10,7 +10,7 @@ import os
 import re
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -177,13 +177,6 @@ class UserHome:
         """What of this home still runs, and what its runs left in their temporary and sandbox directories."""
         left = [f"process {pid}: {command}" for pid, command in self.processes().items()]
         return left + [str(path) for path in (*self.sandboxes(), *self.temporary.iterdir())]
-
-
-async def until(condition: Callable[[], object], *, seconds: float = 60.0) -> None:
-    """Wait until `condition()` is true."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110  # what is waited for tells nobody
-            await asyncio.sleep(0.05)
 
 
 def closed_port() -> int:

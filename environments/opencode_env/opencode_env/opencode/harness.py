@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any, ClassVar
 
+from opencode_rubrics.sandbox.processes import EndsAgentProcesses
 from opencode_rubrics.verifiers_versions import is_this_machine
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.errors import HarnessError
@@ -12,7 +13,7 @@ from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.task import TaskData
 
 from opencode_env.cli_agent.guard import GuardedHarness
-from opencode_env.cli_agent.process_fence import EndsProcesses, ProcessFence
+from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.cli_agent.sandbox import Bind
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode.build_cache import cached_build, ensure_build, host_platform
@@ -45,7 +46,7 @@ class OpenCodeHarness(GuardedHarness[OpenCodeHarnessConfig], Harness[OpenCodeHar
         Raises:
             HarnessError: on a plain subprocess runtime, or when OpenCode cannot be installed.
         """
-        if is_this_machine(runtime) and not isinstance(runtime, EndsProcesses):
+        if is_this_machine(runtime) and not isinstance(runtime, EndsAgentProcesses):
             raise HarnessError(
                 "OpenCode would run on this machine without confinement: use --env.id opencode-env (confined local "
                 "sandbox) or a container (--env.agent.runtime.type docker | podman | prime)"

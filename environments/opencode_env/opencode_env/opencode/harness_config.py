@@ -7,8 +7,10 @@ from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
 from pydantic import Field, FiniteFloat, field_validator
 from verifiers.v1.configs.harness import HarnessConfig, PinnedVersion
 
+from opencode_env.cli_agent.interception.echo_rules import EchoRules
 from opencode_env.cli_agent.interception.request_rules import ModelRequests
 from opencode_env.opencode.builds import DEFAULT_VERSION, RELEASE_URL
+from opencode_env.opencode.echo import OpenCodeEcho
 from opencode_env.opencode.model_requests import opencode_requests
 
 BUILT_IN_TOOLS = (
@@ -65,7 +67,8 @@ class OpenCodeHarnessConfig(HarnessConfig):
     enable_interleaved: bool = True
     """Send the model's reasoning back to it in `reasoning_content`."""
     provider_timeout: FiniteFloat = Field(3600.0, gt=0)
-    """Seconds that OpenCode waits for one model call as a whole; header and chunk timeouts are off."""
+    """Seconds that OpenCode waits for one model call as a whole. In our environments it gives up a connection that
+    falls silent and sends the call again: after 10 minutes without an answer's head, or one minute in the answer."""
     agent_workdir: str = DEFAULT_WORKDIR
     """Directory OpenCode works in unless the task names a `workdir`; created when missing. Must be absolute."""
     opencode_config: dict[str, Any] = Field(default_factory=dict)
@@ -79,6 +82,10 @@ class OpenCodeHarnessConfig(HarnessConfig):
     def model_requests(self) -> ModelRequests:
         """What OpenCode sends to the model endpoint, for the gateway on the way there."""
         return opencode_requests(self.opencode_config)
+
+    def echo_rules(self) -> EchoRules:
+        """What OpenCode makes of its model's answers when it sends them back."""
+        return OpenCodeEcho()
 
     @field_validator("version")
     @classmethod

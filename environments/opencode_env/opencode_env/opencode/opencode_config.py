@@ -16,6 +16,12 @@ PROVIDER = "intercepted"
 STATE_VARIABLE = "OPENCODE_ENV_STATE"
 """Environment variable with the rollout's state directory; the one substitution that the configuration uses."""
 
+HEADER_SECONDS = 600.0
+CHUNK_SECONDS = 60.0
+"""How long OpenCode waits for the head of an answer, and for more of it, before it takes the connection for dead and
+sends the call again, where that is one call by its key. The interception sends the head within a minute of taking a
+call up and something every few seconds from then on; only a call that waits for a place is silent for longer."""
+
 _STATE_MARK = "\ue000state\ue000"
 
 STATE_URL = f"file://{_STATE_MARK}"
@@ -30,6 +36,7 @@ def build_config(
     secret: str,
     mcp_servers: Mapping[str, str],
     mcp_headers: Mapping[str, Mapping[str, str]] | None = None,
+    repeats: bool = False,
 ) -> dict[str, Any]:
     """OpenCode's configuration for one rollout.
 
@@ -40,13 +47,14 @@ def build_config(
         secret: bearer token of this rollout.
         mcp_servers: URL of each remote tool server by name.
         mcp_headers: HTTP headers for them, by server name.
+        repeats: whether the interception knows a call that is sent again by its key.
     """
     built: dict[str, Any] = {
         "model": f"{PROVIDER}/{model}",
         "small_model": f"{PROVIDER}/{model}",
         "enabled_providers": [PROVIDER],
-        "provider": {PROVIDER: _provider(config, model, endpoint, secret)},
-        "plugin": [f"{STATE_URL}/plugin.js"],
+        "provider": {PROVIDER: _provider(config, model, endpoint, secret, repeats)},
+        "plugin": [[f"{STATE_URL}/plugin.js", {"repeats": True}] if repeats else f"{STATE_URL}/plugin.js"],
         "agent": {"title": {"disable": True}, "build": _agent(config)},
         "permission": _permissions(config),
         "compaction": {"auto": not config.disable_compaction, "prune": False},
@@ -71,7 +79,7 @@ def build_config(
     return merge(built, config.opencode_config)
 
 
-def _provider(config: OpenCodeHarnessConfig, model: str, endpoint: str, secret: str) -> dict[str, Any]:
+def _provider(config: OpenCodeHarnessConfig, model: str, endpoint: str, secret: str, repeats: bool) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "name": model,
         "attachment": True,
@@ -88,8 +96,8 @@ def _provider(config: OpenCodeHarnessConfig, model: str, endpoint: str, secret: 
             "baseURL": endpoint,
             "apiKey": secret,
             "timeout": _milliseconds(config.provider_timeout),
-            "headerTimeout": False,
-            "chunkTimeout": False,
+            "headerTimeout": _milliseconds(HEADER_SECONDS) if repeats else False,
+            "chunkTimeout": _milliseconds(CHUNK_SECONDS) if repeats else False,
         },
         "models": {model: entry},
     }

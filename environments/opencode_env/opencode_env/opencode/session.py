@@ -5,6 +5,7 @@ import contextlib
 import time
 import uuid
 from collections.abc import Collection, Mapping
+from itertools import takewhile
 from typing import Any
 
 from opencode_rubrics import require_alive, run_checked, workdir_of
@@ -16,13 +17,13 @@ from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.task import TaskData
 from verifiers.v1.types import Messages
 
-from opencode_env.cli_agent.interception import forget_mark, new_mark, own_calls
+from opencode_env.cli_agent.interception import forget_mark, knows_repeats, new_mark, own_calls
 from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from opencode_env.opencode.events import EVENTS_TAIL_BYTES, SEPARATOR, RunLog, read_log, split_log
 from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
 from opencode_env.opencode.install import install
-from opencode_env.opencode.metrics import tool_metrics
+from opencode_env.opencode.metrics import rollout_metrics
 from opencode_env.opencode.opencode_config import build_config, render_config
 from opencode_env.opencode.outcome import AgentOutcome, SegmentRecord, outcome_of
 from opencode_env.opencode.prompt import SegmentPrompt, segment_prompt
@@ -87,6 +88,7 @@ class OpenCodeSession(HarnessSession):
             secret=self.secret,
             mcp_servers=self.mcp_urls,
             mcp_headers=config.resolve_mcp_headers(self.mcp_urls),
+            repeats=knows_repeats(self.trace),
         )
         first = segment_prompt(self.data.prompt) if self.data.prompt is not None else None
         rendered = render_config(self.extend_config(built))
@@ -167,7 +169,7 @@ class OpenCodeSession(HarnessSession):
     async def _write_prompt(self, prompt: SegmentPrompt) -> list[str]:
         """Put the prompt's files in place, if they are not; returns OpenCode's arguments for this segment."""
         if not self._written:
-            await self._write_segment(segment_archive(prompt, new_mark(self.trace)))
+            await self._write_segment(segment_archive(prompt, new_mark(self.trace), self._systems()))
         if self._segments and self._log.session_id is None:
             raise HarnessError("OpenCode's log names no session, so the conversation cannot be continued")
         args = [arg for picture in prompt.pictures for arg in ("--file", f"{self.state}/pictures/{picture.name}")]
@@ -183,6 +185,13 @@ class OpenCodeSession(HarnessSession):
             raise HarnessError(f"{failure}: {error}") from error
         script = 'tar -xf "$1/segment.tar" -C "$1" && rm -f "$1/segment.tar"'
         await run_checked(self.runtime, ["sh", "-c", script, "prompt", self.state], failure, error=HarnessError)
+
+    def _systems(self) -> dict[str, list[str]]:
+        """The system prompt with which the session of the segments before began; the trace holds it, as the agent
+        could change a file that does."""
+        roots = takewhile(lambda node: node.message.role == "system", self.trace.nodes)
+        parts = [node.message.content for node in roots if isinstance(node.message.content, str)]
+        return {self._log.session_id: parts} if self._log.session_id and parts else {}
 
     async def _launch(self, args: list[str]) -> ProgramResult:
         launch = ("sh", "-c", program("launch.sh"), "opencode", self.state, self._workdir, self._programs)
@@ -225,7 +234,7 @@ class OpenCodeSession(HarnessSession):
             exit_code=self._exit_code,
             log_tail=self._log.tail(config.log_tail),
         )
-        self.trace.record_metrics(tool_metrics(self.trace))
+        self.trace.record_metrics(rollout_metrics(self.trace))
 
     async def _keep_log(self) -> None:
         directory = self.harness.config.log_dir

@@ -8,7 +8,7 @@ import base64
 import io
 import json
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
 from opencode_env.opencode.prompt import SegmentPrompt
@@ -64,9 +64,11 @@ def state_archive(
     return _tar({**encoded, **(_segment_files(prompt, mark) if prompt else {})}, directories)
 
 
-def segment_archive(prompt: SegmentPrompt, mark: str = "") -> bytes:
-    """The files of one segment, the prompt with its pictures and the mark of its model calls, as a tar archive."""
-    return _tar(_segment_files(prompt, mark), ())
+def segment_archive(prompt: SegmentPrompt, mark: str = "", systems: Mapping[str, Sequence[str]] | None = None) -> bytes:
+    """The files of one segment, as a tar archive: the prompt with its pictures, the mark of its model calls, and the
+    system prompts of sessions that it continues, part by part."""
+    begun = {"system.json": json.dumps(dict(systems)).encode()} if systems else {}
+    return _tar({**_segment_files(prompt, mark), **begun}, ())
 
 
 def archive_arguments(archive: bytes) -> list[str]:

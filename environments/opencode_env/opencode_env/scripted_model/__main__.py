@@ -62,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--success-rates", type=Path, help="JSON file: success rate by sample id")
     parser.add_argument("--seed", type=int, default=0, help="seed of the outcomes (default: %(default)s)")
     parser.add_argument("--delay", type=float, default=0.0, help="seconds of silence before every answer")
+    parser.add_argument("--strict", action="store_true", help="refuse with 400 what a strict provider refuses")
     parser.add_argument(
         "--context-window", type=int, help="tokens, of 4 characters; longer requests get a 400 as from vLLM"
     )
@@ -94,6 +95,7 @@ async def _serve(options: argparse.Namespace, policy: Policy) -> None:
         delay=options.delay,
         context_window=options.context_window,
         record=False,
+        strict=options.strict,
     )
     async with model:
         if options.port_file is not None:

@@ -4,8 +4,9 @@ Invariant: a `Reply` is immutable and complete, so that one reply can answer any
 """
 
 import json
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from opencode_env.scripted_model.fault import Fault
 
@@ -50,13 +51,22 @@ class Reply(BaseModel):
 
     text: str = ""
     reasoning: str = ""
-    """Sent as `reasoning_content`."""
+    reasoning_key: Literal["reasoning_content", "reasoning"] = "reasoning_content"
+    """The name under which the reasoning is sent."""
     tool_calls: tuple[ToolCall, ...] = ()
+    arrivals: tuple[int, ...] | None = None
+    """Positions of the tool calls in the order in which a stream brings them; None: as they stand."""
     finish_reason: str | None = None
     """None: `tool_calls` when it calls tools, else `stop`. Others (`length`, `content_filter`) go as given."""
     usage: Usage | None = None
     """None: four characters a token, of the request body and of this reply."""
     faults: tuple[Fault, ...] = ()
+
+    @model_validator(mode="after")
+    def _every_call_arrives(self) -> Self:
+        if self.arrivals is not None and sorted(self.arrivals) != list(range(len(self.tool_calls))):
+            raise ValueError('"arrivals" must name the position of every tool call once')
+        return self
 
     @property
     def blank(self) -> bool:

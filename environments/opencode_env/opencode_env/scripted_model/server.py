@@ -22,6 +22,7 @@ from opencode_env.scripted_model.policy import Policy
 from opencode_env.scripted_model.record import RecordedRequest, RequestOutcome
 from opencode_env.scripted_model.reply import Reply, Usage, tokens_of
 from opencode_env.scripted_model.request import ChatBody, ChatRequest
+from opencode_env.scripted_model.strict import problem_of
 
 logger = logging.getLogger("verifiers.v1.opencode_env.scripted_model")
 
@@ -38,6 +39,7 @@ class ScriptedModel:
         context_window: tokens (four characters of request body each); a longer request gets vLLM's 400.
         chunk_characters: the most characters in one stream chunk.
         record: keep every request in `requests`; switch it off for a server that runs for long.
+        strict: refuse with 400 what a strict provider refuses.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class ScriptedModel:
         context_window: int | None = None,
         chunk_characters: int = 64,
         record: bool = True,
+        strict: bool = False,
     ) -> None:
         if chunk_characters < 1:
             raise ValueError(f"chunk_characters must be at least 1, not {chunk_characters}")
@@ -65,6 +68,7 @@ class ScriptedModel:
         self._window = context_window
         self._chunk_characters = chunk_characters
         self._record = record
+        self._strict = strict
         self._attempts = Attempts()
         self._arrived = asyncio.Condition()
         self._numbers = itertools.count(1)
@@ -168,6 +172,8 @@ class ScriptedModel:
             body: Any = json.loads(raw)
             record.body = body if isinstance(body, dict) else {}
             request = ChatRequest(ChatBody.model_validate(body), record.headers, len(raw))
+            if self._strict and (problem := problem_of(record.body)) is not None:
+                raise ValueError(problem)
         except ValueError as error:
             record.outcome = RequestOutcome.REFUSED
             message = f"not a chat-completions request: {error}"

@@ -42,7 +42,8 @@ class Envelope:
         """The `id` field of a tool call: its own, or one that is the same in every run."""
         if not self.tool_call_ids:
             return {}
-        return {"id": reply.tool_calls[index].id or f"call_{self.conversation[:8]}_{self.turn}_{index}"}
+        own = reply.tool_calls[index].id
+        return {"id": own if own is not None else f"call_{self.conversation[:8]}_{self.turn}_{index}"}
 
 
 class PieceKind(StrEnum):
@@ -68,9 +69,9 @@ def pieces_of(reply: Reply, chunk_characters: int) -> Iterator[Piece]:
     """The reply in deltas of at most `chunk_characters`: reasoning, text, then the tool calls in order."""
     yield from _split(PieceKind.REASONING, reply.reasoning, chunk_characters)
     yield from _split(PieceKind.TEXT, reply.text, chunk_characters)
-    for index, call in enumerate(reply.tool_calls):
+    for index in range(len(reply.tool_calls)) if reply.arrivals is None else reply.arrivals:
         yield Piece(PieceKind.TOOL_CALL, index=index)
-        yield from _split(PieceKind.ARGUMENTS, call.arguments_json, chunk_characters, index)
+        yield from _split(PieceKind.ARGUMENTS, reply.tool_calls[index].arguments_json, chunk_characters, index)
 
 
 def _split(kind: PieceKind, text: str, size: int, index: int = 0) -> Iterator[Piece]:
@@ -107,14 +108,14 @@ def delta_of(envelope: Envelope, reply: Reply, piece: Piece) -> Json:
         return {"tool_calls": [{**envelope.tool_call_id(reply, piece.index), **head}]}
     if piece.kind is PieceKind.ARGUMENTS:
         return {"tool_calls": [{"index": piece.index, "function": {"arguments": piece.text}}]}
-    return {piece.kind.value: piece.text}
+    return {reply.reasoning_key if piece.kind is PieceKind.REASONING else piece.kind.value: piece.text}
 
 
 def completion(envelope: Envelope, reply: Reply) -> Json:
     """The body of a non-streaming answer."""
     message: Json = {"role": "assistant", "content": reply.text or (None if reply.tool_calls else "")}
     if reply.reasoning:
-        message["reasoning_content"] = reply.reasoning
+        message[reply.reasoning_key] = reply.reasoning
     if reply.tool_calls:
         message["tool_calls"] = [_tool_call(envelope, reply, index) for index in range(len(reply.tool_calls))]
     reason = reply.final_reason if envelope.finish else None

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
+from opencode_rubrics.half_characters import has_half_character
+
 from opencode_env.taskset.errors import DatasetError
 
 ABSENT: Final = object()
@@ -47,7 +49,7 @@ class Row:
     def cell(self, key: str) -> object | None:
         """The value of column `key`; `None` if it is empty (null, empty text, NaN) or there is no such column."""
         value = self.get(key)
-        if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+        if isinstance(value, str) and has_half_character(value):
             self.refuse(key, "holds half a character (a lone surrogate), which is no text")
         empty = value is ABSENT or value == "" or (isinstance(value, float) and math.isnan(value))
         return None if empty else value

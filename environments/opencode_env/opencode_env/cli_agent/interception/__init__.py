@@ -1,7 +1,7 @@
 """The way to the model: a gateway for each rollout, and its main and sub-LLM calls told apart by `X-RLM-Role`."""
 
 from opencode_env.cli_agent.interception.config import GatewayConfig
-from opencode_env.cli_agent.interception.gateway import Gateway
+from opencode_env.cli_agent.interception.gateway import Gateway, knows_repeats
 from opencode_env.cli_agent.interception.own_calls import MARK_HEADER, forget_mark, new_mark, own_calls
 from opencode_env.cli_agent.interception.request_rules import ModelRequests
 from opencode_env.cli_agent.interception.roles import DEPTH_HEADER, ROLE_HEADER, Role
@@ -21,6 +21,7 @@ __all__ = [
     "SubRollout",
     "SubSettings",
     "forget_mark",
+    "knows_repeats",
     "new_mark",
     "own_calls",
     "role_interception",

@@ -4,12 +4,27 @@ verifiers' server answers a `ValueError` of the dialect with 400; anything else 
 client thinks that trying again helps.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 from verifiers.v1.dialects import Dialect
 from verifiers.v1.dialects.base import RawRequest
 from verifiers.v1.types import Request
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Read a request.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, AssertionError) as error:
+        raise ValueError(f"the request cannot be read: {type(error).__name__}: {error}") from None
 
 
 class _Careful(Dialect[Any]):
@@ -21,10 +36,8 @@ class _Careful(Dialect[Any]):
         Raises:
             ValueError: it cannot be read.
         """
-        try:
+        with reading():
             parsed: Request = super().parse_request(body)  # type: ignore[safe-super]
-        except (AttributeError, KeyError, TypeError, AssertionError) as error:
-            raise ValueError(f"the request cannot be read: {type(error).__name__}: {error}") from None
         return parsed
 
 

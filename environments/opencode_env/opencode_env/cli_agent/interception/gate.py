@@ -68,7 +68,7 @@ class CallGate:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.result():
                 self._leave()  # the place was given in the same moment
-            else:
+            elif turn in self._waiting:  # else it was passed over because it was cancelled, or sent away
                 self._waiting.remove(turn)
             raise
 

@@ -9,14 +9,20 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from weakref import WeakValueDictionary
 
 from aiohttp import web
 from pydantic_core import to_json
 from verifiers.v1.dialects import Dialect
+from verifiers.v1.graph import MessageNode
+from verifiers.v1.interception.server import IDEMPOTENCY_KEY_HEADER
 from verifiers.v1.session import RolloutSession
-from verifiers.v1.trace import Trace
+from verifiers.v1.trace import ModelCall, Trace
 
 from opencode_env.cli_agent.interception.config import GatewayConfig
+from opencode_env.cli_agent.interception.echo_rules import echo_rules
+from opencode_env.cli_agent.interception.error_answer import error_answer
+from opencode_env.cli_agent.interception.ghosts import Said, drop_ghosts
 from opencode_env.cli_agent.interception.main_calls import MainCalls
 from opencode_env.cli_agent.interception.pace import Memory, Pace
 from opencode_env.cli_agent.interception.request_body import (
@@ -27,7 +33,7 @@ from opencode_env.cli_agent.interception.request_body import (
     require_conversation,
 )
 from opencode_env.cli_agent.interception.request_filter import filter_body
-from opencode_env.cli_agent.interception.request_rules import ModelRequests, model_requests
+from opencode_env.cli_agent.interception.request_rules import CHAT, ModelRequests, model_requests
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
 
@@ -37,7 +43,11 @@ RECORD = "gateway"
 LAST_REFUSED = "last_refused"
 """Key in that record with why the newest main request was refused; absent when it was not."""
 
+REPEATED, GHOSTS = "repeated", "ghosts"
+"""Keys in that record with counts: calls that were sent again and not sampled again, and ghosts that were dropped."""
+
 _REASONS = 20
+_GHOSTS = 1000
 _BODIES_HELD = 4
 """Largest bodies that one rollout may have in memory at once."""
 _ASIDE = 4
@@ -48,6 +58,11 @@ def refused_last(trace: Trace[Any, Any, Any]) -> bool:
     return LAST_REFUSED in trace.info.get(RECORD, {})
 
 
+def knows_repeats(trace: Trace[Any, Any, Any]) -> bool:
+    """Whether the server of a rollout knows a call that is sent again by its key, and keeps no broken answer for it."""
+    return trace.id in _GATEWAYS
+
+
 class Gateway:
     """Holds one rollout's bounds, and what they have been told."""
 
@@ -55,13 +70,21 @@ class Gateway:
         self.config = config
         self.calls = MainCalls(session.limits, config.max_parallel_calls)
         self.rules: ModelRequests = model_requests(session.trace.agent.config.harness)
+        self.echoes = echo_rules(session.trace.agent.config.harness)
+        """How the rollout's agent sends its history back, if it says so."""
         self._session = session
-        self._pace = Pace(config.max_share)
+        self.pace = Pace(config.max_share)
         self._memory = Memory(None if config.max_body is None else _BODIES_HELD * config.max_body)
         self.open = 0
         """Requests that are taken up now, waiting ones included."""
         self.aside = asyncio.Semaphore(_ASIDE)
         """Places for requests that are no model calls."""
+        self._ghosts: set[Said] = set()
+        _GATEWAYS[session.trace.id] = self
+
+    def conversation(self, request: web.BaseRequest) -> str | None:
+        """Which conversation a request says it belongs to."""
+        return None if self.echoes is None else request.headers.get(self.echoes.conversation_header)
 
     @asynccontextmanager
     async def open_request(self) -> AsyncIterator[None]:
@@ -75,16 +98,19 @@ class Gateway:
             raise RequestRefused(f"more than {limit} requests of this rollout are open", 429)
         self.open += 1
         try:
-            await self._pace.turn()
+            await self.pace.turn()
             yield
         finally:
             self.open -= 1
 
     @asynccontextmanager
-    async def body(self, request: web.Request, dialect: Dialect[Any]) -> AsyncIterator[bytes]:
+    async def body(
+        self, request: web.Request, dialect: Dialect[Any], session: RolloutSession | None = None
+    ) -> AsyncIterator[bytes]:
         """The body of a model request as it goes on, within the bounds and without what does not go upstream.
 
-        Its memory is the rollout's until the end of the block: the engine keeps what it parsed as long.
+        The session is the one that will serve it; None = it is no model call. Its memory is the rollout's until the
+        end of the block: the engine keeps what it parsed as long.
 
         Raises:
             RequestRefused: it exceeds a bound, is none, or holds what may not go upstream.
@@ -93,21 +119,28 @@ class Gateway:
         if self.config.filter_requests:
             self._check_format(dialect)
         largest = self.config.max_body or 0
-        async with self._memory.hold(min(largest, request.content_length or largest)):
-            yield await self._read(request, dialect)
+        # A packed body may unpack to anything.
+        size = None if "Content-Encoding" in request.headers else request.content_length
+        async with self._memory.hold(min(largest, size or largest)):
+            if session is not None:
+                self._note_repeated(request, session)
+            yield await self._read(request, dialect, session)
 
-    async def _read(self, request: web.Request, dialect: Dialect[Any]) -> bytes:
+    async def _read(self, request: web.Request, dialect: Dialect[Any], session: RolloutSession | None) -> bytes:
         entries = 0
         try:
             raw = await read_body(request, self.config)
             raw, body = await parse_body(raw, self.config)
             require_conversation(body, dialect.upstream_path)
             entries = sum(len(body[key]) for key in LISTS if isinstance(body.get(key), list))
+            changed = session is not None and dialect.upstream_path == CHAT and self._drop_ghosts(body, session)
             if self.config.filter_requests and (dropped := filter_body(body, dialect, self.rules)):
                 self._note("dropped", dropped)
+                changed = True
+            if changed:
                 raw = to_json(body, inf_nan_mode="null")
         finally:
-            self._pace.charge(request.content.total_bytes, entries)
+            self.pace.charge(request.content.total_bytes, entries)
         return raw
 
     async def read_json(self, request: web.Request) -> bytes:
@@ -120,7 +153,7 @@ class Gateway:
         try:
             return (await parse_body(await read_body(request, self.config), self.config))[0]
         finally:
-            self._pace.charge(request.content.total_bytes, 0)
+            self.pace.charge(request.content.total_bytes, 0)
 
     def _check_format(self, dialect: Dialect[Any]) -> None:
         if not self.rules.formats:  # the first call comes before any program of the agent can have run
@@ -131,12 +164,16 @@ class Gateway:
             raise RequestRefused(f"{dialect.routes[0]} is not served here", 404)
 
     def refuse(self, error: RequestRefused, dialect: Dialect[Any]) -> web.Response:
-        """The answer to a refused request, which is counted."""
+        """The answer to a refused request, which is counted and paid for."""
+        self.pace.charge_refusal()
         self._note("refused", [str(error)])
-        body = dialect.error_body(str(error))
-        if "type" not in body:
-            body["error"] |= {"param": None, "code": None}  # as OpenAI's
-        return web.json_response(body, status=error.status)
+        return error_answer(dialect, str(error), error.status)
+
+    def count(self, call: ModelCall, nodes: list[MessageNode]) -> None:
+        """Count a recorded main call against the seat's budgets; a failed one is paid for like a refused one."""
+        self.calls.tally.add(call, nodes)
+        if call.node is None:
+            self.pace.charge_refusal()
 
     def main_request(self, error: RequestRefused | None) -> None:
         """Note on the trace what came of the newest main request, as long as it was refused."""
@@ -145,6 +182,20 @@ class Gateway:
             info.setdefault(RECORD, {})[LAST_REFUSED] = str(error)[:200]
         elif RECORD in info:
             info[RECORD].pop(LAST_REFUSED, None)
+
+    def _note_repeated(self, request: web.Request, session: RolloutSession) -> None:
+        key = request.headers.get(IDEMPOTENCY_KEY_HEADER)
+        if key and f"explicit:{key}" in session.idempotent_requests and not self._session.released:
+            record = self._session.trace.info.setdefault(RECORD, {})
+            record[REPEATED] = record.get(REPEATED, 0) + 1
+
+    def _drop_ghosts(self, body: dict[str, Any], session: RolloutSession) -> bool:
+        """Take them out; every one is counted once, however often it is sent back."""
+        ghosts = drop_ghosts(body.get("messages"), session.trace.nodes)
+        if ghosts and len(self._ghosts) < _GHOSTS and not self._session.released:
+            self._ghosts.update(ghosts)
+            self._session.trace.info.setdefault(RECORD, {})[GHOSTS] = len(self._ghosts)
+        return bool(ghosts)
 
     def _note(self, kind: str, reasons: list[str]) -> None:
         if self._session.released:
@@ -157,3 +208,7 @@ class Gateway:
             if name not in counts:
                 logger.warning("%s of a model request: id=%s %s", kind, self._session.trace.id, name)
             counts[name] = counts.get(name, 0) + 1
+
+
+_GATEWAYS: WeakValueDictionary[str, Gateway] = WeakValueDictionary()
+"""By id of the main trace: verifiers shows a harness the trace, and not the server."""

@@ -22,6 +22,9 @@ MARK_HEADER = "X-Agent-Mark"
 PROGRAM_CALLS = "program_calls"
 """Key of the agent's record: the positions in `trace.calls` of the calls that the agent's programs made."""
 
+RECORDED_PROGRAM_CALLS = 1000
+"""Calls of programs after which a failed one leaves no record, so that a loop cannot fill the memory."""
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -75,9 +78,17 @@ def telling(serve: Handler, dialect: Dialect[Any], sessions: Mapping[str, Rollou
 
 
 def note_call(trace: AnyTrace) -> None:
-    """Note whose the call is that was recorded last, where its request is served."""
-    if _by_program.get():
-        agent_record(trace).setdefault(PROGRAM_CALLS, []).append(len(trace.calls) - 1)
+    """Note whose the call is that was recorded last, where its request is served.
+
+    Of a program's calls that fail the trace keeps the first ones.
+    """
+    if not _by_program.get():
+        return
+    positions: list[int] = agent_record(trace).setdefault(PROGRAM_CALLS, [])
+    if len(positions) >= RECORDED_PROGRAM_CALLS and trace.calls[-1].node is None:
+        trace.calls.pop()
+    else:
+        positions.append(len(trace.calls) - 1)
 
 
 def own_calls(trace: AnyTrace, first: int = 0) -> Sequence[ModelCall]:
@@ -90,7 +101,7 @@ def _is_own(trace: AnyTrace, mark: str | None) -> bool:
     marked = _rollouts.get(trace.id)
     if marked is None:
         return True
-    right = mark is not None and hmac.compare_digest(mark.encode(), marked.mark.encode())
+    right = mark is not None and hmac.compare_digest(mark.encode(errors="replace"), marked.mark.encode())
     if marked.works is None:
         marked.works = right
     return right or not marked.works

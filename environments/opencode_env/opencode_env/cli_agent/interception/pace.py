@@ -18,6 +18,9 @@ SECONDS_PER_BYTE = 2e-8
 SECONDS_PER_ENTRY = 4e-5
 """What the engine's work on one request comes to: parsing, matching, hashing and sending, by byte and by message."""
 
+SECONDS_PER_REFUSAL = 1e-3
+"""What a request costs that comes to nothing, however small it is: nothing else holds back who sends many of them."""
+
 
 class Pace:
     """A budget of work that refills with time.
@@ -35,6 +38,11 @@ class Pace:
         """Count the work on a request of so many bytes and entries."""
         self._refill()
         self._credit -= size * SECONDS_PER_BYTE + entries * SECONDS_PER_ENTRY
+
+    def charge_refusal(self) -> None:
+        """Count the work on a request that is answered with an error."""
+        self._refill()
+        self._credit -= SECONDS_PER_REFUSAL
 
     async def turn(self) -> None:
         """Wait until what was charged has been worked off."""
@@ -74,7 +82,7 @@ class Memory:
             except asyncio.CancelledError:
                 if turn.done() and not turn.cancelled():
                     self._give(size)  # it was given in the same moment
-                else:
+                elif (size, turn) in self._waiting:  # else it was passed over because it was cancelled
                     self._waiting.remove((size, turn))
                     self._give(0)
                 raise

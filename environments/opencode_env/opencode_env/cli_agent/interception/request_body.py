@@ -52,7 +52,7 @@ async def read_body(request: web.Request, bounds: GatewayConfig) -> bytes:
                 chunk = await request.content.readany()
         except TimeoutError:
             raise RequestRefused("the rest of the request did not come", 408) from None
-        except ValueError as error:  # what says to be packed and is not
+        except (ValueError, web.RequestPayloadError) as error:  # what says to be packed, or in pieces, and is not
             raise RequestRefused(f"the request cannot be unpacked: {error}") from None
         if not chunk:
             return bytes(body)
@@ -99,16 +99,20 @@ def require_conversation(body: dict[str, Any], wire_format: str) -> None:
 
 def _parsed(raw: bytes) -> tuple[bytes, Any]:
     try:
-        return raw, from_json(raw)
+        return raw, from_json(raw, allow_inf_nan=False)
     except ValueError as error:
         if _SURROGATE.search(str(error)) is None:
             raise RequestRefused(f"the request is not valid JSON: {error}") from None
     # Half a character, as JavaScript leaves where it cuts a text: providers differ, the engine fails on it.
     try:
-        repaired = whole_json(json.loads(raw))
+        repaired = whole_json(json.loads(raw, parse_constant=_no_number))
     except (ValueError, RecursionError) as error:
         raise RequestRefused(f"the request is not valid JSON: {error}") from None
     return to_json(repaired), repaired
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _holds_more_values(raw: bytes, limit: int) -> bool:

@@ -78,6 +78,19 @@ def _mediated(part: dict[str, Any], dialect: Dialect[Any]) -> list[str]:
         raise RequestRefused(f"the request cannot be read: {error}") from None
 
 
+def require_text(headers: Mapping[str, str]) -> None:
+    """Refuse headers that no program could pass on.
+
+    Raises:
+        RequestRefused: one is not UTF-8.
+    """
+    for name, value in headers.items():
+        try:
+            f"{name}{value}".encode()
+        except UnicodeEncodeError:
+            raise RequestRefused("a header is not UTF-8") from None
+
+
 def routed_headers(headers: Mapping[str, str], secret: str) -> list[tuple[str, str]]:
     """The headers of a request without what routed it here and without the rollout's secret."""
     return [

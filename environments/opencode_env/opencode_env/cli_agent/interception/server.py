@@ -13,7 +13,7 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
@@ -23,31 +23,27 @@ from verifiers.v1.interception import InterceptionServer
 from verifiers.v1.interception.base import Slot
 from verifiers.v1.session import RolloutSession
 
+from opencode_env.cli_agent.interception.bounded_errors import BoundedErrors
 from opencode_env.cli_agent.interception.careful_dialect import careful
 from opencode_env.cli_agent.interception.config import GatewayConfig
+from opencode_env.cli_agent.interception.conversations import in_conversation
+from opencode_env.cli_agent.interception.error_answer import error_answer
 from opencode_env.cli_agent.interception.gateway import Gateway
+from opencode_env.cli_agent.interception.histories import Histories
 from opencode_env.cli_agent.interception.idle_connections import IdleConnections
 from opencode_env.cli_agent.interception.masked_client import MaskedClient, Masking, keys_of
 from opencode_env.cli_agent.interception.own_calls import Handler, note_call, telling
+from opencode_env.cli_agent.interception.registered import Registered, mark_of
 from opencode_env.cli_agent.interception.request_body import RequestRefused
-from opencode_env.cli_agent.interception.request_filter import filter_headers, routed_headers
-from opencode_env.cli_agent.interception.roles import Mark, Role, RoleRefused, read_mark
-from opencode_env.cli_agent.interception.sub_rollout import SubRollout, sub_rollout_of
+from opencode_env.cli_agent.interception.request_filter import filter_headers, require_text, routed_headers
+from opencode_env.cli_agent.interception.roles import Mark, Role
+from opencode_env.cli_agent.interception.strangers import hold_back
+from opencode_env.cli_agent.interception.sub_rollout import SubRollout, ending_sub_calls, sub_rollout_of
 from opencode_env.cli_agent.interception.sub_session import BoundedClient, SubSession
-from opencode_env.cli_agent.interception.whole_streams import WholeStreams
+from opencode_env.cli_agent.interception.whole_replies import with_whole_replies
+from opencode_env.cli_agent.interception.whole_streams import WholeStreams, ended_by_its_answer
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
-
-
-@dataclass(frozen=True)
-class _Registered:
-    """One rollout on this server."""
-
-    gateway: Gateway
-    main: RolloutSession
-    secret: str
-    side: SubRollout | None = None
-    sub_bearer: str = ""
 
 
 class RoleInterceptionServer(InterceptionServer):
@@ -56,9 +52,10 @@ class RoleInterceptionServer(InterceptionServer):
     def __init__(self, *args: Any, gateway: GatewayConfig | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
         self.gateway = gateway or GatewayConfig()
-        self._rollouts: dict[str, _Registered] = {}
-        self._by_trace: dict[str, _Registered] = {}
+        self._rollouts: dict[str, Registered] = {}
+        self._by_trace: dict[str, Registered] = {}
         self._idle = IdleConnections(self.gateway.idle_timeout)
+        self._histories = Histories()
 
     @property
     def load(self) -> int:
@@ -69,12 +66,25 @@ class RoleInterceptionServer(InterceptionServer):
         """Listen, and look after idle connections."""
         await super().start()
         assert self.runner is not None
+        assert self.runner.server is not None
+        hold_back(self.runner.server, self.gateway.max_share, self._is_ours)
         await self.stack.enter_async_context(self._idle.closing(self.runner))
+
+    def _is_ours(self, request: web.BaseRequest) -> bool:
+        """Whether a request is for something that is served, and of somebody who may ask for it."""
+        assert self.runner is not None
+        if request.path not in {resource.canonical for resource in self.runner.app.router.resources()}:
+            return False
+        bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        asking = {bearer, *(dialect.secret(request.headers) for dialect in DIALECTS)}
+        known = (self.sessions, self.state_sessions, self.state_service_secrets)
+        return any(secret in held for secret in asking for held in known)
 
     def register(self, session: RolloutSession) -> tuple[str, str]:
         """Register a rollout, with its sub session when it has one."""
         model_secret, state_secret = super().register(session)
-        registered = _Registered(Gateway(self.gateway, session), session, model_secret)
+        registered = Registered(Gateway(self.gateway, session), session, model_secret)
+        self._histories.open(session, registered.gateway.echoes)
         side = sub_rollout_of(session.trace)
         if side is not None:
             registered = replace(registered, side=side, sub_bearer=secrets.token_urlsafe(16))
@@ -82,6 +92,7 @@ class RoleInterceptionServer(InterceptionServer):
             side.session.network_policy = session.network_policy
             side.session.client = BoundedClient(self._sub_client(side), side.settings.timeout)
             self.sessions[registered.sub_bearer] = side.session
+            self._histories.open(side.session, registered.gateway.echoes)
         self._rollouts[model_secret] = self._by_trace[session.trace.id] = registered
         return model_secret, state_secret
 
@@ -91,7 +102,8 @@ class RoleInterceptionServer(InterceptionServer):
         super().unregister(model_secret, state_secret)
         if registered is not None:
             self._by_trace.pop(registered.main.trace.id, None)
-            self.sessions.pop(registered.sub_bearer, None)
+            for ended in (registered.main, self.sessions.pop(registered.sub_bearer, None)):
+                self._histories.close(ended)
 
     @asynccontextmanager
     async def acquire(self, session: RolloutSession) -> AsyncIterator[Slot]:
@@ -110,65 +122,68 @@ class RoleInterceptionServer(InterceptionServer):
     def _kept_client(self, key: str, config: BaseClientConfig) -> Client:
         """The server's client of that key, whose streams are whole or fail, and whose answers hold no keys."""
         if key not in self.clients:
-            inner = resolve_client(config)
+            inner = with_whole_replies(resolve_client(config))
             if self.gateway.mask_keys and (keys := keys_of(config)):
                 inner = MaskedClient(inner, Masking(keys))
-            self.clients[key] = WholeStreams(inner)
+            self.clients[key] = WholeStreams(BoundedErrors(inner))
             self.stack.push_async_callback(self.clients[key].close)
         return self.clients[key]
 
     def _handler_for(self, dialect: Dialect[Any]) -> Handler:
         serve: Handler = super()._handler_for(careful(dialect))
 
-        async def answer(registered: _Registered, request: web.Request) -> web.StreamResponse:
+        async def answer(registered: Registered, request: web.Request) -> web.StreamResponse:
             side = registered.side
-            mark = Mark(Role.MAIN, explicit=False, depth=0) if side is None else _mark(registered, request, dialect)
+            mark = Mark(Role.MAIN, explicit=False, depth=0) if side is None else mark_of(registered, request, dialect)
             if isinstance(mark, web.Response):
                 return mark
             if side is not None and mark.role is Role.SUB:
                 return await self._serve_sub(registered, side, mark, request, dialect, serve)
             if side is not None and (error := side.check_main(mark)) is not None:
                 registered.main.error = error
-                return web.json_response(dialect.error_body(str(error)), status=400)
+                return error_answer(dialect, str(error), 400)
             return await self._serve_main(registered, request, dialect, serve)
 
-        return telling(self._guarded(dialect, answer, serve), dialect, self.sessions)
+        return telling(self._guarded(dialect, answer), dialect, self.sessions)
 
     def _aux_handler_for(self, dialect: Dialect[Any], route: str) -> Handler:
         serve: Handler = super()._aux_handler_for(dialect, route)
 
-        async def answer(registered: _Registered, request: web.Request) -> web.StreamResponse:
+        async def answer(registered: Registered, request: web.Request) -> web.StreamResponse:
             side = registered.side
-            mark = None if side is None else _mark(registered, request, dialect)
+            mark = None if side is None else mark_of(registered, request, dialect)
             if isinstance(mark, web.Response):
                 return mark
             bearer = registered.sub_bearer if mark is not None and mark.role is Role.SUB else registered.secret
             async with registered.gateway.aside, registered.gateway.body(request, dialect) as raw:
                 return await serve(self._passed_on(registered, request, dialect, raw, bearer))
 
-        return self._guarded(dialect, answer, serve)
+        return self._guarded(dialect, answer)
 
     def _guarded(
-        self,
-        dialect: Dialect[Any],
-        answer: Callable[[_Registered, web.Request], Awaitable[web.StreamResponse]],
-        stranger: Handler,
+        self, dialect: Dialect[Any], answer: Callable[[Registered, web.Request], Awaitable[web.StreamResponse]]
     ) -> Handler:
-        """A handler of a rollout's requests behind its gateway; those of nobody go to `stranger`."""
+        """A handler of a rollout's requests behind its gateway."""
 
         async def handler(request: web.Request) -> web.StreamResponse:
             registered = self._rollouts.get(dialect.secret(request.headers))
             if registered is None:
-                return await stranger(request)
+                return error_answer(dialect, "unauthorized", 401)
             registered.main.adopt(asyncio.current_task())
-            with self._idle.carrying(request):
+            with self._idle.carrying(request), in_conversation(registered.gateway.conversation(request)):
                 try:
                     async with registered.gateway.open_request():
-                        return await answer(registered, request)
+                        require_text(request.headers)
+                        return ended_by_its_answer(request, await answer(registered, request))
                 except RequestRefused as error:
                     return registered.gateway.refuse(error, dialect)
 
         return handler
+
+    async def handle_request(self, request: web.Request, dialect: Dialect[Any]) -> web.StreamResponse:
+        """Serve a model call whose history is read as it was sampled."""
+        session = self.sessions.get(dialect.secret(request.headers))
+        return await super().handle_request(request, self._histories.reading(session, dialect))
 
     async def handle_task_get(self, request: web.Request) -> web.Response:
         """Hand a tool server its rollout's task, answer included, while no program of the agent can run."""
@@ -178,12 +193,12 @@ class RoleInterceptionServer(InterceptionServer):
         return await super().handle_task_get(request)
 
     async def _serve_main(
-        self, registered: _Registered, request: web.Request, dialect: Dialect[Any], serve: Handler
+        self, registered: Registered, request: web.Request, dialect: Dialect[Any], serve: Handler
     ) -> web.StreamResponse:
         """Serve a main call when it is its turn."""
         gateway = registered.gateway
         try:
-            async with gateway.body(request, dialect) as raw:
+            async with gateway.body(request, dialect, registered.main) as raw:
                 gateway.main_request(None)
                 async with gateway.calls.let_through(request, raw) as further:
                     return await serve(self._passed_on(registered, request, dialect, raw, registered.secret, further))
@@ -193,7 +208,7 @@ class RoleInterceptionServer(InterceptionServer):
 
     async def _serve_sub(
         self,
-        registered: _Registered,
+        registered: Registered,
         side: SubRollout,
         mark: Mark,
         request: web.Request,
@@ -203,18 +218,19 @@ class RoleInterceptionServer(InterceptionServer):
         """Serve a sub call when it is its turn."""
         if (problem := side.too_deep(mark)) is not None:
             error = side.session.refusal(problem)
-            return web.json_response(dialect.error_body(str(error)), status=400)
+            registered.gateway.pace.charge_refusal()
+            return error_answer(dialect, str(error), 400)
         async with side.gate.place() as entered:
             if not entered:
-                return web.json_response(dialect.error_body("the rollout has ended"), status=409)
+                return error_answer(dialect, "the rollout has ended", 409)
             if request.transport is None or request.transport.is_closing():
                 return web.Response(status=499)  # nobody waits for it any more
-            async with registered.gateway.body(request, dialect) as raw:
+            async with registered.gateway.body(request, dialect, side.session) as raw:
                 return await serve(self._passed_on(registered, request, dialect, raw, registered.sub_bearer))
 
     def _passed_on(
         self,
-        registered: _Registered,
+        registered: Registered,
         request: web.Request,
         dialect: Dialect[Any],
         raw: bytes,
@@ -271,30 +287,10 @@ class RoleInterceptionServer(InterceptionServer):
     def record_call(self, session: RolloutSession, *args: Any, **options: Any) -> None:
         """Record an exchange, and count it against the budgets of its seat."""
         super().record_call(session, *args, **options)
+        if not session.released:
+            self._histories.committed(session, session.trace.calls[-1].node)
         if isinstance(session, SubSession) and not session.released:
             session.tally.add(session.trace.calls[-1], session.trace.nodes)
         elif not session.released and (registered := self._by_trace.get(session.trace.id)) is not None:
+            registered.gateway.count(session.trace.calls[-1], session.trace.nodes)
             note_call(session.trace)
-            registered.gateway.calls.tally.add(session.trace.calls[-1], session.trace.nodes)
-
-
-@asynccontextmanager
-async def ending_sub_calls(session: RolloutSession) -> AsyncIterator[None]:
-    """End a rollout's sub calls on the way out, while its sub session can still record them."""
-    rollout = sub_rollout_of(session.trace)
-    try:
-        yield
-    finally:
-        if rollout is not None:
-            await rollout.end()
-
-
-def _mark(registered: _Registered, request: web.Request, dialect: Dialect[Any]) -> Mark | web.Response:
-    """The request's mark, or the 400 of one that means nothing, which is recorded."""
-    assert registered.side is not None
-    try:
-        return read_mark(request)
-    except RoleRefused as error:
-        registered.side.note_bad_role(str(error))
-        logger.warning("refused a model call: id=%s %s", registered.main.trace.id, error)
-        return web.json_response(dialect.error_body(str(error)), status=400)

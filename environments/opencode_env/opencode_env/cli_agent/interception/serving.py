@@ -24,7 +24,8 @@ from verifiers.v1.interception.tunnel import PrimeTunnelConfig
 from verifiers.v1.session import RolloutSession
 
 from opencode_env.cli_agent.interception.config import GatewayConfig
-from opencode_env.cli_agent.interception.server import RoleInterceptionServer, ending_sub_calls
+from opencode_env.cli_agent.interception.server import RoleInterceptionServer
+from opencode_env.cli_agent.interception.sub_rollout import ending_sub_calls
 from opencode_env.cli_agent.open_files import raise_open_files
 
 

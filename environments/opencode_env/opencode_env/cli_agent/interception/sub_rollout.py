@@ -4,18 +4,25 @@ Invariant: it exists from the moment the main trace is minted to the end of the 
 rollout finds it; after `end` neither trace changes through a model call any more.
 """
 
+import logging
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from verifiers.v1.agent import Agent
 from verifiers.v1.errors import HarnessError
+from verifiers.v1.session import RolloutSession
 from verifiers.v1.trace import AgentInfo, Trace
 
+from opencode_env.cli_agent.interception.forks import history_forks
 from opencode_env.cli_agent.interception.gate import CallGate
 from opencode_env.cli_agent.interception.roles import ROLE_HEADER, Mark
 from opencode_env.cli_agent.interception.sub_session import SubSession
+
+logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
 
 DRAIN_SECONDS = 10.0
 """How long calls in flight may go on after the agent has finished."""
@@ -73,10 +80,12 @@ class SubRollout:
             return None
         return "this sub-agent is nested deeper than max_depth allows"
 
-    def note_bad_role(self, message: str) -> None:
-        """Keep the first few refusals of unknown roles."""
+    def note_bad_role(self, message: str) -> bool:
+        """Keep the first few refusals of unknown roles; returns whether this is one of them."""
         if len(self.bad_roles) < _EXAMPLES:
             self.bad_roles.append(message)
+            return True
+        return False
 
     def begin(self) -> None:
         """Let this rollout's interception and harness find it: whatever the current task and its children start."""
@@ -126,6 +135,7 @@ class SubRollout:
             "sub_llm_errors": float(tally.errors),
             "sub_llm_max_parallel": float(self.gate.peak),
             "sub_llm_seconds": tally.seconds,
+            "sub_llm_history_forks": history_forks(self.trace),
         }
 
 
@@ -137,3 +147,14 @@ def sub_rollout_of(main: Trace[Any, Any, Any]) -> SubRollout | None:
     """The sub side of the rollout that runs here, if its environment has given it one."""
     found = _current.get()
     return found if found is not None and found.main.id == main.id and not found.ended else None
+
+
+@asynccontextmanager
+async def ending_sub_calls(session: RolloutSession) -> AsyncIterator[None]:
+    """End a rollout's sub calls on the way out, while its sub session can still record them."""
+    rollout = sub_rollout_of(session.trace)
+    try:
+        yield
+    finally:
+        if rollout is not None:
+            await rollout.end()

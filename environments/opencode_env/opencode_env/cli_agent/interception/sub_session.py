@@ -8,6 +8,7 @@ caller; the session goes on, and the main session is not touched.
 import asyncio
 import time
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from verifiers.v1 import SamplingConfig
@@ -75,9 +76,10 @@ class SubSession(RolloutSession):
 
 
 def _answers(request: Request) -> int:
-    """The answers that a conversation has had; a trailing one is the agent's own call for a conclusion."""
+    """The answers that a conversation has had; one at the end, or before another, is the agent's own call for a
+    conclusion."""
     spoken = [isinstance(message, AssistantMessage) for message in request.messages]
-    return sum(spoken) - (spoken[-1] if spoken else 0)
+    return sum(one and not then for one, then in pairwise([*spoken, True]))
 
 
 class BoundedClient(WrappedClient):

@@ -17,6 +17,11 @@ Place = tuple[dict[str, Any], str]
 """An object of an event and the key of one of its texts."""
 
 
+def holds_half(raw: bytes) -> bool:
+    """Whether JSON may spell a half of a character."""
+    return _HALF.search(raw) is not None
+
+
 def whole_text(text: str) -> str:
     """The text with every half of a character joined to its other half or replaced."""
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -37,7 +42,7 @@ async def whole_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """The same complete SSE events with whole texts; from the first half of a character on they come at the end."""
     held: list[bytes] = []
     async for chunk in chunks:
-        if held or _HALF.search(chunk):
+        if held or holds_half(chunk):
             held.append(chunk)
         else:
             yield chunk

@@ -1,7 +1,8 @@
 """One container, from `start` to `remove`, with the warden that guards it from outside.
 
 Invariant: whatever happens (a failed start, cancellation, an exit without an event loop), `remove` leaves neither
-container nor directory behind, and returns when they are gone. Two calls of podman do it all: `run` and `rm`.
+container nor directory behind, and returns when they are gone. Two calls of podman do it all: `run` and `rm`. Of a
+process that is killed, `left_behind` removes them.
 """
 
 import asyncio
@@ -11,14 +12,13 @@ import select
 import shutil
 import socket
 import subprocess
-import tempfile
 import threading
 import uuid
 from pathlib import Path
 
 from verifiers.v1.errors import SandboxError
 
-from opencode_env.cli_agent.podman import engine, start_failure
+from opencode_env.cli_agent.podman import engine, left_behind, start_failure
 from opencode_env.cli_agent.podman.arguments import ContainerOptions, run_arguments
 from opencode_env.cli_agent.sandbox.arguments import HERE
 from opencode_env.cli_agent.sandbox.channel import Channel
@@ -56,7 +56,7 @@ class Container:
         Raises:
             SandboxError: podman is missing or refused, or the image is; the message says what to change.
         """
-        self._directory = Path(tempfile.mkdtemp(prefix="vf-podman-"))
+        self._directory = left_behind.make_directory(self.name)
         if self.options.restricted:
             self.hosts.write_text("127.0.0.1 localhost\n::1 localhost ip6-localhost\n")
             self.hosts.chmod(0o644)

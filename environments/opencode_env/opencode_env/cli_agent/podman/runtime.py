@@ -18,6 +18,7 @@ from opencode_env.cli_agent.podman.container import Container
 from opencode_env.cli_agent.podman.files import read_file, write_file
 from opencode_env.cli_agent.podman.network import ContainerNetwork
 from opencode_env.cli_agent.sandbox import Bind
+from opencode_env.cli_agent.sandbox.files import read_answer
 
 
 class PodmanRuntime(OwnRuntime):
@@ -105,6 +106,14 @@ class PodmanRuntime(OwnRuntime):
 
     async def _read(self, path: str, max_bytes: int | None = None) -> bytes:
         return await read_file(self._started, path, max_bytes, self.user)
+
+    async def read_answer(self, path: str, max_bytes: int) -> bytes | str:
+        """Return the content of a regular file of at most `max_bytes`, or in one word why there is none to be had.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        return await read_answer(self._box.channel, path, max_bytes)
 
     async def write(self, path: str, data: bytes) -> None:
         """Write the file at `path`, or the one that a symlink there leads to; make its parents.

@@ -17,6 +17,9 @@ from pathlib import Path, PurePosixPath
 _PREFIX = "confined-sandbox"
 _CONTROLLERS = ("memory", "cpu")
 _MAIN, _ALONE = "main", "alone"
+_SOCKETS_PART, _SOCKETS_BYTES = 32, 16 << 20
+"""What sockets of networks may hold beside the limit, where the first version counts them apart: the kernel bounds all
+of a machine's together, and beyond that everybody's wait."""
 _TIMEOUT_S = 5.0
 _PAUSE_S = 0.002
 
@@ -221,6 +224,8 @@ def _set_memory(group: Path, limit: int) -> bool:
     for memory, swap in (("memory.max", "memory.swap.max"), ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")):
         if (group / memory).exists():
             (group / memory).write_text(str(limit))
+            with contextlib.suppress(OSError):  # the second version counts it as any memory
+                (group / "memory.kmem.tcp.limit_in_bytes").write_text(str(max(limit // _SOCKETS_PART, _SOCKETS_BYTES)))
             with contextlib.suppress(OSError):  # a kernel without swap accounting
                 (group / swap).write_text("0" if swap == "memory.swap.max" else str(limit))
             return True

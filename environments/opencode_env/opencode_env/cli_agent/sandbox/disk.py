@@ -12,64 +12,32 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from opencode_env.cli_agent.sandbox.disk_use import FILE_BYTES
+from opencode_env.cli_agent.sandbox.interpreter import base_python
+
 LOOK_EVERY_S = 0.5
 _MEASURE_EVERY_S = 30.0
 _PARTS = 16
-_FILE_BYTES = 4096
 _TIMEOUT_S = 60.0
+_TOOLS = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
 
 Relieve = Callable[[bool], Awaitable[int]]
 """Ends what the commands have started, or (True) the commands as well; returns how many processes it killed."""
 
 
-def used_bytes(directory: Path, starter: int) -> int:
-    """Return what the files below `directory` take, with 4 KiB for each (blocking).
+def used_bytes(directory: Path, starter: int) -> int | None:
+    """Return what the files below `directory` take, with 4 KiB for each (blocking); None if that takes too long.
 
     Args:
         directory: on one file system; what agents make unreadable counts only for a root who measures.
-        starter: a process whose descendants may hold files open that were removed, which count as well.
+        starter: a process whose descendants may hold files that were removed, which count as well.
     """
-    sizes = []
-    for options in (["-B1"], ["--inodes"]):
-        done = subprocess.run(
-            ["du", "-sx", *options, "--", directory], capture_output=True, timeout=_TIMEOUT_S, check=False
-        )
-        sizes.append(int(done.stdout.split(maxsplit=1)[0]) if done.stdout else 0)
-    return sizes[0] + _FILE_BYTES * sizes[1] + _removed_bytes(directory.stat().st_dev, starter)
-
-
-def _removed_bytes(device: int, starter: int) -> int:
-    found = {}
-    for pid in _descendants(starter):
-        try:
-            names = os.listdir(f"/proc/{pid}/fd")
-        except OSError:  # it ended, or hides them: the sandbox's process 1
-            continue
-        for name in names:
-            try:
-                held = os.stat(f"/proc/{pid}/fd/{name}")
-            except OSError:
-                continue
-            if held.st_dev == device and held.st_nlink == 0:
-                found[held.st_ino] = held.st_blocks * 512
-    return sum(found.values())
-
-
-def _descendants(starter: int) -> set[int]:
-    children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                stat = Path("/proc", name, "stat").read_bytes()
-            except OSError:
-                continue
-            children.setdefault(int(stat[stat.rindex(b")") + 2 :].split()[1]), []).append(int(name))
-    found, waiting = set(), [starter]
-    while waiting:
-        below = children.get(waiting.pop(), [])
-        found.update(below)
-        waiting += below
-    return found
+    argv = [base_python(), "-I", "-S", str(Path(__file__).with_name("disk_use.py")), str(directory), str(starter)]
+    try:
+        done = subprocess.run(argv, stdout=subprocess.PIPE, timeout=_TIMEOUT_S, check=False, env=dict(_TOOLS))
+    except subprocess.TimeoutExpired:
+        return None
+    return int(done.stdout) if done.returncode == 0 else None
 
 
 class DiskWatch:
@@ -86,7 +54,7 @@ class DiskWatch:
     def _room(self) -> tuple[int, int]:
         """Return the file system's free space in bytes, and in files, as bytes."""
         found = os.statvfs(self._directory)
-        return found.f_bavail * found.f_frsize, found.f_favail * _FILE_BYTES
+        return found.f_bavail * found.f_frsize, found.f_favail * FILE_BYTES
 
     async def run(self) -> None:
         """Watch until cancelled.
@@ -104,6 +72,8 @@ class DiskWatch:
                 continue
             room, measured = now, time.monotonic()
             used = await asyncio.to_thread(used_bytes, self._directory, self._starter)
+            if used is None:
+                continue
             if used > self._tolerated:
                 self.kills += await self._relieve(used > self._limit + self._limit // 2)
             # An agent that is over the limit may remove files, if it only does not add any.

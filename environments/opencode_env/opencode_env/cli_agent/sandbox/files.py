@@ -47,6 +47,22 @@ async def read_file(channel: Channel, path: str, max_bytes: int | None) -> bytes
     return data
 
 
+async def read_answer(channel: Channel, path: str, max_bytes: int) -> bytes | str:
+    """Return the content of the regular file at the absolute `path`, or in one word why there is none to be had.
+
+    The words: `absent`, `symlink`, `not_a_file`, `unreadable`, `oversized` (more than `max_bytes`).
+
+    Raises:
+        SandboxError: the sandbox is gone, or its files cannot be reached.
+    """
+    reply = await channel.request("answer", path)
+    if reply.text:
+        return reply.text
+    (fd,) = reply.fds
+    data = await asyncio.to_thread(_read_and_close, fd, max_bytes + 1)
+    return data if len(data) <= max_bytes else "oversized"
+
+
 async def write_file(channel: Channel, path: str, data: bytes) -> None:
     """Replace the file at `path`, not what a symlink there points to, with mode 0644; make its parents.
 

@@ -22,7 +22,7 @@ from opencode_env.cli_agent.sandbox.commands import Commands
 from opencode_env.cli_agent.sandbox.config import Bind, LocalSandboxConfig
 from opencode_env.cli_agent.sandbox.disk import DiskWatch
 from opencode_env.cli_agent.sandbox.doorway import Doorway
-from opencode_env.cli_agent.sandbox.files import read_file, write_file
+from opencode_env.cli_agent.sandbox.files import read_answer, read_file, write_file
 from opencode_env.cli_agent.sandbox.interpreter import base_python
 from opencode_env.cli_agent.sandbox.process import ConfinedProcess
 from opencode_env.cli_agent.sandbox.sandbox import Sandbox
@@ -226,6 +226,14 @@ class ConfinedRuntime(OwnRuntime):
 
     async def _read(self, path: str, max_bytes: int | None = None) -> bytes:
         return await read_file(self._sandbox.channel, path, max_bytes)
+
+    async def read_answer(self, path: str, max_bytes: int) -> bytes | str:
+        """Return the content of a regular file of at most `max_bytes`, or in one word why there is none to be had.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        return await read_answer(self._sandbox.channel, path, max_bytes)
 
     async def write(self, path: str, data: bytes) -> None:
         """Replace the file at `path`, not what a symlink there points to, with mode 0644.

@@ -30,6 +30,7 @@ from opencode_env.cli_agent.sandbox.control_groups import ControlGroup
 from opencode_env.cli_agent.sandbox.directory import SandboxDirectory, sweep
 from opencode_env.cli_agent.sandbox.seccomp import seccomp_program
 from opencode_env.cli_agent.sandbox.supervisor.messages import memfd
+from opencode_env.cli_agent.sandbox.terminals import limit_terminals
 from opencode_env.cli_agent.sandbox.users import SandboxUser
 from opencode_env.cli_agent.sandbox.uv_scripts import SCRIPTS
 from opencode_env.cli_agent.sandbox.variables import HOME
@@ -93,6 +94,7 @@ class Sandbox:
             self._process_one = os.pidfd_open(self._channel.process_one)
         except ProcessLookupError:
             raise SandboxError(self._describe_loss()) from None
+        limit_terminals(self._channel.process_one)
         # Without the right to signal another user id, bubblewrap cannot take process 1 along when it is killed.
         self._watched = os.pidfd_open(self.pid)
         asyncio.get_running_loop().add_reader(self._watched, self.close_channel)

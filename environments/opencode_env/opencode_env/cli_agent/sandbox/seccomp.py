@@ -4,8 +4,9 @@ Invariant: process 1 has the agent's uid, and some calls ask the kernel for noth
 refuses those when they name process 1 (an agent could starve it of descriptors, and so of a verdict), and refuses the
 key rings, which no namespace separates. It refuses to enter another process, too: what ran before the agent is spared
 at its end, and must not carry the agent's code into the scoring. Tracing one's own children from their start works.
-Sockets are of families that a network namespace separates; io_uring and userfaultfd, which few programs need and many
-attacks on kernels do, are not there; nor is fallocate, with which one call takes the disk before anybody has looked.
+Sockets are of families that a network namespace separates; io_uring, userfaultfd, bpf and perf_event_open, which few
+programs need and many attacks on kernels do, are not there; nor is io_setup, whose contexts are counted for the whole
+machine, nor fallocate, with which one call takes the disk before anybody has looked.
 
 Program format: classic BPF over `struct seccomp_data`, as in seccomp(2) and <linux/bpf_common.h>.
 """
@@ -41,7 +42,8 @@ class _Machine:
     into_others: tuple[int, ...]
     """process_vm_writev, pidfd_getfd."""
     absent: tuple[int, ...]
-    """io_uring_setup, io_uring_enter, io_uring_register, userfaultfd: as on a kernel without them."""
+    """io_uring_setup, io_uring_enter, io_uring_register, userfaultfd, io_setup, bpf, perf_event_open: as on a kernel
+    without them."""
     fallocate: int
     sockets: tuple[int, ...]
     """socket, socketpair."""
@@ -50,11 +52,11 @@ class _Machine:
 _MACHINES = {
     "x86_64": _Machine(
         *(0xC000003E, (248, 249, 250), (302, 203, 144, 142, 314), 141, 251, 101, (311, 438)),
-        *((425, 426, 427, 323), 285, (41, 53)),
+        *((425, 426, 427, 323, 206, 321, 298), 285, (41, 53)),
     ),
     "aarch64": _Machine(
         *(0xC00000B7, (217, 218, 219), (261, 122, 119, 118, 274), 140, 30, 117, (271, 438)),
-        *((425, 426, 427, 282), 47, (198, 199)),
+        *((425, 426, 427, 282, 0, 280, 241), 47, (198, 199)),
     ),
 }
 

@@ -1,7 +1,10 @@
 // The OpenCode plugin of opencode-env. It owns the system prompt: nothing in it may change from day to day, and the
 // texts that the environment adds come last. `plugin.json` beside this file holds {"append": string}. It marks every
 // model call with what the file `mark` held: the file is gone, and this process's memory closed to others, before the
-// agent can have started a program.
+// agent can have started a program. A session keeps the system prompt that it began with, whatever instructions, skills
+// or repositories the agent puts where OpenCode looks for them; `system.json` holds what one had before this process.
+// With the option `repeats` every step of a session has a key of its own, by which a model call that is tried again is
+// known as the same call.
 
 import { readFileSync, unlinkSync } from "node:fs"
 import { dirname, join } from "node:path"
@@ -18,6 +21,21 @@ function transformSystem(parts, append) {
   return kept
 }
 
+// What stands before the environment's description is the agent's own prompt; another agent has another one.
+const headOf = (text) => text.split("\nYou are powered by the model named ", 1)[0]
+
+function takeSystems() {
+  const text = take("system.json")
+  return new Map(text ? Object.entries(JSON.parse(text)).map(([session, parts]) => [session, [parts]]) : [])
+}
+
+function keepSystem(systems, session, parts) {
+  const known = systems.get(session) ?? systems.set(session, []).get(session)
+  const first = known.find((one) => headOf(one[0]) === headOf(parts[0]))
+  if (!first) known.push(parts)
+  return first ?? parts
+}
+
 async function closeMemory() {
   for (const library of LIBRARIES) {
     try {
@@ -29,12 +47,12 @@ async function closeMemory() {
   return false
 }
 
-function takeMark() {
-  const file = join(HERE, "mark")
+function take(name) {
+  const file = join(HERE, name)
   try {
-    const mark = readFileSync(file, "utf8")
+    const text = readFileSync(file, "utf8")
     unlinkSync(file)
-    return mark
+    return text
   } catch {
     return ""
   }
@@ -42,17 +60,27 @@ function takeMark() {
 
 // OpenCode may start a plugin more than once.
 await closeMemory()
-const MARK = takeMark()
+const MARK = take("mark")
+const SYSTEMS = takeSystems()
 
-async function server() {
+async function server(_input, options) {
+  const keys = new Map()
   const { append } = JSON.parse(readFileSync(join(HERE, "plugin.json"), "utf8"))
   return {
-    "experimental.chat.system.transform": async (_input, output) => {
+    "experimental.chat.system.transform": async ({ sessionID }, output) => {
       const transformed = transformSystem(output.system, append)
-      output.system.splice(0, output.system.length, ...transformed)
+      const kept = sessionID ? keepSystem(SYSTEMS, sessionID, transformed) : transformed
+      output.system.splice(0, output.system.length, ...kept)
     },
-    "chat.headers": async (_input, output) => {
+    // Called once for a step of a session; the headers are asked for on every try of it.
+    "experimental.chat.messages.transform": async (_input, output) => {
+      const session = output.messages[0]?.info.sessionID
+      if (session && options?.repeats) keys.set(session, crypto.randomUUID())
+    },
+    "chat.headers": async ({ sessionID, agent }, output) => {
       if (MARK) output.headers["X-Agent-Mark"] = MARK
+      const key = keys.get(sessionID)
+      if (key) output.headers["Idempotency-Key"] = `${key}:${encodeURIComponent(agent)}`
     },
   }
 }

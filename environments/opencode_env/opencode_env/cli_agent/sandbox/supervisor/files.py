@@ -29,6 +29,41 @@ def open_regular(path: bytes) -> int:
         os.close(probe)
 
 
+def open_answer(path: bytes, own_descriptors: int) -> int | bytes:
+    """Return a descriptor that reads the regular file at `path`, or in one word why there is none to be had.
+
+    The words: `absent`, `symlink`, `not_a_file`, `unreadable`.
+
+    Args:
+        path: its last part is not followed if it is a link.
+        own_descriptors: a descriptor of this process's /proc/self/fd.
+    """
+    try:
+        probe = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except PermissionError:
+        return b"unreadable"
+    except OSError:
+        return b"absent"
+    try:
+        found = os.fstat(probe)
+        if stat.S_ISLNK(found.st_mode):
+            return b"symlink"
+        if not stat.S_ISREG(found.st_mode) or found.st_dev == _device(b"/proc"):
+            return b"not_a_file"
+        return os.open(str(probe), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=own_descriptors)
+    except OSError:
+        return b"unreadable"
+    finally:
+        os.close(probe)
+
+
+def _device(path: bytes) -> int:
+    try:
+        return os.stat(path).st_dev
+    except OSError:  # an image without it
+        return -1
+
+
 def _make_parent(path: bytes) -> None:
     parent = os.path.dirname(path)
     if parent:

@@ -14,7 +14,7 @@ import os
 import select
 import sys
 
-from . import files, memory, messages, processes
+from . import files, ipc, memory, messages, processes
 from .limits import Limits
 from .spawn import CannotStart, spawn
 
@@ -75,6 +75,7 @@ class Supervisor:
             b"end": self._end,
             b"socket": self._socket,
             b"read": self._read,
+            b"answer": self._answer,
             b"write": self._write,
             b"mark": self._mark,
             b"purge": self._purge,
@@ -190,6 +191,19 @@ class Supervisor:
         fds.append(files.open_regular(fields[0]))
         self._reply(identifier, b"ok", b"", (fds[-1],))
 
+    def _answer(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+        """Fields: path."""
+        own = os.open("/proc/self/fd", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            found = files.open_answer(fields[0], own)
+        finally:
+            os.close(own)
+        if isinstance(found, bytes):
+            self._reply(identifier, b"ok", found)
+        else:
+            fds.append(found)
+            self._reply(identifier, b"ok", b"", (found,))
+
     def _write(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
         """Fields: path; fds: the content."""
         files.write_from(fds[0], fields[0])
@@ -201,10 +215,13 @@ class Supervisor:
 
     def _purge(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
         """The reply says "outlived" if the agent's processes outran their end and everything was ended with them."""
-        self._reply(identifier, b"ok", self._ended(processes.but(self._marked)))
+        outcome = self._ended(processes.but(self._marked))
+        ipc.remove_abandoned()
+        self._reply(identifier, b"ok", outcome)
 
     def _end_everything(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
         processes.end_everything(self._reap)
+        ipc.remove_abandoned()
         self._reply(identifier, b"ok")
 
     def _relieve(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:

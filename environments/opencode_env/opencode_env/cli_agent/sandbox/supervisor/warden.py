@@ -13,7 +13,7 @@ import ctypes
 import os
 import time
 
-from . import messages, processes
+from . import files, messages, processes
 
 TYPE_CHECKING = False  # `typing` would cost more than all else together
 if TYPE_CHECKING:
@@ -109,6 +109,13 @@ def _is_tool(pid: int) -> bool:
         return False
 
 
+def _credentials(pid: int) -> tuple[int, int, list[int]]:
+    """Return the user, the group and the further groups of a process."""
+    with open(f"/proc/{pid}/status") as file:
+        lines = dict(line.rstrip("\n").split(":", 1) for line in file)
+    return int(lines["Uid"].split()[0]), int(lines["Gid"].split()[0]), [int(group) for group in lines["Groups"].split()]
+
+
 class Warden:
     """Serves one control socket for the container whose process 1 is `pid` here, until the host is gone."""
 
@@ -116,10 +123,12 @@ class Warden:
         self._control = control
         self._pid = pid
         self._cgroup = cgroup
+        self._credentials = _credentials(pid)
         self._marked: set[tuple[int, int]] = set()
         self._tools: set[tuple[int, int]] = set()
         self._handlers: dict[bytes, Callable[[bytes, list[bytes]], None]] = {
             b"socket": self._socket,
+            b"answer": self._answer,
             b"mark": self._mark,
             b"purge": self._purge,
             b"end": self._end,
@@ -149,6 +158,28 @@ class Warden:
             self._reply(identifier, b"ok", b"", (made.fileno(),))
         finally:
             made.close()
+
+    def _answer(self, identifier: bytes, fields: list[bytes]) -> None:
+        """Fields: path. A process that sees the container's files as its user does looks there, and replies itself."""
+        child = os.fork()
+        if child:
+            if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0:
+                self._reply(identifier, b"error", b"the container's files cannot be reached from outside")
+            return
+        code = 1
+        try:
+            user, group, groups = self._credentials
+            own = os.open("/proc/self/fd", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            os.chroot(f"/proc/{self._pid}/root")
+            os.chdir("/")
+            os.setgroups(groups)
+            os.setresgid(group, group, group)
+            os.setresuid(user, user, user)
+            found = files.open_answer(fields[0], own)
+            self._reply(identifier, b"ok", *((found, ()) if isinstance(found, bytes) else (b"", (found,))))
+            code = 0
+        finally:
+            os._exit(code)
 
     def _members(self) -> set[int]:
         pids: set[int] = set()

@@ -1,0 +1,34 @@
+"""Requests that belong to no rollout, or to nothing that is served: all of them share one small part of the server.
+
+Invariant: whoever sends them, and however many, waits for the others of their kind and for nobody else's requests.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from opencode_env.cli_agent.interception.pace import Pace
+
+Serve = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+def hold_back(server: web.Server, share: float | None, is_ours: Callable[[web.BaseRequest], bool]) -> None:
+    """Let a server that has no connection yet serve strangers at their own pace only."""
+    pace = Pace(share)
+    serve: Serve = server.request_handler
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        if not is_ours(request):
+            await pace.turn()
+            pace.charge_refusal()
+        return await serve(request)
+
+    server.request_handler = handler
+    logging.getLogger("aiohttp.server").addFilter(_is_our_fault)
+
+
+def _is_our_fault(record: logging.LogRecord) -> bool:
+    """Whether aiohttp's record is of an error that is not the caller's: those could fill a log."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError | ConnectionError))

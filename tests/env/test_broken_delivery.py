@@ -1,0 +1,168 @@
+"""Whatever breaks between the server and OpenCode: a call is sampled once, recorded once, and its tools run once."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+import verifiers.v1.interception.server as verifiers_server
+from opencode_env.cli_agent.interception import RoleInterceptionServer
+from opencode_env.scripted_model import Fault, FaultKind, Reply, ScriptedModel
+from verifiers.v1.interception import InterceptionServerConfig
+from verifiers.v1.runtimes import Runtime
+
+from tests.support.broken_wire import Break, BrokenWire, End, broken_wire
+from tests.support.places import Confined
+from tests.support.replies import bash, fault
+from tests.support.rollouts import Played, play
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+
+IMPATIENT = {
+    "opencode_config": {"provider": {"intercepted": {"options": {"headerTimeout": 8000, "chunkTimeout": 2000}}}}
+}
+"""Gives a silent connection up early; the answers of these tests come at once."""
+
+BREAKS = {
+    "before the server": [Break(unsent=True)],
+    "before the answer": [Break(0), Break(0, End.RESET)],
+    "in the head": [Break(5), Break(0.15), Break(80, End.RESET)],
+    "in the answer": [Break(share, body=True) for share in (0, 1, 0.1, 0.5, 0.9)],
+    "at the end": [Break(-2), Break(-1), Break(-1, End.RESET)],
+    "silence": [Break(0, End.STALLED), Break(0.5, End.STALLED, body=True), Break(-1, End.STALLED)],
+}
+
+RUNS = "cat /tmp/runs"
+FINAL = "all is done now"
+
+
+def counting(number: int, faults: Sequence[Fault] = ()) -> Reply:
+    """A turn whose tool counts its own runs."""
+    return bash(f"echo {number} >> /tmp/runs").model_copy(update={"faults": tuple(faults)})
+
+
+@asynccontextmanager
+async def wired(breaks: Sequence[Break]) -> AsyncIterator[tuple[RoleInterceptionServer, BrokenWire]]:
+    """A server that agents reach over a broken wire."""
+    async with (
+        RoleInterceptionServer(InterceptionServerConfig()) as server,
+        broken_wire(server.base_url, breaks) as wire,
+    ):
+        server.base_url = wire.url
+        yield server, wire
+
+
+async def broken(
+    breaks: Sequence[Break],
+    last: Break | None = None,
+    *,
+    harness: Mapping[str, Any] | None = None,
+    faults: Sequence[Fault] = (),
+) -> tuple[Played, BrokenWire]:
+    """One rollout with a turn, and a tool that it runs, for each break, and a final answer that `last` breaks."""
+    script = [*(counting(number, faults) for number in range(len(breaks))), Reply(text=FINAL, faults=tuple(faults))]
+    async with wired([*breaks, *([last] if last else [])]) as (server, wire):
+        played = await play(Confined(), script, interception=server, harness=harness, after=RUNS)
+        return played, wire
+
+
+def assert_cost_nothing(played: Played, wire: BrokenWire, runs: Sequence[int]) -> None:
+    """Every break happened, and nothing of it is in the trace."""
+    trace = played.trace
+    assert trace.ok, trace.errors
+    assert wire.breaks == []
+    assert [int(line) for line in played.seen.split()] == list(runs)
+    turns = len(set(runs)) + 1
+    assert (len(played.requests), trace.num_turns, len(trace.calls), trace.num_branches) == (turns, turns, turns, 1)
+    assert all(call.error is None for call in trace.calls)
+    assert trace.last_reply == FINAL
+    assert all("idempotency-key" not in request.headers for request in played.requests)
+
+
+@pytest.mark.parametrize("where", BREAKS)
+async def test_a_broken_delivery_costs_nothing(where: str) -> None:
+    breaks = BREAKS[where]
+    played, wire = await broken(breaks, Break(0.5, body=True), harness=IMPATIENT)
+    assert_cost_nothing(played, wire, range(len(breaks)))
+    unsent = sum(planned.unsent for planned in breaks)
+    assert played.trace.metrics["repeated_calls"] == len(breaks) + 1 - unsent
+    assert played.trace.metrics["ghost_answers"] == 0.0
+
+
+@pytest.mark.skipif(not os.environ.get("WHOLE_SWEEP"), reason="half an hour; WHOLE_SWEEP=1 runs it")
+@pytest.mark.timeout(7200)
+async def test_a_cut_at_any_byte_costs_nothing() -> None:
+    _, wire = await broken([Break(0)])
+    places = asyncio.Semaphore(6)
+
+    async def swept(first: int) -> None:
+        breaks = [Break(at) for at in range(first, min(first + 40, len(wire.answers[0]) - 2))]
+        async with places:
+            assert_cost_nothing(*await broken(breaks), range(len(breaks)))
+
+    async with asyncio.TaskGroup() as sweeps:
+        for first in range(0, len(wire.answers[0]) - 2, 40):
+            sweeps.create_task(swept(first))
+
+
+@pytest.fixture
+def kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server keeps a stream alive almost from its start, as it does when a model takes more than a minute."""
+    monkeypatch.setattr(verifiers_server, "KEEPALIVE_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(verifiers_server, "KEEPALIVE_INTERVAL_SECONDS", 0.1)
+
+
+SLOW = fault("delay", seconds=1.5)
+
+
+async def test_a_reader_that_leaves_a_slow_model_gets_its_answer_when_it_asks_again(kept_alive: None) -> None:
+    breaks = [Break(early=True), Break(0.2, body=True), Break(-60), Break(-30)]
+    played, wire = await broken(breaks, Break(early=True), faults=SLOW)
+    assert_cost_nothing(played, wire, range(len(breaks)))
+    assert b": keepalive" in wire.answers[0]
+
+
+async def test_what_was_kept_of_a_whole_answer_that_seemed_broken_is_dropped_and_counted(kept_alive: None) -> None:
+    """Behind the keep-alives of a slow answer its end takes a few bytes more, and only these can be cut off alone."""
+    script = [counting(0, SLOW), counting(1, SLOW), Reply(text=FINAL, faults=SLOW)]
+    async with wired([Break(-3, held=True), Break(0.2, body=True), Break(-3)]) as (server, wire):
+
+        async def release(box: Runtime, model: ScriptedModel) -> None:
+            await until(partial(ran, box))
+            wire.released.set()
+
+        played = await play(Confined(), script, interception=server, after=RUNS, during=release)
+    assert_cost_nothing(played, wire, [0, 0, 1])
+    assert played.trace.metrics["ghost_answers"] == 1.0
+
+
+async def ran(box: Runtime) -> bool:
+    """Whether the first turn's tool has run."""
+    return (await box.run(["sh", "-c", RUNS], {})).stdout == "0\n"
+
+
+@pytest.mark.parametrize("kind", ["cut", "no_finish", "malformed_sse", "sse_error"])
+async def test_a_failure_behind_keep_alives_is_one_that_opencode_tries_again(kept_alive: None, kind: str) -> None:
+    faults = (Fault(kind=FaultKind.DELAY, seconds=1.5, attempts=1), *fault(kind, attempts=1))
+    async with RoleInterceptionServer(InterceptionServerConfig()) as server:
+        played = await play(Confined(), [bash("echo 1"), Reply(text=FINAL, faults=faults)], interception=server)
+    trace = played.trace
+    assert trace.ok, trace.errors
+    assert (trace.num_turns, trace.num_branches, trace.last_reply) == (2, 1, FINAL)
+    assert [call.error is None for call in trace.calls] == [True, False, True]
+
+
+async def test_an_equal_question_of_the_next_step_is_asked_again() -> None:
+    """OpenCode does not send an empty answer back, so the next step's request is the same to the byte."""
+    left = [bash("echo 1"), Reply(finish_reason="tool_calls"), Reply(text=FINAL)]
+    async with RoleInterceptionServer(InterceptionServerConfig()) as server:
+        played = await play(Confined(), lambda request: left.pop(0), interception=server)
+    assert played.trace.ok, played.trace.errors
+    _, empty, again = played.requests
+    assert empty.body == again.body
+    assert played.trace.num_turns == 3
+    assert played.trace.metrics["repeated_calls"] == 0.0

@@ -1,0 +1,221 @@
+"""Many small requests, packed and broken ones: nothing but a 400 for whoever sends them, and nothing for others."""
+
+import asyncio
+import gzip
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+import verifiers.v1 as vf
+from aiohttp import web
+from opencode_env.cli_agent.interception import MARK_HEADER, GatewayConfig, forget_mark, new_mark, own_calls
+from opencode_env.cli_agent.interception.gate import CallGate
+from opencode_env.cli_agent.interception.pace import BURST_SECONDS, SECONDS_PER_REFUSAL, Memory
+
+from tests.gateway.test_masking import completion, endpoint
+from tests.rlm.role_server import SUB, Rollout, role_server
+
+HELLO = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hello"}]}).encode()
+
+
+def raw_request(rollout: Rollout, body: bytes, *headers: bytes, path: bytes = b"/v1/chat/completions") -> bytes:
+    """The bytes of a request, whose further headers no client would write."""
+    lines = [b"POST %s HTTP/1.1" % path, b"Host: x", b"Authorization: Bearer %s" % rollout.secret.encode()]
+    lines += [b"Content-Length: %d" % len(body), *headers]
+    return b"\r\n".join([*lines, b"", body])
+
+
+async def opened(rollout: Rollout) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, port = rollout.url.removeprefix("http://").split(":")
+    return await asyncio.open_connection(host, int(port))
+
+
+async def status_of(rollout: Rollout, data: bytes) -> int:
+    """The status of the first answer to these bytes."""
+    reader, writer = await opened(rollout)
+    writer.write(data)
+    try:
+        return int((await reader.readline()).split()[1])
+    finally:
+        writer.close()
+
+
+BROKEN: dict[str, tuple[bytes, tuple[bytes, ...]]] = {
+    "a key that is no text": (HELLO, (b"Idempotency-Key: \xff\xfe",)),
+    "a type that is no text": (HELLO, (b'Content-Type: application/json; x="\xff"',)),
+    "a mark that is no text": (HELLO, (b"X-Agent-Mark: \xff",)),
+    "not packed": (b"xxx", (b"Content-Encoding: gzip",)),
+    "cut while packed": (gzip.compress(HELLO)[:20], (b"Content-Encoding: gzip",)),
+    "not a number": (HELLO[:-1] + b', "top_p": NaN}', ()),
+    "an infinite number": (HELLO[:-1] + b', "top_p": -Infinity}', ()),
+    "not a number beside half a character": (HELLO[:-1] + b', "top_p": NaN, "user": "\\ud800"}', ()),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+async def test_what_cannot_be_passed_on_is_answered_400(name: str) -> None:
+    body, headers = BROKEN[name]
+    async with role_server() as server, server.rollout() as rollout:
+        for role in ((), (b"X-RLM-Role: sub",)):
+            if name == "a mark that is no text":  # taken off before anything else, known or not
+                assert await status_of(rollout, raw_request(rollout, body, *headers, *role)) == 200
+            else:
+                assert await status_of(rollout, raw_request(rollout, body, *headers, *role)) == 400
+        assert rollout.session.error is None
+
+
+async def test_packed_bodies_hold_the_memory_that_they_unpack_to() -> None:
+    plan = json.dumps({"held": True})
+    bodies = [json.dumps({"messages": [{"role": "user", "content": plan + " " * 900_000}]}).encode()] * 12
+    bounds = GatewayConfig(max_body=1_000_000)
+    async with role_server(gateway=bounds) as server, server.rollout() as rollout, server.rollout() as honest:
+        packed = [gzip.compress(body) for body in bodies]
+        assert sum(map(len, packed)) < 100_000
+        calls = [asyncio.create_task(rollout.post(body, {"Content-Encoding": "gzip"})) for body in packed]
+        await server.model.wait_for_requests(4)
+        assert {(await honest.ask("beside them")).status for _ in range(20)} == {200}
+        assert len(server.model.requests) == 4 + 20
+        server.model.released.set()
+        assert {answer.status for answer in await asyncio.gather(*calls)} == {200}
+
+
+async def flood(rollout: Rollout, data: bytes, over: asyncio.Event) -> int:
+    """Send the same request again and again over one connection; returns how many were answered."""
+    reader, writer = await opened(rollout)
+    answered = 0
+    try:
+        while not over.is_set():
+            writer.write(data)
+            await writer.drain()
+            found = await reader.read(1 << 16)
+            if not found:
+                break
+            answered += found.count(b"HTTP/1.1")
+    except ConnectionError:
+        pass
+    finally:
+        writer.close()
+    return answered
+
+
+FLOODS: dict[str, Callable[[Rollout], bytes]] = {
+    "no request": lambda rollout: raw_request(rollout, b"[]"),
+    "an unknown role": lambda rollout: raw_request(rollout, b"{}", b"X-RLM-Role: boss"),
+    "an unknown path": lambda rollout: raw_request(rollout, b"{}", path=b"/v2/nothing"),
+    "nobody's": lambda rollout: b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}",
+    "nobody's state": lambda rollout: b"GET /state HTTP/1.1\r\nHost: x\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+async def test_who_sends_many_small_requests_for_nothing_waits_by_itself(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    over = asyncio.Event()
+    async with role_server() as server, server.rollout() as attacker, server.rollout() as honest:
+        began = time.monotonic()
+        floods = [asyncio.create_task(flood(attacker, FLOODS[kind](attacker), over)) for _ in range(20)]
+        # As long as it takes an unbounded flood to answer many times more than this.
+        while time.monotonic() - began < 2 * BURST_SECONDS:
+            assert (await honest.ask("beside it")).status == 200
+        over.set()
+        await asyncio.wait(floods, timeout=5)
+        taken = time.monotonic() - began
+        for one in floods:
+            one.cancel()
+        counts = [one.result() for one in floods if one.done() and not one.cancelled() and one.exception() is None]
+        most = (BURST_SECONDS + 0.1 * taken) / SECONDS_PER_REFUSAL + 10 * len(floods)
+        assert 0 < sum(counts) <= most
+        await asyncio.gather(*floods, return_exceptions=True)
+    assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) < 60
+
+
+async def test_what_is_no_http_and_who_leaves_fill_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with role_server() as server, server.rollout() as rollout:
+        for data in (b"\x16\x03\x01 \r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"POST / HTTP/1.1\r\nA: b\x00c\r\n\r\n"):
+            assert await status_of(rollout, data) == 400
+        for _ in range(3):
+            _, writer = await opened(rollout)
+            writer.write(raw_request(rollout, HELLO)[:-5])
+            await writer.drain()
+            writer.close()
+            assert (await rollout.ask("still there")).status == 200
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+async def test_who_leaves_the_queue_for_memory_or_a_place_leaves_nothing() -> None:
+    memory = Memory(10)
+    gate = CallGate(1, lambda active: True)
+
+    async def held() -> None:
+        async with memory.hold(10):
+            await asyncio.Event().wait()
+
+    async def placed() -> None:
+        async with gate.place():
+            await asyncio.Event().wait()
+
+    for queue in (held, placed):
+        first, *others = [asyncio.create_task(queue()) for _ in range(3)]
+        await asyncio.sleep(0)
+        first.cancel()
+        for one in others:
+            one.cancel()
+        outcomes = await asyncio.gather(first, *others, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [asyncio.CancelledError] * 3
+    async with memory.hold(10), gate.place() as entered:
+        assert entered
+
+
+async def halves(request: web.Request) -> web.StreamResponse:
+    """A whole answer with a half of a character that stands alone, and two that belong together."""
+    return web.Response(body=json.dumps(completion("a\ud83d b \ud83d\ude00")).encode(), content_type="application/json")
+
+
+async def test_a_whole_reply_with_half_a_character_is_a_turn_like_any_other() -> None:
+    async with endpoint(halves) as url:
+        client = vf.EvalClientConfig(base_url=url, api_key_var="NO_SUCH_KEY")
+        async with role_server(client=client) as server, server.rollout() as rollout:
+            for headers in ({}, SUB):
+                answer = await rollout.ask("hello", headers)
+                assert (answer.status, answer.text) == (200, "a\ufffd b \U0001f600")
+            assert rollout.session.error is None
+            assert rollout.main.assistant_messages[-1].content == "a\ufffd b \U0001f600"
+            rollout.main.model_dump_json()
+
+
+async def repeats(request: web.Request) -> web.StreamResponse:
+    """As servers that validate by schema do: the error holds what they were sent."""
+    sent = (await request.read()).decode()
+    message = f"Input should be shorter: {sent} (context_length_exceeded)"
+    return web.json_response({"error": {"message": message}}, status=400)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_endpoint_that_repeats_the_request_in_its_error_fills_no_trace(stream: bool) -> None:
+    async with endpoint(repeats) as url:
+        client = vf.EvalClientConfig(base_url=url, api_key_var="NO_SUCH_KEY")
+        async with role_server(client=client) as server, server.rollout() as rollout:
+            answer = await rollout.ask("x" * 900_000, stream=stream)
+            (call,) = rollout.main.calls
+            assert call.error is not None
+            for text in (answer.body, call.error.message):
+                assert len(text) < 10_000
+                assert "Input should be shorter" in text
+                assert "context_length_exceeded" in text
+
+
+async def test_of_a_programs_failing_calls_the_first_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[new_mark.__module__], "RECORDED_PROGRAM_CALLS", 3)
+    async with endpoint(repeats) as url:
+        client = vf.EvalClientConfig(base_url=url, api_key_var="NO_SUCH_KEY")
+        async with role_server(client=client) as server, server.rollout() as rollout:
+            mark = {MARK_HEADER: new_mark(rollout.main)}
+            for headers in (mark, *[{}] * 8, mark):
+                assert (await rollout.ask("hello", headers)).status == 400
+            assert len(rollout.main.calls) == 2 + 3
+            assert len(own_calls(rollout.main)) == 2
+            forget_mark(rollout.main)

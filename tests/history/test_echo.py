@@ -1,0 +1,228 @@
+"""OpenCode's rules: what is the echo of an answer, and what is a change of the history."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opencode_env.opencode import javascript_json
+from opencode_env.opencode.build_cache import ensure_build, host_platform
+from opencode_env.opencode.builds import DEFAULT_VERSION
+from opencode_env.opencode.echo import OpenCodeEcho
+from verifiers.v1.types import AssistantMessage, ToolCall
+
+RULES = OpenCodeEcho()
+
+
+def answer(*calls: tuple[str, str, str], **said: Any) -> AssistantMessage:
+    """An answer with calls, each (id, name, arguments)."""
+    made = [ToolCall(id=identity, name=name, arguments=arguments) for identity, name, arguments in calls]
+    return AssistantMessage(tool_calls=made or None, **said)
+
+
+def echo(*calls: tuple[str, str, str], content: str = "", reasoning: str = "") -> dict[str, Any]:
+    """What OpenCode sends of one."""
+    made: dict[str, Any] = {"role": "assistant", "content": content, "reasoning_content": reasoning}
+    if calls:
+        made["tool_calls"] = [
+            {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
+            for identity, name, arguments in calls
+        ]
+    return made
+
+
+def is_echo(sampled: str, echoed: str, *, name: str = "bash", echoed_name: str = "bash") -> bool:
+    found = RULES.recognise(answer(("c", name, sampled)), echo(("c", echoed_name, echoed)))
+    assert found in (None, ["c"])
+    return found is not None
+
+
+SPELLINGS = [
+    ('{ "a" : 1 ,"b":2}', '{"a":1,"b":2}'),
+    ('{"b":2,"a":1}', '{"a":1,"b":2}'),
+    ('{"a":"\\u0041\\/"}', '{"a":"A/"}'),
+    ('{"a":1,"a":2}', '{"a":2}'),
+    ('{"a":5000.0}', '{"a":5000}'),
+    ('{"a":5e3}', '{"a":5000}'),
+    ('{"a":1.50}', '{"a":1.5}'),
+    ('{"a":-0}', '{"a":0}'),
+    ('{"a":1e400}', '{"a":null}'),
+    ('{"a":12345678901234567890}', '{"a":12345678901234567000}'),
+    ("", "{}"),
+    (" \ufeff", "{}"),
+    ("null", '{"value":null}'),
+    ("[1.0]", '{"value":[1]}'),
+    ('"x"', '{"value":"x"}'),
+]
+
+
+@pytest.mark.parametrize(("sampled", "echoed"), SPELLINGS)
+def test_another_spelling_of_the_same_value_is_an_echo(sampled: str, echoed: str) -> None:
+    assert is_echo(sampled, echoed)
+
+
+@pytest.mark.parametrize(
+    ("sampled", "echoed"),
+    [
+        ('{"a":1}', '{"a":2}'),
+        ('{"a":1}', '{"a":true}'),
+        ('{"a":0}', '{"a":false}'),
+        ('{"a":"1"}', '{"a":1}'),
+        ('{"a":1}', "{}"),
+        ('{"a":null}', "{}"),
+        ('{"a":[1,2]}', '{"a":[2,1]}'),
+        ('{"a":9007199254740993}', '{"a":9007199254740994}'),
+        ("{", "{}"),
+        ('{"a":1}', "not JSON"),
+        ("x", '{"tool":"bash","error":"no"}'),
+    ],
+)
+def test_another_value_is_a_change(sampled: str, echoed: str) -> None:
+    assert not is_echo(sampled, echoed)
+
+
+@pytest.mark.parametrize(
+    ("sampled", "echoed"),
+    [
+        ("{}}", "{}"),
+        ('{"a":1.0} and more', '{"a":1}'),
+        ('[1]{"a":1}', '{"value":[1]}'),
+        ("599", '{"value":5}'),
+        (" -1.5e3", '{"value":-1.5}'),
+        ('"x"y', '{"value":"x"}'),
+    ],
+)
+def test_a_call_is_complete_as_soon_as_its_arguments_are_json(sampled: str, echoed: str) -> None:
+    assert is_echo(sampled, echoed)
+    assert not is_echo(sampled, '{"a":2}')
+
+
+@pytest.mark.parametrize(("name", "arguments"), [("nothing", "{}"), (" bash ", "{}"), ("bash", "{"), ("bash", "NaN")])
+def test_a_call_that_could_not_run_is_one_of_the_tool_invalid(name: str, arguments: str) -> None:
+    refusal = json.dumps({"tool": name, "error": "what is wrong"})
+    assert is_echo(arguments, refusal, name=name, echoed_name="invalid")
+    assert not is_echo(arguments, '{"tool":"another","error":"x"}', name=name, echoed_name="invalid")
+    assert not is_echo(arguments, '{"tool":1,"error":"x"}', name=name, echoed_name="invalid")
+
+
+def test_a_tool_is_found_whatever_the_case_of_its_name() -> None:
+    assert is_echo('{"a":1.0}', '{"a":1}', name="Bash")
+    assert is_echo("{bad", '{"value":"{bad"}', name="Bash", echoed_name="Bash")
+    assert is_echo('{"__proto__":1}', '{"value":"{\\"__proto__\\":1}"}', name="Bash", echoed_name="Bash")
+    assert not is_echo("{}", "{}", name="bash", echoed_name="Bash")
+    assert not is_echo("{}", "{}", name="read", echoed_name="bash")
+
+
+def test_calls_are_found_by_their_ids_in_any_order() -> None:
+    sampled = answer(("x", "bash", "{}"), ("y", "read", "{}"))
+    assert RULES.recognise(sampled, echo(("y", "read", "{}"), ("x", "bash", "{}"))) == ["y", "x"]
+    assert RULES.recognise(sampled, echo(("y", "bash", "{}"), ("x", "read", "{}"))) is None
+    assert RULES.recognise(sampled, echo(("x", "bash", "{}"))) is None
+    assert RULES.recognise(sampled, echo()) is None
+
+
+def test_of_two_calls_with_one_id_either_may_come_back() -> None:
+    sampled = answer(("x", "bash", '{"a":1}'), ("x", "bash", '{"a":2}'))
+    assert RULES.recognise(sampled, echo(("x", "bash", '{"a":2}'))) == ["x"]
+    assert RULES.recognise(sampled, echo(("x", "bash", '{"a":1}'))) == ["x"]
+    assert RULES.recognise(sampled, echo(("x", "bash", '{"a":3}'))) is None
+    both = echo(("x", "bash", '{"a":2}'), ("x", "bash", '{"a":1}'))
+    assert RULES.recognise(sampled, both) == ["x", "x"]
+    assert RULES.recognise(answer(("x", "bash", '{"a":1}')), both) is None
+
+
+def test_ids_that_a_family_of_models_gets_otherwise_are_found_again() -> None:
+    two = answer(("call_abcdefg1", "bash", '{"a":1}'), ("call_abcdefg2", "bash", '{"a":2}'))
+    cut = echo(("callabcde", "bash", '{"a":1}'), ("callabcde", "bash", '{"a":2}'))
+    assert RULES.recognise(two, cut) == ["call_abcdefg1", "call_abcdefg2"]
+    assert RULES.recognise(answer(("a:b", "bash", "{}")), echo(("a_b", "bash", "{}"))) == ["a:b"]
+    assert RULES.recognise(answer(("a:b", "bash", "{}")), echo(("a_c", "bash", "{}"))) is None
+
+
+def test_text_and_reasoning_must_be_the_same() -> None:
+    assert RULES.recognise(answer(content="a"), echo(content="a")) == []
+    assert RULES.recognise(answer(content="a"), echo(content="b")) is None
+    assert RULES.recognise(answer(content=None, reasoning_content="r"), echo(reasoning="r")) == []
+    assert RULES.recognise(answer(content="a", reasoning_content="r"), echo(content="a")) is None
+    assert RULES.recognise(answer(content="a"), echo(content="a", reasoning="r")) is None
+    details = answer(content="a", reasoning_content="r", provider_state=[{"type": "reasoning.text", "text": "r"}])
+    assert RULES.recognise(details, echo(content="a")) == []
+
+
+def test_only_an_answer_that_says_nothing_is_left_out() -> None:
+    assert RULES.leaves_out(answer())
+    assert RULES.leaves_out(answer(content=""))
+    assert not RULES.leaves_out(answer(content=" "))
+    assert not RULES.leaves_out(answer(reasoning_content="r"))
+    assert not RULES.leaves_out(answer(("x", "bash", "{}")))
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
+)
+TEXTS = st.one_of(
+    VALUES.map(lambda value: json.dumps(value, ensure_ascii=False)),
+    VALUES.map(lambda value: json.dumps(value, indent=1)),
+    st.text(alphabet='{}[]",:0123456789.eE+-\\u\n\ttruefalsn NaI', max_size=20),
+    st.from_regex(r"-?(0|[1-9][0-9]{0,25})(\.[0-9]{1,25})?([eE][-+]?[0-9]{1,3})?", fullmatch=True),
+)
+
+READER = """
+for await (const line of console) {
+  let seen = null
+  try { seen = JSON.stringify(JSON.parse(JSON.parse(line))) } catch {}
+  console.log(JSON.stringify(seen))
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def javascript(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What OpenCode's own JavaScript engine makes of a text: parsed and written again, or None."""
+    program = tmp_path_factory.mktemp("javascript") / "reader.js"
+    program.write_text(READER)
+    binary = Path(ensure_build(DEFAULT_VERSION, host_platform()).directory) / "opencode"
+    with subprocess.Popen(
+        [binary, program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+        env={**os.environ, "BUN_BE_BUN": "1"},
+    ) as engine:
+        asked, answered = engine.stdin, engine.stdout
+        assert asked is not None
+        assert answered is not None
+
+        def read(text: str) -> str | None:
+            asked.write(json.dumps(text) + "\n")
+            asked.flush()
+            found: str | None = json.loads(answered.readline())
+            return found
+
+        yield read
+        asked.close()
+
+
+@pytest.mark.opencode
+def test_texts_are_read_as_opencodes_javascript_reads_them(javascript: Any) -> None:
+    @given(TEXTS)
+    def agrees(text: str) -> None:
+        written = javascript(text)
+        try:
+            own = javascript_json.parse(text)
+        except ValueError:
+            assert written is None
+            return
+        assert written is not None
+        assert javascript_json.same(own, javascript_json.parse(written))
+
+    agrees()
+    for sampled, _ in SPELLINGS:
+        if sampled.strip(javascript_json.JAVASCRIPT_SPACE):
+            assert javascript_json.same(javascript_json.parse(sampled), javascript_json.parse(javascript(sampled)))

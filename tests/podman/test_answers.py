@@ -1,0 +1,71 @@
+"""Answer files of a podman container are read from outside, with no program of the container's and as its user."""
+
+import pytest
+from opencode_env.cli_agent.podman import PodmanRuntime, provision_podman
+from opencode_rubrics.sandbox.bounded_file import FileState, read_bounded_text
+from opencode_rubrics.verifiers_versions import PodmanConfig
+from verifiers.v1.errors import SandboxError
+
+from tests.support.podman import derived_image
+
+from .conftest import sh
+
+pytestmark = pytest.mark.podman
+
+
+@pytest.mark.parametrize(
+    ("make", "path", "state"),
+    [
+        ("mkdir -p /app/a && echo 42 >/app/a/b", "/app/a/b", FileState.TEXT),
+        ("true", "/app/missing", FileState.ABSENT),
+        ("echo 42 >/app/file", "/app/file/below", FileState.ABSENT),
+        ("echo 42 >/app/there; ln -s there /app/link", "/app/link", FileState.SYMLINK),
+        ("ln -s loop /app/loop", "/app/loop/below", FileState.ABSENT),
+        ("mkdir /app/dir", "/app/dir", FileState.NOT_A_FILE),
+        ("mkfifo /app/fifo", "/app/fifo", FileState.NOT_A_FILE),
+        ("mknod /app/zero c 1 5 || ln /dev/zero /app/zero || mkdir /app/zero", "/app/zero", FileState.NOT_A_FILE),
+        ("ln -s /proc/self /app/proc", "/app/proc/environ", FileState.ABSENT),
+        ("ln -s /proc/1 /app/proc", "/app/proc/environ", FileState.NOT_A_FILE),
+        ("truncate -s 1T /app/sparse", "/app/sparse", FileState.OVERSIZED),
+        ("printf '42\\0' >/app/binary", "/app/binary", FileState.BINARY),
+    ],
+)
+async def test_what_is_there_is_told(runtime: PodmanRuntime, make: str, path: str, state: FileState) -> None:
+    done = await sh(runtime, make)
+    assert done.exit_code == 0, done.stderr
+    found = await read_bounded_text(runtime, path, 1000)
+    assert (found.state, found.text) == (state, "42\n" if state is FileState.TEXT else "")
+
+
+async def test_a_link_in_the_container_leads_to_nothing_outside_it(runtime: PodmanRuntime) -> None:
+    await sh(runtime, "ln -s / /app/root; ln -s /proc/1/root /app/other; ln -s /proc/1/cwd/../../.. /app/up")
+    await sh(runtime, "echo inside >/etc/hostname-of-mine")
+    for way in ("root", "other", "up"):
+        found = await read_bounded_text(runtime, f"/app/{way}/etc/hostname-of-mine", 1000)
+        assert (found.state, found.text) == (FileState.TEXT, "inside\n")
+
+
+async def test_an_agent_that_replaced_every_program_tells_nothing_of_its_own(runtime: PodmanRuntime) -> None:
+    await sh(runtime, "printf '#!/bin/sh\\necho 42\\n' >/tmp/forged; chmod +x /tmp/forged")
+    await sh(
+        runtime,
+        "for name in head wc cat dash sh; do cp /tmp/forged /usr/bin/.new; mv /usr/bin/.new /usr/bin/$name; done",
+    )
+    assert (await read_bounded_text(runtime, "/app/answer.txt", 1000)).state is FileState.ABSENT
+
+
+async def test_the_images_user_is_who_reads(podman_image: str) -> None:
+    secret = "mkdir /secret && echo 42 >/secret/answer && chmod 700 /secret && install -m 600 /dev/null /shown"
+    recipe = f"RUN {secret}\nUSER 1234"
+    async with provision_podman(PodmanConfig(image=derived_image("read-as", recipe))) as box:
+        assert (await read_bounded_text(box, "/shown", 1000)).state is FileState.UNREADABLE
+        assert (await read_bounded_text(box, "/secret/answer", 1000)).state is FileState.UNREADABLE
+        assert (await sh(box, "echo 42 >/app/answer")).exit_code == 0
+        assert (await read_bounded_text(box, "/app/answer", 1000)).text == "42\n"
+
+
+async def test_a_container_that_is_gone_is_an_error(runtime: PodmanRuntime) -> None:
+    assert runtime._container is not None
+    runtime._container.remove()
+    with pytest.raises(SandboxError):
+        await read_bounded_text(runtime, "/app/answer.txt", 1000)

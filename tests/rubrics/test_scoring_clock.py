@@ -1,0 +1,61 @@
+"""The time of a scoring: what it takes counts, what it waits for a place in the pool does not."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from opencode_rubrics.scoring_clock import ScoringTimeout, not_counted, scoring_time
+
+from tests.rubrics.math_support import HANG, pool_of
+from tests.support.machine import patience
+
+
+async def _runs(seconds: float, body: Callable[[], Awaitable[object]]) -> None:
+    async with scoring_time(seconds):
+        await body()
+
+
+async def _fails() -> None:
+    raise TimeoutError("its own")
+
+
+async def test_a_scoring_that_takes_too_long_is_told_from_its_own_timeouts() -> None:
+    with pytest.raises(ScoringTimeout, match=r"longer than 0\.05 s"):
+        await _runs(0.05, asyncio.Event().wait)
+    with pytest.raises(TimeoutError, match="its own"):
+        await _runs(60, _fails)
+    async with scoring_time(None):
+        await asyncio.sleep(0)
+
+
+async def test_the_clock_stands_still_from_the_first_who_waits_to_the_last() -> None:
+    async def waits(seconds: float) -> None:
+        with not_counted():
+            await asyncio.sleep(seconds)
+
+    async with scoring_time(0.2), asyncio.TaskGroup() as group:
+        for seconds in (0.5, 0.1, 0.8):
+            group.create_task(waits(seconds))
+
+    async def waits_and_works() -> None:
+        await waits(0.3)
+        await asyncio.Event().wait()
+
+    with pytest.raises(ScoringTimeout):
+        await _runs(0.2, waits_and_works)
+
+
+async def test_who_waits_behind_other_answers_keeps_the_time_of_its_scoring() -> None:
+    limit = patience(0.7)
+    with pool_of(1) as pool:
+        assert (await pool.verify("5", "5", "file", 5)).right  # the worker is up
+        # Each holds the one place for a quarter of a second of CPU at first.
+        hanging = [asyncio.create_task(pool.verify("5", HANG, "file", 1)) for _ in range(int(4 * limit) + 4)]
+        await asyncio.sleep(0)
+        async with scoring_time(limit):
+            result = await pool.verify("5", "5", "file", 5)
+        assert result.right
+        assert result.waited > limit
+        for one in hanging:
+            one.cancel()
+        await asyncio.gather(*hanging, return_exceptions=True)

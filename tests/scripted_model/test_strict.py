@@ -1,0 +1,78 @@
+"""The strict mode refuses what a strict provider refuses, and only that; streams may bring calls in any order."""
+
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy, ToolCall
+from opencode_env.scripted_model.strict import problem_of
+from pydantic import ValidationError
+
+USER = {"role": "user", "content": "go"}
+
+
+def answer(*calls: tuple[str, str, str], content: str | None = None) -> dict[str, Any]:
+    functions = [(identity, {"name": name, "arguments": arguments}) for identity, name, arguments in calls]
+    made: dict[str, Any] = {"role": "assistant", "content": content}
+    if calls:
+        made["tool_calls"] = [{"id": own, "type": "function", "function": function} for own, function in functions]
+    return made
+
+
+def result(identity: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": identity, "content": ""}
+
+
+GOOD = [
+    [USER],
+    [USER, answer(content="Yes."), USER],
+    [USER, answer(("a", "bash", "{}"), ("b", "read", '{"x": 1e2}')), result("b"), result("a")],
+    [USER, answer(content="Yes."), answer(content="And now?")],
+]
+BAD = {
+    "says nothing": [USER, answer(content=""), USER],
+    "has no result": [USER, answer(("a", "bash", "{}"))],
+    "result of call": [USER, answer(("a", "bash", "{}")), USER],
+    "answers no tool call": [USER, result("a")],
+    "several calls of one id": [USER, answer(("a", "bash", "{}"), ("a", "bash", "{}")), result("a")],
+    "no JSON object": [USER, answer(("a", "bash", "[]")), result("a")],
+    "name that no tool can have": [USER, answer(("a", " bash ", "{}")), result("a")],
+    "has no id": [USER, answer(("", "bash", "{}")), result("")],
+    "role is unknown": [{"role": "robot", "content": "x"}],
+}
+
+
+@pytest.mark.parametrize("messages", GOOD)
+def test_what_every_provider_takes_is_taken(messages: list[dict[str, Any]]) -> None:
+    assert problem_of({"messages": messages}) is None
+
+
+@pytest.mark.parametrize("problem", BAD)
+async def test_what_a_strict_provider_refuses_is_a_400_only_in_strict_mode(problem: str) -> None:
+    for strict, status in ((True, 400), (False, 200)):
+        async with ScriptedModel(ScriptPolicy.of(Reply(text="x")), strict=strict) as model, ClientSession() as http:
+            body = {"model": "m", "messages": BAD[problem]}
+            async with http.post(f"{model.base_url}/chat/completions", json=body) as response:
+                assert response.status == status
+                assert (problem in await response.text()) == strict
+
+
+@pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": "\\ud83d"}', '{"a": ' + "[" * 300 + "]" * 300 + "}", "null", ""])
+def test_arguments_that_some_reader_does_not_take_are_refused(text: str) -> None:
+    assert problem_of({"messages": [USER, answer(("a", "bash", text)), result("a")]}) is not None
+
+
+async def test_a_stream_brings_calls_in_the_order_of_their_arrivals_and_reasoning_under_its_key() -> None:
+    calls = (ToolCall(name="first", id="a"), ToolCall(name="second", id="b"))
+    reply = Reply(tool_calls=calls, arrivals=(1, 0), reasoning="hm", reasoning_key="reasoning")
+    async with ScriptedModel(ScriptPolicy.of(reply)) as model, ClientSession() as http:
+        body = {"model": "m", "messages": [USER], "stream": True}
+        async with http.post(f"{model.base_url}/chat/completions", json=body) as response:
+            text = await response.text()
+    assert text.index('"second"') < text.index('"first"')
+    assert '{"reasoning":"hm"}' in text
+
+
+def test_arrivals_name_every_call_once() -> None:
+    with pytest.raises(ValidationError, match="arrivals"):
+        Reply(tool_calls=(ToolCall(name="one"),), arrivals=(0, 0))
