@@ -20,7 +20,7 @@ pytestmark = pytest.mark.opencode
 
 WANTED = os.environ.get("ECHO_CONVERSATIONS")
 GENERATED = settings(
-    max_examples=int(WANTED or 25),
+    max_examples=int(WANTED or 20),
     deadline=None,
     database=None,
     derandomize=WANTED is None,
