@@ -93,7 +93,7 @@ async def test_a_broken_delivery_costs_nothing(where: str) -> None:
     assert played.trace.metrics["ghost_answers"] == 0.0
 
 
-@pytest.mark.skipif(not os.environ.get("WHOLE_SWEEP"), reason="half an hour; WHOLE_SWEEP=1 runs it")
+@pytest.mark.skipif(not os.environ.get("WHOLE_SWEEP"), reason="ten minutes; WHOLE_SWEEP=1 runs it")
 @pytest.mark.timeout(7200)
 async def test_a_cut_at_any_byte_costs_nothing() -> None:
     _, wire = await broken([Break(0)])
