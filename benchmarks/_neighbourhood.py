@@ -26,7 +26,7 @@ RAMP = 1.0
 """Seconds that an attack runs before the neighbours start."""
 PATIENCE = 60.0
 
-_BOMB = r"\sum_{a=1}^{2000}\sum_{b=1}^{2000}\sum_{c=1}^{2000}abc"
+_BOMB = r"(1/3)!+10^{-2000}\sqrt{2}"
 _PROGRAM = Path(__file__).with_name("attack")
 _REPORT = re.compile(r"^ATTACK (\{.*\})$", re.MULTILINE)
 

@@ -43,7 +43,7 @@ GOALS = {"host_throughput": 0.9, "loop_lag": 1.0, "hang_cost": 1.0, "neighbours"
 neighbours of a hung answer ÷ their time without it, in units of the share that its worker has."""
 
 CORPUS = Path(__file__).parent.parent / "tests" / "rubrics" / "data" / "math_pairs.jsonl"
-HANG = r"\sum_{a=1}^{2000}\sum_{b=1}^{2000}\sum_{c=1}^{2000}abc"
+HANG = r"(1/3)!+10^{-2000}\sqrt{2}"
 HANG_DEADLINE = 3.0
 ROUNDS = 4
 PLAIN_SHARE = 5

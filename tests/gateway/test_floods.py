@@ -12,8 +12,11 @@ import pytest
 import verifiers.v1 as vf
 from aiohttp import web
 from opencode_env.cli_agent.interception import MARK_HEADER, GatewayConfig, forget_mark, new_mark, own_calls
+from opencode_env.cli_agent.interception.error_answer import error_answer
 from opencode_env.cli_agent.interception.gate import CallGate
 from opencode_env.cli_agent.interception.pace import BURST_SECONDS, SECONDS_PER_REFUSAL, Memory
+from opencode_rubrics.verifiers_versions import AFTER_0_4_0
+from verifiers.v1.dialects import DIALECTS
 
 from tests.gateway.test_masking import completion, endpoint
 from tests.rlm.role_server import SUB, Rollout, role_server
@@ -219,3 +222,10 @@ async def test_of_a_programs_failing_calls_the_first_are_kept(monkeypatch: pytes
             assert len(rollout.main.calls) == 2 + 3
             assert len(own_calls(rollout.main)) == 2
             forget_mark(rollout.main)
+
+
+def test_an_error_says_what_its_status_means_where_the_wire_format_does() -> None:
+    (messages,) = [dialect for dialect in DIALECTS if dialect.upstream_path == "/v1/messages"]
+    body = json.loads(error_answer(messages, "later", 429).body or b"")  # type: ignore[arg-type]
+    kind = "rate_limit_error" if AFTER_0_4_0 else "invalid_request_error"
+    assert body["error"] == {"type": kind, "message": "later"}

@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 
 CORPUS = Path(__file__).parent / "data" / "math_pairs.jsonl"
 QUESTION = "What is the value?"
-HANG = r"\sum_{a=1}^{2000}\sum_{b=1}^{2000}\sum_{c=1}^{2000}abc"
+HANG = r"(1/3)!+10^{-2000}\sqrt{2}"
 """An answer that no rule is done with in any time that a test has."""
 
 

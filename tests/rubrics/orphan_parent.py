@@ -8,7 +8,7 @@ from opencode_rubrics.math.worker_pool import WorkerPool
 
 async def main() -> None:
     pool = WorkerPool(2)
-    hang = r"\sum_{a=1}^{2000}\sum_{b=1}^{2000}\sum_{c=1}^{2000}abc"
+    hang = r"(1/3)!+10^{-2000}\sqrt{2}"
     busy = [asyncio.create_task(pool.verify("5", hang, "file", 60)) for _ in range(2)]
     while len(pool.pids) < 3:
         await asyncio.sleep(0.02)

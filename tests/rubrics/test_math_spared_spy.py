@@ -1,12 +1,15 @@
-"""A service from before the agent, which the fence spares, runs what the agent left it while a score is made."""
+"""A service from before the agent, which the fence spares, runs what the agent left it while a score is made.
 
-import asyncio
+The sandboxes here share the evaluation's user, as all do that are not started by root: in one with a user of its own
+the scorer's streams belong to another, and opening them fails whether the service is held or not.
+"""
+
 from pathlib import Path
 
 import pytest
+from opencode_env.cli_agent.sandbox import Bind, ConfinedRuntime, LocalSandboxConfig, provision_confined
 from opencode_rubrics import RemoteHybridMathConfig, RemoteHybridMathRubric
 
-from tests.rubrics.math_places import confined_place
 from tests.rubrics.math_support import score
 from tests.support.waiting import until
 
@@ -17,21 +20,23 @@ SPY = (Path(__file__).parent / "cheats" / "spared_spy.py").read_text()
 @pytest.mark.parametrize("wakes", ["", "awake"])
 async def test_the_scorer_is_out_of_reach_of_a_spared_service(wakes: str) -> None:
     rubric = RemoteHybridMathRubric(RemoteHybridMathConfig())
-    async with confined_place(rubric) as place:
-        await place.box.run_background(["sh", "-c", SERVICE, wakes], {}, "/tmp/service")
-        mark = getattr(place.box, "mark_agent_start")  # noqa: B009
-        await mark()
-        await place.box.write("/app/job.py", SPY.replace("WAKES", wakes).encode())
-        await place.do("echo 'I do not know' > /app/answer.txt")
+    binds = [Bind(shared.source, shared.target) for shared in await rubric.shared_directories()]
+    async with provision_confined(LocalSandboxConfig(own_user=False), binds) as box:
+        assert isinstance(box, ConfinedRuntime)
+        if wakes and (box._sandbox.group is None or not box._sandbox.group.can_freeze):
+            pytest.skip("no control group can be frozen here")
+        await box.run_background(["sh", "-c", SERVICE], {}, "/tmp/service")
+        await box.mark_agent_start()
+        await box.write("/app/job.py", SPY.replace("WAKES", wakes).encode())
+        await box.write("/app/answer.txt", b"I do not know")
 
         async def spies() -> bool:
-            await place.do("sh -c 'sleep 0.3; : mathverdict'")
-            return "spying" in await place.do("cat /tmp/spy.log 2>/dev/null || true")
+            return "spying" in (await box.run(["sh", "-c", "cat /tmp/spy.log || true"], {})).stdout
 
         await until(spies)
-        scored = await score(rubric, place.box, "271828182")
-        assert scored.reward == 0.0
-        await asyncio.sleep(0)
-        seen = await place.do("cat /tmp/spy.log")
-        assert "271828182" not in seen
-        assert "stdin" not in seen, seen
+        for _ in range(2):
+            assert (await score(rubric, box, "271828182")).reward == 0.0
+        seen = (await box.run(["cat", "/tmp/spy.log"], {})).stdout
+    assert "271828182" not in seen
+    assert "stdin" not in seen, seen
+    await rubric.teardown()

@@ -2,7 +2,8 @@
 
 Invariant: everything named here was made after the agent ended. Programs read no start-up file, module, plugin or
 configuration from the agent's home, and of git's settings in the work directory none of those that run a program by
-themselves.
+themselves. Below the work directory and /tmp no link leads to what a verify command has itself: a file that is its own
+command line would hold whatever it looks for.
 """
 
 import secrets
@@ -68,7 +69,7 @@ async def scoring_home(runtime: vf.Runtime, workdir: str, *, exposed: bool) -> A
         if isinstance(runtime, RunsAgentCode):
             code = await stack.enter_async_context(runtime.agent_code())
         own = await put_own_shell(runtime) if exposed else ""
-        home = await _begin(runtime, code, own)
+        home = await _begin(runtime, workdir, code, own)
         home.environment = _environment(home.directory, code.shared if code else f"{home.directory}/shared", workdir)
         tools = [own if home.shell != "sh" else "", code.tools if code else f"{home.directory}/bin"]
         home.tools = ":".join(filter(None, tools))
@@ -79,10 +80,12 @@ async def scoring_home(runtime: vf.Runtime, workdir: str, *, exposed: bool) -> A
             home.failure = home.failure or (code and code.failure) or ""
 
 
-async def _begin(runtime: vf.Runtime, code: AgentCode | None, own: str) -> ScoringHome:
+async def _begin(runtime: vf.Runtime, workdir: str, code: AgentCode | None, own: str) -> ScoringHome:
     helper = "" if code else program_text("run_agent_code")
     places = (code.scratch,) if code else _PLACES
-    argv = program_argv("begin_scoring", f"scoring-{secrets.token_hex(8)}", helper, VERIFIER_DIRECTORY, *places)
+    texts = helper, program_text("drop_links")
+    name = f"scoring-{secrets.token_hex(8)}"
+    argv = program_argv("begin_scoring", name, *texts, workdir, VERIFIER_DIRECTORY, *places)
     # A shell for another kind of processor does not run; the container's own shell may.
     for shell in (f"{own}/sh", "sh") if own else ("sh",):
         environment = {"PATH": f"{own}:{_PATH}"} if shell != "sh" else {}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from opencode_rubrics import run_checked
-from verifiers.v1.errors import SandboxError
+from verifiers.v1.errors import HarnessError
 from verifiers.v1.runtimes import Runtime
 
 from opencode_env.opencode.state import program
@@ -51,13 +51,15 @@ async def read_log(runtime: Runtime, state: str) -> RunLog:
     """Read the end of the log in `state`.
 
     Raises:
-        SandboxError: when the sandbox does not answer.
+        SandboxError: when the sandbox is gone.
+        HarnessError: when the log cannot be read in a sandbox that lives: the agent can have seen to that.
     """
     argv = ["sh", "-c", program("tails.sh"), "tails", state, str(EVENTS_TAIL_BYTES), SEPARATOR]
-    result = await run_checked(runtime, argv, "cannot read OpenCode's log", accepted=range(256))  # told by its content
+    failure = "cannot read OpenCode's log"
+    result = await run_checked(runtime, argv, failure, accepted=range(256), error=HarnessError)  # told by its content
     log = split_log(result.stdout)
     if log is None:
-        raise SandboxError(f"cannot read OpenCode's log: it was cut off, {result.stderr.strip()[-500:]}")
+        raise HarnessError(f"cannot read OpenCode's log: it was cut off, {result.stderr.strip()[-500:]}")
     return log
 
 

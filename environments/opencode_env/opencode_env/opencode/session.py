@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from itertools import takewhile
 from typing import Any
 
-from opencode_rubrics import run_checked, workdir_of
+from opencode_rubrics import require_alive, run_checked, workdir_of
 from opencode_rubrics.verifiers_versions import run_program
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.errors import HarnessError, SandboxError
@@ -169,14 +169,22 @@ class OpenCodeSession(HarnessSession):
     async def _write_prompt(self, prompt: SegmentPrompt) -> list[str]:
         """Put the prompt's files in place, if they are not; returns OpenCode's arguments for this segment."""
         if not self._written:
-            archive = f"{self.state}/segment.tar"
-            await self.runtime.write(archive, segment_archive(prompt, new_mark(self.trace), self._systems()))
-            script = 'tar -xf "$1/segment.tar" -C "$1" && rm -f "$1/segment.tar"'
-            await run_checked(self.runtime, ["sh", "-c", script, "prompt", self.state], "writing the prompt failed")
+            await self._write_segment(segment_archive(prompt, new_mark(self.trace), self._systems()))
         if self._segments and self._log.session_id is None:
             raise HarnessError("OpenCode's log names no session, so the conversation cannot be continued")
         args = [arg for picture in prompt.pictures for arg in ("--file", f"{self.state}/pictures/{picture.name}")]
         return [*(["--session", self._log.session_id] if self._log.session_id else []), *args]
+
+    async def _write_segment(self, archive: bytes) -> None:
+        """Unpack a later prompt into the state directory, which the agent had for itself before."""
+        failure = "writing the prompt failed"
+        try:
+            await self.runtime.write(f"{self.state}/segment.tar", archive)
+        except SandboxError as error:
+            await require_alive(self.runtime, "writing the prompt")
+            raise HarnessError(f"{failure}: {error}") from error
+        script = 'tar -xf "$1/segment.tar" -C "$1" && rm -f "$1/segment.tar"'
+        await run_checked(self.runtime, ["sh", "-c", script, "prompt", self.state], failure, error=HarnessError)
 
     def _systems(self) -> dict[str, list[str]]:
         """The system prompt with which the session of the segments before began; the trace holds it, as the agent

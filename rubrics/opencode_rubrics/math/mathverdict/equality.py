@@ -10,6 +10,7 @@ from functools import partial
 
 from .choices import Choice, answered_choice, reference_choice
 from .expressions import equal_trees, read, rounds_to
+from .left_open import is_solved, leaves_more_open
 from .notations import same_notation
 from .numbers import read_number, same_number
 from .realsets import real_set, same_set
@@ -48,6 +49,8 @@ def equal(reference: str, answer: str, depth: int = 0) -> bool:
     if gold == given and gold:
         return True
     if max(len(gold), len(given)) > MAX_EXPRESSION_CHARS or depth > _MAX_DEPTH or not _whole(given):
+        return False
+    if leaves_more_open(gold, given):
         return False
     if parts := parts_of(gold):
         others = parts_of(given)
@@ -124,6 +127,8 @@ def _same_notation_or_relation(gold: str, given: str, depth: int) -> bool | None
     if other and r"\approx" in other.signs and not (relation and r"\approx" in relation.signs):
         return _same_approximation(gold, other, inner)
     if relation and other:
+        if is_solved(relation) and not is_solved(other):
+            return False
         return same_relation(relation, other, inner) or _same_real_set(gold, given) or False
     if other:
         return says(other, gold, inner) if other.is_equation else None if _ORDER.search(given) else False

@@ -1,11 +1,12 @@
-# Makes the directory that scoring works in, new: a home, a temporary directory, the command run-agent-code.
+# Makes the directory that scoring works in, new: a home, a temporary directory, the command run-agent-code; and removes
+# the links that the agent left to what only verify commands have.
 #
-# usage: sh -c "$(cat begin_scoring.sh)" begin-scoring NAME HELPER VERIFIER_DIRECTORY PLACE…
+# usage: sh -c "$(cat begin_scoring.sh)" begin-scoring NAME HELPER DROP_LINKS WORKDIR VERIFIER_DIRECTORY PLACE…
 #
 # Prints the directory, below the first PLACE with room for it, then why VERIFIER_DIRECTORY could not be made new, if
-# so. HELPER is the text of run-agent-code. No link is followed: not at VERIFIER_DIRECTORY, its parent, or inside.
-name=$1 helper=$2 verifier=$3
-shift 3
+# so. HELPER is the text of run-agent-code, DROP_LINKS that of drop_links.sh. No link is followed: not at VERIFIER_DIRECTORY, its parent, or inside.
+name=$1 helper=$2 drop_links=$3 workdir=$4 verifier=$5
+shift 5
 umask 022
 
 made=
@@ -20,6 +21,7 @@ for base in "$@"; do
 done
 if [ -n "$made" ] && [ -n "$helper" ]; then
     printf '%s\n' "$helper" >"$made/bin/run-agent-code" && chmod 755 -- "$made/bin/run-agent-code"
+    printf '%s\n' "$drop_links" >"$made/bin/drop-links"
 fi
 printf '%s\n' "$made"
 
@@ -41,3 +43,5 @@ fresh_directory() {
     mkdir -m 700 -- "$verifier"
 }
 problem=$(fresh_directory 2>&1) || printf '%s\n' "${problem:-mkdir failed}"
+# Only now: where a link leads into the new directory is seen when that is there.
+sh -c "$drop_links" drop-links "$made/shared" "${made:-/proc}" "$verifier" "$workdir/" /tmp/

@@ -6,7 +6,8 @@
 # Prints at most BYTES of each stream of the command. The file of --status gets `exit N`, `signal N` or `timeout`.
 # Exits 0 whatever the command did: its exit code is no verdict. Exits 125 if it could run nothing, which is an error
 # of the rollout. The command reads the work directory, where it starts unless the current directory is below it or in
-# $AGENT_CODE_DIR; it writes $AGENT_CODE_DIR and nothing else that verify commands use. It runs in namespaces of its
+# $AGENT_CODE_DIR; it writes $AGENT_CODE_DIR and nothing else that verify commands use; links that it leaves there to
+# what only those have are removed. It runs in namespaces of its
 # own where bubblewrap can make them, else (as root) as a user of its own.
 timeout=60 max=1048576 stdin=/dev/null status=/dev/null
 shared=${AGENT_CODE_DIR:?} workdir=${AGENT_CODE_WORKDIR:?}
@@ -14,6 +15,11 @@ scoring=${shared%/*}
 
 fail() {
     printf '%s\n' "$1" >"$scoring/tmp/.failed"
+    printf 'run-agent-code: %s\n' "$1" >&2
+    exit 125
+}
+# What a program that ran before can have brought about is no failure of ours.
+refuse() {
     printf 'run-agent-code: %s\n' "$1" >&2
     exit 125
 }
@@ -30,7 +36,7 @@ while [ $# -gt 0 ]; do
 done
 [ $# -gt 0 ] || fail "no command to run"
 case $(ls /proc/self/fd) in *[0-9][0-9]*) fail "a descriptor above 9 is open, which the program would inherit" ;; esac
-[ -r "$stdin" ] || fail "cannot read $stdin"
+[ -r "$stdin" ] || refuse "cannot read $stdin"
 here=$(mktemp -d "$scoring/tmp/run.XXXXXX") || fail "no room in the temporary directory"
 trap 'rm -rf -- "$here"' EXIT
 case $PWD/ in "$shared"/* | "${workdir%/}"/*) start=$PWD ;; *) start=$workdir ;; esac
@@ -53,7 +59,7 @@ elif [ "$(id -u)" = 0 ] && [ -n "$setpriv" ] && "$setpriv" --reuid 61000 --regid
 else
     fail "the agent's code cannot be kept apart here: it needs bubblewrap, or root and setpriv"
 fi
-cd -- "$start" || fail "cannot enter $start"
+cd -- "$start" 2>/dev/null || cd -- "$workdir" || refuse "cannot enter $workdir"
 
 began=$(date +%s)
 {
@@ -64,6 +70,7 @@ began=$(date +%s)
         ended
     } 2>&1 >&3 | head -c "$max" >"$here/err"
 } 3>&1 | head -c "$max" >"$here/out"
+sh "$scoring/bin/drop-links" "$shared" "$scoring" /logs "$shared/"
 code=$(cat "$here/code")
 if [ "$code" -ge 124 ] && [ $(($(date +%s) - began)) -ge "${timeout%.*}" ]; then
     echo timeout

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
+from opencode_rubrics.sandbox.programs import program_text
 from pydantic import BaseModel, Field, ValidationError
 from verifiers.v1.errors import SandboxError
 
@@ -88,6 +89,7 @@ class _Place:
             else:
                 entry.unlink()
         (self.door / _CLIENT.name).write_bytes(_CLIENT.read_bytes())
+        (self.door / "drop-links").write_text(program_text("drop_links"))
         command = self.door / "run-agent-code"
         command.write_text(f'#!/bin/sh\nexec {shlex.quote(base_python())} -I -S {DOOR}/{_CLIENT.name} "$@"\n')
         command.chmod(0o755)

@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 
 NOT_RUN = 125
+_HERE = Path(__file__).parent
+_SHARED = "/run/agent-code"
 _LENGTH_BYTES = 8
 
 
@@ -38,7 +40,7 @@ def _receive(connection: socket.socket, count: int) -> bytes:
 def _ask(request: object) -> dict[str, str]:
     data = json.dumps(request).encode()
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(str(Path(__file__).with_name("socket")))
+        connection.connect(str(_HERE / "socket"))
         connection.sendall(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
         length = int.from_bytes(_receive(connection, _LENGTH_BYTES), "big")
         reply: dict[str, str] = json.loads(_receive(connection, length))
@@ -55,6 +57,7 @@ def main() -> int:
         reply = _ask({**request, "stdin": stdin})
     except (OSError, ValueError) as error:
         reply = {"refused": str(error)}
+    os.spawnvp(os.P_WAIT, "sh", ["sh", str(_HERE / "drop-links"), _SHARED, "/run", "/logs", f"{_SHARED}/"])
     if "refused" in reply:
         sys.stderr.write(f"run-agent-code: {reply['refused']}\n")
         return NOT_RUN

@@ -27,7 +27,7 @@ _PRIVATE = {
     **{"logs": "/logs", "run": "/run", "shared": "/run/agent-code", "shm": "/dev/shm"},
 }
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/dev", "/sys", "/etc", SUPERVISOR)
-_OWN_ETC = ("passwd", "group", "hostname", "nsswitch.conf")
+_OWN_ETC = ("group", "hostname", "nsswitch.conf")
 _HOST_ETC = (
     *("alternatives", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version", "fonts"),
     *("gai.conf", "host.conf", "inputrc", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "localtime"),
@@ -57,13 +57,14 @@ def require_private_workdir(workdir: str) -> None:
             )
 
 
-def _etc_arguments(network: str, hosts: Path) -> list[str]:
+def _etc_arguments(network: str, directory: SandboxDirectory) -> list[str]:
     arguments = [word for name in _OWN_ETC for word in ("--ro-bind", str(HERE / "etc" / name), f"/etc/{name}")]
+    arguments += ["--ro-bind", str(directory.passwd), "/etc/passwd"]
     shown: tuple[str, ...] = _HOST_ETC
     if network == "host":
         shown = (*shown, "hosts", "resolv.conf")
     else:
-        arguments += ["--ro-bind", str(hosts), "/etc/hosts"]
+        arguments += ["--ro-bind", str(directory.hosts), "/etc/hosts"]
         arguments += ["--ro-bind", str(HERE / "etc" / "resolv.conf"), "/etc/resolv.conf"]
     for name in shown:
         if os.path.exists(f"/etc/{name}"):
@@ -140,7 +141,7 @@ def command_line(
         arguments += ["--seccomp", str(filter_fd)]
     if options.network != "host":
         arguments.append("--unshare-net")
-    arguments += [*system_arguments(), *_etc_arguments(options.network, directory.hosts)]
+    arguments += [*system_arguments(), *_etc_arguments(options.network, directory)]
     arguments += ["--symlink", "../tmp", "/var/tmp"]
     areas = {**writable_areas(directory, workdir), **{bind.target: bind.source for bind in binds if bind.writable}}
     binds = [bind for bind in binds if not bind.writable]

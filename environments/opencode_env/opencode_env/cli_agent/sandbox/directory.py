@@ -69,7 +69,8 @@ class SandboxDirectory:
         made = cls(path, lock, owner)
         for part, mode in _PRIVATE.items():
             made.part(part).chmod(mode)
-        shutil.copyfile(Path(__file__).parent / "etc" / "hosts", path / "hosts")
+        for name in ("hosts", "passwd"):
+            shutil.copyfile(Path(__file__).parent / "etc" / name, path / name)
         return made
 
     def part(self, relative: str) -> Path:
@@ -84,6 +85,11 @@ class SandboxDirectory:
     def hosts(self) -> Path:
         """The file that the sandbox sees as /etc/hosts."""
         return self.path / "hosts"
+
+    @property
+    def passwd(self) -> Path:
+        """The file that the sandbox sees as /etc/passwd."""
+        return self.path / "passwd"
 
     @property
     def log(self) -> Path:

@@ -17,7 +17,7 @@ from opencode_rubrics.verifiers_versions import OwnRuntime, provisioned
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult, SubprocessConfig, SubprocessRuntimeInfo
 
-from opencode_env.cli_agent.sandbox.agent_code import SHARED, AgentCodeDoor
+from opencode_env.cli_agent.sandbox.agent_code import AgentCodeDoor
 from opencode_env.cli_agent.sandbox.commands import Commands
 from opencode_env.cli_agent.sandbox.config import Bind, LocalSandboxConfig
 from opencode_env.cli_agent.sandbox.disk import DiskWatch
@@ -195,14 +195,16 @@ class ConfinedRuntime(OwnRuntime):
     async def agent_code(self) -> AsyncIterator[AgentCodeDoor]:
         """Offer the command `run-agent-code` inside: for verify commands, when the agent has ended."""
         async with AgentCodeDoor(self._cell, self._workdir).open(*self._sandbox.doors()) as door:
-            yield door
+            with self._sandbox.home_unnamed():
+                yield door
 
     @contextlib.asynccontextmanager
     async def _cell(self) -> AsyncIterator["ConfinedRuntime"]:
         """A sandbox for one program of the agent's, without a network and with nothing of this one's processes."""
         options = self.options.model_copy(update={"network": "interception", "python_env": False})
         shown = self._sandbox.shown_to_agent_code()
-        cell = ConfinedRuntime(options, shown, f"{self.name}-code", SHARED, lent=self.host_user)
+        # In no directory that a program before it could have closed: process 1 starts there.
+        cell = ConfinedRuntime(options, shown, f"{self.name}-code", "/tmp", lent=self.host_user)
         async with provisioned(cell):
             yield cell
 

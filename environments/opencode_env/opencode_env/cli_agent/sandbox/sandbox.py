@@ -5,6 +5,7 @@ no directory behind; it returns when process 1, and with it everything inside, i
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import py_compile
@@ -13,7 +14,7 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from verifiers.v1.errors import SandboxError
@@ -32,6 +33,7 @@ from opencode_env.cli_agent.sandbox.supervisor.messages import memfd
 from opencode_env.cli_agent.sandbox.terminals import limit_terminals
 from opencode_env.cli_agent.sandbox.users import SandboxUser
 from opencode_env.cli_agent.sandbox.uv_scripts import SCRIPTS
+from opencode_env.cli_agent.sandbox.variables import HOME
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.sandbox")
 
@@ -195,6 +197,20 @@ class Sandbox:
             return self._directory.part("door"), self._directory.part("shared")
         except FileNotFoundError:
             raise SandboxError(self._describe_loss()) from None
+
+    @contextlib.contextmanager
+    def home_unnamed(self) -> Iterator[None]:
+        """Keep the agent's home out of /etc/passwd: curl, ssh, sqlite3 and others look for settings there."""
+        assert self._directory is not None
+        passwd = self._directory.passwd
+        before = passwd.read_text()
+        passwd.write_text(before.replace(HOME, "/nonexistent"))
+        try:
+            yield
+        finally:
+            with contextlib.suppress(FileNotFoundError):  # the sandbox is gone
+                os.stat(passwd)
+                passwd.write_text(before)
 
     @property
     def channel(self) -> Channel:

@@ -1,4 +1,4 @@
-# Runs one segment of OpenCode, prints the end of its log as tails.sh does, and returns OpenCode's exit code. Its
+# Runs one segment of OpenCode, prints the end of its log as tails.sh does (which see), and returns OpenCode's exit code. Its
 # standard input is the prompt file, its output goes to files:
 # launch.sh STATE WORKDIR PROGRAM_DIR EVENTS_BYTES SEPARATOR [opencode run arguments…]
 state=$1 workdir=$2 programs=$3 events_bytes=$4 separator=$5
@@ -14,7 +14,8 @@ export OPENCODE_DISABLE_EMBEDDED_WEB_UI=1 OPENCODE_EXPERIMENTAL_DISABLE_FILEWATC
 unset OPENCODE_CONFIG OPENCODE_CONFIG_CONTENT OPENCODE_CONFIG_DIR OPENCODE_PERMISSION
 opencode run --format json --title rollout "$@" <"$state/prompt.txt" >>"$state/events.jsonl" 2>>"$state/stderr.log"
 code=$?
-tail -c "$events_bytes" "$state/events.jsonl"
+end_of() { [ -L "$2" ] || [ ! -f "$2" ] || tail -c "$1" "$2"; }
+end_of "$events_bytes" "$state/events.jsonl"
 printf '%s' "$separator"
-tail -c 16384 "$state/stderr.log"
+end_of 16384 "$state/stderr.log"
 exit $code
