@@ -209,3 +209,15 @@ async def test_a_hooks_new_words_reach_the_endpoint_behind_an_answer_that_it_nev
         await ask(rollout, [user("go"), user("on")])
         assert [message["content"] for message in sent(server)] == ["go", "rewritten"]
         assert rollout.main.num_branches == 1
+
+
+async def test_turns_whose_calls_have_one_id_are_no_ghosts_of_one_another() -> None:
+    async with role_server(strict=True) as server, server.rollout(harness=OPENCODE) as rollout:
+        twice = Reply(tool_calls=(*spoken("x").tool_calls, *spoken("x").tool_calls))
+        server.model.policy = Replies(twice, spoken("x"), spoken("call_abcdefg1"), spoken("call_abcdefg2"))
+        turns = [user("go")]
+        for echoed in ("x", "x", "callabcde", "callabcde"):
+            await ask(rollout, turns)
+            turns += [echo((echoed, "bash", ECHOED)), result(echoed)]
+        await ask(rollout, turns)
+        assert (rollout.main.num_turns, rollout.main.num_branches) == (5, 1)

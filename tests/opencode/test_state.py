@@ -66,3 +66,9 @@ def test_a_small_archive_travels_on_the_command_line_in_pieces_and_a_large_one_d
     assert max(map(len, pieces)) < 128 * 1024
     assert base64.b64decode("".join(pieces)) == archive
     assert archive_arguments(state_archive("{}", "x" * 10_000_000, {})) == []
+
+
+def test_a_further_segment_carries_the_system_prompt_with_which_its_session_began() -> None:
+    content = unpacked(segment_archive(SegmentPrompt("Go on."), "mark", {"ses_1": ["You are é.", "And more."]}))
+    assert json.loads(content["system.json"] or b"") == {"ses_1": ["You are é.", "And more."]}
+    assert "system.json" not in unpacked(segment_archive(SegmentPrompt("Go on.")))

@@ -191,7 +191,7 @@ class Gateway:
 
     def _drop_ghosts(self, body: dict[str, Any], session: RolloutSession) -> bool:
         """Take them out; every one is counted once, however often it is sent back."""
-        ghosts = drop_ghosts(body.get("messages"), session.trace.nodes)
+        ghosts = drop_ghosts(body.get("messages"), session.trace.nodes, self.echoes)
         if ghosts and len(self._ghosts) < _GHOSTS and not self._session.released:
             self._ghosts.update(ghosts)
             self._session.trace.info.setdefault(RECORD, {})[GHOSTS] = len(self._ghosts)
