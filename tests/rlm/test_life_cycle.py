@@ -250,5 +250,5 @@ async def test_a_rollout_without_sub_calls_has_zeros_and_nothing_on_its_sub_trac
             await rollout.ask("main only")
         sub = {name: value for name, value in rollout.main.metrics.items() if name.startswith("sub_")}
         assert set(sub.values()) == {0.0}
-        assert len(sub) == 7
+        assert len(sub) == 8
         assert rollout.sub.calls == []
