@@ -224,8 +224,9 @@ def _set_memory(group: Path, limit: int) -> bool:
     for memory, swap in (("memory.max", "memory.swap.max"), ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")):
         if (group / memory).exists():
             (group / memory).write_text(str(limit))
-            with contextlib.suppress(OSError):  # the second version counts it as any memory
-                (group / "memory.kmem.tcp.limit_in_bytes").write_text(str(max(limit // _SOCKETS_PART, _SOCKETS_BYTES)))
+            sockets = group / "memory.kmem.tcp.limit_in_bytes"
+            if sockets.exists():  # the second version counts them as any memory
+                sockets.write_text(str(max(limit // _SOCKETS_PART, _SOCKETS_BYTES)))
             with contextlib.suppress(OSError):  # a kernel without swap accounting
                 (group / swap).write_text("0" if swap == "memory.swap.max" else str(limit))
             return True
