@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent.podman import PodmanRuntime, provision_podman
+from opencode_env.cli_agent.podman import PodmanRuntime, left_behind, provision_podman
 from opencode_rubrics.verifiers_versions import PodmanConfig
 from verifiers.v1.runtimes import ProgramResult
 
@@ -22,8 +22,8 @@ async def runtime(podman_image: str) -> AsyncIterator[PodmanRuntime]:
 
 
 def directories() -> set[Path]:
-    """What containers, living and dead, have on the host."""
-    return set(Path(tempfile.gettempdir()).glob("vf-podman-*"))
+    """What containers of this process, living and dead, have on the host."""
+    return set(Path(tempfile.gettempdir()).glob(f"{Path(left_behind._prefix()).name}*"))
 
 
 def container_of(runtime: PodmanRuntime) -> str:

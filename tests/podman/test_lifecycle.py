@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -244,7 +245,7 @@ def test_an_interrupt_and_a_second_one_remove_the_container(podman_image: str, s
 
 def directory_of(name: str) -> list[Path]:
     """What the container of this name has on the host."""
-    return [path for path in directories() if path.name.endswith(name.removeprefix("vf-"))]
+    return list(Path(tempfile.gettempdir()).glob(f"vf-podman-*-{name.removeprefix('vf-')}"))
 
 
 def test_what_a_killed_process_leaves_is_removed_at_once(podman_image: str) -> None:
