@@ -58,19 +58,20 @@ ODD: Mapping[str, Callable[[str], Steps]] = {
 
 FAULTS: Mapping[str, Callable[[str], Steps]] = {
     "answers 500": lambda shell: [call(shell), faulty(FaultKind.STATUS, status=500)],
+    "stream cut": lambda shell: [call(shell), faulty(FaultKind.CUT)],
+    "no finish reason": lambda shell: [call(shell), faulty(FaultKind.NO_FINISH)],
+    "time limit": lambda shell: [call(shell), faulty(FaultKind.HANG)],
     "answers 500 once": lambda shell: [call(shell), faulty(FaultKind.STATUS, status=500, attempts=1)],
     "refuses (401)": lambda shell: [call(shell), faulty(FaultKind.STATUS, status=401)],
-    "stream cut": lambda shell: [call(shell), faulty(FaultKind.CUT)],
     "stream cut once": lambda shell: [call(shell), faulty(FaultKind.CUT, attempts=1)],
-    "no finish reason": lambda shell: [call(shell), faulty(FaultKind.NO_FINISH)],
     "context overflow": lambda shell: [call(shell), faulty(FaultKind.OVERFLOW, window=8192)],
     "content filter": lambda shell: [call(shell), Reply(text="I", finish_reason="content_filter")],
     "cut off by length": lambda shell: [call(shell), Reply(text="I am", finish_reason="length")],
     "empty answer": lambda shell: [call(shell), Reply()],
     "agent killed": lambda shell: [call(shell, '{"command": "kill -9 $PPID; sleep 60", "description": "kill"}'), DONE],
-    "time limit": lambda shell: [call(shell), faulty(FaultKind.HANG)],
 }
-"""What goes wrong with a call, or with the agent, after the work was done and before it could say so."""
+"""What goes wrong with a call, or with the agent, after the work was done and before it could say so; first what takes
+longest."""
 
 
 class OddModel:
