@@ -87,16 +87,6 @@ async def test_an_agent_that_leaves_a_failed_call_behind_and_kills_opencode_is_b
     assert found.error.startswith("AgentError: ")
 
 
-@pytest.mark.parametrize("status", [400, 422])
-async def test_a_request_that_the_endpoint_does_not_take_is_blamed_on_whose_files_can_be_in_it(status: int) -> None:
-    refused = Reply(text="never seen", faults=fault("status", status=status))
-    found = await played(bash("echo 1"), refused)
-    assert found.error.startswith(f"AgentError: upstream {status}")
-    assert found.trace.metrics["agent_error_own"] == 1.0
-    found = await played(refused)
-    assert found.error.startswith(f"ProviderError: upstream {status}")
-
-
 async def test_the_agent_finds_the_mark_neither_on_disk_nor_in_opencodes_memory() -> None:
     found = await played(python(SPY), DONE)
     assert found.tool_results() == ["file False\nmem closed\nenviron closed\nmaps closed\n"]

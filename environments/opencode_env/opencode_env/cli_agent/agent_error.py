@@ -2,8 +2,7 @@
 
 Nobody outside the sandbox can watch what ends a program inside, so the line is drawn by who could have done it. Before
 the model has called a tool no program of the agent exists: the failure is the machinery's. From then on it is the
-agent's own, unless its program was killed while the kernel ended processes for want of memory. So is a request that the
-endpoint does not take, because tools put files of the agent's into it.
+agent's own, unless its program was killed while the kernel ended processes for want of memory.
 """
 
 import signal
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from verifiers.v1.configs.retries import RetryConfig, RetryRule
-from verifiers.v1.errors import HarnessError, ProviderError, RolloutError, SandboxError
+from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.runtimes import Runtime
 
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
@@ -19,8 +18,6 @@ from opencode_env.cli_agent.traces import AnyTrace, agent_record
 _VMSTAT = Path("/proc/vmstat")
 _CGROUP_EVENTS = "/sys/fs/cgroup/memory.events"
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
-_NOT_TAKEN = (400, 413, 415, 422)
-"""How an endpoint refuses a request for what is in it."""
 
 
 @runtime_checkable
@@ -50,8 +47,8 @@ def memory_kills() -> int:
     return _counted(_VMSTAT.read_text())
 
 
-async def blamed(error: RolloutError, trace: AnyTrace, runtime: Runtime, kills_before: int) -> RolloutError:
-    """The failure of an agent's program, or of its last model call, as the error of whoever can have caused it.
+async def blamed(error: HarnessError, trace: AnyTrace, runtime: Runtime, kills_before: int) -> HarnessError:
+    """The failure of an agent's program as the error of whoever can have caused it.
 
     Args:
         error: the failure.
@@ -59,18 +56,11 @@ async def blamed(error: RolloutError, trace: AnyTrace, runtime: Runtime, kills_b
         runtime: where the agent runs.
         kills_before: `memory_kills()` before it ran.
     """
-    refused = could_be_refused_for_its_files(error, trace)
-    if not (refused or isinstance(error, HarnessError)) or not _has_hands(trace) or isinstance(error, AgentError):
+    if not _has_hands(trace) or isinstance(error, AgentError):
         return error
-    killed = not refused and agent_record(trace).get("exit_code") in _KILLED
-    if killed and await _short_of_memory(runtime, kills_before):
+    if agent_record(trace).get("exit_code") in _KILLED and await _short_of_memory(runtime, kills_before):
         return HarnessError(f"{error}\nprocesses were killed for want of memory meanwhile")
     return AgentError(f"{error}\nthe agent's own programs could have done that: it is not tried again by default")
-
-
-def could_be_refused_for_its_files(error: Exception | None, trace: AnyTrace) -> bool:
-    """Whether a model call failed for what is in it, when files of the agent's can be in it."""
-    return isinstance(error, ProviderError) and error.status_code in _NOT_TAKEN and _has_hands(trace)
 
 
 def _has_hands(trace: AnyTrace) -> bool:

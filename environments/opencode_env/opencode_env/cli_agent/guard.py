@@ -185,7 +185,7 @@ class GuardedSession(HarnessSession):
         try:
             try:
                 await self._run_segment(messages, first_call)
-            except (HarnessError, ProviderError) as error:
+            except HarnessError as error:
                 raise await blamed(error, self.trace, self.runtime, kills) from error
         except RolloutError as error:
             # An agent that dies of a refused turn was stopped, it did not fail.

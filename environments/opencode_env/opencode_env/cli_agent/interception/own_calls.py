@@ -16,7 +16,6 @@ from verifiers.v1.dialects import Dialect
 from verifiers.v1.session import RolloutSession
 from verifiers.v1.trace import ModelCall
 
-from opencode_env.cli_agent.agent_error import could_be_refused_for_its_files
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 
 MARK_HEADER = "X-Agent-Mark"
@@ -56,8 +55,7 @@ def forget_mark(trace: AnyTrace) -> None:
 def telling(serve: Handler, dialect: Dialect[Any], sessions: Mapping[str, RolloutSession]) -> Handler:
     """The same handler, which takes the mark off a request and knows whose call it is.
 
-    A failed call of a program, or one that the agent's files can have made fail, is not put where verifiers looks for
-    what ended the agent.
+    A failed call of a program is not put where verifiers looks for what ended the agent.
     """
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -67,14 +65,13 @@ def telling(serve: Handler, dialect: Dialect[Any], sessions: Mapping[str, Rollou
         if mark is not None:
             kept = [(name, value) for name, value in request.headers.items() if name.lower() != MARK_HEADER.lower()]
             request = request.clone(headers=kept)
-        if session is None:
+        if own or session is None:
             return await serve(request)
-        token, before = _by_program.set(not own), session.error
+        token, before = _by_program.set(True), session.error
         try:
             return await serve(request)
         finally:
-            if not own or could_be_refused_for_its_files(session.error, session.trace):
-                session.error = before
+            session.error = before
             _by_program.reset(token)
 
     return handler
