@@ -42,6 +42,7 @@ from verifiers.v1.interception import InterceptionServer
 from verifiers.v1.session import RolloutSession
 from verifiers.v1.trace import AgentInfo, Trace, TraceTask
 
+from benchmarks._child import process
 from benchmarks._measure import machine, report
 
 GOALS = {"added_p50": 1.05, "added_p99": 1.10, "growth": 1.3, "cpu": 1.05}
@@ -76,19 +77,6 @@ async def record(played: Script) -> list[dict[str, Any]]:
         if not trace.ok:
             raise SystemExit(f"the rollout to record failed: {trace.errors}")
         return [request.body for request in model.requests]
-
-
-@asynccontextmanager
-async def process(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A child that lives as long as the body."""
-    pipe = asyncio.subprocess.PIPE
-    child = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdin=pipe, stdout=pipe, limit=1 << 24)
-    try:
-        yield child
-    finally:
-        if child.returncode is None:
-            child.terminate()
-        await child.wait()
 
 
 @asynccontextmanager

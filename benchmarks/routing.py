@@ -35,6 +35,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import aiohttp
 
+from benchmarks._child import process
 from benchmarks._measure import machine, report
 
 GOALS = {
@@ -171,19 +172,6 @@ def added(blocks: Sequence[dict[str, list[float]]], label: int) -> tuple[dict[st
         medians = ", ".join(f"{kind} {1e3 * statistics.median(times[kind]):.2f}" for kind in KINDS)
         shown[f"added {name} at {label} (ms)"] = medians
     return ratios, shown
-
-
-@asynccontextmanager
-async def process(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A child that lives as long as the body."""
-    pipe = asyncio.subprocess.PIPE
-    child = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdin=pipe, stdout=pipe, limit=1 << 24)
-    try:
-        yield child
-    finally:
-        if child.returncode is None:
-            child.terminate()
-        await child.wait()
 
 
 @asynccontextmanager
