@@ -95,7 +95,7 @@ class Performance:
         pieces = wire.pieces_of(reply, self.chunk_characters)
         if (broken := self._broken_by()) is not None:
             pieces = wire.first_pieces(pieces, self._break_position(broken))
-        yield wire.sse(wire.chunk(envelope, {"role": "assistant", "content": ""}))
+        yield wire.sse(wire.chunk(envelope, {"role": "assistant", "content": None if reply.null_text else ""}))
         for piece in pieces:
             yield wire.sse(wire.chunk(envelope, wire.delta_of(envelope, reply, piece)))
         if broken is not None:
