@@ -66,7 +66,7 @@ OF_CALLS: Mapping[str, Shows] = {
     "name of an object's own": lambda call: call.name in ("constructor", "toString", "valueOf", "__proto__"),
     "empty id": lambda call: call.id == "",
     "odd id": lambda call: call.id not in (None, "", "call_same"),
-    "id of an object's own": lambda call: call.id in ("constructor", "toString"),
+    "id of an object's own": lambda call: call.id in ("constructor", "toString", "__proto__"),
     "ordinary tools": lambda call: call.name in ("read", "write", "edit", "glob", "todowrite"),
     "huge output": _has("seq 1 40000"),
     "binary output": _has("377"),

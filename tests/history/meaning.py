@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from opencode_env.cli_agent.interception.sound_calls import sound_arguments
 from opencode_env.opencode import javascript_json
 from opencode_env.scripted_model import Reply, ToolCall
 from verifiers.v1.types import AssistantMessage, Messages, ToolMessage
@@ -36,7 +37,7 @@ NOTHING = object()
 
 def seen(call: ToolCall) -> object:
     """What a tool gets of a call's arguments, as JavaScript sees it; NOTHING when the call cannot run."""
-    text = call.arguments_json
+    text = sound_arguments(call.arguments_json)
     if not text.strip(javascript_json.JAVASCRIPT_SPACE):
         return {}
     try:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from opencode_env.cli_agent.interception.sound_calls import sound_arguments
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import Reply
 from verifiers.v1.types import AssistantMessage, UserMessage
@@ -50,7 +51,7 @@ def assert_sampled(answers: Sequence[AssistantMessage], said: Sequence[Reply]) -
         assert (message.content or "") == reply.text
         assert (message.reasoning_content or "") == reply.reasoning
         calls = message.tool_calls or []
-        meant = [(call.name, call.arguments_json) for call in reply.tool_calls]
+        meant = [(call.name, sound_arguments(call.arguments_json)) for call in reply.tool_calls]
         assert [(call.name, call.arguments) for call in calls] == meant
 
 

@@ -24,7 +24,7 @@ _NAMES = [
     *["", " ", "n" * 70, "N" * 5000, "constructor", "Constructor", "toString", "valueOf", "__proto__", "\u212a"],
 ]
 _IDS = [
-    *["", " ", "x" * 500, "a:b/{}", "é\U0001f600", "constructor", "toString", "0", "call|fc|1", "a\nb"],
+    *["", " ", "x" * 500, "a:b/{}", "é\U0001f600", "constructor", "toString", "__proto__", "0", "call|fc|1", "a\nb"],
     *["functions.bash:0", "\u2028", "null"],
 ]
 _ORDINARY = [
@@ -176,10 +176,17 @@ def said_in(segments: Segments) -> Sequence[Reply]:
 
 _pieces = st.sampled_from([1_000_000, 64, 5, 1])
 
-conversations = st.builds(Conversation, st.lists(segment(10), min_size=1, max_size=2).map(tuple), st.just(()), _pieces)
+
+def _segments(longest: int) -> st.SearchStrategy[Segments]:
+    """One segment, or two now and then: each is a start of the agent."""
+    counts = st.sampled_from([1, 1, 2])
+    return counts.flatmap(lambda number: st.tuples(*[segment(longest)] * number))
+
+
+conversations = st.builds(Conversation, _segments(10), st.just(()), _pieces)
 """Of a main agent alone."""
 
-_jobs = st.lists(st.lists(segment(5), min_size=1, max_size=2).map(tuple), min_size=1, max_size=3).map(tuple)
+_jobs = st.lists(_segments(5), min_size=2, max_size=4).map(tuple)
 
-nested_conversations = st.builds(Conversation, st.lists(segment(3), min_size=1, max_size=2).map(tuple), _jobs, _pieces)
+nested_conversations = st.builds(Conversation, _segments(3), _jobs, _pieces)
 """Of a main agent and its sub-agents."""

@@ -102,5 +102,8 @@ BROKEN = [
 ]
 """Arguments with which no tool can run."""
 
-DEEP = ['{"a":' + "[" * 400 + "]" * 400 + "}", '{"a": ' + '{"b": ' * 150 + "1.0" + "}" * 150 + "}"]
-"""Arguments that nest deep."""
+DEEP = [
+    *['{"a":' + "[" * 400 + "]" * 400 + "}", '{"a": ' + '{"b": ' * 150 + "1.0" + "}" * 150 + "}"],
+    *['{"a":' + "[ " * 3000 + "] " * 3000 + "}", '{"a":' + "[" * 20_000],
+]
+"""Arguments that nest deep, some of them deeper than can be read."""

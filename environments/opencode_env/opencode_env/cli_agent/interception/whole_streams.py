@@ -26,6 +26,7 @@ from verifiers.v1.interception.server import IDEMPOTENCY_KEY_HEADER
 from verifiers.v1.types import Response
 
 from opencode_env.cli_agent.interception.main_calls import require_turn
+from opencode_env.cli_agent.interception.sound_calls import with_sound_calls
 from opencode_env.cli_agent.interception.whole_text import whole_events
 from opencode_env.cli_agent.interception.wrapped_client import WrappedClient
 
@@ -52,9 +53,10 @@ class WholeStreams(WrappedClient):
         """One completion, which may be served as a stream."""
         with _worded():
             require_turn()
-            return await super().get_response(
+            response = await super().get_response(
                 dialect, body, sampling, session_id=session_id, turn=turn, headers=headers
             )
+        return with_sound_calls(response)
 
     async def relay(
         self,
@@ -128,7 +130,7 @@ async def in_one_event(chunks: AsyncIterator[bytes], dialect: Dialect[Any]) -> A
         parser.feed(chunk)
     if not done:
         raise ProviderError("the model's stream ended before its terminal event")
-    for event in dialect.stream_events(parser.finish().raw or {}):
+    for event in dialect.stream_events(with_sound_calls(parser.finish()).raw or {}):
         yield event
 
 
