@@ -132,6 +132,9 @@ def test_of_two_calls_with_one_id_either_may_come_back() -> None:
     assert RULES.recognise(sampled, echo(("x", "bash", '{"a":3}'))) is None
     mixed = answer(("x", "Tell", "{}"), ("x", "bash", '{"a":1.0}'))
     assert RULES.recognise(mixed, echo(("x", "tell", '{"a":1}'))) == ["x"]
+    assert RULES.recognise(mixed, echo(("x", "invalid", '{"a":1}'))) == ["x"]
+    assert RULES.recognise(mixed, echo(("x", "read", '{"a":1}'))) is None
+    assert RULES.recognise(mixed, echo(("x", "tell", '{"a":2}'))) is None
     assert (
         RULES.recognise(answer(("x", "Tell", "{}"), ("y", "bash", '{"a":1}')), echo(("x", "tell", '{"a":1}'))) is None
     )

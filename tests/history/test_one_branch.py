@@ -18,7 +18,7 @@ from tests.history.one_branch import assert_conversations, assert_one_branch
 from tests.history.outputs import Conversation, conversations, nested_conversations, said_in
 from tests.history.segments import DONE, TASK, talk
 
-pytestmark = pytest.mark.opencode
+pytestmark = [pytest.mark.opencode, pytest.mark.filterwarnings("ignore:Generating overly large repr")]
 
 WANTED = os.environ.get("ECHO_CONVERSATIONS")
 AT_ONCE = 4

@@ -83,25 +83,36 @@ of Mistral's, where several of an answer can become the same."""
 
 
 def _is_kept(one: ToolCall, sampled: Sequence[ToolCall], echo: Wire) -> bool:
-    of_one_id = (other for other in sampled if other.id == one.id)
-    return any(_is_call(one.name, other.arguments, echo) for other in of_one_id)
+    """Whether a call came back as this; of several with one id, what came back may be made of several."""
+    of_one_id = [other for other in sampled if other.id == one.id]
+    if len(of_one_id) == 1:
+        return _is_call(one, echo)
+    return any(_has_name(other, echo) for other in of_one_id) and any(_has_input(other, echo) for other in of_one_id)
 
 
-def _is_call(sampled_name: str, sampled: str, echo: Wire) -> bool:
-    """Whether that is what OpenCode makes of a call with this name and these arguments."""
-    name, arguments = echo["name"], echo["arguments"]
-    if name == sampled_name and arguments == sampled:
+def _is_call(sampled: ToolCall, echo: Wire) -> bool:
+    if echo["name"] in (sampled.name, sampled.name.lower()) and _is_input(sampled.arguments, echo["arguments"]):
+        return True
+    return echo["name"] == _INVALID and _is_refusal(sampled.name, echo["arguments"])
+
+
+def _has_name(sampled: ToolCall, echo: Wire) -> bool:
+    return echo["name"] in (sampled.name, sampled.name.lower(), _INVALID)
+
+
+def _has_input(sampled: ToolCall, echo: Wire) -> bool:
+    return _is_input(sampled.arguments, echo["arguments"]) or _is_refusal(sampled.name, echo["arguments"])
+
+
+def _is_input(sampled: str, arguments: str) -> bool:
+    """Whether a tool gets that for these arguments."""
+    if arguments == sampled:
         return True
     try:
         given = javascript_json.parse(arguments)
     except ValueError:
         return False
-    # A tool is found whatever the case of its name.
-    found = name in (sampled_name, sampled_name.lower())
-    if found and any(javascript_json.same(value, given) for value in _inputs(sampled)):
-        return True
-    # No such tool, no JSON, or a key `__proto__`: the call becomes one of `invalid`, with what is wrong.
-    return name == _INVALID and _is_refusal(given, sampled_name)
+    return any(javascript_json.same(value, given) for value in _inputs(sampled))
 
 
 def _inputs(arguments: str) -> Iterator[Any]:
@@ -120,7 +131,11 @@ def _wrapped(value: Any) -> Any:
     return value if isinstance(value, dict) else {"value": value}
 
 
-def _is_refusal(given: object, name: str) -> bool:
-    if not isinstance(given, dict) or given.keys() != {"tool", "error"}:
-        return False
-    return given["tool"] == name and isinstance(given["error"], str)
+def _is_refusal(name: str, arguments: str) -> bool:
+    """Whether the arguments are those of a call of `invalid`: of no such tool, or with no JSON, or with a key
+    `__proto__`."""
+    with suppress(ValueError):
+        given = javascript_json.parse(arguments)
+        if isinstance(given, dict) and given.keys() == {"tool", "error"}:
+            return given["tool"] == name and isinstance(given["error"], str)
+    return False
