@@ -33,24 +33,26 @@ def _head(value: object) -> object:
 _Label = Annotated[str | None, BeforeValidator(_text)]
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
+    """A part of a line: what it does not name is skipped."""
+
     model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
 
 
-class ErrorRecord(_Part):
+class ErrorRecord(Part):
     type: str = "unknown error"
 
 
-class NodeRecord(_Part):
+class NodeRecord(Part):
     sampled: bool = False
 
 
-class RewardRecord(_Part):
+class RewardRecord(Part):
     score: float | None = None
     weight: float = 1.0
 
 
-class TraceRecord(_Part):
+class TraceRecord(Part):
     version: int
     verifiers: str = Field("unknown", validation_alias=AliasPath("verifiers", "version"))
     seat: str = Field("agent", validation_alias=AliasPath("agent", "name"))
@@ -88,7 +90,7 @@ class TraceRecord(_Part):
         return total if self.rewards and math.isfinite(total) else None
 
 
-class EpisodeRecord(_Part):
+class EpisodeRecord(Part):
     id: str
     env: str = Field("", validation_alias=AliasPath("env", "id"))
     task_key: str | None = Field(None, validation_alias=AliasPath("task", "key"))
