@@ -31,6 +31,7 @@ from opencode_env.cli_agent.interception.error_answer import error_answer
 from opencode_env.cli_agent.interception.gateway import Gateway
 from opencode_env.cli_agent.interception.histories import Histories
 from opencode_env.cli_agent.interception.idle_connections import IdleConnections
+from opencode_env.cli_agent.interception.kept_logprobs import keep
 from opencode_env.cli_agent.interception.masked_client import MaskedClient, Masking, keys_of
 from opencode_env.cli_agent.interception.own_calls import Handler, note_call, telling
 from opencode_env.cli_agent.interception.registered import Registered, mark_of
@@ -289,6 +290,7 @@ class RoleInterceptionServer(InterceptionServer):
         super().record_call(session, *args, **options)
         if not session.released:
             self._histories.committed(session, session.trace.calls[-1].node)
+            keep(session.trace, session.trace.calls[-1].node)
         if isinstance(session, SubSession) and not session.released:
             session.tally.add(session.trace.calls[-1], session.trace.nodes)
         elif not session.released and (registered := self._by_trace.get(session.trace.id)) is not None:
