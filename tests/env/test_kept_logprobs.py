@@ -1,19 +1,19 @@
 """Logprobs of an evaluation endpoint: kept when the seat's sampling asks, one for each token, beside their answer."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.cli_agent.interception import kept_logprobs, role_interception
+from opencode_env.cli_agent.interception import GatewayConfig, kept_logprobs, role_interception
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import Reply, ScriptPolicy
 from verifiers.v1 import SamplingConfig
 from verifiers.v1.interception import InterceptionServerConfig
 from verifiers.v1.types import AssistantMessage
 
+from tests.gateway.open_gateway import OPEN
 from tests.rlm import episodes
 from tests.rlm.role_server import Rollout, role_server
 from tests.support.places import Confined
@@ -101,30 +101,25 @@ async def test_the_agent_is_not_told_them(stream: bool) -> None:
         assert_aligned(trace)
 
 
-async def test_a_program_of_the_agent_cannot_ask() -> None:
+@pytest.mark.parametrize("gateway", [None, OPEN], ids=["bounded", "open"])
+async def test_what_a_program_of_the_agent_asks_for_is_its_own(gateway: GatewayConfig | None) -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": "a question"}], "logprobs": True}
-    async with role_server() as server, server.rollout() as rollout:
-        assert (await rollout.post(json.dumps(body))).status == 200
+    async with role_server(gateway=gateway) as server, server.rollout() as rollout:
+        answer = await rollout.post(json.dumps(body))
+    assert answer.status == 200
+    assert ('"logprob"' in answer.body) is (gateway is OPEN)
     assert rollout.main.num_turns == 1
     assert kept_logprobs.RECORD not in rollout.main.info
-
-
-@pytest.fixture
-def calling() -> Iterator[None]:
-    """A call that asks."""
-    assert kept_logprobs.listen({"logprobs": True})
-    yield
-    kept_logprobs.listen({})
 
 
 @pytest.mark.parametrize(
     "reported",
     [None, {}, {"content": None}, {"content": [{"token": "a"}]}, {"content": "no list"}, {"content": [None]}, 7],
 )
-@pytest.mark.usefixtures("calling")
 async def test_what_an_endpoint_reports_otherwise_is_none(reported: Any) -> None:
     async with role_server() as server, server.rollout() as rollout:
         await rollout.ask("a question")
-    kept_logprobs.hear({"choices": [{"logprobs": reported}]})
-    kept_logprobs.keep(rollout.main, 1)
+    with kept_logprobs.listening(asking(rollout).session):
+        kept_logprobs.hear({"choices": [{"logprobs": reported}]})
+        kept_logprobs.keep(rollout.main, 1)
     assert kept_logprobs.RECORD not in rollout.main.info

@@ -5,26 +5,36 @@ agent's programs ask for does not get here, and the agent is not told them. Inva
 whose answer its node holds, and has one logprob for each token that the endpoint reported, in the order of sampling.
 """
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
 from verifiers.v1.dialects.base import parse_sse_event
+from verifiers.v1.session import RolloutSession
 from verifiers.v1.trace import Trace
 
 RECORD = "logprobs"
 """Key in a trace's `info`: for each answer its node, its tokens as texts, and their logprobs; absent without any."""
 
 _heard: ContextVar[list[tuple[str, float]] | None] = ContextVar("opencode_env_logprobs", default=None)
-"""Of the call that is served here; None where nobody asked."""
+"""Of the call that is served here, in the order of sampling; None where nobody asked."""
 
 
-def listen(body: Mapping[str, Any]) -> bool:
-    """Begin a call; returns whether the request that goes to its endpoint asks for logprobs."""
-    asked = bool(body.get("logprobs"))
-    _heard.set([] if asked else None)
-    return asked
+@contextmanager
+def listening(session: RolloutSession | None) -> Iterator[None]:
+    """Serve a request of a session; what its endpoint reports is heard if the session's seat asks for it."""
+    asks = session is not None and bool(getattr(session.ctx.sampling, "logprobs", None))
+    token = _heard.set([] if asks else None)
+    try:
+        yield
+    finally:
+        _heard.reset(token)
+
+
+def is_asked_for() -> bool:
+    """Whether the seat of the call that is served here asks."""
+    return _heard.get() is not None
 
 
 async def hearing(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -50,7 +60,6 @@ def hear(answer: Any) -> None:
 def keep(trace: Trace[Any, Any, Any], node: int | None) -> None:
     """End a call: keep what was heard of the answer at `node`; None is a call that failed."""
     heard = _heard.get()
-    _heard.set(None)
     if node is not None and heard:
         tokens, logprobs = zip(*heard, strict=True)
         entry = {"node": node, "tokens": list(tokens), "logprobs": list(logprobs)}

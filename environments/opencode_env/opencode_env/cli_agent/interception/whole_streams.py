@@ -25,7 +25,7 @@ from verifiers.v1.graph import PendingTurn
 from verifiers.v1.interception.server import IDEMPOTENCY_KEY_HEADER
 from verifiers.v1.types import Response
 
-from opencode_env.cli_agent.interception.kept_logprobs import hear, hearing, listen
+from opencode_env.cli_agent.interception.kept_logprobs import hear, hearing, is_asked_for
 from opencode_env.cli_agent.interception.main_calls import require_turn
 from opencode_env.cli_agent.interception.whole_text import whole_events
 from opencode_env.cli_agent.interception.wrapped_client import WrappedClient
@@ -53,11 +53,10 @@ class WholeStreams(WrappedClient):
         """One completion, which may be served as a stream."""
         with _worded():
             require_turn()
-            asked = listen(body)
             response = await super().get_response(
                 dialect, body, sampling, session_id=session_id, turn=turn, headers=headers
             )
-        if asked:
+        if is_asked_for():
             hear(response.raw)
         return response
 
@@ -75,11 +74,10 @@ class WholeStreams(WrappedClient):
         """
         with _worded():
             require_turn()
-            asked = listen(body)
             reply = await super().relay(dialect, body, session_id=session_id, headers=headers)
         chunks = whole_events(reply.chunks)
         if dialect.upstream_path == CHAT_COMPLETIONS:
-            chunks = hearing(chunks) if asked else chunks
+            chunks = hearing(chunks) if is_asked_for() else chunks
             chunks = in_one_event(whole(chunks), dialect)
         return RelayReply(reply.content_type, _told(chunks), reply.close)
 
