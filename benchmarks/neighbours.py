@@ -28,6 +28,7 @@ import resource
 import secrets
 import statistics
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -54,13 +55,13 @@ LIMITS: dict[str, float] = {
     "memory": GIB,
     "disk": GIB,
     "descriptors": OPEN_FILES // 2,
-    "connections": OPEN_FILES // 4,
-    "requests": 100_000,
+    "connections": OPEN_FILES // 8,
+    "requests": 1,
     "logs": GIB,
     "bombs": 2.0,
 }
 """How much of it one rollout may hold: processes, bytes, bytes, descriptors on the way; descriptors of the
-environment's process (its soft limit); JSON values, bytes, and seconds that a neighbour's scoring takes."""
+process (half its soft limit); bounds of a request, bytes, and seconds of a neighbour's scoring."""
 
 PROTECTED: dict[str, Any] = {
     "sandbox": {"max_processes": 512, "max_memory": GIB, "max_disk": GIB},
@@ -114,10 +115,12 @@ async def play_bare(base_url: str, token: str, options: argparse.Namespace) -> P
 
 async def play(here: Neighbourhood, attack: str, rollouts: int, limit: float = 120.0) -> dict[str, Any]:
     """One play, and a line about it on standard error."""
+    started = time.monotonic()
     played = await here.beside(attack, rollouts, limit)
     # JSON knows no infinity.
     wall = min(played.wall, 10 * limit)
-    print(f"  {attack}: {wall:.1f} s, {played.errors}, {played.reports[-1:]}", file=sys.stderr, flush=True)
+    took = f"{attack}: {wall:.1f} of {time.monotonic() - started:.1f} s"
+    print(f"  {took}, {played.errors}, {played.reports[-1:]}", file=sys.stderr, flush=True)
     return {**asdict(played), "wall": wall, "held": played.held(attack)}
 
 
