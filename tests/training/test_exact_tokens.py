@@ -84,7 +84,7 @@ async def test_a_hostile_conversation_has_the_tokens_of_one_that_is_spelled_as_i
 
 def broken(family: Family) -> list[Says]:
     """Calls that a parser trips over."""
-    deep = '{"command": ' + "[" * 100_000 + "}"
+    deep = '{"command": ' + "[" * 3000 + "}"
     texts = [
         '<tool_call>\n{"name": "bash", "arguments": {"command": ' + "9" * 5000 + "}}\n</tool_call>",
         f'<tool_call>{{"name": "bash", "arguments": {deep}}}</tool_call>',

@@ -68,7 +68,7 @@ def test_a_malformed_call_does_not_hide_the_ones_beside_it(tokenizer: Path) -> N
     assert names == ["read", NAMELESS, "read"]
 
 
-@pytest.mark.parametrize("value", ["9" * 5000, "[" * 100_000])
+@pytest.mark.parametrize("value", ["9" * 5000, "[" * 3000])
 def test_what_the_parser_trips_over_is_a_failed_call(tokenizer: Path, value: str) -> None:
     text = f'<tool_call>{{"name": "bash", "arguments": {{"a": {value}}}}}</tool_call>'
     ((name, arguments),) = read(tokenizer, Qwen3RendererConfig(), text)
