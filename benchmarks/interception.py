@@ -56,7 +56,7 @@ def script(turns: int, size: int) -> Script:
     for number in range(turns - 1):
         command = f"head -c {size * 3 // 4} /dev/zero | base64 -w 100 | sed s/A/{number % 10}/g"
         spelled = f'{{"command": "{command}", "description": "Turn {number}", "timeout": 60000}}'
-        steps.append(Reply(tool_calls=(ToolCall(name="bash", arguments=spelled),)))
+        steps.append(Reply(tool_calls=(ToolCall(name="bash", arguments=spelled, id=f"call_{number}"),)))
     return Script(steps=(*steps, Reply(text="Done.")))
 
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
-from verifiers.v1.clients import BaseClientConfig, Client, resolve_client
+from verifiers.v1.clients import BaseClientConfig, Client
 from verifiers.v1.dialects import DIALECTS, Dialect
 from verifiers.v1.interception import InterceptionServer
 from verifiers.v1.interception.base import Slot
@@ -41,6 +41,7 @@ from opencode_env.cli_agent.interception.roles import Mark, Role
 from opencode_env.cli_agent.interception.strangers import hold_back
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout, ending_sub_calls, sub_rollout_of
 from opencode_env.cli_agent.interception.sub_session import BoundedClient, SubSession
+from opencode_env.cli_agent.interception.training_client import model_client
 from opencode_env.cli_agent.interception.whole_replies import with_whole_replies
 from opencode_env.cli_agent.interception.whole_streams import WholeStreams, ended_by_its_answer
 
@@ -123,7 +124,7 @@ class RoleInterceptionServer(InterceptionServer):
     def _kept_client(self, key: str, config: BaseClientConfig) -> Client:
         """The server's client of that key, whose streams are whole or fail, and whose answers hold no keys."""
         if key not in self.clients:
-            inner = with_whole_replies(resolve_client(config))
+            inner = with_whole_replies(model_client(config))
             if self.gateway.mask_keys and (keys := keys_of(config)):
                 inner = MaskedClient(inner, Masking(keys))
             self.clients[key] = WholeStreams(BoundedErrors(inner))
