@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from pydantic import ConfigDict
-from renderers import CustomRendererConfig, RendererConfig, create_renderer
+from renderers import CustomRendererConfig, Renderer, RendererConfig, create_renderer
 from renderers.base import ParsedResponse, ParsedToolCall, Tokenizer, ToolCallParseStatus
 from renderers.configs import BaseRendererConfig
 
@@ -44,7 +44,7 @@ class LenientRenderer:
     def __new__(cls, tokenizer: Tokenizer, config: LenientRendererConfig) -> Any:
         """The renderer; still of its own type, by which renderers and verifiers ask what it can do."""
         renderer: Any = create_renderer(tokenizer, config.own, chat_template_kwargs=config.model_extra)
-        own: type[object] = type(renderer)
+        own: type[Renderer] = type(renderer)
         renderer.__class__ = _lenient_class(own)
         renderer.read_with = tokenizer
         return renderer
@@ -78,7 +78,7 @@ class _Lenient:
 
 
 @cache
-def _lenient_class(own: type[object]) -> type[_Lenient]:
+def _lenient_class(own: type[Renderer]) -> type[_Lenient]:
     return type(own.__name__, (_Lenient, own), {"__module__": own.__module__})
 
 
