@@ -7,7 +7,9 @@ tokens train, and its logprobs belong to the true entries of the mask, in order.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 
 class Node(Protocol):
@@ -108,9 +110,18 @@ def _sample(trace: NodeGraph, branch: int, path: tuple[int, ...], trains: tuple[
     sample = TrainingSample(branch, path, trains, [], [], [])
     for number in path:
         node = trace.nodes[number]
-        own = list(map(bool, node.mask))
-        sample.token_ids.extend(map(int, node.token_ids))
+        own = _plain(node.mask)
+        sample.token_ids.extend(_plain(node.token_ids))
         sample.mask.extend(own if number in trains else [False] * len(own))
-        values = iter(node.logprobs)
-        sample.logprobs.extend(float(next(values, 0.0)) if sampled else 0.0 for sampled in own)
+        sample.logprobs.extend(_spread(_plain(node.logprobs), own) if any(own) else [0.0] * len(own))
     return sample
+
+
+def _plain(values: Collection[Any]) -> list[Any]:
+    """A list, or an array as a list of Python's own values."""
+    return values.tolist() if isinstance(values, np.ndarray) else list(values)
+
+
+def _spread(logprobs: list[float], mask: list[bool]) -> list[float]:
+    values = iter(logprobs)
+    return [next(values, 0.0) if sampled else 0.0 for sampled in mask]

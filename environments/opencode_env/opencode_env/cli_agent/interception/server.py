@@ -31,6 +31,7 @@ from opencode_env.cli_agent.interception.error_answer import error_answer
 from opencode_env.cli_agent.interception.gateway import Gateway
 from opencode_env.cli_agent.interception.histories import Histories
 from opencode_env.cli_agent.interception.idle_connections import IdleConnections
+from opencode_env.cli_agent.interception.kept_logprobs import keep, listening
 from opencode_env.cli_agent.interception.masked_client import MaskedClient, Masking, keys_of
 from opencode_env.cli_agent.interception.own_calls import Handler, note_call, telling
 from opencode_env.cli_agent.interception.registered import Registered, mark_of
@@ -184,7 +185,8 @@ class RoleInterceptionServer(InterceptionServer):
     async def handle_request(self, request: web.Request, dialect: Dialect[Any]) -> web.StreamResponse:
         """Serve a model call whose history is read as it was sampled."""
         session = self.sessions.get(dialect.secret(request.headers))
-        return await super().handle_request(request, self._histories.reading(session, dialect))
+        with listening(session):
+            return await super().handle_request(request, self._histories.reading(session, dialect))
 
     async def handle_task_get(self, request: web.Request) -> web.Response:
         """Hand a tool server its rollout's task, answer included, while no program of the agent can run."""
@@ -290,6 +292,7 @@ class RoleInterceptionServer(InterceptionServer):
         super().record_call(session, *args, **options)
         if not session.released:
             self._histories.committed(session, session.trace.calls[-1].node)
+            keep(session.trace, session.trace.calls[-1].node)
         if isinstance(session, SubSession) and not session.released:
             session.tally.add(session.trace.calls[-1], session.trace.nodes)
         elif not session.released and (registered := self._by_trace.get(session.trace.id)) is not None:
