@@ -38,7 +38,10 @@ class SlowModel:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """One call."""
-        body = from_json(await request.read())
+        try:
+            body = from_json(await request.read())
+        except ConnectionResetError:  # the caller left
+            return web.Response(status=499)
         turn = sum(message["role"] == "assistant" for message in body["messages"])
         fault = self._random.random() if body["model"] == "faulty" else 1.0
         await asyncio.sleep(self._random.uniform(*self._times))

@@ -114,7 +114,7 @@ async def test_answers_that_were_cut_off_stay_in_one_branch_when_the_user_goes_o
         [Says(thought, stops=False)],
         [Says(family.answer("It is", reasoning="Hm."), stops=False)],
         [Says(cut, stops=False), Says(family.answer("", bash(family, "echo two"), reasoning="Hm."))],
-        [Says("", stops=True)],
+        [Says(family.answer())],
         [Says(family.answer("At last.", reasoning="Hm."))],
     ]
     played = await train(tokenizer, family, *segments)

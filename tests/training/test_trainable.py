@@ -95,7 +95,7 @@ async def test_a_renderer_that_starts_over_after_a_user_is_warned_of(
 
 @pytest.mark.opencode
 async def test_no_agent_can_send_an_image_to_a_renderer_of_text(tokenizer: Path) -> None:
-    family = Qwen3(thinks=True)
+    family = Qwen3(True, "all")  # OpenCode shows a tool's image, or says that it cannot, as the user
     make = f"echo {base64.b64encode(PIXEL).decode()} | base64 -d > /app/pixel.png"
     calls = [
         family.call("bash", {"command": make, "description": "d"}),

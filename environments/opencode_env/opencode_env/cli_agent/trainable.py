@@ -48,8 +48,9 @@ def _judge(abilities: RendererAbilities, model: str) -> None:
         _warned.add(abilities)
         logger.warning(
             "%s, the renderer of the training client for %r, renders the whole history again when the user speaks "
-            "again, and leaves out earlier reasoning: a conversation of several segments, or a sub-agent that is "
-            "resumed, becomes a sample for each. Set thinking_retention to all (%s) to keep one",
+            "again, and leaves out earlier reasoning. A conversation of several segments becomes a sample for each, "
+            "and so does one of a sub-agent that is resumed, or of an agent that shows an image from a tool as the "
+            "user. Set thinking_retention to all (%s) to keep one",
             abilities.name,
             model,
             _SET.format("thinking_retention"),

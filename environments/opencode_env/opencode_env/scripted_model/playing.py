@@ -97,7 +97,7 @@ class Performance:
         if (broken := self._broken_by()) is not None:
             pieces = wire.first_pieces(pieces, self._break_position(broken))
         logprobs = Logprobs(bool(self.request.body.logprobs))
-        yield wire.sse(wire.chunk(envelope, {"role": "assistant", "content": ""}, None))
+        yield wire.sse(wire.chunk(envelope, {"role": "assistant", "content": None if reply.null_text else ""}, None))
         for piece in pieces:
             yield wire.sse(wire.chunk(envelope, wire.delta_of(envelope, reply, piece), logprobs.of(piece.text)))
         if broken is not None:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import chain, zip_longest
 
 from pydantic import JsonValue
 
@@ -67,12 +68,20 @@ class Piece:
 
 
 def pieces_of(reply: Reply, chunk_characters: int) -> Iterator[Piece]:
-    """The reply in deltas of at most `chunk_characters`: reasoning, text, then the tool calls in order."""
-    yield from _split(PieceKind.REASONING, reply.reasoning, chunk_characters)
-    yield from _split(PieceKind.TEXT, reply.text, chunk_characters)
-    for index in range(len(reply.tool_calls)) if reply.arrivals is None else reply.arrivals:
-        yield Piece(PieceKind.TOOL_CALL, index=index)
-        yield from _split(PieceKind.ARGUMENTS, reply.tool_calls[index].arguments_json, chunk_characters, index)
+    """The reply in deltas of at most `chunk_characters`: reasoning, text, then the tool calls in order, or in turns."""
+    parts = [
+        _split(PieceKind.REASONING, reply.reasoning, chunk_characters),
+        _split(PieceKind.TEXT, reply.text, chunk_characters),
+        *(_call_pieces(reply, index, chunk_characters) for index in reply.arrivals or range(len(reply.tool_calls))),
+    ]
+    if not reply.mixed:
+        return chain.from_iterable(parts)
+    return (piece for turn in zip_longest(*parts) for piece in turn if piece is not None)
+
+
+def _call_pieces(reply: Reply, index: int, size: int) -> Iterator[Piece]:
+    yield Piece(PieceKind.TOOL_CALL, index=index)
+    yield from _split(PieceKind.ARGUMENTS, reply.tool_calls[index].arguments_json, size, index)
 
 
 def _split(kind: PieceKind, text: str, size: int, index: int = 0) -> Iterator[Piece]:

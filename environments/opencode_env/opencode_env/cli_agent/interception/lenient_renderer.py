@@ -44,7 +44,8 @@ class LenientRenderer:
     def __new__(cls, tokenizer: Tokenizer, config: LenientRendererConfig) -> Any:
         """The renderer; still of its own type, by which renderers and verifiers ask what it can do."""
         renderer: Any = create_renderer(tokenizer, config.own, chat_template_kwargs=config.model_extra)
-        renderer.__class__ = _lenient_class(type(renderer))
+        own: type[Renderer] = type(renderer)
+        renderer.__class__ = _lenient_class(own)
         renderer.read_with = tokenizer
         return renderer
 
@@ -77,7 +78,7 @@ class _Lenient:
 
 
 @cache
-def _lenient_class(own: type[Renderer]) -> type[Any]:
+def _lenient_class(own: type[Renderer]) -> type[_Lenient]:
     return type(own.__name__, (_Lenient, own), {"__module__": own.__module__})
 
 

@@ -27,6 +27,7 @@ from verifiers.v1.types import Response
 
 from opencode_env.cli_agent.interception.kept_logprobs import hear, hearing, is_asked_for
 from opencode_env.cli_agent.interception.main_calls import require_turn
+from opencode_env.cli_agent.interception.sound_calls import with_sound_calls
 from opencode_env.cli_agent.interception.whole_text import whole_events
 from opencode_env.cli_agent.interception.wrapped_client import WrappedClient
 
@@ -58,7 +59,7 @@ class WholeStreams(WrappedClient):
             )
         if is_asked_for():
             hear(response.raw)
-        return response
+        return with_sound_calls(response)
 
     async def relay(
         self,
@@ -133,7 +134,7 @@ async def in_one_event(chunks: AsyncIterator[bytes], dialect: Dialect[Any]) -> A
         parser.feed(chunk)
     if not done:
         raise ProviderError("the model's stream ended before its terminal event")
-    for event in dialect.stream_events(parser.finish().raw or {}):
+    for event in dialect.stream_events(with_sound_calls(parser.finish()).raw or {}):
         yield event
 
 
