@@ -25,6 +25,7 @@ from verifiers.v1.graph import PendingTurn
 from verifiers.v1.interception.server import IDEMPOTENCY_KEY_HEADER
 from verifiers.v1.types import Response
 
+from opencode_env.cli_agent.interception.kept_logprobs import hear, hearing, is_asked_for
 from opencode_env.cli_agent.interception.main_calls import require_turn
 from opencode_env.cli_agent.interception.sound_calls import with_sound_calls
 from opencode_env.cli_agent.interception.whole_text import whole_events
@@ -56,6 +57,8 @@ class WholeStreams(WrappedClient):
             response = await super().get_response(
                 dialect, body, sampling, session_id=session_id, turn=turn, headers=headers
             )
+        if is_asked_for():
+            hear(response.raw)
         return with_sound_calls(response)
 
     async def relay(
@@ -75,6 +78,7 @@ class WholeStreams(WrappedClient):
             reply = await super().relay(dialect, body, session_id=session_id, headers=headers)
         chunks = whole_events(reply.chunks)
         if dialect.upstream_path == CHAT_COMPLETIONS:
+            chunks = hearing(chunks) if is_asked_for() else chunks
             chunks = in_one_event(whole(chunks), dialect)
         return RelayReply(reply.content_type, _told(chunks), reply.close)
 
