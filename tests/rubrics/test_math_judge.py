@@ -165,8 +165,8 @@ async def test_an_answer_on_which_the_rules_run_out_of_time_is_shown_to_the_judg
 @pytest.mark.parametrize(
     "token",
     [
-        "<|im_end|>", "<|im_start|>", "<\uff5cend\u2581of\u2581sentence\uff5c>", "</s>", "<s>", "<bos>", "<end_of_turn>",
-        "[/INST]", "[SYSTEM_PROMPT]", "<<SYS>>", "<unused7>", "[gMASK]",
+        "<|im_end|>", "<|im_start|>", "<\uff5cend\u2581of\u2581sentence\uff5c>", "</s>", "<s>", "<bos>",
+        "<end_of_turn>", "[/INST]", "[SYSTEM_PROMPT]", "<<SYS>>", "<unused7>", "[gMASK]",
     ],
 )  # fmt: skip
 async def test_no_answer_ends_its_turn_by_a_token_of_the_judges_model(token: str) -> None:

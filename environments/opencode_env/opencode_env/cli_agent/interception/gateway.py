@@ -7,7 +7,6 @@ nothing but time, and it makes no error of it.
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 from weakref import WeakValueDictionary
@@ -26,7 +25,6 @@ from opencode_env.cli_agent.interception.error_answer import error_answer
 from opencode_env.cli_agent.interception.ghosts import Said, drop_ghosts
 from opencode_env.cli_agent.interception.main_calls import MainCalls
 from opencode_env.cli_agent.interception.pace import Memory, Pace
-from opencode_env.cli_agent.interception.pictures import REPLACED, PictureCheck, holds_pictures
 from opencode_env.cli_agent.interception.request_body import (
     LISTS,
     RequestRefused,
@@ -82,7 +80,6 @@ class Gateway:
         self.aside = asyncio.Semaphore(_ASIDE)
         """Places for requests that are no model calls."""
         self._ghosts: set[Said] = set()
-        self._pictures = PictureCheck()
         _GATEWAYS[session.trace.id] = self
 
     def conversation(self, request: web.BaseRequest) -> str | None:
@@ -137,8 +134,6 @@ class Gateway:
             require_conversation(body, dialect.upstream_path)
             entries = sum(len(body[key]) for key in LISTS if isinstance(body.get(key), list))
             changed = session is not None and dialect.upstream_path == CHAT and self._drop_ghosts(body, session)
-            if self.config.filter_requests and dialect.upstream_path == CHAT:
-                changed |= await self._replace_pictures(body)
             if self.config.filter_requests and (dropped := filter_body(body, dialect, self.rules)):
                 self._note("dropped", dropped)
                 changed = True
@@ -147,15 +142,6 @@ class Gateway:
         finally:
             self.pace.charge(request.content.total_bytes, entries)
         return raw
-
-    async def _replace_pictures(self, body: dict[str, Any]) -> bool:
-        if not holds_pictures(body):
-            return False
-        loop = asyncio.get_running_loop()
-        replaced = await loop.run_in_executor(_PICTURE_THREAD, self._pictures.replace_broken, body)
-        if replaced:
-            self._note("dropped", [REPLACED])
-        return replaced
 
     async def read_json(self, request: web.Request) -> bytes:
         """The body of a request that is no model call, within the same bounds.
@@ -223,9 +209,6 @@ class Gateway:
                 logger.warning("%s of a model request: id=%s %s", kind, self._session.trace.id, name)
             counts[name] = counts.get(name, 0) + 1
 
-
-_PICTURE_THREAD = ThreadPoolExecutor(1, "pictures")
-"""One for all rollouts, so that looking at pictures takes no more than one core."""
 
 _GATEWAYS: WeakValueDictionary[str, Gateway] = WeakValueDictionary()
 """By id of the main trace: verifiers shows a harness the trace, and not the server."""
