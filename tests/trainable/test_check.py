@@ -48,6 +48,9 @@ SPOILT: dict[str, tuple[Line, Flaw, str]] = {
     "a logprob that is not a number": (changed(1, logprobs=[float("nan"), -1.0]), Flaw.LOGPROB_VALUES, "1 of 2, the"),
     "a logprob that JSON could not write": (changed(1, logprobs=[None, -1.0]), Flaw.LOGPROB_VALUES, "the first nan"),
     "a logprob of minus infinity": (changed(3, logprobs=[float("-inf")]), Flaw.LOGPROB_VALUES, "the first -inf"),
+    "a logprob that the engine did not have": (
+        changed(3, logprobs=[-9999.0]), Flaw.LOGPROB_VALUES, "1 of 1, the first -9999",
+    ),
     "a logprob above zero": (changed(3, logprobs=[0.25]), Flaw.LOGPROB_VALUES, "1 of 1, the first 0.25"),
     "a turn without tokens": (
         changed(3, token_ids=[], mask=[], logprobs=[]), Flaw.UNTRAINED, "node 3: none of its tokens is marked",

@@ -13,6 +13,9 @@ from opencode_env.trainable.samples import TrainingSample
 
 Found = tuple[Flaw, str]
 
+_NO_LOGPROB = -9999.0
+"""What vLLM writes for a token whose logprob it does not have."""
+
 
 def structural_forks(trace: TokenTrace) -> int:
     """Branches that leave another one behind a turn of the model; what an environment itself notes may be more."""
@@ -80,7 +83,7 @@ def _logprob_count(node: TokenNode) -> str:
 
 
 def _logprob_values(node: TokenNode) -> str:
-    wrong = [value for value in node.logprobs if not (math.isfinite(value) and value <= 0)]
+    wrong = [value for value in node.logprobs if not _NO_LOGPROB < value <= 0]
     return f"{len(wrong)} of {len(node.logprobs)}, the first {wrong[0]:g}" if wrong else ""
 
 

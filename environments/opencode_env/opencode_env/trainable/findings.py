@@ -58,7 +58,8 @@ MEANINGS = {
         "let the engine return the logprob of every sampled token, and make the run again",
     ),
     Flaw.LOGPROB_VALUES: Meaning(
-        "logprobs that are none: NaN, infinite or above 0", "look at the engine: its sampler or its precision is wrong"
+        "logprobs that are none: NaN, infinite, above 0, or vLLM's -9999",
+        "look at the engine: its sampler or its precision is wrong",
     ),
     Flaw.UNTRAINED: Meaning(
         "turns of the model that train nowhere", "see why the engine returned no tokens for them; make the run again"
