@@ -40,7 +40,7 @@ from opencode_env.cli_agent.rollout_limit import limit_rollout, take_scoring_lim
 from opencode_env.cli_agent.rollout_log import describe_failure, describe_rollout
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.cli_agent.trainable import require_trainable
+from opencode_env.cli_agent.training_renderer import require_trainable
 from opencode_env.cli_agent.writable import make_writable
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
