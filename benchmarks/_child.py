@@ -1,9 +1,11 @@
-"""A Python process beside a benchmark's own."""
+"""A Python process beside a benchmark's own, and the CPU that it used."""
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 
 @asynccontextmanager
@@ -17,3 +19,9 @@ async def process(*arguments: str, env: Mapping[str, str] | None = None) -> Asyn
         if child.returncode is None:
             child.terminate()
         await child.wait()
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process used, without its children."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

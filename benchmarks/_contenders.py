@@ -10,24 +10,28 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks._child import process
 from benchmarks._measure import Cost
 
 
 @asynccontextmanager
-async def model_server(steps: Sequence[Mapping[str, Any]] | Mapping[str, Any]) -> AsyncIterator[str]:
-    """The URL of a scripted model in a process of its own, so that its CPU is nobody's; it plays steps, or scripts."""
+async def model_server(
+    steps: Sequence[Mapping[str, Any]] | Mapping[str, Any], delay: float = 0.0
+) -> AsyncIterator[str]:
+    """The URL of a scripted model in a process of its own, so that its CPU is nobody's.
+
+    Args:
+        steps: what it plays; a mapping is a script, or several.
+        delay: seconds before each answer.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         script, port = Path(scratch) / "script.json", Path(scratch) / "port"
         script.write_text(json.dumps(steps))
-        argv = [sys.executable, "-m", "opencode_env.scripted_model", "--script", str(script), "--port-file", str(port)]
-        process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.DEVNULL)
-        try:
+        options = ["--script", str(script), "--port-file", str(port), "--delay", str(delay)]
+        async with process("-m", "opencode_env.scripted_model", *options):
             while not port.exists() or not port.read_text().strip():
                 await asyncio.sleep(0.05)
             yield f"http://127.0.0.1:{port.read_text().strip()}/v1"
-        finally:
-            process.terminate()
-            await process.wait()
 
 
 async def cost_of(program: str, name: str, *arguments: str) -> Cost:
@@ -37,11 +41,11 @@ async def cost_of(program: str, name: str, *arguments: str) -> Cost:
         SystemExit: it failed.
     """
     argv = [sys.executable, program, "--contender", name, *arguments]
-    process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
-    out, _ = await process.communicate()
+    contender = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
+    out, _ = await contender.communicate()
     found = re.search(rb"COST (\S+) (\S+)", out)
-    if process.returncode != 0 or found is None:
-        raise SystemExit(f"contender {name} failed with exit code {process.returncode}")
+    if contender.returncode != 0 or found is None:
+        raise SystemExit(f"contender {name} failed with exit code {contender.returncode}")
     return Cost(float(found[1]), float(found[2]))
 
 

@@ -7,7 +7,7 @@ import os
 import platform
 import resource
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -56,6 +56,11 @@ def _reap_orphans(patience: float = 2.0) -> None:
             return
         if pid == 0:
             time.sleep(0.02)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which this share of the values lies."""
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
 def machine() -> dict[str, str]:

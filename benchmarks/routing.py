@@ -21,7 +21,6 @@ import os
 import re
 import statistics
 import sys
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -35,8 +34,9 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import aiohttp
 
-from benchmarks._child import process
-from benchmarks._measure import machine, report
+from benchmarks._child import cpu_seconds, process
+from benchmarks._contenders import model_server
+from benchmarks._measure import machine, percentile, report
 
 GOALS = {
     "main_p50_1": 1.05,
@@ -47,9 +47,12 @@ GOALS = {
     "sub_p99_1": 1.05,
     "sub_p50_64": 1.05,
     "sub_p99_64": 1.05,
+    "main_cpu": 1.05,
+    "sub_cpu": 1.05,
     "parallel_time": 1.20,
     "parallel_memory": 1.05,
 }
+ANSWER = [{"text": "done"}]
 SERIAL_CALLS = 500
 BLOCKS = 13
 AT_ONCE = 64
@@ -115,7 +118,7 @@ async def crowded(
     blocks: list[dict[str, list[float]]] = []
     cpu: dict[str, float] = defaultdict(float)
     for block in range(BLOCKS):
-        before = {kind: _cpu(pid) for kind, pid in pids.items()}
+        before = {kind: cpu_seconds(pid) for kind, pid in pids.items()}
         here = slice(block * AT_ONCE, (block + 1) * AT_ONCE)
         crowd = [door for trio in zip(*(doors[kind][here] for kind in KINDS), strict=True) for door in trio]
         taken = await asyncio.gather(*(_rollout(http, door) for door in crowd))
@@ -123,7 +126,7 @@ async def crowded(
         for door, values in zip(crowd, taken, strict=True):
             seconds[door.kind] += values
         for kind, pid in pids.items():
-            cpu[kind] += _cpu(pid) - before[kind] if block else 0.0
+            cpu[kind] += cpu_seconds(pid) - before[kind] if block else 0.0
         straight = await asyncio.gather(*(_rollout(http, door) for door in doors["direct"][here]))
         seconds["direct"] = [value for values in straight for value in values]
         blocks.append(seconds)
@@ -142,19 +145,9 @@ async def parallel(http: aiohttp.ClientSession, door: Door, pid: int) -> tuple[f
     return time.perf_counter() - started, _resident(pid) - before
 
 
-def _cpu(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def _resident(pid: int) -> float:
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which this share of the values lies."""
-    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
 def added(blocks: Sequence[dict[str, list[float]]], label: int) -> tuple[dict[str, float], dict[str, str]]:
@@ -172,19 +165,6 @@ def added(blocks: Sequence[dict[str, list[float]]], label: int) -> tuple[dict[st
         medians = ", ".join(f"{kind} {1e3 * statistics.median(times[kind]):.2f}" for kind in KINDS)
         shown[f"added {name} at {label} (ms)"] = medians
     return ratios, shown
-
-
-@asynccontextmanager
-async def model(delay: float) -> AsyncIterator[str]:
-    """The scripted model in a process of its own."""
-    with tempfile.TemporaryDirectory() as scratch:
-        script, port = Path(scratch) / "script.json", Path(scratch) / "port"
-        script.write_text(json.dumps([{"text": "done"}]))
-        options = ["--script", str(script), "--port-file", str(port), "--delay", str(delay)]
-        async with process("-m", "opencode_env.scripted_model", *options):
-            while not port.exists() or not port.read_text().strip():
-                await asyncio.sleep(0.05)
-            yield f"http://127.0.0.1:{port.read_text().strip()}/v1"
 
 
 @dataclass(frozen=True)
@@ -243,7 +223,7 @@ async def measure() -> tuple[dict[str, float], dict[str, str]]:
     """All ratios, and what they are made of."""
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=120)) as http:
-        async with model(0.0) as upstream, AsyncExitStack() as stack:
+        async with model_server(ANSWER) as upstream, AsyncExitStack() as stack:
             direct = Door("direct", upstream, "none")
             served = {kind: await stack.enter_async_context(server(kind, upstream)) for kind in KINDS}
             first = [direct, *(one.doors[0] for one in served.values())]
@@ -257,7 +237,7 @@ async def measure() -> tuple[dict[str, float], dict[str, str]]:
             used = ", ".join(f"{kind} {1e3 * cpu[kind] / calls:.2f}" for kind in KINDS)
         grown: dict[str, float] = {}
         for kind in ("verifiers", "sub"):
-            async with model(DELAY) as upstream, server(kind, upstream) as alone:
+            async with model_server(ANSWER, DELAY) as upstream, server(kind, upstream) as alone:
                 seconds, grown[kind] = await parallel(http, alone.doors[0], alone.pid)
     over = seconds / (SUB_CALLS * DELAY / PARALLEL)
     ratios |= {**one, **many, "parallel_time": over, "parallel_memory": grown["sub"] / grown["verifiers"]}

@@ -73,7 +73,7 @@ class Load:
 async def recorded(turns: int) -> tuple[list[dict[str, Any]], list[str]]:
     """The requests of a rollout, and the streams that answered them."""
     played: Script = script(turns, int(MEGABYTES * 1e6 / turns))
-    bodies = await record(played)
+    bodies = [json.loads(request.body) for request in await record(played)]
     answers = []
     async with ScriptedModel(ScriptPolicy(played)) as model, aiohttp.ClientSession() as http:
         for body in bodies:

@@ -27,6 +27,7 @@ from opencode_env.cli_agent.interception.main_calls import MainCalls
 from opencode_env.cli_agent.interception.pace import Memory, Pace
 from opencode_env.cli_agent.interception.request_body import (
     LISTS,
+    Body,
     RequestRefused,
     parse_body,
     read_body,
@@ -106,7 +107,7 @@ class Gateway:
     @asynccontextmanager
     async def body(
         self, request: web.Request, dialect: Dialect[Any], session: RolloutSession | None = None
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncIterator[Body]:
         """The body of a model request as it goes on, within the bounds and without what does not go upstream.
 
         The session is the one that will serve it; None = it is no model call. Its memory is the rollout's until the
@@ -126,22 +127,20 @@ class Gateway:
                 self._note_repeated(request, session)
             yield await self._read(request, dialect, session)
 
-    async def _read(self, request: web.Request, dialect: Dialect[Any], session: RolloutSession | None) -> bytes:
+    async def _read(self, request: web.Request, dialect: Dialect[Any], session: RolloutSession | None) -> Body:
         entries = 0
         try:
             raw = await read_body(request, self.config)
-            raw, body = await parse_body(raw, self.config)
-            require_conversation(body, dialect.upstream_path)
-            entries = sum(len(body[key]) for key in LISTS if isinstance(body.get(key), list))
-            changed = session is not None and dialect.upstream_path == CHAT and self._drop_ghosts(body, session)
-            if self.config.filter_requests and (dropped := filter_body(body, dialect, self.rules)):
+            raw, said = await parse_body(raw, self.config)
+            require_conversation(said, dialect.upstream_path)
+            entries = sum(len(said[key]) for key in LISTS if isinstance(said.get(key), list))
+            changed = session is not None and dialect.upstream_path == CHAT and self._drop_ghosts(said, session)
+            if self.config.filter_requests and (dropped := filter_body(said, dialect, self.rules)):
                 self._note("dropped", dropped)
                 changed = True
-            if changed:
-                raw = to_json(body, inf_nan_mode="null")
+            return Body.of(to_json(said) if changed else raw, said)
         finally:
             self.pace.charge(request.content.total_bytes, entries)
-        return raw
 
     async def read_json(self, request: web.Request) -> bytes:
         """The body of a request that is no model call, within the same bounds.

@@ -19,6 +19,7 @@ from verifiers.v1.session import RolloutLimits
 
 from opencode_env.cli_agent.interception.call_tally import CallTally
 from opencode_env.cli_agent.interception.gate import CallGate
+from opencode_env.cli_agent.interception.request_body import Body
 
 _joined: ContextVar[bool] = ContextVar("opencode_env_joined_call", default=False)
 
@@ -60,12 +61,11 @@ class MainCalls:
         return not self._reserve or self.tally.room(self._limits, active)
 
     @asynccontextmanager
-    async def let_through(self, request: web.Request, raw: bytes) -> AsyncIterator[Mapping[str, str]]:
+    async def let_through(self, request: web.Request, body: Body) -> AsyncIterator[Mapping[str, str]]:
         """Wait until the call may be served; yields further headers that tell the engine which call it is."""
         key = request.headers.get(IDEMPOTENCY_KEY_HEADER)
         marked = key is not None or is_retried_request(request.headers)
-        # Python's hash of bytes is keyed by process, so nobody can make two bodies collide.
-        identity: object = key or (len(raw), hash(raw))
+        identity: object = key or body.identity
         first = self._on_their_way.get(identity)
         if first is not None and (marked or _left(first.request)):
             await first.served.wait()

@@ -91,5 +91,6 @@ def restoring(dialect: Dialect[Any], history: History) -> Dialect[Any]:
     if not isinstance(dialect, ChatDialect):
         return dialect
     made = _restoring_class(type(dialect))()
+    vars(made).update(vars(dialect))
     made.history = history
     return made

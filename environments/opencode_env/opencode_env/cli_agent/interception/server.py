@@ -17,7 +17,8 @@ from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
-from verifiers.v1.clients import BaseClientConfig, Client, resolve_client
+from pydantic_core import to_json
+from verifiers.v1.clients import BaseClientConfig, Client
 from verifiers.v1.dialects import DIALECTS, Dialect
 from verifiers.v1.interception import InterceptionServer
 from verifiers.v1.interception.base import Slot
@@ -29,17 +30,21 @@ from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.conversations import in_conversation
 from opencode_env.cli_agent.interception.error_answer import error_answer
 from opencode_env.cli_agent.interception.gateway import Gateway
+from opencode_env.cli_agent.interception.handed_on import BODY, handed_on
 from opencode_env.cli_agent.interception.histories import Histories
 from opencode_env.cli_agent.interception.idle_connections import IdleConnections
+from opencode_env.cli_agent.interception.kept_logprobs import keep, listening
+from opencode_env.cli_agent.interception.main_session import MainSession
 from opencode_env.cli_agent.interception.masked_client import MaskedClient, Masking, keys_of
 from opencode_env.cli_agent.interception.own_calls import Handler, note_call, telling
 from opencode_env.cli_agent.interception.registered import Registered, mark_of
-from opencode_env.cli_agent.interception.request_body import RequestRefused
+from opencode_env.cli_agent.interception.request_body import Body, RequestRefused
 from opencode_env.cli_agent.interception.request_filter import filter_headers, require_text, routed_headers
 from opencode_env.cli_agent.interception.roles import Mark, Role
-from opencode_env.cli_agent.interception.strangers import hold_back
+from opencode_env.cli_agent.interception.strangers import hold_back, known_to
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout, ending_sub_calls, sub_rollout_of
 from opencode_env.cli_agent.interception.sub_session import BoundedClient, SubSession
+from opencode_env.cli_agent.interception.training_client import model_client
 from opencode_env.cli_agent.interception.whole_replies import with_whole_replies
 from opencode_env.cli_agent.interception.whole_streams import WholeStreams, ended_by_its_answer
 
@@ -67,22 +72,13 @@ class RoleInterceptionServer(InterceptionServer):
         await super().start()
         assert self.runner is not None
         assert self.runner.server is not None
-        hold_back(self.runner.server, self.gateway.max_share, self._is_ours)
+        hold_back(self.runner.server, self.gateway.max_share, known_to(self, self.runner.app))
         await self.stack.enter_async_context(self._idle.closing(self.runner))
-
-    def _is_ours(self, request: web.BaseRequest) -> bool:
-        """Whether a request is for something that is served, and of somebody who may ask for it."""
-        assert self.runner is not None
-        if request.path not in {resource.canonical for resource in self.runner.app.router.resources()}:
-            return False
-        bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        asking = {bearer, *(dialect.secret(request.headers) for dialect in DIALECTS)}
-        known = (self.sessions, self.state_sessions, self.state_service_secrets)
-        return any(secret in held for secret in asking for held in known)
 
     def register(self, session: RolloutSession) -> tuple[str, str]:
         """Register a rollout, with its sub session when it has one."""
         model_secret, state_secret = super().register(session)
+        self.sessions[model_secret] = MainSession.of(session)
         registered = Registered(Gateway(self.gateway, session), session, model_secret)
         self._histories.open(session, registered.gateway.echoes)
         side = sub_rollout_of(session.trace)
@@ -122,7 +118,7 @@ class RoleInterceptionServer(InterceptionServer):
     def _kept_client(self, key: str, config: BaseClientConfig) -> Client:
         """The server's client of that key, whose streams are whole or fail, and whose answers hold no keys."""
         if key not in self.clients:
-            inner = with_whole_replies(resolve_client(config))
+            inner = with_whole_replies(model_client(config))
             if self.gateway.mask_keys and (keys := keys_of(config)):
                 inner = MaskedClient(inner, Masking(keys))
             self.clients[key] = WholeStreams(BoundedErrors(inner))
@@ -155,8 +151,10 @@ class RoleInterceptionServer(InterceptionServer):
             if isinstance(mark, web.Response):
                 return mark
             bearer = registered.sub_bearer if mark is not None and mark.role is Role.SUB else registered.secret
-            async with registered.gateway.aside, registered.gateway.body(request, dialect) as raw:
-                return await serve(self._passed_on(registered, request, dialect, raw, bearer))
+            async with registered.gateway.aside, registered.gateway.body(request, dialect) as body:
+                passed_on = self._passed_on(registered, request, dialect, body, bearer)
+                passed_on._read_bytes = to_json(body.said)
+                return await serve(passed_on)
 
         return self._guarded(dialect, answer)
 
@@ -183,7 +181,9 @@ class RoleInterceptionServer(InterceptionServer):
     async def handle_request(self, request: web.Request, dialect: Dialect[Any]) -> web.StreamResponse:
         """Serve a model call whose history is read as it was sampled."""
         session = self.sessions.get(dialect.secret(request.headers))
-        return await super().handle_request(request, self._histories.reading(session, dialect))
+        with listening(session):
+            reading = self._histories.reading(session, handed_on(dialect, request))
+            return await super().handle_request(request, reading)
 
     async def handle_task_get(self, request: web.Request) -> web.Response:
         """Hand a tool server its rollout's task, answer included, while no program of the agent can run."""
@@ -198,10 +198,10 @@ class RoleInterceptionServer(InterceptionServer):
         """Serve a main call when it is its turn."""
         gateway = registered.gateway
         try:
-            async with gateway.body(request, dialect, registered.main) as raw:
+            async with gateway.body(request, dialect, registered.main) as body:
                 gateway.main_request(None)
-                async with gateway.calls.let_through(request, raw) as further:
-                    return await serve(self._passed_on(registered, request, dialect, raw, registered.secret, further))
+                async with gateway.calls.let_through(request, body) as further:
+                    return await serve(self._passed_on(registered, request, dialect, body, registered.secret, further))
         except RequestRefused as error:
             gateway.main_request(error)
             raise
@@ -225,15 +225,15 @@ class RoleInterceptionServer(InterceptionServer):
                 return error_answer(dialect, "the rollout has ended", 409)
             if request.transport is None or request.transport.is_closing():
                 return web.Response(status=499)  # nobody waits for it any more
-            async with registered.gateway.body(request, dialect, side.session) as raw:
-                return await serve(self._passed_on(registered, request, dialect, raw, registered.sub_bearer))
+            async with registered.gateway.body(request, dialect, side.session) as body:
+                return await serve(self._passed_on(registered, request, dialect, body, registered.sub_bearer))
 
     def _passed_on(
         self,
         registered: Registered,
         request: web.Request,
         dialect: Dialect[Any],
-        raw: bytes,
+        body: Body,
         bearer: str,
         further: Mapping[str, str] | None = None,
     ) -> web.Request:
@@ -242,7 +242,8 @@ class RoleInterceptionServer(InterceptionServer):
         if self.gateway.filter_headers:
             headers = filter_headers(headers, dialect.upstream_path, registered.gateway.rules)
         copied = request.clone(headers=[("Authorization", f"Bearer {bearer}"), *headers, *(further or {}).items()])
-        copied._read_bytes = raw
+        copied[BODY] = body.said
+        copied._read_bytes = body.identity  # of which verifiers' server takes the digest
         return copied
 
     async def handle_tool(self, request: web.Request) -> web.Response:
@@ -289,6 +290,7 @@ class RoleInterceptionServer(InterceptionServer):
         super().record_call(session, *args, **options)
         if not session.released:
             self._histories.committed(session, session.trace.calls[-1].node)
+            keep(session.trace, session.trace.calls[-1].node)
         if isinstance(session, SubSession) and not session.released:
             session.tally.add(session.trace.calls[-1], session.trace.nodes)
         elif not session.released and (registered := self._by_trace.get(session.trace.id)) is not None:

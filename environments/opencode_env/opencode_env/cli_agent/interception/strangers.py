@@ -8,10 +8,27 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from verifiers.v1.dialects import DIALECTS
+from verifiers.v1.interception.server import InterceptionServer
 
 from opencode_env.cli_agent.interception.pace import Pace
 
 Serve = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+def known_to(server: InterceptionServer, app: web.Application) -> Callable[[web.BaseRequest], bool]:
+    """Whether a request is for something that is served, and of somebody who may ask for it."""
+    served = frozenset(resource.canonical for resource in app.router.resources())
+
+    def is_ours(request: web.BaseRequest) -> bool:
+        if request.path not in served:
+            return False
+        bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        asking = {bearer, *(dialect.secret(request.headers) for dialect in DIALECTS)}
+        known = (server.sessions, server.state_sessions, server.state_service_secrets)
+        return any(secret in held for secret in asking for held in known)
+
+    return is_ours
 
 
 def hold_back(server: web.Server, share: float | None, is_ours: Callable[[web.BaseRequest], bool]) -> None:
