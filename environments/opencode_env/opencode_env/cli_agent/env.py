@@ -6,6 +6,7 @@ cleanup hooks and removes it whatever happened: error, deadline, cancellation, o
 
 import asyncio
 import contextlib
+import gc
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -134,7 +135,11 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
     async def serving(self) -> AsyncIterator[None]:
         """Hold the serving resources, with our interception servers: whole streams, and roles where a seat has them."""
         async with serving_by_role(self, self.config.gateway):
-            yield
+            gc.freeze()  # a full collection would go through the modules too: 400,000 objects, 0.2 s without a call
+            try:
+                yield
+            finally:
+                gc.unfreeze()
 
     async def start(self) -> None:
         """Hold this process's rubrics open; a subclass that overrides it calls it.
