@@ -44,7 +44,7 @@ class Watch:
     def begin(self) -> None:
         """Forget what was seen."""
         self._lags: list[float] = []
-        self._before = self._peak = resident()
+        self._peak = resident()
         self._cpu = sum(os.times()[:2])
 
     async def run(self) -> None:
@@ -64,11 +64,11 @@ class Watch:
                 self._peak = max(self._peak, resident())
 
     def seen(self) -> dict[str, float]:
-        """Lags (s), growth to the peak and size now (bytes), and CPU time (s)."""
+        """Lags (s), the process's largest size and the one now (bytes), and CPU time (s)."""
         lags = sorted(self._lags)
         at = {f"lag_p{share}": lags[min(len(lags) - 1, len(lags) * share // 100)] for share in (50, 99)}
         cpu = sum(os.times()[:2]) - self._cpu
-        sizes = {"growth": self._peak - self._before, "resident": resident()}
+        sizes = {"peak": self._peak, "resident": resident()}
         return {**at, "lag_max": lags[-1], **sizes, "cpu": cpu}
 
 

@@ -2,7 +2,8 @@
 
 Each connection to its socket is one agent: a line of JSON says who it is and where its model is; a line with its exit
 code answers, or the end of the connection when it was killed. Agents of the round `faulty` are killed, one of ten, in
-the middle of a call. As OpenCode does, an agent sends a failed call again, under the same key, after a pause.
+the middle of a call; those of the round `brief` ask nothing. As OpenCode does, an agent sends a failed call again,
+under the same key, after a pause.
 
 Run: python benchmarks/_simulated_agents.py --bodies FILE --socket PATH
 """
@@ -91,6 +92,8 @@ async def call_until_answered(http: aiohttp.ClientSession, wanted: Wanted, body:
 async def play(wanted: Wanted, bodies: Sequence[bytes]) -> int | None:
     """An agent's exit code; None when it was killed."""
     await asyncio.sleep(random.Random(wanted.number).uniform(0, START_SECONDS))
+    if wanted.round == "brief":
+        return 0
     killed = wanted.killed_at(len(bodies))
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as http:
         for turn, body in enumerate(bodies):

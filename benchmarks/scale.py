@@ -136,13 +136,16 @@ async def watch(kind: str, load: Load, scratch: Path) -> Seen:
     config = {"id": ENVIRONMENTS[kind], "taskset": {"id": "simulated-agent"}, "agent": agent}
     async with watched_worker(config, scratch) as worker:
         await play(worker, load, WARM_UP, "steady")
+        small = (await worker.watched())["resident"]
+        await play(worker, load, load.rollouts, "brief")  # verifiers keeps the servers that so many need
         before = await worker.held()
         for name in ROUNDS[kind]:
             await worker.begin()
             started = time.monotonic()
             episodes = await play(worker, load, load.rollouts, name)
             seconds = time.monotonic() - started
-            seen.rounds[name] = {**await worker.watched(), "seconds": seconds}
+            watched = await worker.watched()
+            seen.rounds[name] = {**watched, "seconds": seconds, "growth": watched["peak"] - small}
             ends = [outcome(number, episode, load.turns, name) for number, episode in enumerate(episodes)]
             seen.outcomes[name] = Counter(ends)
             seen.left[name] = await worker.more_than(before, SETTLE_SECONDS)

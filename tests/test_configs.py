@@ -13,6 +13,8 @@ from verifiers.v1.cli.eval.main import main
 from verifiers.v1.configs.cli.eval import EvalConfig
 from verifiers.v1.utils.loaders import resolve_env_config
 
+from scripts.prime_rl_trial.sources import as_evals
+
 ROOT = Path(__file__).parent.parent
 OTHER_VERSION = "podman" if AFTER_0_4_0 else "podman-custom"
 """The file that the installed verifiers cannot read: podman is spelled in two ways."""
@@ -102,3 +104,15 @@ def test_no_rollout_of_a_training_configuration_is_longer_than_the_trainer_keeps
     answer = document["orchestrator"]["train"]["sampling"]["max_completion_tokens"]
     assert budget + answer < document["seq_len"]
     assert document["inference"]["vllm"]["max_model_len"] == document["seq_len"]
+
+
+@FILES
+def test_a_configuration_for_vf_eval_is_a_source_of_prime_rls_evals(path: Path) -> None:
+    """The classes themselves are prime-rl's: `scripts/try_prime_rl.py`."""
+    document, evals = tomllib.loads(path.read_text()), as_evals(path)["eval"]
+    (only,) = evals["source"]
+    assert only == {"name": path.stem, "env": document["env"]}
+    assert evals["client"]["base_url"].startswith("http")
+    assert evals["concurrency"]["min_inflight"] == evals["concurrency"]["max_inflight"] > 0
+    assert evals["group_size"] == document.get("num_rollouts", 1)
+    assert "max_tokens" not in evals["sampling"]

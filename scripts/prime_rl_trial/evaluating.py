@@ -8,8 +8,9 @@ from pathlib import Path
 import tomli_w
 from opencode_env.scripted_model import SamplesPolicy, ScriptedModel
 
-from scripts.prime_rl_trial.configurations import ROOT, as_evals
+from scripts.prime_rl_trial.configurations import ROOT
 from scripts.prime_rl_trial.report import Report
+from scripts.prime_rl_trial.sources import as_evals
 
 
 async def evals(report: Report, work: Path) -> None:

@@ -43,18 +43,21 @@ pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.timeout(int(60
 
 DONE = Reply(text="done")
 HANGS = faulty("hang")
-SCORED, CANCELLED = "scored", "cancelled"
+End = tuple[str, int, int]
+"""What becomes of a rollout, its sub calls that were answered, and those that failed."""
+SCORED: End = ("scored", 0, 0)
+CANCELLED: End = ("cancelled", 0, 0)
 MARK = "sleep 59871"
-ROWS: Mapping[str, tuple[str, Sequence[Reply]]] = {
+ROWS: Mapping[str, tuple[End, Sequence[Reply]]] = {
     "sound": (SCORED, [bash("seq 2000"), bash("echo made > file"), DONE]),
-    "recursive": (SCORED, [call("llm_subcall", prompts=["one", "two"]), task("look around"), DONE]),
-    "sub-fails": (SCORED, [call("llm_subcall", prompts=["one", "broken"]), DONE]),
+    "recursive": (("scored", 3, 0), [call("llm_subcall", prompts=["one", "two"]), task("look around"), DONE]),
+    "sub-fails": (("scored", 1, 1), [call("llm_subcall", prompts=["one", "broken"]), DONE]),
     "leaves-processes": (SCORED, [bash("for n in 1 2 3; do setsid sleep 600 >/dev/null 2>&1 & done"), DONE]),
     "cut": (SCORED, [bash("echo 1"), Reply(text="done", faults=fault("cut", attempts=1))]),
-    "model-fails": ("ProviderError", [bash("echo 1"), faulty("status", status=400, body="no")]),
-    "kills-itself": ("AgentError", [bash("kill -9 $PPID"), DONE]),
-    "killed": ("SandboxError", [bash(f"setsid {MARK} >/dev/null 2>&1 &"), HANGS]),
-    CANCELLED: (CANCELLED, [bash("echo 1"), HANGS]),
+    "model-fails": (("ProviderError", 0, 0), [bash("echo 1"), faulty("status", status=400, body="no")]),
+    "kills-itself": (("AgentError", 0, 0), [bash("kill -9 $PPID"), DONE]),
+    "killed": (("SandboxError", 0, 0), [bash(f"setsid {MARK} >/dev/null 2>&1 &"), HANGS]),
+    "cancelled": (CANCELLED, [bash("echo 1"), HANGS]),
 }
 """What becomes of each kind of row, and what its model says."""
 
@@ -94,7 +97,7 @@ class Soak:
         """Every kind of row once, until nothing of it is left."""
         places = asyncio.Semaphore(2)
 
-        async def placed(name: str) -> str:
+        async def placed(name: str) -> End:
             async with places:
                 return await self._play(name)
 
@@ -108,7 +111,7 @@ class Soak:
         await self.worker.held()  # collects what can be
         self.sizes.append((self.rollouts, (await self.worker.watched())["resident"] / 1e6))
 
-    async def _play(self, name: str) -> str:
+    async def _play(self, name: str) -> End:
         endpoint = EvalClientConfig(base_url=self.model.base_url, api_key_var="NO_SUCH_KEY")
         asked = self.worker.client.run(endpoint, MAIN_MODEL, SamplingConfig(), dict(self.tasks[name]))
         running = asyncio.create_task(asked)
@@ -133,8 +136,9 @@ class Soak:
     def left(self) -> list[str]:
         """What is there beside the worker itself."""
         own = [f"process {pid}: {line}" for pid, line in self.home.processes().items() if pid != self.worker.pid]
-        groups = Path("/sys/fs/cgroup").rglob(f"*-{self.worker.pid}-*")
-        return own + [str(path) for path in (*groups, *self.home.sandboxes(), *self.home.temporary.iterdir())]
+        groups = [path for path, *_ in os.walk("/sys/fs/cgroup") if f"-{self.worker.pid}-" in os.path.basename(path)]
+        files = [str(path) for path in (*self.home.sandboxes(), *self.home.temporary.iterdir())]
+        return own + groups + files
 
     def growth(self) -> float:
         """MB for each rollout: the median over all pairs of rounds, which no single round can move."""
@@ -142,14 +146,13 @@ class Soak:
         return statistics.median((later[1] - before[1]) / (later[0] - before[0]) for before, later in pairs)
 
 
-def end_of(episode: WireEpisode) -> str:
+def end_of(episode: WireEpisode) -> End:
     """What became of a rollout."""
     main = episode.traces[0]
     scored = any(reward is not None for reward in main.rewards.values())
-    if main.last_error is not None:
-        assert not scored
-        return main.last_error.type
-    return SCORED if scored and episode.ok else str(episode.errors)
+    assert scored == (main.last_error is None), episode.errors
+    answered, failed = (int(main.metrics[f"sub_llm_{what}"] or 0) for what in ("turns", "errors"))
+    return main.last_error.type if main.last_error else "scored", answered, failed
 
 
 @asynccontextmanager

@@ -165,8 +165,8 @@ async def test_an_answer_on_which_the_rules_run_out_of_time_is_shown_to_the_judg
 @pytest.mark.parametrize(
     "token",
     [
-        "<|im_end|>", "<|im_start|>", "<\uff5cend\u2581of\u2581sentence\uff5c>", "</s>", "<s>", "<bos>", "<end_of_turn>", "[/INST]",
-        "[SYSTEM_PROMPT]", "<<SYS>>", "<unused7>", "[gMASK]",
+        "<|im_end|>", "<|im_start|>", "<\uff5cend\u2581of\u2581sentence\uff5c>", "</s>", "<s>", "<bos>",
+        "<end_of_turn>", "[/INST]", "[SYSTEM_PROMPT]", "<<SYS>>", "<unused7>", "[gMASK]",
     ],
 )  # fmt: skip
 async def test_no_answer_ends_its_turn_by_a_token_of_the_judges_model(token: str) -> None:
@@ -187,7 +187,8 @@ async def test_half_a_character_is_a_zero_and_no_error() -> None:
 
 
 REFUSALS = [
-    Step(status=400), Step(status=422), Step(status=403), Step(status=500), Step(text=None, refusal="I will not"), Step(text="hm", finish="length"),
+    Step(status=400), Step(status=422), Step(status=403), Step(status=500),
+    Step(text=None, refusal="I will not"), Step(text="hm", finish="length"),
     Step(text="", finish="content_filter"), Step(text="I cannot say a thing"), Step(delay=5),
 ]  # fmt: skip
 

@@ -22,7 +22,10 @@ LINKS = {
         'cd "$TMPDIR"; echo 42 >want; cmp /app/answer want',
     ),
     "process to come": ("ln -s /proc/99999/environ answer", "[ -L answer ]"),
-    "folder that cannot be listed": ("mkdir d; ln -s /proc/self/cmdline d/answer; chmod 311 d", "grep -q 4242 d/answer"),
+    "folder that cannot be listed": (
+        "mkdir d; ln -s /proc/self/cmdline d/answer; chmod 311 d",
+        "grep -q 4242 d/answer",
+    ),
     "workdir that cannot be listed": ("ln -s /proc/self/cmdline answer; chmod 311 /app", "grep -q 4242 answer"),
     "detour": ("mkdir /tmp/x; ln -s ../../proc/self /tmp/x/y; ln -s /tmp/x/y/cmdline answer", "grep -q 4242 answer"),
 }
@@ -37,7 +40,7 @@ async def test_no_answer_is_a_link_to_its_own_check(box: vf.Runtime, cheat: str)
 
 
 async def test_a_link_is_found_among_very_many(confined: vf.Runtime) -> None:
-    await do(confined, "python3 -c 'import os; [os.symlink(\"f\", f\"l{n}\") for n in range(50_000)]'; echo 1 >f")
+    await do(confined, 'python3 -c \'import os; [os.symlink("f", f"l{n}") for n in range(50_000)]\'; echo 1 >f')
     await do(confined, "ln -s /proc/self/cmdline /tmp/answer")
     trace = await score(confined, "grep -q 4242 /tmp/answer", "[ -e l49999 ]")
     assert [result["exit_code"] == 0 for result in trace.info["verify"]] == [False, True], shown(trace)

@@ -7,7 +7,7 @@ import os
 
 import pytest
 from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig, allowance, provision_confined
-from opencode_env.cli_agent.sandbox.control_groups import Hierarchies
+from opencode_env.cli_agent.sandbox.control_groups import Hierarchies, host_hierarchies
 
 from tests.support.waiting import until
 
@@ -44,7 +44,7 @@ async def test_a_spy_sees_nothing_of_a_command_that_runs_alone(monkeypatch: pyte
 @pytest.mark.skipif(os.geteuid() != 0, reason="the freezer takes root, or a delegated control group")
 @pytest.mark.parametrize("version", [1, 2])
 async def test_a_service_that_wakes_itself_is_held_all_the_same(monkeypatch: pytest.MonkeyPatch, version: int) -> None:
-    found = allowance.host_hierarchies()
+    found = host_hierarchies()
     if version == 1:
         found = dataclasses.replace(found, unified=())
         monkeypatch.setattr(allowance, "host_hierarchies", lambda: found)

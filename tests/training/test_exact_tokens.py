@@ -1,15 +1,19 @@
-"""With a training client every token of a trace is what the engine saw and sampled, once, in one branch."""
+"""With a training client every token of a trace is what the engine saw and sampled, once, in one branch.
 
+`TOKEN_FAMILIES=all` plays the conversations of every family of models with thinking on and off.
+"""
+
+import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from opencode_env.cli_agent.model_failure import overflowed
 
-from tests.history.segments import MAIN, SUB
+from tests.history.segments import SUB
 from tests.support.families import GLM, Family, Qwen3
 from tests.support.token_engine import Says
-from tests.training.trained import Trained, assert_exact, assert_one_exact_branch, train
+from tests.training.hostile import bash, hostile
+from tests.training.trained import assert_exact, assert_one_exact_branch, tokens, train
 
 pytestmark = pytest.mark.opencode
 
@@ -19,17 +23,8 @@ FAMILIES: dict[str, Family] = {
     "glm": GLM(thinks=True),
     "glm without thinking": GLM(thinks=False),
 }
-by_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
-
-
-def bash(family: Family, command: str, **more: Any) -> str:
-    """A call that works."""
-    return family.call("bash", {"command": command, "description": "a command", **more})
-
-
-def tokens(played: Trained) -> float:
-    """All tokens of the main trace's branches, by those of the one sequence that a conversation without forks has."""
-    return sum(len(branch.token_ids) for branch in played.main.branches) / len(played.engine.of(MAIN)[-1].sequence)
+PLAYED = [*FAMILIES] if os.environ.get("TOKEN_FAMILIES") == "all" else ["qwen3", "glm without thinking"]
+by_family = pytest.mark.parametrize("family", [FAMILIES[name] for name in PLAYED], ids=PLAYED)
 
 
 @by_family
@@ -49,24 +44,6 @@ async def test_a_plain_conversation_is_one_branch_of_what_was_sampled(tokenizer:
         assert played.engine.tokenizer.encode(text, add_special_tokens=False) != call.completion
 
 
-def hostile(family: Family) -> list[Says]:
-    """What no serialiser writes, what cannot run, and what is no call at all; OpenCode rewrites nearly all of it."""
-    spelled = [
-        '{ "description" : "d",\n"command":"echo \\u0061\\/", "timeout": 5000.0, "2": 1, "1": 2 }',
-        '{"command": "echo first", "command": "echo b", "description": "d", "x": 1e400, "y": -0}',
-        *["", "null", "[1]", '"x"', "{", '{"command": NaN}', '{"command": "a\nb"}', '{"__proto__": {"a": 1}}'],
-        '{"command": "echo c", "description": "d", "x": 12345678901234567890, "z": "\\ud83d"}',
-    ]
-    calls = [[family.call("bash", arguments)] for arguments in spelled]
-    calls += [
-        [bash(family, "echo d").replace("bash", name, 1)] for name in ("nothing", "Bash", " bash ", "invalid", "")
-    ]
-    calls += [["<tool_call></tool_call>"], ["<tool_call>5</tool_call>"], ["<tool_call>bash</tool_call>"]]
-    calls += [['<tool_call>{"name": ["bash"], "arguments": {}}</tool_call>']]
-    calls += [[bash(family, "echo e", timeout=59999.0), family.call("bash", "{"), bash(family, "echo e")]]
-    return [Says(family.answer("So", *some, reasoning="Hm.")) for some in calls]
-
-
 @by_family
 async def test_a_hostile_conversation_has_the_tokens_of_one_that_is_spelled_as_it_is_sent(
     tokenizer: Path, family: Family
@@ -76,7 +53,7 @@ async def test_a_hostile_conversation_has_the_tokens_of_one_that_is_spelled_as_i
     assert_one_exact_branch(played)
     assert len(played.engine.calls) == len(odd) + 1
     assert len(played.results) >= len(odd)
-    plain = [Says(family.answer("So", bash(family, f"echo {number}"), reasoning="Hm.")) for number in range(len(odd))]
+    plain = [Says(family.answer("So", bash(family, f"echo {number}"), reasoning="Hm.")) for number in range(4)]
     twin = await train(tokenizer, family, plain)
     assert_one_exact_branch(twin)
     assert tokens(played) / tokens(twin) == 1.0

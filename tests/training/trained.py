@@ -1,7 +1,7 @@
 """A conversation with the real binary and a training client, and what makes its traces fit to train on."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +18,7 @@ from opencode_rlm.harness_config import OpenCodeRLMHarnessConfig
 from verifiers.v1.agent import make_agent
 from verifiers.v1.clients import TrainClientConfig
 from verifiers.v1.harnesses.null import NullHarnessConfig
-from verifiers.v1.interception import InterceptionServerConfig
+from verifiers.v1.interception import Interception, InterceptionServerConfig
 from verifiers.v1.runtimes import Runtime
 
 from tests.history.segments import MAIN, SUB
@@ -61,6 +61,11 @@ class Lines:
         return lines[position] if position < len(lines) else self._end
 
 
+def tokens(played: Trained) -> float:
+    """All tokens of the main trace's branches, by those of the one sequence that a conversation without forks has."""
+    return sum(len(branch.token_ids) for branch in played.main.branches) / len(played.engine.of(MAIN)[-1].sequence)
+
+
 def train_client(url: str, family: Family, tokenizer: Path) -> TrainClientConfig:
     """The client of a training run."""
     return TrainClientConfig(
@@ -75,6 +80,7 @@ async def train(
     sub: Mapping[str, Sequence[Says]] | None = None,
     window: int | None = None,
     first: Any = "segment 0",
+    server: Callable[[], Interception] | None = None,
     **harness: Any,
 ) -> Trained:
     """Play one segment after the other, each to the agent's end.
@@ -86,11 +92,13 @@ async def train(
         sub: what sub-agents' models say, by a word of their prompt; None = the harness without recursion.
         window: tokens that a prompt may have.
         first: what the user says first.
+        server: makes what serves the model calls; None = the role interception.
         harness: fields of the harness.
     """
     lines = Lines(family, [says for segment in segments for says in segment], sub or {})
     engine = TokenEngine(tokenizer, family, lines, window)
-    async with engine.serving() as url, role_interception(InterceptionServerConfig()) as interception:
+    made = role_interception(InterceptionServerConfig()) if server is None else server()
+    async with engine.serving() as url, made as interception:
         client, local = train_client(url, family, tokenizer), vf.SubprocessConfig()
         config: OpenCodeHarnessConfig = (
             OpenCodeHarnessConfig(id="opencode-env", **harness)

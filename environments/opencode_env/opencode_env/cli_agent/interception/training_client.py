@@ -72,10 +72,10 @@ class RendererAbilities:
     """What can be done with a renderer, found by trying it."""
 
     name: str
-    goes_on: bool
-    """Whether a tool's result continues what was sampled before, token for token."""
-    goes_on_after_user: bool
-    """Whether a user's message does."""
+    continues: bool
+    """Whether it continues what was sampled before, token for token."""
+    continues_for_user: bool
+    """Whether it does when a user speaks; else it does for results of tools only."""
     reads_images: bool
 
 
@@ -116,16 +116,19 @@ async def reads_images(ctx: ModelContext) -> bool:
 def _tried(renderer: Renderer) -> RendererAbilities:
     asked: Any = [{"role": "user", "content": "word " * 16}]
     rendered = renderer.render(asked, add_generation_prompt=True)
-    said = [position for position, message in enumerate(rendered.message_indices) if message == 0]
-    sampled = rendered.token_ids[said[len(said) // 2] :][:1]
+    # Stands for an answer that was cut off: a token of text, which no frame ends.
+    said = [token for token, message in zip(rendered.token_ids, rendered.message_indices, strict=True) if message == 0]
+    sampled = said[len(said) // 2 :][:1] or rendered.token_ids[:1]
 
-    def goes_on(*messages: dict[str, Any]) -> bool:
-        tail: Any = list(messages)
+    def continues(message: dict[str, Any]) -> bool:
+        tail: Any = [message]
         return renderer.bridge_to_next_turn(rendered.token_ids, sampled, tail) is not None
 
+    for_user = continues({"role": "user", "content": "go on"})
+    result = {"role": "tool", "content": "done", "tool_call_id": "call_0", "name": "tool"}
     return RendererAbilities(
         name=type(renderer).__name__,
-        goes_on=goes_on({"role": "tool", "content": "done", "tool_call_id": "call_0", "name": "tool"}),
-        goes_on_after_user=goes_on({"role": "user", "content": "go on"}),
+        continues=for_user or continues(result),
+        continues_for_user=for_user,
         reads_images=bool(getattr(renderer, "supports_process_multimodal", False)),
     )

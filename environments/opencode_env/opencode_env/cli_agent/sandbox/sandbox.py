@@ -173,7 +173,9 @@ class Sandbox:
         """Return what a tool server shares with the agent: all that is writable but what scoring has for itself."""
         assert self._directory is not None
         areas = writable_areas(self._directory, self._workdir)
-        return [Bind(source, target, writable=True) for target, source in areas.items() if not target.startswith(HIDDEN)]
+        return [
+            Bind(source, target, writable=True) for target, source in areas.items() if not target.startswith(HIDDEN)
+        ]
 
     def shown_to_agent_code(self) -> list[Bind]:
         """Return what a program of the agent's sees of this sandbox while verify commands run in it.

@@ -1,7 +1,8 @@
 """Tool servers of the agent's sandbox, each in a sandbox of its own over the same files.
 
 Invariant: the agent sees of a tool server its port and the files that both can write, and nothing of its processes: not
-its environment, which holds the way to the rollout's state, nor its memory. The server imports nothing from those files.
+its environment, which holds the way to the rollout's state, nor its memory. The server imports nothing from those
+files.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """The process table of the sandbox, and ending parts of it.
 
 Invariant: `end_all` returns only when no selected process will run again. Every process of the namespace is stopped by
-one `kill(-1)`, which the kernel makes atomic against `fork`, so that nothing can outrun the selection that follows. What
-was killed in a call that the kernel does not break off, such as a long `sync`, is not waited for to the end.
+one `kill(-1)`, which the kernel makes atomic against `fork`, so that nothing can outrun the selection that follows.
+What was killed in a call that the kernel does not break off, such as a long `sync`, is not waited for to the end.
 """
 
 from __future__ import annotations

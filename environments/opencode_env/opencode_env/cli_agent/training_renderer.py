@@ -37,14 +37,14 @@ async def require_trainable(seats: Iterable[Agent]) -> None:
 
 
 def _judge(abilities: RendererAbilities, model: str) -> None:
-    if not abilities.goes_on:
+    if not abilities.continues:
         raise EnvError(
             f"{abilities.name}, the renderer of the training client for {model!r}, cannot continue what was sampled: "
             "it renders the whole history again for every turn, and every turn becomes a sample of its own with all "
             f"before it once more. Name the model's own renderer, such as qwen3.5 or glm-4.5 ({_SET.format('name')}); "
             "a model without one needs a renderer that has bridge_to_next_turn"
         )
-    if not abilities.goes_on_after_user and abilities not in _warned:
+    if not abilities.continues_for_user and abilities not in _warned:
         _warned.add(abilities)
         logger.warning(
             "%s, the renderer of the training client for %r, renders the whole history again when the user speaks "

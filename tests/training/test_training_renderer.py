@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.cli_agent import trainable
+from opencode_env.cli_agent import training_renderer
 from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from renderers import DefaultRendererConfig, RendererConfig
 from verifiers.v1.clients import ModelContext, TrainClientConfig
@@ -81,7 +81,7 @@ async def test_a_renderer_that_cannot_be_built_is_refused_with_its_cause(tokeniz
 async def test_a_renderer_that_starts_over_after_a_user_is_warned_of(
     tokenizer: Path, tmp_path: Path, family: Family, warns: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    trainable._warned.clear()
+    training_renderer._warned.clear()
     engine = TokenEngine(tokenizer, family, Lines(family, [], {}))
     with caplog.at_level(logging.WARNING, "verifiers.v1.opencode_env"):
         async with environment(tmp_path) as env, engine.serving() as url:
