@@ -2,8 +2,9 @@
 
 Two crowds of rollouts, a small and a large one, wait at a model that does not answer; the environment's own process is
 measured while they wait, and the difference is divided by the difference in number. The supervisor of each sandbox
-(process 1) and bubblewrap are measured apart: proportional set size, so that shared pages count once. OpenCode itself
-is not counted, the messages of a rollout are a few kilobytes.
+(process 1) and bubblewrap are measured apart: proportional set size, so that pages they share count once; the
+environment's process by its resident set, which does not depend on who shares it. OpenCode itself is not counted, the
+messages of a rollout are a few kilobytes.
 
 Run: uv run python benchmarks/rollout_idle.py [--json] [--small 2] [--large 12]
 """
@@ -39,22 +40,22 @@ async def crowd(hosted: Hosted, model: ScriptedModel, first: int, count: int) ->
             raise SystemExit("the rollouts were over before all of them waited: raise --hold")
     await asyncio.sleep(1)
     gc.collect()
-    memory = (_resident("self"), statistics.mean(_sandbox_overhead()))
+    memory = (_megabytes("self", "Rss:"), statistics.mean(_sandbox_overhead()))
     await playing
     return memory
 
 
-def _resident(pid: str) -> float:
+def _megabytes(pid: str, field: str) -> float:
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
+        if line.startswith(field):
             return int(line.split()[1]) / 1024
-    raise RuntimeError("no Pss in smaps_rollup")
+    raise RuntimeError(f"no {field} in smaps_rollup")
 
 
 def _sandbox_overhead() -> list[float]:
     """MB of bubblewrap and the supervisor of each sandbox of this process."""
     boxes = [child for child in _children(Path("/proc/self")) if (child / "comm").read_text().strip() == "bwrap"]
-    return [_resident(box.name) + sum(_resident(inner.name) for inner in _children(box)) for box in boxes]
+    return [sum(_megabytes(process.name, "Pss:") for process in (box, *_children(box))) for box in boxes]
 
 
 def _children(process: Path) -> list[Path]:

@@ -142,33 +142,49 @@ def tokens(trace: WireTrace) -> int:
 
 @dataclass(frozen=True)
 class Seen:
-    """What one side did."""
+    """What one side did with sound and odd turns."""
 
     odd: Mapping[str, WireTrace]
-    outcomes: Mapping[str, str]
     seconds: float
     """Median of a rollout, from its sandbox to its end."""
 
 
 async def look(side: Side, quiet: int) -> Seen:
-    """Play everything on one side."""
+    """Play the plain rows one by one, and the odd ones."""
     async with ScriptedModel(OddModel()) as model:
         one_by_one = [row("plain", idx=index) | {"id": f"plain {index}"} for index in range(quiet)]
         timed = await side.play("timed", model.base_url, one_by_one, 1)
-        rows = [row(name) for name in ODD]
-        limits = {"time limit": {"timeout": {"agent": TIME_LIMIT_SECONDS}}}
-        faults = [row(name, **limits.get(name, {})) for name in FAULTS]
-        odd = await side.play("odd", model.base_url, rows, AT_ONCE)
-        dead = f"http://127.0.0.1:{closed_port()}/v1"
-        failed, unreachable = await asyncio.gather(
+        odd = await side.play("odd", model.base_url, [row(name) for name in ODD], AT_ONCE)
+    spans = [episode.traces[0].timing for episode in timed.episodes]
+    seconds = [time.scoring.end - time.boot.start for time in spans]
+    return Seen({name: odd.trace(name) for name in ODD}, statistics.median(seconds))
+
+
+async def fail(side: Side, started: asyncio.Event) -> Mapping[str, str]:
+    """Play the faults on one side; `started` is set when the first of its agents run."""
+    limits = {"time limit": {"timeout": {"agent": TIME_LIMIT_SECONDS}}}
+    faults = [row(name, **limits.get(name, {})) for name in FAULTS]
+    dead = f"http://127.0.0.1:{closed_port()}/v1"
+    async with ScriptedModel(OddModel()) as model:
+        playing = asyncio.gather(
             side.play("faults", model.base_url, faults, FAULTS_AT_ONCE),
             side.play("dead", dead, [row("nobody answers")], 1),
         )
+        while len(model.requests) < FAULTS_AT_ONCE and not playing.done():
+            await asyncio.sleep(0.1)
+        started.set()
+        failed, unreachable = await playing
     outcomes = {name: outcome(failed, name) for name in FAULTS}
-    outcomes["nobody answers"] = outcome(unreachable, "nobody answers")
-    spans = [episode.traces[0].timing for episode in timed.episodes]
-    seconds = [time.scoring.end - time.boot.start for time in spans]
-    return Seen({name: odd.trace(name) for name in ODD}, outcomes, statistics.median(seconds))
+    return {**outcomes, "nobody answers": outcome(unreachable, "nobody answers")}
+
+
+async def fail_both(left: Side, right: Side) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Play the faults on both sides, where agents wait most of the time: the second once the first's have started."""
+    started = asyncio.Event()
+    first = asyncio.ensure_future(fail(left, started))
+    await started.wait()
+    second = await fail(right, asyncio.Event())
+    return await first, second
 
 
 def installation(npm: Path) -> dict[str, float]:
@@ -202,10 +218,9 @@ def compare(options: argparse.Namespace) -> tuple[dict[str, float], dict[str, ob
         os.environ["PATH"] = f"{npm}:{os.environ['PATH']}"
         os.environ["OPENCODE_ENV_CACHE"] = options.cache or f"{scratch}/cache"
         fetched = installation(npm)
-        left, right = (
-            asyncio.run(look(make(Path(scratch, name)), options.rollouts))
-            for name, make in (("ours", ours), ("theirs", theirs))
-        )
+        sides = ours(Path(scratch, "ours")), theirs(Path(scratch, "theirs"))
+        left, right = (asyncio.run(look(side, options.rollouts)) for side in sides)
+        outcomes = asyncio.run(fail_both(*sides))
         build = size_of(ensure_build(DEFAULT_VERSION, host_platform()).directory)
     branches = {name: (len(left.odd[name].branches), len(right.odd[name].branches)) for name in ODD}
     counted = {name: (tokens(left.odd[name]), tokens(right.odd[name])) for name in ODD}
@@ -215,7 +230,7 @@ def compare(options: argparse.Namespace) -> tuple[dict[str, float], dict[str, ob
     }
     print_side_by_side("output of the model", cells)
     print_side_by_side(
-        "fault", {name: (in_short(left.outcomes[name]), in_short(right.outcomes[name])) for name in left.outcomes}
+        "fault", {name: (in_short(outcomes[0][name]), in_short(outcomes[1][name])) for name in outcomes[0]}
     )
     mine, other = (sum(pair[side] for pair in branches.values()) for side in (0, 1))
     ratios = {
@@ -230,7 +245,7 @@ def compare(options: argparse.Namespace) -> tuple[dict[str, float], dict[str, ob
         "our install per sandbox": f"0 s, 0 bytes (shown read-only; {build / 1e6:.0f} MB once per machine)",
         "their install per new container": f"{fetched['seconds']:.1f} s, {fetched['fetched'] / 1e6:.0f} MB fetched, "
         f"{fetched['installed'] / 1e6:.0f} MB on disk, and Node.js before it",
-        "outcomes": {name: [left.outcomes[name], right.outcomes[name]] for name in left.outcomes},
+        "outcomes": {name: [side[name] for side in outcomes] for name in outcomes[0]},
         **machine(),
         "opencode": f"{DEFAULT_VERSION} and {PREVIEW}",
     }

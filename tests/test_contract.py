@@ -157,6 +157,9 @@ CALLED = {
     "session.RolloutSession.adopt": "self task",
     "session.RolloutSession.release": "self",
     "harness.Harness.install_skills": "self runtime dest",
+    "clients.train.ElasticRendererPool.__init__": "self renderer_model config chat_template_kwargs multiplex",
+    "clients.train.ElasticRendererPool.acquire": "self",
+    "clients.train.RendererSlot.run": "self fn",
     "agent.Agent.provision": "self task",
     "agent.Agent.run": "self task runtime tools on_trace collect_artifacts" + (" on_score" if AFTER_0_4_0 else ""),
 }
@@ -167,6 +170,7 @@ METHODS = {path: parameters for path, parameters in (OVERRIDDEN | CALLED).items(
 ATTRIBUTES = {
     "env.Env": ("self._shared_tools", "self._interception"),
     "agent.Agent": ("self.harness", "self.runtime_config"),
+    "clients.train.ElasticRendererPool": ("self.key",),
     "harness.HarnessSession": ("self._closed",),
     "interception.pool.StaticInterceptionPool": ("self.servers",),
     "interception.pool.ElasticInterceptionPool": ("self.servers", "self.stack"),
@@ -306,6 +310,19 @@ def test_a_new_server_has_the_attributes_that_are_used() -> None:
     server = make()
     for name in ("sessions", "clients", "stack", "load", "runner"):
         assert hasattr(server, name), f"{VERIFIERS}: InterceptionServer.{name}"
+
+
+def test_a_training_client_builds_its_renderer_from_what_its_start_is_judged_by() -> None:
+    source = inspect.getsource(resolve("clients.train.TrainClient.get_response"))  # type: ignore[arg-type]
+    for needed in (
+        "ElasticRendererPool(",
+        "self.config.renderer_model_name or model,",
+        "self.config.renderer,",
+        'sampling_params.pop("chat_template_kwargs", None)',
+        "chat_template_kwargs=chat_template_kwargs,",
+        '"supports_process_multimodal"',
+    ):
+        assert needed in source, f"{VERIFIERS}: TrainClient.get_response has no {needed!r}"
 
 
 def test_the_serving_of_an_environment_is_the_one_that_serving_by_role_repeats() -> None:

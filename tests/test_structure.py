@@ -23,6 +23,7 @@ FLOORS = {
     "opencode_env.samples": set[str](),
     "opencode_env.taskset": {"opencode_env.samples"},
     "opencode_env.difficulty": {"opencode_env.taskset"},
+    "opencode_env.trainable": {"opencode_env.difficulty"},
     "opencode_env.opencode": {"opencode_env.cli_agent"},
 }
 """What each room of `opencode_env` may import of the others."""

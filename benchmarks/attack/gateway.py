@@ -58,22 +58,22 @@ def _open(connection: socket.socket) -> bool:
 
 
 def _bodies() -> Iterator[tuple[bytes, int]]:
-    """Request bodies, each with the number of JSON values in it."""
+    """Request bodies, each with how many times over a bound it is: 5,000 messages, 100,000 values, 100 levels."""
     message = b'{"role":"user","content":"x"}'
     head = b'{"model":"m","messages":['
     while True:
-        yield head + b",".join([message] * 32_000) + b"]}", 3 * 32_000
-        yield head + b",".join([message] * 500_000) + b"]}", 3 * 500_000
-        yield head + message + b'],"x":[' + b",".join([b"[]"] * 10_000_000) + b"]}", 10_000_000
-        yield head + message + b'],"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}", 100_000
+        yield head + b",".join([message] * 32_000) + b"]}", 6
+        yield head + b",".join([message] * 500_000) + b"]}", 100
+        yield head + message + b'],"x":[' + b",".join([b"[]"] * 10_000_000) + b"]}", 100
+        yield head + message + b'],"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}", 1000
 
 
 def requests(tally: Tally) -> None:
-    """Big requests, two at a time: many messages, many values, deep nesting. What is held: values that were taken."""
+    """Big requests, two at a time: many messages, many values, deep nesting. Held: the bounds of the largest taken."""
     host, port, path, secret = _endpoint()
 
     def send(tell: Tell) -> None:
-        for body, values in _bodies():
+        for body, bounds in _bodies():
             try:
                 line = http.client.HTTPConnection(host, port, timeout=60)
                 headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
@@ -82,7 +82,7 @@ def requests(tally: Tally) -> None:
                 said = answer.read(100).decode(errors="replace")
                 line.close()
                 taken = answer.status == 200
-                tell(values if taken else 0, "" if taken else f"{answer.status} {said}")
+                tell(bounds if taken else 0, "" if taken else f"{answer.status} {said}")
             except (OSError, http.client.HTTPException) as error:
                 tell(0, repr(error))
 

@@ -15,6 +15,7 @@ from pydantic import JsonValue
 from typing_extensions import TypeVar
 
 from opencode_rubrics.errors import JudgeError, ScoringError
+from opencode_rubrics.half_characters import has_half_character
 from opencode_rubrics.judge import MAX_ANSWER_CHARS, Letter, MathJudge
 from opencode_rubrics.math.mathverdict.finals import reference_value
 from opencode_rubrics.math.mathverdict.verdict import Source
@@ -162,14 +163,14 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
         return _Scored(ruling, time.perf_counter() - started, judged, None if judged else _NONE_ON_THIS)
 
     async def _answer_for_judge(self, ruling: Ruling) -> str:
-        """The one extracted answer that the rules refused, if it is short enough to be looked at whole; else empty."""
+        """The one extracted answer that the rules refused, if it can be sent and looked at whole; else empty."""
         rules = ruling.rules
         if rules.right or rules.conflicting:
             return ""
         answer = rules.answer
         if rules.reason == "timed_out" and ruling.text:
             answer = await self._pool().stated_answer(ruling.text, ruling.source, self.config.timeout_seconds)
-        return answer.strip() if len(answer) <= MAX_ANSWER_CHARS else ""
+        return "" if len(answer) > MAX_ANSWER_CHARS or has_half_character(answer) else answer.strip()
 
     def _pool(self) -> WorkerPool:
         return shared_pool(self, self.config.max_workers or usable_cores())

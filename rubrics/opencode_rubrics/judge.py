@@ -30,8 +30,17 @@ Letter = Literal["A", "B", "C"]
 MAX_ANSWER_CHARS = 2000
 """A longer answer is not put before the judge: a part of it could agree where all of it does not."""
 
-_REFUSALS = (400, 413, 422)
+_REFUSALS = (400, 403, 413, 422)
 """Statuses that can be about the text of the request."""
+
+_BROKE_DOWN = 500
+"""What an endpoint answers that fails by itself, or on this text."""
+
+_CONTROL_TOKEN = re.compile(
+    r"<(?=[|\uff5c<]|/?(?:s|bos|eos|pad|unk|cls|sep|mask|unused\d+|(?:start|end)_of_\w+)>)|\[(?=/?[a-z_]{3,}\])",
+    re.IGNORECASE,
+)
+"""The first character of what models take for the end of a turn, or the beginning of another, wherever it stands."""
 
 _LETTER = re.compile(
     r"[\W_]*(?:(?:final\s+)?(?:verdict|answer|judg(?:e)?ment)\b[\W_]*(?:is\b)?[\W_]*)?([ABC])[\W_]*", re.IGNORECASE
@@ -39,11 +48,12 @@ _LETTER = re.compile(
 
 
 class _NoVerdict(JudgeError):
-    """No verdict, which can be the answer's doing; after `again` the same question may well get one."""
+    """No verdict, which can be the answer's doing; after `again` the same question may well get one, and after
+    `passing` perhaps once the judge works again."""
 
-    def __init__(self, message: str, *, again: bool = True) -> None:
+    def __init__(self, message: str, *, again: bool = True, passing: bool = False) -> None:
         super().__init__(message)
-        self.again = again
+        self.again, self.passing = again, passing
 
 
 class MathJudge(vf.Judge[Letter]):
@@ -72,10 +82,14 @@ class MathJudge(vf.Judge[Letter]):
                 await self._asked_twice(reference, question, reference, trace)
             except JudgeError:
                 raise failure from None
+            if failure.passing:
+                with contextlib.suppress(_NoVerdict):
+                    return await self._asked_twice(answer, question, reference, trace)
         return None
 
     async def _asked_twice(self, answer: str, question: str, reference: str, trace: AnyTrace) -> Letter:
         mark = secrets.token_hex(8)
+        answer = _CONTROL_TOKEN.sub(r"\g<0> ", answer)
         fields = {"question": question, "reference": reference, "answer": f"[{mark}]\n{answer}\n[{mark}]"}
         try:
             found = await self.evaluate(trace=trace, **fields)
@@ -130,6 +144,8 @@ class MathJudge(vf.Judge[Letter]):
             )
             if error.status_code in _REFUSALS:
                 raise _NoVerdict(message, again=False) from error
+            if error.status_code == _BROKE_DOWN:
+                raise _NoVerdict(message, passing=True) from error
             raise JudgeError(message) from error
         except openai.OpenAIError as error:
             message = (

@@ -57,14 +57,16 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
         if runtime is None:
             raise ScoringError('rubric "remote-hybrid-math" needs a live sandbox: use "hybrid-math" to score offline')
         await end_agent(runtime)
-        path = in_workdir(trace, self.config.answer_path)
+        async with others_held(runtime):
+            return await self._rule_alone(task, reference, in_workdir(trace, self.config.answer_path), runtime)
+
+    async def _rule_alone(self, task: vf.TaskData, reference: str, path: str, runtime: vf.Runtime) -> Ruling:
         place = await self._place(task, runtime)
         if place is None:
             return await self.rule_on_file(reference, runtime, path)
         request = ScorerRequest(reference, path, self.config.max_answer_bytes, self.config.timeout_seconds)
         try:
-            async with others_held(runtime):
-                result = await self._asked(runtime, place, request)
+            result = await self._asked(runtime, place, request)
         except ScorerLost as error:
             if not place.exposed:
                 raise

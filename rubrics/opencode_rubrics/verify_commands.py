@@ -26,6 +26,9 @@ logger = logging.getLogger("verifiers.v1.opencode_rubrics.verify_commands")
 INFO_KEY = "reward_file"
 """Where `trace.info` says why a reward file was not taken."""
 
+UNREADY_KEY = "verify_unready"
+"""Where `trace.info` says why no verify command ran."""
+
 
 class VerifyCommandsConfig(RubricConfig):
     """Options of `VerifyCommandsRubric`."""
@@ -83,6 +86,9 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
         async with scoring_home(runtime, workdir, exposed=exposed) as home:
             if home.problem and self.config.reward_file:
                 return _explained(trace, f"/logs/verifier cannot be made new: {home.problem}")
+            if home.unready:
+                # What the agent left made it so: very many links, or a full disk that ends what adds to it.
+                return _explained(trace, f"what the agent left cannot be made ready: {home.unready}", UNREADY_KEY)
             results = await self._run(plan, trace, runtime, home, workdir)
         if home.failure:
             raise ScoringError(f"verify commands run agent code, and it could not be kept apart: {home.failure}")
@@ -147,8 +153,8 @@ def _plan(task: vf.TaskData) -> _VerifyPlan:
         raise vf.TaskError(f'rubric "verify-commands" needs a task with verify commands: {error}') from error
 
 
-def _explained(trace: AnyTrace, problem: str) -> float:
-    """Say on the trace and in the log what is wrong with the reward file, which may be the row's own mistake; 0.0."""
-    trace.info[INFO_KEY] = problem
+def _explained(trace: AnyTrace, problem: str, key: str = INFO_KEY) -> float:
+    """Say on the trace and in the log why there is no reward, which may be the row's own mistake; 0.0."""
+    trace.info[key] = problem
     logger.warning("task %s: %s", trace.task.data.id or trace.task.data.idx, problem)
     return 0.0

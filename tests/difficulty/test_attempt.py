@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from opencode_env.difficulty.attempt import Attempt, Failure, tries
-from opencode_env.difficulty.record import LineError, VersionError, parse_line
+from opencode_env.difficulty.record import EpisodeRecord, LineError, VersionError, parse_line
 
 from tests.difficulty.lines import Line, episode, seat, trace
 
@@ -13,7 +13,7 @@ ERROR = {"type": "SandboxError", "message": "gone"}
 
 
 def found(line: Line, chosen: str | None = None) -> list[Attempt | Failure]:
-    return [outcome for _, outcome in tries(parse_line(json.dumps(line).encode()), chosen)]
+    return [outcome for _, outcome in tries(parse_line(json.dumps(line).encode(), EpisodeRecord), chosen)]
 
 
 def test_a_scored_trace_is_an_attempt_with_its_turns_and_tokens() -> None:
@@ -113,13 +113,13 @@ def test_a_named_seat_counts_instead() -> None:
 )
 def test_a_line_that_is_no_episode_says_why(line: bytes, reason: str, torn: bool) -> None:
     with pytest.raises(LineError, match=reason) as error:
-        parse_line(line)
+        parse_line(line, EpisodeRecord)
     assert error.value.torn is torn
 
 
 def test_a_trace_of_another_schema_is_refused() -> None:
     with pytest.raises(VersionError, match="schema 2"):
-        parse_line(json.dumps(episode("a", trace(version=2))).encode())
+        parse_line(json.dumps(episode("a", trace(version=2))).encode(), EpisodeRecord)
 
 
 def test_a_program_that_never_asked_the_model_made_no_attempt() -> None:

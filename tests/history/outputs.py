@@ -1,155 +1,192 @@
 """What a model may say, generated: calls in every spelling, calls that cannot run, odd ids, orders and ends."""
 
-import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from hypothesis import strategies as st
-from opencode_env.scripted_model import Reply, ToolCall
+from opencode_env.scripted_model import Fault, FaultKind, Reply, ToolCall
+
+from tests.history.meaning import TELL, WITNESS
+from tests.history.spelling import BROKEN, DEEP, NO_OBJECT, spelled, spelled_object
 
 TOKEN = "@word@"
-"""Stands for a word of its own in every call that runs."""
+"""Stands for a word of its own in every call of `bash` that runs."""
 
-_NUMBERS = ["5000.0", "5e3", "59999", "6.0E4", "1e4"]
-_ODD_VALUES = [
-    *["1e400", "-1e400", "-0", "-0.0", "12345678901234567890", "0.1", "1.50", "123e-7", "9007199254740993", "1e21"],
-    *["null", "true", "[]", "{}", '[1, {"a": 2.0}]', '"\\u00e9\\/\\n"', '"\\ud83d\\ude00"', '"\\ud83d"', '"\\u2028"'],
+_TIMEOUTS = ["59999", "6.0E4", "5e4", "50000.0"]
+_LACKING = [
+    *["{}", '{"command": 5}', '{"command": null}', '{"command": ["echo"]}', '{"description": "d", "timeout": 5000.0}'],
+    *['{"command": "true", "description": "d", "timeout": "5"}', '{"command": "true", "description": 1.0}'],
 ]
-_ODD_KEYS = ['"x"', '"1"', '"10"', '"\\u0078"', '"constructor"', '"a b"', '""']
-_BROKEN = [
-    *["", " ", "null", "true", "5", "[1]", '"x"', "[]", "{", "{}}", "not JSON", "{'command': 1}"],
-    *['{"command": NaN}', '{"command": "a\nb"}', '{"command": "a",}', '{"__proto__": {"a": 1}, "command": "echo no"}'],
-    *['{"a": {"constructor": {"prototype": 1}}}', '{"a":' + "[" * 400 + "]" * 400 + "}", "\ufeff{}"],
+_NAMES = [
+    *["nothing", "Nothing", "invalid", "Invalid", "ba sh", "bash.run", "functions.bash", "bash\n", " tell", "bäsh"],
+    *["", " ", "n" * 70, "N" * 5000, "constructor", "Constructor", "toString", "valueOf", "__proto__", "\u212a"],
 ]
-_NAMES = ["nothing", " bash ", "invalid", "ba sh", "bash.run", "Nothing"]
-
-_space = st.sampled_from(["", "", " ", "\n", "\t ", " \r\n "])
-
-
-def _spelled(text: str, escaped: bool) -> str:
-    """A JSON string with some letters escaped."""
-    quoted = json.dumps(text)
-    return quoted.replace("echo", "\\u0065cho").replace("/", "\\/") if escaped else quoted
+_IDS = [
+    *["", " ", "x" * 500, "a:b/{}", "é\U0001f600", "constructor", "toString", "__proto__", "0", "call|fc|1", "a\nb"],
+    *["functions.bash:0", "\u2028", "null"],
+]
+_ORDINARY = [
+    ("bash", {"command": "seq 1 40000", "description": "much"}),
+    ("bash", {"command": "printf 'a\\377\\000b\\033[31m'", "description": "binary"}),
+    ("bash", {"command": "true", "description": "nothing"}),
+    ("bash", {"command": "echo no >&2; exit 3", "description": "fails"}),
+    ("write", {"filePath": "/app/made.txt", "content": "one\r\ntwo\u2028\n"}),
+    ("edit", {"filePath": "/app/made.txt", "oldString": "one", "newString": "three"}),
+    ("read", {"filePath": "/app/made.txt", "limit": 5.0}),
+    ("read", {"filePath": "/nowhere"}),
+    ("glob", {"pattern": "*"}),
+    ("todowrite", {"todos": [{"content": "a", "status": "pending", "priority": "high", "id": "1"}]}),
+]
 
 
 @st.composite
 def runnable(draw: Any) -> str:
     """Arguments with which the tool `bash` prints the token, spelled as no serialiser would."""
     members = [
-        ('"command"', _spelled(f"echo {TOKEN}", draw(st.booleans()))),
-        ('"description"', _spelled(draw(st.sampled_from(["a", "é\u2028", "\U0001f600/"])), draw(st.booleans()))),
+        ('"command"', spelled(f"echo {TOKEN} | tee -a {WITNESS}", draw(st.booleans()))),
+        ('"description"', spelled(draw(st.sampled_from(["a", "é\u2028", "\U0001f600/"])), draw(st.booleans()))),
     ]
     if draw(st.booleans()):
-        members.append(('"timeout"', draw(st.sampled_from(_NUMBERS))))
-    odd = st.tuples(st.sampled_from(_ODD_KEYS), st.sampled_from(_ODD_VALUES))
-    members += draw(st.lists(odd, max_size=2))
-    members = list(draw(st.permutations(members)))
-    if draw(st.booleans()):
-        members.insert(0, ('"command"', '"echo first of two"'))
-    gap: list[str] = [draw(_space) for _ in range(4)]
-    between = f"{gap[0]},{gap[1]}"
-    spelled = between.join(f"{key}{gap[3]}:{gap[1]}{value}" for key, value in members)
-    return f"{{{gap[2]}{spelled}{gap[0]}}}"
+        members.append(('"timeout"', draw(st.sampled_from(_TIMEOUTS))))
+    text: str = draw(spelled_object(members))
+    return f'{{"command": "echo first | tee -a {WITNESS}",{text[1:]}' if draw(st.booleans()) else text
 
 
 @st.composite
 def call(draw: Any, identity: str | None = None) -> ToolCall:
     """One call, which runs or does not."""
-    kind = draw(st.sampled_from(["runs", "runs", "runs", "cased", "broken", "cut", "unknown"]))
-    arguments = draw(runnable())
-    name = "bash"
-    if kind == "cased":
-        name = draw(st.sampled_from(["Bash", "BASH"]))
-    elif kind == "broken":
-        arguments, name = draw(st.sampled_from(_BROKEN)), draw(st.sampled_from(["bash", "bash", "Bash"]))
-    elif kind == "cut":
-        arguments = arguments[: draw(st.integers(1, max(1, len(arguments) - 2)))].replace(TOKEN, "cut")
-    elif kind == "unknown":
-        name = draw(st.sampled_from(_NAMES))
-        arguments = arguments.replace(TOKEN, "unknown")
+    name, arguments = "bash", ""
+    match draw(st.sampled_from(["runs", "tells", "tells", "ordinary", "cased", "broken", "lacks", "cut", "unknown"])):
+        case "runs":
+            arguments = draw(runnable())
+        case "tells":
+            name, arguments = TELL, draw(st.one_of(spelled_object(()), spelled_object(()), st.sampled_from(DEEP)))
+        case "ordinary":
+            name, given = draw(st.sampled_from(_ORDINARY))
+            return ToolCall(name=name, arguments=given, id=identity)
+        case "cased":
+            name = draw(st.sampled_from(["Bash", "BASH", "Tell"]))
+            arguments = draw(spelled_object(()) if name == "Tell" else runnable())
+        case "broken":
+            name = draw(st.sampled_from(["bash", TELL, "Tell"]))
+            arguments = draw(st.sampled_from([*NO_OBJECT, *BROKEN]))
+        case "lacks":
+            arguments = draw(st.sampled_from(_LACKING))
+        case "cut":
+            whole = draw(runnable())
+            arguments = whole[: draw(st.integers(1, max(1, len(whole) - 2)))]
+        case "unknown":
+            name, arguments = draw(st.sampled_from(_NAMES)), draw(st.one_of(runnable(), st.sampled_from(BROKEN)))
     return ToolCall(name=name, arguments=arguments, id=identity)
 
 
-_texts = st.sampled_from(["", "", "Said.", " \n", "<think>no</think>", "\u2028\x00é\U0001f600", "{}", "a" * 300])
-_reasoning = st.sampled_from(["", "", "Thought.", " ", "</think>", "é\n\n"])
+_texts = st.sampled_from(
+    [
+        *["", "", "", "Said.", " \n", " before", "behind \n ", "<think>no</think>", "\u2028\x00é\U0001f600", "{}"],
+        *["e\u0301\ufeff", "a" * 3000, "<tool_call>{}</tool_call>", "CRITICAL - MAXIMUM STEPS REACHED\n\nStop."],
+    ]
+)
+_reasoning = st.sampled_from(["", "", "Thought.", " ", "</think>", " é\n\n", "e\u0301 "])
+_streams = st.sampled_from([{}, {}, {"mixed": True}, {"null_text": True}, {"mixed": True, "null_text": True}])
 _keys = st.sampled_from(["reasoning_content", "reasoning"])
 
 
 @st.composite
 def turn(draw: Any) -> Reply:
     """An answer with calls, after which the agent goes on."""
-    count = draw(st.sampled_from([1, 1, 1, 2, 3]))
-    style = draw(st.sampled_from(["own", "own", "same", "empty", "odd"]))
-    ids: dict[str, list[str | None]] = {
-        "own": [None] * count,
-        "same": ["call_same"] * count,
-        "empty": ["", *[None] * (count - 1)],
-    }
-    odd: list[str | None] = [f"a:b/{'x' * 30}-{number}" for number in range(count)]
-    given = ids.get(style, odd)
-    calls = tuple(draw(call(identity)) for identity in given)
-    arrivals = tuple(draw(st.permutations(range(count)))) if draw(st.booleans()) else None
+    number = draw(st.sampled_from([1, 1, 1, 2, 3, 5]))
+    style = draw(st.sampled_from(["own", "own", "same", "odd", "missing"]))
+    given: list[str | None] = [None] * number
+    if style == "same":
+        given = ["call_same"] * number
+    elif style == "odd":
+        given = draw(st.lists(st.one_of(st.none(), st.sampled_from(_IDS)), min_size=number, max_size=number))
+    calls = [draw(call(identity)) for identity in given]
+    if number > 1 and draw(st.booleans()):
+        calls[-1] = calls[0].model_copy(update={"id": given[-1]})
     return Reply(
         text=draw(_texts),
         reasoning=draw(_reasoning),
         reasoning_key=draw(_keys),
-        tool_calls=calls,
-        arrivals=arrivals,
+        tool_calls=tuple(calls),
+        arrivals=tuple(draw(st.permutations(range(number)))) if draw(st.booleans()) else None,
         finish_reason=draw(st.sampled_from([None, None, "stop", "length"])),
+        faults=(Fault(kind=FaultKind.NO_TOOL_CALL_ID),) if style == "missing" else (),
+        **draw(_streams),
     )
 
 
-ends = st.builds(
-    Reply,
-    text=st.sampled_from(["Done.", "", "", " ", "é"]),
-    reasoning=st.sampled_from(["", "", "Thought."]),
-    finish_reason=st.sampled_from([None, "length"]),
-)
-"""Answers with which the agent ends and the user goes on."""
-
-
-@dataclass(frozen=True)
-class Conversation:
-    """What the model says, segment by segment, and into how many pieces a stream is cut."""
-
-    segments: tuple[tuple[Reply, ...], ...]
-    pieces: int
-
-    def with_words(self) -> "Conversation":
-        """The same with a word of its own in every call that runs."""
-        return Conversation(_with_words(self.segments, "w"), self.pieces)
-
-
-def _with_words(segments: Any, mark: str) -> Any:
-    numbers = iter(range(10_000))
-
-    def worded(one: ToolCall) -> ToolCall:
-        return one.model_copy(update={"arguments": one.arguments_json.replace(TOKEN, f"{mark}{next(numbers)}word")})
-
-    return tuple(
-        tuple(reply.model_copy(update={"tool_calls": tuple(map(worded, reply.tool_calls))}) for reply in segment)
-        for segment in segments
+@st.composite
+def end(draw: Any) -> Reply:
+    """An answer with which the agent ends and the user goes on."""
+    return Reply(
+        text=draw(st.sampled_from(["Done.", "", "", " ", "é \n"])),
+        reasoning=draw(st.sampled_from(["", "", "Thought.", " "])),
+        reasoning_key=draw(_keys),
+        finish_reason=draw(st.sampled_from([None, None, "length"])),
+        **draw(_streams),
     )
-
-
-def words(replies: Any) -> list[str]:
-    """The words that the tools must have printed: those of the calls that run and have an id of their own."""
-    found = []
-    for reply in replies:
-        alone = len({one.id for one in reply.tool_calls if one.id}) == sum(bool(one.id) for one in reply.tool_calls)
-        for one in reply.tool_calls if alone else ():
-            found += [part.split()[-1] for part in one.arguments_json.split("word")[:-1]]
-    return [f"{word}word" for word in found if word]
 
 
 @st.composite
 def segment(draw: Any, longest: int) -> tuple[Reply, ...]:
     """Some turns and an end."""
-    return (*draw(st.lists(turn(), max_size=longest)), draw(ends))
+    return (*draw(st.lists(turn(), max_size=longest)), draw(end()))
 
 
-conversations = st.builds(
-    Conversation,
-    st.lists(segment(10), min_size=1, max_size=2).map(tuple),
-    st.sampled_from([1_000_000, 64, 5, 1]),
-)
+Segments = tuple[tuple[Reply, ...], ...]
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """What the model says, segment by segment."""
+
+    segments: Segments
+    """Of the main agent; the user goes on between two."""
+    jobs: tuple[Segments, ...] = ()
+    """Of its sub-agents: all start at once, and a later segment of the main agent goes on with each, one by one."""
+    pieces: int = 1_000_000
+    """The most characters in a piece of a stream."""
+
+    def with_words(self) -> "Conversation":
+        """The same with a word of its own in every call that runs."""
+        words = count()
+        jobs = tuple(_worded(job, words) for job in self.jobs)
+        return Conversation(_worded(self.segments, words), jobs, self.pieces)
+
+
+def _worded(segments: Segments, words: Iterator[int]) -> Segments:
+    return tuple(tuple(_worded_reply(reply, words) for reply in segment) for segment in segments)
+
+
+def _worded_reply(reply: Reply, words: Iterator[int]) -> Reply:
+    calls = [
+        one.model_copy(update={"arguments": one.arguments_json.replace(TOKEN, f"w{next(words)}word")})
+        for one in reply.tool_calls
+    ]
+    return reply.model_copy(update={"tool_calls": tuple(calls)})
+
+
+def said_in(segments: Segments) -> Sequence[Reply]:
+    """Every reply, in order."""
+    return [reply for one in segments for reply in one]
+
+
+_pieces = st.sampled_from([1_000_000, 64, 5, 1])
+
+
+def _segments(longest: int) -> st.SearchStrategy[Segments]:
+    """One segment, or two now and then: each is a start of the agent."""
+    counts = st.sampled_from([1, 1, 2])
+    return counts.flatmap(lambda number: st.tuples(*[segment(longest)] * number))
+
+
+conversations = st.builds(Conversation, _segments(10), st.just(()), _pieces)
+"""Of a main agent alone."""
+
+_jobs = st.lists(_segments(5), min_size=2, max_size=4).map(tuple)
+
+nested_conversations = st.builds(Conversation, _segments(3), _jobs, _pieces)
+"""Of a main agent and its sub-agents."""

@@ -1,6 +1,6 @@
 """A conversation of several segments with the real binary behind the role interception, the model strict."""
 
-from collections import Counter
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,17 +11,26 @@ from opencode_env.cli_agent.interception.serving import role_interception
 from opencode_env.cli_agent.sandbox import LocalSandboxConfig, provision_confined
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode import OpenCodeHarness, OpenCodeHarnessConfig
-from opencode_env.scripted_model import ChatRequest, RecordedRequest, Reply, ScriptedModel
+from opencode_env.opencode.state import CONFIG_DIR, STATE_BASE
+from opencode_env.scripted_model import ChatRequest, RecordedRequest, Reply, ScriptedModel, ToolCall
 from opencode_rlm.harness_config import OpenCodeRLMHarnessConfig
 from verifiers.v1.agent import make_agent
 from verifiers.v1.harnesses.null import NullHarnessConfig
 from verifiers.v1.interception import InterceptionServerConfig
 from verifiers.v1.runtimes import Runtime
 
+from tests.history.meaning import TELL, TELL_TOOL, WITNESS
+
 MAIN, SUB = "org/main-model", "org/sub-model"
 DONE = Reply(text="Done.")
 
 AnyTask = vf.Task[Any, Any, Any]
+
+
+TASK = "@task {}@"
+"""Stands in the arguments of a call for the id of a sub-agent's session, by its number."""
+
+_TASK = re.compile(r'(?:<task id="|\(task_id: )(ses_\w+)')
 
 
 class Lines:
@@ -30,24 +39,39 @@ class Lines:
     Args:
         main: of the main agent.
         sub: of the sub-agents, by a word in their prompt.
+        twins: whether several sub-agents have one prompt, and speak at once.
     """
 
-    def __init__(self, main: Sequence[Reply], sub: Mapping[str, Sequence[Reply]]) -> None:
-        self.said: list[Reply] = []
-        """Everything that the main agent's model said."""
-        self._main = main
-        self._sub = sub
-        self._given: Counter[str] = Counter()
+    def __init__(self, main: Sequence[Reply], sub: Mapping[str, Sequence[Reply]], twins: bool) -> None:
+        self.said: dict[str, list[Reply]] = {"": []}
+        """Everything that each model said: the main agent's under "", the others' by their word."""
+        self._lines = {"": main, **sub}
+        self._twins = twins
 
     def __call__(self, request: ChatRequest, /) -> Reply:
-        word = "" if request.model == MAIN else next((word for word in self._sub if word in request.prompt), "")
-        lines = self._main if request.model == MAIN else self._sub.get(word, ())
-        position = self._given[word] if request.model == MAIN else request.turn  # two of one prompt speak at once
-        self._given[word] += 1
-        reply = lines[position] if position < len(lines) else DONE
-        if request.model == MAIN:
-            self.said.append(reply)
+        words = [word for word in self._lines if word and word in request.prompt]
+        word = words[0] if words and request.model == SUB else ""
+        said, lines = self.said.setdefault(word, []), self._lines[word]
+        position = request.turn if word and self._twins else len(said)
+        reply = _with_tasks(lines[position] if position < len(lines) else DONE, request)
+        said.append(reply)
         return reply
+
+
+def _with_tasks(reply: Reply, request: ChatRequest) -> Reply:
+    """The reply with the ids of the sub-agents' sessions, which stand in the results of the calls that began them."""
+    if not any(TASK[:6] in call.arguments_json for call in reply.tool_calls):
+        return reply
+    results = (message.text for message in request.body.messages if message.role == "tool")
+    ids = [found for text in results for found in _TASK.findall(text)]
+
+    def named(call: ToolCall) -> ToolCall:
+        arguments = call.arguments_json
+        for number, identity in enumerate(ids):
+            arguments = arguments.replace(TASK.format(number), identity)
+        return call.model_copy(update={"arguments": arguments})
+
+    return reply.model_copy(update={"tool_calls": tuple(map(named, reply.tool_calls))})
 
 
 @dataclass(frozen=True)
@@ -58,7 +82,15 @@ class Talk:
     sub: AnyTrace
     requests: Sequence[RecordedRequest]
     """What arrived at the model endpoint."""
-    said: Sequence[Reply]
+    words: Mapping[str, Sequence[Reply]]
+    """What each model said: the main agent's under "", the sub-agents' by a word of their prompt."""
+    told: str
+    """What the witness of the tools held in the end."""
+
+    @property
+    def said(self) -> Sequence[Reply]:
+        """Everything that the main agent's model said."""
+        return self.words[""]
 
     @property
     def refused(self) -> list[RecordedRequest]:
@@ -81,6 +113,7 @@ async def talk(
     sub: Mapping[str, Sequence[Reply]] | None = None,
     pieces: int = 7,
     strict: bool = True,
+    twins: bool = False,
     during: Any = None,
     settings: SubSettings | None = None,
     **harness: Any,
@@ -92,11 +125,12 @@ async def talk(
         sub: what sub-agents' models say, by a word of their prompt; None = the harness without recursion.
         pieces: characters of a piece of a stream.
         strict: whether the model refuses what a strict provider refuses.
+        twins: whether sub-agents with one prompt speak at once.
         during: called with the sandbox before each further segment.
         settings: of the sub calls.
         harness: fields of the harness.
     """
-    policy = Lines([reply for segment in segments for reply in segment], sub or {})
+    policy = Lines([reply for segment in segments for reply in segment], sub or {}, twins)
     async with (
         ScriptedModel(policy, strict=strict, chunk_characters=pieces) as model,
         role_interception(InterceptionServerConfig()) as interception,
@@ -126,10 +160,12 @@ async def talk(
             provision_confined(LocalSandboxConfig(), binds) as box,
             agent.interaction(task, runtime=box, on_trace=minted) as conversation,
         ):
+            await box.write(f"{STATE_BASE}/{CONFIG_DIR}/tool/{TELL}.js", TELL_TOOL.encode())
             for number in range(len(segments)):
                 if number and during is not None:
                     await during(box)
                 await conversation.turn(f"segment {number}")
+            told = (await box.run(["sh", "-c", f"cat {WITNESS} 2>/dev/null || true"], {})).stdout
         (side,) = sides
         await side.end()
-        return Talk(side.main, side.trace, model.requests, policy.said)
+        return Talk(side.main, side.trace, model.requests, policy.said, told)

@@ -130,6 +130,11 @@ def test_of_two_calls_with_one_id_either_may_come_back() -> None:
     assert RULES.recognise(sampled, echo(("x", "bash", '{"a":2}'))) == ["x"]
     assert RULES.recognise(sampled, echo(("x", "bash", '{"a":1}'))) == ["x"]
     assert RULES.recognise(sampled, echo(("x", "bash", '{"a":3}'))) is None
+    mixed = answer(("x", "Tell", "{}"), ("x", "bash", '{"a":1.0}'))
+    assert RULES.recognise(mixed, echo(("x", "tell", '{"a":1}'))) == ["x"]
+    assert (
+        RULES.recognise(answer(("x", "Tell", "{}"), ("y", "bash", '{"a":1}')), echo(("x", "tell", '{"a":1}'))) is None
+    )
     both = echo(("x", "bash", '{"a":2}'), ("x", "bash", '{"a":1}'))
     assert RULES.recognise(sampled, both) == ["x", "x"]
     assert RULES.recognise(answer(("x", "bash", '{"a":1}')), both) is None

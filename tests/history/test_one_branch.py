@@ -1,32 +1,42 @@
 """Whatever the model says, one linear rollout is one branch: the real binary, a strict model, generated answers.
 
-`ECHO_CONVERSATIONS=2000` plays that many generated conversations instead of a few dozen.
+`ECHO_CONVERSATIONS=2000` plays that many generated rollouts per test, others each time, not the hundred of CI.
 """
 
 import asyncio
 import os
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from opencode_env.scripted_model import Reply, ToolCall
-from verifiers.v1.types import AssistantMessage
+from opencode_env.scripted_model import Fault, FaultKind, Reply, ToolCall
 
-from tests.history.outputs import Conversation, conversations, segment, words
-from tests.history.segments import DONE, Talk, talk
+from tests.history.behaviours import KINDS, OF_SUB_AGENTS, Played
+from tests.history.one_branch import assert_conversations, assert_one_branch
+from tests.history.outputs import Conversation, conversations, nested_conversations, said_in
+from tests.history.segments import DONE, TASK, talk
 
 pytestmark = pytest.mark.opencode
 
 WANTED = os.environ.get("ECHO_CONVERSATIONS")
-GENERATED = settings(
-    max_examples=int(WANTED or 20),
-    deadline=None,
-    database=None,
-    derandomize=WANTED is None,
-    phases=[Phase.explicit, Phase.generate, Phase.shrink] if WANTED else [Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+AT_ONCE = 4
+PLAYED = Played()
+
+
+def generated(groups: int) -> settings:
+    """That many groups of conversations, always the same ones, or as many as are wanted, each time others."""
+    return settings(
+        max_examples=groups if WANTED is None else max(1, int(WANTED) // AT_ONCE),
+        deadline=None,
+        database=None,
+        derandomize=WANTED is None,
+        phases=[Phase.explicit, Phase.generate, Phase.shrink] if WANTED else [Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+
+
 FINE = '{ "command": "echo fine", "description" : "d" }'
 
 
@@ -38,40 +48,72 @@ def says(*calls: ToolCall, **fields: Any) -> Reply:
     return Reply(tool_calls=calls, **fields)
 
 
-def assert_sampled(message: AssistantMessage, reply: Reply) -> None:
-    """The trace holds what the model said, character for character."""
-    assert (message.content or "") == reply.text
-    assert (message.reasoning_content or "") == reply.reasoning
-    calls = message.tool_calls or []
-    assert [(call.name, call.arguments) for call in calls] == [
-        (call.name, call.arguments_json) for call in reply.tool_calls
+def agent(prompt: str, **further: str) -> ToolCall:
+    """A call that starts a sub-agent, or goes on with one."""
+    arguments = {"description": "a job", "prompt": prompt, "subagent_type": "general", **further}
+    return ToolCall(name="task", arguments=arguments)
+
+
+def turns_of(conversation: Conversation) -> tuple[list[list[Reply]], dict[str, Sequence[Reply]]]:
+    """What the main agent's model says in each segment, with the calls that start and resume the sub-agents, and what
+    theirs say by a word of the prompt."""
+    main = [list(one) for one in conversation.segments]
+    names = {f"job {number}": said_in(job) for number, job in enumerate(conversation.jobs)}
+    resumed = [
+        says(agent(f"{name}, go on", task_id=TASK.format(number)))
+        for number, name in enumerate(names)
+        for _ in conversation.jobs[number][1:]
     ]
+    main[-1] = [*resumed, *main[-1]]
+    if names:
+        main[0] = [says(*(agent(name) for name in names)), *main[0]]
+    return main, names
 
 
-def assert_one_branch(played: Talk) -> None:
-    """One branch of what was sampled, which a strict provider takes at every turn."""
-    trace = played.main
-    assert trace.ok, trace.errors
-    assert played.refused == [], played.refused[0].body["messages"]
-    assert trace.info.get("history") is None
-    assert (trace.num_branches, trace.metrics["history_forks"]) == (1, 0)
-    assert len(played.answers) == len(played.said)
-    for message, reply in zip(played.answers, played.said, strict=True):
-        assert_sampled(message, reply)
-
-
-def play(conversation: Conversation) -> None:
+async def play(conversation: Conversation) -> None:
+    """Play one conversation, and count it."""
     said = conversation.with_words()
-    played = asyncio.run(talk(*said.segments, pieces=said.pieces))
-    assert_one_branch(played)
-    results = "\n".join(played.results)
-    assert [word for word in words(played.said) if word not in results] == []
+    main, sub = turns_of(said)
+    played = await talk(*main, sub=sub or None, pieces=said.pieces)
+    assert_conversations(played)
+    PLAYED.add(conversation, len(played.requests))
 
 
-@GENERATED
-@given(conversations)
-def test_generated_answers_stay_one_branch_and_the_tools_do_what_they_mean(conversation: Conversation) -> None:
-    play(conversation)
+def play_at_once(group: Sequence[Conversation]) -> None:
+    async def all_of_them() -> None:
+        await asyncio.gather(*map(play, group))
+
+    asyncio.run(all_of_them())
+
+
+def groups(of: st.SearchStrategy[Conversation]) -> st.SearchStrategy[list[Conversation]]:
+    """As many as are played at once; a counterexample shrinks to one."""
+    return st.lists(of, min_size=1 if WANTED else AT_ONCE, max_size=AT_ONCE)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _report() -> Iterator[None]:
+    yield
+    print(f"\n{PLAYED}")  # seen with -s
+
+
+@generated(21)
+@given(groups(conversations))
+def test_generated_answers_stay_one_branch_and_the_tools_do_what_they_mean(group: list[Conversation]) -> None:
+    play_at_once(group)
+
+
+@generated(4)
+@given(groups(nested_conversations))
+def test_generated_answers_of_sub_agents_stay_one_branch_each(group: list[Conversation]) -> None:
+    play_at_once(group)
+
+
+@pytest.mark.skipif(WANTED is not None, reason="of the fixed choice only")
+def test_every_behaviour_was_generated() -> None:
+    """Runs behind the two above; alone it has nothing to count."""
+    if PLAYED.rollouts >= 25 * AT_ONCE:
+        assert {*KINDS, *OF_SUB_AGENTS} - PLAYED.behaviours.keys() == set()
 
 
 ROWS: dict[str, list[Reply]] = {
@@ -102,6 +144,25 @@ ROWS: dict[str, list[Reply]] = {
     ],
     "half a character": [says(bash('{"command":"echo \\ud83d","description":"d"}'))],
     "deep": [says(bash('{"command":"echo a","description":"d","x":' + "[" * 300 + "]" * 300 + "}"))],
+    "too deep": [says(bash('{"x": ' + "[ " * 3000 + "]" * 3000 + "}"), text="so"), says(bash("[" * 20_000))],
+    "one id, two tools": [
+        says(
+            ToolCall(name="Tell", arguments="{ }", id="x"),
+            bash(f'{{ "command":"{command}","description":"d"}}', id="x"),
+        )
+        for command in ("true", "sleep 0.1", "seq 1 30000", "true")
+    ],
+    "names that every object has": [
+        says(bash(FINE, name=name)) for name in ("__proto__", "constructor", "Constructor")
+    ],
+    "ids that every object has": [says(bash(FINE, id=name)) for name in ("__proto__", "constructor", "toString")],
+    "no ids": [says(bash(FINE), bash("{"), bash(FINE), faults=(Fault(kind=FaultKind.NO_TOOL_CALL_ID),))],
+    "long names": [says(bash(FINE, name="n" * 70), bash(FINE, name=""), bash(FINE, name="bash.run"))],
+    "pieces in turns": [says(bash(FINE), bash(FINE), text="so", reasoning="hm", mixed=True, null_text=True)],
+    "finish reasons": [
+        *(says(bash(FINE), finish_reason=reason) for reason in ("stop", "length", "function_call")),
+        Reply(text="so", finish_reason="function_call"),
+    ],
 }
 """One conversation each of what generated answers are made of, and what they brought to light."""
 
@@ -147,29 +208,9 @@ async def test_the_system_prompt_of_a_session_is_the_one_it_began_with() -> None
     assert_one_branch(played)
 
 
-def agent(prompt: str) -> ToolCall:
-    """A call that starts a sub-agent."""
-    arguments = {"description": "a job", "prompt": prompt, "subagent_type": "general"}
-    return ToolCall(name="task", arguments=arguments)
-
-
 async def test_two_sub_agents_with_the_same_texts_are_two_conversations() -> None:
     lines = [says(bash('{"command":"echo a","description":"d","timeout":5000.0}')), says(bash("{")), DONE]
-    played = await talk([says(agent("the job"), agent("the job")), DONE], sub={"the job": lines})
+    played = await talk([says(agent("the job"), agent("the job")), DONE], sub={"the job": lines}, twins=True)
     assert_one_branch(played)
     assert (played.sub.num_branches, played.sub.num_turns) == (2, 6)
     assert played.main.metrics["sub_llm_history_forks"] == 0
-
-
-@GENERATED
-@given(st.lists(segment(8), min_size=1, max_size=3), st.sampled_from([64, 3]), segment(4))
-def test_generated_answers_of_sub_agents_stay_one_branch_each(jobs: Any, pieces: int, own: Any) -> None:
-    names = {f"job {number}": Conversation((job,), 1).with_words().segments[0] for number, job in enumerate(jobs)}
-    starts = says(*(agent(name) for name in names))
-    played = asyncio.run(talk((starts, *own), sub=names, pieces=pieces))
-    assert_one_branch(played)
-    assert played.main.metrics["sub_llm_history_forks"] == 0, played.sub.info
-    assert played.sub.num_branches == len(names)
-    meant = {tuple(call.arguments_json for call in one.tool_calls) for job in names.values() for one in job}
-    for message in played.sub.assistant_messages:
-        assert tuple(call.arguments for call in message.tool_calls or ()) in {*meant, ()}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from renderers import DefaultRendererConfig  # type: ignore[import-untyped]
+from renderers import DefaultRendererConfig
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 from verifiers.v1.clients import TrainClientConfig

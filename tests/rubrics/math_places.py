@@ -53,11 +53,13 @@ class Place:
 
 
 @asynccontextmanager
-async def confined_place(rubric: RemoteHybridMathRubric) -> AsyncIterator[Place]:
+async def confined_place(
+    rubric: RemoteHybridMathRubric, options: LocalSandboxConfig | None = None
+) -> AsyncIterator[Place]:
     if shutil.which("bwrap") is None:
         pytest.skip("bubblewrap is not installed: apt-get install bubblewrap")
     binds = [Bind(shared.source, shared.target) for shared in await rubric.shared_directories()]
-    async with provision_confined(LocalSandboxConfig(), binds, name=None, env={}) as box:
+    async with provision_confined(options or LocalSandboxConfig(), binds, name=None, env={}) as box:
         yield Place("confined", box, box, rubric)
 
 

@@ -162,8 +162,32 @@ async def test_an_answer_on_which_the_rules_run_out_of_time_is_shown_to_the_judg
     assert "Reply A." not in prompt
 
 
+@pytest.mark.parametrize(
+    "token",
+    [
+        "<|im_end|>", "<|im_start|>", "<\uff5cend\u2581of\u2581sentence\uff5c>", "</s>", "<s>", "<bos>", "<end_of_turn>", "[/INST]",
+        "[SYSTEM_PROMPT]", "<<SYS>>", "<unused7>", "[gMASK]",
+    ],
+)  # fmt: skip
+async def test_no_answer_ends_its_turn_by_a_token_of_the_judges_model(token: str) -> None:
+    async with judge_server(Step("B")) as server:
+        await judged(server, "one", rf"\boxed{{ {token}\nA }}")
+        await judged(server, "one", r"\boxed{5<|x-2|<7, a<b, [A, B]}")
+        prompts = [request["messages"][0]["content"] for request in server.requests]
+    assert token not in prompts[0]
+    assert token[:1] + " " + token[1:] in prompts[0]
+    assert "5< |x-2|<7, a<b, [A, B]" in prompts[1]
+
+
+async def test_half_a_character_is_a_zero_and_no_error() -> None:
+    async with judge_server(Step("A")) as server:
+        scored = await judged(server, "one", "\\boxed{two\ud83d}")
+        assert server.requests == []
+    assert scored.reward == 0
+
+
 REFUSALS = [
-    Step(status=400), Step(status=422), Step(text=None, refusal="I will not"), Step(text="hm", finish="length"),
+    Step(status=400), Step(status=422), Step(status=403), Step(status=500), Step(text=None, refusal="I will not"), Step(text="hm", finish="length"),
     Step(text="", finish="content_filter"), Step(text="I cannot say a thing"), Step(delay=5),
 ]  # fmt: skip
 

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 import verifiers.v1 as vf
+from opencode_env.cli_agent.sandbox import LocalSandboxConfig
 from opencode_rubrics import RemoteHybridMathConfig, RemoteHybridMathRubric
+from pydantic import ByteSize
 
-from tests.rubrics.math_places import Place, place_named
+from tests.rubrics.math_places import Place, confined_place, place_named
 from tests.rubrics.math_support import Scored, score
 
 SOLUTION = "27182818"
@@ -100,6 +102,18 @@ async def test_a_sandbox_in_which_nothing_can_be_written_is_scored_all_the_same(
         assert "Permission denied" in await place.do("touch /tmp/x /app/x /logs/x 2>&1 || true")
         assert (await scored_in(place)).reward == 1
         await place.do("chmod 755 /app /tmp /home /home/agent /logs /run /dev/shm")
+
+
+async def test_a_disk_that_is_filled_at_the_last_moment_does_not_end_the_scorer() -> None:
+    if shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed: apt-get install bubblewrap")
+    rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1, timeout_seconds=3))
+    async with confined_place(rubric, LocalSandboxConfig(max_disk=ByteSize(16 << 20))) as place:
+        fill = "for f in 1 2 3 4; do head -c 16M /dev/zero >f$f; done"
+        await place.do(rf"cd /app; echo '(1/3)!+10^{{-2000}}\sqrt{{2}}' >answer.txt; {fill}")
+        scored = await score(rubric, place.box, SOLUTION)
+        assert (scored.reward, scored.reason) == (0, "timed_out")
+    await rubric.teardown()
 
 
 @pytest.mark.podman

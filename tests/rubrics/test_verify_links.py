@@ -1,5 +1,6 @@
 """What agent code and the files that it left find out about the commands that check them, and do to them: nothing."""
 
+import opencode_rubrics.sandbox.scoring_home
 import pytest
 import verifiers.v1 as vf
 
@@ -16,6 +17,13 @@ LINKS = {
     "standard input by its device": ("ln -s /dev/stdin answer", "echo 42 | cmp - answer"),
     "open file": ("ln -s /dev/fd/3 answer", 'echo 42 >"$TMPDIR/w"; exec 3<"$TMPDIR/w"; [ "$(cat answer)" = 42 ]'),
     "directory": ("ln -s /proc/self answer", "grep -q 4242 answer/cmdline"),
+    "directory of the check": (
+        "ln -s /proc/self/cwd/want answer",
+        'cd "$TMPDIR"; echo 42 >want; cmp /app/answer want',
+    ),
+    "process to come": ("ln -s /proc/99999/environ answer", "[ -L answer ]"),
+    "folder that cannot be listed": ("mkdir d; ln -s /proc/self/cmdline d/answer; chmod 311 d", "grep -q 4242 d/answer"),
+    "workdir that cannot be listed": ("ln -s /proc/self/cmdline answer; chmod 311 /app", "grep -q 4242 answer"),
     "detour": ("mkdir /tmp/x; ln -s ../../proc/self /tmp/x/y; ln -s /tmp/x/y/cmdline answer", "grep -q 4242 answer"),
 }
 
@@ -26,6 +34,24 @@ async def test_no_answer_is_a_link_to_its_own_check(box: vf.Runtime, cheat: str)
     await do(box, f"ln -s /etc/hostname kept; ln -s kept 'kept too'; {plant}")
     trace = await score(box, check, "[ -r kept ] && [ -r 'kept too' ]")
     assert [result["exit_code"] == 0 for result in trace.info["verify"]] == [False, True], shown(trace)
+
+
+async def test_a_link_is_found_among_very_many(confined: vf.Runtime) -> None:
+    await do(confined, "python3 -c 'import os; [os.symlink(\"f\", f\"l{n}\") for n in range(50_000)]'; echo 1 >f")
+    await do(confined, "ln -s /proc/self/cmdline /tmp/answer")
+    trace = await score(confined, "grep -q 4242 /tmp/answer", "[ -e l49999 ]")
+    assert [result["exit_code"] == 0 for result in trace.info["verify"]] == [False, True], shown(trace)
+
+
+async def test_more_odd_links_than_can_be_looked_at_are_a_zero(
+    confined: vf.Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opencode_rubrics.sandbox.scoring_home, "_SECONDS", 0.5)
+    await do(confined, "python3 -c 'import os; [os.symlink(chr(10), f\"l{n}\") for n in range(5_000)]'")
+    await do(confined, "ln -s /proc/self/cmdline /tmp/answer")
+    trace = await score(confined, "grep -q 4242 /tmp/answer; true")
+    assert trace.reward == 0, shown(trace)
+    assert "did not end within 0.5 s" in trace.info["verify_unready"]
 
 
 async def test_no_output_of_a_check_goes_through_a_link_into_the_reward(box: vf.Runtime) -> None:

@@ -58,6 +58,11 @@ def test_the_groups_of_a_hybrid_host_are_found_by_controller() -> None:
     assert found.unified == (Path("/sys/fs/cgroup/unified"),)
 
 
+def test_a_freezer_of_the_first_version_is_found_too() -> None:
+    mounts = "36 31 0:33 / /sys/fs/cgroup/freezer rw,relatime - cgroup cgroup rw,freezer\n"
+    assert hierarchies("5:freezer:/a\n", mounts) == Hierarchies({"freezer": Path("/sys/fs/cgroup/freezer/a")})
+
+
 def test_a_group_outside_of_what_is_mounted_is_not_found() -> None:
     assert "memory" not in hierarchies("4:memory:/elsewhere\n0::/\n", FIRST_VERSION).by_controller
 

@@ -15,7 +15,10 @@ from verifiers.v1.errors import SandboxError
 from tests.support.machine import assert_no_longer
 from tests.support.waiting import PATIENCE_SECONDS, until
 
-from .conftest import PROBES, probe, sh
+from .conftest import PROBES, host_pids_of, probe, sh
+
+FREEZER = Path("/sys/fs/cgroup/freezer")
+"""Holds a process still as a call does that the kernel does not break off."""
 
 
 async def names(runtime: ConfinedRuntime) -> list[str]:
@@ -178,6 +181,31 @@ async def test_ending_the_agent_outruns_a_fork_bomb(runtime: ConfinedRuntime) ->
     taken = time.monotonic() - start
     assert await names(runtime) == ["sleep"]
     assert_no_longer(taken, 10)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0 or not FREEZER.is_dir(), reason="needs root and the freezer of cgroup version 1")
+@pytest.mark.parametrize("all_of_it", [False, True])
+async def test_a_killed_process_in_a_call_that_goes_on_is_no_failure(runtime: ConfinedRuntime, all_of_it: bool) -> None:
+    await runtime.mark_agent_start()
+    await runtime.run_background(["sleep", "54321.5"], {}, "log")
+    await until(lambda: len(host_pids_of("sleep\x0054321.5")) == 1)
+    group = FREEZER / f"call-that-goes-on-{os.getpid()}"
+    group.mkdir()
+    try:
+        # As after `sync` on a slow disk: killed, and not gone before the kernel is done.
+        (group / "cgroup.procs").write_text(str(host_pids_of("sleep\x0054321.5")[0]))
+        (group / "freezer.state").write_text("FROZEN")
+        if all_of_it:
+            await runtime._commands.end("end_everything")
+        else:
+            await runtime.end_agent_processes()
+        assert len(host_pids_of("sleep\x0054321.5")) == 1
+        assert (await sh(runtime, "echo scored")).stdout == "scored\n"
+    finally:
+        (group / "freezer.state").write_text("THAWED")
+        await until(lambda: not host_pids_of("sleep\x0054321.5"))
+        group.rmdir()
 
 
 async def test_ending_the_agent_ends_a_run_that_is_still_awaited(runtime: ConfinedRuntime) -> None:

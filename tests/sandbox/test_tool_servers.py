@@ -48,7 +48,13 @@ async def state_server() -> AsyncIterator[tuple[str, list[str]]]:
         await runner.cleanup()
 
 
-async def serve(box: ConfinedRuntime, base: str) -> int:
+CALL = (
+    "import sys, urllib.request as u\n"
+    "print(u.urlopen(f'http://127.0.0.1:{sys.argv[1]}', sys.argv[2].encode()).read().decode(), end='')"
+)
+
+
+async def serve(box: ConfinedRuntime, base: str, module: str = "sandbox_lookup_tools") -> int:
     """Start a tool server as verifiers does; returns the port at which the agent reaches it."""
     env = {
         "PYTHONPATH": "/tools",
@@ -57,7 +63,7 @@ async def serve(box: ConfinedRuntime, base: str) -> int:
         "VF_STATE_SECRET": SECRET,
         "MCP_PORT_FILE": "/tmp/port",
     }
-    await box.run_background([sys.executable, "-m", "sandbox_lookup_tools"], env, "tool.log")
+    await box.run_background([sys.executable, "-m", module], env, "tool.log")
     return int(await box.read("/tmp/port"))
 
 
@@ -94,6 +100,39 @@ async def test_the_agent_reaches_a_tool_server_and_finds_nothing_of_its_process(
         (server,) = box._tool_servers
         assert await server.read("/app/shared") == b"seen"
     await until(lambda: not running("-m sandbox_lookup_tools"))
+
+
+@asynccontextmanager
+async def shell_tools() -> AsyncIterator[tuple[ConfinedRuntime, int]]:
+    """A sandbox with a tool server that runs shell commands, and its port."""
+    async with provision_confined(LocalSandboxConfig(python_env=True), [Bind(TOOLS, "/tools")]) as box:
+        assert isinstance(box, ConfinedRuntime)
+        yield box, await serve(box, "http://127.0.0.1:9", "sandbox_shell_tools")
+
+
+async def call(box: ConfinedRuntime, port: int, command: str) -> str:
+    """Have the tool server run a command, as a program of the agent's asks for it."""
+    called = await box.run(["python3", "-I", "-c", CALL, str(port), command], {})
+    assert called.exit_code == 0, called.stderr
+    return called.stdout
+
+
+async def test_a_tool_server_imports_nothing_that_the_agent_left() -> None:
+    async with shell_tools() as (box, port):
+        for folder in ("/app", "/tmp", "/home/agent", "/home/agent/.local/lib/python3.11/site-packages"):
+            for name in ("statistics", "numbers", "sitecustomize", "usercustomize"):
+                planted = "import os; open('/app/leaked', 'w').write(str(os.environ)); mean = len"
+                await box.write(f"{folder}/{name}.py", planted.encode())
+        assert await call(box, port, "cat /app/leaked; echo done") == "2 done\n"
+
+
+async def test_what_a_tool_server_is_made_to_do_reaches_the_work_and_no_reward() -> None:
+    touch = "for d in /logs/verifier /run /dev/shm; do mkdir -p $d; echo 1 >$d/reward.txt; done; "
+    async with shell_tools() as (box, port):
+        await box.run(["mkdir", "-p", "/logs/verifier"], {})
+        await call(box, port, f"{touch}echo work >/app/work")
+        assert (await box.run(["cat", "/app/work"], {})).stdout == "work\n"
+        assert (await box.run(["sh", "-c", "cat /logs/verifier/* /run/reward.txt /dev/shm/*"], {})).stdout == ""
 
 
 async def test_a_tool_server_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,12 +65,15 @@ async def send(
     stream: bool = True,
     tools: tuple[str, ...] = (),
     model_name: str = "any",
+    logprobs: bool = False,
     timeout: float = PATIENCE_SECONDS,
 ) -> Received:
     """Send one chat request (by default streaming, with usage) and read until the end, whatever end it is."""
     body: Body = {"model": model_name, "messages": list(messages or (user("hello"),)), "stream": stream}
     if stream:
         body["stream_options"] = {"include_usage": True}
+    if logprobs:
+        body["logprobs"] = True
     if tools:
         body["tools"] = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in tools]
     headers = {"content-type": "application/json"} | ({} if session is None else {"X-Session-ID": session})

@@ -232,3 +232,18 @@ async def test_wait_for_requests_returns_once_they_have_arrived() -> None:
         assert model.requests[0].outcome is None
         model.released.set()
         await call
+
+
+@pytest.mark.parametrize("reply", [Reply(text="Hi."), TOOLS, LONG, Reply()])
+async def test_logprobs_come_when_they_are_asked_for_as_many_as_the_usage_counts(reply: Reply) -> None:
+    async with ScriptedModel(ScriptPolicy.of(reply), chunk_characters=7) as model:
+        streamed, plain = await send(model, logprobs=True), await send(model, logprobs=True, stream=False)
+        unasked = await send(model)
+    reported = [choice["logprobs"] for chunk in streamed.chunks for choice in chunk["choices"]]
+    tokens = [entry for piece in reported for entry in (piece or {}).get("content", ())]
+    assert tokens == plain.json["choices"][0]["logprobs"]["content"]
+    assert len(tokens) == plain.json["usage"]["completion_tokens"]
+    arguments = "".join(call.arguments_json for call in reply.tool_calls)
+    assert "".join(token["token"] for token in tokens) == reply.reasoning + reply.text + arguments
+    assert all(token["logprob"] < 0 for token in tokens)
+    assert all(choice["logprobs"] is None for chunk in unasked.chunks for choice in chunk["choices"])

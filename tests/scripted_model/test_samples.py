@@ -93,6 +93,34 @@ async def test_a_program_that_cheats_its_judge_earns_nothing(name: str, cheat: s
         assert await box.reward(sample) == 0
 
 
+WITHOUT_THE_WORK = [
+    ("rotate-logs", "rotate.sh", ""),
+    ("rotate-logs", "rotate.sh", "exit 0\n"),
+    ("rotate-logs", "rotate.sh", 'rm -f "$1"/*.log\n'),
+    ("rotate-logs", "rotate.sh", 'cd "$1"; rm -rf ..; mkdir ../one.log\n'),
+    ("pig-latin", "pig.txt", "apple\nbanana\ncherry\nsky\n"),
+    ("pig-latin", "pig.txt", "appleway " * 20),
+    ("csv-report", "report.json", "{}"),
+    ("csv-report", "report.json", '{"orders": "7", "revenue": [905], "by_region": NaN, "best_product": null}'),
+    ("csv-report", "report.json", "[" * 5000),
+    ("count-errors", "answer.txt", "18 19 20"),
+    ("arithmetic-orders", "answer.txt", "1584 or 1536"),
+    ("quadratic-roots", "answer.txt", "$3\\pm\\sqrt{2}$ or $3\\pm\\sqrt{3}$"),
+    ("fix-median", "stats.py", "def median(values): return max(values)\nmean = median\n"),
+    ("write-roman", "roman.py", "def to_roman(number): raise ValueError\n"),
+    ("rename-function", "shop/cart.py", "recalc_totals = order_total = lambda *_: 42\n"),
+]
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(("name", "file", "content"), WITHOUT_THE_WORK)
+async def test_a_file_without_the_work_earns_nothing(name: str, file: str, content: str) -> None:
+    sample = next(sample for sample in SAMPLES if sample.id == name)
+    async with prepared_for(sample) as box:
+        await box.write(f"/app/{file}", content)
+        assert await box.reward(sample) == 0
+
+
 @needs_bubblewrap
 async def test_a_script_that_forges_its_report_earns_nothing() -> None:
     sample = next(sample for sample in SAMPLES if sample.id == "rotate-logs")

@@ -1,5 +1,6 @@
 """The strict mode refuses what a strict provider refuses, and only that; streams may bring calls in any order."""
 
+import json
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from aiohttp import ClientSession
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy, ToolCall
 from opencode_env.scripted_model.strict import problem_of
 from pydantic import ValidationError
+from verifiers.v1.dialects import ChatDialect
 
 USER = {"role": "user", "content": "go"}
 
@@ -71,6 +73,24 @@ async def test_a_stream_brings_calls_in_the_order_of_their_arrivals_and_reasonin
             text = await response.text()
     assert text.index('"second"') < text.index('"first"')
     assert '{"reasoning":"hm"}' in text
+
+
+async def test_a_mixed_stream_brings_every_part_piece_by_piece_in_turns() -> None:
+    calls = (ToolCall(name="first", id="a", arguments='{"a": 1}'), ToolCall(name="second", id="b", arguments='{"b":2}'))
+    reply = Reply(text="text", reasoning="why", tool_calls=calls, mixed=True, null_text=True)
+    parser = ChatDialect().stream_parser()
+    async with ScriptedModel(ScriptPolicy.of(reply), chunk_characters=2) as model, ClientSession() as http:
+        body = {"model": "m", "messages": [USER], "stream": True}
+        async with http.post(f"{model.base_url}/chat/completions", json=body) as response:
+            events = (await response.read()).split(b"\n\n")
+    for event in events:
+        parser.feed(event + b"\n\n")
+    kinds = [next(iter(json.loads(event[6:])["choices"][0]["delta"].items()), None) for event in events[1:9]]
+    assert [kind and kind[0] for kind in kinds] == ["reasoning_content", "content", *["tool_calls"] * 2] * 2
+    assert b'"content":null' in events[0]
+    message = parser.finish().message
+    assert (message.content, message.reasoning_content) == ("text", "why")
+    assert [call.arguments for call in message.tool_calls or ()] == ['{"a": 1}', '{"b":2}']
 
 
 def test_arrivals_name_every_call_once() -> None:

@@ -36,8 +36,6 @@ class Break:
     """The connection ends as soon as the server has the request."""
     unsent: bool = False
     """The server never gets the request."""
-    held: bool = False
-    """The connection ends only when the wire is `released`."""
 
     def delivered(self, response: bytes) -> bytes:
         """The part of a response that arrives."""
@@ -59,7 +57,6 @@ class BrokenWire:
     """Deliveries that were broken so far."""
     answers: list[bytes] = field(default_factory=list)
     """Whole responses that the server gave to model calls."""
-    released: asyncio.Event = field(default_factory=asyncio.Event)
     _whole: bool = False
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -100,8 +97,6 @@ class BrokenWire:
         self.broken += 1
         writer.write(planned.delivered(response))
         await writer.drain()
-        if planned.held:
-            await self.released.wait()
         if planned.end is End.STALLED:
             await reader.read()
         elif planned.end is End.RESET:

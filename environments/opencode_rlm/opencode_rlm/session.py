@@ -1,13 +1,14 @@
 """One rollout of OpenCode with the RLM plugin: what it adds to the state directory and to `opencode.json`."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 from opencode_env.cli_agent.interception import SubRollout, sub_rollout_of
 from opencode_env.opencode.opencode_config import STATE_URL, merge
 from opencode_env.opencode.session import OpenCodeSession
+from verifiers.v1.clients import ModelContext
 from verifiers.v1.errors import HarnessError
 
 from opencode_rlm.harness_config import OpenCodeRLMHarnessConfig
@@ -40,6 +41,10 @@ class OpenCodeRLMSession(OpenCodeSession):
             added["agent"]["build"] = {"tools": {"task": False}}
         extended = merge(merge(built, added), self.harness.config.opencode_config)
         return {**extended, "plugin": [*extended["plugin"], f"{STATE_URL}/rlm.js"]}
+
+    def models(self) -> Sequence[ModelContext]:
+        """The agent's own and the one of its sub-agents."""
+        return (self.ctx, self._sub_rollout().session.ctx)
 
     def extra_files(self) -> Mapping[str, str]:
         """The plugin with its settings, and the `llm` command."""

@@ -40,6 +40,7 @@ from opencode_env.cli_agent.rollout_limit import limit_rollout, take_scoring_lim
 from opencode_env.cli_agent.rollout_log import describe_failure, describe_rollout
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
 from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.cli_agent.trainable import require_trainable
 from opencode_env.cli_agent.writable import make_writable
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
@@ -162,7 +163,12 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         return episode
 
     async def run(self, task: Task[Any, Any, Any], agents: Agents) -> None:
-        """One episode: provision, run the agent, score, clean up, remove."""
+        """One episode: provision, run the agent, score, clean up, remove.
+
+        Raises:
+            EnvError: a seat's training client could not give traces to train on.
+        """
+        await require_trainable(getattr(agents, name) for name in agent_config_fields(self.config))
         started = time.monotonic()
         traces: list[AnyTrace] = []
         limit_rollout(agents.agent, task)

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel
 
-from opencode_env.difficulty.rate import Rating, RunReport, SourceRating
+from opencode_env.difficulty.rate import Rating, SourceRating
+from opencode_env.difficulty.reading import RunReport
 from opencode_env.difficulty.tally import Tally
 
 

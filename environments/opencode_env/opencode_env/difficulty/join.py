@@ -19,7 +19,8 @@ from opencode_env.difficulty.join_options import JoinOptions, choose_sources, co
 from opencode_env.difficulty.matching import Leftovers, Matcher, RowKeys, column_options
 from opencode_env.difficulty.outputs import check_output, replacing
 from opencode_env.difficulty.progress import Progress
-from opencode_env.difficulty.rate import RunReport, rate
+from opencode_env.difficulty.rate import rate
+from opencode_env.difficulty.reading import RunReport
 from opencode_env.difficulty.runs import find_trace_files
 from opencode_env.taskset import OpenCodeTasksetConfig
 from opencode_env.taskset.row import Row

@@ -93,7 +93,7 @@ def build_parser() -> Parser:
     return parser
 
 
-def _checked(kind: type[Number], fits: Callable[[Number], bool], problem: str) -> Callable[[str], Number]:
+def checked(kind: type[Number], fits: Callable[[Number], bool], problem: str) -> Callable[[str], Number]:
     """The type of an option: a number that fits, or else a sentence about the problem."""
 
     def parsed(text: str) -> Number:
@@ -106,12 +106,12 @@ def _checked(kind: type[Number], fits: Callable[[Number], bool], problem: str) -
     return parsed
 
 
-_finite = _checked(float, math.isfinite, "is not a finite number")
-_share = _checked(float, lambda value: 0 < value < 1, "does not lie between 0 and 1")
-_whole = _checked(int, lambda value: value >= 0, "is negative")
-_positive = _checked(int, lambda value: 1 <= value <= 1000, "does not lie between 1 and 1000")
-_group = _checked(int, lambda value: value >= 2, "is too small: a group needs at least 2 attempts")
-_part = _checked(float, lambda value: 0 < value < math.inf, "is not positive: both parts of the prior must be")
+_finite = checked(float, math.isfinite, "is not a finite number")
+_share = checked(float, lambda value: 0 < value < 1, "does not lie between 0 and 1")
+whole = checked(int, lambda value: value >= 0, "is negative")
+_positive = checked(int, lambda value: 1 <= value <= 1000, "does not lie between 1 and 1000")
+_group = checked(int, lambda value: value >= 2, "is too small: a group needs at least 2 attempts")
+_part = checked(float, lambda value: 0 < value < math.inf, "is not positive: both parts of the prior must be")
 
 
 def _ks(text: str) -> list[int]:
@@ -132,7 +132,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _rate(parser: Parser) -> None:
     _add_runs(parser)
-    parser.add_argument("--rows", type=_whole, default=20, metavar="N", help="tasks to list (0: all; default 20)")
+    parser.add_argument("--rows", type=whole, default=20, metavar="N", help="tasks to list (0: all; default 20)")
     parser.add_argument(
         "-k", type=_ks, default=None, metavar="K,...", help="the k of pass@k (default 1,2,4,... up to the attempts)"
     )
@@ -154,7 +154,7 @@ def _join(parser: Parser) -> None:
         help="a column option of the taskset, such as question_key=problem, if the runs' configs do not say it",
     )  # fmt: skip
     parser.add_argument("--replace-columns", action="store_true", help="replace figures that the dataset has already")
-    parser.add_argument("--names", type=_whole, default=5, metavar="N", help="unmatched things to name (default 5)")
+    parser.add_argument("--names", type=whole, default=5, metavar="N", help="unmatched things to name (default 5)")
     _add_force(parser)
 
 
@@ -162,7 +162,7 @@ def _show(parser: Parser) -> None:
     _add_rated(parser)
     _add_band(parser)
     parser.add_argument("--bins", type=_positive, default=10, metavar="N", help="bins of the histogram (default 10)")
-    parser.add_argument("--rows", type=_whole, default=5, metavar="N", help="rows to list per band (default 5)")
+    parser.add_argument("--rows", type=whole, default=5, metavar="N", help="rows to list per band (default 5)")
     parser.add_argument("--png", type=Path, metavar="FILE", help="also draw a plot (needs opencode-env[plot])")
     _add_force(parser)
 

@@ -1,29 +1,22 @@
 """Rating: read the traces of runs line by line into one tally per env, model and task.
 
-Memory holds one line, the tallies, and one integer per episode (about 100 bytes; a trace is a thousand times
-that), so that an episode found twice (a copied run, prime-rl's `effective` next to `all`) counts once.
+Memory holds the tallies and what reading takes.
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import BaseModel, computed_field
-
 from opencode_env.difficulty.attempt import Failure, tries
-from opencode_env.difficulty.errors import BadInputError
-from opencode_env.difficulty.progress import Progress
-from opencode_env.difficulty.record import EpisodeRecord, LineError, TraceRecord, VersionError, parse_line
-from opencode_env.difficulty.runs import TraceFile, find_trace_files
+from opencode_env.difficulty.reading import Reading, RunReport
+from opencode_env.difficulty.record import EpisodeRecord, TraceRecord
+from opencode_env.difficulty.runs import find_trace_files
 from opencode_env.difficulty.tally import Tally
 
 UNKNOWN_MODEL = "unknown model"
-MAX_NAMED = 3
 MAX_FACTS = 32
 """How many different sampling settings or versions are remembered per source."""
-READ_BYTES = 1 << 20
 
 
 class Source(NamedTuple):
@@ -57,25 +50,6 @@ class SourceRating:
                 facts[fact] = None
 
 
-class RunReport(BaseModel):
-    """How reading one trace file went."""
-
-    path: Path
-    episodes: int = 0
-    duplicates: int = 0
-    torn: int = 0
-    malformed: int = 0
-    truncated_end: bool = False
-    """The last line is not whole: the run was killed while writing it, or is still writing."""
-    complaints: list[str] = []
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def unreadable(self) -> int:
-        """Lines that hold no episode this command can read."""
-        return self.torn + self.malformed
-
-
 @dataclass
 class Rating:
     """What rating found: tallies by source and task key, and a report per trace file."""
@@ -99,48 +73,11 @@ def rate(paths: list[Path], *, threshold: float = 1.0, seat: str | None = None) 
     Raises:
         BadInputError: a path is no run, or a file cannot be read as traces of this schema.
     """
-    files = find_trace_files(paths)
-    rating = Rating(threshold)
-    seen: set[int] = set()
-    with Progress("reading traces", sum(file.size for file in files), "MB", scale=1e6) as progress:
-        for file in files:
-            report = RunReport(path=file.path)
-            rating.runs.append(report)
-            for episode in _episodes(file, report, progress):
-                identity = hash(episode.id)
-                if identity in seen:
-                    report.duplicates += 1
-                    continue
-                seen.add(identity)
-                report.episodes += 1
-                _count(rating, episode, file.settings.model, seat)
-            if report.unreadable and not report.episodes and not report.duplicates:
-                raise BadInputError(f'"{file.path}" holds no verifiers episode: {report.complaints[0]}')
+    reading = Reading(EpisodeRecord)
+    rating = Rating(threshold, runs=reading.runs)
+    for file, episode in reading.episodes(find_trace_files(paths)):
+        _count(rating, episode, file.settings.model, seat)
     return rating
-
-
-def _episodes(file: TraceFile, report: RunReport, progress: Progress) -> Iterator[EpisodeRecord]:
-    """The readable episodes of one file; the others are counted in `report`."""
-    try:
-        with file.path.open("rb", buffering=READ_BYTES) as lines:
-            for number, line in enumerate(lines, start=1):
-                progress.add(len(line))
-                if line.isspace():
-                    continue
-                try:
-                    yield parse_line(line)
-                except VersionError as error:
-                    raise BadInputError(
-                        f'"{file.path}" line {number}: {error}: read this run with the release that knows it'
-                    ) from None
-                except LineError as error:
-                    report.truncated_end = not line.endswith(b"\n")
-                    report.torn += error.torn
-                    report.malformed += not error.torn
-                    if len(report.complaints) < MAX_NAMED:
-                        report.complaints.append(f"line {number}: {error}")
-    except OSError as error:
-        raise BadInputError(f'cannot read traces "{file.path}": {error.strerror}') from None
 
 
 def _count(rating: Rating, episode: EpisodeRecord, run_model: str | None, seat: str | None) -> None:

@@ -7,7 +7,7 @@ logprobs: nearly all of a line) without building Python objects, which is why th
 
 import json
 import math
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -33,31 +33,33 @@ def _head(value: object) -> object:
 _Label = Annotated[str | None, BeforeValidator(_text)]
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
+    """A part of a line: what it does not name is skipped."""
+
     model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
 
 
-class ErrorRecord(_Part):
+class ErrorRecord(Part):
     type: str = "unknown error"
 
 
-class NodeRecord(_Part):
+class NodeRecord(Part):
     sampled: bool = False
 
 
-class RewardRecord(_Part):
+class RewardRecord(Part):
     score: float | None = None
     weight: float = 1.0
 
 
-class TraceRecord(_Part):
+class TraceRecord(Part):
     version: int
     verifiers: str = Field("unknown", validation_alias=AliasPath("verifiers", "version"))
     seat: str = Field("agent", validation_alias=AliasPath("agent", "name"))
     trainable: bool = Field(True, validation_alias=AliasPath("agent", "trainable"))
     model: str | None = Field(None, validation_alias=AliasPath("agent", "config", "model"))
     sampling: dict[str, Any] | None = Field(None, validation_alias=AliasPath("agent", "config", "sampling"))
-    nodes: list[NodeRecord] = Field(default_factory=list)
+    nodes: tuple[NodeRecord, ...] = ()
     rewards: dict[str, RewardRecord | None] = Field(default_factory=dict)
     ok: bool = False
     stop_condition: str | None = None
@@ -88,7 +90,7 @@ class TraceRecord(_Part):
         return total if self.rewards and math.isfinite(total) else None
 
 
-class EpisodeRecord(_Part):
+class EpisodeRecord(Part):
     id: str
     env: str = Field("", validation_alias=AliasPath("env", "id"))
     task_key: str | None = Field(None, validation_alias=AliasPath("task", "key"))
@@ -100,7 +102,7 @@ class EpisodeRecord(_Part):
     )
     ok: bool = False
     errors: list[ErrorRecord] = Field(default_factory=list)
-    traces: list[TraceRecord]
+    traces: tuple[TraceRecord, ...]
 
     @property
     def task(self) -> str | None:
@@ -120,15 +122,18 @@ class VersionError(LineError):
     """An episode of a trace schema this command cannot read."""
 
 
-def parse_line(line: bytes) -> EpisodeRecord:
-    """Read one line of `traces.jsonl`.
+Episode = TypeVar("Episode", bound=EpisodeRecord)
+
+
+def parse_line(line: bytes, kind: type[Episode]) -> Episode:
+    """Read one line of `traces.jsonl` as `EpisodeRecord`, or a subclass that reads more of it.
 
     Raises:
         VersionError: a trace has another schema version than `SCHEMA_VERSION`.
         LineError: the line is not JSON, is not an episode, or names no task.
     """
     try:
-        episode = EpisodeRecord.model_validate_json(line)
+        episode = kind.model_validate_json(line)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         if first["type"] == "json_invalid":

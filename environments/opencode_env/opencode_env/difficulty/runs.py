@@ -2,7 +2,7 @@
 
 `vf-eval` writes `RUN/traces.jsonl` and `RUN/configs/resolved/eval.json` (verifiers 0.4, `cli/output.py`).
 prime-rl's file monitor writes `RUN/rollouts/step_N/{train,eval}/{all,effective}/traces.jsonl`, where `effective`
-repeats a part of `all`: only `eval/all` is read, and of one step, because every step is another policy.
+repeats a part of `all`: for rating only `eval/all` is read, and of one step, because every step is another policy.
 """
 
 from dataclasses import dataclass
@@ -18,11 +18,13 @@ MAX_NAMED = 5
 
 
 class RunSettings(BaseModel):
-    """What rating and joining read of a run's saved config (`configs/resolved/*.json`)."""
+    """What is read of a run's saved config (`configs/resolved/*.json`)."""
 
     model_config = ConfigDict(protected_namespaces=())
     model: str | None = None
     """Whom an episode without any trace belongs to."""
+    num_rollouts: int | None = None
+    """Rollouts of each task; None if the run does not say."""
     taskset: dict[str, Any] = Field(default_factory=dict, validation_alias=AliasPath("env", "taskset"))
 
 
@@ -37,13 +39,17 @@ class TraceFile:
     """Empty if the run has no saved config that can be read."""
 
 
-def find_trace_files(paths: list[Path]) -> list[TraceFile]:
+def find_trace_files(paths: list[Path], *, training: bool = False) -> list[TraceFile]:
     """Find the trace file of each run directory (or file) named; the same file named twice is read once.
+
+    With `training`, a prime-rl run stands for its training rollouts, of every step.
 
     Raises:
         BadInputError: a path does not exist or holds no run, or not exactly one.
     """
-    files = dict.fromkeys(_locate(path).resolve() for path in paths)
+    found = [_training_files(path) if training else [] for path in paths]
+    places = [place for path, files in zip(paths, found, strict=True) for place in files or [_locate(path)]]
+    files = dict.fromkeys(place.resolve() for place in places)
     return [TraceFile(file, _size(file), _settings(file)) for file in files]
 
 
@@ -64,6 +70,13 @@ def _size(file: Path) -> int:
         raise BadInputError(f'cannot read traces "{file}": {error.strerror}') from None
 
 
+def _training_files(path: Path) -> list[Path]:
+    """The training traces of a prime-rl run, or of one step of it, by step; empty if it is none."""
+    pattern = f"train/all/{TRACES_FILE}"
+    found = [place for where in ("", "step_*/", "rollouts/step_*/") for place in path.glob(f"{where}{pattern}")]
+    return sorted(found, key=lambda place: (len(place.parts[-4]), place))
+
+
 def _locate(path: Path) -> Path:
     if path.is_file():
         return path
@@ -77,7 +90,7 @@ def _locate(path: Path) -> Path:
         return _one_step(path, steps)
     nested = sorted(file.parent.name for file in path.glob(f"*/{TRACES_FILE}"))
     more = ", …" if len(nested) > MAX_NAMED else ""
-    hint = f", but {len(nested)} runs below it ({', '.join(nested[:MAX_NAMED])}{more}): name those to rate"
+    hint = f", but {len(nested)} runs below it ({', '.join(nested[:MAX_NAMED])}{more}): name those"
     hint = hint if nested else ": it is not a run directory of vf-eval or prime-rl"
     raise BadInputError(f'run "{path}" has no {TRACES_FILE}{hint}')
 

@@ -52,13 +52,14 @@ class OpenCodeEcho:
 def _sampled_ids(sampled: Sequence[ToolCall], echoed: Sequence[Wire]) -> list[str] | None:
     """The ids of the calls that were echoed, in the order in which they arrived; every id comes back.
 
-    Of several calls with one id OpenCode keeps one, or each that came when the one before had failed already.
+    Of several calls with one id OpenCode keeps one, or each that came when the one before had failed already; what it
+    keeps may have the name of one and the arguments of another.
     """
     wanted = {call.id for call in sampled}
     for spell in _ID_SPELLINGS:
         left, ids = list(sampled), list[str]()
         for echo in echoed:
-            same = (one for one in left if spell(one.id) == echo["id"] and _same_call(one, echo["function"]))
+            same = (one for one in left if spell(one.id) == echo["id"] and _is_kept(one, sampled, echo["function"]))
             if (found := next(same, None)) is None:
                 break
             left.remove(found)
@@ -81,20 +82,26 @@ _ID_SPELLINGS: tuple[Callable[[str], str], ...] = (
 of Mistral's, where several of an answer can become the same."""
 
 
-def _same_call(sampled: ToolCall, echo: Wire) -> bool:
+def _is_kept(one: ToolCall, sampled: Sequence[ToolCall], echo: Wire) -> bool:
+    of_one_id = (other for other in sampled if other.id == one.id)
+    return any(_is_call(one.name, other.arguments, echo) for other in of_one_id)
+
+
+def _is_call(sampled_name: str, sampled: str, echo: Wire) -> bool:
+    """Whether that is what OpenCode makes of a call with this name and these arguments."""
     name, arguments = echo["name"], echo["arguments"]
-    if name == sampled.name and arguments == sampled.arguments:
+    if name == sampled_name and arguments == sampled:
         return True
     try:
         given = javascript_json.parse(arguments)
     except ValueError:
         return False
     # A tool is found whatever the case of its name.
-    found = name in (sampled.name, sampled.name.lower())
-    if found and any(javascript_json.same(value, given) for value in _inputs(sampled.arguments)):
+    found = name in (sampled_name, sampled_name.lower())
+    if found and any(javascript_json.same(value, given) for value in _inputs(sampled)):
         return True
     # No such tool, no JSON, or a key `__proto__`: the call becomes one of `invalid`, with what is wrong.
-    return name == _INVALID and _is_refusal(given, sampled.name)
+    return name == _INVALID and _is_refusal(given, sampled_name)
 
 
 def _inputs(arguments: str) -> Iterator[Any]:

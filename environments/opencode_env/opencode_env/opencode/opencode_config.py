@@ -37,6 +37,7 @@ def build_config(
     mcp_servers: Mapping[str, str],
     mcp_headers: Mapping[str, Mapping[str, str]] | None = None,
     repeats: bool = False,
+    images: bool = True,
 ) -> dict[str, Any]:
     """OpenCode's configuration for one rollout.
 
@@ -48,12 +49,13 @@ def build_config(
         mcp_servers: URL of each remote tool server by name.
         mcp_headers: HTTP headers for them, by server name.
         repeats: whether the interception knows a call that is sent again by its key.
+        images: whether the model can be shown images; OpenCode otherwise says to it that it cannot.
     """
     built: dict[str, Any] = {
         "model": f"{PROVIDER}/{model}",
         "small_model": f"{PROVIDER}/{model}",
         "enabled_providers": [PROVIDER],
-        "provider": {PROVIDER: _provider(config, model, endpoint, secret, repeats)},
+        "provider": {PROVIDER: _provider(config, model, endpoint, secret, repeats, images)},
         "plugin": [[f"{STATE_URL}/plugin.js", {"repeats": True}] if repeats else f"{STATE_URL}/plugin.js"],
         "agent": {"title": {"disable": True}, "build": _agent(config)},
         "permission": _permissions(config),
@@ -79,12 +81,14 @@ def build_config(
     return merge(built, config.opencode_config)
 
 
-def _provider(config: OpenCodeHarnessConfig, model: str, endpoint: str, secret: str, repeats: bool) -> dict[str, Any]:
+def _provider(
+    config: OpenCodeHarnessConfig, model: str, endpoint: str, secret: str, repeats: bool, images: bool
+) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "name": model,
-        "attachment": True,
+        "attachment": images,
         "tool_call": True,
-        "modalities": {"input": ["text", "image"], "output": ["text"]},
+        "modalities": {"input": ["text", "image"] if images else ["text"], "output": ["text"]},
     }
     if config.enable_interleaved:
         entry["reasoning"] = True

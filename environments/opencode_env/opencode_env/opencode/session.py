@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -17,7 +17,7 @@ from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.task import TaskData
 from verifiers.v1.types import Messages
 
-from opencode_env.cli_agent.interception import forget_mark, knows_repeats, new_mark, own_calls
+from opencode_env.cli_agent.interception import forget_mark, knows_repeats, new_mark, own_calls, reads_images
 from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from opencode_env.opencode.events import EVENTS_TAIL_BYTES, SEPARATOR, RunLog, read_log, split_log
@@ -69,6 +69,8 @@ class OpenCodeSession(HarnessSession):
         """OpenCode's directory in the sandbox, once prepared."""
         self._written = False
         """Whether the next segment's prompt is in the state directory already."""
+        self._images = True
+        """Whether every model of this rollout can be shown images."""
         self._log = RunLog()
         self._outcome: AgentOutcome | None = None
         self._exit_code: int | None = None
@@ -81,6 +83,7 @@ class OpenCodeSession(HarnessSession):
             SandboxError: when the sandbox does not take them.
         """
         config = self.harness.config
+        self._images = all([await reads_images(ctx) for ctx in self.models()])
         built = build_config(
             config,
             model=config.prompt_model or self.ctx.model,
@@ -89,6 +92,7 @@ class OpenCodeSession(HarnessSession):
             mcp_servers=self.mcp_urls,
             mcp_headers=config.resolve_mcp_headers(self.mcp_urls),
             repeats=knows_repeats(self.trace),
+            images=self._images,
         )
         first = segment_prompt(self.data.prompt) if self.data.prompt is not None else None
         rendered = render_config(self.extend_config(built))
@@ -122,6 +126,10 @@ class OpenCodeSession(HarnessSession):
     def extend_config(self, built: dict[str, Any]) -> dict[str, Any]:
         """OpenCode's configuration of this rollout; a subclass adds to it."""
         return built
+
+    def models(self) -> Sequence[ModelContext]:
+        """The models that answer OpenCode, which knows them by one name."""
+        return (self.ctx,)
 
     def extra_files(self) -> Mapping[str, str]:
         """Further files of the state directory by relative path; those under `bin/` are programs on the PATH."""
@@ -168,6 +176,11 @@ class OpenCodeSession(HarnessSession):
 
     async def _write_prompt(self, prompt: SegmentPrompt) -> list[str]:
         """Put the prompt's files in place, if they are not; returns OpenCode's arguments for this segment."""
+        if prompt.pictures and not self._images:
+            raise HarnessError(
+                "the task shows pictures, and the renderer of the training client reads text only: name one that takes "
+                "images, such as qwen3-vl, or leave the task out"
+            )
         if not self._written:
             await self._write_segment(segment_archive(prompt, new_mark(self.trace), self._systems()))
         if self._segments and self._log.session_id is None:

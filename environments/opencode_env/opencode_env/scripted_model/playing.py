@@ -13,6 +13,7 @@ from aiohttp import web
 
 from opencode_env.scripted_model import wire
 from opencode_env.scripted_model.fault import BREAKS, Fault, FaultKind
+from opencode_env.scripted_model.logprobs import Logprobs
 from opencode_env.scripted_model.reply import Reply
 from opencode_env.scripted_model.request import ChatRequest
 
@@ -95,13 +96,14 @@ class Performance:
         pieces = wire.pieces_of(reply, self.chunk_characters)
         if (broken := self._broken_by()) is not None:
             pieces = wire.first_pieces(pieces, self._break_position(broken))
-        yield wire.sse(wire.chunk(envelope, {"role": "assistant", "content": ""}))
+        logprobs = Logprobs(bool(self.request.body.logprobs))
+        yield wire.sse(wire.chunk(envelope, {"role": "assistant", "content": None if reply.null_text else ""}, None))
         for piece in pieces:
-            yield wire.sse(wire.chunk(envelope, wire.delta_of(envelope, reply, piece)))
+            yield wire.sse(wire.chunk(envelope, wire.delta_of(envelope, reply, piece), logprobs.of(piece.text)))
         if broken is not None:
             return
         if envelope.finish:
-            yield wire.sse(wire.chunk(envelope, {}, reply.final_reason))
+            yield wire.sse(wire.chunk(envelope, {}, logprobs.of("", last=True), reply.final_reason))
         if self.request.include_usage and envelope.usage is not None:
             yield wire.sse(wire.usage_chunk(envelope))
         if self.fault(FaultKind.NO_DONE) is None:
@@ -109,7 +111,9 @@ class Performance:
 
     async def _body(self, http: web.Request) -> web.StreamResponse:
         broken = self._broken_by()
-        body = json.dumps(wire.completion(self.envelope, self.reply)).encode()
+        body = json.dumps(
+            wire.completion(self.envelope, self.reply, Logprobs(bool(self.request.body.logprobs)))
+        ).encode()
         if broken is not None and broken.kind is FaultKind.SSE_ERROR:
             return web.json_response(_error_in_the_middle(broken))
         if broken is not None and broken.kind is FaultKind.MALFORMED_SSE:

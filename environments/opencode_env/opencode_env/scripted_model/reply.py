@@ -56,6 +56,10 @@ class Reply(BaseModel):
     tool_calls: tuple[ToolCall, ...] = ()
     arrivals: tuple[int, ...] | None = None
     """Positions of the tool calls in the order in which a stream brings them; None: as they stand."""
+    mixed: bool = False
+    """Whether a stream brings reasoning, text and the calls piece by piece in turns, not one after the other."""
+    null_text: bool = False
+    """Whether the first event of a stream has null for the text that is still to come, not an empty one."""
     finish_reason: str | None = None
     """None: `tool_calls` when it calls tools, else `stop`. Others (`length`, `content_filter`) go as given."""
     usage: Usage | None = None

@@ -82,6 +82,7 @@ class ChatBody(_Wire):
     tools: tuple[_Tool, ...] | None = None
     stream: bool = False
     stream_options: _StreamOptions | None = None
+    logprobs: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,12 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import chain, zip_longest
 
 from pydantic import JsonValue
 
 from opencode_env.scripted_model.label import LABEL, MODEL_ID
+from opencode_env.scripted_model.logprobs import Logprobs
 from opencode_env.scripted_model.reply import Reply, Usage
 
 Json = dict[str, JsonValue]
@@ -66,12 +68,20 @@ class Piece:
 
 
 def pieces_of(reply: Reply, chunk_characters: int) -> Iterator[Piece]:
-    """The reply in deltas of at most `chunk_characters`: reasoning, text, then the tool calls in order."""
-    yield from _split(PieceKind.REASONING, reply.reasoning, chunk_characters)
-    yield from _split(PieceKind.TEXT, reply.text, chunk_characters)
-    for index in range(len(reply.tool_calls)) if reply.arrivals is None else reply.arrivals:
-        yield Piece(PieceKind.TOOL_CALL, index=index)
-        yield from _split(PieceKind.ARGUMENTS, reply.tool_calls[index].arguments_json, chunk_characters, index)
+    """The reply in deltas of at most `chunk_characters`: reasoning, text, then the tool calls in order, or in turns."""
+    parts = [
+        _split(PieceKind.REASONING, reply.reasoning, chunk_characters),
+        _split(PieceKind.TEXT, reply.text, chunk_characters),
+        *(_call_pieces(reply, index, chunk_characters) for index in reply.arrivals or range(len(reply.tool_calls))),
+    ]
+    if not reply.mixed:
+        return chain.from_iterable(parts)
+    return (piece for turn in zip_longest(*parts) for piece in turn if piece is not None)
+
+
+def _call_pieces(reply: Reply, index: int, size: int) -> Iterator[Piece]:
+    yield Piece(PieceKind.TOOL_CALL, index=index)
+    yield from _split(PieceKind.ARGUMENTS, reply.tool_calls[index].arguments_json, size, index)
 
 
 def _split(kind: PieceKind, text: str, size: int, index: int = 0) -> Iterator[Piece]:
@@ -89,9 +99,9 @@ def first_pieces(pieces: Iterable[Piece], characters: int) -> Iterator[Piece]:
         yield piece
 
 
-def chunk(envelope: Envelope, delta: Json, finish_reason: str | None = None) -> Json:
+def chunk(envelope: Envelope, delta: Json, logprobs: Json | None, finish_reason: str | None = None) -> Json:
     """One stream chunk."""
-    choice: Json = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+    choice: Json = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
     return {**envelope.head("chat.completion.chunk"), "choices": [choice]}
 
 
@@ -111,7 +121,7 @@ def delta_of(envelope: Envelope, reply: Reply, piece: Piece) -> Json:
     return {reply.reasoning_key if piece.kind is PieceKind.REASONING else piece.kind.value: piece.text}
 
 
-def completion(envelope: Envelope, reply: Reply) -> Json:
+def completion(envelope: Envelope, reply: Reply, logprobs: Logprobs) -> Json:
     """The body of a non-streaming answer."""
     message: Json = {"role": "assistant", "content": reply.text or (None if reply.tool_calls else "")}
     if reply.reasoning:
@@ -119,7 +129,8 @@ def completion(envelope: Envelope, reply: Reply) -> Json:
     if reply.tool_calls:
         message["tool_calls"] = [_tool_call(envelope, reply, index) for index in range(len(reply.tool_calls))]
     reason = reply.final_reason if envelope.finish else None
-    choice: Json = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
+    said = "".join(piece.text for piece in pieces_of(reply, max(1, reply.characters)))
+    choice: Json = {"index": 0, "message": message, "logprobs": logprobs.of(said, last=True), "finish_reason": reason}
     body: Json = {**envelope.head("chat.completion"), "choices": [choice]}
     return body if envelope.usage is None else {**body, "usage": _usage(envelope.usage)}
 

@@ -4,7 +4,8 @@
 # usage: sh -c "$(cat begin_scoring.sh)" begin-scoring NAME HELPER DROP_LINKS WORKDIR VERIFIER_DIRECTORY PLACE…
 #
 # Prints the directory, below the first PLACE with room for it, then why VERIFIER_DIRECTORY could not be made new, if
-# so. HELPER is the text of run-agent-code, DROP_LINKS that of drop_links.sh. No link is followed: not at VERIFIER_DIRECTORY, its parent, or inside.
+# so. HELPER is the text of run-agent-code, DROP_LINKS that of drop_links.sh. No link is followed: not at
+# VERIFIER_DIRECTORY, its parent, or inside. Exit code 0: done to the end, whatever was possible of it.
 name=$1 helper=$2 drop_links=$3 workdir=$4 verifier=$5
 shift 5
 umask 022
@@ -45,3 +46,4 @@ fresh_directory() {
 problem=$(fresh_directory 2>&1) || printf '%s\n' "${problem:-mkdir failed}"
 # Only now: where a link leads into the new directory is seen when that is there.
 sh -c "$drop_links" drop-links "$made/shared" "${made:-/proc}" "$verifier" "$workdir/" /tmp/
+exit 0

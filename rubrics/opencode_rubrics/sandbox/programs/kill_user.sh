@@ -17,6 +17,8 @@ while [ "$round" -lt 20 ]; do
                 # A zombie is gone, unless it is the first thread of a process whose other threads go on.
                 grep -q '^State:[[:space:]]*Z' "$directory/status" 2>/dev/null &&
                     grep -q '^Threads:[[:space:]]*[01]$' "$directory/status" 2>/dev/null && break
+                # Killed, and not gone before a call of the kernel's is done, such as `sync`: it will not run again.
+                grep -q '^SigPnd:.*[13579bdf][0-9a-f][0-9a-f]$' "$directory/status" 2>/dev/null && break
                 tr '\0' '\n' <"$directory/environ" 2>/dev/null | grep -q '^VF_STATE_SECRET=' && break
                 kill -KILL "${directory#/proc/}" 2>/dev/null && found=1
             fi

@@ -8,6 +8,7 @@ from opencode_env.cli_agent.interception.roles import DEPTH_HEADER, ROLE_HEADER,
 from opencode_env.cli_agent.interception.server import RoleInterceptionServer
 from opencode_env.cli_agent.interception.serving import role_interception, serving_by_role
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout, SubSettings, sub_rollout_of
+from opencode_env.cli_agent.interception.training_client import reads_images
 
 __all__ = [
     "DEPTH_HEADER",
@@ -24,6 +25,7 @@ __all__ = [
     "knows_repeats",
     "new_mark",
     "own_calls",
+    "reads_images",
     "role_interception",
     "serving_by_role",
     "sub_rollout_of",

@@ -18,7 +18,7 @@ from typing import Any
 
 from aiohttp import web
 from pydantic_core import to_json
-from verifiers.v1.clients import BaseClientConfig, Client, resolve_client
+from verifiers.v1.clients import BaseClientConfig, Client
 from verifiers.v1.dialects import DIALECTS, Dialect
 from verifiers.v1.interception import InterceptionServer
 from verifiers.v1.interception.base import Slot
@@ -33,6 +33,7 @@ from opencode_env.cli_agent.interception.gateway import Gateway
 from opencode_env.cli_agent.interception.handed_on import BODY, handed_on
 from opencode_env.cli_agent.interception.histories import Histories
 from opencode_env.cli_agent.interception.idle_connections import IdleConnections
+from opencode_env.cli_agent.interception.kept_logprobs import keep, listening
 from opencode_env.cli_agent.interception.main_session import MainSession
 from opencode_env.cli_agent.interception.masked_client import MaskedClient, Masking, keys_of
 from opencode_env.cli_agent.interception.own_calls import Handler, note_call, telling
@@ -43,6 +44,7 @@ from opencode_env.cli_agent.interception.roles import Mark, Role
 from opencode_env.cli_agent.interception.strangers import hold_back, known_to
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout, ending_sub_calls, sub_rollout_of
 from opencode_env.cli_agent.interception.sub_session import BoundedClient, SubSession
+from opencode_env.cli_agent.interception.training_client import model_client
 from opencode_env.cli_agent.interception.whole_replies import with_whole_replies
 from opencode_env.cli_agent.interception.whole_streams import WholeStreams, ended_by_its_answer
 
@@ -116,7 +118,7 @@ class RoleInterceptionServer(InterceptionServer):
     def _kept_client(self, key: str, config: BaseClientConfig) -> Client:
         """The server's client of that key, whose streams are whole or fail, and whose answers hold no keys."""
         if key not in self.clients:
-            inner = with_whole_replies(resolve_client(config))
+            inner = with_whole_replies(model_client(config))
             if self.gateway.mask_keys and (keys := keys_of(config)):
                 inner = MaskedClient(inner, Masking(keys))
             self.clients[key] = WholeStreams(BoundedErrors(inner))
@@ -179,7 +181,9 @@ class RoleInterceptionServer(InterceptionServer):
     async def handle_request(self, request: web.Request, dialect: Dialect[Any]) -> web.StreamResponse:
         """Serve a model call whose history is read as it was sampled."""
         session = self.sessions.get(dialect.secret(request.headers))
-        return await super().handle_request(request, self._histories.reading(session, handed_on(dialect, request)))
+        with listening(session):
+            reading = self._histories.reading(session, handed_on(dialect, request))
+            return await super().handle_request(request, reading)
 
     async def handle_task_get(self, request: web.Request) -> web.Response:
         """Hand a tool server its rollout's task, answer included, while no program of the agent can run."""
@@ -286,6 +290,7 @@ class RoleInterceptionServer(InterceptionServer):
         super().record_call(session, *args, **options)
         if not session.released:
             self._histories.committed(session, session.trace.calls[-1].node)
+            keep(session.trace, session.trace.calls[-1].node)
         if isinstance(session, SubSession) and not session.released:
             session.tally.add(session.trace.calls[-1], session.trace.nodes)
         elif not session.released and (registered := self._by_trace.get(session.trace.id)) is not None:

@@ -25,7 +25,9 @@ from verifiers.v1.graph import PendingTurn
 from verifiers.v1.interception.server import IDEMPOTENCY_KEY_HEADER
 from verifiers.v1.types import Response
 
+from opencode_env.cli_agent.interception.kept_logprobs import hear, hearing, is_asked_for
 from opencode_env.cli_agent.interception.main_calls import require_turn
+from opencode_env.cli_agent.interception.sound_calls import with_sound_calls
 from opencode_env.cli_agent.interception.whole_text import whole_events
 from opencode_env.cli_agent.interception.wrapped_client import WrappedClient
 
@@ -52,9 +54,12 @@ class WholeStreams(WrappedClient):
         """One completion, which may be served as a stream."""
         with _worded():
             require_turn()
-            return await super().get_response(
+            response = await super().get_response(
                 dialect, body, sampling, session_id=session_id, turn=turn, headers=headers
             )
+        if is_asked_for():
+            hear(response.raw)
+        return with_sound_calls(response)
 
     async def relay(
         self,
@@ -73,6 +78,7 @@ class WholeStreams(WrappedClient):
             reply = await super().relay(dialect, body, session_id=session_id, headers=headers)
         chunks = whole_events(reply.chunks)
         if dialect.upstream_path == CHAT_COMPLETIONS:
+            chunks = hearing(chunks) if is_asked_for() else chunks
             chunks = in_one_event(whole(chunks), dialect)
         return RelayReply(reply.content_type, _told(chunks), reply.close)
 
@@ -128,7 +134,7 @@ async def in_one_event(chunks: AsyncIterator[bytes], dialect: Dialect[Any]) -> A
         parser.feed(chunk)
     if not done:
         raise ProviderError("the model's stream ended before its terminal event")
-    for event in dialect.stream_events(parser.finish().raw or {}):
+    for event in dialect.stream_events(with_sound_calls(parser.finish()).raw or {}):
         yield event
 
 

@@ -141,9 +141,13 @@ class Commands:
     async def relieve(self, commands_too: bool) -> int:
         """Kill what the running commands have started, or them as well; returns how many processes that were.
 
+        None while the others are held: they add nothing, and whoever runs alone is not to pay for what they left.
+
         Raises:
             SandboxError: the sandbox is gone.
         """
+        if self._holding.locked():
+            return 0
         return int((await self._sandbox.channel.request("relieve", "all" if commands_too else "")).text)
 
     async def _abort(self, command: str) -> None:

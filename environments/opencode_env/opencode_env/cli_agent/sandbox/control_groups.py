@@ -16,6 +16,8 @@ from pathlib import Path, PurePosixPath
 
 _PREFIX = "confined-sandbox"
 _CONTROLLERS = ("memory", "cpu")
+_FREEZER = "freezer"
+"""A controller of the first version only; the second version freezes any group."""
 _MAIN, _ALONE = "main", "alone"
 _SOCKETS_PART, _SOCKETS_BYTES = 32, 16 << 20
 """What sockets of networks may hold beside the limit, where the first version counts them apart: the kernel bounds all
@@ -48,7 +50,7 @@ def hierarchies(own_groups: str, mounts: str) -> Hierarchies:
         root, point = (_unescaped(field) for field in mount.split(" ")[3:5])
         if file_system == "cgroup2" and not unified and (here := _below(own.get(""), root, point)):
             unified = (here,) if str(here) == point else (here, here.parent)
-        for name in {*options.split(",")} & {*_CONTROLLERS} if file_system == "cgroup" else ():
+        for name in {*options.split(",")} & {*_CONTROLLERS, _FREEZER} if file_system == "cgroup" else ():
             if here := _below(own.get(name), root, point):
                 found.setdefault(name, here)
     return Hierarchies(found, unified)
@@ -107,7 +109,7 @@ class ControlGroup:
             self._frozen = group / _MAIN
             return
         for controller, base in found.by_controller.items():
-            if (group := self._directory(base / name)) is None:
+            if controller == _FREEZER or (group := self._directory(base / name)) is None:
                 continue
             if controller == "memory" and memory_bytes is not None and _set_memory(group, memory_bytes):
                 self._memory = group
@@ -115,8 +117,9 @@ class ControlGroup:
             self._entries.append(group / "tasks")
             self._entries_alone.append(group / "tasks")
             self._listing = group / "cgroup.procs"
-        if self._listing is not None and found.unified:
-            self._frozen = self._directory(found.unified[0] / name)
+        freezers = [*found.unified[:1], *filter(None, [found.by_controller.get(_FREEZER)])]
+        if self._listing is not None and freezers:
+            self._frozen = self._directory(freezers[0] / name)
 
     def _directory(self, path: Path) -> Path | None:
         try:
@@ -146,13 +149,13 @@ class ControlGroup:
         assert self._frozen is not None
         deadline = time.monotonic() + _TIMEOUT_S
         try:
-            (self._frozen / "cgroup.freeze").write_text("1")
+            _freeze(self._frozen, True)
             while True:
                 strangers = self._outside()
                 for pid in strangers:
                     with contextlib.suppress(ProcessLookupError):
                         (self._frozen / "cgroup.procs").write_text(str(pid))
-                if not strangers and "frozen 1" in (self._frozen / "cgroup.events").read_text():
+                if not strangers and _is_frozen(self._frozen):
                     return True
                 if time.monotonic() > deadline:
                     return False
@@ -171,7 +174,7 @@ class ControlGroup:
         """Let what was frozen run again; idempotent."""
         if self._frozen is not None:
             with contextlib.suppress(OSError):
-                (self._frozen / "cgroup.freeze").write_text("0")
+                _freeze(self._frozen, False)
 
     def memory_kills(self) -> int:
         """Return how many processes the kernel has killed at the memory limit."""
@@ -233,6 +236,21 @@ def _set_memory(group: Path, limit: int) -> bool:
     return False
 
 
+def _freeze(group: Path, hold: bool) -> None:
+    first = group / "freezer.state"
+    if first.exists():
+        first.write_text("FROZEN" if hold else "THAWED")
+    else:
+        (group / "cgroup.freeze").write_text("1" if hold else "0")
+
+
+def _is_frozen(group: Path) -> bool:
+    first = group / "freezer.state"
+    if first.exists():
+        return first.read_text().strip() == "FROZEN"
+    return "frozen 1" in (group / "cgroup.events").read_text()
+
+
 def _pids(listing: Path) -> set[int]:
     return {int(line) for line in listing.read_text().split()}
 
@@ -262,5 +280,5 @@ def sweep_groups(found: Hierarchies) -> None:
             with contextlib.suppress(OSError):
                 for path in (*group.glob("*/"), group):
                     with contextlib.suppress(OSError):
-                        (path / "cgroup.freeze").write_text("0")
+                        _freeze(path, False)
                     path.rmdir()

@@ -100,4 +100,7 @@ def _descendants(starter: int) -> set[int]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(str(main(sys.argv[1], int(sys.argv[2]))))
+    try:
+        sys.stdout.write(str(main(sys.argv[1], int(sys.argv[2]))))
+    except FileNotFoundError:  # the sandbox was removed meanwhile
+        sys.exit(1)

@@ -20,7 +20,7 @@ from pathlib import Path
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.utils.aio import run_shielded
 
-from opencode_env.cli_agent.sandbox.agent_code import DOOR, shown_areas
+from opencode_env.cli_agent.sandbox.agent_code import DOOR, HIDDEN, shown_areas
 from opencode_env.cli_agent.sandbox.allowance import Allowance
 from opencode_env.cli_agent.sandbox.arguments import HERE, command_line, writable_areas
 from opencode_env.cli_agent.sandbox.bubblewrap import Bubblewrap, require_bubblewrap
@@ -170,12 +170,10 @@ class Sandbox:
         return self._directory.hosts
 
     def shown_to_tool_servers(self) -> list[Bind]:
-        """Return what a tool server shares with the agent: all that is writable but what is below `/run`."""
+        """Return what a tool server shares with the agent: all that is writable but what scoring has for itself."""
         assert self._directory is not None
         areas = writable_areas(self._directory, self._workdir)
-        return [
-            Bind(source, target, writable=True) for target, source in areas.items() if not target.startswith("/run")
-        ]
+        return [Bind(source, target, writable=True) for target, source in areas.items() if not target.startswith(HIDDEN)]
 
     def shown_to_agent_code(self) -> list[Bind]:
         """Return what a program of the agent's sees of this sandbox while verify commands run in it.

@@ -1,11 +1,12 @@
 """Tool servers of the agent's sandbox, each in a sandbox of its own over the same files.
 
 Invariant: the agent sees of a tool server its port and the files that both can write, and nothing of its processes: not
-its environment, which holds the way to the rollout's state, nor its memory.
+its environment, which holds the way to the rollout's state, nor its memory. The server imports nothing from those files.
 """
 
 import asyncio
 import contextlib
+import sys
 from typing import Protocol
 
 from verifiers.v1.errors import SandboxError
@@ -14,6 +15,8 @@ from verifiers.v1.runtimes import ProgramResult
 PORT_FILE = "MCP_PORT_FILE"
 """The variable that names the file in which a tool server says its port; only tool servers have it."""
 
+_OWN_IMPORTS = ("-P", "-s")
+"""Options of Python's: nothing is imported from the directory that it starts in, nor from the user's site."""
 _PORT_INSIDE = "/run/tool-server-port"
 _STATE_URL = "VF_STATE_URL"
 _START_TIMEOUT_S = 120.0
@@ -47,7 +50,8 @@ async def serve_apart(front: Place, apart: Place, argv: list[str], env: dict[str
     settings = {**env, PORT_FILE: _PORT_INSIDE}
     if env.get(_STATE_URL):
         settings[_STATE_URL] = apart.host_url(front.original_url(env[_STATE_URL]))
-    await apart.start_background(argv, settings, log)
+    options = _OWN_IMPORTS if argv[0] == sys.executable else ()  # not by the environment, which its programs inherit
+    await apart.start_background([argv[0], *options, *argv[1:]], settings, log)
     url = front.host_url(await apart.expose(await _port(apart, log)))
     await front.write(env[PORT_FILE], url.rpartition(":")[2].encode())
 

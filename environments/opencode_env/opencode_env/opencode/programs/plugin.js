@@ -4,7 +4,7 @@
 // agent can have started a program. A session keeps the system prompt that it began with, whatever instructions, skills
 // or repositories the agent puts where OpenCode looks for them; `system.json` holds what one had before this process.
 // With the option `repeats` every step of a session has a key of its own, by which a model call that is tried again is
-// known as the same call.
+// known as the same call, and its answer reaches OpenCode whole or not at all.
 
 import { readFileSync, unlinkSync } from "node:fs"
 import { dirname, join } from "node:path"
@@ -57,6 +57,34 @@ function take(name) {
     return ""
   }
 }
+
+// OpenCode runs a tool as soon as the event with its call is there, and runs it again when the rest of that answer is
+// lost and the call is tried again. So what may hold an event waits for the end of the answer; only the keep-alives
+// before it pass, by which OpenCode knows that the connection lives.
+const KEEP_ALIVE = /^[: a-z\n]*$/
+
+function wholeOrNothing(response) {
+  const { status, statusText, headers } = response
+  const held = []
+  const waiting = new TransformStream({
+    transform(chunk, output) {
+      if (held.length === 0 && KEEP_ALIVE.test(Buffer.from(chunk).toString("latin1"))) output.enqueue(chunk)
+      else held.push(chunk)
+    },
+    flush(output) {
+      for (const chunk of held) output.enqueue(chunk)
+    },
+  })
+  return new Response(response.body.pipeThrough(waiting), { status, statusText, headers })
+}
+
+const ask = globalThis.fetch
+const askWhole = async (input, init) => {
+  const response = await ask(input, init)
+  const repeatable = response.body && new Headers(init?.headers).has("Idempotency-Key")
+  return repeatable ? wholeOrNothing(response) : response
+}
+globalThis.fetch = Object.assign(askWhole, ask)
 
 // OpenCode may start a plugin more than once.
 await closeMemory()

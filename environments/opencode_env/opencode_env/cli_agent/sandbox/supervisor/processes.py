@@ -1,7 +1,8 @@
 """The process table of the sandbox, and ending parts of it.
 
-Invariant: `end_all` returns only when no selected process is left. Every process of the namespace is stopped by one
-`kill(-1)`, which the kernel makes atomic against `fork`, so that nothing can outrun the selection that follows.
+Invariant: `end_all` returns only when no selected process will run again. Every process of the namespace is stopped by
+one `kill(-1)`, which the kernel makes atomic against `fork`, so that nothing can outrun the selection that follows. What
+was killed in a call that the kernel does not break off, such as a long `sync`, is not waited for to the end.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 SIGKILL, SIGCONT, SIGSTOP = 9, 18, 19
 OUTRUN_AFTER_S = 5.0
 END_TIMEOUT_S = 20.0
+"""How long what was killed is waited for."""
 _PAUSE_S = 0.002
 
 
@@ -117,7 +119,6 @@ def end_all(select_from: Selection, reap: Callable[[], None]) -> None:
 
     Raises:
         OutrunError: after `OUTRUN_AFTER_S` seconds there are still processes that started meanwhile.
-        TimeoutError: something was still there after `END_TIMEOUT_S` seconds.
     """
     started = time.monotonic()
     first: set[tuple[int, int]] | None = None
@@ -136,22 +137,16 @@ def end_all(select_from: Selection, reap: Callable[[], None]) -> None:
         if taken > OUTRUN_AFTER_S and left - first:
             raise OutrunError
         if taken > END_TIMEOUT_S:
-            raise TimeoutError(f"processes {sorted(left)[:10]} did not end in {END_TIMEOUT_S:g} s")
+            return
         time.sleep(_PAUSE_S)
 
 
 def end_everything(reap: Callable[[], None]) -> None:
-    """Kill and reap all processes; one `kill(-1)` reaches them all at once, so that none is left to fork.
-
-    Raises:
-        TimeoutError: something was still there after `END_TIMEOUT_S` seconds.
-    """
+    """Kill and reap all processes; one `kill(-1)` reaches them all at once, so that none is left to fork."""
     deadline = time.monotonic() + END_TIMEOUT_S
     while True:
         signal_each([-1], SIGKILL)
         reap()
-        if not any(process.alive for process in table().values()):
+        if time.monotonic() > deadline or not any(process.alive for process in table().values()):
             return
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"the processes of the sandbox did not end in {END_TIMEOUT_S:g} s")
         time.sleep(_PAUSE_S)

@@ -1,0 +1,131 @@
+"""verifiers' training client as this project uses it, and what the renderer behind it can do.
+
+Invariant: an answer is what the engine sampled, whole and with its evidence, or it is a failed call.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from renderers import Renderer
+from renderers.client import MalformedGenerateResponseError
+from verifiers.v1 import SamplingConfig
+from verifiers.v1.clients import BaseClientConfig, Client, ModelContext, TrainClientConfig, resolve_client
+from verifiers.v1.clients.train import ElasticRendererPool
+from verifiers.v1.dialects import Dialect
+from verifiers.v1.errors import ProviderError
+from verifiers.v1.graph import PendingTurn
+from verifiers.v1.types import Response
+
+from opencode_env.cli_agent.interception.lenient_renderer import lenient
+from opencode_env.cli_agent.interception.wrapped_client import WrappedClient
+
+
+def model_client(config: BaseClientConfig) -> Client:
+    """The client of a configuration; one that trains reads malformed calls and refuses broken answers."""
+    if isinstance(config, TrainClientConfig):
+        return _SampledWhole(resolve_client(_with_lenient_renderer(config)))
+    return resolve_client(config)
+
+
+def _with_lenient_renderer(config: TrainClientConfig) -> TrainClientConfig:
+    return config.model_copy(update={"renderer": lenient(config.renderer)})
+
+
+class _SampledWhole(WrappedClient):
+    """A training client without answers that must not be trained on."""
+
+    async def get_response(
+        self,
+        dialect: Dialect[Any],
+        body: dict[str, Any],
+        sampling: SamplingConfig,
+        session_id: str | None = None,
+        turn: PendingTurn | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """One completion.
+
+        Raises:
+            ProviderError: the engine broke the answer off or left out its evidence, or the renderer has no form for
+                the request, such as for an image.
+        """
+        try:
+            response = await super().get_response(
+                dialect, body, sampling, session_id=session_id, turn=turn, headers=headers
+            )
+        except NotImplementedError as error:
+            raise ProviderError(f"the training client cannot ask this: {error}", status_code=400) from error
+        except MalformedGenerateResponseError as error:
+            raise ProviderError(f"the engine's answer cannot be trained on: {error}") from error
+        if response.finish_reason is None:
+            raise ProviderError(
+                "the engine broke its answer off: its finish reason is neither stop nor length", status_code=503
+            )
+        if response.tokens is None or not len(response.tokens.completion_ids):
+            raise ProviderError("the engine answered without a single token", status_code=503)
+        return response
+
+
+@dataclass(frozen=True)
+class RendererAbilities:
+    """What can be done with a renderer, found by trying it."""
+
+    name: str
+    goes_on: bool
+    """Whether a tool's result continues what was sampled before, token for token."""
+    goes_on_after_user: bool
+    """Whether a user's message does."""
+    reads_images: bool
+
+
+_known: dict[tuple[Any, ...], RendererAbilities] = {}
+"""By what a renderer is built from: trying one takes a moment, and every rollout asks."""
+
+
+async def renderer_abilities(ctx: ModelContext) -> RendererAbilities | None:
+    """What the renderer of a training client can do; None for any other client.
+
+    Raises:
+        ValueError: the renderer cannot be built.
+    """
+    if not isinstance(ctx.client, TrainClientConfig):
+        return None
+    config = _with_lenient_renderer(ctx.client)
+    pool = ElasticRendererPool(
+        config.renderer_model_name or ctx.model,
+        config.renderer,
+        chat_template_kwargs=ctx.sampling.model_dump(exclude_none=True).get("chat_template_kwargs"),
+        multiplex=config.multiplex,
+    )
+    if pool.key not in _known:
+        try:
+            async with pool.acquire() as slot:
+                _known[pool.key] = await slot.run(lambda: _tried(slot.renderer))
+        except Exception as error:  # tokenizers, templates and renderers raise whatever they like
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+    return _known[pool.key]
+
+
+async def reads_images(ctx: ModelContext) -> bool:
+    """Whether a model can be shown images; a chat endpoint is believed to take them."""
+    abilities = await renderer_abilities(ctx)
+    return abilities is None or abilities.reads_images
+
+
+def _tried(renderer: Renderer) -> RendererAbilities:
+    asked: Any = [{"role": "user", "content": "word " * 16}]
+    rendered = renderer.render(asked, add_generation_prompt=True)
+    said = [position for position, message in enumerate(rendered.message_indices) if message == 0]
+    sampled = rendered.token_ids[said[len(said) // 2] :][:1]
+
+    def goes_on(*messages: dict[str, Any]) -> bool:
+        tail: Any = list(messages)
+        return renderer.bridge_to_next_turn(rendered.token_ids, sampled, tail) is not None
+
+    return RendererAbilities(
+        name=type(renderer).__name__,
+        goes_on=goes_on({"role": "tool", "content": "done", "tool_call_id": "call_0", "name": "tool"}),
+        goes_on_after_user=goes_on({"role": "user", "content": "go on"}),
+        reads_images=bool(getattr(renderer, "supports_process_multimodal", False)),
+    )

@@ -1,0 +1,125 @@
+"""What a trainer must not use, or should know of: every kind of finding, and what to do about it."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import NamedTuple
+
+from pydantic import BaseModel
+
+SHOWN = 5
+"""Places that are named of one kind of finding."""
+
+
+class Flaw(StrEnum):
+    """A kind of finding."""
+
+    NO_TOKENS = "no-tokens"
+    FORKS = "forks"
+    GRAPH = "graph"
+    LENGTHS = "lengths"
+    LOGPROBS = "logprobs"
+    LOGPROB_VALUES = "logprob-values"
+    UNTRAINED = "untrained"
+    NOT_SAMPLED = "not-sampled"
+    TOO_LONG = "too-long"
+    NO_REWARD = "no-reward"
+    REWARD_VALUES = "reward-values"
+    ERROR_REWARD = "error-reward"
+    UNREADABLE = "unreadable"
+    FAILED = "failed"
+    NO_SPREAD = "no-spread"
+    INCOMPLETE = "incomplete"
+
+
+class Meaning(NamedTuple):
+    """What a flaw is, what to do, and whether `--check` fails for it."""
+
+    what: str
+    do: str
+    fails: bool = True
+
+
+MEANINGS = {
+    Flaw.NO_TOKENS: Meaning(
+        "traces without token data, as an evaluation client leaves them",
+        "run with the training client, in front of a vLLM engine: vf-eval … --client.type train "
+        "--client.base-url http://HOST:8000/v1 -m MODEL",
+    ),
+    Flaw.FORKS: Meaning(
+        "a conversation's history changed: what follows trains in another context, and a trainer pays twice",
+        "mend what changes the history (compaction, a plugin, a prompt that moves), or accept it: --allow forks",
+    ),
+    Flaw.GRAPH: Meaning("a node hangs on none before it", "make the run again: this trace was damaged"),
+    Flaw.LENGTHS: Meaning(
+        "a message has not one mask entry for each token", "make the run again with a released verifiers"
+    ),
+    Flaw.LOGPROBS: Meaning(
+        "not one logprob for each trained token: a trainer reads the missing ones as 0, a probability of 1",
+        "let the engine return the logprob of every sampled token, and make the run again",
+    ),
+    Flaw.LOGPROB_VALUES: Meaning(
+        "logprobs that are none: NaN, infinite or above 0", "look at the engine: its sampler or its precision is wrong"
+    ),
+    Flaw.UNTRAINED: Meaning(
+        "turns of the model that train nowhere", "see why the engine returned no tokens for them; make the run again"
+    ),
+    Flaw.NOT_SAMPLED: Meaning(
+        "messages that the model did not sample are marked for training, in every branch that holds them",
+        "make the run again: masks belong to sampled messages only",
+    ),
+    Flaw.TOO_LONG: Meaning(
+        "branches longer than --max-tokens: a trainer cuts them off and says nothing",
+        "lower --env.agent.max-total-tokens (or the engine's max_model_len), or raise the trainer's seq_len",
+    ),
+    Flaw.NO_REWARD: Meaning(
+        "traces that would train without any reward: a trainer reads 0",
+        "give the trace its reward, or let its seat not train (--env.include-sub-llm-in-trajectory false)",
+    ),
+    Flaw.REWARD_VALUES: Meaning("rewards that are no finite number", "mend the rubric; score again"),
+    Flaw.ERROR_REWARD: Meaning(
+        "failed traces that carry a reward: nothing tells it from one that was earned",
+        "leave them out, and do not score a rollout that failed",
+    ),
+    Flaw.UNREADABLE: Meaning("lines that hold no episode", "repair or remove these lines"),
+    Flaw.FAILED: Meaning(
+        "traces that failed: they never train", "see their errors; many of them waste the run", fails=False
+    ),
+    Flaw.NO_SPREAD: Meaning(
+        "groups whose rewards are all equal: every advantage is 0, so they teach nothing",
+        "choose tasks of the band that teaches (opencode-difficulty recommend), or larger groups",
+        fails=False,
+    ),
+    Flaw.INCOMPLETE: Meaning(
+        "groups with fewer rollouts than the run was asked for: it is still being written, or was stopped",
+        "wait for its end, or go on with it: vf-eval … --resume",
+        fails=False,
+    ),
+}
+
+
+class Finding(BaseModel):
+    """Everything that was found of one kind."""
+
+    flaw: Flaw
+    fails: bool
+    """Whether a trainer must not use it."""
+    what: str
+    do: str
+    count: int = 0
+    """Traces, groups or runs that have it."""
+    places: list[str] = []
+    """The first of them, each with what is wrong there."""
+
+
+def gathered(found: Iterable[tuple[Flaw, str]], allowed: frozenset[Flaw] = frozenset()) -> list[Finding]:
+    """Single flaws, each with its place, by kind: what fails first, otherwise in the order of `Flaw`."""
+    findings: dict[Flaw, Finding] = {}
+    for flaw, place in found:
+        meaning = MEANINGS[flaw]
+        fails = meaning.fails and flaw not in allowed
+        finding = findings.setdefault(flaw, Finding(flaw=flaw, fails=fails, what=meaning.what, do=meaning.do))
+        finding.count += 1
+        if len(finding.places) < SHOWN:
+            finding.places.append(place)
+    order = list(Flaw)
+    return sorted(findings.values(), key=lambda finding: (not finding.fails, order.index(finding.flaw)))

@@ -1,0 +1,127 @@
+"""A trace's training samples, by the rules that prime-rl documents (its `orchestrator/trajectories.py`, 559b447).
+
+One sample for each branch that trains anything: its nodes' tokens from the root to the leaf. A sampled node trains in
+the first branch that holds it; a later branch carries its tokens as context. Any node's own mask says which of its
+tokens train, and its logprobs belong to the true entries of the mask, in order.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class Node(Protocol):
+    """A message and the tokens that it adds, as `verifiers.v1.graph.MessageNode` has them (lists or arrays)."""
+
+    @property
+    def parent(self) -> int | None: ...
+
+    @property
+    def sampled(self) -> bool: ...
+
+    @property
+    def token_ids(self) -> Collection[int]: ...
+
+    @property
+    def mask(self) -> Collection[bool]: ...
+
+    @property
+    def logprobs(self) -> Collection[float]: ...
+
+
+class NodeGraph(Protocol):
+    """A trace: `verifiers.v1.trace.Trace`, or what a line of `traces.jsonl` says of one."""
+
+    @property
+    def nodes(self) -> Sequence[Node]: ...
+
+
+class BrokenGraphError(ValueError):
+    """A node that hangs on itself, on a later node or on none there is: no branch can be walked."""
+
+
+@dataclass(frozen=True)
+class TrainingSample:
+    """One branch as a trainer packs it; the three streams are as long as each other if the nodes' own are."""
+
+    branch: int
+    """Which branch it is, from 0, as `Trace.branches` counts them."""
+    path: tuple[int, ...]
+    """The branch's nodes, from its root to its leaf."""
+    trains: tuple[int, ...]
+    """Those of them that train here."""
+    token_ids: list[int]
+    mask: list[bool]
+    """Whether the token trains here."""
+    logprobs: list[float]
+    """0.0 for a token that was not sampled, and where a node has too few of them."""
+
+    @property
+    def trained(self) -> int:
+        """How many tokens train."""
+        return sum(self.mask)
+
+
+def branch_paths(trace: NodeGraph) -> list[tuple[int, ...]]:
+    """The nodes of each branch, root first; a branch ends at a node that is no node's parent.
+
+    Raises:
+        BrokenGraphError: a node's parent is not one of the nodes before it.
+    """
+    parents = [node.parent for node in trace.nodes]
+    for number, parent in enumerate(parents):
+        if parent is not None and not 0 <= parent < number:
+            raise BrokenGraphError(f"node {number} hangs on node {parent}, which does not come before it")
+    inner = set(parents)
+    return [_path(parents, leaf) for leaf in range(len(parents)) if leaf not in inner]
+
+
+def training_samples(trace: NodeGraph) -> list[TrainingSample]:
+    """The samples of a trace, in the order of its branches; a branch that trains nothing gives none.
+
+    Whether the trace itself is used (its error, its seat) is not asked here.
+
+    Raises:
+        BrokenGraphError: as `branch_paths`.
+    """
+    samples: list[TrainingSample] = []
+    trained: set[int] = set()
+    for branch, path in enumerate(branch_paths(trace)):
+        masked = [number for number in path if any(trace.nodes[number].mask)]
+        here = tuple(number for number in masked if number not in trained)
+        trained.update(number for number in here if trace.nodes[number].sampled)
+        if here:
+            samples.append(_sample(trace, branch, path, here))
+    return samples
+
+
+def _path(parents: Sequence[int | None], leaf: int) -> tuple[int, ...]:
+    path: list[int] = []
+    here: int | None = leaf
+    while here is not None:
+        path.append(here)
+        here = parents[here]
+    return tuple(reversed(path))
+
+
+def _sample(trace: NodeGraph, branch: int, path: tuple[int, ...], trains: tuple[int, ...]) -> TrainingSample:
+    sample = TrainingSample(branch, path, trains, [], [], [])
+    for number in path:
+        node = trace.nodes[number]
+        own = _plain(node.mask)
+        sample.token_ids.extend(_plain(node.token_ids))
+        sample.mask.extend(own if number in trains else [False] * len(own))
+        sample.logprobs.extend(_spread(_plain(node.logprobs), own) if any(own) else [0.0] * len(own))
+    return sample
+
+
+def _plain(values: Collection[Any]) -> list[Any]:
+    """A list, or an array as a list of Python's own values."""
+    return values.tolist() if isinstance(values, np.ndarray) else list(values)
+
+
+def _spread(logprobs: list[float], mask: list[bool]) -> list[float]:
+    values = iter(logprobs)
+    return [next(values, 0.0) if sampled else 0.0 for sampled in mask]

@@ -1,0 +1,1 @@
+"""prime-rl imports it where it is not used on one process."""

@@ -1,0 +1,184 @@
+"""Rollouts of ours in prime-rl's hands: a step that trains, sub traces, failures, groups that are too old."""
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opencode_env.conformance.waiting import until
+from prime_rl.configs.rl import RLConfig
+from prime_rl.orchestrator.algo.routing import scalar_advantage
+from prime_rl.orchestrator.packing import BatchPacker
+from prime_rl.orchestrator.types import TrainBatch
+
+from scripts.prime_rl_trial.configurations import WORKERS, trial
+from scripts.prime_rl_trial.counts import Counts, count
+from scripts.prime_rl_trial.engine import Engine, save_tokenizer
+from scripts.prime_rl_trial.learning import Learner, Served, learner, serving
+from scripts.prime_rl_trial.report import Report
+
+PLAIN = {"id": "plain", "question": "Count the letters of the word tree.", "answer": "4"}
+FAULTY: list[dict[str, Any]] = [
+    {"id": "refused", "question": "REFUSE: the engine does not take it.", "answer": "4"},
+    {"id": "unprepared", "question": "Its setup fails.", "answer": "4", "setup": ["exit 3"]},
+    {"id": "late", "question": "HANG: the engine says nothing.", "answer": "4"},
+]
+
+
+@dataclass
+class Stage:
+    """One run under way."""
+
+    engine: Engine
+    config: RLConfig
+    served: Served
+    learner: Learner
+    outputs: Path
+
+    @property
+    def sequences(self) -> set[tuple[int, ...]]:
+        """What the engine saw and sampled, call by call."""
+        return {tuple(sequence) for sequence in self.engine.sequences}
+
+
+@asynccontextmanager
+async def stage(name: str, work: Path, rows: list[dict[str, Any]], **agent: Any) -> AsyncIterator[Stage]:
+    """Engine, environment server and learner for `configs/rl/NAME.toml`, over these rows."""
+    save_tokenizer(work / "tokenizer")
+    engine, dataset = Engine(work / "tokenizer"), work / "rows.jsonl"
+    dataset.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    async with engine.serving() as url:
+        config = trial(name, engine.directory, url, port, dataset, **agent)
+        async with serving(config, work / "configs") as served, learner(config, work / "run") as learning:
+            yield Stage(engine, config, served, learning, work / "run")
+
+
+async def one_step(report: Report, work: Path) -> None:
+    """A batch from `configs/rl/opencode.toml`: several workers, exact samples, advantages, micro batches."""
+    async with stage("opencode", work, [PLAIN]) as now:
+        batch = await _batch(now)
+        _served_by_several(report, now)
+        _counted(report, now, {"agent": 8})
+        report.holds("a step's batch", len(batch.samples) == 8, f"{len(batch.samples)} samples of 8 rollouts")
+        _packed(report, now, batch)
+    report.holds(
+        "its agents have ended with the run", now.served.agents() == 0, f"{len(now.served.seen)} programs seen"
+    )
+
+
+async def recursion(report: Report, work: Path) -> None:
+    """A batch from `configs/rl/rlm.toml`: main and sub traces, both trained."""
+    async with stage("rlm", work, [PLAIN]) as now:
+        batch = await _batch(now)
+        _counted(report, now, {"agent": 4, "sub": 4})
+        traces = [trace for episode in now.learner.episodes[:4] for trace in episode.traces]
+        rewards = {trace.reward for trace in traces}
+        report.holds("a batch counts traces: four rollouts fill one of eight", len(traces) == 8, f"rewards {rewards}")
+        _packed(report, now, batch)
+
+
+async def faults(report: Report, work: Path) -> None:
+    """What fails counts towards its group and never trains; a rollout that ran out of its time is scored."""
+    async with stage("opencode", work, FAULTY, timeout={"setup": 900, "rollout": 60, "scoring": 600}) as now:
+        dispatcher = now.learner.dispatcher
+        dispatcher.set_limit(12)
+        await until(lambda: len(dispatcher.inflight) + dispatcher.out_q.qsize() >= 12)
+        dispatcher.disable_train_scheduling()
+        batches = [await now.learner.take() for _ in range(12)]
+        outcomes: dict[str, Counter[str]] = {}
+        for episode in now.learner.episodes:
+            said = [_outcome(trace) for trace in episode.traces] or [error.type for error in episode.errors]
+            outcomes.setdefault(str(episode.task.data.id), Counter()).update(said)
+        named = {name: dict(found) for name, found in outcomes.items()}
+        report.holds("no failed rollout trains", len(named) == 3 and not any(batches), named)
+        report.holds("no group waits for more", not now.learner.sink.pending_groups)
+
+
+async def stale(report: Report, work: Path) -> None:
+    """A group past `max_off_policy_steps` is cancelled, in prime-rl and in our environment server."""
+    async with stage("opencode", work, FAULTY[2:]) as now:
+        await until(lambda: now.engine.hanging >= 4 and now.served.agents() >= 4)
+        now.learner.dispatcher.disable_train_scheduling()
+        now.learner.progress.step = now.config.orchestrator.max_off_policy_steps + 2
+        await now.learner.dispatcher.on_version_pending(now.learner.progress.step)
+        batch = await now.learner.take()
+        (dropped,) = now.learner.cancelled
+        report.holds("a stale group is dropped whole", batch is None and dropped.count == 4, dropped)
+        await until(lambda: now.served.agents() == 0)
+        report.holds("its agents have ended in the environment server", True)
+
+
+async def _batch(now: Stage) -> TrainBatch:
+    """The first batch."""
+    while True:
+        taking = asyncio.create_task(now.learner.take())
+        while not taking.done():
+            now.served.agents()
+            await asyncio.wait([taking], timeout=0.5)
+        if (batch := await taking) is not None:
+            return batch
+
+
+def _outcome(trace: Any) -> str:
+    return str(trace.errors[-1].type if trace.errors else f"ok, {trace.stop_condition}, reward {trace.reward}")
+
+
+def _served_by_several(report: Report, now: Stage) -> None:
+    said = f"{len(now.served.busy)} of {WORKERS} workers ran agents"
+    report.holds("rollouts ran in several workers", len(now.served.busy) == WORKERS, said)
+
+
+def _counted(report: Report, now: Stage, least: dict[str, int]) -> None:
+    """Samples by seat, both ways, and what `opencode-trainable` prints for the run that prime-rl wrote."""
+    seats: dict[str, list[Any]] = {}
+    for episode in now.learner.episodes:
+        for trace in episode.traces:
+            seats.setdefault(trace.agent.name, []).append(trace)
+    counted = {seat: count(traces, now.sequences) for seat, traces in seats.items()}
+    for seat, found in counted.items():
+        sound = found.differences == found.unknown == 0 and found.traces >= least[seat]
+        report.holds(f"samples of seat {seat}, theirs and ours", sound, found)
+    printed = _printed(now.outputs)
+    expected = Counts(differences=0)
+    for found in counted.values():
+        expected.samples += found.samples
+        expected.tokens += found.tokens
+        expected.trained += found.trained
+    report.holds("opencode-trainable --check prints these counts", printed == _summary(expected), printed)
+
+
+def _summary(counts: Counts) -> dict[str, int]:
+    return {"samples": counts.samples, "prompt": counts.tokens - counts.trained, "trained": counts.trained}
+
+
+def _printed(run: Path) -> dict[str, int]:
+    argv = [sys.executable, "-m", "opencode_env.trainable", str(run), "--check", "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    summary = json.loads(done.stdout)["summary"]
+    return {"samples": summary["samples"], "prompt": summary["prompt_tokens"], "trained": summary["trained_tokens"]}
+
+
+def _packed(report: Report, now: Stage, batch: TrainBatch) -> None:
+    """Advantages of the batch, and its micro batches."""
+    run = now.config.orchestrator
+    grid = BatchPacker(run).pack(batch.samples)
+    packed = sum(sum(micro.loss_mask) for worker in grid for micro in worker)
+    trained = sum(sum(sample.mask) for sample in batch.samples)
+    longest = max((len(sample.token_ids) for sample in batch.samples), default=0)
+    said = f"{packed} trained tokens in {sum(map(len, grid))} micro batches; longest sample {longest}"
+    report.holds("nothing is cut off or lost in packing", packed == trained and longest <= run.seq_len, said)
+    short = BatchPacker(run.model_copy(update={"seq_len": longest // 2})).pack(batch.samples)
+    kept = sum(sum(micro.loss_mask) for worker in short for micro in worker)
+    report.holds("with half of that as seq_len the rest is cut off without a word", kept < packed, f"{kept} trained")
+    traces = [trace for episode in batch.cohort.vf_episodes for trace in episode.traces]
+    advantages = Counter(round(scalar_advantage(trace) or 0.0, 3) for trace in traces)
+    report.holds("advantages are rewards less the group's mean", any(advantages), dict(advantages))

@@ -1,0 +1,57 @@
+"""Calls that would end the engine or an agent are calls that fail; all others are left as they are."""
+
+import json
+from typing import Any
+
+import pytest
+from opencode_env.cli_agent.interception.sound_calls import MAX_DEPTH, sound_arguments, with_sound_calls
+from verifiers.v1.types import AssistantMessage, Response, ToolCall
+
+DEEPER = MAX_DEPTH + 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *["", '{"a": "x", "b": [1]}', "[" * MAX_DEPTH + "]" * MAX_DEPTH, '{"a":' * MAX_DEPTH, "]" * DEEPER],
+        *["[],{}" * DEEPER, json.dumps({"text": '[{"\\' * DEEPER}), json.dumps([["\\"]] * DEEPER)],
+    ],
+)
+def test_arguments_that_can_be_read_or_refused_stay(text: str) -> None:
+    assert sound_arguments(text) == text
+
+
+@pytest.mark.parametrize("text", ["[" * DEEPER, '{"a": ' * DEEPER, '["\\"]",{"a":' * DEEPER, "[ " * 1_000_000])
+def test_arguments_that_nest_too_deep_are_no_json_from_the_first_character_on(text: str) -> None:
+    assert sound_arguments(text).endswith(text)
+    with pytest.raises(json.JSONDecodeError, match="line 1 column 1"):
+        json.loads(sound_arguments(text))
+
+
+def answer(identity: str, arguments: str) -> Response:
+    raw: dict[str, Any] = {"id": identity, "type": "function", "function": {"name": "bash", "arguments": arguments}}
+    call = ToolCall(id=identity, name="bash", arguments=arguments)
+    message = AssistantMessage(tool_calls=[call])
+    choices = [{"message": {"role": "assistant", "tool_calls": [raw]}}]
+    made = Response(id="r", created=0, model="m", message=message, finish_reason="tool_calls")
+    made.raw = {"choices": choices}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("identity", "arguments", "sound"),
+    [("x", "{}", ("x", "{}")), ("__proto__", "[" * DEEPER, ("call___proto__", "\ufffd" + "[" * DEEPER))],
+)
+def test_an_answer_is_sound_as_a_message_and_as_json(identity: str, arguments: str, sound: tuple[str, str]) -> None:
+    found = with_sound_calls(answer(identity, arguments))
+    assert [(call.id, call.arguments) for call in found.message.tool_calls or ()] == [sound]
+    assert found.raw is not None
+    (raw,) = found.raw["choices"][0]["message"]["tool_calls"]
+    assert (raw["id"], raw["function"]["arguments"]) == sound
+
+
+@pytest.mark.parametrize("raw", [None, {}, {"choices": []}, {"choices": [{"message": None}]}, {"output": [1]}])
+def test_other_answers_pass(raw: dict[str, Any] | None) -> None:
+    said = answer("x", "{}")
+    said.raw = raw
+    assert with_sound_calls(said).raw == raw

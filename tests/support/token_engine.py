@@ -1,0 +1,134 @@
+"""An engine with vLLM's token-in, token-out protocol that says what it is told, in other tokens than a tokenizer's."""
+
+import json
+import random
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from transformers import PreTrainedTokenizerFast
+
+from tests.support.families import FRAMES, MARKS, Family
+
+_MARK = re.compile("(" + "|".join(map(re.escape, [*FRAMES, *MARKS])) + ")")
+
+Choice = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Says:
+    """One answer of the engine."""
+
+    text: str = ""
+    """Everything that is sampled, but for the token with which it stops."""
+    stops: bool = True
+    """Whether that token is sampled; else the answer is cut off at its length."""
+    spoil: Callable[[Choice], None] | None = None
+    """What is wrong with the answer as it is sent."""
+    refuses: str = ""
+    """Answered with status 400 and this message instead."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """What the engine saw and sampled in one call."""
+
+    model: str
+    prompt: list[int]
+    completion: list[int]
+    logprobs: list[float]
+
+    @property
+    def sequence(self) -> list[int]:
+        """All of its tokens."""
+        return [*self.prompt, *self.completion]
+
+
+Policy = Callable[[str, str], Says]
+"""What to say, by the model that is asked and the text of the prompt."""
+
+
+class TokenEngine:
+    """Plays the model of one family.
+
+    Args:
+        tokenizer: directory of its tokenizer.
+        family: how it writes.
+        policy: what it says.
+        window: tokens that a prompt may have, as its model card says; None = it says nothing.
+    """
+
+    def __init__(self, tokenizer: Path, family: Family, policy: Policy, window: int | None = None) -> None:
+        self.tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(tokenizer)
+        self.calls: list[Call] = []
+        """The calls that were answered as they should be."""
+        self.asked = 0
+        """How many calls came."""
+        self._family = family
+        self._policy = policy
+        self._window = window
+
+    def of(self, model: str) -> list[Call]:
+        """The calls of one model."""
+        return [call for call in self.calls if call.model == model]
+
+    def text(self, ids: list[int]) -> str:
+        """What tokens say."""
+        return str(self.tokenizer.decode(ids, skip_special_tokens=False))
+
+    def sample(self, text: str, seed: int) -> list[int]:
+        """Tokens that say a text; words are cut where a tokenizer would not cut them."""
+        ids: list[int] = []
+        lengths = random.Random(seed)
+        for part in _MARK.split(text):
+            while part:
+                length = len(part) if _MARK.fullmatch(part) else lengths.choice((1, 1, 2, 3, 5))
+                ids += self.tokenizer.encode(part[:length], add_special_tokens=False)
+                part = part[length:]
+        assert self.text(ids) == text
+        return ids
+
+    async def generate(self, request: web.Request) -> web.Response:
+        """One completion."""
+        body = json.loads(await request.text())
+        prompt, model = body["token_ids"], body["model"]
+        assert body["sampling_params"]["logprobs"] == 1
+        self.asked += 1
+        says = self._policy(model, self.text(prompt))
+        if says.refuses:
+            return web.json_response({"error": {"message": says.refuses, "code": 400}}, status=400)
+        stop = self._family.stop(says.text) if says.stops else ""
+        completion = self.sample(says.text + stop, self.asked)
+        logprobs = [-(self.asked + number / 1024) for number in range(len(completion))]
+        pairs = zip(completion, logprobs, strict=True)
+        content = [{"token": f"token_id:{token}", "logprob": logprob} for token, logprob in pairs]
+        reason = "stop" if says.stops else "length"
+        choice = {"index": 0, "token_ids": completion, "logprobs": {"content": content}, "finish_reason": reason}
+        if says.spoil is None:
+            self.calls.append(Call(model, prompt, completion, logprobs))
+        else:
+            says.spoil(choice)
+        return web.json_response({"request_id": f"request-{self.asked}", "choices": [choice]})
+
+    async def models(self, request: web.Request) -> web.Response:
+        """The model cards, if there is something to say."""
+        names = ("org/main-model", "org/sub-model") if self._window else ()
+        return web.json_response({"data": [{"id": name, "max_model_len": self._window} for name in names]})
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[str]:
+        """The engine's base URL."""
+        app = web.Application(client_max_size=1 << 28)
+        app.router.add_post("/inference/v1/generate", self.generate)
+        app.router.add_get("/v1/models", self.models)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+        finally:
+            await runner.cleanup()

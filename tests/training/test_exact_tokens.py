@@ -1,0 +1,166 @@
+"""With a training client every token of a trace is what the engine saw and sampled, once, in one branch."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opencode_env.cli_agent.model_failure import overflowed
+
+from tests.history.segments import MAIN, SUB
+from tests.support.families import GLM, Family, Qwen3
+from tests.support.token_engine import Says
+from tests.training.trained import Trained, assert_exact, assert_one_exact_branch, train
+
+pytestmark = pytest.mark.opencode
+
+FAMILIES: dict[str, Family] = {
+    "qwen3": Qwen3(thinks=True),
+    "qwen3 without thinking": Qwen3(thinks=False),
+    "glm": GLM(thinks=True),
+    "glm without thinking": GLM(thinks=False),
+}
+by_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+
+
+def bash(family: Family, command: str, **more: Any) -> str:
+    """A call that works."""
+    return family.call("bash", {"command": command, "description": "a command", **more})
+
+
+def tokens(played: Trained) -> float:
+    """All tokens of the main trace's branches, by those of the one sequence that a conversation without forks has."""
+    return sum(len(branch.token_ids) for branch in played.main.branches) / len(played.engine.of(MAIN)[-1].sequence)
+
+
+@by_family
+async def test_a_plain_conversation_is_one_branch_of_what_was_sampled(tokenizer: Path, family: Family) -> None:
+    lines = [
+        Says(family.answer("First.", bash(family, "echo one"), reasoning="Let me look.")),
+        Says(family.answer("", bash(family, "echo two"), bash(family, "echo three"), reasoning="And on.")),
+        Says(family.answer("Ünd 😀", bash(family, "printf '<tool_call>four'"), reasoning="Once more.")),
+        Says(family.answer("Done, all of it.", reasoning="That was it.")),
+    ]
+    played = await train(tokenizer, family, lines)
+    assert_one_exact_branch(played)
+    assert tokens(played) == 1.0
+    assert [result.strip() for result in played.results] == ["one", "two", "three", "<tool_call>four"]
+    for call in played.engine.calls:
+        text = played.engine.text(call.completion)
+        assert played.engine.tokenizer.encode(text, add_special_tokens=False) != call.completion
+
+
+def hostile(family: Family) -> list[Says]:
+    """What no serialiser writes, what cannot run, and what is no call at all; OpenCode rewrites nearly all of it."""
+    spelled = [
+        '{ "description" : "d",\n"command":"echo \\u0061\\/", "timeout": 5000.0, "2": 1, "1": 2 }',
+        '{"command": "echo first", "command": "echo b", "description": "d", "x": 1e400, "y": -0}',
+        *["", "null", "[1]", '"x"', "{", '{"command": NaN}', '{"command": "a\nb"}', '{"__proto__": {"a": 1}}'],
+        '{"command": "echo c", "description": "d", "x": 12345678901234567890, "z": "\\ud83d"}',
+    ]
+    calls = [[family.call("bash", arguments)] for arguments in spelled]
+    calls += [
+        [bash(family, "echo d").replace("bash", name, 1)] for name in ("nothing", "Bash", " bash ", "invalid", "")
+    ]
+    calls += [["<tool_call></tool_call>"], ["<tool_call>5</tool_call>"], ["<tool_call>bash</tool_call>"]]
+    calls += [['<tool_call>{"name": ["bash"], "arguments": {}}</tool_call>']]
+    calls += [[bash(family, "echo e", timeout=59999.0), family.call("bash", "{"), bash(family, "echo e")]]
+    return [Says(family.answer("So", *some, reasoning="Hm.")) for some in calls]
+
+
+@by_family
+async def test_a_hostile_conversation_has_the_tokens_of_one_that_is_spelled_as_it_is_sent(
+    tokenizer: Path, family: Family
+) -> None:
+    odd = hostile(family)
+    played = await train(tokenizer, family, odd)
+    assert_one_exact_branch(played)
+    assert len(played.engine.calls) == len(odd) + 1
+    assert len(played.results) >= len(odd)
+    plain = [Says(family.answer("So", bash(family, f"echo {number}"), reasoning="Hm.")) for number in range(len(odd))]
+    twin = await train(tokenizer, family, plain)
+    assert_one_exact_branch(twin)
+    assert tokens(played) / tokens(twin) == 1.0
+
+
+def broken(family: Family) -> list[Says]:
+    """Calls that a parser trips over."""
+    deep = '{"command": ' + "[" * 3000 + "}"
+    texts = [
+        '<tool_call>\n{"name": "bash", "arguments": {"command": ' + "9" * 5000 + "}}\n</tool_call>",
+        f'<tool_call>{{"name": "bash", "arguments": {deep}}}</tool_call>',
+        '<tool_call>{"name": "ba\\ud83dsh", "arguments": "\\ud83d"}</tool_call>',
+        "<tool_call>\n" * 3,
+    ]
+    return [Says(family.answer("", text, reasoning="Hm.")) for text in texts]
+
+
+@pytest.mark.parametrize("family", [Qwen3(thinks=True), GLM(thinks=False)], ids=["qwen3", "glm"])
+async def test_no_call_is_too_broken_for_the_agent_to_hear_of_it(tokenizer: Path, family: Family) -> None:
+    odd = broken(family)
+    played = await train(tokenizer, family, odd)
+    assert_one_exact_branch(played)
+    assert [call.error for call in played.main.calls] == [None] * (len(odd) + 1)
+    assert len(played.results) == len(odd)
+    assert all("nvalid" in result or "unavailable" in result for result in played.results), played.results
+
+
+@pytest.mark.parametrize("family", [Qwen3(True, "all"), GLM(True, "all")], ids=["qwen3", "glm"])
+async def test_answers_that_were_cut_off_stay_in_one_branch_when_the_user_goes_on(
+    tokenizer: Path, family: Family
+) -> None:
+    thought = family.answer("", reasoning="Let me see").partition("see")[0]
+    cut = family.answer("", bash(family, "echo one"), reasoning="Hm.").partition("echo")[0]
+    segments = [
+        [Says(thought, stops=False)],
+        [Says(family.answer("It is", reasoning="Hm."), stops=False)],
+        [Says(cut, stops=False), Says(family.answer("", bash(family, "echo two"), reasoning="Hm."))],
+        [Says(family.answer())],
+        [Says(family.answer("At last.", reasoning="Hm."))],
+    ]
+    played = await train(tokenizer, family, *segments)
+    assert_one_exact_branch(played)
+    assert len(played.engine.calls) == 7
+    assert [result.strip() for result in played.results[1:]] == ["two"]
+
+
+async def test_an_overflow_ends_the_rollout_and_what_came_before_is_exact(tokenizer: Path) -> None:
+    family = Qwen3(thinks=True)
+    lines = [Says(family.answer("", bash(family, "seq 1 4000"), reasoning="Hm."))] * 50
+    played = await train(tokenizer, family, lines, window=100_000)
+    assert_one_exact_branch(played)
+    assert 1 < len(played.engine.calls) < 50
+    assert played.main.info["agent"]["outcome"] == "context_window"
+    assert overflowed(played.main.calls)
+
+
+async def test_a_request_that_the_engine_refuses_for_its_length_is_an_overflow_too(tokenizer: Path) -> None:
+    family = Qwen3(thinks=True)
+    too_long = "This model's maximum context length is 4096 tokens. Please reduce the length of the input."
+    lines = [Says(family.answer("", bash(family, "echo one"), reasoning="Hm.")), Says(refuses=too_long)]
+    played = await train(tokenizer, family, lines)
+    assert_one_exact_branch(played)
+    assert played.main.info["agent"]["outcome"] == "context_window"
+
+
+@pytest.mark.parametrize("family", [Qwen3(True, "all"), GLM(False)], ids=["qwen3", "glm without thinking"])
+async def test_sub_agents_have_a_branch_each_of_what_was_sampled(tokenizer: Path, family: Family) -> None:
+    def agent(prompt: str) -> str:
+        return family.call("task", {"description": "a job", "prompt": prompt, "subagent_type": "general"})
+
+    jobs = {name: [*hostile(family)[:6], Says(family.answer(f"{name} done."))] for name in ("job one", "job two")}
+    once = family.call("llm_subcall", {"prompt": "job three"})
+    main = [
+        Says(family.answer("", agent("job one"), agent("job two"), reasoning="Hm.")),
+        *hostile(family)[:3],
+        Says(family.answer("", once, reasoning="Hm.")),
+    ]
+    played = await train(tokenizer, family, main, sub={**jobs, "job three": [Says(family.answer("Three."))]})
+    assert_one_exact_branch(played)
+    assert played.main.metrics["sub_llm_history_forks"] == 0
+    assert played.sub.num_branches == 3
+    for branch in played.sub.branches:
+        ids = list(branch.token_ids)
+        chain = [call for call in played.engine.of(SUB) if ids[: len(call.sequence)] == call.sequence]
+        assert len(chain) in (1, 7)
+        assert_exact(played.sub, branch, chain)
+    assert "job one done." in played.results[0]
