@@ -57,6 +57,12 @@ STREAMS: dict[str, list[bytes]] = {
         event(called(1, arguments=": 5000.0}")),
         event({}, "tool_calls", usage=USAGE),
     ],
+    "a call that is made sound": [
+        event(
+            {"tool_calls": [{**called(0, name="x", arguments="[" * 501)["tool_calls"][0], "id": "__proto__"}]},
+            "tool_calls",
+        )
+    ],
     "no id, no kind": [event({"tool_calls": [{"index": 0, "function": {"name": "x", "arguments": ""}}]}, "tool_calls")],
 }
 
