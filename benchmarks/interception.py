@@ -50,7 +50,7 @@ from benchmarks._measure import machine, percentile, report
 GOALS = {"added_p50": 1.05, "added_p99": 1.10, "growth": 1.3, "cpu": 1.05, "cpu_64": 1.05}
 SERVERS = ("verifiers", "ours")
 KINDS = ("direct", *SERVERS)
-AT_ONCE, CROWD_TURNS = 64, 12
+AT_ONCE, CROWD_TURNS = 64, 24
 EARLY, LATE = slice(5, 15), slice(90, 110)
 HARNESS = OpenCodeHarnessConfig(id="opencode-env")
 KEY = "BENCHMARK_API_KEY"

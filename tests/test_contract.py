@@ -30,7 +30,11 @@ OVERRIDDEN: dict[str, str | None] = {
     "configs.runtime.NetworkPolicyConfig.allow": None,
     "configs.runtime.NetworkPolicyConfig.block": None,
     "configs.taskset.SharedTasksetConfig.task": None,
+    "dialects.base.Dialect.apply_overrides": "self body model sampling",
     "dialects.base.Dialect.parse_request": "self body",
+    "dialects.base.Dialect.stream_parser": "self",
+    "dialects.base.StreamParser.feed": None,
+    "dialects.base.StreamParser.finish": "self",
     "dialects.chat.ChatDialect.parse_request": "self body",
     "dialects.chat.ChatDialect.rewrite_request": "self body before after",
     "env.Env.finalize": "self task episode",
@@ -340,7 +344,30 @@ def test_a_request_is_served_by_the_session_of_its_bearer_and_recorded_by_record
         "except RolloutError as error:\n            return self._fail(session, dialect, error)",
         "self.record_call(",
         "raw = await request.read()",
+        "body = from_json(raw)\n",
+        "body = dialect.apply_overrides(body, session.ctx.model, session.ctx.sampling)\n        streaming =",
+        "req_hash = await _request_digest(raw)\n",
         "request._read_bytes = None",
         "model_request = dialect.parse_request(body)\n        except ValueError as error:",
     ):
         assert needed in source, f"{VERIFIERS}: handle_request has no {needed!r}"
+
+
+def test_an_answer_is_what_the_last_parser_of_its_dialect_says() -> None:
+    source = inspect.getsource(resolve("interception.server._collect_stream"))  # type: ignore[arg-type]
+    for needed in ("parser = dialect.stream_parser()", "parser.feed(chunk)", "return parser.finish(), bytes(events)"):
+        assert needed in source, f"{VERIFIERS}: _collect_stream has no {needed!r}"
+
+
+def test_a_request_is_rewritten_by_hooks_and_kept_results_only() -> None:
+    source = inspect.getsource(resolve("session.RolloutSession.rewrite_request"))  # type: ignore[arg-type]
+    first = """
+        request = self.pin_tool_results(request)
+        tool_keys = self.tool_result_keys(request)
+        if not self.request_interceptors and (not run_stops or not self.request_stops):
+            return request, [], None
+"""
+    assert first in source, f"{VERIFIERS}: rewrite_request"
+    source = inspect.getsource(resolve("session.RolloutSession.pin_tool_results"))  # type: ignore[arg-type]
+    kept = "pinned = self.pinned_tool_results.get(key)\n            if pinned is None:\n                continue"
+    assert kept in source, f"{VERIFIERS}: pin_tool_results"
