@@ -7,8 +7,9 @@ import argparse
 import asyncio
 import shutil
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import verifiers.v1 as vf
 
@@ -25,7 +26,7 @@ async def files(report: Report, work: Path) -> None:
         report.holds(f"configs/eval/{name}.toml as sources of evals", said is None, said or "accepted")
 
 
-PARTS: dict[str, Callable[[Report, Path], Awaitable[None]]] = {
+PARTS: dict[str, Callable[[Report, Path], Coroutine[Any, Any, None]]] = {
     "files": files,
     "step": stepping.one_step,
     "recursion": stepping.recursion,
@@ -43,8 +44,9 @@ def main() -> int:
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
     # verifiers 0.4 has no such attribute: the images of a branch are reached in another way, and here are none.
-    if not hasattr(vf.Branch, "multi_modal_data"):
-        vf.Branch.multi_modal_data = None
+    branch: Any = vf.Branch
+    if not hasattr(branch, "multi_modal_data"):
+        branch.multi_modal_data = None
     report = Report()
     for part in options.parts or PARTS:
         work = options.work / part
