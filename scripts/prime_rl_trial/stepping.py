@@ -87,7 +87,7 @@ async def recursion(report: Report, work: Path) -> None:
 
 
 async def faults(report: Report, work: Path) -> None:
-    """What fails counts towards its group and never trains; a rollout that ran out of its time is scored."""
+    """What fails counts towards its group and never trains; so does what ran out of its time before any answer."""
     async with stage("opencode", work, FAULTY, timeout={"setup": 900, "rollout": 60, "scoring": 600}) as now:
         dispatcher = now.learner.dispatcher
         dispatcher.set_limit(12)
