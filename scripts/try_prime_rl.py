@@ -17,9 +17,20 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = ROOT / ".cache" / "prime-rl-venv"
 OURS = ("rubrics", "environments/opencode_env", "environments/opencode_rlm")
-AS_LOCKED = ("wandb", "wandb-workspaces", "prime-pydantic-config", "aiolimiter", "msgspec", "setproctitle", "uvloop")
+AS_LOCKED = ("wandb", "wandb-workspaces", "aiolimiter", "msgspec", "setproctitle", "uvloop")
 """Of these prime-rl's lock says the version."""
-OTHERS = ("beartype", "jaxtyping", "loguru", "orjson", "pandas", "prime", "psutil", "tomli", "tomli-w")
+OTHERS = (
+    "beartype",
+    "jaxtyping",
+    "loguru",
+    "orjson",
+    "pandas",
+    "prime",
+    "prometheus-client",
+    "psutil",
+    "tomli",
+    "tomli-w",
+)
 _HAS_TORCH = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
 
 
@@ -42,7 +53,7 @@ def locked(lock: Path, names: tuple[str, ...]) -> list[str]:
 
 def make_environment(checkout: Path, python: str) -> None:
     """Everything installed that the trial imports."""
-    verifiers = locked(ROOT / "uv.lock", ("verifiers", "renderers"))
+    verifiers = locked(ROOT / "uv.lock", ("verifiers", "renderers", "prime-pydantic-config"))
     theirs = locked(checkout / "uv.lock", AS_LOCKED)
     uv("venv", "--quiet", "--allow-existing", "--python", python, str(ENVIRONMENT))
     install = ["pip", "install", "--quiet", "--python", str(ENVIRONMENT)]

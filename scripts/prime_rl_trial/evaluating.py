@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 from opencode_env.scripted_model import SamplesPolicy, ScriptedModel
@@ -29,5 +30,10 @@ async def evals(report: Report, work: Path) -> None:
     report.holds("evals @ (configs/eval/local.toml)", code == 0, f"exit code {code}")
     found = sorted((work / "run").rglob("eval/all/traces.jsonl"))
     lines = [json.loads(line) for path in found for line in path.read_text().splitlines()]
-    outcomes = {line["task"]["data"]["id"]: [trace.get("reward") for trace in line["traces"]] for line in lines}
-    report.holds("its traces", bool(lines) and all(line["ok"] for line in lines), outcomes)
+    outcomes = {line["task"]["data"]["id"]: reward_of(line["traces"][0]) for line in lines}
+    report.holds("its traces", bool(lines) and set(outcomes.values()) == {1.0}, outcomes)
+
+
+def reward_of(trace: dict[str, Any]) -> float:
+    """The weighted sum of a saved trace's rewards."""
+    return sum(float(reward["score"]) * float(reward["weight"]) for reward in trace["rewards"].values())
