@@ -20,9 +20,9 @@ from benchmarks.attack.__main__ import ATTACKS
 BUSY, BOMBS = "busy", "bombs"
 ROWS = (*(name for name in ATTACKS if name != BUSY), BOMBS)
 """The attacks: those of the program, and answers that take the math workers as long as they may."""
-ATTACKERS = {BOMBS: 4}
+ATTACKERS = {BOMBS: 3}
 """How many rollouts an attack takes where one does not do: a bomb is one answer."""
-RAMP = 1.0
+RAMP = 0.5
 """Seconds that an attack runs before the neighbours start."""
 PATIENCE = 60.0
 

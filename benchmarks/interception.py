@@ -4,8 +4,9 @@ OpenCode is recorded once: a rollout of 200 turns whose calls are spelled as mod
 the last request 2 MB. Every request of it is then sent, in turn, straight to the model that answered it, through
 verifiers' server and through ours (bounds, filters, masked keys, repair of the history, whole streams); each of the
 three is a process of its own. A call's added time is its time minus the median time of the same request straight to the
-model. Then the beginning of the recording is played by 64 rollouts at once on both servers at the same time, for the
-CPU-seconds that the two processes take.
+model. A rollout's share of the serving thread is not bounded here: replayed without a model's own time, one rollout
+takes more than its share, and would wait. Then the beginning of the recording is played by 64 rollouts at once on both
+servers at the same time, for the CPU-seconds that the two processes take.
 
 The cost of a call grows with its history on both sides: verifiers reads, hashes and sends all of it. `growth` is by how
 much ours grows from turns 5 to 15 to turns 90 to 110 ÷ by how much verifiers' own does; each turn brings equal bytes.
@@ -34,7 +35,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import aiohttp
 import verifiers.v1 as vf
-from opencode_env.cli_agent.interception import RoleInterceptionServer
+from opencode_env.cli_agent.interception import GatewayConfig, RoleInterceptionServer
 from opencode_env.cli_agent.sandbox import LocalSandboxConfig, provision_confined
 from opencode_env.opencode import OpenCodeHarness, OpenCodeHarnessConfig
 from opencode_env.scripted_model import Reply, Script, ScriptedModel, ScriptPolicy, ToolCall
@@ -149,7 +150,8 @@ async def serve(upstream: str, kind: str, rollouts: int) -> None:
     agent = make_agent(seat(upstream))
     secrets: list[str] = []
     traces: list[Trace[Any, Any, Any]] = []
-    async with InterceptionServer() if kind == "verifiers" else RoleInterceptionServer() as serving:
+    gateway = GatewayConfig(max_share=None)
+    async with InterceptionServer() if kind == "verifiers" else RoleInterceptionServer(gateway=gateway) as serving:
         for number in range(rollouts):
             task: TraceTask[Any] = TraceTask(type="Task", data=vf.TaskData(idx=number, prompt="x"))
             traces.append(Trace(task=task, agent=AgentInfo(config=agent.config)))

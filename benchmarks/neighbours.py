@@ -8,12 +8,12 @@ that computes on every core, as a build does, and one that attacks:
   disk          2 GiB of files in every directory that can be written, again and again
   descriptors   sent over sockets and never received, by four processes
   connections   to the way to the model, half a request each, opened again when closed
-  requests      32,000 and 500,000 messages, 10 million lists, 100,000 levels
+  requests      32,000 and 100,000 messages, 10 million lists, 100,000 levels
   logs          2 GiB into OpenCode's own logs
-  bombs         four answers that take the math workers as long as they may
+  bombs         three answers that take the math workers as long as they may
 
 Limits that could not be reached safely (`max_memory`, …) are lower than by default, for both. An attack's ratio is its
-best round's, against the busy rollouts before and after. Then the same attacks with every protection off and fewer
+best round's, against the busy rollout's in its middle. Then the same attacks with every protection off and fewer
 neighbours: what each held (`held_to_limit` above 1: it was the protection that held it back), and their errors.
 
 Run: uv run python benchmarks/neighbours.py [--json] [--rows disk …] [--rounds 1] [--rollouts 8] [--bare-rollouts 1]
@@ -26,7 +26,6 @@ import logging
 import math
 import resource
 import secrets
-import statistics
 import sys
 import time
 from dataclasses import asdict
@@ -43,7 +42,7 @@ from benchmarks._measure import machine, report
 from benchmarks._neighbourhood import BUSY, ROWS, Neighbourhood, neighbourhood, scripts
 
 GOAL = 1.25
-BARE_LIMIT = 5.0
+BARE_LIMIT = 4.0
 """Seconds that the neighbours get without protections."""
 OPEN_FILES = 4096
 """The hard limit of open files of either environment's process, as on many machines; the soft one is 1,024."""
@@ -87,17 +86,17 @@ Plays = dict[str, list[dict[str, Any]]]
 
 
 async def play_protected(base_url: str, token: str, options: argparse.Namespace) -> Plays:
-    """The plays of each attack with the protections on, each with the wall of the busy rollouts around it."""
+    """The plays of each attack with the protections on, each with the wall of the busy rollout's in the same round."""
     found: Plays = {name: [] for name in options.rows}
     async with neighbourhood(base_url, token, PROTECTED) as here:
         for number in range(options.rounds):
             rows = options.rows if number % 2 == 0 else options.rows[::-1]
-            before = await play(here, BUSY, options.rollouts)
-            plays = [(name, await play(here, name, options.rollouts)) for name in rows]
-            after = await play(here, BUSY, options.rollouts)
-            base = statistics.mean([before["wall"], after["wall"]])
+            half = len(rows) // 2
+            plays = [(name, await play(here, name, options.rollouts)) for name in rows[:half]]
+            busy = await play(here, BUSY, options.rollouts)
+            plays += [(name, await play(here, name, options.rollouts)) for name in rows[half:]]
             for name, played in plays:
-                found[name].append({**played, "busy": base})
+                found[name].append({**played, "busy": busy["wall"]})
     return found
 
 

@@ -1,6 +1,6 @@
-"""512 rollouts at once in one environment worker: ours ÷ verifiers' own, under the same load, one after the other.
+"""256 rollouts at once in one environment worker: ours ÷ verifiers' own, under the same load, one after the other.
 
-OpenCode is recorded once: a rollout of 20 turns. Then 512 agents play it at once against verifiers' own environment
+OpenCode is recorded once: a rollout of 20 turns. Then 256 agents play it at once against verifiers' own environment
 server (`EnvServer`, one process) with our environment in it, and with verifiers' own. The agents are simulated, in a
 process of their own: each starts within 4 s and sends the recorded requests over a connection of its own to the
 interception, and sends a failed call again, as OpenCode does. The model, a third process, answers after 2 s ± 1.
@@ -13,7 +13,7 @@ without the text of the rollout's own messages. `unaccounted` counts rollouts th
 with all turns in one branch, or, when killed, an error without a score. `left` counts what the worker holds when all is
 over and did not hold after its first rollouts.
 
-Run: uv run python benchmarks/scale.py [--json] [--rollouts 512] [--turns 20] [--seconds 2] [--spread 1]
+Run: uv run python benchmarks/scale.py [--json] [--rollouts 256] [--turns 20] [--seconds 2] [--spread 1]
 """
 
 import argparse
@@ -201,7 +201,7 @@ def figures(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object on the last line")
-    parser.add_argument("--rollouts", type=int, default=512, help="at once (default: %(default)s)")
+    parser.add_argument("--rollouts", type=int, default=256, help="at once (default: %(default)s)")
     parser.add_argument("--turns", type=int, default=20, help="of a rollout (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=2.0, help="the model's, mean (default: %(default)s)")
     parser.add_argument("--spread", type=float, default=1.0, help="around it (default: %(default)s)")

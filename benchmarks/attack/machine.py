@@ -10,7 +10,7 @@ from benchmarks.attack.tally import Tally
 
 BUSY = 2
 """Processes of the honest busy rollout: one per core of the smallest machine."""
-PROCESSES = 700
+PROCESSES = 600
 MEMORY = 3 << 30
 DISK = 2 << 30
 FLOOD = 2 << 30

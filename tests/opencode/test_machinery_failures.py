@@ -114,11 +114,12 @@ async def test_a_confined_sandbox_that_dies_in_mid_run_is_a_sandbox_error(confin
 
 
 @pytest.mark.podman
-async def test_a_container_that_is_removed_in_mid_run_is_a_typed_error(container: Place) -> None:
+@pytest.mark.parametrize("command", [["rm", "--force"], ["kill"]], ids=" ".join)
+async def test_a_container_that_is_ended_in_mid_run_is_a_typed_error(container: Place, command: list[str]) -> None:
     async def remove(box: Runtime, model: ScriptedModel) -> None:
         await until(partial(runs, box, "sleep 60"))
         name = box.info.id or ""
-        await asyncio.to_thread(subprocess.run, ["podman", "rm", "--force", name], check=True, capture_output=True)
+        await asyncio.to_thread(subprocess.run, ["podman", *command, name], check=True, capture_output=True)
 
     played = await play(container, [SLEEP, DONE], during=remove)
     assert_unscored(played, "SandboxError")

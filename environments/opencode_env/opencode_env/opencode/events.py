@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from opencode_rubrics import run_checked
+from opencode_rubrics import require_alive, run_checked
 from verifiers.v1.errors import HarnessError
 from verifiers.v1.runtimes import Runtime
 
@@ -59,6 +59,7 @@ async def read_log(runtime: Runtime, state: str) -> RunLog:
     result = await run_checked(runtime, argv, failure, accepted=range(256), error=HarnessError)  # told by its content
     log = split_log(result.stdout)
     if log is None:
+        await require_alive(runtime, "reading OpenCode's log")
         raise HarnessError(f"cannot read OpenCode's log: it was cut off, {result.stderr.strip()[-500:]}")
     return log
 
