@@ -63,8 +63,8 @@ def _bodies() -> Iterator[tuple[bytes, int]]:
     head = b'{"model":"m","messages":['
     while True:
         yield head + b",".join([message] * 32_000) + b"]}", 6
-        yield head + b",".join([message] * 100_000) + b"]}", 20
-        yield head + message + b'],"x":[' + b",".join([b"[]"] * 10_000_000) + b"]}", 100
+        yield head + b",".join([message] * 50_000) + b"]}", 10
+        yield head + message + b'],"x":[' + b",".join([b"[]"] * 2_000_000) + b"]}", 20
         yield head + message + b'],"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}", 1000
 
 
