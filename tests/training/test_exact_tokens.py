@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from opencode_env.cli_agent.model_failure import overflowed
 
-from tests.history.segments import SUB
 from tests.support.families import GLM, Family, Qwen3
+from tests.support.seats import SUB_MODEL
 from tests.support.token_engine import Says
 from tests.training.hostile import bash, hostile
 from tests.training.trained import assert_exact, assert_one_exact_branch, tokens, train
@@ -137,7 +137,7 @@ async def test_sub_agents_have_a_branch_each_of_what_was_sampled(tokenizer: Path
     assert played.sub.num_branches == 3
     for branch in played.sub.branches:
         ids = list(branch.token_ids)
-        chain = [call for call in played.engine.of(SUB) if ids[: len(call.sequence)] == call.sequence]
+        chain = [call for call in played.engine.of(SUB_MODEL) if ids[: len(call.sequence)] == call.sequence]
         assert len(chain) in (1, 7)
         assert_exact(played.sub, branch, chain)
     assert "job one done." in played.results[0]
