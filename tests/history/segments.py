@@ -1,6 +1,5 @@
 """A conversation of several segments with the real binary behind the role interception, the model strict."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,13 +14,9 @@ from verifiers.v1.interception import InterceptionServerConfig
 
 from tests.history.meaning import TELL, TELL_TOOL, WITNESS
 from tests.support.seats import SUB_MODEL, seated
+from tests.support.sub_sessions import has_tasks, with_tasks
 
 DONE = Reply(text="Done.")
-
-TASK = "@task {}@"
-"""Stands in the arguments of a call for the id of a sub-agent's session, by its number."""
-
-_TASK = re.compile(r'(?:<task id="|\(task_id: )(ses_\w+)')
 
 
 class Lines:
@@ -50,17 +45,13 @@ class Lines:
 
 
 def _with_tasks(reply: Reply, request: ChatRequest) -> Reply:
-    """The reply with the ids of the sub-agents' sessions, which stand in the results of the calls that began them."""
-    if not any(TASK[:6] in call.arguments_json for call in reply.tool_calls):
+    """The reply with the ids of the sub-agents' sessions."""
+    if not any(has_tasks(call.arguments_json) for call in reply.tool_calls):
         return reply
-    results = (message.text for message in request.body.messages if message.role == "tool")
-    ids = [found for text in results for found in _TASK.findall(text)]
+    results = [message.text for message in request.body.messages if message.role == "tool"]
 
     def named(call: ToolCall) -> ToolCall:
-        arguments = call.arguments_json
-        for number, identity in enumerate(ids):
-            arguments = arguments.replace(TASK.format(number), identity)
-        return call.model_copy(update={"arguments": arguments})
+        return call.model_copy(update={"arguments": with_tasks(call.arguments_json, results)})
 
     return reply.model_copy(update={"tool_calls": tuple(map(named, reply.tool_calls))})
 

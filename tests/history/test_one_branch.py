@@ -16,7 +16,8 @@ from opencode_env.scripted_model import Fault, FaultKind, Reply, ToolCall
 from tests.history.behaviours import KINDS, OF_SUB_AGENTS, Played
 from tests.history.one_branch import assert_conversations, assert_one_branch
 from tests.history.outputs import Conversation, conversations, nested_conversations, said_in
-from tests.history.segments import DONE, TASK, talk
+from tests.history.segments import DONE, talk
+from tests.support.sub_sessions import TASK
 
 pytestmark = [pytest.mark.opencode, pytest.mark.filterwarnings("ignore:Generating overly large repr")]
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from verifiers.v1.interception import Interception, InterceptionServerConfig
 
 from tests.support.families import Family
 from tests.support.seats import MAIN_MODEL, seated
+from tests.support.sub_sessions import has_tasks, with_tasks
 from tests.support.token_engine import Call, Says, TokenEngine
 
 
@@ -50,7 +51,8 @@ class Lines:
         word = "" if model == MAIN_MODEL else next(word for word in self._lines if word and word in prompt)
         lines, position = self._lines[word], self._given[word]
         self._given[word] += 1
-        return lines[position] if position < len(lines) else self._end
+        says = lines[position] if position < len(lines) else self._end
+        return replace(says, text=with_tasks(says.text, [prompt])) if has_tasks(says.text) else says
 
 
 def tokens(played: Trained) -> float:
