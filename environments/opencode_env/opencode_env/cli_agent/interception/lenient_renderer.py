@@ -79,7 +79,7 @@ class _Lenient:
     def bridge_to_next_turn(
         self, previous_prompt_ids: list[int], previous_completion_ids: list[int], new_messages: Any, **options: Any
     ) -> RenderedTokens | None:
-        """What follows on an answer, behind its own tokens; also on a thought that the model ended without closing it."""
+        """What follows on an answer, behind its own tokens; also on a thought that was ended without being closed."""
         prompt, said = list(previous_prompt_ids), list(previous_completion_ids)
         bridge = super().bridge_to_next_turn  # type: ignore[misc]
         bridged: RenderedTokens | None = bridge(prompt, said, new_messages, **options)
