@@ -5,7 +5,7 @@ agent would ask again, and a policy could be sampled anew whenever it likes. A c
 JavaScript object has, such as `toString`, which a policy can choose where the id is sampled, ends an agent that keeps
 its calls by id. So does a call of a "tool" of such a name in an answer that says that it stopped. Invariant: arguments
 that leave here every reader reads, or refuses at their first character; ids are keys like any other; an answer with
-calls goes on.
+calls does not say that it stopped. One that was cut off by its length says so, and may end there.
 """
 
 import re
