@@ -89,6 +89,7 @@ def _held_by_sockets(kind: str) -> int:
 
 LEFT = """
 import ctypes
+largest = bytearray(16 << 20)  # out of memory, the kernel ends the largest process: not the service
 libc = ctypes.CDLL(None, use_errno=True)
 libc.shmat.restype = ctypes.c_void_p
 for _ in range(40):
