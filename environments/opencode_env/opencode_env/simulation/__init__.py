@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from opencode_env.simulation.errors import InvalidAction, SignatureMismatchError, ToolMismatchError, WorldError
+    from opencode_env.simulation.parity import check_parity
     from opencode_env.simulation.taskset import SimulationTaskset
+    from opencode_env.simulation.trajectory import Trajectory, trajectory_of
     from opencode_env.simulation.world import Step, World, resource, tool
 
 __all__ = [
@@ -17,10 +19,13 @@ __all__ = [
     "SimulationTaskset",
     "Step",
     "ToolMismatchError",
+    "Trajectory",
     "World",
     "WorldError",
+    "check_parity",
     "resource",
     "tool",
+    "trajectory_of",
 ]
 
 _MODULES = {
@@ -31,8 +36,11 @@ _MODULES = {
     "ToolMismatchError": "opencode_env.simulation.errors",
     "World": "opencode_env.simulation.world",
     "WorldError": "opencode_env.simulation.errors",
+    "Trajectory": "opencode_env.simulation.trajectory",
+    "check_parity": "opencode_env.simulation.parity",
     "resource": "opencode_env.simulation.world",
     "tool": "opencode_env.simulation.world",
+    "trajectory_of": "opencode_env.simulation.trajectory",
 }
 
 

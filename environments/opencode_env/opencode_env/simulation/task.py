@@ -18,9 +18,9 @@ from opencode_env.simulation.episode import EpisodeSpec
 from opencode_env.simulation.hub import hub
 from opencode_env.simulation.ledger import LEDGER_KEY, Ledger, LedgerSummary
 from opencode_env.simulation.reference import find_world
+from opencode_env.simulation.rollout_toolset import RolloutToolset
 from opencode_env.simulation.server_config import server_config, shared_group
 from opencode_env.simulation.termination import TERMINATION_KEY, termination_reason
-from opencode_env.simulation.toolset import SimulationToolset
 
 
 class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]):
@@ -43,7 +43,7 @@ class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]
     @classmethod
     def toolsets(cls, config: SimulationTaskConfig) -> list[vf.Toolset[Any, Any]]:
         """The world's server, unless one server is shared by all."""
-        return [] if config.server == "shared" else [SimulationToolset(server_config(config))]
+        return [] if config.server == "shared" else [RolloutToolset(server_config(config))]
 
     async def setup(self, trace: AnyTrace, runtime: vf.Runtime) -> None:
         """Expect the rollout's world, or have the shared server reset it.

@@ -8,6 +8,7 @@ import verifiers.v1 as vf
 
 from opencode_env.simulation.config import SimulationTasksetConfig
 from opencode_env.simulation.data import SimulationTaskData
+from opencode_env.simulation.parity import require_parity
 from opencode_env.simulation.reference import find_world
 from opencode_env.simulation.rows import SimulationRow, read_rows
 from opencode_env.simulation.server_config import server_config
@@ -24,7 +25,14 @@ class SimulationTaskset(vf.Taskset[SimulationTask, SimulationTasksetConfig]):  #
 
     @classmethod
     def toolsets(cls, config: SimulationTasksetConfig) -> list[vf.Toolset[Any, Any]]:
-        """The shared server, if the worlds share one."""
+        """The shared server, if the worlds share one. Asked for when the environment starts.
+
+        Raises:
+            ToolMismatchError: the world is not what the production server is that it names.
+            SignatureMismatchError: the same.
+            ValueError: that server cannot be asked.
+        """
+        require_parity(find_world(config.task.world))
         return [SimulationToolset(server_config(config.task))] if config.task.server == "shared" else []
 
     def load(self) -> Iterator[SimulationTask]:

@@ -1,4 +1,4 @@
-"""The tool server of a world, on verifiers' own `Toolset`: one per rollout, or one that many rollouts share.
+"""The tool server of worlds that many rollouts share, on verifiers' own `Toolset`.
 
 Invariant: it runs on the host and never in the agent's sandbox. A request reaches the one world whose rollout's URL it
 came by: a shared server knows a rollout by the coordinates that verifiers signs, and a signature for another rollout
@@ -60,10 +60,9 @@ class SimulationToolsetConfig(vf.ToolsetConfig):
 
 
 class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
-    """Serves a world's tools and resources."""
+    """Serves a world's tools and resources to the rollouts that share it."""
 
     _link: Link
-    _rollout: str | None = None
 
     @property
     def server_name(self) -> str:
@@ -77,25 +76,23 @@ class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
         sys.path.extend(path for path in self.config.import_path if path not in sys.path)
         self._world = find_world(self.config.world)
         if self.config.group is not None:
-            await self._connect(Hello(token=self.config.token, group=self.config.group))
+            await self.connect(Hello(token=self.config.token, group=self.config.group))
 
-    async def setup_task(self, task: Any) -> None:
-        """Play the rollout's world: it is reset before the agent starts. (Not called where the server is shared.)"""
-        self._rollout = task.rollout
-        await self._connect(Hello(token=self.config.token, rollout=task.rollout))
-        await self._link.opened.wait()
-
-    async def _connect(self, hello: Hello) -> None:
+    async def connect(self, hello: Hello) -> None:
+        """Connect to the environment, until the server ends."""
         self._link = Link(self._world, self.config.socket, hello)
         await self._link.start()
         self._exit_stack.push_async_callback(self._link.stop)
 
+    def rollout_of(self, request: Request) -> str | None:
+        """The rollout whose world a request is for."""
+        return signed_rollout(request, os.environ.get("VF_STATE_SECRET", ""))
+
     def register(self, mcp: MCPServer[Any]) -> None:
         """Offer the world's tools and resources."""
-        secret = os.environ.get("VF_STATE_SECRET", "")
 
         async def find(request: Request) -> Episode:
-            rollout = self._rollout if self.config.group is None else signed_rollout(request, secret)
+            rollout = self.rollout_of(request)
             episode = self._link.episodes.get(rollout) if rollout else None
             if episode is None:
                 raise Refused("there is no world at this address")
