@@ -11,8 +11,6 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from opencode_env.simulation.alone import WorldAlone
 from opencode_env.simulation.episode import EpisodeSpec, Refused
 from opencode_env.simulation.errors import WorldError
@@ -228,19 +226,3 @@ async def test_many_worlds_at_once_are_each_what_they_are_alone_and_outlive_the_
         assert alone.steps == ledger.steps
         assert alone.summary.first_observation == ledger.summary.first_observation
         assert alone.summary.total_reward == ledger.summary.total_reward
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 2**32), st.lists(st.sampled_from(["left", "down", "right", "up"]), max_size=30), st.booleans())
-def test_the_same_seed_and_actions_give_the_same_episode(seed: int, moves: list[str], slippery: bool) -> None:
-    spec = EpisodeSpec(seed=seed, config={"slippery": slippery, "size": 4})
-
-    async def once() -> Ledger:
-        async with WorldAlone(find_world("frozen-lake"), spec) as alone:
-            for direction in moves:
-                if alone.ledger.summary.terminated:
-                    break
-                await alone.episode.call("move", {"direction": direction})
-            return alone.ledger
-
-    assert asyncio.run(once()) == asyncio.run(once())

@@ -1,5 +1,6 @@
 """The tool server of one rollout's world."""
 
+import os
 from typing import Any
 
 from opencode_env.simulation.mcp_tools import Request
@@ -25,3 +26,4 @@ class RolloutToolset(SimulationToolset):
 
 if __name__ == "__main__":
     RolloutToolset.run()
+    os._exit(0)  # the environment waits for the end, and Python takes seconds to take its modules apart

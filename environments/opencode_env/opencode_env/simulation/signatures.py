@@ -47,7 +47,7 @@ def signature_of(tool: ListedTool) -> Signature:
             schema=_plain({key: value for key, value in entry.items() if key != "default"}, schema),
             required=name in required,
             default=ABSENT if entry.get("default") is None else entry["default"],
-            description=_words(entry.get("description", "")),
+            description=_words({**_target(entry.get("$ref"), schema), **entry}.get("description", "")),
         )
         for name, entry in listed.items()
     }
@@ -129,7 +129,9 @@ def _plain(schema: Any, root: Mapping[str, Any], seen: tuple[str, ...] = ()) -> 
     return plain
 
 
-def _target(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
+def _target(reference: str | None, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    if reference is None:
+        return {}
     found: Any = root
     for part in reference.removeprefix("#/").split("/"):
         found = found.get(part, {}) if isinstance(found, dict) else {}

@@ -116,3 +116,4 @@ def signed_rollout(request: Request, secret: str) -> str | None:
 
 if __name__ == "__main__":
     SimulationToolset.run()
+    os._exit(0)  # the environment waits for the end, and Python takes seconds to take its modules apart
