@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
+import verifiers.v1 as vf
 from mcp.client.client import Client
 from mcp_types import CallToolResult, TextContent
 from opencode_env.simulation.config import SimulationTaskConfig
@@ -84,7 +85,8 @@ async def shared_worlds(world: str) -> AsyncIterator[SharedWorlds]:
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(PLUGINS)
     try:
-        async with serve_shared([SimulationToolset(server_config(config))]) as servers:
+        toolsets: list[vf.Toolset[Any, Any]] = [SimulationToolset(server_config(config))]
+        async with serve_shared(toolsets) as servers:
             (server,) = servers.values()
             yield SharedWorlds(server, shared_group(config))
     finally:

@@ -21,7 +21,7 @@ class Counter(World):
 
     def reset(self, seed: int | None, config: Mapping[str, JsonValue]) -> dict[str, Any]:
         self.total = seed or 0
-        self.goal = config["goal"]
+        self.goal = int(str(config["goal"]))
         return {"total": self.total}
 
     @tool

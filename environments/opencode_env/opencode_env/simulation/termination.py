@@ -7,9 +7,9 @@ TERMINATION_KEY = "termination_reason"
 """Where `trace.info` has it."""
 
 USER_STOP = "user_stop"
-"""The stop condition, or the entry in `trace.info`, by which a simulated user says that the conversation is over."""
+"""The stop condition by which a simulated user says that the conversation is over."""
 
-_STEP_LIMITS = ("max_turns", "max_steps")
+_STEP_LIMITS = ("max_turns", "max_user_turns")
 
 
 def termination_reason(
@@ -26,6 +26,4 @@ def termination_reason(
         return "control_plane_signal"
     if summary.truncated or trace.stop_condition in _STEP_LIMITS:
         return "max_steps"
-    if trace.stop_condition == USER_STOP or trace.info.get(USER_STOP):
-        return "user_stop"
-    return None
+    return "user_stop" if trace.stop_condition == USER_STOP else None

@@ -5,7 +5,7 @@ thread (or, if it is a coroutine function, on the server's loop), so a world nee
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar, overload
 
 from pydantic import JsonValue
 
@@ -67,7 +67,11 @@ class World:
         return observation
 
 
-def tool(method: Method | None = None, *, name: str | None = None) -> Any:
+@overload
+def tool(method: Method) -> Method: ...
+@overload
+def tool(*, name: str) -> Callable[[Method], Method]: ...
+def tool(method: Method | None = None, *, name: str | None = None) -> Method | Callable[[Method], Method]:
     """Mark a method of a world as a tool, under its own name or `name`."""
 
     def marked(function: Method) -> Method:
