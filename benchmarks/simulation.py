@@ -1,9 +1,9 @@
 """What a simulated world costs: its server ÷ a bare `mcp` server with the same tool, in one run.
 
-Latency: one MCP client each calls, in turn, the tool of a bare server (the SDK's `MCPServer`, sessionless HTTP with JSON
-answers as verifiers serves it, the same lake behind the same signature) and one of 64 worlds that live in one world
-server, whose ledger goes to this process; both servers are processes of their own. A pair of calls is made back to back, so
-that whatever else the machine does hits both.
+Latency: one MCP client each calls, in turn, the tool of a bare server (the SDK's `MCPServer`, sessionless HTTP with
+JSON answers as verifiers serves it, the same lake behind the same signature) and one of 64 worlds that live in one world
+server, whose ledger goes to this process; both servers are processes of their own. A pair of calls is made back to
+back, so that whatever else the machine does hits both.
 
 Apart: 256 worlds in one server with 50 calls each, 32 clients at once; every world's ledger must be what the same calls
 give alone. Memory: the growth of that server by a world that was reset and then left alone, less what a bare object of
@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -199,7 +200,7 @@ async def through_opencode() -> dict[str, str]:
             session = request.headers.get("x-session-affinity")
             by_session.setdefault(session, []).append((request.received, request.finished or request.received))
         for calls in by_session.values():
-            turns += [later[0] - earlier[1] for earlier, later in zip(calls, calls[1:], strict=False)]
+            turns += [later[0] - earlier[1] for earlier, later in pairwise(calls)]
     return {"turn through OpenCode (s)": f"p50 {percentile(turns, 0.5):.3f}, p99 {percentile(turns, 0.99):.3f}"}
 
 

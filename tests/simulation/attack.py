@@ -86,7 +86,12 @@ for path in (
             REPORT["reached"].append(f"{method} {path}: {answer[:80]}")
 
 for name in ("reset", "close", "step", "finish", "seed"):
-    body = {"jsonrpc": "2.0", "id": name, "method": "tools/call", "params": {"name": name, "arguments": {"seed": 1}}}
+    body: dict[str, object] = {
+        "jsonrpc": "2.0",
+        "id": name,
+        "method": "tools/call",
+        "params": {"name": name, "arguments": {"seed": 1}},
+    }
     for sent in (body, {**body, "method": f"world/{name}"}):
         REPORT["tried"].append(name)
         answer = post(URL, sent)
