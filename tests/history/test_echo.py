@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -234,3 +235,13 @@ def test_texts_are_read_as_opencodes_javascript_reads_them(javascript: Any) -> N
     for sampled, _ in SPELLINGS:
         if sampled.strip(javascript_json.JAVASCRIPT_SPACE):
             assert javascript_json.same(javascript_json.parse(sampled), javascript_json.parse(javascript(sampled)))
+
+
+def test_many_calls_of_one_id_are_compared_in_a_moment_also_with_what_is_no_echo_of_them() -> None:
+    many = answer(*[("same", "nothing", "1" * 390 + f" {number}") for number in range(50)])
+    began = time.process_time()
+    for number in range(5):
+        assert RULES.recognise(many, echo(("same", "nothing", f'{{"value":{number}.5}}'))) is None
+    assert RULES.recognise(many, echo(("same", "nothing", '{"value":11}'))) == ["same"]
+    # Every call with every echo, each read anew for each of them, is a minute.
+    assert time.process_time() - began < 5
