@@ -1,8 +1,8 @@
 """What a simulated world costs: its server ÷ a bare `mcp` server with the same tool, in one run.
 
 Latency: one MCP client each calls, in turn, the tool of a bare server (the SDK's `MCPServer`, sessionless HTTP with
-JSON answers as verifiers serves it, the same lake behind the same signature) and one of 64 worlds that live in one world
-server, whose ledger goes to this process; both servers are processes of their own. A pair of calls is made back to
+JSON answers as verifiers serves it, the same lake behind the same signature) and one of 64 worlds of one world server,
+whose ledger goes to this process; both servers are processes of their own. A pair of calls is made back to
 back, so that whatever else the machine does hits both.
 
 Apart: 256 worlds in one server with 50 calls each, 32 clients at once; every world's ledger must be what the same calls

@@ -86,13 +86,13 @@ for path in (
             REPORT["reached"].append(f"{method} {path}: {answer[:80]}")
 
 for name in ("reset", "close", "step", "finish", "seed"):
-    body: dict[str, object] = {
+    request: dict[str, object] = {
         "jsonrpc": "2.0",
         "id": name,
         "method": "tools/call",
         "params": {"name": name, "arguments": {"seed": 1}},
     }
-    for sent in (body, {**body, "method": f"world/{name}"}):
+    for sent in (request, {**request, "method": f"world/{name}"}):
         REPORT["tried"].append(name)
         answer = post(URL, sent)
         if "Unknown tool" not in answer and "error" not in answer.lower():

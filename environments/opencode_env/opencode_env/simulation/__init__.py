@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from opencode_env.simulation.environment_world import EnvironmentWorld
     from opencode_env.simulation.errors import InvalidAction, SignatureMismatchError, ToolMismatchError, WorldError
     from opencode_env.simulation.parity import check_parity
     from opencode_env.simulation.taskset import SimulationTaskset
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from opencode_env.simulation.world import Step, World, resource, tool
 
 __all__ = [
+    "EnvironmentWorld",
     "InvalidAction",
     "SignatureMismatchError",
     "SimulationTaskset",
@@ -29,6 +31,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "EnvironmentWorld": "opencode_env.simulation.environment_world",
     "InvalidAction": "opencode_env.simulation.errors",
     "SignatureMismatchError": "opencode_env.simulation.errors",
     "SimulationTaskset": "opencode_env.simulation.taskset",
