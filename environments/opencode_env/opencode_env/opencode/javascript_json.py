@@ -60,8 +60,3 @@ def beginnings(text: str) -> Iterator[Any]:
 def written(value: Any) -> str:
     """A text that is the same for values that are equal; unlike in Python, true is not 1."""
     return json.dumps(value, sort_keys=True)
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two such values are equal."""
-    return written(one) == written(other)
