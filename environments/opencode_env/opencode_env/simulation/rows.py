@@ -11,7 +11,6 @@ from typing import Any
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, JsonValue, StrictInt, ValidationError
 
 from opencode_env.taskset import DatasetError
-from opencode_env.taskset.sources.jsonl_file import JsonlFile
 
 
 class SimulationRow(BaseModel):
@@ -45,6 +44,9 @@ def read_rows(path: Path) -> Iterator[SimulationRow]:
     Raises:
         DatasetError: there is no such file, or a row is wrong; the message names it.
     """
+    # It needs pyarrow, which env-server workers, that only get task data, should not have to import.
+    from opencode_env.taskset.sources.jsonl_file import JsonlFile
+
     if not path.is_file():
         raise DatasetError(f'dataset "{path}": there is no such file; a simulation reads one JSONL file')
     for row in JsonlFile(str(path)).rows(None):
