@@ -76,6 +76,7 @@ OVERRIDDEN: dict[str, str | None] = {
     "interception.server.InterceptionServer.start": "self",
     "interception.server.InterceptionServer.unregister": "self model_secret state_secret",
     "judge.Judge.complete": "self messages trace schema parse sampling",
+    "mcp.server.ServerBase.server_name": None,
     "runtimes.base.RuntimeProcess.kill": "self",
     "runtimes.base.RuntimeProcess.poll": "self",
     "runtimes.base.RuntimeProcess.terminate": "self",

@@ -1,13 +1,22 @@
-"""`OpenCodeEnv`: `CliAgentEnv` with the OpenCode harness."""
+"""`OpenCodeEnv`: `CliAgentEnv` with the OpenCode harness, and what an agent can be surrounded with."""
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any
 
 from opencode_rubrics.verifiers_versions import OPENCODE_HARNESSES
+from verifiers.v1.agent import Agents
 from verifiers.v1.configs.agent import AgentConfig
+from verifiers.v1.runtimes import Runtime
+from verifiers.v1.task import Task
 
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
 from opencode_env.cli_agent.harness_files import NPM_AGENTS
 from opencode_env.cli_agent.seats import local_seat
+from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode import OpenCodeHarnessConfig
 from opencode_env.opencode.verifiers_harness import opencode2_tree
+from opencode_env.simulation.backends.options import BackendsConfig
 
 NPM_AGENTS.update(dict.fromkeys(OPENCODE_HARNESSES, opencode2_tree))
 
@@ -17,7 +26,44 @@ class OpenCodeEnvConfig(CliAgentEnvConfig):
 
     agent: AgentConfig = local_seat(OpenCodeHarnessConfig(id="opencode-env"))
     """The seat: OpenCode in the confined local sandbox unless another runtime is named."""
+    backends: BackendsConfig = BackendsConfig()
+    """MCP servers whose tools the agent gets in every rollout."""
 
 
 class OpenCodeEnv(CliAgentEnv[OpenCodeEnvConfig]):
     """Runs OpenCode on each task in a sandbox of its own and scores where it worked."""
+
+    def __init__(self, config: OpenCodeEnvConfig) -> None:
+        super().__init__(config)
+        self._backends = None
+        if config.backends.file is not None:
+            from opencode_env.simulation.backends.serving import ToolBackends  # an MCP client, half a second
+
+            self._backends = ToolBackends(config.backends)
+
+    async def start(self) -> None:
+        """Start what all rollouts share.
+
+        Raises:
+            SandboxError: bubblewrap or podman does not work here.
+            ToolsetError: a shared tool backend did not start.
+        """
+        await super().start()
+        if self._backends is not None:
+            await self._backends.start()
+
+    async def stop(self) -> None:
+        """Remove it, also after a failed start."""
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(super().stop)
+            if self._backends is not None:
+                stack.push_async_callback(self._backends.stop)
+
+    async def run_agent(
+        self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, on_trace: Callable[[AnyTrace], None]
+    ) -> None:
+        """Run the agent with its tool backends."""
+        async with AsyncExitStack() as stack:
+            if self._backends is not None:
+                task = await stack.enter_async_context(self._backends.equipped(task, box))
+            await super().run_agent(task, agents, box, on_trace)
