@@ -153,3 +153,22 @@ def said(result: Any) -> str:
 def in_json(value: Any) -> Any:
     """A text as the JSON that it is."""
     return json.loads(value)
+
+
+def in_container(image: str, transport: str, **fields: Any) -> dict[str, Any]:
+    """The notes server in a container that sees this machine's Python."""
+    how = ["stdio"] if transport == "stdio" else ["http", "0.0.0.0", "8000"]
+    seen = {path: {"bind": path, "mode": "ro"} for path in sorted({sys.base_prefix, sys.prefix, str(SERVER.parent)})}
+    return {
+        "backend_name_ref": "notes",
+        "backend_type": "filesystem",
+        "orchestration_mode": "local_docker",
+        "mcp_transport": transport,
+        "docker_image": image,
+        "container_port": None if transport == "stdio" else 8000,
+        "container_command": [sys.executable, str(SERVER), *how],
+        "container_volumes": seen,
+        "docker_run_args": ["--env", "NOTES_DATA=/data"],
+        "template_data_path_host": "template",
+        **fields,
+    }

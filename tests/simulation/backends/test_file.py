@@ -254,6 +254,12 @@ def test_a_file_that_cannot_be_read_is_no_configuration_of_an_environment(tmp_pa
         )
 
 
+def test_a_call_is_given_up_here_before_the_agent_gives_it_up(tmp_path: Path) -> None:
+    backends = {"file": str(write(tmp_path, URL)), "call_timeout": 600.0}
+    with pytest.raises(ValueError, match=r"must be below --env\.agent\.harness\.tool-timeout 600"):
+        OpenCodeEnvConfig.model_validate({"taskset": {"id": "opencode-env"}, "backends": backends})
+
+
 def test_options_of_containers_are_those_of_the_command_line() -> None:
     options = {
         "environment": {"A": "b"},

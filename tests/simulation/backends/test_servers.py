@@ -19,6 +19,7 @@ from tests.simulation.backends.surroundings import (
     SERVER,
     TOKEN,
     InstanceApi,
+    in_container,
     in_json,
     instance,
     notes_at,
@@ -214,25 +215,6 @@ async def test_an_instance_whose_server_cannot_be_used_is_deleted_all_the_same(t
                 pass
         assert [asked[0] for asked in api.asked] == ["POST", "DELETE"]
         assert api.alive == {}
-
-
-def in_container(image: str, transport: str, **fields: Any) -> dict[str, Any]:
-    """The notes server in a container that sees this machine's Python."""
-    how = ["stdio"] if transport == "stdio" else ["http", "0.0.0.0", "8000"]
-    seen = {path: {"bind": path, "mode": "ro"} for path in sorted({sys.base_prefix, sys.prefix, str(SERVER.parent)})}
-    return {
-        "backend_name_ref": "notes",
-        "backend_type": "filesystem",
-        "orchestration_mode": "local_docker",
-        "mcp_transport": transport,
-        "docker_image": image,
-        "container_port": None if transport == "stdio" else 8000,
-        "container_command": [sys.executable, str(SERVER), *how],
-        "container_volumes": seen,
-        "docker_run_args": ["--env", "NOTES_DATA=/data"],
-        "template_data_path_host": "template",
-        **fields,
-    }
 
 
 @pytest.mark.podman

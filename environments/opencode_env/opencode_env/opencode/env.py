@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from opencode_rubrics.verifiers_versions import OPENCODE_HARNESSES
+from pydantic import model_validator
 from verifiers.v1.agent import Agents
 from verifiers.v1.configs.agent import AgentConfig
 from verifiers.v1.harnesses.null import NullHarnessConfig
@@ -37,6 +38,21 @@ class OpenCodeEnvConfig(CliAgentEnvConfig):
     and runtime mean nothing; it never trains."""
     user_simulation: UserSimulationConfig = UserSimulationConfig()
     """How those users are played."""
+
+    @model_validator(mode="after")
+    def _backends_fail_before_the_agent_gives_up(self) -> Self:
+        harness = self.agent.harness
+        if (
+            self.backends.file is not None
+            and harness is not None
+            and self.backends.call_timeout >= harness.tool_timeout
+        ):
+            raise ValueError(
+                f"--env.backends.call-timeout {self.backends.call_timeout:g} must be below "
+                f"--env.agent.harness.tool-timeout {harness.tool_timeout:g}: the agent would give a call up first, and "
+                "nobody would know of the server that hangs"
+            )
+        return self
 
 
 class OpenCodeEnv(CliAgentEnv[OpenCodeEnvConfig]):

@@ -9,7 +9,7 @@ import contextlib
 import os
 import shutil
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from opencode_env.simulation.backends.description import BackendServerConfig
 from opencode_env.simulation.backends.docker_options import option_words
 from opencode_env.simulation.backends.program import StdioServer
 from opencode_env.simulation.backends.reading import BackendFile
-from opencode_env.simulation.backends.work_directory import host_path, work_directory
+from opencode_env.simulation.backends.work_directory import host_path, make_data
 
 _FILESYSTEM_DATA = "/data"
 _LOG_LINES = "20"
@@ -68,11 +68,11 @@ async def container(backend: BackendServerConfig, file: BackendFile) -> AsyncIte
         SandboxError: podman is not installed.
     """
     async with AsyncExitStack() as stack:
-        directory = await stack.enter_async_context(work_directory(backend, file.directory))
         name = f"vf-{uuid.uuid4().hex}"
-        known = await asyncio.to_thread(left_behind.make_directory, name)
-        stack.push_async_callback(_remove, name, known)
-        arguments = _arguments(backend, file, directory / "data", name, known / "pid")
+        directory = await asyncio.to_thread(left_behind.make_directory, name)
+        stack.push_async_callback(_remove, name, directory)
+        await asyncio.to_thread(make_data, directory / "data", backend, file.directory)
+        arguments = _arguments(backend, file, directory, name)
         if backend.mcp_transport == "http":
             yield await _listening(backend, name, arguments)
             return
@@ -82,25 +82,22 @@ async def container(backend: BackendServerConfig, file: BackendFile) -> AsyncIte
         yield StdioServer(StdioServerParameters(command="podman", args=argv, env=dict(os.environ)), stderr, log)
 
 
-def _arguments(backend: BackendServerConfig, file: BackendFile, data: Path, name: str, pid_file: Path) -> list[str]:
+def _arguments(backend: BackendServerConfig, file: BackendFile, directory: Path, name: str) -> list[str]:
     """Arguments of `podman run` from the options on."""
     # SIGKILL: a server may be a process 1 that ignores everything else, and its removal would wait ten seconds.
-    words = ["--name", name, "--pidfile", str(pid_file), "--stop-signal", "KILL", "--stop-timeout", "0"]
+    words = ["--name", name, "--pidfile", str(directory / "pid"), "--stop-signal", "KILL", "--stop-timeout", "0"]
     words += ["--http-proxy=false"]
     if backend.mcp_transport == "http":
         words += ["--publish", f"127.0.0.1::{backend.container_port}"]
     words += option_words(file.config.global_docker_options or {})
-    mounts = {mount.bind: (host_path(host, file.directory), mount.mode) for host, mount in _volumes(backend)}
+    volumes = backend.container_volumes or {}
+    mounts = {mount.bind: (host_path(host, file.directory), str(mount.mode)) for host, mount in volumes.items()}
     if backend.template_data_path_host is not None:
-        mounts[backend.container_template_data_path or _FILESYSTEM_DATA] = (data, "rw")
+        mounts[backend.container_template_data_path or _FILESYSTEM_DATA] = (directory / "data", "rw")
     for target, (source, mode) in mounts.items():
         words += ["--volume", f"{source}:{target}:{mode}"]
     assert backend.docker_image is not None
     return [*words, *(backend.docker_run_args or []), backend.docker_image, *(backend.container_command or [])]
-
-
-def _volumes(backend: BackendServerConfig) -> Sequence[tuple[str, Any]]:
-    return list((backend.container_volumes or {}).items())
 
 
 async def _listening(backend: BackendServerConfig, name: str, arguments: list[str]) -> HttpContainer:
@@ -116,13 +113,13 @@ async def _listening(backend: BackendServerConfig, name: str, arguments: list[st
     return HttpContainer(name, f"http://127.0.0.1:{address[0].rpartition(':')[2]}/mcp")
 
 
-async def _remove(name: str, known: Path) -> None:
-    """Remove the container, and then what remembers it."""
+async def _remove(name: str, directory: Path) -> None:
+    """Remove the container, and then its directory, by which it is remembered."""
 
     async def remove() -> None:
         removed = await engine.call("rm", "--force", "--volumes", "--ignore", name)
         if removed.exit_code != 0:
             raise ToolsetError(f"container {name} could not be removed: {removed.stderr.strip()[-500:]}")
-        await asyncio.to_thread(shutil.rmtree, known, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
 
     await run_shielded(remove())

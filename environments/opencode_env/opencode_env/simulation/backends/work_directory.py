@@ -18,20 +18,25 @@ from opencode_env.simulation.backends.description import BackendServerConfig
 
 @contextlib.asynccontextmanager
 async def work_directory(backend: BackendServerConfig, base: Path) -> AsyncIterator[Path]:
-    """A fresh directory with `data` in it, the template's copy or empty; removed on exit.
+    """A fresh directory with `data` in it; removed on exit.
 
     Raises:
         ToolsetError: the template cannot be copied.
     """
     directory = Path(tempfile.mkdtemp(prefix="vf-backend-"))
     try:
-        await asyncio.to_thread(_fill, directory / "data", backend, base)
+        await asyncio.to_thread(make_data, directory / "data", backend, base)
         yield directory
     finally:
         await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
 
 
-def _fill(data: Path, backend: BackendServerConfig, base: Path) -> None:
+def make_data(data: Path, backend: BackendServerConfig, base: Path) -> None:
+    """Make the directory `data`: the template's copy, or empty.
+
+    Raises:
+        ToolsetError: the template cannot be copied.
+    """
     if backend.template_data_path_host is None:
         data.mkdir()
         return
