@@ -67,7 +67,7 @@ async def test_each_rollout_has_a_program_of_its_own_and_all_share_one_elsewhere
         mine, ours, refused, seen = tool_results(trace)
         assert mine == f"1 notes: mine {name}"
         shared.append(ours)
-        assert "this tool refuses" in refused
+        assert "Error executing tool refuse" in refused
         assert "mcp" in seen
         assert TOKEN not in seen
         assert str(port) not in seen

@@ -29,7 +29,7 @@ def equipped_task(task: Task[Any, Any, Any], tools: RolloutTools) -> Task[Any, A
         await invoke(task.setup, {"trace": trace, "runtime": runtime})
 
     def toolsets(config: Any) -> list[Any]:
-        return [*task.toolsets(config), *tools.toolsets()]
+        return [*task.toolsets(config), *tools.toolsets]
 
     # verifiers knows a stop by this very annotation.
     async def tool_backend_failed(trace: Trace) -> bool:  # type: ignore[type-arg]

@@ -48,28 +48,25 @@ class RolloutTools:
     def __init__(self, backends: Mapping[str, Start], bridge: Bridge, base_url: str) -> None:
         self._backends = backends
         self._bridge = bridge
-        self._base_url = base_url
-        self._paths: dict[str, str] = {}
         self.failure: ToolsetError | None = None
         """The first call that was not answered as it should be."""
         self.record: dict[str, Tally] = {name: Tally(calls=0, errors=0, seconds=0.0) for name in backends}
         """By backend."""
+        self._ways = {name: _Way(name, self) for name in backends}
+        self._paths = {name: bridge.add(way) for name, way in self._ways.items()}
+        # verifiers after 0.4.0 asks for them before the setup that starts what is behind them.
+        self.toolsets = [BackendToolset(tool_prefix(name), base_url + path) for name, path in self._paths.items()]
+        """What verifiers hands to the harness."""
 
     async def start(self) -> None:
-        """Start every backend and open the ways to them.
+        """Start every backend.
 
         Raises:
             ToolsetError: one did not start.
         """
         instances = await all_started(list(self._backends.values()))
-        for name, instance in zip(self._backends, instances, strict=True):
-            self._paths[name] = self._bridge.add(_Way(name, instance, self))
-
-    def toolsets(self) -> list[BackendToolset]:
-        """What verifiers hands to the harness; before `start`, only how many they are means something."""
-        return [
-            BackendToolset(tool_prefix(name), self._base_url + self._paths.get(name, "/")) for name in self._backends
-        ]
+        for way, instance in zip(self._ways.values(), instances, strict=True):
+            way.instance = instance
 
     def close(self) -> None:
         """Close the ways; idempotent."""
@@ -80,25 +77,26 @@ class RolloutTools:
 class _Way:
     """The route of one backend."""
 
-    def __init__(self, name: str, instance: Instance, rollout: RolloutTools) -> None:
+    def __init__(self, name: str, rollout: RolloutTools) -> None:
+        self.instance: Instance | None = None
+        """What is at its end, once that has started."""
         self._name = name
-        self._instance = instance
         self._rollout = rollout
         self._places = asyncio.Semaphore(_CALLS_AT_ONCE)
 
     @property
     def tools(self) -> list[Tool]:
-        return self._instance.tools
+        return [] if self.instance is None else self.instance.tools
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> CallToolResult:
         tally = self._rollout.record[self._name]
         async with self._places:
-            if self._rollout.failure is not None:
+            if self._rollout.failure is not None or self.instance is None:
                 return _refusal()
             started = time.monotonic()
             tally["calls"] += 1
             try:
-                result = await self._instance.call(tool, arguments)
+                result = await self.instance.call(tool, arguments)
             except ToolsetError as error:
                 self._rollout.failure = self._rollout.failure or error
                 return _refusal()
