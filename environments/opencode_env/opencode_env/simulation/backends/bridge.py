@@ -16,9 +16,7 @@ import uvicorn
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, Tool
-from starlette.responses import PlainTextResponse
-from starlette.types import Receive, Scope, Send
+from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, Tool
 from verifiers.v1.interception.tunnel import PrimeTunnel
 from verifiers.v1.runtimes import Runtime
 
@@ -71,6 +69,7 @@ class Bridge:
             self._serve,
             interface="asgi3",
             lifespan="off",
+            ws="none",
             proxy_headers=False,
             log_level="critical",
             access_log=False,
@@ -111,11 +110,13 @@ class Bridge:
         """Close a route; idempotent."""
         self._routes.pop(path, None)
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] in self._routes:
+    async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
+        """The whole application, as ASGI knows it."""
+        if scope["path"] in self._routes:
             await self._manager.handle_request(scope, receive, send)
-        else:
-            await PlainTextResponse("there is nothing here", status_code=404)(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
 
     async def _list(self, context: Any, parameters: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=self._routes[context.request.url.path].tools)

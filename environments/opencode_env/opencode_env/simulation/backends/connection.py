@@ -11,7 +11,7 @@ from typing import Any
 
 from mcp import MCPError
 from mcp.client import Client
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, CallToolResult, TextContent, Tool
+from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, CallToolResult, TextContent, Tool
 from verifiers.v1.errors import ToolsetError
 
 Opening = Callable[[], AbstractAsyncContextManager[Any]]

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from mcp_types import CallToolResult, Tool
+from mcp.types import CallToolResult, Tool
 from verifiers.v1.errors import ToolsetError
 
 from opencode_env.simulation.backends.connection import Connection, Opening

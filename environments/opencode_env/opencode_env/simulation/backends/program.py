@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from mcp.client.stdio import StdioServerParameters, stdio_client
-from mcp_types import CallToolResult
+from mcp.types import CallToolResult
 
 from opencode_env.cli_agent.sandbox import require_bubblewrap
 from opencode_env.simulation.backends.connection import Opening

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CallToolResult, TextContent
+from mcp.types import CallToolResult, TextContent
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from verifiers.v1.errors import ToolsetError
 from verifiers.v1.utils.aio import run_shielded

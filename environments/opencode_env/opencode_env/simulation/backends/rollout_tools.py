@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypedDict
 
 import verifiers.v1 as vf
-from mcp_types import CallToolResult, TextContent, Tool
+from mcp.types import CallToolResult, TextContent, Tool
 from verifiers.v1.errors import ToolsetError
 
 from opencode_env.simulation.backends.bridge import Bridge
