@@ -46,7 +46,9 @@ OVERRIDDEN: dict[str, str | None] = {
     "env.Env.stop": "self",
     "harness.Harness.APPENDS_SYSTEM_PROMPT": None,
     "harness.Harness.NEEDS_CONTAINER": None,
+    "harness.Harness.EXECUTES_CODE": None,
     "harness.Harness.SUPPORTS_MCP": None,
+    "harness.Harness.SUPPORTS_RESUME": None,
     "harness.Harness.SUPPORTS_SKILLS": None,
     "harness.Harness._check_result": "self trace runtime result",
     "harness.Harness.cleanup": "self trace runtime",
@@ -176,7 +178,7 @@ METHODS = {path: parameters for path, parameters in (OVERRIDDEN | CALLED).items(
 
 ATTRIBUTES = {
     "env.Env": ("self._shared_tools", "self._interception"),
-    "agent.Agent": ("self.harness", "self.runtime_config"),
+    "agent.Agent": ("self.harness", "self.runtime_config", "self.ctx", "self.config"),
     "clients.train.ElasticRendererPool": ("self.key",),
     "harness.HarnessSession": ("self._closed",),
     "mcp.server.ServerBase": ("self._exit_stack", '"VF_STATE_SECRET"'),

@@ -25,8 +25,14 @@ FLOORS = {
     "opencode_env.taskset": {"opencode_env.samples"},
     "opencode_env.difficulty": {"opencode_env.taskset"},
     "opencode_env.trainable": {"opencode_env.difficulty"},
-    "opencode_env.opencode": {"opencode_env.cli_agent"},
     "opencode_env.simulation": {"opencode_env.cli_agent", "opencode_env.taskset"},
+    "opencode_env.simulation.backends": {"opencode_env.cli_agent"},
+    "opencode_env.simulation.user": {"opencode_env.cli_agent"},
+    "opencode_env.opencode": {
+        "opencode_env.cli_agent",
+        "opencode_env.simulation.backends",
+        "opencode_env.simulation.user",
+    },
 }
 """What each room of `opencode_env` may import of the others."""
 

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import verifiers.v1 as vf
 from mcp.client.client import Client
-from mcp_types import CallToolResult, TextContent
+from mcp.types import CallToolResult, TextContent
 from opencode_env.simulation.config import SimulationTaskConfig
 from opencode_env.simulation.episode import EpisodeSpec
 from opencode_env.simulation.hub import hub

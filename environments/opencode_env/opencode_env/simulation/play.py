@@ -5,7 +5,7 @@ import json
 from typing import TextIO
 
 from mcp.client.client import Client
-from mcp_types import TextContent, Tool
+from mcp.types import TextContent, Tool
 
 from opencode_env.simulation.alone import WorldAlone
 
