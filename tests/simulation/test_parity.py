@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from mcp.server.mcpserver import MCPServer
 from opencode_env.simulation import SignatureMismatchError, ToolMismatchError, World, check_parity, tool
-from opencode_env.simulation.listing import list_tools, write_snapshot
+from opencode_env.simulation.listing import ListedTool, list_tools, write_snapshot
 from opencode_env.simulation.parity import require_parity
+from opencode_env.simulation.signatures import differences, signature_of
 from pydantic import BaseModel, Field
 
 Schema = dict[str, Any]
@@ -188,6 +189,14 @@ DESCRIPTIONS: dict[str, tuple[Change, str]] = {
         lambda t: order(t)["properties"]["item"].update(description="What"),
         '"order": parameter "item": description .*in production .What',
     ),
+    "inside a parameter": (
+        lambda t: address(t)["properties"]["zip"].update(description="Six digits"),
+        '"send": parameter "to".zip.description: Five digits; in production Six digits',
+    ),
+    "of a nested schema": (
+        lambda t: address(t).update(description="From where"),
+        '"send": parameter "to": description .Where to.*in production .From where',
+    ),
 }
 
 
@@ -234,7 +243,6 @@ SAME: dict[str, Change] = {
     "white space in a description": lambda t: t[2].update(description="The state\n  of all orders. "),
     "the tools in another order": lambda t: t.reverse(),
     "null left out": lambda t: order(t)["properties"]["size"].pop("default"),
-    "a sole value as const": lambda t: t,
 }
 
 
@@ -242,6 +250,58 @@ SAME: dict[str, Change] = {
 async def test_another_spelling_of_the_same_is_the_same(name: str, tools: list[Schema], tmp_path: Path) -> None:
     SAME[name](tools)
     await check_parity(Shop, saved(tools, tmp_path / "tools.json"), descriptions=True)
+
+
+def apart(ours: Schema, theirs: Schema, **rest: Any) -> list[str]:
+    """The differences of a tool whose one parameter has these schemas; `rest` stands beside the parameters."""
+    one, other = (
+        signature_of(ListedTool(name="t", parameters={"properties": {"p": schema}, **rest}))
+        for schema in (ours, theirs)
+    )
+    return list(differences(one, other, descriptions=False))
+
+
+NODE = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}
+A_AND_B = {"$defs": {"a/b c": {"type": "string"}, "Node": NODE}, "choices": [{"type": "string"}]}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ({"const": "a"}, {"enum": ["a"]}),
+        ({"type": ["null", "string"]}, {"anyOf": [{"type": "string"}, {"type": "null"}]}),
+        ({"allOf": [{"$ref": "#/$defs/a~1b%20c"}], "maxLength": 3}, {"type": "string", "maxLength": 3}),
+        ({"$ref": "#/choices/0"}, {"type": "string"}),
+        ({"$ref": "#/$defs/Node"}, {"$ref": "#/$defs/Node", "title": "N"}),
+        ({"$ref": "elsewhere.json"}, {"$ref": "elsewhere.json"}),
+    ],
+)
+def test_ways_to_write_one_schema_are_one(ours: Schema, theirs: Schema) -> None:
+    assert apart(ours, theirs, **A_AND_B) == []
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ({"$ref": "one.json"}, {"$ref": "other.json"}),
+        ({"$ref": "#/$defs/Gone"}, {}),
+        ({"const": None}, {}),
+        ({"const": {"title": "a"}}, {"const": {"title": "b"}}),
+        ({"patternProperties": {"title": {"type": "string"}}}, {"patternProperties": {}}),
+        ({"$ref": "#/$defs/Node"}, {"type": "object", "properties": {"next": {"type": "object"}}}),
+        ({"anyOf": [{"type": "string"}, {"type": "null", "title": "N"}]}, {"type": "string"}),
+    ],
+)
+def test_schemas_that_mean_something_else_are_apart(ours: Schema, theirs: Schema) -> None:
+    assert apart(ours, theirs, **A_AND_B) != []
+
+
+def test_parameters_behind_a_reference_are_parameters() -> None:
+    whole = {"type": "object", "properties": {"p": {"type": "string", "default": "x"}}, "required": ["p"]}
+    behind = {"$ref": "#/$defs/Arguments", "$defs": {"Arguments": whole}}
+    signatures = [signature_of(ListedTool(name="t", parameters=schema)) for schema in (whole, behind)]
+    assert signatures[0] == signatures[1]
+    assert list(signatures[1].parameters) == ["p"]
 
 
 async def test_all_that_differs_is_in_one_message(tools: list[Schema], tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ async def check_parity(simulation: Offering, production: Offering, *, descriptio
     Args:
         simulation: what an agent is given in training.
         production: what it stands for.
-        descriptions: whether the descriptions of tools and parameters must be the same, too.
+        descriptions: whether the descriptions of tools, of parameters and inside those must be the same, too.
 
     Raises:
         ToolMismatchError: a tool is on one side only; the text holds all other differences as well.
@@ -64,10 +64,12 @@ def _tool_differences(ours: list[ListedTool], theirs: list[ListedTool]) -> list[
 
 
 def _signature_differences(ours: list[ListedTool], theirs: list[ListedTool], *, descriptions: bool) -> list[str]:
-    production = {tool.name: signature_of(tool) for tool in theirs}
+    production = {tool.name: signature_of(tool, descriptions=descriptions) for tool in theirs}
     return [
         f'tool "{tool.name}": {line}'
         for tool in ours
         if tool.name in production
-        for line in differences(signature_of(tool), production[tool.name], descriptions=descriptions)
+        for line in differences(
+            signature_of(tool, descriptions=descriptions), production[tool.name], descriptions=descriptions
+        )
     ]

@@ -8,12 +8,17 @@ are refused say nothing about a right call.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from opencode_env.simulation.listing import ListedTool
 
 ABSENT = "(none)"
 
-_SILENT = ("title", "$schema", "$defs", "definitions", "description", "examples")
+_SILENT = ("title", "$schema", "$defs", "definitions", "examples")
+_NAMED = ("properties", "patternProperties", "dependentSchemas")
+"""Their keys are names and no words of the schema."""
+_VALUES = ("const", "default", "enum")
+"""They hold values and no schemas."""
 _UNORDERED = ("required", "enum", "type", "anyOf", "oneOf")
 _JAVASCRIPT_INTEGERS = {"minimum": -(2**53 - 1), "maximum": 2**53 - 1}
 
@@ -37,20 +42,22 @@ class Signature:
     """In the order in which they are listed."""
 
 
-def signature_of(tool: ListedTool) -> Signature:
-    """The signature of a listed tool."""
-    schema: Mapping[str, Any] = tool.parameters
+def signature_of(tool: ListedTool, *, descriptions: bool = False) -> Signature:
+    """The signature of a listed tool; descriptions inside its parameters belong to it on request."""
+    schema: Mapping[str, Any] = _resolved(tool.parameters, tool.parameters)
     required = schema.get("required", [])
-    listed: Mapping[str, Any] = schema.get("properties", {})
-    parameters = {
-        name: Parameter(
-            schema=_plain({key: value for key, value in entry.items() if key != "default"}, schema),
+    parameters = {}
+    for name, listed in schema.get("properties", {}).items():
+        entry = _resolved(listed, schema) if isinstance(listed, dict) else {}
+        plain = _plain(listed, schema, descriptions)
+        parameters[name] = Parameter(
+            schema={key: value for key, value in plain.items() if key not in ("default", "description")}
+            if isinstance(plain, dict)
+            else plain,
             required=name in required,
             default=ABSENT if entry.get("default") is None else entry["default"],
-            description=_words({**_target(entry.get("$ref"), schema), **entry}.get("description", "")),
+            description=_words(entry.get("description", "")),
         )
-        for name, entry in listed.items()
-    }
     return Signature(_words(tool.description), parameters)
 
 
@@ -98,44 +105,74 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else repr(value)
 
 
-def _plain(schema: Any, root: Mapping[str, Any], seen: tuple[str, ...] = ()) -> Any:
+def _plain(schema: Any, root: Mapping[str, Any], descriptions: bool, seen: tuple[str, ...] = ()) -> Any:
     """The schema with its references in place, without what says nothing, and in one order."""
     if isinstance(schema, list):
-        return [_plain(entry, root, seen) for entry in schema]
+        return [_plain(entry, root, descriptions, seen) for entry in schema]
     if not isinstance(schema, dict):
         return schema
     reference = schema.get("$ref")
-    if isinstance(reference, str):
+    if isinstance(reference, str) and _target(reference, root) is not None:
         if reference in seen:
             return {"$ref": f"#{len(seen) - seen.index(reference)} up"}  # of a type that holds itself
-        rest = {key: value for key, value in schema.items() if key != "$ref"}
-        return _plain({**_target(reference, root), **rest}, root, (*seen, reference))
+        return _plain(_resolved(schema, root), root, descriptions, (*seen, reference))
     plain: dict[str, Any] = {}
     for key, value in schema.items():
-        if key in _SILENT or (key == "default" and value is None):
+        if _says_nothing(key, value) or (key == "description" and not descriptions):
             continue
-        if key == "additionalProperties" and value in (False, True):
-            continue
-        if _JAVASCRIPT_INTEGERS.get(key) == value:
-            continue
-        if key == "properties":
-            plain[key] = {name: _plain(entry, root, seen) for name, entry in value.items()}
+        if key in _NAMED and isinstance(value, dict):
+            plain[key] = {name: _plain(entry, root, descriptions, seen) for name, entry in value.items()}
+        elif key == "description":
+            plain[key] = _words(str(value))
         else:
-            found = _plain(value, root, seen)
-            unordered = key in _UNORDERED and isinstance(found, list)
-            plain[key] = sorted(found, key=repr) if unordered else found
+            found = value if key in _VALUES else _plain(value, root, descriptions, seen)
+            plain[key] = sorted(found, key=repr) if key in _UNORDERED and isinstance(found, list) else found
+    return _one_spelling(plain)
+
+
+def _says_nothing(key: str, value: Any) -> bool:
+    return (
+        key in _SILENT
+        or (key == "default" and value is None)
+        or (key == "additionalProperties" and isinstance(value, bool))
+        or (key in _JAVASCRIPT_INTEGERS and _JAVASCRIPT_INTEGERS[key] == value)
+    )
+
+
+def _one_spelling(plain: dict[str, Any]) -> dict[str, Any]:
+    """One of the ways to say a sole value, a choice of plain types, and a schema inside another."""
     if "const" in plain:
         plain["enum"] = [plain.pop("const")]
+    if len(plain.get("allOf", ())) == 1:
+        plain = {**plain.pop("allOf")[0], **plain}
+    choice = plain.get("anyOf")
+    if choice and all(set(entry) == {"type"} and isinstance(entry["type"], str) for entry in choice):
+        plain["type"] = sorted(entry["type"] for entry in plain.pop("anyOf"))
     return plain
 
 
-def _target(reference: str | None, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    if reference is None:
-        return {}
+def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with what it refers to; what it says itself goes before that."""
+    rest = dict(schema)
+    found = _target(rest["$ref"], root) if isinstance(rest.get("$ref"), str) else None
+    if found is None:
+        return rest
+    del rest["$ref"]
+    return {**found, **rest}
+
+
+def _target(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What a JSON pointer of this schema leads to; None for any other reference, which stays as it is written."""
+    if not reference.startswith("#"):
+        return None
     found: Any = root
-    for part in reference.removeprefix("#/").split("/"):
-        found = found.get(part, {}) if isinstance(found, dict) else {}
-    return found if isinstance(found, dict) else {}
+    for part in filter(None, reference[1:].split("/")):
+        name = unquote(part).replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+            found = found[int(name)]
+        else:
+            found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else None
 
 
 def _words(text: str) -> str:
