@@ -59,11 +59,13 @@ async def test_the_hooks_play_an_episode() -> None:
     assert world.ledger.steps[-1].info == {"at": 0}
 
 
-async def test_an_action_that_a_hook_cannot_parse_is_the_worlds_failure() -> None:
-    async with WorldAlone(DialWorld, EpisodeSpec()) as world:
-        with pytest.raises(Refused, match="the simulation has failed"):
+async def test_an_action_that_a_hook_cannot_parse_is_refused_and_changes_nothing() -> None:
+    async with WorldAlone(DialWorld, EpisodeSpec(seed=1)) as world:
+        with pytest.raises(Refused, match="'up' is no action here"):
             await world.episode.call("turn", {"direction": "up"})
-    assert "KeyError" in str(world.ledger.summary.error)
+        assert await world.episode.call("turn", {"direction": "right"}) == '{"position": 2}'
+    assert world.ledger.summary.error is None
+    assert (world.ledger.summary.steps, world.episode.refused) == (1, 1)
 
 
 async def test_a_hook_that_is_missing_is_named() -> None:

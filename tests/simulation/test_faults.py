@@ -7,6 +7,7 @@ import pytest_asyncio
 from opencode_env.simulation import WorldError
 from opencode_env.simulation.config import SimulationTaskConfig
 from opencode_env.simulation.episode import EpisodeSpec
+from opencode_env.simulation.errors import BrokenWorldError
 from opencode_env.simulation.hub import hub
 from opencode_env.simulation.reference import find_world
 from opencode_env.simulation.toolset import SimulationToolsetConfig
@@ -43,7 +44,7 @@ async def test_a_step_that_fails_ends_the_episode_as_an_error(bare: SharedWorlds
         assert hub().over(seat.rollout)
         assert (await client.call_tool("act", {"how": "well"})).is_error
         assert text(await other.call_tool("act", {"how": "well"})) == "well done"
-    with pytest.raises(WorldError, match=message):
+    with pytest.raises(BrokenWorldError, match=message):
         await seat.finish()
     assert len((await beside.finish()).steps) == 1
 
@@ -53,8 +54,9 @@ async def test_a_step_that_fails_ends_the_episode_as_an_error(bare: SharedWorlds
     [("raises", r"world Bare: reset\(\): OSError: no such lake"), ("hangs", r"reset\(\): did not return within 1 s")],
 )
 async def test_a_world_that_cannot_be_reset_says_why(bare: SharedWorlds, reset: str, message: str) -> None:
-    with pytest.raises(WorldError, match=message):
+    with pytest.raises(WorldError, match=message) as failed:
         await bare.seat(config={"reset": reset}, call_timeout=1)
+    assert failed.type is WorldError
 
 
 async def test_a_world_that_ends_its_process_is_an_error_of_all_who_shared_it() -> None:
@@ -62,7 +64,7 @@ async def test_a_world_that_ends_its_process_is_an_error_of_all_who_shared_it() 
         beside = await served.seat()
         with pytest.raises(WorldError, match="the world's server died"):
             await served.seat(config={"reset": "dies"})
-        with pytest.raises(WorldError, match="the world's server died"):
+        with pytest.raises(BrokenWorldError, match="the world's server died"):
             await beside.finish()
 
 

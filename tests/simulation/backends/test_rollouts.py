@@ -89,7 +89,7 @@ async def test_a_backend_that_fails_is_an_error_of_the_rollout_and_no_reward(tmp
         episode = await served.play()
     (trace,) = episode.traces
     assert (trace.ok, trace.stop_condition) == (False, "tool_backend_failed")
-    assert [error.type for error in trace.errors] == ["ToolsetError"]
+    assert [error.type for error in trace.errors] == ["BrokenBackendError"]
     assert "backend 'notes'" in trace.errors[0].message
     assert set(trace.rewards.values()) <= {None}
     assert trace.num_turns == 1

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from pydantic import JsonValue
 
+from opencode_env.simulation.errors import InvalidAction
 from opencode_env.simulation.world import Step, World
 
 
@@ -51,7 +52,7 @@ class EnvironmentWorld(World):
             environment.close()
 
     def parse_action(self, action: Any) -> Any:
-        """What a tool returned as the environment takes it."""
+        """What a tool returned as the environment takes it; what this raises refuses the call, and nothing changes."""
         return action
 
     def format_observation(self, observation: Any) -> Any:
@@ -69,8 +70,16 @@ class EnvironmentWorld(World):
         return observation
 
     def step(self, action: Any) -> Step:
-        """Parse the action and take it."""
-        return Step(*self.step_environment(self.environment, self.parse_action(action)))
+        """Parse the action and take it.
+
+        Raises:
+            InvalidAction: `parse_action` refused it, in the manner of these hooks with a ValueError or the like.
+        """
+        try:
+            parsed = self.parse_action(action)
+        except (ValueError, TypeError, LookupError) as error:
+            raise InvalidAction(f"{action!r} is no action here: {error}") from error
+        return Step(*self.step_environment(self.environment, parsed))
 
     def close(self) -> None:
         """Close the environment, if one was made."""

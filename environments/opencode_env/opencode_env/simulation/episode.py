@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictInt, ValidationError
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import to_jsonable_python
 
 from opencode_env.simulation.declared import tools_of
 from opencode_env.simulation.errors import InvalidAction, WorldError
@@ -22,6 +22,15 @@ from opencode_env.simulation.world import Step, World
 
 REMEMBERED_CALLS = 64
 """Calls of one episode whose answers are kept for those who ask again."""
+
+LEDGER_BYTES = 64 * 1024 * 1024
+"""Of one episode's ledger as JSON. An agent's programs can call without end, and the environment keeps it all."""
+
+_TOO_LONG = "the episode is over: its ledger is full"
+
+
+CallKey = tuple[str, str]
+"""The client of a call, and what the call has in common with itself when it is sent again."""
 
 
 class EpisodeSpec(BaseModel):
@@ -59,10 +68,12 @@ class Episode:
         self._recorder = recorder
         self._thread = WorldThread()
         self._turn = asyncio.Lock()
-        self._calls: OrderedDict[str, asyncio.Task[str]] = OrderedDict()
+        self._calls: OrderedDict[CallKey, asyncio.Task[str]] = OrderedDict()
         self._over = "the episode has not begun"
         self._steps = 0
+        self._bytes = 0
         self._closed = False
+        self._failed = False
         self._hung = False
         self.refused = 0
 
@@ -92,7 +103,7 @@ class Episode:
         config = {**self._kind.default_config(), **self._spec.config}
         return await self._shown(await self._thread.run(self.world.reset, self._spec.seed, config))
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], key: str | None = None) -> str:
+    async def call(self, tool: str, arguments: Mapping[str, Any], key: CallKey | None = None) -> str:
         """Take one action and return what the agent sees of it.
 
         Args:
@@ -112,19 +123,20 @@ class Episode:
                 self._calls.popitem(last=False)
         return await asyncio.shield(task)  # who gives up waiting does not undo a step
 
-    def forget_calls(self) -> None:
-        """A new client numbers its calls anew: nothing that it asks is a repetition."""
-        self._calls.clear()
+    def forget_calls(self, client: str) -> None:
+        """A client that begins anew numbers its calls anew: nothing that it asks is a repetition."""
+        for key in [key for key in self._calls if key[0] == client]:
+            del self._calls[key]
 
     async def read(self, method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         """Read from the world, in turn with its calls; also after the end.
 
         Raises:
-            Refused: the world has failed or was never reset, or says itself that there is nothing.
+            Refused: the world has failed, or says itself that there is nothing.
         """
         async with self._turn:
-            if self._closed or (self._over and not self._steps):
-                raise Refused(self._over or "the episode is over")
+            if self._closed or self._failed:
+                raise Refused(self._over)
             try:
                 return await self._timed(self._thread.run(method, *arguments, **named))
             except InvalidAction as error:
@@ -158,8 +170,9 @@ class Episode:
                 self.refused += 1
                 raise Refused(self._over)
             try:
+                given = _given(arguments)
                 step, shown = await self._timed(self._perform(tools_of(self.world)[name], arguments))
-                entry = self._entry(name, arguments, step, shown)
+                entry = self._bounded(self._entry(name, given, step, shown))
             except InvalidAction as error:
                 self.refused += 1
                 raise Refused(str(error)) from None
@@ -169,7 +182,8 @@ class Episode:
             if entry.terminated or entry.truncated:
                 self._over = "the episode is over: no further action counts"
             await self._recorder.step(entry)
-            return shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
+            seen = entry.observation
+            return seen if isinstance(seen, str) else json.dumps(seen, ensure_ascii=False)
 
     async def _perform(self, tool: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[Step, JsonValue]:
         """The step and what the agent sees of it: one job of the thread where nothing in it is a coroutine function."""
@@ -189,7 +203,7 @@ class Episode:
     async def _shown(self, observation: Any) -> JsonValue:
         return _json(await self._thread.run(self.world.format_observation, observation), "the observation")
 
-    def _entry(self, tool: str, arguments: Mapping[str, Any], step: Step, shown: JsonValue) -> LedgerEntry:
+    def _entry(self, tool: str, arguments: dict[str, JsonValue], step: Step, shown: JsonValue) -> LedgerEntry:
         number = self._steps + 1
         info, truncated = dict(step.info), bool(step.truncated)
         if number == self._spec.max_steps and not (step.terminated or truncated):
@@ -197,13 +211,21 @@ class Episode:
         return LedgerEntry(
             step=number,
             tool=tool,
-            arguments=to_jsonable_python(dict(arguments)),
+            arguments=arguments,
             observation=shown,
             reward=float(step.reward),
             terminated=bool(step.terminated),
             truncated=truncated,
             info=_json(info, "info"),
         )
+
+    def _bounded(self, entry: LedgerEntry) -> LedgerEntry:
+        """The entry, or, where the ledger cannot take it in, one that ends the episode."""
+        self._bytes += len(entry.model_dump_json().encode())
+        if self._bytes <= LEDGER_BYTES:
+            return entry
+        changed = {"observation": _TOO_LONG, "info": {"truncated_by": "ledger_bytes"}, "truncated": True}
+        return entry.model_copy(update=changed)
 
     async def _timed(self, work: Awaitable[Any]) -> Any:
         try:
@@ -217,16 +239,31 @@ class Episode:
 
     async def _fail(self, how: str) -> str:
         """Record the failure, after which nothing more is played; returns what the agent is told."""
+        self._failed = True
         self._over = "the simulation has failed; no further action counts"
         await self._recorder.failed(f"world {self._kind.__name__}: {how}")
         return self._over
 
 
+def _given(arguments: Mapping[str, Any]) -> dict[str, JsonValue]:
+    """The arguments as JSON, before the tool can change them.
+
+    Raises:
+        InvalidAction: they hold what JSON cannot say, such as NaN, and with what a world could be made to fail.
+    """
+    try:
+        plain: dict[str, JsonValue] = to_jsonable_python(dict(arguments))
+        json.dumps(plain, allow_nan=False, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise InvalidAction(f"the arguments are not JSON: {error}") from None
+    return plain
+
+
 def _json(value: Any, what: str) -> JsonValue:
     try:
         plain: JsonValue = to_jsonable_python(value)
-        json.dumps(plain, allow_nan=False)
-    except (PydanticSerializationError, ValueError, TypeError, RecursionError) as error:
+        json.dumps(plain, allow_nan=False, ensure_ascii=False).encode()
+    except (ValueError, TypeError, RecursionError) as error:
         raise TypeError(f"{what} is not JSON: {error}") from error
     return plain
 

@@ -15,6 +15,11 @@ class WorldError(ToolsetError):
     """A world failed: it raised, hung, or gave what is not JSON, or its server died."""
 
 
+class BrokenWorldError(WorldError):
+    """A world failed after its agent could act on it. What the agent did may have broken it, so `--env.retries` leaves
+    it alone unless a rule says otherwise: else an agent could have a bad episode played again."""
+
+
 class ToolMismatchError(ToolsetError):
     """The simulation and the production server do not offer the same tools."""
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from opencode_env.simulation.episode import EpisodeSpec
-from opencode_env.simulation.errors import WorldError
+from opencode_env.simulation.errors import BrokenWorldError, WorldError
 from opencode_env.simulation.ledger import Ledger
 from opencode_env.simulation.wire import (
     FROM_SERVER,
@@ -36,7 +36,7 @@ from opencode_env.simulation.wire import (
 )
 
 _SERVER_SECONDS = 120.0
-"""How long a shared server may take to come up and to reset a world, and any to close one."""
+"""How long a shared server may take to come up, and any to answer, beyond what the world's own calls may take."""
 _LONGEST_DIRECTORY = 80
 """Characters; the path of a Unix socket has 107 at most."""
 
@@ -62,12 +62,16 @@ class OpenRollout:
     ledger: Ledger
     changed: Callable[[Ledger], None]
     opened: asyncio.Event = field(default_factory=asyncio.Event)
+    """Whether it was reset, or failed."""
     closed: asyncio.Event = field(default_factory=asyncio.Event)
     unopened: set[Connection] = field(default_factory=set)
     """Servers that shall give a world. More than one only where several environments of one process share the tasks,
     of which the agent knows one."""
     playing: set[Connection] = field(default_factory=set)
     """Servers that have not closed their world yet."""
+
+    played: bool = False
+    """Whether it was reset: from then on the agent can act."""
 
     @property
     def over(self) -> bool:
@@ -113,14 +117,15 @@ class Hub:
             WorldError: it could not be reset, or no server came up in time.
         """
         played = self._rollouts[rollout]
+        seconds = _SERVER_SECONDS + played.spec.call_timeout
         try:
-            async with asyncio.timeout(_SERVER_SECONDS):
+            async with asyncio.timeout(seconds):
                 await self._there.setdefault(group, asyncio.Event()).wait()
                 for connection in self._shared[group]:
                     self._send_open(connection, rollout, played)
                 await played.opened.wait()
         except TimeoutError:
-            played.fail(f"the shared server gave no world within {_SERVER_SECONDS:g} s")
+            played.fail(f"the shared server gave no world within {seconds:g} s")
         self._raise_failure(played)
 
     def over(self, rollout: str) -> bool:
@@ -135,13 +140,14 @@ class Hub:
             WorldError: the world failed at any time, or its server died.
         """
         played = self._rollouts[rollout]
+        seconds = _SERVER_SECONDS + 2 * played.spec.call_timeout  # the step that is being taken, and `close`
         for connection in played.playing:
             connection.send(End(rollout=rollout))
         try:
-            async with asyncio.timeout(_SERVER_SECONDS):
+            async with asyncio.timeout(seconds):
                 await played.closed.wait()
         except TimeoutError:
-            played.fail(f"the world was not closed within {_SERVER_SECONDS:g} s")
+            played.fail(f"the world was not closed within {seconds:g} s")
         played.changed(played.ledger)
         self._raise_failure(played)
         return played.ledger
@@ -156,7 +162,7 @@ class Hub:
     @staticmethod
     def _raise_failure(played: OpenRollout) -> None:
         if played.ledger.summary.error is not None:
-            raise WorldError(played.ledger.summary.error)
+            raise (BrokenWorldError if played.played else WorldError)(played.ledger.summary.error)
 
     async def _listen(self) -> None:
         loop = asyncio.get_running_loop()
@@ -180,9 +186,9 @@ class Hub:
         try:
             async for message in _messages(reader):
                 self._take(connection, message)
-        except ValidationError as error:
+        except ValueError as error:  # no message, or one that is longer than LINE_LIMIT
             for rollout in connection.rollouts & self._rollouts.keys():
-                self._rollouts[rollout].fail(f"the world's server said what cannot be read: {error.errors()[0]}")
+                self._rollouts[rollout].fail(f"the world's server said what cannot be read: {str(error)[:300]}")
         finally:
             self._connections.discard(connection)
             self._leave(connection)
@@ -215,6 +221,7 @@ class Hub:
         match message:
             case Opened(observation=observation):
                 ledger.summary.first_observation = observation
+                played.played = True
                 played.unopened.discard(connection)
                 if not played.unopened:
                     played.opened.set()

@@ -16,7 +16,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 
 from opencode_env.simulation.declared import resources_of, tools_of
-from opencode_env.simulation.episode import Episode, Refused
+from opencode_env.simulation.episode import CallKey, Episode, Refused
 from opencode_env.simulation.world import World
 
 Request = ServerRequestContext[Any, Any]
@@ -41,7 +41,7 @@ def offer_world(mcp: MCPServer[Any], world: type[World], find: Find) -> None:
         _request.set(ctx)
         if ctx.method in _GREETINGS:
             with contextlib.suppress(Refused):  # said when something is called
-                (await find(ctx)).forget_calls()
+                (await find(ctx)).forget_calls(_client(ctx))
         return await call_next(ctx)
 
     mcp.middleware.append(remember)
@@ -91,8 +91,15 @@ def _signed(call: Callable[..., Any], method: Callable[..., Any]) -> Callable[..
     return call
 
 
-def _key(request: Request) -> str | None:
+def _key(request: Request) -> CallKey | None:
     """What a call that is sent again has in common with the first, and no other call of the same client."""
     if request.request_id is None or request.params is None:
         return None
-    return f"{request.request_id!r} {request.params.get('name')} {request.params.get('arguments')!r}"
+    called = f"{request.request_id!r} {request.params.get('name')} {request.params.get('arguments')!r}"
+    return _client(request), called
+
+
+def _client(request: Request) -> str:
+    """Who asks, as far as requests without sessions tell: programs of the agent's number their calls as it does."""
+    headers = getattr(request.request, "headers", {})
+    return str(headers.get("user-agent", ""))

@@ -2,14 +2,14 @@
 
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.simulation.ledger import LedgerSummary, TerminationReason
+from opencode_env.simulation.user.sides import MAX_USER_TURNS, USER_STOP
 
 TERMINATION_KEY = "termination_reason"
 """Where `trace.info` has it."""
 
-USER_STOP = "user_stop"
-"""The stop condition by which a simulated user says that the conversation is over."""
-
-_STEP_LIMITS = ("max_turns", "max_user_turns")
+_TURN_LIMITS = ("max_turns", MAX_USER_TURNS)
+_LEDGER_LIMITS = ("max_steps", "ledger_bytes")
+"""By what an `Episode` truncates: `truncated_by` in the last step's info."""
 
 
 def termination_reason(
@@ -22,8 +22,8 @@ def termination_reason(
         summary: of its episode.
         last_info: what the last step said.
     """
-    if summary.terminated or (summary.truncated and last_info.get("truncated_by") != "max_steps"):
+    if summary.terminated or (summary.truncated and last_info.get("truncated_by") not in _LEDGER_LIMITS):
         return "control_plane_signal"
-    if summary.truncated or trace.stop_condition in _STEP_LIMITS:
+    if summary.truncated or trace.stop_condition in _TURN_LIMITS:
         return "max_steps"
     return "user_stop" if trace.stop_condition == USER_STOP else None

@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter
 
-from opencode_env.simulation.episode import EpisodeSpec
+from opencode_env.simulation.episode import LEDGER_BYTES, EpisodeSpec
 from opencode_env.simulation.ledger import LedgerEntry
 
-LINE_LIMIT = 64 * 1024 * 1024
-"""Bytes of the longest line: a step with its observation."""
+LINE_LIMIT = 2 * LEDGER_BYTES
+"""Bytes of the longest line: a step with its observation, which `LEDGER_BYTES` bounds."""
 
 
 class Hello(BaseModel):

@@ -1,8 +1,10 @@
-"""What is wrong with a file of tool backends."""
+"""What is wrong with a file of tool backends, or with a backend that an agent plays with."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from verifiers.v1.errors import ToolsetError
 
 
 @dataclass(frozen=True)
@@ -27,3 +29,8 @@ class BackendFileError(ValueError):
 
     def __str__(self) -> str:
         return "\n  ".join([f"{self.path} describes no tool backends:", *map(str, self.problems)])
+
+
+class BrokenBackendError(ToolsetError):
+    """A tool backend failed at a call. What the agent asked may have broken it, so `--env.retries` leaves it alone
+    unless a rule says otherwise: else an agent could have a bad episode played again."""

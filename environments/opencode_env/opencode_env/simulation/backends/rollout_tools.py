@@ -10,6 +10,7 @@ from mcp.types import CallToolResult, TextContent, Tool
 from verifiers.v1.errors import ToolsetError
 
 from opencode_env.simulation.backends.bridge import Bridge
+from opencode_env.simulation.backends.errors import BrokenBackendError
 from opencode_env.simulation.backends.instance import Instance
 from opencode_env.simulation.backends.naming import tool_prefix
 
@@ -48,7 +49,7 @@ class RolloutTools:
     def __init__(self, backends: Mapping[str, Start], bridge: Bridge, base_url: str) -> None:
         self._backends = backends
         self._bridge = bridge
-        self.failure: ToolsetError | None = None
+        self.failure: BrokenBackendError | None = None
         """The first call that was not answered as it should be."""
         self.record: dict[str, Tally] = {name: Tally(calls=0, errors=0, seconds=0.0) for name in backends}
         """By backend."""
@@ -98,7 +99,7 @@ class _Way:
             try:
                 result = await self.instance.call(tool, arguments)
             except ToolsetError as error:
-                self._rollout.failure = self._rollout.failure or error
+                self._rollout.failure = self._rollout.failure or BrokenBackendError(str(error))
                 return _refusal()
             finally:
                 tally["seconds"] = round(tally["seconds"] + time.monotonic() - started, 3)

@@ -1,0 +1,57 @@
+"""The environment's end of the control plane, and servers that say what they should not."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from opencode_env.simulation import hub as hub_module
+from opencode_env.simulation.episode import EpisodeSpec
+from opencode_env.simulation.errors import BrokenWorldError, WorldError
+from opencode_env.simulation.hub import Hub
+from opencode_env.simulation.ledger import Ledger, LedgerSummary
+from opencode_env.simulation.wire import Hello, Opened, line
+
+from tests.support.waiting import until
+
+
+@asynccontextmanager
+async def served(hub: Hub, rollout: str) -> AsyncIterator[asyncio.StreamWriter]:
+    """A server of an open rollout's own, with the right token."""
+    ledger = Ledger(summary=LedgerSummary(world="w", seed=None, config={}))
+    await hub.open(rollout, EpisodeSpec(), ledger, lambda _: None)
+    reader, writer = await asyncio.open_unix_connection(hub.path)
+    try:
+        writer.write(line(Hello(token=hub.token, rollout=rollout)))
+        await reader.readline()
+        yield writer
+    finally:
+        writer.close()
+        await hub.forget(rollout)
+
+
+async def test_a_server_is_heard_of_its_own_rollout_only() -> None:
+    hub = Hub()
+    async with served(hub, "mine") as writer, served(hub, "theirs"):
+        writer.write(line(Opened(rollout="theirs", observation="forged")))
+        writer.write(line(Opened(rollout="mine", observation="real")))
+        await until(lambda: hub._rollouts["mine"].opened.is_set())
+        assert hub._rollouts["theirs"].ledger.summary.first_observation is None
+        assert not hub.over("theirs")
+
+
+@pytest.mark.parametrize("said", [b"no message\n", b"x" * 5_000])
+@pytest.mark.parametrize("opened", [False, True])
+async def test_what_cannot_be_read_fails_the_rollouts_of_its_server(
+    said: bytes, opened: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_module, "LINE_LIMIT", 1_000)
+    hub = Hub()
+    async with served(hub, "one") as writer:
+        if opened:
+            writer.write(line(Opened(rollout="one", observation="so")))
+        writer.write(said)
+        await until(lambda: hub.over("one"))
+        with pytest.raises(WorldError, match="said what cannot be read") as failed:
+            await hub.finish("one")
+    assert failed.type is (BrokenWorldError if opened else WorldError)
