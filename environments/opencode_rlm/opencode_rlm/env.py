@@ -5,9 +5,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from opencode_env.cli_agent.env import CliAgentEnv
 from opencode_env.cli_agent.interception import SubRollout
 from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.simulation.backends.env import EquippedEnv
 from opencode_rubrics.verifiers_versions import drop_with
 from verifiers.v1.agent import Agents
 from verifiers.v1.episode import Episode
@@ -19,7 +19,7 @@ from opencode_rlm.config import OpenCodeRLMEnvConfig
 logger = logging.getLogger("verifiers.v1.opencode_rlm")
 
 
-class OpenCodeRLMEnv(CliAgentEnv[OpenCodeRLMEnvConfig]):
+class OpenCodeRLMEnv(EquippedEnv[OpenCodeRLMEnvConfig]):
     """Plays the main agent in a sandbox and serves its sub-LLM calls from the `sub` seat."""
 
     SEATS_WITHOUT_SANDBOX: ClassVar[frozenset[str]] = frozenset({"sub"})
@@ -45,7 +45,8 @@ class OpenCodeRLMEnv(CliAgentEnv[OpenCodeRLMEnvConfig]):
             on_trace(main)
 
         try:
-            await agents.agent.run(task, runtime=box, on_trace=minted)
+            async with self.equipped(task, box) as equipped:
+                await agents.agent.run(equipped, runtime=box, on_trace=minted)
         finally:
             for side in sides:
                 await side.end()

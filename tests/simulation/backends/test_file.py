@@ -1,14 +1,19 @@
 """Files of tool backends: those of eval-protocol load as they are, and what is wrong is told with its line."""
 
 import json
+import re
 import textwrap
 from pathlib import Path
 
 import pytest
 from opencode_env.opencode.env import OpenCodeEnvConfig
 from opencode_env.simulation.backends.docker_options import option_words
+from opencode_env.simulation.backends.env import EquippedEnv
 from opencode_env.simulation.backends.errors import BackendFileError
 from opencode_env.simulation.backends.reading import read_backends
+from opencode_rlm.config import OpenCodeRLMEnvConfig
+from opencode_rlm.env import OpenCodeRLMEnv
+from pydantic import ValidationError
 
 WRITTEN_FOR_EVAL_PROTOCOL = """\
     log_level: "DEBUG"
@@ -277,3 +282,29 @@ def test_options_of_containers_are_those_of_the_command_line() -> None:
         *("--env", "A=b", "--label", "x=y", "--add-host", "there:10.0.0.1", "--cap-drop", "ALL"),
         *("--cpus", "0.5", "--read-only", "--network", "none"),
     ]
+
+
+def test_the_sample_file_can_be_used_and_so_can_what_it_shows_in_comments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = Path(__file__).parents[3] / "configs" / "eval" / "backends.yaml"
+    assert [backend.backend_name_ref for backend in read_backends(sample).config.backends] == ["memory"]
+    monkeypatch.setenv("SEARCH_TOKEN", "t")
+    (tmp_path / "template").mkdir()
+    whole = tmp_path / "backends.yaml"
+    whole.write_text("\n".join(re.sub(r"^  # (?=- |  )", "  ", line) for line in sample.read_text().splitlines()))
+    names = [backend.backend_name_ref for backend in read_backends(whole).config.backends]
+    assert names == ["memory", "files", "search"]
+
+
+def test_a_recursive_environment_takes_backends_too(tmp_path: Path) -> None:
+    file = tmp_path / "backends.yaml"
+    file.write_text(
+        "backends: [{backend_name_ref: far, orchestration_mode: remote_url, url: 'http://127.0.0.1:9/mcp'}]"
+    )
+    taskset = {"taskset": {"id": "opencode-rlm"}}
+    config = OpenCodeRLMEnvConfig.model_validate({**taskset, "backends": {"file": str(file)}})
+    assert OpenCodeRLMEnvConfig.model_validate_json(config.model_dump_json()).backends == config.backends
+    with pytest.raises(ValidationError, match="must be below --env"):
+        OpenCodeRLMEnvConfig.model_validate({**taskset, "backends": {"file": str(file), "call_timeout": 600}})
+    assert isinstance(OpenCodeRLMEnv(config), EquippedEnv)

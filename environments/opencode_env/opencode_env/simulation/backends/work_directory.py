@@ -1,19 +1,26 @@
 """The host directory of one instance, with its copy of the template data.
 
 It lies in a directory that only this user can enter; inside, everybody may write, as a container runs as who it likes.
+It is removed at the end of its instance, and should this process be killed, by a shell that waits for that.
 """
 
 import asyncio
 import contextlib
+import functools
 import os
 import shutil
 import tempfile
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from verifiers.v1.errors import ToolsetError
 
+from opencode_env.cli_agent.aftermath import afterwards
 from opencode_env.simulation.backends.description import BackendServerConfig
+
+_REMOVER = 'read -r _; for _ in $(seq 60); do rm -rf "$1"* && exit; sleep 1; done'
+"""Again where a program still writes: it has been killed, too, and may take a moment to die."""
 
 
 @contextlib.asynccontextmanager
@@ -23,12 +30,21 @@ async def work_directory(backend: BackendServerConfig, base: Path) -> AsyncItera
     Raises:
         ToolsetError: the template cannot be copied.
     """
-    directory = Path(tempfile.mkdtemp(prefix="vf-backend-"))
+    directory = Path(_prefix() + uuid.uuid4().hex)
+    directory.mkdir(mode=0o700)
     try:
         await asyncio.to_thread(make_data, directory / "data", backend, base)
         yield directory
     finally:
         await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+
+
+@functools.cache
+def _prefix() -> str:
+    """The beginning of the paths of this process's directories; starts the shell that removes them, once."""
+    prefix = f"{tempfile.gettempdir()}/vf-backend-{uuid.uuid4().hex}-"
+    afterwards(["/bin/sh", "-c", _REMOVER, "sh", prefix])
+    return prefix
 
 
 def make_data(data: Path, backend: BackendServerConfig, base: Path) -> None:
