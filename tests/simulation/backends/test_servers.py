@@ -14,6 +14,7 @@ from opencode_env.simulation.backends.description import StartupCheck
 from opencode_env.simulation.backends.instance import Instance, check_start, starting
 from opencode_env.simulation.backends.options import BackendsConfig
 from opencode_env.simulation.backends.reading import read_backends
+from opencode_env.simulation.hub import hub
 
 from tests.simulation.backends.surroundings import (
     SERVER,
@@ -94,6 +95,20 @@ async def test_a_program_answers_keeps_its_state_sees_nothing_of_ours_and_ends(
         assert processes() != []
     await until(lambda: processes() == [])
     assert set(backend_directories()) == before
+
+
+async def test_a_program_whose_tool_reads_any_path_finds_nothing_of_the_operators(tmp_path: Path) -> None:
+    for name in ("secret.env", "shown.txt"):
+        (tmp_path / name).write_text("the answer")
+    async with started(tmp_path, program(reads=["shown.txt"])) as notes:
+        hidden = [tmp_path / "secret.env", Path.home() / ".profile", Path("/etc/shadow"), Path("/proc/1/environ")]
+        for path in (*hidden, Path(hub().path), Path(__file__)):
+            assert "the answer" not in said(await notes.call("read_data", {"name": str(path)}))
+        assert "No such file" in said(await notes.call("read_data", {"name": str(hidden[0])}))
+        assert "No such file" in said(await notes.call("read_data", {"name": str(Path(__file__))}))
+        shown = said(await notes.call("read_data", {"name": str(tmp_path / "shown.txt")}))
+        assert "Read-only file system" in shown
+    assert (tmp_path / "shown.txt").read_text() == "the answer"
 
 
 async def test_a_server_that_hangs_or_dies_in_a_call_is_the_machinerys_failure(tmp_path: Path) -> None:

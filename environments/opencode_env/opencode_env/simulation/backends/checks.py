@@ -34,7 +34,7 @@ _FIELDS_OF = {
         "remote_api_config_inline",
         "remote_resource_type_identifier",
     ),
-    Orchestration.LOCAL_PROGRAM: ("command", "env"),
+    Orchestration.LOCAL_PROGRAM: ("command", "env", "reads"),
     Orchestration.REMOTE_URL: ("url", "auth_details"),
 }
 _MODE_OF = {field: mode for mode, fields in _FIELDS_OF.items() for field in fields}
@@ -114,6 +114,9 @@ def _instance(backend: BackendServerConfig, config: AppConfig, directory: Path) 
 def _program(backend: BackendServerConfig, config: AppConfig, directory: Path) -> _Found:
     if not backend.command:
         yield (), "has no command: give the program and its arguments as a list"
+    for index, path in enumerate(backend.reads or []):
+        if not _resolved(path, directory).exists():
+            yield ("reads", index), f"{_resolved(path, directory)} does not exist"
 
 
 def _url(backend: BackendServerConfig, config: AppConfig, directory: Path) -> _Found:

@@ -97,6 +97,9 @@ class BackendServerConfig(Authentication):
 
     command: list[Text] | None = None
     """Of a `local_program`: the program and its arguments."""
+    reads: list[Text] | None = None
+    """Of a `local_program`: files and directories of this machine that it sees, read-only, beyond the system's, this
+    Python's and those that its command names. Whatever it sees, its tools may show the agent."""
     env: dict[str, str] | None = None
     """Of a `local_program`: its variables, beyond PATH and a HOME of its own."""
     url: Text | None = None
