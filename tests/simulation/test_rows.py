@@ -9,6 +9,8 @@ from opencode_env.simulation import SimulationTaskset
 from opencode_env.simulation.config import SimulationTaskConfig, SimulationTasksetConfig
 from opencode_env.taskset import DatasetError
 
+USER = {"enabled": True, "system_prompt": "You are in a hurry.", "llm": "some-model"}
+
 
 def loaded(path: Path, *rows: dict[str, Any], **options: Any) -> list[Any]:
     """The data of the tasks of these rows."""
@@ -23,12 +25,12 @@ def test_the_names_of_the_family_mean_the_same(tmp_path: Path) -> None:
         "system_prompt": "Be brief.",
         "user_prompt_template": "Go: {observation}",
         "environment_context": {"size": 5},
-        "user_simulation": {"persona": "hurried"},
+        "user_simulation": USER,
     }
     ours = {"id": "one", "seed": 3, "system_prompt": "Be brief.", "prompt": "Go: {observation}", "config": {"size": 5}}
-    first, second = loaded(tmp_path / "rows.jsonl", family, {**ours, "user_simulation": {"persona": "hurried"}})
+    first, second = loaded(tmp_path / "rows.jsonl", family, {**ours, "user_simulation": USER})
     assert first.model_dump(exclude={"idx"}) == second.model_dump(exclude={"idx"})
-    assert (first.seed, first.config, first.user_simulation) == (3, {"size": 5}, {"persona": "hurried"})
+    assert (first.seed, first.config, first.user_simulation) == (3, {"size": 5}, USER)
 
 
 def test_a_seed_in_the_environment_context_is_the_rows(tmp_path: Path) -> None:
@@ -53,6 +55,8 @@ def test_without_a_file_there_are_the_shipped_rows_or_seeds() -> None:
         ({"config": [1]}, 'column "config'),
         ({"question": "?"}, 'column "question": Extra inputs'),
         ({"max_steps": 0}, 'column "max_steps"'),
+        ({"user_simulation": {"persona": "x"}}, 'column "user_simulation.persona": Extra inputs'),
+        ({"user_simulation": {"enabled": True}}, 'column "user_simulation": .*needs a system_prompt'),
     ],
 )
 def test_a_wrong_row_names_its_line_and_column(row: dict[str, Any], message: str, tmp_path: Path) -> None:

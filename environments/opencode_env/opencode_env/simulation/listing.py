@@ -3,6 +3,7 @@
 Invariant: however they are had, tools come as `ListedTool`s, so that a snapshot of a server compares like the server.
 """
 
+import asyncio
 import json
 import shlex
 from importlib import import_module
@@ -15,11 +16,14 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
+from opencode_env.simulation.backends.connection import all_tools, described
 from opencode_env.simulation.episode import Episode, Refused
 from opencode_env.simulation.mcp_tools import Request, offer_world
 from opencode_env.simulation.world import World
 
-_ANSWER_SECONDS = 60.0
+_ANSWER_SECONDS = 120.0
+"""A program may have to be fetched first."""
+
 _STDIO = "stdio:"
 
 
@@ -63,11 +67,11 @@ def write_snapshot(tools: list[ListedTool], path: Path) -> None:
 
 async def _named(name: str) -> list[ListedTool]:
     if name.startswith(("http://", "https://")):
-        return await _ask(Client(name, read_timeout_seconds=_ANSWER_SECONDS), name)
+        return await _ask(Client(name), name)
     if name.startswith(_STDIO):
         command, *arguments = shlex.split(name.removeprefix(_STDIO))
         transport = stdio_client(StdioServerParameters(command=command, args=arguments))
-        return await _ask(Client(transport, read_timeout_seconds=_ANSWER_SECONDS), name)
+        return await _ask(Client(transport), name)
     if name.endswith(".json"):
         return _read_snapshot(Path(name))
     module, _, attribute = name.partition(":")
@@ -86,27 +90,14 @@ async def _named(name: str) -> list[ListedTool]:
 
 
 async def _ask(client: Client, name: str) -> list[ListedTool]:
-    tools: list[ListedTool] = []
-    cursor: str | None = None
     try:
-        async with client:
-            while True:
-                page = await client.list_tools(cursor=cursor)
-                for tool in page.tools:
-                    listed = ListedTool(
-                        name=tool.name, description=tool.description or "", parameters=tool.input_schema
-                    )
-                    tools.append(listed)
-                if (cursor := page.next_cursor) is None:
-                    return tools
+        async with asyncio.timeout(_ANSWER_SECONDS), client:
+            return [
+                ListedTool(name=tool.name, description=tool.description or "", parameters=tool.input_schema)
+                for tool in await all_tools(client)
+            ]
     except Exception as error:
-        raise ValueError(f"{name} does not list its tools: {_first(error)}") from error
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+        raise ValueError(f"{name} does not list its tools: {described(error)}") from error
 
 
 def _read_snapshot(path: Path) -> list[ListedTool]:

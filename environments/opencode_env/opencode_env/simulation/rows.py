@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, JsonValue, StrictInt, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, JsonValue, StrictInt, ValidationError, field_validator
 
+from opencode_env.simulation.user.asked import AskedUser
 from opencode_env.taskset import DatasetError
 
 
@@ -27,7 +28,7 @@ class SimulationRow(BaseModel):
     """Template of the prompt; `{observation}` is the first observation. None: the world's own."""
     system_prompt: str | None = None
     user_simulation: dict[str, JsonValue] | None = None
-    """The simulated user, for environments that have a seat for one."""
+    """The simulated user, as `AskedUser` has it, for environments that have a seat for one."""
     max_steps: int | None = Field(None, ge=1)
     """Steps after which the episode is truncated; goes before the taskset's."""
     answer: str | None = None
@@ -36,6 +37,13 @@ class SimulationRow(BaseModel):
     """For a rubric that runs commands in the sandbox."""
     info: dict[str, JsonValue] = {}
     """Anything else."""
+
+    @field_validator("user_simulation")
+    @classmethod
+    def _can_be_played(cls, value: dict[str, JsonValue] | None) -> dict[str, JsonValue] | None:
+        if value is not None:
+            AskedUser.model_validate(value)
+        return value
 
 
 def read_rows(path: Path) -> Iterator[SimulationRow]:

@@ -54,7 +54,7 @@ class Connection:
     async def _own(self, ready: "asyncio.Future[None]") -> None:
         """Hold the connection open; the library's task groups then end in this task and in no other."""
         async with Client(self._opening(), cache=None) as client:
-            self.tools = await _all_tools(client)
+            self.tools = await all_tools(client)
             self._client = client
             ready.set_result(None)
             await self._leave.wait()
@@ -109,7 +109,7 @@ class Connection:
         except (MCPError, ToolsetError):
             raise
         except Exception as error:  # whatever the library makes of what a server does, or of its end
-            raise ToolsetError(f"{what} was not answered: {_words(error)}") from error
+            raise ToolsetError(f"{what} was not answered: {described(error)}") from error
         finally:
             request.cancel()
             await asyncio.gather(request, return_exceptions=True)
@@ -121,7 +121,7 @@ class Connection:
         if self._owner.cancelled():
             return "it was cancelled"
         error = self._owner.exception()
-        return "it is closed" if error is None else _words(error)
+        return "it is closed" if error is None else described(error)
 
     async def close(self) -> None:
         """End the connection; idempotent."""
@@ -134,18 +134,18 @@ class Connection:
         await asyncio.gather(self._owner, return_exceptions=True)
 
 
-async def _all_tools(client: Client) -> list[Tool]:
+async def all_tools(client: Client) -> list[Tool]:
+    """Every tool that a server lists, page by page."""
     tools: list[Tool] = []
     cursor: str | None = None
     while True:
         page = await client.list_tools(cursor=cursor)
         tools += page.tools
-        cursor = page.next_cursor
-        if cursor is None:
+        if (cursor := page.next_cursor) is None:
             return tools
 
 
-def _words(error: BaseException) -> str:
+def described(error: BaseException) -> str:
     """What an error says; of a group, what its first says."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

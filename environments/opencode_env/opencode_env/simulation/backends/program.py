@@ -2,8 +2,8 @@
 
 It runs beside the environment, not in the agent's sandbox, and the agent reaches its tools only; those may read any
 path that they are asked for. So it sees the system's programs, this Python, what its command and `reads` name, and no
-other file of this machine; it can write a directory of its own. None of the environment's variables, which may hold keys, are
-its. All its processes end with it, and with this process, should that be killed.
+other file of this machine; it can write a directory of its own. None of the environment's variables, which may hold
+keys, are its. All its processes end with it, and with this process, should that be killed.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """What a row says of its user."""
 
-from typing import Any
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 from verifiers.v1.errors import TaskError
 from verifiers.v1.task import Task
 
@@ -25,6 +25,17 @@ class AskedUser(BaseModel):
     script: list[str] | None = Field(None, min_length=1)
     """The user's messages, one after the other; after the last the user stops. No model is asked."""
 
+    @model_validator(mode="after")
+    def _wants_something(self) -> Self:
+        if self.plays and self.script is None and not self.system_prompt:
+            raise ValueError("it needs a system_prompt that says who plays, or a script")
+        return self
+
+    @property
+    def plays(self) -> bool:
+        """Whether there is a user at all."""
+        return self.script is not None if self.enabled is None else self.enabled
+
 
 def asked_user(task: Task[Any, Any, Any]) -> AskedUser | None:
     """The user that the task's row asks for, in a field of its own or among its other columns.
@@ -39,8 +50,4 @@ def asked_user(task: Task[Any, Any, Any]) -> AskedUser | None:
         asked = AskedUser.model_validate(value)
     except ValidationError as error:
         raise TaskError(f"task {task.data.idx}: its {COLUMN} cannot be played: {error}") from error
-    if not (asked.script is not None if asked.enabled is None else asked.enabled):
-        return None
-    if asked.script is None and not asked.system_prompt:
-        raise TaskError(f"task {task.data.idx}: its {COLUMN} needs a system_prompt that says who plays, or a script")
-    return asked
+    return asked if asked.plays else None
