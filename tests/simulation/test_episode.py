@@ -10,7 +10,9 @@ import pytest
 from opencode_env.simulation import Step, World, tool
 from opencode_env.simulation import episode as episode_module
 from opencode_env.simulation.alone import WorldAlone
-from opencode_env.simulation.episode import EpisodeSpec, Refused
+from opencode_env.simulation.episode import MOST_WAITING, EpisodeSpec, Refused
+
+from tests.support.waiting import until
 
 
 class Echo(World):
@@ -55,7 +57,7 @@ async def test_the_ledger_has_the_arguments_as_they_were_given() -> None:
 
 
 async def test_an_agent_that_talks_without_end_fills_its_ledger_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(episode_module, "LEDGER_BYTES", 2_000)
+    monkeypatch.setattr(episode_module, "LEDGER_BYTES", 20_000)
     async with WorldAlone(Echo, EpisodeSpec()) as world:
         for _ in range(100):
             try:
@@ -68,13 +70,13 @@ async def test_an_agent_that_talks_without_end_fills_its_ledger_and_no_more(monk
     assert kept.summary.total_reward == len(kept.steps)
     assert kept.steps[-1].info == {"truncated_by": "ledger_bytes"}
     assert (kept.summary.truncated, kept.summary.error) == (True, None)
-    assert len(kept.model_dump_json()) < 4_000
+    assert len(kept.model_dump_json()) < 20_000
 
 
 async def test_a_step_that_the_ledger_cannot_take_in_is_not_shown_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(episode_module, "LEDGER_BYTES", 2_000)
+    monkeypatch.setattr(episode_module, "LEDGER_BYTES", 20_000)
     async with WorldAlone(Echo, EpisodeSpec()) as world:
-        assert "full" in await world.episode.call("say", {"words": ["x" * 1_500]})
+        assert "full" in await world.episode.call("say", {"words": ["x" * 20_000]})
     assert [(entry.truncated, entry.reward) for entry in world.ledger.steps] == [(True, 1.0)]
 
 
@@ -97,3 +99,19 @@ async def test_nothing_is_read_from_a_world_that_hangs() -> None:
             with pytest.raises(Refused, match="the simulation has failed"):
                 await world.episode.read(world.episode.world.total)  # type: ignore[attr-defined]
     assert "did not return within 0.1 s" in str(world.ledger.summary.error)
+
+
+async def test_calls_whose_senders_have_gone_do_not_pile_up() -> None:
+    async with WorldAlone(Echo, EpisodeSpec()) as world:
+        await world.episode._turn.acquire()
+        calls = [asyncio.create_task(world.episode.call("say", {"words": [n]})) for n in range(MOST_WAITING)]
+        await until(lambda: len(world.episode._waiting) == MOST_WAITING)
+        for call in calls[1:]:
+            call.cancel()
+        with pytest.raises(Refused, match="64 calls are waiting already"):
+            await world.episode.call("say", {"words": []})
+        world.episode._turn.release()
+        assert "0" in await calls[0]
+        await until(lambda: not world.episode._waiting)
+        await world.episode.call("say", {"words": ["after"]})
+    assert len(world.ledger.steps) == MOST_WAITING + 1

@@ -23,8 +23,14 @@ from opencode_env.simulation.world import Step, World
 REMEMBERED_CALLS = 64
 """Calls of one episode whose answers are kept for those who ask again."""
 
-LEDGER_BYTES = 64 * 1024 * 1024
-"""Of one episode's ledger as JSON. An agent's programs can call without end, and the environment keeps it all."""
+LEDGER_BYTES = 16 * 1024 * 1024
+"""Of one episode's ledger: an agent's programs can call without end, and the environment keeps it all."""
+
+_ENTRY_BYTES = 4096
+"""What a step costs beside its JSON."""
+
+MOST_WAITING = 64
+"""Calls of one episode at once; more are refused, as who has sent one need not stay for its answer."""
 
 _TOO_LONG = "the episode is over: its ledger is full"
 
@@ -68,6 +74,7 @@ class Episode:
         self._recorder = recorder
         self._thread = WorldThread()
         self._turn = asyncio.Lock()
+        self._waiting: set[asyncio.Task[str]] = set()
         self._calls: OrderedDict[CallKey, asyncio.Task[str]] = OrderedDict()
         self._over = "the episode has not begun"
         self._steps = 0
@@ -116,12 +123,22 @@ class Episode:
         """
         if key is not None and (same := self._calls.get(key)) is not None:
             return await asyncio.shield(same)
-        task = asyncio.ensure_future(self._act(tool, arguments))
+        if len(self._waiting) >= MOST_WAITING:
+            self.refused += 1
+            raise Refused(f"{MOST_WAITING} calls are waiting already: call again when some are answered")
+        task = asyncio.create_task(self._act(tool, arguments))
+        self._waiting.add(task)
+        task.add_done_callback(self._answered)
         if key is not None:
             self._calls[key] = task
             if len(self._calls) > REMEMBERED_CALLS:
                 self._calls.popitem(last=False)
         return await asyncio.shield(task)  # who gives up waiting does not undo a step
+
+    def _answered(self, task: asyncio.Task[str]) -> None:
+        self._waiting.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever asked may have gone
 
     def forget_calls(self, client: str) -> None:
         """A client that begins anew numbers its calls anew: nothing that it asks is a repetition."""
@@ -221,7 +238,7 @@ class Episode:
 
     def _bounded(self, entry: LedgerEntry) -> LedgerEntry:
         """The entry, or, where the ledger cannot take it in, one that ends the episode."""
-        self._bytes += len(entry.model_dump_json().encode())
+        self._bytes += len(entry.model_dump_json().encode()) + _ENTRY_BYTES
         if self._bytes <= LEDGER_BYTES:
             return entry
         changed = {"observation": _TOO_LONG, "info": {"truncated_by": "ledger_bytes"}, "truncated": True}

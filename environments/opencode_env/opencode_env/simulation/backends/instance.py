@@ -49,12 +49,14 @@ class Server(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass
 class Instance:
-    """A backend that works."""
+    """A backend that works, or has."""
 
     connection: Connection
     _server: Server
+    suspect: bool = False
+    """Whether the last call was not answered."""
 
     @property
     def tools(self) -> list[Tool]:
@@ -68,7 +70,23 @@ class Instance:
             ToolsetError: it was not answered in time.
         """
         proxied = self._server.call()
-        return await (self.connection.call if proxied is None else proxied)(tool, arguments)
+        try:
+            result = await (self.connection.call if proxied is None else proxied)(tool, arguments)
+        except ToolsetError:
+            self.suspect = True
+            raise
+        self.suspect = False
+        return result
+
+    async def works(self) -> bool:
+        """Whether it can be used on; after a call that was not answered it is asked."""
+        if self.suspect:
+            try:
+                await self.connection.probe()
+            except ToolsetError:
+                return False
+            self.suspect = False
+        return self.connection.lives
 
 
 @contextlib.asynccontextmanager

@@ -1,6 +1,7 @@
 """The tool backends of one rollout, as its task, its agent and its record know them."""
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypedDict
@@ -49,7 +50,7 @@ class RolloutTools:
     def __init__(self, backends: Mapping[str, Start], bridge: Bridge, base_url: str) -> None:
         self._backends = backends
         self._bridge = bridge
-        self.failure: BrokenBackendError | None = None
+        self.failure: ToolsetError | None = None
         """The first call that was not answered as it should be."""
         self.record: dict[str, Tally] = {name: Tally(calls=0, errors=0, seconds=0.0) for name in backends}
         """By backend."""
@@ -94,12 +95,17 @@ class _Way:
         async with self._places:
             if self._rollout.failure is not None or self.instance is None:
                 return _refusal()
+            if not _is_json(arguments):
+                return _refusal("The arguments are not JSON.")
+            # Who has asked a shared one nothing before it was gone cannot have broken it.
+            blameless = not tally["calls"] and self.instance.suspect
             started = time.monotonic()
             tally["calls"] += 1
             try:
                 result = await self.instance.call(tool, arguments)
             except ToolsetError as error:
-                self._rollout.failure = self._rollout.failure or BrokenBackendError(str(error))
+                failure = error if blameless else BrokenBackendError(str(error))
+                self._rollout.failure = self._rollout.failure or failure
                 return _refusal()
             finally:
                 tally["seconds"] = round(tally["seconds"] + time.monotonic() - started, 3)
@@ -107,8 +113,17 @@ class _Way:
             return result
 
 
-def _refusal() -> CallToolResult:
-    return CallToolResult(content=[TextContent(type="text", text=_OVER)], is_error=True)
+def _is_json(arguments: dict[str, Any]) -> bool:
+    """Whether a server can read them: what is sent may be NaN, or half a character."""
+    try:
+        json.dumps(arguments, allow_nan=False, ensure_ascii=False).encode()
+    except ValueError:
+        return False
+    return True
+
+
+def _refusal(why: str = _OVER) -> CallToolResult:
+    return CallToolResult(content=[TextContent(type="text", text=why)], is_error=True)
 
 
 async def all_started(starts: Sequence[Start]) -> list[Instance]:

@@ -104,7 +104,7 @@ class _Shared:
         """
         async with self._lock:
             found = self._instance
-            if found is None or not found.connection.lives:
+            if found is None or not await found.works():
                 self._instance = None
                 await self._stack.aclose()
                 made = starting(self.backend, self._file, self._options, _SHARED_SESSION)
