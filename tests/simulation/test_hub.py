@@ -1,8 +1,11 @@
 """The environment's end of the control plane, and servers that say what they should not."""
 
 import asyncio
+import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from opencode_env.simulation import hub as hub_module
@@ -55,3 +58,16 @@ async def test_what_cannot_be_read_fails_the_rollouts_of_its_server(
         with pytest.raises(WorldError, match="said what cannot be read") as failed:
             await hub.finish("one")
     assert failed.type is (BrokenWorldError if opened else WorldError)
+
+
+async def test_a_killed_process_leaves_no_socket(tmp_path: Path) -> None:
+    serving = "import time; from opencode_env.simulation.hub import hub; print(hub().path, flush=True); time.sleep(600)"
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    killed = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", serving, env=environment, stdout=asyncio.subprocess.PIPE
+    )
+    assert killed.stdout is not None
+    assert Path((await killed.stdout.readline()).decode().strip()).parent.is_relative_to(tmp_path)
+    killed.kill()
+    await killed.wait()
+    await until(lambda: not list(tmp_path.iterdir()))

@@ -4,6 +4,9 @@ import atexit
 import subprocess
 from collections.abc import Sequence
 
+_REMOVER = 'read -r _; for _ in $(seq 60); do rm -rf "$1"* && exit; sleep 1; done'
+"""Again where a program still writes: it has been killed, too, and may take a moment to die."""
+
 
 def afterwards(argv: Sequence[str]) -> None:
     """Start a program now, in a session of its own, whose stdin closes when this process ends (1 ms).
@@ -19,3 +22,8 @@ def afterwards(argv: Sequence[str]) -> None:
         start_new_session=True,
     )
     atexit.register(remover.communicate)
+
+
+def removed_afterwards(prefix: str) -> None:
+    """Have everything removed, at the end of this process, whose path begins with `prefix`."""
+    afterwards(["/bin/sh", "-c", _REMOVER, "sh", prefix])

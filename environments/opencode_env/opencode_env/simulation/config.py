@@ -19,7 +19,8 @@ class SimulationTaskConfig(vf.TaskConfig):
     """`rollout`: a server process for each rollout's world. `shared`: one for all worlds of an environment's process,
     which saves each rollout the start of Python and shares the processor between worlds."""
     max_steps: int | None = Field(None, ge=1)
-    """Steps after which an episode is truncated; a row's own goes before it. None: no limit but the world's."""
+    """Steps after which an episode is truncated; a row's own goes before it. None: no limit but the world's, and that
+    of the ledger, which ends an episode that fills it (16 MiB; about 4000 steps, however short)."""
     call_timeout: float = Field(60.0, gt=0, allow_inf_nan=False)
     """Seconds that one call of a world's methods may take."""
     rubric: AnyRubricConfig = EnvironmentReturnConfig()

@@ -5,11 +5,9 @@ rollout stands in its ledger at once, so nothing is lost when the server dies.
 """
 
 import asyncio
-import atexit
 import contextlib
 import hmac
 import secrets
-import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -18,6 +16,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from opencode_env.cli_agent.aftermath import removed_afterwards
 from opencode_env.simulation.episode import EpisodeSpec
 from opencode_env.simulation.errors import BrokenWorldError, WorldError
 from opencode_env.simulation.ledger import Ledger
@@ -93,7 +92,7 @@ class Hub:
         directory = tempfile.gettempdir()
         short = len(directory) < _LONGEST_DIRECTORY
         self._directory = Path(tempfile.mkdtemp(prefix="worlds-", dir=directory if short else "/tmp"))  # mode 0700
-        atexit.register(shutil.rmtree, self._directory, ignore_errors=True)
+        removed_afterwards(str(self._directory))
         self.path = str(self._directory / "socket")
         self.token = secrets.token_urlsafe(32)
         self._rollouts: dict[str, OpenRollout] = {}

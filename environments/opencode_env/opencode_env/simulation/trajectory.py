@@ -84,7 +84,7 @@ def trajectory_of(trace: AnyTrace) -> Trajectory:
         seed=summary.seed,
         system_prompt=data.system_prompt or "",
         user_prompt_template=data.prompt_text,
-        environment_context=summary.config,
+        environment_context=getattr(data, "config", summary.config),
         user_simulation=getattr(data, "user_simulation", None),
     )
     model = trace.agent.config.model if trace.agent is not None else None

@@ -16,11 +16,8 @@ from pathlib import Path
 
 from verifiers.v1.errors import ToolsetError
 
-from opencode_env.cli_agent.aftermath import afterwards
+from opencode_env.cli_agent.aftermath import removed_afterwards
 from opencode_env.simulation.backends.description import BackendServerConfig
-
-_REMOVER = 'read -r _; for _ in $(seq 60); do rm -rf "$1"* && exit; sleep 1; done'
-"""Again where a program still writes: it has been killed, too, and may take a moment to die."""
 
 
 @contextlib.asynccontextmanager
@@ -43,7 +40,7 @@ async def work_directory(backend: BackendServerConfig, base: Path) -> AsyncItera
 def _prefix() -> str:
     """The beginning of the paths of this process's directories; starts the shell that removes them, once."""
     prefix = f"{tempfile.gettempdir()}/vf-backend-{uuid.uuid4().hex}-"
-    afterwards(["/bin/sh", "-c", _REMOVER, "sh", prefix])
+    removed_afterwards(prefix)
     return prefix
 
 
