@@ -5,7 +5,7 @@ ends it. What fails on the user's side is an error of the rollout, never a score
 """
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -49,9 +49,11 @@ async def converse(
 
     if asked.script is None:
         cast_user(agents.user, seat, asked)
-    async with _user(task, agents, asked, options) as user:
+    async with AsyncExitStack() as outliving:
         try:
             async with agents.agent.interaction(task, runtime=box, on_trace=minted) as talk:
+                opened = talk.trace.task.data  # a world's first observation is in its prompt by now
+                user = await outliving.enter_async_context(_user(opened, agents, asked, options))
                 await _exchange(talk, user, options.max_turns)
         except RolloutError:
             if not (traces and traces[-1].is_completed and traces[-1].errors):
@@ -82,15 +84,15 @@ async def _exchange(talk: Interaction, user: User, max_turns: int) -> None:
 
 @asynccontextmanager
 async def _user(
-    task: Task[Any, Any, Any], agents: Agents, asked: AskedUser, options: UserSimulationConfig
+    data: vf.TaskData, agents: Agents, asked: AskedUser, options: UserSimulationConfig
 ) -> AsyncIterator[User]:
     if asked.script is not None:
         yield ScriptedUser(asked.script)
         return
     persona = options.persona.replace("{stop}", STOP).replace("{instructions}", asked.system_prompt)
-    if task.data.prompt is not None:
-        persona += f"\n\nYou have opened the conversation with this message:\n{task.data.prompt_text}"
-    played = vf.Task(vf.TaskData(idx=task.data.idx, prompt=None, system_prompt=persona))
+    if data.prompt is not None:
+        persona += f"\n\nYou have opened the conversation with this message:\n{data.prompt_text}"
+    played = vf.Task(vf.TaskData(idx=data.idx, prompt=None, system_prompt=persona))
     async with agents.user.interaction(played) as side:
         yield PlayedUser(side)
 
