@@ -114,6 +114,9 @@ def test_the_first_observation_fills_the_rows_template(lake: Finished) -> None:
     trace = lake.trace("family")
     first = ledger(trace).summary.first_observation
     assert trace.task.data.prompt == f"Walk {{carefully}}.\n{first}"
+    row = trajectory_of(trace).session.dataset_row
+    assert row.user_prompt_template == "Walk {carefully}.\n{observation}"
+    assert row.environment_context == {"map": CLASSIC}
     assert "\n".join(CLASSIC) in str(trace.messages[1].content)
     assert "You are on thin ice." in str(trace.messages[0].content)
 

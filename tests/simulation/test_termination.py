@@ -28,5 +28,5 @@ def test_the_reason_is_the_worlds_a_limits_or_the_users(
     ended: dict[str, bool], info: dict[str, object], stop: str | None, reason: str | None
 ) -> None:
     trace: Any = SimpleNamespace(stop_condition=stop)
-    summary = LedgerSummary(world="w", seed=1, config={}, **ended)  # type: ignore[arg-type]
+    summary = LedgerSummary(world="w", seed=1, config={}, **ended)
     assert termination_reason(trace, summary, info) == reason

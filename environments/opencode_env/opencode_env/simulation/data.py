@@ -16,5 +16,7 @@ class SimulationTaskData(vf.TaskData):
     verify: list[str] = Field(default_factory=list)
     verify_timeout: float | None = None
     info: dict[str, JsonValue] = Field(default_factory=dict)
+    prompt_template: str | None = None
+    """What `prompt` was before the first observation filled it."""
     rollout: str | None = None
     """While its world's server starts: the rollout's id."""

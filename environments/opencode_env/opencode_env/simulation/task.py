@@ -115,4 +115,4 @@ def _write(trace: AnyTrace, ledger: Ledger) -> None:
         return
     shown = first if isinstance(first, str) else json.dumps(first, ensure_ascii=False)
     prompt = data.prompt.replace("{observation}", shown)
-    trace.task.data = data.model_copy(update={"prompt": prompt, "rollout": None})
+    trace.task.data = data.model_copy(update={"prompt": prompt, "prompt_template": data.prompt, "rollout": None})

@@ -83,7 +83,7 @@ def trajectory_of(trace: AnyTrace) -> Trajectory:
         id=data.id or str(data.idx),
         seed=summary.seed,
         system_prompt=data.system_prompt or "",
-        user_prompt_template=data.prompt_text,
+        user_prompt_template=getattr(data, "prompt_template", None) or data.prompt_text,
         environment_context=getattr(data, "config", summary.config),
         user_simulation=getattr(data, "user_simulation", None),
     )
