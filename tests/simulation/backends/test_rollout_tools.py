@@ -1,5 +1,6 @@
 """The way of one rollout to its backends: what never reaches a server, and whose fault a dead one is."""
 
+import asyncio
 import math
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from verifiers.v1.errors import ToolsetError
 
 from tests.simulation.backends.surroundings import program, said, write_file
 from tests.simulation.backends.test_servers import started
+from tests.support.waiting import until
 
 
 async def tools_of(instance: Instance) -> RolloutTools:
@@ -67,3 +69,15 @@ async def test_a_shared_server_that_died_is_made_anew_for_the_next_rollout(tmp_p
         assert said(await second.call("add_note", {"text": "two"})) == "1 notes: two"
     finally:
         await backends.stop()
+
+
+async def test_calls_do_not_pile_up_at_a_server_that_hangs(tmp_path: Path) -> None:
+    async with started(tmp_path, program()) as notes:
+        way = (await tools_of(notes))._ways["notes"]
+        calls = [asyncio.create_task(way.call("hang", {})) for _ in range(64)]
+        await until(lambda: way._waiting == 64)
+        assert "64 calls are waiting already" in said(await way.call("add_note", {"text": "one"}))
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        assert way._waiting == 0

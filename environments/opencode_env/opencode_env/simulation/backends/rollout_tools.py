@@ -19,6 +19,8 @@ Start = Callable[[], Awaitable[Instance]]
 
 _CALLS_AT_ONCE = 16
 """Of one rollout at one backend; more wait, so that it cannot starve its neighbours at a shared one."""
+_MOST_WAITING = 64
+"""More are refused: who has sent one need not stay for its answer, and this process keeps what it holds."""
 _OVER = "The tool server has failed; this conversation ends here."
 
 
@@ -85,12 +87,22 @@ class _Way:
         self._name = name
         self._rollout = rollout
         self._places = asyncio.Semaphore(_CALLS_AT_ONCE)
+        self._waiting = 0
 
     @property
     def tools(self) -> list[Tool]:
         return [] if self.instance is None else self.instance.tools
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> CallToolResult:
+        if self._waiting >= _MOST_WAITING:
+            return _refusal(f"{_MOST_WAITING} calls are waiting already: call again when some are answered.")
+        self._waiting += 1
+        try:
+            return await self._called(tool, arguments)
+        finally:
+            self._waiting -= 1
+
+    async def _called(self, tool: str, arguments: dict[str, Any]) -> CallToolResult:
         tally = self._rollout.record[self._name]
         async with self._places:
             if self._rollout.failure is not None or self.instance is None:
