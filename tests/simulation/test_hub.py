@@ -71,3 +71,21 @@ async def test_a_killed_process_leaves_no_socket(tmp_path: Path) -> None:
     killed.kill()
     await killed.wait()
     await until(lambda: not list(tmp_path.iterdir()))
+
+
+async def test_a_shared_server_that_died_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub_module, "_RECONNECT_SECONDS", 0.1)
+    hub = Hub()
+    for name in ("first", "second"):
+        await hub.open(name, EpisodeSpec(), Ledger(summary=LedgerSummary(world="w", seed=None, config={})), print)
+    reader, writer = await asyncio.open_unix_connection(hub.path)
+    writer.write(line(Hello(token=hub.token, group="g")))
+    first = asyncio.create_task(hub.open_shared("first", "g"))
+    assert b"first" in await reader.readline()
+    writer.close()
+    with pytest.raises(WorldError, match="the world's server died"):
+        await first
+    with pytest.raises(WorldError, match="the one before has died, perhaps of what an agent asked"):
+        await hub.open_shared("second", "g")
+    for name in ("first", "second"):
+        await hub.forget(name)

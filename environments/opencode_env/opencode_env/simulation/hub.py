@@ -36,6 +36,8 @@ from opencode_env.simulation.wire import (
 
 _SERVER_SECONDS = 120.0
 """How long a shared server may take to come up, and any to answer, beyond what the world's own calls may take."""
+_RECONNECT_SECONDS = 20.0
+"""How long one may take to come up after the last of its group has gone."""
 _LONGEST_DIRECTORY = 80
 """Characters; the path of a Unix socket has 107 at most."""
 
@@ -98,6 +100,8 @@ class Hub:
         self._rollouts: dict[str, OpenRollout] = {}
         self._shared: dict[str, list[Connection]] = {}
         self._there: dict[str, asyncio.Event] = {}
+        self._lost: set[str] = set()
+        """Groups whose last shared server has gone."""
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -116,15 +120,23 @@ class Hub:
             WorldError: it could not be reset, or no server came up in time.
         """
         played = self._rollouts[rollout]
-        seconds = _SERVER_SECONDS + played.spec.call_timeout
+        coming = _RECONNECT_SECONDS if group in self._lost else _SERVER_SECONDS
+        answering = _SERVER_SECONDS + played.spec.call_timeout
+        slow = f"no shared server came up within {coming:g} s" + (
+            ', and the one before has died, perhaps of what an agent asked; server = "rollout" gives each its own'
+            if group in self._lost
+            else ""
+        )
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(coming):
                 await self._there.setdefault(group, asyncio.Event()).wait()
+            slow = f"the shared server gave no world within {answering:g} s"
+            async with asyncio.timeout(answering):
                 for connection in self._shared[group]:
                     self._send_open(connection, rollout, played)
                 await played.opened.wait()
         except TimeoutError:
-            played.fail(f"the shared server gave no world within {seconds:g} s")
+            played.fail(slow)
         self._raise_failure(played)
 
     def over(self, rollout: str) -> bool:
@@ -167,7 +179,7 @@ class Hub:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # another evaluation of this process, whose loop is gone with all it had
             self._loop, self._server, self._starting = loop, None, asyncio.Lock()
-            self._rollouts, self._shared, self._there, self._connections = {}, {}, {}, set()
+            self._rollouts, self._shared, self._there, self._connections, self._lost = {}, {}, {}, set(), set()
         async with self._starting:
             if self._server is None:
                 Path(self.path).unlink(missing_ok=True)
@@ -202,6 +214,7 @@ class Hub:
                 members.remove(connection)
             if not members:
                 self._there[group].clear()
+                self._lost.add(group)
 
     @staticmethod
     def _gone(played: OpenRollout) -> None:
@@ -243,6 +256,7 @@ class Hub:
             connection.writer.close()
         elif hello.group is not None:
             self._shared.setdefault(hello.group, []).append(connection)
+            self._lost.discard(hello.group)
             self._there.setdefault(hello.group, asyncio.Event()).set()
         elif hello.rollout is not None and (played := self._rollouts.get(hello.rollout)) is not None:
             self._send_open(connection, hello.rollout, played)
