@@ -46,7 +46,9 @@ OVERRIDDEN: dict[str, str | None] = {
     "env.Env.stop": "self",
     "harness.Harness.APPENDS_SYSTEM_PROMPT": None,
     "harness.Harness.NEEDS_CONTAINER": None,
+    "harness.Harness.EXECUTES_CODE": None,
     "harness.Harness.SUPPORTS_MCP": None,
+    "harness.Harness.SUPPORTS_RESUME": None,
     "harness.Harness.SUPPORTS_SKILLS": None,
     "harness.Harness._check_result": "self trace runtime result",
     "harness.Harness.cleanup": "self trace runtime",
@@ -76,6 +78,10 @@ OVERRIDDEN: dict[str, str | None] = {
     "interception.server.InterceptionServer.start": "self",
     "interception.server.InterceptionServer.unregister": "self model_secret state_secret",
     "judge.Judge.complete": "self messages trace schema parse sampling",
+    "mcp.server.ServerBase.server_name": None,
+    "mcp.server.ServerBase.setup": "self",
+    "mcp.server.ServerBase.setup_task": "self task",
+    "mcp.toolset.Toolset.register": "self mcp",
     "runtimes.base.RuntimeProcess.kill": "self",
     "runtimes.base.RuntimeProcess.poll": "self",
     "runtimes.base.RuntimeProcess.terminate": "self",
@@ -85,7 +91,9 @@ OVERRIDDEN: dict[str, str | None] = {
     "task.Task.finalize": "self trace runtime",
     "task.Task.key": None,
     "task.Task.setup": "self trace runtime",
+    "task.Task.toolsets": "config",
     "taskset.Taskset.load": "self",
+    "taskset.Taskset.toolsets": "config",
 }
 """What a class of ours overrides of verifiers: a method with the names of its parameters, or None for an attribute."""
 
@@ -154,6 +162,7 @@ CALLED = {
     "env.Env._requires_tunnel": "self shared",
     "env.Env.shared_tools": "self",
     "dialects.base.Dialect.mediate_external_capabilities": "self body policy",
+    "mcp.server.state_signature": "secret url route",
     "session.RolloutSession.adopt": "self task",
     "session.RolloutSession.release": "self",
     "harness.Harness.install_skills": "self runtime dest",
@@ -169,9 +178,10 @@ METHODS = {path: parameters for path, parameters in (OVERRIDDEN | CALLED).items(
 
 ATTRIBUTES = {
     "env.Env": ("self._shared_tools", "self._interception"),
-    "agent.Agent": ("self.harness", "self.runtime_config"),
+    "agent.Agent": ("self.harness", "self.runtime_config", "self.ctx", "self.config"),
     "clients.train.ElasticRendererPool": ("self.key",),
     "harness.HarnessSession": ("self._closed",),
+    "mcp.server.ServerBase": ("self._exit_stack", '"VF_STATE_SECRET"'),
     "interception.pool.StaticInterceptionPool": ("self.servers",),
     "interception.pool.ElasticInterceptionPool": ("self.servers", "self.stack"),
 }

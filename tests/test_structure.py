@@ -13,6 +13,7 @@ PACKAGES = {
     "opencode_rubrics": ROOT / "rubrics" / "opencode_rubrics",
     "opencode_env": ROOT / "environments" / "opencode_env" / "opencode_env",
     "opencode_rlm": ROOT / "environments" / "opencode_rlm" / "opencode_rlm",
+    "opencode_simulation": ROOT / "environments" / "opencode_simulation" / "opencode_simulation",
 }
 IN_THE_SANDBOX = ("mathverdict", "supervisor")
 """Packages that also run on their own inside a sandbox: their imports among themselves are relative."""
@@ -24,7 +25,14 @@ FLOORS = {
     "opencode_env.taskset": {"opencode_env.samples"},
     "opencode_env.difficulty": {"opencode_env.taskset"},
     "opencode_env.trainable": {"opencode_env.difficulty"},
-    "opencode_env.opencode": {"opencode_env.cli_agent"},
+    "opencode_env.simulation": {"opencode_env.cli_agent", "opencode_env.taskset"},
+    "opencode_env.simulation.backends": {"opencode_env.cli_agent"},
+    "opencode_env.simulation.user": {"opencode_env.cli_agent"},
+    "opencode_env.opencode": {
+        "opencode_env.cli_agent",
+        "opencode_env.simulation.backends",
+        "opencode_env.simulation.user",
+    },
 }
 """What each room of `opencode_env` may import of the others."""
 
@@ -38,7 +46,7 @@ def module_name(path: Path) -> str:
 
 @cache
 def sources() -> dict[str, Path]:
-    """Every source file of the three packages, by module name."""
+    """Every source file of the packages, by module name."""
     return {module_name(path): path for folder in PACKAGES.values() for path in folder.rglob("*.py")}
 
 

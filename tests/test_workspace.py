@@ -44,7 +44,8 @@ class Distribution:
 def distributions() -> list[Distribution]:
     """The members, as their project files describe them."""
     found = []
-    for directory in (ROOT / "environments" / "opencode_env", ROOT / "environments" / "opencode_rlm", ROOT / "rubrics"):
+    environments = [ROOT / "environments" / name for name in ("opencode_env", "opencode_rlm", "opencode_simulation")]
+    for directory in (*environments, ROOT / "rubrics"):
         project = tomllib.loads((directory / "pyproject.toml").read_text())["project"]
         extras = {name: names_of(lines) for name, lines in project.get("optional-dependencies", {}).items()}
         package = project["name"].replace("-", "_")
@@ -105,7 +106,7 @@ def test_a_distribution_declares_exactly_what_it_imports(member: Distribution) -
 
 
 def test_dependencies_point_one_way() -> None:
-    order = ["verifiers", "opencode-rubrics", "opencode-env", "opencode-rlm"]
+    order = ["verifiers", "opencode-rubrics", "opencode-env", "opencode-rlm", "opencode-simulation"]
     for member in distributions():
         allowed = set(order[: order.index(member.name)])
         assert member.dependencies & set(order) <= allowed, member.name

@@ -4,6 +4,7 @@ from opencode_rubrics.answer import AnswerConfig, AnswerRubric
 from opencode_rubrics.any_rubric import AnyRubricConfig, ThirdPartyConfig
 from opencode_rubrics.cleanup import CleanupError, cleanup, run_cleanup
 from opencode_rubrics.config import RubricConfig
+from opencode_rubrics.environment_return import EnvironmentReturnConfig, EnvironmentReturnRubric
 from opencode_rubrics.errors import JudgeError, ScoringError
 from opencode_rubrics.group import RubricGroup, RubricGroupConfig
 from opencode_rubrics.hybrid_math import HybridMathRubric
@@ -24,6 +25,8 @@ __all__ = [
     "AnyTrace",
     "CleanupError",
     "CommandResult",
+    "EnvironmentReturnConfig",
+    "EnvironmentReturnRubric",
     "HybridMathConfig",
     "HybridMathRubric",
     "JudgeError",

@@ -5,8 +5,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from opencode_env.cli_agent.agent_error import AgentError
 from opencode_env.opencode.env import OpenCodeEnvConfig
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
+from opencode_env.simulation.backends.errors import BrokenBackendError
+from opencode_env.simulation.errors import BrokenWorldError
 from verifiers.v1.trace import Error
 from verifiers.v1.utils.retries import RetryState
 
@@ -15,6 +18,9 @@ from tests.support.rows import probe, probe_arguments, write_rows
 from tests.support.user_home import Finished, UserHome
 
 RULE = {"type": "AgentError", "max_retries": 1}
+
+
+BROUGHT_ABOUT = (AgentError, BrokenWorldError, BrokenBackendError)
 
 
 def tries(retries: dict[str, Any], kind: str) -> int:
@@ -40,6 +46,12 @@ def test_an_agents_own_error_is_tried_again_only_by_a_rule_that_matches_it(
     retries: dict[str, Any], own: int, other: int
 ) -> None:
     assert (tries(retries, "AgentError"), tries(retries, "HarnessError")) == (own, other)
+
+
+@pytest.mark.parametrize("kind", BROUGHT_ABOUT)
+def test_what_an_agent_can_bring_about_is_not_tried_again(kind: type[Exception]) -> None:
+    assert tries({"max_retries": 2}, kind.__name__) == 0
+    assert tries({"max_retries": 2, "rules": [{"type": kind.__name__, "max_retries": 1}]}, kind.__name__) == 1
 
 
 def test_the_default_alone_tries_nothing_again() -> None:

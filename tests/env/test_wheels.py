@@ -28,6 +28,7 @@ CONFIG = ROOT / "configs" / "eval" / "local.toml"
 PACKAGES = {
     "opencode_env": ROOT / "environments" / "opencode_env" / "opencode_env",
     "opencode_rlm": ROOT / "environments" / "opencode_rlm" / "opencode_rlm",
+    "opencode_simulation": ROOT / "environments" / "opencode_simulation" / "opencode_simulation",
     "opencode_rubrics": ROOT / "rubrics" / "opencode_rubrics",
 }
 
@@ -112,6 +113,7 @@ def test_programs_and_data_that_are_read_at_run_time_are_in_the_wheels(installed
         "opencode/programs/plugin.js",
         "opencode/programs/download.sh",
         "samples/tasks.jsonl",
+        "simulation/samples/issue-tracker.jsonl",
         "cli_agent/programs/end.sh",
         "cli_agent/sandbox/etc/passwd",
         "cli_agent/sandbox/supervisor/main.py",

@@ -2,9 +2,9 @@
 
 from typing import Any, Self
 
-from opencode_env.cli_agent.env import CliAgentEnvConfig
 from opencode_env.cli_agent.interception import SubSettings
 from opencode_env.cli_agent.seats import local_seat
+from opencode_env.simulation.backends.env import EquippedEnvConfig
 from pydantic import Field, FiniteFloat, model_validator
 from verifiers.v1.configs.agent import AgentConfig, TimeoutConfig
 from verifiers.v1.harnesses.null import NullHarnessConfig
@@ -12,7 +12,7 @@ from verifiers.v1.harnesses.null import NullHarnessConfig
 from opencode_rlm.harness_config import OpenCodeRLMHarnessConfig
 
 
-class OpenCodeRLMEnvConfig(CliAgentEnvConfig):
+class OpenCodeRLMEnvConfig(EquippedEnvConfig):
     """Recursive OpenCode; over any taskset with `--env.id opencode-rlm`."""
 
     agent: AgentConfig = local_seat(OpenCodeRLMHarnessConfig(id="opencode-rlm"))

@@ -5,12 +5,14 @@ import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from opencode_env.cli_agent.env import CliAgentEnv
 from opencode_env.cli_agent.interception import SubRollout
 from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.simulation.backends.env import EquippedEnv
+from opencode_env.simulation.user.asked import asked_user
 from opencode_rubrics.verifiers_versions import drop_with
 from verifiers.v1.agent import Agents
 from verifiers.v1.episode import Episode
+from verifiers.v1.errors import TaskError
 from verifiers.v1.runtimes import Runtime
 from verifiers.v1.task import Task
 
@@ -19,7 +21,7 @@ from opencode_rlm.config import OpenCodeRLMEnvConfig
 logger = logging.getLogger("verifiers.v1.opencode_rlm")
 
 
-class OpenCodeRLMEnv(CliAgentEnv[OpenCodeRLMEnvConfig]):
+class OpenCodeRLMEnv(EquippedEnv[OpenCodeRLMEnvConfig]):
     """Plays the main agent in a sandbox and serves its sub-LLM calls from the `sub` seat."""
 
     SEATS_WITHOUT_SANDBOX: ClassVar[frozenset[str]] = frozenset({"sub"})
@@ -36,7 +38,16 @@ class OpenCodeRLMEnv(CliAgentEnv[OpenCodeRLMEnvConfig]):
     async def run_agent(
         self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, on_trace: Callable[[AnyTrace], None]
     ) -> None:
-        """Run the main agent with a sub side that lives as long as its run."""
+        """Run the main agent with a sub side that lives as long as its run.
+
+        Raises:
+            TaskError: the row asks for a simulated user, and this environment has no seat for one.
+        """
+        if asked_user(task) is not None:
+            raise TaskError(
+                f"task {task.data.idx} asks for a simulated user, whom opencode-rlm has no seat for: use --env.id "
+                "opencode-env, or take user_simulation out of the row"
+            )
         sides: list[SubRollout] = []
 
         def minted(main: AnyTrace) -> None:
@@ -45,7 +56,8 @@ class OpenCodeRLMEnv(CliAgentEnv[OpenCodeRLMEnvConfig]):
             on_trace(main)
 
         try:
-            await agents.agent.run(task, runtime=box, on_trace=minted)
+            async with self.equipped(task, box) as equipped:
+                await agents.agent.run(equipped, runtime=box, on_trace=minted)
         finally:
             for side in sides:
                 await side.end()

@@ -17,6 +17,8 @@ from opencode_env.cli_agent.traces import AnyTrace, agent_record
 
 _VMSTAT = Path("/proc/vmstat")
 _CGROUP_EVENTS = "/sys/fs/cgroup/memory.events"
+_BROUGHT_ABOUT = ("AgentError", "BrokenWorldError", "BrokenBackendError")
+"""Names of the errors that an agent can bring about at will; the last two are of rooms above this one."""
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
@@ -35,11 +37,11 @@ class AgentError(HarnessError):
 
 
 def without_agent_errors(retries: RetryConfig) -> RetryConfig:
-    """The same retries, but none for an `AgentError` where no rule of the user's matches it."""
-    rule = RetryRule(type=AgentError.__name__, max_retries=0)
-    if rule in retries.rules:
-        return retries
-    return retries.model_copy(update={"rules": [*retries.rules, rule]})
+    """The same retries, but none for what an agent can bring about, where no rule of the user's matches that."""
+    rules = [RetryRule(type=name, max_retries=0) for name in _BROUGHT_ABOUT]
+    return retries.model_copy(
+        update={"rules": [*retries.rules, *(rule for rule in rules if rule not in retries.rules)]}
+    )
 
 
 def memory_kills() -> int:

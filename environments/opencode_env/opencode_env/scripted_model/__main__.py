@@ -19,11 +19,15 @@ from opencode_env.scripted_model.policy import FaultyPolicy, Policy
 from opencode_env.scripted_model.samples_policy import SamplesPolicy
 from opencode_env.scripted_model.script import ScriptPolicy
 from opencode_env.scripted_model.server import ScriptedModel
+from opencode_env.scripted_model.worlds_policy import WorldsPolicy
 
 _EXAMPLES = """\
 examples:
   # solve 70 % of the sample tasks, always the same ones
   python -m opencode_env.scripted_model --port 8000 --success-rate 0.7 --seed 0
+
+  # play the shipped worlds of opencode_env.simulation
+  python -m opencode_env.scripted_model --port 8000 --policy worlds
 
   # a difficulty for each task: rates.json holds {"fix-median": 0.9, "pig-latin": 0.2}
   python -m opencode_env.scripted_model --port 8000 --success-rates rates.json
@@ -52,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one (default)")
     parser.add_argument("--port-file", type=Path, help="file to write the port to, once it answers")
     parser.add_argument(
-        "--policy", choices=["samples"], default="samples", help="what answers when no --script is given"
+        "--policy", choices=["samples", "worlds"], default="samples", help="what answers when no --script is given"
     )
     parser.add_argument("--script", type=Path, help="JSON file of fixed scripts, instead of a policy")
     parser.add_argument("--faults", type=Path, help="JSON file: faults by turn (from 0) of every conversation")
@@ -73,6 +77,8 @@ def _policy(options: argparse.Namespace) -> Policy:
     policy: Policy
     if options.script is not None:
         policy = ScriptPolicy.load(options.script)
+    elif options.policy == "worlds":
+        policy = WorldsPolicy()
     else:
         rates: dict[str, float] = {}
         if options.success_rates is not None:

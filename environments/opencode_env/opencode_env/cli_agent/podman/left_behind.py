@@ -4,12 +4,12 @@ Invariant: a container has its directory before podman hears of it and until it 
 the end of this process, in a session of its own, finds what a SIGKILL left in the names of directories.
 """
 
-import atexit
 import functools
-import subprocess
 import tempfile
 import uuid
 from pathlib import Path
+
+from opencode_env.cli_agent.aftermath import afterwards
 
 _SCRIPT = Path(__file__).with_suffix(".sh")
 
@@ -25,13 +25,5 @@ def make_directory(container: str) -> Path:
 def _prefix() -> str:
     """The beginning of the names of this process's directories; starts the shell (once, 1 ms)."""
     prefix = f"{tempfile.gettempdir()}/vf-podman-{uuid.uuid4().hex}-"
-    remover = subprocess.Popen(
-        ["/bin/sh", str(_SCRIPT), prefix],
-        cwd="/",
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    atexit.register(remover.communicate)
+    afterwards(["/bin/sh", str(_SCRIPT), prefix])
     return prefix

@@ -1,0 +1,29 @@
+"""Programs that wait for the end of this process, also by a SIGKILL, and then remove what it left behind."""
+
+import atexit
+import subprocess
+from collections.abc import Sequence
+
+_REMOVER = 'read -r _; for _ in $(seq 60); do rm -rf "$1"* && exit; sleep 1; done'
+"""Again where a program still writes: it has been killed, too, and may take a moment to die."""
+
+
+def afterwards(argv: Sequence[str]) -> None:
+    """Start a program now, in a session of its own, whose stdin closes when this process ends (1 ms).
+
+    A process that ends of itself waits for it.
+    """
+    remover = subprocess.Popen(
+        argv,
+        cwd="/",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    atexit.register(remover.communicate)
+
+
+def removed_afterwards(prefix: str) -> None:
+    """Have everything removed, at the end of this process, whose path begins with `prefix`."""
+    afterwards(["/bin/sh", "-c", _REMOVER, "sh", prefix])

@@ -1,0 +1,127 @@
+"""What a file of tool backends may say.
+
+The fields of `BackendServerConfig`, `RemoteApiConfig` and `AppConfig` of eval-protocol 0.0.3, so that its files load as
+they are, and two more kinds of servers. Only types and unknown keys are checked here; what depends on another field
+is in `checks`, which can name its line.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Text = Annotated[str, Field(min_length=1)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class Orchestration(StrEnum):
+    """Where a server comes from."""
+
+    LOCAL_DOCKER = "local_docker"
+    """A container on this machine, which podman runs."""
+    REMOTE_HTTP_API = "remote_http_api"
+    """An instance that is made, and deleted, with requests to an HTTP API."""
+    LOCAL_PROGRAM = "local_program"
+    """A program on this machine that speaks MCP on its stdin and stdout."""
+    REMOTE_URL = "remote_url"
+    """A server that runs already, elsewhere."""
+
+
+class Authentication(_Strict):
+    """How requests prove who they are from. `${NAME}` in a value is that environment variable."""
+
+    auth_type: Literal["none", "bearer_token", "custom_header"] = "none"
+    auth_details: dict[str, str] | None = None
+    """`{token: …}` for `bearer_token`; `{header_name: …, header_value: …}` for `custom_header`."""
+
+
+class RemoteApiConfig(Authentication):
+    """An API that makes instances."""
+
+    base_url: Text
+    create_instance_endpoint: Text = "/instances"
+    """POST; answers with a list of `{remote_instance_id, mcp_endpoint_url}`."""
+    delete_instance_endpoint_template: Text = "/instances/{remote_instance_id}"
+    """DELETE."""
+    call_tool_endpoint_template: Text | None = None
+    """POST of `{tool_name, arguments}`; `None`: tools are called at the instance's `mcp_endpoint_url`."""
+
+
+class StartupCheck(_Strict):
+    """A tool call that must succeed before a server is used."""
+
+    tool_name: Text
+    """`ping` and `list_tools`, where the server has no such tool, mean the requests of that name."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+
+
+class VolumeMount(_Strict):
+    """Where a host path is seen in a container."""
+
+    bind: Text
+    mode: Literal["rw", "ro"] = "rw"
+
+
+class BackendServerConfig(Authentication):
+    """One MCP server."""
+
+    backend_name_ref: Text
+    """Its name, with which the names of its tools begin."""
+    backend_type: Literal["filesystem", "duckdb", "memory", "everything", "fetch", "time"] | None = None
+    """What it is; a `filesystem` sees its template data at `/data` unless the file says where."""
+    orchestration_mode: Orchestration
+    instance_scoping: Literal["session", "shared_global"] = "session"
+    """One instance for every rollout, or one for all rollouts of a process."""
+    mcp_transport: Literal["http", "stdio"] = "http"
+    """How a container speaks MCP: at `/mcp` of its port, or on its stdin and stdout."""
+
+    docker_image: Text | None = None
+    container_port: int | None = Field(None, ge=1, le=65535)
+    template_data_path_host: Text | None = None
+    """A directory of which every instance gets a copy."""
+    container_template_data_path: Text | None = None
+    """Where a container sees its copy."""
+    docker_run_args: list[str] | None = None
+    """Further options of `docker run`."""
+    startup_check_mcp_tool: StartupCheck | None = None
+    container_command: list[str] | None = None
+    container_volumes: dict[str, VolumeMount] | None = None
+    """By host path."""
+
+    remote_api_config_ref: Text | None = None
+    remote_api_config_inline: RemoteApiConfig | None = None
+    remote_resource_type_identifier: Text | None = None
+
+    command: list[Text] | None = None
+    """Of a `local_program`: the program and its arguments."""
+    reads: list[Text] | None = None
+    """Of a `local_program`: files and directories of this machine that it sees, read-only, beyond the system's, this
+    Python's and those that its command names. Whatever it sees, its tools may show the agent."""
+    env: dict[str, str] | None = None
+    """Of a `local_program`: its variables, beyond PATH and a HOME of its own."""
+    url: Text | None = None
+    """Of a `remote_url`: the server's whole URL."""
+
+
+class RemoteApiDefaults(_Strict):
+    """Of the requests to every API."""
+
+    timeout: float = Field(30.0, gt=0, allow_inf_nan=False)
+    """Seconds."""
+    connect_timeout: float = Field(5.0, gt=0, allow_inf_nan=False)
+    """Seconds."""
+
+
+class AppConfig(_Strict):
+    """The whole file."""
+
+    backends: list[BackendServerConfig] = Field(default_factory=list)
+    global_remote_apis: dict[str, RemoteApiConfig] | None = None
+    log_level: str = "INFO"
+    """Of this package's own messages."""
+    global_docker_options: dict[str, Any] | None = None
+    """Options of every container, named as Docker's Python client names them (see `docker_options`)."""
+    global_remote_api_defaults: RemoteApiDefaults | None = None

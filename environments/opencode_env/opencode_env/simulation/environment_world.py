@@ -1,0 +1,87 @@
+"""A world made of the hooks that a simulation for eval-protocol has, under their names.
+
+A subclass keeps those hooks as they are, and marks its tools with `@tool`: a tool returns the action for
+`step_environment`, or the call for `parse_action`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from pydantic import JsonValue
+
+from opencode_env.simulation.errors import InvalidAction
+from opencode_env.simulation.world import Step, World
+
+
+class EnvironmentWorld(World):
+    """Plays an environment object, such as one of Gymnasium's, through the seven hooks."""
+
+    environment: Any = None
+    """The environment of this episode; there is one from `reset` on."""
+
+    DEFAULT_CONFIG: ClassVar[Mapping[str, JsonValue]] = {}
+
+    @classmethod
+    def get_default_config(cls) -> Mapping[str, JsonValue]:
+        """What a row's own config is laid on."""
+        return cls.DEFAULT_CONFIG
+
+    def create_environment(self, config: dict[str, Any]) -> Any:
+        """Make the environment."""
+        raise NotImplementedError(f"{type(self).__name__} has no create_environment(config)")
+
+    def create_environment_with_seed(self, config: dict[str, Any], *, seed: int | None = None) -> tuple[Any, Any, Any]:
+        """Make the environment and reset it; returns it, the first observation, and its info."""
+        made = self.create_environment(config)
+        observation, info = self.reset_environment(made, seed)
+        return made, observation, info
+
+    def reset_environment(self, environment: Any, seed: int | None = None) -> tuple[Any, Any]:
+        """Reset the environment; returns the first observation and its info."""
+        found: tuple[Any, Any] = environment.reset(seed=seed)
+        return found
+
+    def step_environment(self, environment: Any, action: Any) -> tuple[Any, float, bool, bool, Mapping[str, Any]]:
+        """Take an action; returns observation, reward, terminated, truncated and info."""
+        found: tuple[Any, float, bool, bool, Mapping[str, Any]] = environment.step(action)
+        return found
+
+    def close_environment(self, environment: Any) -> None:
+        """Free what the environment holds."""
+        if hasattr(environment, "close"):
+            environment.close()
+
+    def parse_action(self, action: Any) -> Any:
+        """What a tool returned as the environment takes it; what this raises refuses the call, and nothing changes."""
+        return action
+
+    def format_observation(self, observation: Any) -> Any:
+        """The observation as the agent sees it."""
+        return observation
+
+    @classmethod
+    def default_config(cls) -> Mapping[str, JsonValue]:
+        """`get_default_config`."""
+        return cls.get_default_config()
+
+    def reset(self, seed: int | None, config: Mapping[str, JsonValue]) -> Any:
+        """Make the environment, with its seed, and return the first observation."""
+        self.environment, observation, _ = self.create_environment_with_seed(dict(config), seed=seed)
+        return observation
+
+    def step(self, action: Any) -> Step:
+        """Parse the action and take it.
+
+        Raises:
+            InvalidAction: `parse_action` refused it, in the manner of these hooks with a ValueError or the like.
+        """
+        try:
+            parsed = self.parse_action(action)
+        except (ValueError, TypeError, LookupError) as error:
+            raise InvalidAction(f"{action!r} is no action here: {error}") from error
+        return Step(*self.step_environment(self.environment, parsed))
+
+    def close(self) -> None:
+        """Close the environment, if one was made."""
+        if self.environment is not None:
+            self.close_environment(self.environment)

@@ -1,0 +1,294 @@
+"""One running world: its calls in turn, each step recorded before the agent sees what it did.
+
+Invariant: a call is stepped at most once, whoever repeats it and whoever stops waiting for it; a call after the end is
+refused and changes nothing; what the world did wrong ends the episode as a failure that the ledger names.
+"""
+
+import asyncio
+import inspect
+import json
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictInt, ValidationError
+from pydantic_core import to_jsonable_python
+
+from opencode_env.simulation.declared import tools_of
+from opencode_env.simulation.errors import InvalidAction, WorldError
+from opencode_env.simulation.ledger import LedgerEntry
+from opencode_env.simulation.thread import WorldThread
+from opencode_env.simulation.world import Step, World
+
+REMEMBERED_CALLS = 64
+"""Calls of one episode whose answers are kept for those who ask again."""
+
+LEDGER_BYTES = 16 * 1024 * 1024
+"""Of one episode's ledger: an agent's programs can call without end, and the environment keeps it all."""
+
+_ENTRY_BYTES = 4096
+"""What a step costs beside its JSON."""
+
+MOST_WAITING = 64
+"""Calls of one episode at once; more are refused, as who has sent one need not stay for its answer."""
+
+_TOO_LONG = "the episode is over: its ledger is full"
+
+
+CallKey = tuple[str, str]
+"""The client of a call, and what the call has in common with itself when it is sent again."""
+
+
+class EpisodeSpec(BaseModel):
+    """Which episode of a world is played, and its limits."""
+
+    model_config = ConfigDict(frozen=True)
+
+    seed: StrictInt | None = None
+    config: dict[str, JsonValue] = {}
+    max_steps: int | None = Field(None, ge=1)
+    """Steps after which the episode is truncated. None: no limit but the world's."""
+    call_timeout: float = Field(60.0, gt=0, allow_inf_nan=False)
+    """Seconds that any one call of the world's methods may take; longer is a failure of the world."""
+
+
+class Recorder(Protocol):
+    """Takes what happens in an episode, in order; returns when it is safe."""
+
+    async def step(self, entry: LedgerEntry) -> None: ...
+
+    async def failed(self, error: str) -> None: ...
+
+
+class Refused(Exception):
+    """The call changed nothing; the text is for the agent."""
+
+
+class Episode:
+    """One world from `start` to `close`."""
+
+    def __init__(self, kind: type[World], spec: EpisodeSpec, recorder: Recorder) -> None:
+        self._kind = kind
+        self._world: World | None = None
+        self._spec = spec
+        self._recorder = recorder
+        self._thread = WorldThread()
+        self._turn = asyncio.Lock()
+        self._waiting: set[asyncio.Task[str]] = set()
+        self._calls: OrderedDict[CallKey, asyncio.Task[str]] = OrderedDict()
+        self._over = "the episode has not begun"
+        self._steps = 0
+        self._bytes = 0
+        self._closed = False
+        self._failed = False
+        self._hung = False
+        self.refused = 0
+
+    @property
+    def world(self) -> World:
+        """The world; there is one from `start` on."""
+        assert self._world is not None
+        return self._world
+
+    async def start(self) -> JsonValue:
+        """Make the world, reset it, and return the first observation as the agent sees it.
+
+        Raises:
+            WorldError: it could not be made or reset.
+        """
+        async with self._turn:
+            try:
+                shown: JsonValue = await self._timed(self._first())
+            except Exception as error:
+                await self._fail(f"reset(): {_said(error)}")
+                raise WorldError(f"world {self._kind.__name__}: reset(): {_said(error)}") from error
+            self._over = ""
+            return shown
+
+    async def _first(self) -> JsonValue:
+        self._world = await self._thread.run(self._kind)
+        config = {**self._kind.default_config(), **self._spec.config}
+        return await self._shown(await self._thread.run(self.world.reset, self._spec.seed, config))
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], key: CallKey | None = None) -> str:
+        """Take one action and return what the agent sees of it.
+
+        Args:
+            tool: its name.
+            arguments: validated.
+            key: equal for a call that is sent again, which gets the first one's answer.
+
+        Raises:
+            Refused: nothing has changed; the text says why.
+        """
+        if key is not None and (same := self._calls.get(key)) is not None:
+            return await asyncio.shield(same)
+        if len(self._waiting) >= MOST_WAITING:
+            self.refused += 1
+            raise Refused(f"{MOST_WAITING} calls are waiting already: call again when some are answered")
+        task = asyncio.create_task(self._act(tool, arguments))
+        self._waiting.add(task)
+        task.add_done_callback(self._answered)
+        if key is not None:
+            self._calls[key] = task
+            if len(self._calls) > REMEMBERED_CALLS:
+                self._calls.popitem(last=False)
+        return await asyncio.shield(task)  # who gives up waiting does not undo a step
+
+    def _answered(self, task: asyncio.Task[str]) -> None:
+        self._waiting.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever asked may have gone
+
+    def forget_calls(self, client: str) -> None:
+        """A client that begins anew numbers its calls anew: nothing that it asks is a repetition."""
+        for key in [key for key in self._calls if key[0] == client]:
+            del self._calls[key]
+
+    async def read(self, method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        """Read from the world, in turn with its calls; also after the end.
+
+        Raises:
+            Refused: the world has failed, or says itself that there is nothing.
+        """
+        async with self._turn:
+            if self._closed or self._failed:
+                raise Refused(self._over)
+            try:
+                return await self._timed(self._thread.run(method, *arguments, **named))
+            except InvalidAction as error:
+                raise Refused(str(error)) from None
+            except Exception as error:
+                raise Refused(await self._fail(f"resource: {_said(error)}")) from error
+
+    async def close(self) -> None:
+        """Close the world, when its last call is done; idempotent.
+
+        Raises:
+            WorldError: it could not be closed.
+        """
+        async with self._turn:
+            if self._closed:
+                return
+            self._closed, self._over = True, "the episode is over"
+            if self._hung or self._world is None:
+                self._thread.stop()
+                return
+            try:
+                await self._timed(self._thread.run(self._world.close))
+            except Exception as error:
+                raise WorldError(f"close(): {_said(error)}") from error
+            finally:
+                self._thread.stop()
+
+    async def _act(self, name: str, arguments: Mapping[str, Any]) -> str:
+        async with self._turn:
+            if self._over:
+                self.refused += 1
+                raise Refused(self._over)
+            try:
+                given = _given(arguments)
+                step, shown = await self._timed(self._perform(tools_of(self.world)[name], arguments))
+                entry = self._bounded(self._entry(name, given, step, shown))
+            except InvalidAction as error:
+                self.refused += 1
+                raise Refused(str(error)) from None
+            except Exception as error:
+                raise Refused(await self._fail(f"tool {name}: {_said(error)}")) from error
+            self._steps = entry.step
+            if entry.terminated or entry.truncated:
+                self._over = "the episode is over: no further action counts"
+            await self._recorder.step(entry)
+            seen = entry.observation
+            return seen if isinstance(seen, str) else json.dumps(seen, ensure_ascii=False)
+
+    async def _perform(self, tool: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[Step, JsonValue]:
+        """The step and what the agent sees of it: one job of the thread where nothing in it is a coroutine function."""
+        methods = (tool, self.world.step, self.world.format_observation)
+        if not any(map(inspect.iscoroutinefunction, methods)):
+            whole: tuple[Step, JsonValue] = await self._thread.run(self._stepped, tool, arguments)
+            return whole
+        result = await self._thread.run(tool, **arguments)
+        step = result if isinstance(result, Step) else Step(*await self._thread.run(self.world.step, result))
+        return step, await self._shown(step.observation)
+
+    def _stepped(self, tool: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[Step, JsonValue]:
+        result = tool(**arguments)
+        step = result if isinstance(result, Step) else Step(*self.world.step(result))
+        return step, _json(self.world.format_observation(step.observation), "the observation")
+
+    async def _shown(self, observation: Any) -> JsonValue:
+        return _json(await self._thread.run(self.world.format_observation, observation), "the observation")
+
+    def _entry(self, tool: str, arguments: dict[str, JsonValue], step: Step, shown: JsonValue) -> LedgerEntry:
+        number = self._steps + 1
+        info, truncated = dict(step.info), bool(step.truncated)
+        if number == self._spec.max_steps and not (step.terminated or truncated):
+            info, truncated = {**info, "truncated_by": "max_steps"}, True
+        return LedgerEntry(
+            step=number,
+            tool=tool,
+            arguments=arguments,
+            observation=shown,
+            reward=float(step.reward),
+            terminated=bool(step.terminated),
+            truncated=truncated,
+            info=_json(info, "info"),
+        )
+
+    def _bounded(self, entry: LedgerEntry) -> LedgerEntry:
+        """The entry, or, where the ledger cannot take it in, one that ends the episode."""
+        self._bytes += len(entry.model_dump_json().encode()) + _ENTRY_BYTES
+        if self._bytes <= LEDGER_BYTES:
+            return entry
+        changed = {"observation": _TOO_LONG, "info": {"truncated_by": "ledger_bytes"}, "truncated": True}
+        return entry.model_copy(update=changed)
+
+    async def _timed(self, work: Awaitable[Any]) -> Any:
+        try:
+            async with asyncio.timeout(self._spec.call_timeout) as limit:
+                return await work
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            self._hung = True
+            raise WorldError(f"did not return within {self._spec.call_timeout:g} s (call_timeout)") from None
+
+    async def _fail(self, how: str) -> str:
+        """Record the failure, after which nothing more is played; returns what the agent is told."""
+        self._failed = True
+        self._over = "the simulation has failed; no further action counts"
+        await self._recorder.failed(f"world {self._kind.__name__}: {how}")
+        return self._over
+
+
+def _given(arguments: Mapping[str, Any]) -> dict[str, JsonValue]:
+    """The arguments as JSON, before the tool can change them.
+
+    Raises:
+        InvalidAction: they hold what JSON cannot say, such as NaN, and with what a world could be made to fail.
+    """
+    try:
+        plain: dict[str, JsonValue] = to_jsonable_python(dict(arguments))
+        json.dumps(plain, allow_nan=False, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise InvalidAction(f"the arguments are not JSON: {error}") from None
+    return plain
+
+
+def _json(value: Any, what: str) -> JsonValue:
+    try:
+        plain: JsonValue = to_jsonable_python(value)
+        json.dumps(plain, allow_nan=False, ensure_ascii=False).encode()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise TypeError(f"{what} is not JSON: {error}") from error
+    return plain
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, WorldError):
+        return str(error)
+    if isinstance(error, ValidationError):
+        problem = error.errors(include_url=False)[0]
+        return f"gave a step whose {'.'.join(map(str, problem['loc']))} is wrong: {problem['msg']}"
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,69 @@
+"""The ledger of one episode: what the world gave for each action. Only the environment reads it."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, FiniteFloat, JsonValue
+
+LEDGER_KEY = "simulation"
+"""Where `trace.info` has it, as the JSON of a `Ledger`."""
+
+TerminationReason = Literal["control_plane_signal", "max_steps", "user_stop"]
+"""Why an episode ended, in the words of its family: the world said so; the step or turn limit; the simulated user."""
+
+
+class LedgerEntry(BaseModel):
+    """One step."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    step: int
+    """From 1."""
+    tool: str
+    arguments: dict[str, JsonValue]
+    """As the tool took them, its defaults included."""
+    observation: JsonValue
+    """What the agent was shown."""
+    reward: FiniteFloat
+    terminated: bool
+    truncated: bool
+    info: dict[str, JsonValue]
+
+
+class LedgerSummary(BaseModel):
+    """The episode as a whole."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    world: str
+    seed: int | None
+    config: dict[str, JsonValue]
+    first_observation: JsonValue = None
+    steps: int = 0
+    total_reward: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+    refused: int = 0
+    """Calls that changed nothing: the world refused them (`InvalidAction`), or the episode was over."""
+    termination_reason: TerminationReason | None = None
+    error: str | None = None
+    """How the world failed."""
+
+
+class Ledger(BaseModel):
+    """All of it, as `trace.info["simulation"]` holds it."""
+
+    steps: list[LedgerEntry] = []
+    summary: LedgerSummary
+
+    def add(self, entry: LedgerEntry) -> None:
+        """Take a step in, and bring the summary up to it."""
+        self.steps.append(entry)
+        whole = self.summary
+        whole.steps, whole.total_reward = entry.step, whole.total_reward + entry.reward
+        whole.terminated, whole.truncated = entry.terminated, entry.truncated
+
+
+def ledger_of(info: dict[str, Any]) -> Ledger | None:
+    """The ledger in a trace's `info`; None where no world was played."""
+    found = info.get(LEDGER_KEY)
+    return None if found is None else Ledger.model_validate(found)

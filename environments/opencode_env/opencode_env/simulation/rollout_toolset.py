@@ -1,0 +1,29 @@
+"""The tool server of one rollout's world."""
+
+import os
+from typing import Any
+
+from opencode_env.simulation.mcp_tools import Request
+from opencode_env.simulation.toolset import SimulationToolset
+from opencode_env.simulation.wire import Hello
+
+
+class RolloutToolset(SimulationToolset):
+    """Serves the tools and resources of one world, to whoever reaches its port: the one rollout's sandbox."""
+
+    _rollout: str | None = None
+
+    async def setup_task(self, task: Any) -> None:
+        """Play the rollout's world: it is reset before the agent starts."""
+        self._rollout = task.rollout
+        await self.connect(Hello(token=self.config.token, rollout=task.rollout))
+        await self._link.opened.wait()
+
+    def rollout_of(self, request: Request) -> str | None:
+        """The one rollout."""
+        return self._rollout
+
+
+if __name__ == "__main__":
+    RolloutToolset.run()
+    os._exit(0)  # the environment waits for the end, and Python takes seconds to take its modules apart

@@ -1,0 +1,1 @@
+"""The shipped worlds, and their rows as JSONL files of the worlds' names."""

@@ -1,0 +1,119 @@
+"""The tool server of worlds that many rollouts share, on verifiers' own `Toolset`.
+
+Invariant: it runs on the host and never in the agent's sandbox. A request reaches the one world whose rollout's URL it
+came by: a shared server knows a rollout by the coordinates that verifiers signs, and a signature for another rollout
+cannot be made without the server's secret, which no sandbox sees.
+"""
+
+import hmac
+import os
+import signal
+import sys
+from typing import Any
+
+import verifiers.v1 as vf
+from mcp.server.mcpserver import MCPServer
+from pydantic import model_validator
+from verifiers.v1.mcp.server import (
+    STATE_ROUTE_PARAM,
+    STATE_SIGNATURE_PARAM,
+    STATE_URL_PARAM,
+    state_signature,
+)
+from verifiers.v1.runtimes import SubprocessConfig
+
+from opencode_env.simulation.episode import Episode, Refused
+from opencode_env.simulation.link import Link
+from opencode_env.simulation.mcp_tools import Request, offer_world
+from opencode_env.simulation.reference import find_world
+from opencode_env.simulation.wire import Hello
+
+
+class SimulationState(vf.State):
+    """Nothing: that a server has a state of its own makes verifiers sign the URLs of those that share it."""
+
+
+class SimulationToolsetConfig(vf.ToolsetConfig):
+    """What the server's process is told; only processes of the host can read it."""
+
+    world: str
+    """Reference of the world class."""
+    name: str
+    """The server's name, which OpenCode puts before its tools."""
+    socket: str
+    """Where the environment listens."""
+    token: str
+    """Opens the socket."""
+    group: str | None = None
+    """Of a shared server: whose worlds it serves. None: it serves one rollout."""
+    import_path: list[str] = []
+    """Where the environment finds modules, the world's among them."""
+
+    @model_validator(mode="after")
+    def _on_the_host(self) -> "SimulationToolsetConfig":
+        if self.colocated or self.url or not isinstance(self.runtime, SubprocessConfig):
+            raise ValueError(
+                "a world's server runs on the host, as a process of its own: its rewards must be out of the agent's "
+                'reach; leave out colocated, url and any runtime but "subprocess"'
+            )
+        return self
+
+
+class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
+    """Serves a world's tools and resources to the rollouts that share it."""
+
+    _link: Link
+
+    @property
+    def server_name(self) -> str:
+        """The world's name."""
+        return self.config.name
+
+    async def setup(self) -> None:
+        """Find the world; a shared server is then ready, and waits for orders."""
+        # verifiers ends the server with SIGTERM; uvicorn stops serving at that, and would then die of it too early.
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        sys.path.extend(path for path in self.config.import_path if path not in sys.path)
+        self._world = find_world(self.config.world)
+        if self.config.group is not None:
+            await self.connect(Hello(token=self.config.token, group=self.config.group))
+
+    async def connect(self, hello: Hello) -> None:
+        """Connect to the environment, until the server ends."""
+        self._link = Link(self._world, self.config.socket, hello)
+        await self._link.start()
+        self._exit_stack.push_async_callback(self._link.stop)
+
+    def rollout_of(self, request: Request) -> str | None:
+        """The rollout whose world a request is for."""
+        return signed_rollout(request, os.environ.get("VF_STATE_SECRET", ""))
+
+    def register(self, mcp: MCPServer[Any]) -> None:
+        """Offer the world's tools and resources."""
+
+        async def find(request: Request) -> Episode:
+            rollout = self.rollout_of(request)
+            episode = self._link.episodes.get(rollout) if rollout else None
+            if episode is None:
+                raise Refused("there is no world at this address")
+            return episode
+
+        offer_world(mcp, self._world, find)
+
+
+def signed_rollout(request: Request, secret: str) -> str | None:
+    """The rollout that a request's URL names, if it was signed with the server's secret."""
+    query = getattr(request.request, "query_params", None)
+    if query is None or not secret:
+        return None
+    found = [query.getlist(name) for name in (STATE_URL_PARAM, STATE_ROUTE_PARAM, STATE_SIGNATURE_PARAM)]
+    if any(len(values) != 1 for values in found):
+        return None
+    (url,), (route,), (signature,) = found
+    right = hmac.compare_digest(signature.encode(), state_signature(secret, url, route).encode())
+    return str(route) if right else None
+
+
+if __name__ == "__main__":
+    SimulationToolset.run()
+    os._exit(0)  # the environment waits for the end, and Python takes seconds to take its modules apart

@@ -1,0 +1,53 @@
+"""What a row says of its user."""
+
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from verifiers.v1.errors import TaskError
+from verifiers.v1.task import Task
+
+COLUMN = "user_simulation"
+
+
+class AskedUser(BaseModel):
+    """The value of a row's `user_simulation`: eval-protocol's fields, and `script`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    enabled: bool | None = None
+    """`None`: only where there is a script."""
+    system_prompt: str = ""
+    """Who the user is and what they want."""
+    llm: str | None = None
+    """The model that plays the user, where the `user` seat names none."""
+    llm_args: dict[str, JsonValue] = Field(default_factory=dict)
+    """Its sampling, where the `user` seat has none."""
+    script: list[str] | None = Field(None, min_length=1)
+    """The user's messages, one after the other; after the last the user stops. No model is asked."""
+
+    @model_validator(mode="after")
+    def _wants_something(self) -> Self:
+        if self.plays and self.script is None and not self.system_prompt:
+            raise ValueError("it needs a system_prompt that says who plays, or a script")
+        return self
+
+    @property
+    def plays(self) -> bool:
+        """Whether there is a user at all."""
+        return self.script is not None if self.enabled is None else self.enabled
+
+
+def asked_user(task: Task[Any, Any, Any]) -> AskedUser | None:
+    """The user that the task's row asks for, in a field of its own or among its other columns.
+
+    Raises:
+        TaskError: the value is none that can be played.
+    """
+    value = getattr(task.data, COLUMN, None) or getattr(task.data, "info", {}).get(COLUMN)
+    if not value:
+        return None
+    try:
+        asked = AskedUser.model_validate(value)
+    except ValidationError as error:
+        raise TaskError(f"task {task.data.idx}: its {COLUMN} cannot be played: {error}") from error
+    return asked if asked.plays else None

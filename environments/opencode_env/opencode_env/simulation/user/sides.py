@@ -1,0 +1,79 @@
+"""Users: one that reads from a script, and one that a model plays."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from verifiers.v1.agent import Interaction
+from verifiers.v1.errors import EnvError
+
+from opencode_env.simulation.user.options import STOP
+
+USER_STOP = "user_stop"
+"""The stop condition of a rollout whose user wanted no more."""
+MAX_USER_TURNS = "max_user_turns"
+"""The stop condition of a rollout whose user had said all that a user may say."""
+
+_GREETING = "Hello! How can I help you?"
+_STOPS = (STOP, "###TRANSFER###", "###OUT-OF-SCOPE###")
+"""The words of the users of the family that eval-protocol plays."""
+
+
+class User(Protocol):
+    """The other side of a conversation."""
+
+    ending: str
+    """Why there is no further message, once there is none."""
+
+    async def open(self) -> str | None:
+        """The first message of a conversation that no prompt opens."""
+        ...
+
+    async def answer(self, reply: str) -> str | None:
+        """What the user says to the agent's `reply`; None = the conversation is over."""
+        ...
+
+
+class ScriptedUser:
+    """Says the lines of a script, whatever it is told."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.ending = USER_STOP
+        self._lines = iter(lines)
+
+    async def open(self) -> str | None:
+        """The first line."""
+        return next(self._lines, None)
+
+    async def answer(self, reply: str) -> str | None:
+        """The next line."""
+        return next(self._lines, None)
+
+
+class PlayedUser:
+    """A model, in an interaction of its own whose turns are the agent's replies."""
+
+    def __init__(self, side: Interaction) -> None:
+        self.ending = USER_STOP
+        self._side = side
+
+    async def open(self) -> str | None:
+        """What the user says to a greeting that only the user hears."""
+        return await self.answer(_GREETING)
+
+    async def answer(self, reply: str) -> str | None:
+        """What the model says.
+
+        Raises:
+            EnvError: it failed, or said nothing.
+        """
+        segment = await self._side.turn(reply or "(The assistant has nothing to say.)")
+        if segment.terminated:
+            if (error := self._side.trace.last_error) is not None:
+                raise EnvError(f"the user could not be played: {error.type}: {error.message}")
+            self.ending = MAX_USER_TURNS
+            return None
+        if any(word in segment.last_reply for word in _STOPS):
+            return None
+        if not segment.last_reply:
+            raise EnvError("the user could not be played: its model said nothing")
+        return segment.last_reply

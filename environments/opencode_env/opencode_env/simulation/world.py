@@ -1,0 +1,91 @@
+"""A world: one class whose tools an agent calls, whose rewards only the environment reads.
+
+Invariant: one instance is one episode of one rollout. Its methods are called one at a time, each in the world's own
+thread (or, if it is a coroutine function, on the server's loop), so a world needs no locks.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple, TypeVar, overload
+
+from pydantic import JsonValue
+
+from opencode_env.simulation.declared import RESOURCE_URI, TOOL_NAME
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class Step(NamedTuple):
+    """What one action did, in the order of Gymnasium's `step`."""
+
+    observation: Any
+    """What the agent sees: text, or anything JSON can say. It is all that the agent sees."""
+    reward: float = 0.0
+    terminated: bool = False
+    """The episode has come to its own end."""
+    truncated: bool = False
+    """The episode was cut off."""
+    info: Mapping[str, Any] = {}
+    """For the ledger."""
+
+
+class World:
+    """One episode of a simulation. A subclass has `reset` and tools; each method may be a coroutine function.
+
+    A tool is a method marked `@tool`. Its signature is the schema, its docstring the description, for the agent. It
+    returns a `Step`, or an action that `step` shall take. It raises `InvalidAction` for a call that makes no sense;
+    whatever else it raises is a failure of the world and ends the rollout as a `WorldError`.
+    """
+
+    NAME: ClassVar[str] = ""
+    """Name of its MCP server, which OpenCode puts before the names of its tools (`<name>_<tool>`)."""
+    PROMPT: ClassVar[str] = "{observation}"
+    """The prompt of a row without one; `{observation}` is the first observation."""
+    PRODUCTION: ClassVar[str | None] = None
+    """The server that it stands for: a URL, a JSON snapshot, or `module:name` of an MCP server object. An environment
+    does not start with a world that differs from it."""
+
+    @classmethod
+    def default_config(cls) -> Mapping[str, JsonValue]:
+        """What a row's own `config` is laid on."""
+        return {}
+
+    def reset(self, seed: int | None, config: Mapping[str, JsonValue]) -> Any:
+        """Start the episode, and return the first observation; with the same seed and config, the same one."""
+        raise NotImplementedError(f"{type(self).__name__} has no reset(seed, config)")
+
+    def step(self, action: Any) -> Step:
+        """Take an action that a tool has returned; any five values in the order of `Step` will do."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no step(action), and a tool returned no Step but {type(action).__name__}"
+        )
+
+    def close(self) -> None:
+        """Free what the world holds; called once, also after a failure."""
+
+    def format_observation(self, observation: Any) -> Any:
+        """The observation as the agent sees it."""
+        return observation
+
+
+@overload
+def tool(method: Method) -> Method: ...
+@overload
+def tool(*, name: str) -> Callable[[Method], Method]: ...
+def tool(method: Method | None = None, *, name: str | None = None) -> Method | Callable[[Method], Method]:
+    """Mark a method of a world as a tool, under its own name or `name`."""
+
+    def marked(function: Method) -> Method:
+        setattr(function, TOOL_NAME, name or function.__name__)
+        return function
+
+    return marked if method is None else marked(method)
+
+
+def resource(uri: str) -> Callable[[Method], Method]:
+    """Mark a method of a world as the resource `uri`; names in braces are its parameters. Reading it is no step."""
+
+    def marked(function: Method) -> Method:
+        setattr(function, RESOURCE_URI, uri)
+        return function
+
+    return marked

@@ -1,0 +1,54 @@
+"""Scores a rollout by what its simulated world gave for each step.
+
+Invariant: the rewards come from the world's own ledger, which the agent can neither read nor write; a rollout without
+a ledger is an error and not a 0.
+"""
+
+from typing import Any, Literal
+
+import verifiers.v1 as vf
+from pydantic import Field
+
+from opencode_rubrics.config import RubricConfig
+from opencode_rubrics.registry import register_rubric
+from opencode_rubrics.rubric import AnyTrace, Rubric
+
+
+class EnvironmentReturnConfig(RubricConfig):
+    """Options of `EnvironmentReturnRubric`."""
+
+    type: Literal["environment-return"] = "environment-return"
+    discount: float = Field(1.0, ge=0, le=1, allow_inf_nan=False)
+    """The n-th step's reward (from 0) counts `discount` to the n; 1 is the plain return."""
+
+
+@register_rubric
+class EnvironmentReturnRubric(Rubric[EnvironmentReturnConfig]):
+    """Reward `environment_return`: the return of the episode; metrics say how it went."""
+
+    @vf.reward
+    async def environment_return(self, trace: AnyTrace) -> float:
+        """The discounted sum of the ledger's rewards.
+
+        Raises:
+            TaskError: the rollout has no ledger.
+        """
+        steps = _ledger(trace)["steps"]
+        return float(sum(step["reward"] * self.config.discount**index for index, step in enumerate(steps)))
+
+    @vf.metric
+    async def episode(self, trace: AnyTrace) -> dict[str, float]:
+        """Steps, calls that changed nothing, and whether the world came to its own end."""
+        summary = _ledger(trace)["summary"]
+        return {
+            "environment_steps": float(summary["steps"]),
+            "environment_refused": float(summary["refused"]),
+            "environment_terminated": float(summary["terminated"]),
+        }
+
+
+def _ledger(trace: AnyTrace) -> dict[str, Any]:
+    found = trace.info.get("simulation")
+    if not isinstance(found, dict):
+        raise vf.TaskError('rubric "environment-return" needs a simulated world, and the rollout had none')
+    return found

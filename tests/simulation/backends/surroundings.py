@@ -1,0 +1,174 @@
+"""Files of tool backends, and real servers elsewhere: one behind a bearer, and an API that makes instances."""
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+from aiohttp import web
+
+from tests.support.user_home import closed_port
+from tests.support.waiting import until
+
+SERVER = Path(__file__).with_name("notes_server.py")
+TOKEN = "the-token-of-the-server"
+
+
+def write_file(path: Path, *backends: Mapping[str, Any], **rest: Any) -> Path:
+    """A file with these backends; returns its path."""
+    path.write_text(yaml.safe_dump({"backends": [dict(backend) for backend in backends], **rest}, sort_keys=False))
+    return path
+
+
+def program(name: str = "notes", **fields: Any) -> dict[str, Any]:
+    """The notes server as a program."""
+    command = [sys.executable, str(SERVER), "stdio"]
+    return {"backend_name_ref": name, "orchestration_mode": "local_program", "command": command, **fields}
+
+
+@contextlib.asynccontextmanager
+async def notes_at(port: int, bearer: str | None = TOKEN) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The notes server over HTTP in a process of its own."""
+    argv = [sys.executable, str(SERVER), "http", "127.0.0.1", str(port), *([bearer] if bearer else [])]
+    process = await asyncio.create_subprocess_exec(*argv)
+
+    def listening() -> bool:
+        assert process.returncode is None
+        with contextlib.suppress(httpx.HTTPError):
+            return httpx.get(f"http://127.0.0.1:{port}/nothing", timeout=5).status_code > 0
+        return False
+
+    try:
+        await until(listening)
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+@dataclass
+class InstanceApi:
+    """An API that makes instances, each a notes server of its own behind the token."""
+
+    proxied: bool = False
+    base_url: str = ""
+    asked: list[tuple[str, str, Any]] = field(default_factory=list)
+    """Method, path and body of each request."""
+    alive: dict[str, int] = field(default_factory=dict)
+    """Port by id."""
+    break_creation: str | None = None
+    """What a creation answers instead."""
+    _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
+    _stacks: dict[str, contextlib.AsyncExitStack] = field(default_factory=dict)
+
+    async def __aenter__(self) -> "InstanceApi":
+        app = web.Application()
+        app.router.add_post("/v1/make", self._make)
+        app.router.add_post("/v1/made/{id}/call", self._call)
+        app.router.add_delete("/v1/made/{id}", self._delete)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self._stack.push_async_callback(runner.cleanup)
+        self.base_url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        for stack in self._stacks.values():
+            await stack.aclose()
+        await self._stack.aclose()
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The API as a file describes it."""
+        call = {"call_tool_endpoint_template": "/made/{remote_instance_id}/call"} if self.proxied else {}
+        return {
+            "base_url": self.base_url,
+            "create_instance_endpoint": "/make",
+            "delete_instance_endpoint_template": "/made/{remote_instance_id}",
+            "auth_type": "custom_header",
+            "auth_details": {"header_name": "Authorization", "header_value": f"Bearer {TOKEN}"},
+            **call,
+        }
+
+    async def _note(self, request: web.Request) -> Any:
+        if request.headers.get("Authorization") != f"Bearer {TOKEN}":
+            raise web.HTTPUnauthorized(text="who are you?")
+        body = await request.json() if request.can_read_body else None
+        self.asked.append((request.method, request.path, body))
+        return body
+
+    async def _make(self, request: web.Request) -> web.Response:
+        await self._note(request)
+        if self.break_creation is not None:
+            return web.Response(text=self.break_creation, content_type="application/json")
+        port, name = closed_port(), f"made {len(self._stacks)}"
+        self._stacks[name] = contextlib.AsyncExitStack()
+        await self._stacks[name].enter_async_context(notes_at(port))
+        self.alive[name] = port
+        return web.json_response(
+            [{"remote_instance_id": name, "mcp_endpoint_url": f"http://127.0.0.1:{port}/mcp", "region": "here"}]
+        )
+
+    async def _call(self, request: web.Request) -> web.Response:
+        body = await self._note(request)
+        assert request.match_info["id"] in self.alive
+        if body["tool_name"] == "hang":
+            await asyncio.sleep(600)
+        if body["tool_name"] == "refuse":
+            return web.Response(status=422, text="no such arguments")
+        return web.json_response({"called": body["tool_name"], "with": body["arguments"]})
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        await self._note(request)
+        del self.alive[request.match_info["id"]]
+        await self._stacks.pop(request.match_info["id"]).aclose()
+        return web.json_response({})
+
+
+def instance(name: str = "notes", **fields: Any) -> dict[str, Any]:
+    """An instance of the API `here`."""
+    return {
+        "backend_name_ref": name,
+        "backend_type": "memory",
+        "orchestration_mode": "remote_http_api",
+        "remote_resource_type_identifier": "notes_v1",
+        "remote_api_config_ref": "here",
+        **fields,
+    }
+
+
+def said(result: Any) -> str:
+    """The text of a tool result."""
+    return "".join(part.text for part in result.content)
+
+
+def in_json(value: Any) -> Any:
+    """A text as the JSON that it is."""
+    return json.loads(value)
+
+
+def in_container(image: str, transport: str, **fields: Any) -> dict[str, Any]:
+    """The notes server in a container that sees this machine's Python."""
+    how = ["stdio"] if transport == "stdio" else ["http", "0.0.0.0", "8000"]
+    seen = {path: {"bind": path, "mode": "ro"} for path in sorted({sys.base_prefix, sys.prefix, str(SERVER.parent)})}
+    return {
+        "backend_name_ref": "notes",
+        "backend_type": "filesystem",
+        "orchestration_mode": "local_docker",
+        "mcp_transport": transport,
+        "docker_image": image,
+        "container_port": None if transport == "stdio" else 8000,
+        "container_command": [sys.executable, str(SERVER), *how],
+        "container_volumes": seen,
+        "docker_run_args": ["--env", "NOTES_DATA=/data"],
+        "template_data_path_host": "template",
+        **fields,
+    }

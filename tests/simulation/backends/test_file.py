@@ -1,0 +1,310 @@
+"""Files of tool backends: those of eval-protocol load as they are, and what is wrong is told with its line."""
+
+import json
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+from opencode_env.opencode.env import OpenCodeEnvConfig
+from opencode_env.simulation.backends.docker_options import option_words
+from opencode_env.simulation.backends.env import EquippedEnv
+from opencode_env.simulation.backends.errors import BackendFileError
+from opencode_env.simulation.backends.reading import read_backends
+from opencode_rlm.config import OpenCodeRLMEnvConfig
+from opencode_rlm.env import OpenCodeRLMEnv
+from pydantic import ValidationError
+
+WRITTEN_FOR_EVAL_PROTOCOL = """\
+    log_level: "DEBUG"
+    global_docker_options:
+      network: "bridge"
+      mem_limit: "256m"
+      template_commit_delay_s: 5
+    global_remote_api_defaults:
+      timeout: 20
+    global_remote_apis:
+      duck_farm:
+        base_url: "https://ducks.example/api"
+        create_instance_endpoint: "/instances"
+        delete_instance_endpoint_template: "/instances/{remote_instance_id}"
+        call_tool_endpoint_template: "/instances/{remote_instance_id}/call"
+        auth_type: "bearer_token"
+        auth_details: {token: "t"}
+    backends:
+      - backend_name_ref: "filesystem_test"
+        backend_type: "filesystem"
+        orchestration_mode: "local_docker"
+        instance_scoping: "session"
+        mcp_transport: "stdio"
+        docker_image: "mcp/filesystem"
+        container_command: ["/data"]
+        template_data_path_host: "./template"
+        docker_run_args: ["--env", "A=b"]
+        startup_check_mcp_tool: {tool_name: "list_tools", arguments: {}}
+      - backend_name_ref: "shared fetch"
+        backend_type: "fetch"
+        orchestration_mode: "local_docker"
+        instance_scoping: "shared_global"
+        docker_image: "mcp/fetch:latest"
+        container_port: 8080
+        container_volumes:
+          ./template: {bind: /seen, mode: ro}
+      - backend_name_ref: "ducks"
+        backend_type: "duckdb"
+        orchestration_mode: "remote_http_api"
+        remote_resource_type_identifier: "duckdb_v1"
+        remote_api_config_ref: "duck_farm"
+      - backend_name_ref: "memory"
+        backend_type: "memory"
+        orchestration_mode: "remote_http_api"
+        remote_resource_type_identifier: "memory_v1"
+        remote_api_config_inline:
+          base_url: "http://127.0.0.1:9"
+          auth_type: custom_header
+          auth_details: {header_name: X-Key, header_value: k}
+"""
+
+
+def write(directory: Path, text: str) -> Path:
+    """The file, beside a directory `template`."""
+    (directory / "template").mkdir(exist_ok=True)
+    path = directory / "backends.yaml"
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+def test_a_file_of_eval_protocol_loads_as_it_is(tmp_path: Path) -> None:
+    file = read_backends(write(tmp_path, WRITTEN_FOR_EVAL_PROTOCOL))
+    names = [backend.backend_name_ref for backend in file.config.backends]
+    assert names == ["filesystem_test", "shared fetch", "ducks", "memory"]
+    assert file.directory == tmp_path.resolve()
+    as_json = tmp_path / "backends.json"
+    as_json.write_text(json.dumps(file.config.model_dump(mode="json"), indent=2))
+    assert read_backends(as_json).config == file.config
+
+
+def test_an_empty_file_has_no_backends(tmp_path: Path) -> None:
+    assert read_backends(write(tmp_path, "")).config.backends == []
+
+
+CONTAINER = """\
+    backends:
+      - backend_name_ref: notes
+        orchestration_mode: local_docker
+        docker_image: image
+        container_port: 80
+"""
+API = """\
+    global_remote_apis:
+      farm:
+        base_url: http://127.0.0.1:9
+"""
+INSTANCE = """\
+    backends:
+      - backend_name_ref: notes
+        orchestration_mode: remote_http_api
+        remote_resource_type_identifier: notes_v1
+"""
+URL = """\
+    backends:
+      - backend_name_ref: notes
+        orchestration_mode: remote_url
+        url: http://127.0.0.1:9/mcp
+"""
+WRONG = {
+    "no YAML": ("backends: [\n", "line 2, the text: is no YAML"),
+    "no mapping": ("- 1\n", "line 1, the file: input should be a valid dictionary"),
+    "an unknown key at the top": ("log_level: INFO\nbackend: []\n", "line 2, backend: is no key that is known here"),
+    "an unknown key of a backend": (CONTAINER + "        image: x\n", "line 6, backends[0].image: is no key"),
+    "an unknown key of an API": (API + "        token: x\n", "line 4, global_remote_apis.farm.token: is no key"),
+    "an unknown key of a volume": (
+        CONTAINER + "        container_volumes: {template: {bind: /x, readonly: true}}\n",
+        "line 6, backends[0].container_volumes.template.readonly: is no key",
+    ),
+    "a key that stands twice": (CONTAINER + "        docker_image: x\n", "line 6, docker_image: stands in line 4"),
+    "a wrong type": (
+        CONTAINER.replace("80", "high"),
+        "line 5, backends[0].container_port: input should be a valid int",
+    ),
+    "a port that is none": (CONTAINER.replace("80", "80000"), "line 5, backends[0].container_port: input should be"),
+    "a wrong mode": (
+        CONTAINER.replace("local_docker", "docker"),
+        "line 3, backends[0].orchestration_mode: input should",
+    ),
+    "no name": ("backends:\n  - orchestration_mode: remote_url\n", "line 2, backends[0].backend_name_ref: is missing"),
+    "a wrong log level": ("log_level: LOUD\n", "line 1, log_level: 'LOUD' is no level of logging"),
+    "a doubled name": (
+        URL + "      - {backend_name_ref: notes, orchestration_mode: remote_url, url: 'http://a'}\n",
+        "line 5, backends[1].backend_name_ref: is too like 'notes', the name of backends[0]",
+    ),
+    "names that tools cannot tell apart": (
+        URL.replace("notes", "my notes")
+        + "      - {backend_name_ref: my_notes, orchestration_mode: remote_url, url: 'http://a'}\n",
+        "line 5, backends[1].backend_name_ref: is too like 'my notes'",
+    ),
+    "no image": (CONTAINER.replace("        docker_image: image\n", ""), "line 2, backends[0]: has no docker_image"),
+    "no port": (CONTAINER.replace("        container_port: 80\n", ""), "line 2, backends[0]: has no container_port"),
+    "a host path that is not there": (
+        CONTAINER + "        container_volumes:\n          ./nowhere: {bind: /x}\n",
+        "line 7, backends[0].container_volumes../nowhere: ",
+    ),
+    "a template that is not there": (
+        CONTAINER + "        template_data_path_host: nowhere\n",
+        "line 6, backends[0].template_data_path_host: ",
+    ),
+    "a template that no container sees": (
+        CONTAINER + "        template_data_path_host: template\n",
+        "line 6, backends[0].template_data_path_host: needs container_template_data_path",
+    ),
+    "an option that is ours": (
+        CONTAINER + '        docker_run_args:\n          - "--env=A=b"\n          - "--name=x"\n',
+        "line 8, backends[0].docker_run_args[1]: --name is set by the environment",
+    ),
+    "an unknown option of containers": (
+        "global_docker_options:\n  memory: 1g\n",
+        "line 2, global_docker_options.memory: is no option",
+    ),
+    "an option of containers with many values": (
+        "global_docker_options:\n  mem_limit: [1g]\n",
+        "line 2, global_docker_options.mem_limit: must be a single value",
+    ),
+    "no type of resource": (
+        API
+        + INSTANCE.replace(
+            "        remote_resource_type_identifier: notes_v1\n", "        remote_api_config_ref: farm\n"
+        ),
+        "line 5, backends[0]: has no remote_resource_type_identifier",
+    ),
+    "no API": (INSTANCE, "line 2, backends[0]: names no API"),
+    "two APIs": (
+        API
+        + INSTANCE
+        + "        remote_api_config_ref: farm\n        remote_api_config_inline: {base_url: 'http://a'}\n",
+        "line 8, backends[0].remote_api_config_ref: stands beside",
+    ),
+    "a reference that leads nowhere": (
+        API + INSTANCE + "        remote_api_config_ref: form\n",
+        "line 8, backends[0].remote_api_config_ref: 'form' leads nowhere; global_remote_apis has farm",
+    ),
+    "an API over stdio": (
+        API + INSTANCE + "        remote_api_config_ref: farm\n        mcp_transport: stdio\n",
+        "line 9, backends[0].mcp_transport: must be http",
+    ),
+    "a bearer without its token": (
+        API + "        auth_type: bearer_token\n",
+        "line 4, global_remote_apis.farm.auth_type: bearer_token needs auth_details with token",
+    ),
+    "a header without its value": (
+        API + "        auth_type: custom_header\n        auth_details: {header_name: X}\n",
+        "line 5, global_remote_apis.farm.auth_details: custom_header needs auth_details with header_value",
+    ),
+    "details of another authentication": (
+        API + "        auth_type: bearer_token\n        auth_details: {token: t, header_name: X}\n",
+        "line 5, global_remote_apis.farm.auth_details: bearer_token knows no header_name",
+    ),
+    "a token of a variable that is not set": (
+        API + "        auth_type: bearer_token\n        auth_details: {token: '${NO_SUCH_TOKEN}'}\n",
+        "line 5, global_remote_apis.farm.auth_details: the environment variable NO_SUCH_TOKEN is not set",
+    ),
+    "a template without the instance": (
+        API + "        delete_instance_endpoint_template: /all\n",
+        "line 4, global_remote_apis.farm.delete_instance_endpoint_template: must hold {remote_instance_id}",
+    ),
+    "a base URL that is none": (
+        API.replace("http://127.0.0.1:9", "farm"),
+        "line 3, global_remote_apis.farm.base_url: must",
+    ),
+    "a limit that is none": (
+        "global_remote_api_defaults:\n  timeout: 0\n",
+        "line 2, global_remote_api_defaults.timeout: input should be greater than 0",
+    ),
+    "a program without a command": (
+        "backends:\n  - {backend_name_ref: a, orchestration_mode: local_program}\n",
+        "line 2, backends[0]: has no command",
+    ),
+    "a URL that is missing": (
+        URL.replace("        url: http://127.0.0.1:9/mcp\n", ""),
+        "line 2, backends[0]: has no url",
+    ),
+    "a URL that is none": (URL.replace("http://", "ftp://"), "line 4, backends[0].url: must begin with http"),
+    "a field of another mode": (
+        URL + "        docker_image: x\n",
+        "line 5, backends[0].docker_image: means nothing with orchestration_mode 'remote_url'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, case: str) -> None:
+    text, words = WRONG[case]
+    with pytest.raises(BackendFileError) as raised:
+        read_backends(write(tmp_path, text))
+    assert len(raised.value.problems) == 1
+    assert words in str(raised.value)
+
+
+def test_everything_wrong_is_told_at_once_and_no_secret_with_it(tmp_path: Path) -> None:
+    text = URL + "        auth_type: bearer_token\n        auth_details: {toke: hush-hush}\n" + "        env: {A: b}\n"
+    with pytest.raises(BackendFileError) as raised:
+        read_backends(write(tmp_path, text))
+    assert [problem.line for problem in raised.value.problems] == [7, 6, 6]
+    assert "hush" not in str(raised.value)
+
+
+def test_a_file_that_cannot_be_read_is_no_configuration_of_an_environment(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"line 1, the text: cannot be read: .*No such file"):
+        OpenCodeEnvConfig.model_validate(
+            {"taskset": {"id": "opencode-env"}, "backends": {"file": str(tmp_path / "none.yaml")}}
+        )
+
+
+def test_a_call_is_given_up_here_before_the_agent_gives_it_up(tmp_path: Path) -> None:
+    backends = {"file": str(write(tmp_path, URL)), "call_timeout": 600.0}
+    with pytest.raises(ValueError, match=r"must be below --env\.agent\.harness\.tool-timeout 600"):
+        OpenCodeEnvConfig.model_validate({"taskset": {"id": "opencode-env"}, "backends": backends})
+
+
+def test_options_of_containers_are_those_of_the_command_line() -> None:
+    options = {
+        "environment": {"A": "b"},
+        "labels": ["x=y"],
+        "extra_hosts": {"there": "10.0.0.1"},
+        "cap_drop": ["ALL"],
+        "nano_cpus": 500_000_000,
+        "privileged": False,
+        "read_only": True,
+        "network_mode": "none",
+        "remove": True,
+        "user": None,
+    }
+    assert option_words(options) == [
+        *("--env", "A=b", "--label", "x=y", "--add-host", "there:10.0.0.1", "--cap-drop", "ALL"),
+        *("--cpus", "0.5", "--read-only", "--network", "none"),
+    ]
+
+
+def test_the_sample_file_can_be_used_and_so_can_what_it_shows_in_comments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = Path(__file__).parents[3] / "configs" / "eval" / "backends.yaml"
+    assert [backend.backend_name_ref for backend in read_backends(sample).config.backends] == ["memory"]
+    monkeypatch.setenv("SEARCH_TOKEN", "t")
+    (tmp_path / "template").mkdir()
+    whole = tmp_path / "backends.yaml"
+    whole.write_text("\n".join(re.sub(r"^  # (?=- |  )", "  ", line) for line in sample.read_text().splitlines()))
+    names = [backend.backend_name_ref for backend in read_backends(whole).config.backends]
+    assert names == ["memory", "files", "search"]
+
+
+def test_a_recursive_environment_takes_backends_too(tmp_path: Path) -> None:
+    file = tmp_path / "backends.yaml"
+    file.write_text(
+        "backends: [{backend_name_ref: far, orchestration_mode: remote_url, url: 'http://127.0.0.1:9/mcp'}]"
+    )
+    taskset = {"taskset": {"id": "opencode-rlm"}}
+    config = OpenCodeRLMEnvConfig.model_validate({**taskset, "backends": {"file": str(file)}})
+    assert OpenCodeRLMEnvConfig.model_validate_json(config.model_dump_json()).backends == config.backends
+    with pytest.raises(ValidationError, match="must be below --env"):
+        OpenCodeRLMEnvConfig.model_validate({**taskset, "backends": {"file": str(file), "call_timeout": 600}})
+    assert isinstance(OpenCodeRLMEnv(config), EquippedEnv)

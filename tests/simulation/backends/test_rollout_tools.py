@@ -1,0 +1,83 @@
+"""The way of one rollout to its backends: what never reaches a server, and whose fault a dead one is."""
+
+import asyncio
+import math
+from pathlib import Path
+
+import pytest
+from opencode_env.simulation.backends.bridge import Bridge
+from opencode_env.simulation.backends.errors import BrokenBackendError
+from opencode_env.simulation.backends.instance import Instance
+from opencode_env.simulation.backends.options import BackendsConfig
+from opencode_env.simulation.backends.rollout_tools import RolloutTools
+from opencode_env.simulation.backends.serving import ToolBackends
+from verifiers.v1.errors import ToolsetError
+
+from tests.simulation.backends.surroundings import program, said, write_file
+from tests.simulation.backends.test_servers import started
+from tests.support.waiting import until
+
+
+async def tools_of(instance: Instance) -> RolloutTools:
+    """A rollout that uses a running instance."""
+
+    async def start() -> Instance:
+        return instance
+
+    tools = RolloutTools({"notes": start}, Bridge(), "http://127.0.0.1:1")
+    await tools.start()
+    return tools
+
+
+async def test_a_shared_server_that_dies_is_the_error_of_those_who_asked_it_and_can_be_tried_again_by_others(
+    tmp_path: Path,
+) -> None:
+    async with started(tmp_path, program(), call_timeout=10.0) as notes:
+        culprit, user, stranger = [await tools_of(notes) for _ in range(3)]
+        assert said(await user._ways["notes"].call("add_note", {"text": "one"})) == "1 notes: one"
+        for tools, tool in ((culprit, "die"), (user, "add_note"), (stranger, "add_note")):
+            assert (await tools._ways["notes"].call(tool, {"text": "late"})).is_error
+    assert [type(tools.failure) for tools in (culprit, user, stranger)] == [
+        BrokenBackendError,
+        BrokenBackendError,
+        ToolsetError,
+    ]
+
+
+@pytest.mark.parametrize("text", [math.nan, "\ud800", [math.inf]])
+async def test_what_is_not_json_reaches_no_server(tmp_path: Path, text: object) -> None:
+    async with started(tmp_path, program()) as notes:
+        tools = await tools_of(notes)
+        assert said(await tools._ways["notes"].call("add_note", {"text": text})) == "The arguments are not JSON."
+        assert said(await tools._ways["notes"].call("add_note", {"text": "one"})) == "1 notes: one"
+    assert tools.failure is None
+
+
+async def test_a_shared_server_that_died_is_made_anew_for_the_next_rollout(tmp_path: Path) -> None:
+    file = write_file(tmp_path / "backends.yaml", program(instance_scoping="shared_global"))
+    backends = ToolBackends(BackendsConfig(file=file, call_timeout=10.0))
+    await backends.start()
+    try:
+        (shared,) = backends._shared
+        first = await shared.instance()
+        assert said(await first.call("add_note", {"text": "one"})) == "1 notes: one"
+        assert await shared.instance() is first
+        with pytest.raises(ToolsetError):
+            await first.call("die", {})
+        second = await shared.instance()
+        assert second is not first
+        assert said(await second.call("add_note", {"text": "two"})) == "1 notes: two"
+    finally:
+        await backends.stop()
+
+
+async def test_calls_do_not_pile_up_at_a_server_that_hangs(tmp_path: Path) -> None:
+    async with started(tmp_path, program()) as notes:
+        way = (await tools_of(notes))._ways["notes"]
+        calls = [asyncio.create_task(way.call("hang", {})) for _ in range(64)]
+        await until(lambda: way._waiting == 64)
+        assert "64 calls are waiting already" in said(await way.call("add_note", {"text": "one"}))
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        assert way._waiting == 0

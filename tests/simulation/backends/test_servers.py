@@ -1,0 +1,267 @@
+"""Every kind of backend, with a real MCP server: it works, its faults are the machinery's, and nothing is left."""
+
+import contextlib
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import verifiers.v1 as vf
+from opencode_env.cli_agent.podman import left_behind
+from opencode_env.simulation.backends.description import StartupCheck
+from opencode_env.simulation.backends.instance import Instance, check_start, starting
+from opencode_env.simulation.backends.options import BackendsConfig
+from opencode_env.simulation.backends.reading import read_backends
+from opencode_env.simulation.hub import hub
+
+from tests.simulation.backends.surroundings import (
+    SERVER,
+    TOKEN,
+    InstanceApi,
+    in_container,
+    in_json,
+    instance,
+    notes_at,
+    program,
+    said,
+    write_file,
+)
+from tests.support.user_home import closed_port, podman_containers
+from tests.support.waiting import until
+
+TOOLS = ["add_note", "read_data", "surroundings", "refuse", "hang", "die"]
+
+
+@contextlib.asynccontextmanager
+async def started(
+    directory: Path, backend: dict[str, Any], *, call_timeout: float = 60.0, start_timeout: float = 120.0, **rest: Any
+) -> AsyncIterator[Instance]:
+    """The backend of a file with one, as a rollout starts it."""
+    options = BackendsConfig(
+        file=write_file(directory / "backends.yaml", backend, **rest),
+        call_timeout=call_timeout,
+        start_timeout=start_timeout,
+    )
+    assert options.file is not None
+    file = read_backends(options.file)
+    async with starting(file.config.backends[0], file, options, "a-session") as made:
+        yield made
+
+
+def processes() -> list[str]:
+    """Command lines of notes servers on this machine, in containers too."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            line = path.read_bytes().replace(b"\0", b" ").decode()
+            if f"{SERVER.name} stdio" in line or f"{SERVER.name} http" in line:
+                found.append(line)
+    return found
+
+
+def backend_directories() -> list[Path]:
+    return list(Path(tempfile.gettempdir()).glob("vf-backend-*"))
+
+
+async def test_a_program_answers_keeps_its_state_sees_nothing_of_ours_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "a key")
+    template = tmp_path / "template"
+    template.mkdir()
+    (template / "letter.txt").write_text("dear reader\n")
+    before = set(backend_directories())
+    async with started(tmp_path, program(template_data_path_host="template", env={"GIVEN": "yes"})) as notes:
+        assert [tool.name for tool in notes.tools] == TOOLS
+        assert said(await notes.call("add_note", {"text": "one"})) == "1 notes: one"
+        assert said(await notes.call("add_note", {"text": "two"})) == "2 notes: one, two"
+        assert said(await notes.call("read_data", {"name": "letter.txt"})) == "dear reader\n"
+        assert said(await notes.call("read_data", {"name": "letter.txt"})) == "dear reader\nread before\n"
+        assert (template / "letter.txt").read_text() == "dear reader\n"
+        seen = said(await notes.call("surroundings", {}))
+        assert "'GIVEN'" in seen
+        assert "OPENAI_API_KEY" not in seen
+        assert seen.endswith("writable False")
+        for tool, words in (
+            ("refuse", "Error executing tool refuse"),
+            ("add_note", "Field required"),
+            ("no_tool", "Unknown tool"),
+        ):
+            result = await notes.call(tool, {})
+            assert result.is_error
+            assert words in said(result)
+        assert processes() != []
+    await until(lambda: processes() == [])
+    assert set(backend_directories()) == before
+
+
+async def test_a_program_whose_tool_reads_any_path_finds_nothing_of_the_operators(tmp_path: Path) -> None:
+    for name in ("secret.env", "shown.txt"):
+        (tmp_path / name).write_text("the answer")
+    async with started(tmp_path, program(reads=["shown.txt"])) as notes:
+        hidden = [tmp_path / "secret.env", Path.home() / ".profile", Path("/etc/shadow"), Path("/proc/1/environ")]
+        for path in (*hidden, Path(hub().path), Path(__file__)):
+            assert "the answer" not in said(await notes.call("read_data", {"name": str(path)}))
+        assert "No such file" in said(await notes.call("read_data", {"name": str(hidden[0])}))
+        assert "No such file" in said(await notes.call("read_data", {"name": str(Path(__file__))}))
+        shown = said(await notes.call("read_data", {"name": str(tmp_path / "shown.txt")}))
+        assert "Read-only file system" in shown
+    assert (tmp_path / "shown.txt").read_text() == "the answer"
+
+
+async def test_a_server_that_hangs_or_dies_in_a_call_is_the_machinerys_failure(tmp_path: Path) -> None:
+    async with started(tmp_path, program(), call_timeout=1.0) as notes:
+        with pytest.raises(vf.ToolsetError, match="'hang' of backend 'notes' did not answer within 1 s"):
+            await notes.call("hang", {})
+        with pytest.raises(vf.ToolsetError, match="backend 'notes'"):
+            await notes.call("die", {})
+        with pytest.raises(vf.ToolsetError, match="backend 'notes'"):
+            await notes.call("add_note", {"text": "late"})
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ([sys.executable, "-c", "import sys; sys.exit('no licence')"], "it said: no licence"),
+        (["/no/such/program"], "No such file"),
+    ],
+)
+async def test_a_program_that_does_not_start_says_why(tmp_path: Path, command: list[str], words: str) -> None:
+    with pytest.raises(vf.ToolsetError, match=words):
+        async with started(tmp_path, program(command=command)):
+            pass
+
+
+async def test_a_program_that_says_nothing_is_given_up_in_time(tmp_path: Path) -> None:
+    silent = program(command=["sleep", "59801"])
+    with pytest.raises(vf.ToolsetError, match=r"'notes' did not start within 1 s \(--env.backends.start-timeout\)"):
+        async with started(tmp_path, silent, start_timeout=1.0):
+            pass
+
+
+async def test_a_start_up_check_is_a_call_that_must_succeed(tmp_path: Path) -> None:
+    checked = program(startup_check_mcp_tool={"tool_name": "add_note", "arguments": {"text": "checked"}})
+    async with started(tmp_path, checked) as notes:
+        assert said(await notes.call("add_note", {"text": "one"})) == "2 notes: checked, one"
+        for name in ("ping", "list_tools"):
+            await check_start(notes, StartupCheck(tool_name=name))
+        with pytest.raises(
+            vf.ToolsetError, match=r"start-up check 'refuse' of backend 'notes' failed: Error executing tool refuse"
+        ):
+            await check_start(notes, StartupCheck(tool_name="refuse"))
+        with pytest.raises(vf.ToolsetError, match="it has no tool 'greet', only add_note"):
+            await check_start(notes, StartupCheck(tool_name="greet"))
+
+
+def remote(port: int, token: str) -> dict[str, Any]:
+    return {
+        "backend_name_ref": "notes",
+        "orchestration_mode": "remote_url",
+        "url": f"http://127.0.0.1:{port}/mcp",
+        "auth_type": "bearer_token",
+        "auth_details": {"token": token},
+    }
+
+
+async def test_a_server_elsewhere_is_asked_with_its_bearer_and_missed_when_it_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOTES_TOKEN", TOKEN)
+    port = closed_port()
+    async with notes_at(port) as process, started(tmp_path, remote(port, "${NOTES_TOKEN}")) as notes:
+        assert said(await notes.call("add_note", {"text": "far"})) == "1 notes: far"
+        assert (await notes.call("refuse", {})).is_error
+        with pytest.raises(vf.ToolsetError, match="cannot be connected to"):
+            async with started(tmp_path, remote(port, "another")):
+                pass
+        process.kill()
+        await process.wait()
+        with pytest.raises(vf.ToolsetError, match="backend 'notes'"):
+            await notes.call("add_note", {"text": "late"})
+
+
+async def test_an_instance_is_made_used_and_deleted(tmp_path: Path) -> None:
+    async with InstanceApi() as api:
+        async with started(tmp_path, instance(), global_remote_apis={"here": api.config}) as notes:
+            assert said(await notes.call("add_note", {"text": "far"})) == "1 notes: far"
+            assert list(api.alive) == ["made 0"]
+        assert api.alive == {}
+        made, deleted = api.asked
+        assert made[2] == {
+            "resource_type_identifier": "notes_v1",
+            "num_instances": 1,
+            "session_id": "a-session",
+            "instance_scoping": "session",
+            "template_details": None,
+        }
+        assert deleted[:2] == ("DELETE", "/v1/made/made 0")
+
+
+async def test_calls_go_through_the_api_where_it_wants_that(tmp_path: Path) -> None:
+    async with InstanceApi(proxied=True) as api:
+        apis = {"here": api.config}
+        async with started(tmp_path, instance(), global_remote_apis=apis, call_timeout=2.0) as notes:
+            result = await notes.call("add_note", {"text": "far"})
+            assert in_json(said(result)) == {"called": "add_note", "with": {"text": "far"}}
+            refused = await notes.call("refuse", {})
+            assert (refused.is_error, said(refused)) == (True, "no such arguments")
+            with pytest.raises(vf.ToolsetError, match="was not answered in time"):
+                await notes.call("hang", {})
+        assert api.alive == {}
+
+
+@pytest.mark.parametrize("answer", ["[]", "{}", '[{"remote_instance_id": "x"}]', "not JSON"])
+async def test_an_api_that_answers_with_something_else_is_the_machinerys_failure(tmp_path: Path, answer: str) -> None:
+    async with InstanceApi(break_creation=answer) as api:
+        with pytest.raises(vf.ToolsetError, match="the API of tool backend 'notes' made"):
+            async with started(tmp_path, instance(), global_remote_apis={"here": api.config}):
+                pass
+
+
+async def test_an_instance_whose_server_cannot_be_used_is_deleted_all_the_same(tmp_path: Path) -> None:
+    async with InstanceApi() as api:
+        check = {"tool_name": "refuse"}
+        with pytest.raises(vf.ToolsetError, match="start-up check"):
+            async with started(
+                tmp_path, instance(startup_check_mcp_tool=check), global_remote_apis={"here": api.config}
+            ):
+                pass
+        assert [asked[0] for asked in api.asked] == ["POST", "DELETE"]
+        assert api.alive == {}
+
+
+@pytest.mark.podman
+@pytest.mark.parametrize("transport", ["http", "stdio"])
+async def test_a_container_answers_and_is_removed_with_its_copy_of_the_data(
+    tmp_path: Path, podman_image: str, transport: str
+) -> None:
+    (tmp_path / "template").mkdir()
+    (tmp_path / "template" / "letter.txt").write_text("dear reader\n")
+    before, known = set(podman_containers()), set(backend_directories())
+    options = {"mem_limit": "512m", "environment": {"SET": "by all"}, "template_commit_delay_s": 5}
+    backend = in_container(podman_image, transport, startup_check_mcp_tool={"tool_name": "ping", "arguments": {}})
+    async with started(tmp_path, backend, global_docker_options=options) as notes:
+        (name,) = set(podman_containers()) - before
+        assert said(await notes.call("read_data", {"name": "letter.txt"})) == "dear reader\n"
+        assert said(await notes.call("read_data", {"name": "letter.txt"})) == "dear reader\nread before\n"
+        assert "'SET'" in said(await notes.call("surroundings", {}))
+    assert name not in podman_containers()
+    assert (tmp_path / "template" / "letter.txt").read_text() == "dear reader\n"
+    assert set(backend_directories()) == known
+    assert not list(Path(tempfile.gettempdir()).glob(f"{Path(left_behind._prefix()).name}*"))
+
+
+@pytest.mark.podman
+async def test_a_container_that_ends_at_once_says_why_and_is_removed(tmp_path: Path, podman_image: str) -> None:
+    (tmp_path / "template").mkdir()
+    before = set(podman_containers())
+    backend = in_container(podman_image, "http", container_command=["sh", "-c", "echo no licence >&2; exit 3"])
+    with pytest.raises(vf.ToolsetError, match="its container has ended; it said: no licence"):
+        async with started(tmp_path, backend):
+            pass
+    with pytest.raises(vf.ToolsetError, match="the image is not on this machine"):
+        async with started(tmp_path, in_container("localhost/no-such-image:1", "http")):
+            pass
+    assert set(podman_containers()) <= before

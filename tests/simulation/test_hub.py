@@ -1,0 +1,91 @@
+"""The environment's end of the control plane, and servers that say what they should not."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from opencode_env.simulation import hub as hub_module
+from opencode_env.simulation.episode import EpisodeSpec
+from opencode_env.simulation.errors import BrokenWorldError, WorldError
+from opencode_env.simulation.hub import Hub
+from opencode_env.simulation.ledger import Ledger, LedgerSummary
+from opencode_env.simulation.wire import Hello, Opened, line
+
+from tests.support.waiting import until
+
+
+@asynccontextmanager
+async def served(hub: Hub, rollout: str) -> AsyncIterator[asyncio.StreamWriter]:
+    """A server of an open rollout's own, with the right token."""
+    ledger = Ledger(summary=LedgerSummary(world="w", seed=None, config={}))
+    await hub.open(rollout, EpisodeSpec(), ledger, lambda _: None)
+    reader, writer = await asyncio.open_unix_connection(hub.path)
+    try:
+        writer.write(line(Hello(token=hub.token, rollout=rollout)))
+        await reader.readline()
+        yield writer
+    finally:
+        writer.close()
+        await hub.forget(rollout)
+
+
+async def test_a_server_is_heard_of_its_own_rollout_only() -> None:
+    hub = Hub()
+    async with served(hub, "mine") as writer, served(hub, "theirs"):
+        writer.write(line(Opened(rollout="theirs", observation="forged")))
+        writer.write(line(Opened(rollout="mine", observation="real")))
+        await until(lambda: hub._rollouts["mine"].opened.is_set())
+        assert hub._rollouts["theirs"].ledger.summary.first_observation is None
+        assert not hub.over("theirs")
+
+
+@pytest.mark.parametrize("said", [b"no message\n", b"x" * 5_000])
+@pytest.mark.parametrize("opened", [False, True])
+async def test_what_cannot_be_read_fails_the_rollouts_of_its_server(
+    said: bytes, opened: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_module, "LINE_LIMIT", 1_000)
+    hub = Hub()
+    async with served(hub, "one") as writer:
+        if opened:
+            writer.write(line(Opened(rollout="one", observation="so")))
+        writer.write(said)
+        await until(lambda: hub.over("one"))
+        with pytest.raises(WorldError, match="said what cannot be read") as failed:
+            await hub.finish("one")
+    assert failed.type is (BrokenWorldError if opened else WorldError)
+
+
+async def test_a_killed_process_leaves_no_socket(tmp_path: Path) -> None:
+    serving = "import time; from opencode_env.simulation.hub import hub; print(hub().path, flush=True); time.sleep(600)"
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    killed = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", serving, env=environment, stdout=asyncio.subprocess.PIPE
+    )
+    assert killed.stdout is not None
+    assert Path((await killed.stdout.readline()).decode().strip()).parent.is_relative_to(tmp_path)
+    killed.kill()
+    await killed.wait()
+    await until(lambda: not list(tmp_path.iterdir()))
+
+
+async def test_a_shared_server_that_died_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub_module, "_RECONNECT_SECONDS", 0.1)
+    hub = Hub()
+    for name in ("first", "second"):
+        await hub.open(name, EpisodeSpec(), Ledger(summary=LedgerSummary(world="w", seed=None, config={})), print)
+    reader, writer = await asyncio.open_unix_connection(hub.path)
+    writer.write(line(Hello(token=hub.token, group="g")))
+    first = asyncio.create_task(hub.open_shared("first", "g"))
+    assert b"first" in await reader.readline()
+    writer.close()
+    with pytest.raises(WorldError, match="the world's server died"):
+        await first
+    with pytest.raises(WorldError, match="the one before has died, perhaps of what an agent asked"):
+        await hub.open_shared("second", "g")
+    for name in ("first", "second"):
+        await hub.forget(name)

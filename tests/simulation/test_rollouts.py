@@ -1,0 +1,214 @@
+"""Real OpenCode plays both shipped worlds through `vf-eval`: a server for each rollout, and one that all share."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from opencode_env.scripted_model import ScriptedModel, WorldsPolicy
+from opencode_env.simulation import trajectory_of
+from opencode_env.simulation.alone import WorldAlone
+from opencode_env.simulation.episode import EpisodeSpec
+from opencode_env.simulation.ledger import Ledger, ledger_of
+from opencode_env.simulation.reference import find_world
+from verifiers.v1.trace import WireTrace
+
+from tests.support.rows import write_rows
+from tests.support.user_home import Finished, UserHome
+
+pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+
+CLASSIC = ["SFFF", "FHFH", "FFFH", "HFFG"]
+LAKES = [
+    {"id": "one", "seed": 3, "config": {"slippery": False}},
+    {"id": "same", "seed": 3, "config": {"slippery": False}},
+    {
+        "id": "family",
+        "seed": 1,
+        "environment_context": {"map": CLASSIC},
+        "system_prompt": "You are on thin ice.",
+        "user_prompt_template": "Walk {carefully}.\n{observation}",
+    },
+    {"id": "short", "seed": 3, "config": {"slippery": False}, "max_steps": 2},
+]
+WORK = ("triage-1", "duplicates-2", "stale-3", "report-4", "any-21", "any-22")
+
+
+def of_world(world: str, server: str) -> list[str]:
+    """Arguments of `vf-eval` for one world."""
+    return ["opencode-simulation", "--env.taskset.task.world", world, "--env.taskset.task.server", server, "-c", "3"]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> UserHome:
+    return UserHome(tmp_path_factory.mktemp("worlds"))
+
+
+@pytest.fixture(scope="module")
+def runs(home: UserHome) -> tuple[Finished, Finished]:
+    """The lake, with a server for each rollout; the tracker, with one for all."""
+    rows = write_rows(home.root / "rows.jsonl", LAKES)
+
+    async def both() -> tuple[Finished, Finished]:
+        async with ScriptedModel(WorldsPolicy()) as model:
+            lake = home.run(
+                "lake",
+                model.base_url,
+                *of_world("frozen-lake", "rollout"),
+                *("--env.taskset.dataset", str(rows), "--env.taskset.task.rubric.discount", "0.5"),
+            )
+            return await asyncio.gather(lake, home.run("tracker", model.base_url, *of_world("issue-tracker", "shared")))
+
+    return asyncio.run(both())
+
+
+@pytest.fixture(scope="module")
+def lake(runs: tuple[Finished, Finished]) -> Finished:
+    return runs[0]
+
+
+@pytest.fixture(scope="module")
+def tracker(runs: tuple[Finished, Finished]) -> Finished:
+    return runs[1]
+
+
+def ledger(trace: WireTrace) -> Ledger:
+    found = ledger_of(trace.info)
+    assert found is not None
+    return found
+
+
+def traces(finished: Finished) -> Sequence[WireTrace]:
+    return [trace for episode in finished.episodes for trace in episode.traces]
+
+
+def test_every_piece_of_work_in_the_tracker_is_done_and_rewarded(tracker: Finished) -> None:
+    assert tracker.exit_code == 0, tracker.log
+    assert {trace.task.data.id for trace in traces(tracker)} == set(WORK)
+    for trace in traces(tracker):
+        assert (trace.ok, trace.reward) == (True, 1.0), (trace.task.data.id, trace.errors, trace.info)
+        assert trace.stop_condition == "environment_done"
+        assert trace.info["termination_reason"] == "control_plane_signal"
+        assert all(ledger(trace).steps[-1].info["checks"].values())  # type: ignore[union-attr]
+    assert sum(trace.metrics["environment_steps"] or 0 for trace in traces(tracker)) > 4 * len(WORK)
+
+
+def test_a_walk_that_reaches_the_goal_is_discounted_by_its_steps(lake: Finished) -> None:
+    assert lake.exit_code == 0, lake.log
+    for name in ("one", "same"):
+        trace = lake.trace(name)
+        assert trace.ok, trace.errors
+        steps = ledger(trace).steps
+        assert [entry.reward for entry in steps] == [0.0] * (len(steps) - 1) + [1.0]
+        assert trace.reward == 0.5 ** (len(steps) - 1)
+
+
+def test_two_rollouts_of_one_seed_played_the_same_world_apart(lake: Finished) -> None:
+    one, same = ledger(lake.trace("one")), ledger(lake.trace("same"))
+    assert one.steps == same.steps
+    assert one.summary.first_observation == same.summary.first_observation
+
+
+def test_the_first_observation_fills_the_rows_template(lake: Finished) -> None:
+    trace = lake.trace("family")
+    first = ledger(trace).summary.first_observation
+    assert trace.task.data.prompt == f"Walk {{carefully}}.\n{first}"
+    row = trajectory_of(trace).session.dataset_row
+    assert row.user_prompt_template == "Walk {carefully}.\n{observation}"
+    assert row.environment_context == {"map": CLASSIC}
+    assert "\n".join(CLASSIC) in str(trace.messages[1].content)
+    assert "You are on thin ice." in str(trace.messages[0].content)
+
+
+def test_the_limit_of_steps_is_told_in_the_familys_words(lake: Finished) -> None:
+    trace = lake.trace("short")
+    assert (trace.ok, trace.reward, trace.info["termination_reason"]) == (True, 0.0, "max_steps")
+    assert [entry.truncated for entry in ledger(trace).steps] == [False, True]
+
+
+def test_every_ledger_is_what_the_same_calls_give_alone(lake: Finished, tracker: Finished) -> None:
+    async def replay(world: str, trace: WireTrace) -> Ledger:
+        data = trace.task.data.model_dump()
+        spec = EpisodeSpec(seed=data["seed"], config=data["config"], max_steps=data.get("max_steps"))
+        async with WorldAlone(find_world(world), spec) as alone:
+            for entry in ledger(trace).steps:
+                await alone.episode.call(entry.tool, entry.arguments)
+            return alone.ledger
+
+    for world, finished in (("frozen-lake", lake), ("issue-tracker", tracker)):
+        for trace in traces(finished):
+            assert asyncio.run(replay(world, trace)).steps == ledger(trace).steps
+
+
+def test_the_agent_never_sees_a_reward(lake: Finished, tracker: Finished) -> None:
+    for trace in (*traces(lake), *traces(tracker)):
+        seen = json.dumps([message.model_dump(mode="json") for message in trace.messages if message.role == "tool"])
+        assert "reward" not in seen
+        assert "checks" not in seen
+        assert "terminated" not in seen
+
+
+def test_a_trace_is_a_trajectory_of_its_family(lake: Finished, tracker: Finished) -> None:
+    for trace in (*traces(lake), *traces(tracker)):
+        found = trajectory_of(trace)
+        assert len(found.observations) == len(found.actions) + 1 == len(found.rewards) + 1 == found.steps + 1
+        assert (found.total_reward, found.terminated) == (sum(found.rewards), True)
+        assert found.session.seed == found.session.dataset_row.seed == trace.task.data.model_dump()["seed"]
+        assert all(action.tool_call_id for action in found.actions)
+        assert found.termination_reason == trace.info["termination_reason"]
+        assert found.llm_usage_summary.total_tokens > 0
+        assert found.duration > 0
+        assert len(found.conversation_history) == len(trace.messages)
+
+
+def test_nothing_is_left_behind_and_nothing_is_warned_of(lake: Finished, tracker: Finished, home: UserHome) -> None:
+    assert home.leftovers() == []
+    for finished in (lake, tracker):
+        assert "WARNING" not in finished.log
+        assert "ERROR" not in finished.log
+
+
+def test_the_agents_tools_are_the_worlds_and_no_resources(tracker: Finished) -> None:
+    trace = tracker.trace("triage-1")
+    offered = {str(found.name) for found in trace.tools or []}
+    assert {name for name in offered if name.startswith("tracker_")} == {f"tracker_{name}" for name in TRACKER_TOOLS}
+
+
+TRACKER_TOOLS = (
+    "list_issues",
+    "get_issue",
+    "search_issues",
+    "list_people",
+    "create_issue",
+    "comment_issue",
+    "label_issue",
+    "assign_issue",
+    "close_issue",
+    "finish",
+)
+
+
+def wrong_production(folder: Path) -> Path:
+    """A snapshot of a server that the lake is not."""
+    tools = [{"name": "walk", "description": "", "parameters": {"type": "object", "properties": {}}}]
+    path = folder / "production.json"
+    path.write_text(json.dumps(tools))
+    return path
+
+
+async def test_an_environment_does_not_start_with_a_world_that_is_not_what_it_stands_for(
+    home: UserHome, tmp_path: Path
+) -> None:
+    module = tmp_path / "stale_world.py"
+    module.write_text(
+        "from opencode_env.simulation.samples.frozen_lake import FrozenLake\n"
+        f"class Stale(FrozenLake):\n    PRODUCTION = {str(wrong_production(tmp_path))!r}\n"
+    )
+    async with ScriptedModel(WorldsPolicy()) as model:
+        finished = await home.run(
+            "stale", model.base_url, *of_world("stale_world:Stale", "rollout"), env={"PYTHONPATH": str(tmp_path)}
+        )
+    assert finished.exit_code != 0
+    assert 'tool "walk": missing in the simulation' in finished.log
+    assert finished.episodes == []

@@ -1,0 +1,69 @@
+"""Rows of a simulation: in our names, in those of the family, and wrong."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opencode_env.simulation import SimulationTaskset
+from opencode_env.simulation.config import SimulationTaskConfig, SimulationTasksetConfig
+from opencode_env.taskset import DatasetError
+
+USER = {"enabled": True, "system_prompt": "You are in a hurry.", "llm": "some-model"}
+
+
+def loaded(path: Path, *rows: dict[str, Any], **options: Any) -> list[Any]:
+    """The data of the tasks of these rows."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return [task.data for task in SimulationTaskset(SimulationTasksetConfig(dataset=path, **options))]
+
+
+def test_the_names_of_the_family_mean_the_same(tmp_path: Path) -> None:
+    family = {
+        "id": "one",
+        "seed": 3,
+        "system_prompt": "Be brief.",
+        "user_prompt_template": "Go: {observation}",
+        "environment_context": {"size": 5},
+        "user_simulation": USER,
+    }
+    ours = {"id": "one", "seed": 3, "system_prompt": "Be brief.", "prompt": "Go: {observation}", "config": {"size": 5}}
+    first, second = loaded(tmp_path / "rows.jsonl", family, {**ours, "user_simulation": USER})
+    assert first.model_dump(exclude={"idx"}) == second.model_dump(exclude={"idx"})
+    assert (first.seed, first.config, first.user_simulation) == (3, {"size": 5}, USER)
+
+
+def test_a_seed_in_the_environment_context_is_the_rows(tmp_path: Path) -> None:
+    (data,) = loaded(tmp_path / "rows.jsonl", {"environment_context": {"seed": 9}})
+    assert data.seed == 9
+
+
+def test_without_a_file_there_are_the_shipped_rows_or_seeds() -> None:
+    shipped = list(SimulationTaskset(SimulationTasksetConfig(task=SimulationTaskConfig(world="issue-tracker"))))
+    assert {task.data.id for task in shipped} >= {"triage-1", "report-4"}
+    made = list(SimulationTaskset(SimulationTasksetConfig(episodes=3, first_seed=40, prompt="{observation}?")))
+    assert [(task.data.seed, task.data.prompt) for task in made] == [(seed, "{observation}?") for seed in (40, 41, 42)]
+    assert len({task.key for task in made}) == 3
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"seed": "seven"}, 'row 2: column "seed": .*valid integer.*"seven"'),
+        ({"seed": True}, 'column "seed"'),
+        ({"environment_context": {"seed": "x"}}, 'column "environment_context.seed" must be a whole number'),
+        ({"config": [1]}, 'column "config'),
+        ({"question": "?"}, 'column "question": Extra inputs'),
+        ({"max_steps": 0}, 'column "max_steps"'),
+        ({"user_simulation": {"persona": "x"}}, 'column "user_simulation.persona": Extra inputs'),
+        ({"user_simulation": {"enabled": True}}, 'column "user_simulation": .*needs a system_prompt'),
+    ],
+)
+def test_a_wrong_row_names_its_line_and_column(row: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=message):
+        loaded(tmp_path / "rows.jsonl", {"seed": 1}, row)
+
+
+def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="no such file"):
+        list(SimulationTaskset(SimulationTasksetConfig(dataset=tmp_path / "rows.jsonl")))

@@ -1,0 +1,228 @@
+"""Many worlds in one server process: apart from each other, in order, reachable by their own rollouts' URLs only."""
+
+import asyncio
+import os
+import random
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+from opencode_env.simulation.alone import WorldAlone
+from opencode_env.simulation.episode import EpisodeSpec, Refused
+from opencode_env.simulation.errors import WorldError
+from opencode_env.simulation.hub import hub
+from opencode_env.simulation.ledger import Ledger, LedgerEntry
+from opencode_env.simulation.reference import find_world
+
+from tests.simulation.served import SharedWorlds, agent, shared_worlds, text
+from tests.support.waiting import until
+
+WORLDS = int(os.environ.get("SIMULATION_WORLDS", "24"))
+"""How many worlds play at once in the long test; 256 in its long form."""
+
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def counters() -> AsyncIterator[SharedWorlds]:
+    """One server for the whole module: its start is what takes time."""
+    async with shared_worlds("odd_worlds:Counter") as served:
+        yield served
+
+
+def call_body(number: int, request_id: int | str, tool: str = "add") -> dict[str, Any]:
+    """The JSON-RPC request of one tool call."""
+    params = {"name": tool, "arguments": {"number": number}}
+    return {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
+
+
+async def post(url: str, body: dict[str, Any]) -> httpx.Response:
+    """What a program of the agent's sends."""
+    headers = {"accept": "application/json, text/event-stream"}
+    async with httpx.AsyncClient(timeout=60) as client:
+        return await client.post(url, json=body, headers=headers)
+
+
+async def test_two_rollouts_of_one_seed_have_a_world_each(counters: SharedWorlds) -> None:
+    first, second = await counters.seat(seed=5), await counters.seat(seed=5)
+    async with agent(first.url) as one, agent(second.url) as other:
+        assert text(await one.call_tool("add", {"number": 1})) == '{"total": 6}'
+        assert text(await other.call_tool("add", {"number": 10})) == '{"total": 15}'
+        assert text(await one.call_tool("add", {"number": 1})) == '{"total": 7}'
+    ledgers = await first.finish(), await second.finish()
+    assert [[entry.reward for entry in ledger.steps] for ledger in ledgers] == [[1.0, 1.0], [10.0]]
+    assert [ledger.summary.first_observation for ledger in ledgers] == [{"total": 5}] * 2
+
+
+async def test_the_agent_sees_the_observation_and_nothing_else(counters: SharedWorlds) -> None:
+    seat = await counters.seat(seed=5)
+    answer = (await post(seat.url, call_body(3, 1))).text
+    assert '{\\"total\\": 8}' in answer
+    assert "secret" not in answer
+    assert "reward" not in answer
+    (entry,) = (await seat.finish()).steps
+    assert (entry.arguments, entry.reward, entry.info) == ({"number": 3}, 3.0, {"secret": "seed 8"})
+
+
+async def test_a_call_that_is_sent_again_is_one_step_and_has_one_answer(counters: SharedWorlds) -> None:
+    seat = await counters.seat()
+    answers = await asyncio.gather(*(post(seat.url, call_body(2, 7)) for _ in range(4)))
+    assert len({answer.text for answer in answers}) == 1
+    await post(seat.url, call_body(2, 8))
+    await post(seat.url, call_body(2, "7"))
+    await post(seat.url, call_body(3, 7))
+    assert [entry.reward for entry in (await seat.finish()).steps] == [2.0, 2.0, 2.0, 3.0]
+
+
+async def test_the_numbers_of_a_new_client_are_no_repetition(counters: SharedWorlds) -> None:
+    seat = await counters.seat()
+    greeting = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "program", "version": "1"},
+    }
+    for _ in range(2):
+        await post(seat.url, {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": greeting})
+        await post(seat.url, call_body(2, 1))
+    assert len((await seat.finish()).steps) == 2
+
+
+async def test_parallel_calls_of_one_world_are_taken_in_turn(counters: SharedWorlds) -> None:
+    seat = await counters.seat()
+    await asyncio.gather(*(post(seat.url, call_body(1, number, "add_later")) for number in range(12)))
+    ledger = await seat.finish()
+    assert [entry.step for entry in ledger.steps] == list(range(1, 13))
+    assert [entry.observation for entry in ledger.steps] == [{"total": total} for total in range(1, 13)]
+
+
+async def test_what_comes_after_the_end_is_refused_and_changes_nothing(counters: SharedWorlds) -> None:
+    seat = await counters.seat(config={"goal": 3})
+    async with agent(seat.url) as client:
+        await client.call_tool("add", {"number": 3})
+        assert hub().over(seat.rollout)
+        late = await client.call_tool("add", {"number": 1})
+        assert late.is_error
+        assert "the episode is over" in text(late)
+    ledger = await seat.finish()
+    assert (len(ledger.steps), ledger.summary.terminated, ledger.summary.refused) == (1, True, 1)
+
+
+async def test_a_call_that_makes_no_sense_is_no_step(counters: SharedWorlds) -> None:
+    seat = await counters.seat()
+    async with agent(seat.url) as client:
+        refused = await client.call_tool("add", {"number": -1})
+        assert (refused.is_error, "only up" in text(refused)) == (True, True)
+        assert (await client.call_tool("add", {"number": "x"})).is_error
+    ledger = await seat.finish()
+    assert (ledger.steps, ledger.summary.refused) == ([], 1)
+
+
+async def test_the_limit_of_steps_cuts_the_episode_off(counters: SharedWorlds) -> None:
+    seat = await counters.seat(max_steps=2)
+    async with agent(seat.url) as client:
+        for _ in range(3):
+            await client.call_tool("add", {"number": 1})
+    ledger = await seat.finish()
+    assert [(entry.terminated, entry.truncated) for entry in ledger.steps] == [(False, False), (False, True)]
+    assert ledger.steps[-1].info["truncated_by"] == "max_steps"
+
+
+async def test_resources_are_read_by_their_patterns_and_are_no_steps(counters: SharedWorlds) -> None:
+    seat = await counters.seat(seed=6)
+    async with agent(seat.url) as client:
+        listed = [str(found.uri) for found in (await client.list_resources()).resources]
+        patterns = [found.uri_template for found in (await client.list_resource_templates()).resource_templates]
+        total = await client.read_resource("counter://total")
+        multiple = await client.read_resource("counter://multiples/7")
+    assert (listed, patterns) == (["counter://total"], ["counter://multiples/{factor}"])
+    assert total.contents[0].text == "6"  # type: ignore[union-attr]
+    assert "42" in multiple.contents[0].text  # type: ignore[union-attr]
+    assert (await seat.finish()).steps == []
+
+
+async def test_a_url_without_a_right_signature_leads_to_no_world(counters: SharedWorlds) -> None:
+    mine, others = await counters.seat(seed=1), await counters.seat(seed=2)
+    bare = mine.url.partition("?")[0]
+    forged = mine.url.replace(mine.rollout, others.rollout)
+    doubled = f"{mine.url}&vf_state_route={others.rollout}"
+    for url in (bare, forged, doubled, f"{bare}?vf_state_route={others.rollout}"):
+        answer = (await post(url, call_body(1, 1))).text
+        assert "there is no world at this address" in answer
+    for path in ("/", "/state", "/task", "/ledger", "/control/reward", "/mcp/reset"):
+        assert (await post(bare.removesuffix("/mcp") + path, {})).status_code == 404
+    assert [(await seat.finish()).steps for seat in (mine, others)] == [[], []]
+
+
+async def test_a_stranger_is_not_heard_by_the_environment(counters: SharedWorlds) -> None:
+    seat = await counters.seat()
+    reader, writer = await asyncio.open_unix_connection(hub().path)
+    forged = LedgerEntry(
+        step=1, tool="add", arguments={}, observation="", reward=9.0, terminated=True, truncated=False, info={}
+    )
+    hello = f'{{"kind":"hello","token":"guessed","rollout":"{seat.rollout}"}}\n'
+    step = f'{{"kind":"stepped","rollout":"{seat.rollout}","entry":{forged.model_dump_json()}}}\n'
+    writer.write((hello + step).encode())
+    assert await reader.read() == b""
+    writer.close()
+    assert Path(hub().path).parent.stat().st_mode & 0o077 == 0
+    assert (await seat.finish()).steps == []
+
+
+def server_processes(served: SharedWorlds) -> list[int]:
+    """The processes of a world's server."""
+    assert served.server.runtime is not None
+    return [process.pid for process in served.server.runtime._background]  # type: ignore[attr-defined]
+
+
+async def replayed(world: str, seed: int, ledger: Ledger, spec: EpisodeSpec) -> Ledger:
+    """What the same actions give in a world alone, in this process."""
+    async with WorldAlone(find_world(world), spec) as alone:
+        for entry in ledger.steps:
+            try:
+                await alone.episode.call(entry.tool, entry.arguments)
+            except Refused:
+                break
+        return alone.ledger
+
+
+async def wander(url: str, source: random.Random, moves: int) -> None:
+    """Random moves on a lake, until it is over."""
+    async with agent(url) as client:
+        for _ in range(moves):
+            direction = source.choice(("left", "down", "right", "up"))
+            if (await client.call_tool("move", {"direction": direction})).is_error:
+                return
+
+
+async def assert_a_death_is_told(served: SharedWorlds) -> None:
+    """A server that dies is an error, and what it gave before is kept."""
+    kept: list[Ledger] = []
+    seat = await served.seat(changed=kept.append, seed=4, config={"slippery": False})
+    async with agent(seat.url) as client:
+        await client.call_tool("move", {"direction": "up"})
+    (pid,) = server_processes(served)
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: hub().over(seat.rollout))
+    with pytest.raises(WorldError, match="server died"):
+        await seat.finish()
+    assert [entry.tool for entry in kept[-1].steps] == ["move"]
+
+
+async def test_many_worlds_at_once_are_each_what_they_are_alone_and_outlive_the_server_as_far_as_they_came() -> None:
+    async with shared_worlds("frozen-lake") as served:
+        specs = [EpisodeSpec(seed=number // 2, config={"size": 5}, max_steps=20) for number in range(WORLDS)]
+        seats = [await served.seat(**spec.model_dump()) for spec in specs]
+        await asyncio.gather(*(wander(seat.url, random.Random(n), 50) for n, seat in enumerate(seats)))
+        ledgers = [await seat.finish() for seat in seats]
+        await assert_a_death_is_told(served)
+    assert sum(len(ledger.steps) for ledger in ledgers) > WORLDS
+    for spec, ledger in zip(specs, ledgers, strict=True):
+        alone = await replayed("frozen-lake", spec.seed or 0, ledger, spec)
+        assert alone.steps == ledger.steps
+        assert alone.summary.first_observation == ledger.summary.first_observation
+        assert alone.summary.total_reward == ledger.summary.total_reward

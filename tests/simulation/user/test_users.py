@@ -1,0 +1,180 @@
+"""A user on the other side of the real OpenCode: scripted, played by a model, and failing."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import verifiers.v1 as vf
+from opencode_env.scripted_model import Fault, FaultKind, Reply, Script, ScriptedModel, ScriptPolicy
+from opencode_env.simulation.user.asked import asked_user
+from opencode_env.simulation.user.options import STOP
+from verifiers.v1 import SamplingConfig
+from verifiers.v1.clients import EvalClientConfig, ModelContext
+
+from tests.simulation.episodes import MODEL, Served, problems, row, serving
+from tests.support.replies import bash
+from tests.support.rows import script, write_rows
+from tests.support.user_home import Finished, UserHome
+
+pytestmark = pytest.mark.opencode
+
+USER = "the-user"
+WANTS = {"enabled": True, "system_prompt": "You want a number, and its reason.", "llm": USER}
+
+
+def says(*lines: str) -> Sequence[Reply]:
+    return [Reply(text=line) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, list[dict[str, Any]]]:
+    """One `vf-eval` over rows with every kind of user, and the requests that reached the user's model."""
+    home = UserHome(tmp_path_factory.mktemp("home"))
+    rows = [
+        row("scripted", user_simulation={"script": ["And the second?", "Thanks."]}),
+        row("played", user_simulation={**WANTS, "llm_args": {"temperature": 0.5}}),
+        row("off", user_simulation={**WANTS, "enabled": False}),
+        row("broken", user_simulation={"enabled": True, "persona": "x"}),
+    ]
+    policy = ScriptPolicy(
+        script(
+            "scripted", bash("echo one > /app/note"), *says("First."), bash("cat /app/note"), *says("Second.", "done")
+        ),
+        script("played", *says("Seven.", "done")),
+        script("off", *says("done")),
+        Script(steps=tuple(says("Why seven?", f"Good. {STOP}")), model=USER, match="Seven."),
+    )
+
+    async def evaluate() -> tuple[Finished, list[dict[str, Any]]]:
+        async with ScriptedModel(policy) as model:
+            dataset = write_rows(home.root / "rows.jsonl", rows)
+            arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), "-c", "2"]
+            finished = await home.run("users", model.base_url, *arguments)
+            return finished, [dict(request.body) for request in model.requests if request.body["model"] == USER]
+
+    return asyncio.run(evaluate())
+
+
+def test_a_scripted_user_goes_on_until_its_script_ends(run: tuple[Finished, list[dict[str, Any]]]) -> None:
+    trace = run[0].trace("scripted")
+    assert trace.ok, trace.errors
+    assert (trace.stop_condition, trace.reward) == ("user_stop", 1.0)
+    assert trace.info["user_simulation"] == {"played_by": "script", "turns": 2}
+    assert (trace.num_branches, trace.num_turns, trace.info["agent"]["segments"]) == (1, 5, 3)
+    said = [message.content for message in trace.messages if message.role == "user"]
+    assert said[1:] == ["And the second?", "Thanks."]
+    assert [str(message.content) for message in trace.tool_messages][1] == "one\n"
+
+
+def test_a_model_plays_a_user_who_hears_the_agent_and_stops(run: tuple[Finished, list[dict[str, Any]]]) -> None:
+    finished, asked = run
+    (episode,) = [episode for episode in finished.episodes if episode.task.data.id == "played"]
+    agent, user = episode.traces
+    assert agent.ok, agent.errors
+    assert user.ok, user.errors
+    assert (agent.stop_condition, agent.reward) == ("user_stop", 1.0)
+    assert agent.info["user_simulation"] == {"played_by": USER, "turns": 1}
+    assert [message.content for message in agent.messages if message.role == "user"][1:] == ["Why seven?"]
+    assert agent.agent is not None
+    assert user.agent is not None
+    assert (agent.agent.name, user.agent.name) == ("agent", "user")
+    assert (agent.agent.trainable, user.agent.trainable) == (True, False)
+    assert (user.num_turns, user.num_branches) == (2, 1)
+    system, *heard = asked[-1]["messages"]
+    assert "You want a number, and its reason." in system["content"]
+    assert "row played: do what the script says" in system["content"]
+    assert [message["content"] for message in heard] == ["Seven.", "Why seven?", "done"]
+    assert {body["temperature"] for body in asked} == {0.5}
+
+
+def test_a_row_whose_user_is_off_is_played_without_one(run: tuple[Finished, list[dict[str, Any]]]) -> None:
+    trace = run[0].trace("off")
+    assert (trace.ok, trace.reward, trace.num_turns) == (True, 1.0, 1)
+    assert "user_simulation" not in trace.info
+
+
+def test_a_user_that_cannot_be_played_is_an_error(run: tuple[Finished, list[dict[str, Any]]]) -> None:
+    (episode,) = [episode for episode in run[0].episodes if episode.task.data.id == "broken"]
+    assert not episode.ok
+    (problem,) = problems(episode)
+    assert problem.startswith("TaskError: task ")
+    assert "its user_simulation cannot be played" in problem
+
+
+async def test_a_conversation_ends_when_the_user_has_said_all_it_may(tmp_path: Path) -> None:
+    endless = row("one", user_simulation={"script": ["More."] * 9})
+    policy = ScriptPolicy(script("one", *says("1", "2", "done", "4")))
+    async with serving(tmp_path, policy, endless, user_simulation={"max_turns": 2}) as served:
+        episode = await served.play()
+    (trace,) = episode.traces
+    assert problems(episode) == []
+    assert (trace.stop_condition, trace.num_turns, trace.reward) == ("max_user_turns", 3, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (Reply(faults=(Fault(kind=FaultKind.STATUS, status=400),)), "the user could not be played"),
+        (Reply(), "its model said nothing"),
+    ],
+)
+async def test_a_user_who_fails_is_an_error_of_the_rollout_and_no_reward(
+    tmp_path: Path, reply: Reply, words: str
+) -> None:
+    asked = row("one", user_simulation=WANTS)
+    policy = ScriptPolicy(Script(steps=(reply,), model=USER, repeat_last=True), script("one", *says("Seven.")))
+    async with serving(tmp_path, policy, asked) as served:
+        episode = await served.play()
+    trace = episode.traces[0]
+    assert not trace.ok
+    assert words in trace.errors[0].message
+    assert set(trace.rewards.values()) <= {None}
+    assert not episode.ok
+
+
+class OpenedData(vf.TaskData):
+    """A task that its user opens."""
+
+    user_simulation: dict[str, Any] = {}
+
+
+async def opened(served: Served, **asked: Any) -> vf.Trace[Any, Any, Any]:
+    """The agent's trace of a task without a prompt."""
+    task = vf.Task(OpenedData(idx=0, prompt=None, user_simulation=asked))
+    client = EvalClientConfig(base_url=served.model.base_url, api_key_var="NO_SUCH_KEY")
+    context = ModelContext(model=MODEL, client=client, sampling=SamplingConfig())
+    (slot,) = served.env.slots(task)
+    episode = await served.env.run_slot(slot, context)
+    assert problems(episode) == []
+    return episode.traces[0]
+
+
+async def test_a_user_opens_a_conversation_that_no_prompt_opens(tmp_path: Path) -> None:
+    user = Script(steps=tuple(says("Which number?", STOP)), model=USER)
+    policy = ScriptPolicy(user, Script(steps=tuple(says("Seven.")), match="Which number?"))
+    async with serving(tmp_path, policy, user={"model": USER}) as served:
+        trace = await opened(served, **{**WANTS, "llm": "another-model"})
+    assert [message.content for message in trace.messages if message.role == "user"] == ["Which number?"]
+    assert trace.info["user_simulation"] == {"played_by": USER, "turns": 1}
+
+
+@pytest.mark.parametrize(
+    ("value", "plays"),
+    [
+        (None, False),
+        ({}, False),
+        ({"enabled": False, "script": ["Hello."]}, False),
+        ({"system_prompt": "You want something.", "llm": "gpt-4.1"}, False),
+        ({"script": ["Hello."]}, True),
+        ({"enabled": True, "system_prompt": "You want something.", "llm": "gpt-4.1", "llm_args": {}}, True),
+    ],
+)
+def test_a_row_has_a_user_where_eval_protocol_gives_it_one_or_it_has_a_script(value: Any, plays: bool) -> None:
+    assert (asked_user(vf.Task(OpenedData(idx=0, user_simulation=value or {}))) is not None) == plays
+
+
+def test_a_user_without_anything_to_want_cannot_be_played() -> None:
+    with pytest.raises(vf.TaskError, match="needs a system_prompt that says who plays, or a script"):
+        asked_user(vf.Task(OpenedData(idx=3, user_simulation={"enabled": True})))
