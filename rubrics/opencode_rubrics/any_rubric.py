@@ -24,6 +24,7 @@ OWN_RUBRICS: Mapping[str, str] = {
     "answer": "opencode_rubrics.answer:AnswerRubric",
     "hybrid-math": "opencode_rubrics.hybrid_math:HybridMathRubric",
     "remote-hybrid-math": "opencode_rubrics.remote_hybrid_math:RemoteHybridMathRubric",
+    "task-tests": "opencode_rubrics.task_tests:TaskTestsRubric",
     "group": "opencode_rubrics.group:RubricGroup",
 }
 """Import path by id; an entry point of the same name is never looked at."""
