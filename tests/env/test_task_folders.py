@@ -1,4 +1,4 @@
-"""A folder of task directories through `vf-eval`: the oracle solves it, an idle agent does not, broken tests are errors."""
+"""A folder of task directories through `vf-eval`: the oracle solves it, an idle agent none of it."""
 
 import asyncio
 import shutil
@@ -24,7 +24,7 @@ def oracles(folder: Path) -> ScriptPolicy:
         first = (path / "instruction.md").read_text().strip().splitlines()[0]
         steps = (bash(oracle(path)), Reply(text="done")) if (path / "solution").is_dir() else (Reply(text="done"),)
         scripts.append(Script(steps=steps, match=first))
-    return ScriptPolicy(scripts)
+    return ScriptPolicy(*scripts)
 
 
 def played(home: UserHome, name: str, dataset: Path, policy: ScriptPolicy, *arguments: str) -> Finished:

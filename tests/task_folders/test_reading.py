@@ -36,7 +36,7 @@ def test_every_directory_below_the_folder_is_a_task_named_by_its_path() -> None:
     assert [task.data.id for task in tasks(FOLDERS / "tasks")] == SOLVED
     assert [task.data.id for task in tasks(FOLDERS, dataset_subset="containers")] == ["from-dockerfile"]
     nested = [task.data.id for task in tasks(FOLDERS)]
-    assert nested == sorted(nested)
+    assert nested == sorted(map(str, nested))
     assert "tasks/count-lines" in nested
     assert folder_task(COUNT).key == "count-lines"
 

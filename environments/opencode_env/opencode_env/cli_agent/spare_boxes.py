@@ -4,7 +4,7 @@ import contextlib
 import copy
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 from opencode_rubrics.sandbox.spare_box import BoxOrder, boxes_from
 from verifiers.v1.agent import Agent
@@ -13,6 +13,8 @@ from verifiers.v1.task import Task
 from verifiers.v1.utils.decorators import invoke
 
 from opencode_env.cli_agent.traces import AnyTrace
+
+TaskT = TypeVar("TaskT", bound=Task[Any, Any, Any])
 
 Provision = Callable[[Task[Any, Any, Any], Agent], AbstractAsyncContextManager[Runtime]]
 
@@ -25,7 +27,7 @@ async def offering_boxes(
 
     @contextlib.asynccontextmanager
     async def spare(order: BoxOrder) -> AsyncIterator[Runtime]:
-        ordered, lent = _ordered(task, order), copy.copy(agent)
+        ordered, lent = ordered_task(task, order), copy.copy(agent)
         async with provision(ordered, lent) as box:
             await invoke(ordered.setup, {"trace": traces[-1], "runtime": box, "deployment": None})
             yield box
@@ -34,7 +36,8 @@ async def offering_boxes(
         yield
 
 
-def _ordered(task: Task[Any, Any, Any], order: BoxOrder) -> Task[Any, Any, Any]:
+def ordered_task(task: TaskT, order: BoxOrder) -> TaskT:
+    """The task as it is in a box that differs so from the agent's."""
     wanted = {"image": order.image, "workdir": order.workdir}
     changes = {name: value for name, value in wanted.items() if value is not None}
     made = copy.copy(task)

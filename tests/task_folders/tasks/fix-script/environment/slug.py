@@ -1,2 +1,2 @@
-def slugify(title):
+def slugify(title: str) -> str:
     return title.lower().replace(" ", "-")

@@ -6,7 +6,7 @@ CASES = {"Hello World": "hello-world", "  What's new?  ": "what-s-new", "a -- b"
 PROGRAM = "import sys; sys.path.insert(0, '.'); import slug; print(slug.slugify(sys.argv[1]))"
 
 
-def passes(title, slug):
+def passes(title: str, slug: str) -> bool:
     done = subprocess.run(
         [sys.executable, "-I", "-c", PROGRAM, title], cwd=sys.argv[1], capture_output=True, text=True, timeout=20
     )
