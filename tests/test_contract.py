@@ -84,6 +84,7 @@ OVERRIDDEN: dict[str, str | None] = {
     "session.RolloutSession.refused": "self",
     "task.Task.finalize": "self trace runtime",
     "task.Task.key": None,
+    "task.Task.runtime_env": "self",
     "task.Task.setup": "self trace runtime",
     "taskset.Taskset.load": "self",
 }
