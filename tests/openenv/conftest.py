@@ -1,4 +1,5 @@
-"""Fixtures of the OpenEnv tests: a server, an open engine, and other versions of OpenEnv in environments of their own."""
+"""Fixtures of the OpenEnv tests: a server, an open engine, and other versions of OpenEnv in environments of their
+own."""
 
 import os
 import shutil

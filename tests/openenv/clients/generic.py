@@ -1,4 +1,5 @@
-"""Calls a server with nothing but OpenEnv's own clients, of whatever version; the arguments are URL, call, wrong call."""
+"""Calls a server with nothing but OpenEnv's own clients, of whatever version; the arguments are URL, call, wrong
+call."""
 
 import asyncio
 import json

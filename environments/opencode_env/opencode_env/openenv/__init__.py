@@ -1,7 +1,7 @@
 """OpenEnv: `run_rollout` for trainers that speak its protocol, served by the engine that `vf-eval` runs.
 
-The classes are imported on first use: OpenEnv comes with the extra `opencode-env[openenv]`, and who does not use it never
-imports it.
+The classes are imported on first use: OpenEnv comes with the extra `opencode-env[openenv]`, and who does not use it
+never imports it.
 """
 
 from importlib import import_module

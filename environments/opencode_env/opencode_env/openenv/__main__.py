@@ -1,7 +1,6 @@
 """`opencode-openenv`: serves `run_rollout` over OpenEnv's protocol."""
 
 import asyncio
-import sys
 
 _INSTALL = 'opencode-openenv needs the extra "openenv": pip install "opencode-env[openenv]"'
 
@@ -28,4 +27,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

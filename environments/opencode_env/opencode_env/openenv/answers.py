@@ -10,7 +10,8 @@ from opencode_env.openenv.result import RolloutResult
 
 
 def read_result(answer: Any) -> RolloutResult:
-    """The result in an answer: its text, or an object or mapping with `content[0].text`, or either of them below `result`.
+    """The result in an answer: its text, or an object or mapping with `content[0].text`, or either of them below
+    `result`.
 
     Raises:
         ValueError: there is no result in it.

@@ -1,11 +1,11 @@
 """`OpenCodeEnv`: the client of a `run_rollout` server, ours or OpenEnv's own of 0.3.
 
-Invariant: a call waits as long as its rollout may take. When the client gives a call up, it gives its connection up, too,
-so that the server ends the rollout.
+Invariant: a call waits as long as its rollout may take. When the client gives a call up, it gives its connection up,
+too, so that the server ends the rollout.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from openenv.core.mcp_client import MCPToolClient
@@ -14,11 +14,8 @@ from opencode_env.openenv.answers import read_result
 from opencode_env.openenv.result import RolloutResult
 from opencode_env.openenv.spec import RolloutSpec
 
-_OLD_ARGUMENTS = frozenset(
-    ("endpoint", "base_url", "api_key", "model", "instruction", "setup", "verify", "task_id", "mode")
-    + ("disable_thinking", "max_tokens_cap", "top_logprobs", "agent_timeout_s", "template")
-)
-"""What OpenEnv's own server knows; the others are sent only when they say something else than their defaults."""
+_NEW_ARGUMENTS = frozenset(("token_ids", "tokenizer", "command_timeout_s", "reward_min", "reward_max"))
+"""What OpenEnv's own server does not know; they are sent only when they say something else than their defaults."""
 
 
 class OpenCodeEnv(MCPToolClient):
@@ -58,7 +55,8 @@ class OpenCodeEnv(MCPToolClient):
     ) -> Any:
         """Run one rollout; a `RolloutResult`, or in async code an awaitable of it. The arguments are `RolloutSpec`'s.
 
-        `further` are those that OpenEnv's own server does not know: `token_ids`, `tokenizer`, `reward_min`, `reward_max`.
+        `further` are those that OpenEnv's own server does not know: `token_ids`, `tokenizer`, `command_timeout_s`,
+        `reward_min`, `reward_max`.
 
         Raises:
             ValueError: wrong arguments, found here or by the server.
@@ -86,7 +84,7 @@ class OpenCodeEnv(MCPToolClient):
         return self._dispatch(lambda: self._run(spec))
 
     async def _run(self, spec: RolloutSpec) -> RolloutResult:
-        usual = self._message_timeout
+        usual: float = self._message_timeout
         limit = self._message_timeout = spec.longest_seconds + self._queue_timeout_s
         try:
             answer = await self.call_tool("run_rollout", **_arguments(spec))
@@ -108,7 +106,9 @@ class OpenCodeEnv(MCPToolClient):
 def _arguments(spec: RolloutSpec) -> dict[str, Any]:
     given = spec.model_dump()
     defaults = RolloutSpec.model_fields
-    return {name: value for name, value in given.items() if name in _OLD_ARGUMENTS or value != defaults[name].default}
+    return {
+        name: value for name, value in given.items() if name not in _NEW_ARGUMENTS or value != defaults[name].default
+    }
 
 
 def _with_token(base_url: str, token: str | None) -> str:
@@ -116,4 +116,4 @@ def _with_token(base_url: str, token: str | None) -> str:
     if token is None:
         return base_url
     parts = urlsplit(base_url)
-    return cast(str, urlunsplit(parts._replace(netloc=f"openenv:{token}@{parts.netloc.rpartition('@')[2]}")))
+    return urlunsplit(parts._replace(netloc=f"openenv:{token}@{parts.netloc.rpartition('@')[2]}"))

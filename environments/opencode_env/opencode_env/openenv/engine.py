@@ -9,18 +9,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from verifiers.v1.clients import ModelContext
-from verifiers.v1.clients.base import BaseClientConfig
-from verifiers.v1.configs.client import EvalClientConfig, TrainClientConfig
+from verifiers.v1.clients import EvalClientConfig, ModelContext, TrainClientConfig
+from verifiers.v1.task import Task
 from verifiers.v1.types import SamplingConfig
 
+from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.openenv.catalog import Endpoint
 from opencode_env.openenv.keys import LentKeys
 from opencode_env.openenv.outcome import result_of
 from opencode_env.openenv.result import RolloutResult
 from opencode_env.openenv.spec import RolloutSpec
 from opencode_env.openenv.task import RolloutTask
-from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 
 
 class Engine:
@@ -45,19 +44,17 @@ class Engine:
         started = time.monotonic()
         with self._keys.lend(endpoint.api_key) as variable:
             context = ModelContext(endpoint.model, _client(spec, endpoint, variable), _sampling(spec, endpoint))
-            (slot,) = self._env.slots(RolloutTask.of(spec))
+            task: Task[Any, Any, Any] = RolloutTask.of(spec)
+            (slot,) = self._env.slots(task)
             episode = await self._env.run_slot(slot, context)
         return result_of(spec, episode, time.monotonic() - started)
 
 
-def _client(spec: RolloutSpec, endpoint: Endpoint, variable: str) -> Any:
+def _client(spec: RolloutSpec, endpoint: Endpoint, variable: str) -> EvalClientConfig | TrainClientConfig:
     settings: dict[str, Any] = {"base_url": endpoint.base_url, "api_key_var": variable}
-    client: BaseClientConfig
     if spec.token_ids:
-        client = TrainClientConfig(**settings, renderer_model_name=spec.tokenizer or None)
-    else:
-        client = EvalClientConfig(**settings)
-    return client
+        return TrainClientConfig(**settings, renderer_model_name=spec.tokenizer or None)
+    return EvalClientConfig(**settings)
 
 
 def _sampling(spec: RolloutSpec, endpoint: Endpoint) -> SamplingConfig:

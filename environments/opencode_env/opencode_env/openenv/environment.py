@@ -19,9 +19,9 @@ from opencode_env.openenv.spec import RolloutSpec
 
 TOOL = "run_rollout"
 _DESCRIPTION = """\
-Run one rollout of the OpenCode coding agent in a sandbox of its own: setup commands, the agent with the instruction, then
-verify commands. Returns a RolloutResult as JSON text. Failures of the rollout are in its field `error`, with a reward of
-null; only wrong arguments are an error of the tool."""
+Run one rollout of the OpenCode coding agent in a sandbox of its own: setup commands, the agent with the instruction,
+then verify commands. Returns a RolloutResult as JSON text. Failures of the rollout are in its field `error`, with a
+reward of null; only wrong arguments are an error of the tool."""
 _BY_ITSELF_SECONDS = 10 * 86_400.0
 """OpenEnv ends a call after 30 s unless it is told otherwise; a rollout has limits of its own."""
 _ANSWER = {

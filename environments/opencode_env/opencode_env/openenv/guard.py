@@ -1,6 +1,7 @@
 """What stands in front of OpenEnv's application: who may call, and what becomes of a call whose caller is gone.
 
-Invariant: a browser's page is never served, wherever it comes from: it could send the user's own loopback server commands.
+Invariant: a browser's page is never served, wherever it comes from: it could send the user's own loopback server
+commands.
 """
 
 import asyncio
@@ -60,7 +61,7 @@ class GuardedApplication:
         self._application = application
         self._token = token
         self._max_bytes = max_bytes
-        self._busy: set[Connection] = set()
+        self._open: set[Connection] = set()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Serve a connection."""
@@ -70,17 +71,19 @@ class GuardedApplication:
             await _refuse(scope, receive, send, why)
         else:
             connection = Connection(receive, self._max_bytes)
-            self._busy.add(connection)
+            self._open.add(connection)
             try:
                 await connection.serve(self._application, scope, send)
             finally:
-                self._busy.discard(connection)
+                self._open.discard(connection)
 
     async def answered(self, seconds: float) -> None:
         """Wait until every open connection waits for its caller, for so many seconds at most."""
-        deadline = asyncio.get_running_loop().time() + seconds
-        while any(not one.idle for one in self._busy) and asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(0.02)
+        waiting = [asyncio.ensure_future(connection.idle.wait()) for connection in self._open]
+        if waiting:
+            _, late = await asyncio.wait(waiting, timeout=seconds)
+            for one in late:
+                one.cancel()
 
 
 class Connection:
@@ -91,8 +94,8 @@ class Connection:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._ahead: asyncio.Queue[Message] = asyncio.Queue(_MOST_AHEAD)
-        self.idle = False
-        """Whether the application waits for the caller."""
+        self.idle = asyncio.Event()
+        """Set while the application waits for the caller."""
 
     async def serve(self, application: Application, scope: Message, send: Send) -> None:
         """Run the application; it is cancelled when the caller goes away while it works."""
@@ -100,7 +103,7 @@ class Connection:
         watch = asyncio.ensure_future(self._read_ahead())
         try:
             await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
-            if not work.done() and not self.idle:
+            if not work.done() and not self.idle.is_set():
                 work.cancel()
             await asyncio.wait({work})
         finally:
@@ -111,11 +114,12 @@ class Connection:
             raise error
 
     async def _next(self) -> Message:
-        self.idle = self._ahead.empty()
+        if self._ahead.empty():
+            self.idle.set()
         try:
             return await self._ahead.get()
         finally:
-            self.idle = False
+            self.idle.clear()
 
     async def _read_ahead(self) -> None:
         """Read until the caller is gone, or sends more than a caller does."""

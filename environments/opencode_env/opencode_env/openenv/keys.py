@@ -1,8 +1,9 @@
 """Keys of callers, lent to verifiers' clients for as long as their rollouts last.
 
-verifiers reads a key from the environment variable that an endpoint's configuration names, and records the configuration
-on the trace: so a key gets a variable of its own. Invariant: equal keys share a variable, whose name says nothing of the
-key, and no variable outlives its last rollout. Programs in a sandbox see none of this process's variables.
+verifiers reads a key from the environment variable that an endpoint's configuration names, and records the
+configuration on the trace: so a key gets a variable of its own. Invariant: equal keys share a variable, whose name
+says nothing of the key, and no variable outlives its last rollout. Programs in a sandbox see none of this process's
+variables.
 """
 
 import hashlib

@@ -33,8 +33,8 @@ class Places:
         """
         if self._free.locked() and self.waiting >= self._most_waiting:
             raise ServerFullError(
-                f"the server is full: {self._running} rollouts run and {self.waiting} callers wait; try again later, or "
-                "start it with a larger --max-concurrent or --max-queued"
+                f"the server is full: {self._running} rollouts run and {self.waiting} callers wait; try again later, "
+                "or start it with a larger --max-concurrent or --max-queued"
             )
         self.waiting += 1
         try:

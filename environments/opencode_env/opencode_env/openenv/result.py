@@ -1,4 +1,5 @@
-"""What `run_rollout` answers: the fields of OpenEnv 0.3.1's `opencode_env` in their meaning, and a trainer's beside them.
+"""What `run_rollout` answers: the fields of OpenEnv 0.3.1's `opencode_env` in their meaning, and a trainer's beside
+them.
 
 Invariant: `reward` is None whenever the machinery failed the rollout or nothing was to be scored, and a finite number
 otherwise.
@@ -56,7 +57,8 @@ class RolloutResult(BaseModel):
     proxy_turns: list[RolloutTurn] = Field(default_factory=list)
     """The model calls in order of their end; empty in the mode `black_box`."""
     files: dict[str, str] = Field(default_factory=dict)
-    """Text by absolute path: of the work directory to depth 2, under 64 kB each, the first 32, 8,000 characters each."""
+    """Text by absolute path: of the work directory to depth 2, under 64 kB each, the first 32, 8,000 characters
+    each."""
     files_extra: list[str] = Field(default_factory=list)
     """Paths of those that are no text."""
     agent_log_tail: str = ""

@@ -1,8 +1,8 @@
 """What a call's verify commands are worth: the number that one wrote, else the share of those that passed.
 
-Invariant: the reward file stands in a directory that was made after the agent's processes had ended, and is bounded. The
-documented place, `/home/user/logs/verifier`, is a link to it, made at the same time: where that cannot be done, by the
-agent's doing, nothing counts, because commands that write a reward as a rule always exit 0.
+Invariant: the reward file stands in a directory that was made after the agent's processes had ended, and is bounded.
+The documented place, `/home/user/logs/verifier`, is a link to it, made at the same time: where that cannot be done, by
+the agent's doing, nothing counts, because commands that write a reward as a rule always exit 0.
 """
 
 import verifiers.v1 as vf

@@ -1,7 +1,7 @@
 """`RolloutService`: what stands behind every session, between a caller's arguments and the engine.
 
-Invariant: wrong arguments raise before anything is started; all else is in the result. A call that is cancelled, because
-its caller is gone or the server stops, leaves nothing.
+Invariant: wrong arguments raise before anything is started; all else is in the result. A call that is cancelled,
+because its caller is gone or the server stops, leaves nothing.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class RolloutService:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if self._stopping and task.cancelled():
+            if task.cancelled():  # by `stop`, not by the caller
                 return _refused(spec, _STOPPING)
             task.cancel()
             raise
@@ -87,8 +87,8 @@ class RolloutService:
             )
         if spec.template and isinstance(self._config.runtime, SubprocessConfig):
             raise ValueError(
-                "invalid argument template: this server runs rollouts in local sandboxes, which have no image; start it "
-                "with --runtime.type podman, docker or prime, or leave template out"
+                "invalid argument template: this server runs rollouts in local sandboxes, which have no image; start "
+                "it with --runtime.type podman, docker or prime, or leave template out"
             )
         return spec
 

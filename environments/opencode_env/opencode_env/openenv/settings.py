@@ -28,8 +28,8 @@ class ServerConfig(BaseConfig):
     port: int = Field(8000, ge=0, le=65535)
     """Port to listen at; 0 takes a free one, which the log names."""
     token_file: Path | None = None
-    """File that holds the token which callers send (`Authorization: Bearer TOKEN`, or `http://:TOKEN@host:port`); None =
-    the environment variable OPENCODE_OPENENV_TOKEN, or no token at all."""
+    """File that holds the token which callers send (`Authorization: Bearer TOKEN`, or `http://:TOKEN@host:port`); None
+    = the environment variable OPENCODE_OPENENV_TOKEN, or no token at all."""
     max_concurrent: int = Field(8, ge=1)
     """Rollouts at once."""
     max_queued: int = Field(64, ge=0)

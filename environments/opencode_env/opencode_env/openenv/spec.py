@@ -9,8 +9,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, model_validator
 
-COMMAND_SECONDS = 120.0
-"""Seconds that one setup or verify command may take."""
 INSTALL_SECONDS = 240.0
 """Seconds until the sandbox is up and the agent installed in it."""
 _COLLECT_SECONDS = 300.0
@@ -73,6 +71,9 @@ class RolloutSpec(BaseModel):
     tokenizer: str = Field(
         "", max_length=1000, description="Tokenizer for token_ids, as the server can load it; empty is the model's."
     )
+    command_timeout_s: FiniteFloat = Field(
+        120.0, gt=0, le=86_400, description="Seconds for each setup or verify command."
+    )
     reward_min: FiniteFloat = Field(0.0, description="The least that the reward file may hold.")
     reward_max: FiniteFloat = Field(1.0, description="The most that the reward file may hold.")
 
@@ -87,5 +88,5 @@ class RolloutSpec(BaseModel):
     @property
     def longest_seconds(self) -> float:
         """Seconds after which the rollout has ended, whatever it does, once it has a place."""
-        commands = (len(self.setup) + len(self.verify)) * (COMMAND_SECONDS + _COMMAND_GRACE_SECONDS)
+        commands = (len(self.setup) + len(self.verify)) * (self.command_timeout_s + _COMMAND_GRACE_SECONDS)
         return INSTALL_SECONDS + commands + self.agent_timeout_s + _COLLECT_SECONDS

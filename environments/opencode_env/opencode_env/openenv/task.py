@@ -1,6 +1,7 @@
-"""The task behind `run_rollout`: setup commands in `/home/user`, the agent below it, verify commands in a home of their own.
+"""The task behind `run_rollout`: setup and verify commands in `/home/user`, the agent in `workdir` below it.
 
-Invariant: the directories mean what they did in OpenEnv's `opencode_env`; what counts as reward is made after the agent.
+Invariant: the directories mean what they did in OpenEnv's `opencode_env`; the place of the reward is made after the
+agent.
 """
 
 from dataclasses import asdict
@@ -12,7 +13,7 @@ from opencode_rubrics.sandbox.command import CommandResult
 
 from opencode_env.openenv.files import left_files
 from opencode_env.openenv.scoring import RunRolloutRubric
-from opencode_env.openenv.spec import COMMAND_SECONDS, RolloutSpec
+from opencode_env.openenv.spec import RolloutSpec
 from opencode_env.taskset.config import OpenCodeTaskConfig
 from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_env.taskset.task import OpenCodeTask
@@ -24,7 +25,7 @@ SETUP_RECORD = "setup"
 FILES_RECORD = "files"
 """Key in a trace's `info`: the files that the agent left, as `LeftFiles` has them."""
 
-_RUBRIC = RunRolloutRubric(VerifyCommandsConfig(command_timeout=COMMAND_SECONDS))
+_RUBRIC = RunRolloutRubric(VerifyCommandsConfig())
 
 
 class RolloutTaskData(OpenCodeTaskData):
@@ -50,7 +51,9 @@ class RolloutTask(OpenCodeTask):
             workdir=WORKDIR,
             image=spec.template or None,
             setup=spec.setup,
+            setup_timeout=spec.command_timeout_s,
             verify=spec.verify,
+            verify_timeout=spec.command_timeout_s,
             reward_min=spec.reward_min,
             reward_max=spec.reward_max,
             timeout=vf.TaskTimeout(agent=spec.agent_timeout_s),
@@ -71,10 +74,9 @@ class RolloutTask(OpenCodeTask):
         """
         await run_checked(runtime, ["mkdir", "-p", "--", WORKDIR], f"{WORKDIR} cannot be made", error=vf.TaskError)
         records = trace.info[SETUP_RECORD] = []
+        timeout = self.data.setup_timeout or self.config.setup_timeout
         for command in self.data.setup:
-            result = await run_command(
-                runtime, command, workdir=HOME, timeout=COMMAND_SECONDS, environment={"HOME": HOME}
-            )
+            result = await run_command(runtime, command, workdir=HOME, timeout=timeout, environment={"HOME": HOME})
             records.append(result.record())
             if not result.ok:
                 await require_alive(runtime, f"running setup command {command!r}")

@@ -1,4 +1,5 @@
-"""Shell programs that run in the sandbox of a `run_rollout`, shipped as files; see `opencode_rubrics.sandbox.programs`."""
+"""Shell programs that run in the sandbox of a `run_rollout`, shipped as files; see
+`opencode_rubrics.sandbox.programs`."""
 
 from functools import cache
 from importlib.resources import files
