@@ -14,7 +14,7 @@ from opencode_env.openenv.answers import read_result
 from opencode_env.openenv.result import RolloutResult
 from opencode_env.openenv.spec import RolloutSpec
 
-_NEW_ARGUMENTS = frozenset(("token_ids", "tokenizer", "command_timeout_s", "reward_min", "reward_max"))
+_NEW_ARGUMENTS = frozenset(("token_ids", "tokenizer", "renderer", "command_timeout_s", "reward_min", "reward_max"))
 """What OpenEnv's own server does not know; they are sent only when they say something else than their defaults."""
 
 
@@ -55,8 +55,8 @@ class OpenCodeEnv(MCPToolClient):
     ) -> Any:
         """Run one rollout; a `RolloutResult`, or in async code an awaitable of it. The arguments are `RolloutSpec`'s.
 
-        `further` are those that OpenEnv's own server does not know: `token_ids`, `tokenizer`, `command_timeout_s`,
-        `reward_min`, `reward_max`.
+        `further` are those that OpenEnv's own server does not know: `token_ids`, `tokenizer`, `renderer`,
+        `command_timeout_s`, `reward_min`, `reward_max`.
 
         Raises:
             ValueError: wrong arguments, found here or by the server.

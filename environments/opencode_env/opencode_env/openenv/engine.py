@@ -53,7 +53,8 @@ class Engine:
 def _client(spec: RolloutSpec, endpoint: Endpoint, variable: str) -> EvalClientConfig | TrainClientConfig:
     settings: dict[str, Any] = {"base_url": endpoint.base_url, "api_key_var": variable}
     if spec.token_ids:
-        return TrainClientConfig(**settings, renderer_model_name=spec.tokenizer or None)
+        renderer = {"name": spec.renderer} if spec.renderer else None
+        return TrainClientConfig(**settings, renderer=renderer, renderer_model_name=spec.tokenizer or None)
     return EvalClientConfig(**settings)
 
 

@@ -71,6 +71,11 @@ class RolloutSpec(BaseModel):
     tokenizer: str = Field(
         "", max_length=1000, description="Tokenizer for token_ids, as the server can load it; empty is the model's."
     )
+    renderer: str = Field(
+        "",
+        max_length=100,
+        description="How token_ids writes the conversation, such as qwen3; empty is found by the model's name.",
+    )
     command_timeout_s: FiniteFloat = Field(
         120.0, gt=0, le=86_400, description="Seconds for each setup or verify command."
     )
@@ -81,8 +86,8 @@ class RolloutSpec(BaseModel):
     def _fits_together(self) -> Self:
         if self.reward_min > self.reward_max:
             raise ValueError(f"reward_min {self.reward_min:g} is above reward_max {self.reward_max:g}; swap them")
-        if self.tokenizer and not self.token_ids:
-            raise ValueError("tokenizer is for token_ids: set token_ids = true, or leave it out")
+        if (self.tokenizer or self.renderer) and not self.token_ids:
+            raise ValueError("tokenizer and renderer are for token_ids: set token_ids = true, or leave them out")
         return self
 
     @property
