@@ -4,6 +4,7 @@ call."""
 import asyncio
 import json
 import sys
+from typing import Any
 
 from openenv.core.generic_client import GenericEnvClient
 from openenv.core.mcp_client import MCPToolClient
@@ -11,8 +12,8 @@ from openenv.core.mcp_client import MCPToolClient
 url, call, wrong = (json.loads(argument) for argument in sys.argv[1:])
 
 
-async def speak():
-    said = {}
+async def speak() -> dict[str, Any]:
+    said: dict[str, Any] = {}
     async with MCPToolClient(base_url=url, message_timeout_s=240) as env:
         await env.reset()
         said["tools"] = [[tool.name, tool.description, tool.input_schema] for tool in await env.list_tools()]

@@ -83,8 +83,11 @@ class OpenCodeEnv(MCPToolClient):
         )
         return self._dispatch(lambda: self._run(spec))
 
+    _message_timeout: float
+    """OpenEnv's: seconds that the next answer may take."""
+
     async def _run(self, spec: RolloutSpec) -> RolloutResult:
-        usual: float = self._message_timeout
+        usual = self._message_timeout
         limit = self._message_timeout = spec.longest_seconds + self._queue_timeout_s
         try:
             answer = await self.call_tool("run_rollout", **_arguments(spec))
