@@ -25,6 +25,7 @@ FLOORS = {
     "opencode_env.difficulty": {"opencode_env.taskset"},
     "opencode_env.trainable": {"opencode_env.difficulty"},
     "opencode_env.opencode": {"opencode_env.cli_agent"},
+    "opencode_env.openenv": {"opencode_env.cli_agent", "opencode_env.opencode", "opencode_env.taskset"},
 }
 """What each room of `opencode_env` may import of the others."""
 
