@@ -23,13 +23,13 @@ class Served:
     """A directory behind HTTP, and how often each file was asked for."""
 
     def __init__(self, directory: Path) -> None:
-        asked = self.asked = []
+        self.asked: list[str] = []
+        asked = self.asked
 
         class Handler(SimpleHTTPRequestHandler):
             def log_message(self, format: str, *args: object) -> None:
                 asked.append(self.path)
 
-        self.asked: list[str]
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(directory)))
         Thread(target=self._server.serve_forever, daemon=True).start()
 

@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opencode_env.openenv.tbench2 import Tbench2Action, Tbench2Environment
@@ -109,7 +110,7 @@ def test_several_live_sessions_stand_beside_each_other(environment: Tbench2Envir
         )
     act(environment, ActionType.WRITE, session_id="one", command="first")
     act(environment, ActionType.WRITE, session_id="two", command="second\n")
-    seen = {name: "" for name in ("one", "two")}
+    seen = dict.fromkeys(("one", "two"), "")
     deadline = time.monotonic() + 60
     while not all(seen.values()) and time.monotonic() < deadline:
         for name in seen:
@@ -135,11 +136,12 @@ def test_wrong_use_is_an_error_that_names_it(make_environment: MakeEnvironment) 
     environment = make_environment()
     with pytest.raises(ValueError, match="call reset first"):
         environment.step(Tbench2Action(command="true"))
-    for options, reason in [
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({}, "needs a task_id.*count-lines"),
         ({"task_id": "no-such"}, "no task 'no-such'"),
         ({"task_id": "count-lines", "difficulty": 3}, "not difficulty"),
-    ]:
+    ]
+    for options, reason in wrong:
         with pytest.raises(ValueError, match=reason):
             environment.reset(**options)
     environment.reset(task_name="count-lines")
@@ -166,9 +168,10 @@ def test_no_path_leaves_the_tasks_directory(make_environment: MakeEnvironment, t
     shutil.copytree(BROKEN, tmp_path / "all" / "broken" / "no-verdict")
     (root / "link").symlink_to("../broken/no-verdict")
     environment = make_environment(tasks_dir=root)
-    for options in ({"task_path": path}, {"task_id": path}):
-        with pytest.raises(ValueError, match="leads out of the tasks' directory"):
-            environment.reset(**options)
+    with pytest.raises(ValueError, match=r"task_path .* leads out of the tasks' directory"):
+        environment.reset(task_path=path)
+    with pytest.raises(ValueError, match=r"task_id .* leads out of the tasks' directory"):
+        environment.reset(task_id=path)
 
 
 def test_what_scores_is_nowhere_in_the_sandbox_before_it_scores(environment: Tbench2Environment) -> None:

@@ -2,15 +2,16 @@
 
 import argparse
 import os
+import signal
 
 _INSTALL = 'the server needs the extra "openenv": pip install "opencode-env[openenv]"'
 _MAX_REQUEST_BYTES = 64 << 20
 
 
 def main() -> None:
-    """Entry point; settings are the `TB2_*` variables."""
+    """Entry point; settings are the `TB2_*` variables and `MAX_CONCURRENT_ENVS`."""
     parser = argparse.ArgumentParser(prog="python -m opencode_env.openenv.tbench2", description=__doc__)
-    parser.add_argument("--port", type=int, default=8000, help="port of the loopback; 0 takes a free one")
+    parser.add_argument("--port", type=int, default=8000, help="port of the loopback (default: %(default)s)")
     port = parser.parse_args().port
     try:
         import uvicorn
@@ -29,14 +30,17 @@ def main() -> None:
     except ValueError as error:
         raise SystemExit(str(error)) from error
     application = create_app(
-        Tbench2Environment,
-        Tbench2Action,
-        Tbench2Observation,
-        env_name="tbench2_env",
-        max_concurrent_envs=sessions,
+        Tbench2Environment, Tbench2Action, Tbench2Observation, env_name="tbench2_env", max_concurrent_envs=sessions
     )
+    guarded = GuardedApplication(application, None, _MAX_REQUEST_BYTES)
+    # uvicorn raises the signal again when it has stopped, and Python's own answer would leave the sandboxes behind.
+    signal.signal(signal.SIGTERM, _exit)
     # Whoever reaches it runs commands on this machine's sandboxes, so nobody beyond this machine does.
-    uvicorn.run(GuardedApplication(application, None, _MAX_REQUEST_BYTES), host="127.0.0.1", port=port, log_level="info")
+    uvicorn.run(guarded, host="127.0.0.1", port=port, log_level="info", ws_max_size=_MAX_REQUEST_BYTES)
+
+
+def _exit(number: int, frame: object) -> None:
+    raise SystemExit(0)
 
 
 if __name__ == "__main__":

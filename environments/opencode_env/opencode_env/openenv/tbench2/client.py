@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from opencode_env.openenv.tbench2.models import Tbench2Action, Tbench2Observation, Tbench2State
 from openenv.core.client_types import StepResult
 from openenv.core.env_client import EnvClient
+
+from opencode_env.openenv.tbench2.models import Tbench2Action, Tbench2Observation, Tbench2State
 
 
 class Tbench2Env(EnvClient[Tbench2Action, Tbench2Observation, Tbench2State]):

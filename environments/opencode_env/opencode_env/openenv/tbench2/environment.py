@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from openenv.core.env_server.interfaces import Environment
+
 from opencode_env.openenv.tbench2.episode import Episode
 from opencode_env.openenv.tbench2.loop_thread import loop_thread
 from opencode_env.openenv.tbench2.models import ActionType, Tbench2Action, Tbench2Observation, Tbench2State
@@ -18,7 +20,6 @@ from opencode_env.openenv.tbench2.session_log import SessionLog
 from opencode_env.openenv.tbench2.settings import DEFAULT_SESSION, read_settings
 from opencode_env.openenv.tbench2.task_directory import find_task, read_task
 from opencode_env.openenv.tbench2.terminals import Ran
-from openenv.core.env_server.interfaces import Environment
 
 _WAIT_SECONDS = 5.0
 

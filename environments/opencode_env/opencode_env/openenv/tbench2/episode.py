@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import verifiers.v1 as vf
+from opencode_rubrics import AnyTrace
+from opencode_rubrics.sandbox.spare_box import BoxOrder, boxes_from
+
 from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.cli_agent.spare_boxes import ordered_task
 from opencode_env.openenv.tbench2.place import Place, workdir_of_task
 from opencode_env.openenv.tbench2.terminals import Terminals
 from opencode_env.taskset import OpenCodeTask
-from opencode_rubrics import AnyTrace
-from opencode_rubrics.sandbox.spare_box import BoxOrder, boxes_from
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,17 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from opencode_env.cli_agent.local_runtime import provision_local
-from opencode_env.cli_agent.podman import is_ours, provision_podman
-from opencode_env.cli_agent.sandbox import LocalSandboxConfig, require_private_workdir
-from opencode_env.cli_agent.task_image import build_task_image
 from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
 from opencode_rubrics.verifiers_versions import asked_network
 from verifiers.v1.errors import TaskError
 from verifiers.v1.runtimes import Runtime, RuntimeConfig, SubprocessConfig, provision_runtime
 from verifiers.v1.task import Task
 from verifiers.v1.utils.compile import resolve_runtime_config
+
+from opencode_env.cli_agent.local_runtime import provision_local
+from opencode_env.cli_agent.podman import is_ours, provision_podman
+from opencode_env.cli_agent.sandbox import LocalSandboxConfig, require_private_workdir
+from opencode_env.cli_agent.task_image import build_task_image
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from opencode_env.openenv.tbench2.place import Place
 from opencode_rubrics.cache import cache_root
 from opencode_rubrics.verifiers_versions import PodmanConfig
 from verifiers.v1.runtimes import DockerConfig, RuntimeConfig, SubprocessConfig
+
+from opencode_env.openenv.tbench2.place import Place
 
 DEFAULT_SESSION = "tb2-session"
 MODES = ("local", "docker", "podman")
