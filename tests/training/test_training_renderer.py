@@ -15,9 +15,9 @@ from renderers import DefaultRendererConfig, RendererConfig
 from verifiers.v1.clients import ModelContext, TrainClientConfig
 from verifiers.v1.episode import Episode
 
-from tests.history.segments import MAIN
 from tests.support.families import GLM, Family, Qwen3
 from tests.support.rows import write_rows
+from tests.support.seats import MAIN_MODEL
 from tests.support.token_engine import Says, TokenEngine
 from tests.training.trained import Lines, assert_one_exact_branch, train
 
@@ -38,7 +38,7 @@ async def environment(directory: Path) -> AsyncIterator[OpenCodeEnv]:
 async def rollout(env: OpenCodeEnv, client: TrainClientConfig) -> Episode[Any, Any, Any]:
     """One episode."""
     (slot,) = [slot for task in env.taskset for slot in env.slots(task)]
-    return await env.run_slot(slot, ModelContext(model=MAIN, client=client))
+    return await env.run_slot(slot, ModelContext(model=MAIN_MODEL, client=client))
 
 
 def client_of(renderer: RendererConfig | None, name: str, url: str = "http://127.0.0.1:9/v1") -> TrainClientConfig:
@@ -60,7 +60,9 @@ async def test_a_renderer_that_continues_nothing_is_refused(
     tokenizer: Path, tmp_path: Path, renderer: RendererConfig | None
 ) -> None:
     message = await refusal(tmp_path, renderer, str(tokenizer))
-    assert message.startswith(f"DefaultRenderer, the renderer of the training client for '{MAIN}', cannot continue")
+    assert message.startswith(
+        f"DefaultRenderer, the renderer of the training client for '{MAIN_MODEL}', cannot continue"
+    )
     assert "--client.renderer.name" in message
     assert '"[orchestrator.renderer]"' in message
 
