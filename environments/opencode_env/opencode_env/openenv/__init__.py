@@ -10,15 +10,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from opencode_env.openenv.client import OpenCodeEnv
     from opencode_env.openenv.result import CommandResult, RolloutResult, RolloutTurn
+    from opencode_env.openenv.sequence import FlatSequence, flat_sequence
     from opencode_env.openenv.training_trace import TrainingTrace, TrainingTurn
 
-__all__ = ["CommandResult", "OpenCodeEnv", "RolloutResult", "RolloutTurn", "TrainingTrace", "TrainingTurn"]
+__all__ = [
+    "CommandResult",
+    "FlatSequence",
+    "OpenCodeEnv",
+    "RolloutResult",
+    "RolloutTurn",
+    "TrainingTrace",
+    "TrainingTurn",
+    "flat_sequence",
+]
 
 _MODULES = {
     "OpenCodeEnv": "opencode_env.openenv.client",
     "CommandResult": "opencode_env.openenv.result",
     "RolloutResult": "opencode_env.openenv.result",
     "RolloutTurn": "opencode_env.openenv.result",
+    "FlatSequence": "opencode_env.openenv.sequence",
+    "flat_sequence": "opencode_env.openenv.sequence",
     "TrainingTrace": "opencode_env.openenv.training_trace",
     "TrainingTurn": "opencode_env.openenv.training_trace",
 }

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator
 
 import uvicorn
-from openenv.core.env_server import create_app
+from openenv.core.env_server import ConcurrencyConfig, create_app
 from openenv.core.env_server.mcp_types import CallToolAction, CallToolObservation
 
 from opencode_env.openenv.engine import Engine
@@ -22,8 +22,8 @@ from opencode_env.openenv.settings import ServerConfig
 
 logger = logging.getLogger("verifiers.v1.opencode_env.openenv")
 
-_SESSIONS = 512
-"""Connections at once. One that runs no rollout costs a thread and little else."""
+_SESSIONS = 1024
+"""Sessions at once. One that runs no rollout costs a thread and little else."""
 _ANSWER_SECONDS = 3.0
 
 
@@ -84,7 +84,8 @@ async def serve(config: ServerConfig) -> None:
             CallToolAction,
             CallToolObservation,
             env_name="opencode_env",
-            max_concurrent_envs=_SESSIONS,
+            # Sessions that OpenEnv 0.10's clients make over HTTP end with nothing but a message.
+            concurrency_config=ConcurrencyConfig(max_concurrent_envs=_SESSIONS, session_timeout=config.idle_session_s),
         )
         guarded = GuardedApplication(application, token, config.max_request_bytes)
         settings = uvicorn.Config(

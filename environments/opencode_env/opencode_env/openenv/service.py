@@ -79,11 +79,11 @@ class RolloutService:
             # Without the values: one of them is a key.
             told = [f"{'.'.join(map(str, item['loc'])) or 'arguments'}: {item['msg']}" for item in error.errors()]
             raise ValueError(f"invalid arguments: {'; '.join(told)}") from None
-        longest = self._config.max_agent_timeout_s
-        if spec.agent_timeout_s > longest:
+        longest = self._config.max_rollout_s
+        if spec.longest_seconds > longest:
             raise ValueError(
-                f"invalid argument agent_timeout_s: {spec.agent_timeout_s:g} is above this server's {longest:g} "
-                "(--max-agent-timeout-s)"
+                f"invalid arguments: agent_timeout_s and the limits of the commands add up to "
+                f"{spec.longest_seconds:g} s, above this server's {longest:g} s (--max-rollout-s)"
             )
         if spec.template and isinstance(self._config.runtime, SubprocessConfig):
             raise ValueError(

@@ -34,8 +34,8 @@ class ServerConfig(BaseConfig):
     """Rollouts at once."""
     max_queued: int = Field(64, ge=0)
     """Callers that may wait for a place; further ones are refused."""
-    max_agent_timeout_s: FiniteFloat = Field(3600.0, gt=0)
-    """The most that a caller may ask for as `agent_timeout_s`."""
+    max_rollout_s: FiniteFloat = Field(14_400.0, gt=0)
+    """Seconds that one rollout may take at most, by its `agent_timeout_s` and the limits of its commands together."""
     max_request_bytes: int = Field(16 << 20, ge=1024)
     """The largest message of a caller."""
     shutdown_s: FiniteFloat = Field(30.0, gt=0)
@@ -83,6 +83,11 @@ class ServerConfig(BaseConfig):
         if token is not None and not re.fullmatch(r"[A-Za-z0-9._~-]{8,}", token):
             raise ValueError("the token must be 8 or more letters, digits and . _ ~ -, which fit into a URL")
         return token
+
+    @property
+    def idle_session_s(self) -> float:
+        """Seconds after which a session without an answer is given up: none can be as long in waiting and working."""
+        return self.max_rollout_s * (2 + self.max_queued / self.max_concurrent)
 
     @property
     def is_loopback(self) -> bool:
