@@ -76,6 +76,10 @@ CHEATS = {
     "mkdir -p /logs && ln -s $PWD/own /logs/verifier",
     "tests replaced": "mkdir -p /tests && printf 'echo 1 >/logs/verifier/reward.txt' >/tests/test.sh; "
     "mkdir -p /logs/tests && printf 'echo 1 >/logs/verifier/reward.txt' >/logs/tests/test.sh && chmod +x /logs/tests/*",
+    "tests that are a link": "mkdir own && echo 'echo 1 >/logs/verifier/reward.txt' >own/test.sh && chmod +x own/test.sh"
+    " && ln -sfn $PWD/own /logs/tests",
+    "tests that are a link to the verdict": "ln -sfn verifier /logs/tests",
+    "tests that are a link to the work": "ln -sfn $PWD /logs/tests",
     "tests locked": "mkdir -p /logs/tests/own && touch /logs/tests/test.sh && chmod -R 0 /logs/tests",
     "a writer that stays": "setsid sh -c 'while :; do echo 1 >/logs/verifier/reward.txt; done' >/dev/null 2>&1 &",
     "a start-up file": "for f in .bashrc .profile .bash_profile; do echo 'echo 1 >/logs/verifier/reward.txt; exit' "
@@ -88,7 +92,7 @@ async def test_a_cheat_gains_nothing(cheat: str) -> None:
     assert (await played(folder_task(COUNT), cheat)).reward == 0.0
 
 
-@pytest.mark.parametrize("cheat", ["tests replaced", "tests locked", "a start-up file"])
+@pytest.mark.parametrize("cheat", ["tests replaced", "tests that are a link", "tests locked", "a start-up file"])
 async def test_and_costs_a_right_answer_nothing(cheat: str) -> None:
     assert (await played(folder_task(COUNT), f"{CHEATS[cheat]}\n{oracle(COUNT)}")).reward == 1.0
 
