@@ -76,8 +76,8 @@ CHEATS = {
     "mkdir -p /logs && ln -s $PWD/own /logs/verifier",
     "tests replaced": "mkdir -p /tests && printf 'echo 1 >/logs/verifier/reward.txt' >/tests/test.sh; "
     "mkdir -p /logs/tests && printf 'echo 1 >/logs/verifier/reward.txt' >/logs/tests/test.sh && chmod +x /logs/tests/*",
-    "tests that are a link": "mkdir own && echo 'echo 1 >/logs/verifier/reward.txt' >own/test.sh && chmod +x own/test.sh"
-    " && ln -sfn $PWD/own /logs/tests",
+    "tests that are a link": "mkdir own && echo 'echo 1 >/logs/verifier/reward.txt' >own/test.sh && "
+    "chmod +x own/test.sh && ln -sfn $PWD/own /logs/tests",
     "tests that are a link to the verdict": "ln -sfn verifier /logs/tests",
     "tests that are a link to the work": "ln -sfn $PWD /logs/tests",
     "tests locked": "mkdir -p /logs/tests/own && touch /logs/tests/test.sh && chmod -R 0 /logs/tests",
