@@ -160,6 +160,9 @@ ROWS: dict[str, list[Reply]] = {
     "names that every object has": [
         says(bash(FINE, name=name)) for name in ("__proto__", "constructor", "Constructor")
     ],
+    "names that every object has, and an end": [
+        says(bash(FINE, name=name), finish_reason="stop") for name in ("__proto__", "constructor", "toString")
+    ],
     "ids that every object has": [says(bash(FINE, id=name)) for name in ("__proto__", "constructor", "toString")],
     "no ids": [says(bash(FINE), bash("{"), bash(FINE), faults=(Fault(kind=FaultKind.NO_TOOL_CALL_ID),))],
     "long names": [says(bash(FINE, name="n" * 70), bash(FINE, name=""), bash(FINE, name="bash.run"))],
