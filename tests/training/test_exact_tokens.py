@@ -101,6 +101,17 @@ async def test_answers_that_were_cut_off_stay_in_one_branch_when_the_user_goes_o
     assert [result.strip() for result in played.results[1:]] == ["two"]
 
 
+@pytest.mark.parametrize("family", [Qwen3(True, "all"), GLM(True, "all")], ids=["qwen3", "glm"])
+async def test_a_thought_that_the_model_ends_without_closing_it_stays_in_one_branch_when_the_user_goes_on(
+    tokenizer: Path, family: Family
+) -> None:
+    thought = family.answer("", reasoning="Let me see").partition("see")[0]
+    ended = [[Says(family.answer("", bash(family, "echo one"), reasoning="Hm.")), Says(thought)], [Says(thought)]]
+    played = await train(tokenizer, family, *ended, [Says(family.answer("At last.", reasoning="Hm."))])
+    assert_one_exact_branch(played)
+    assert len(played.engine.calls) == 4
+
+
 async def test_an_overflow_ends_the_rollout_and_what_came_before_is_exact(tokenizer: Path) -> None:
     family = Qwen3(thinks=True)
     lines = [Says(family.answer("", bash(family, "seq 1 4000"), reasoning="Hm."))] * 50
