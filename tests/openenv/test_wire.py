@@ -13,7 +13,8 @@ from opencode_env.openenv.spec import RolloutSpec
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
 from tests.support.openenv_server import RunningServer, spoken_by
-from tests.support.replies import bash
+from tests.support.replies import bash, faulty
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
@@ -85,6 +86,20 @@ async def test_our_client_runs_rollouts_in_async_code(server: RunningServer) -> 
             await env.run_rollout(**call_of(model), template="some-image")
         # A refused call leaves the session as it was.
         require_whole(await env.run_rollout(**call_of(model)))
+
+
+async def test_a_call_that_our_client_gives_up_ends_its_rollout_and_the_client_goes_on(server: RunningServer) -> None:
+    silent = ScriptedModel(ScriptPolicy.of(faulty("hang")))
+    async with silent, ScriptedModel(POLICY) as model, OpenCodeEnv(server.url) as env:
+        given_up = asyncio.ensure_future(env.run_rollout(**call_of(silent)))
+        await until(lambda: silent.active == 1)
+        assert len(server.home.sandboxes()) == 1
+        given_up.cancel()
+        await until(lambda: not server.home.sandboxes())
+        require_whole(await env.run_rollout(**call_of(model)))
+        # Of the server's own time limit an error in the result is heard, and not one of the client.
+        late = await env.run_rollout(**{**call_of(silent), "agent_timeout_s": 1.0, "verify": ["true"]})
+        assert (late.reward, late.stop_condition) == (1.0, "agent_timeout")
 
 
 async def test_our_client_runs_rollouts_in_sync_code(server: RunningServer) -> None:
