@@ -11,7 +11,7 @@ commands) in confined local sandboxes, two at a time, instant scripted model:
 CPU is user + system time of everything a contender started. Interpreter start, imports, one warm-up rollout and the
 model server are outside. `answer_ms` is the 99th percentile of what the crowded server's answers take.
 
-Run: uv run python benchmarks/openenv.py [--json] [--rollouts 16]
+Run: uv run --group openenv python benchmarks/openenv.py [--json] [--rollouts 16]
 """
 
 import argparse

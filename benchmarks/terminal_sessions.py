@@ -4,7 +4,7 @@
 their medians are compared. The baseline is on the event loop already; the step goes through the environment's thread,
 its state and its log.
 
-Run: uv run python benchmarks/terminal_sessions.py [--json] [--steps 300]
+Run: uv run --group openenv python benchmarks/terminal_sessions.py [--json] [--steps 300]
 """
 
 import argparse

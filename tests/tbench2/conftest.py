@@ -5,9 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("openenv")
-
 from opencode_env.openenv.tbench2 import Tbench2Environment
 
 from tests.task_folders.folders import FOLDERS

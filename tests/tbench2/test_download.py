@@ -10,9 +10,6 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-
-pytest.importorskip("openenv")
-
 from opencode_env.openenv.tbench2 import download
 from opencode_env.openenv.tbench2.download import downloaded_benchmark
 

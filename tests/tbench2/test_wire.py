@@ -9,9 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("openenv")
-
 from opencode_env.openenv.tbench2 import Tbench2Action, Tbench2Env
 from opencode_env.openenv.tbench2.models import ActionType
 from openenv.core.generic_client import GenericEnvClient
