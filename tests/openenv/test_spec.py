@@ -17,7 +17,7 @@ def spec(**given: Any) -> RolloutSpec:
 
 def test_defaults_are_those_of_the_old_server() -> None:
     dumped = spec().model_dump(
-        exclude={"instruction", "token_ids", "tokenizer", "renderer", "reward_min", "reward_max"}
+        exclude={"instruction", "token_ids", "tokenizer", "temperature", "renderer", "reward_min", "reward_max"}
     )
     assert dumped == {
         **dict.fromkeys(("endpoint", "base_url", "api_key", "model", "task_id", "template"), ""),
@@ -41,6 +41,7 @@ def test_defaults_are_those_of_the_old_server() -> None:
         {"reward_max": float("inf")},
         {"tokenizer": "some/model"},
         {"renderer": "qwen3"},
+        {"temperature": 0},
         {"no_such_argument": 1},
     ],
 )

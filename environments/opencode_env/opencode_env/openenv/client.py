@@ -14,7 +14,9 @@ from opencode_env.openenv.answers import read_result
 from opencode_env.openenv.result import RolloutResult
 from opencode_env.openenv.spec import RolloutSpec
 
-_NEW_ARGUMENTS = frozenset(("token_ids", "tokenizer", "renderer", "command_timeout_s", "reward_min", "reward_max"))
+_NEW_ARGUMENTS = frozenset(
+    ("token_ids", "tokenizer", "temperature", "renderer", "command_timeout_s", "reward_min", "reward_max")
+)
 """What OpenEnv's own server does not know; they are sent only when they say something else than their defaults."""
 
 
@@ -56,7 +58,7 @@ class OpenCodeEnv(MCPToolClient):
         """Run one rollout; a `RolloutResult`, or in async code an awaitable of it. The arguments are `RolloutSpec`'s.
 
         `further` are those that OpenEnv's own server does not know: `token_ids`, `tokenizer`, `renderer`,
-        `command_timeout_s`, `reward_min`, `reward_max`.
+        `temperature`, `command_timeout_s`, `reward_min`, `reward_max`.
 
         Raises:
             ValueError: wrong arguments, found here or by the server.

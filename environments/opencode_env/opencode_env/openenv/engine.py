@@ -11,13 +11,13 @@ from typing import Any
 
 from verifiers.v1.clients import EvalClientConfig, ModelContext, TrainClientConfig
 from verifiers.v1.task import Task
-from verifiers.v1.types import SamplingConfig
 
 from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.openenv.catalog import Endpoint
 from opencode_env.openenv.keys import LentKeys
 from opencode_env.openenv.outcome import result_of
 from opencode_env.openenv.result import RolloutResult
+from opencode_env.openenv.sampling import sampling_of
 from opencode_env.openenv.spec import RolloutSpec
 from opencode_env.openenv.task import RolloutTask
 
@@ -43,7 +43,7 @@ class Engine:
         """Run one rollout to its end. Its failures are in the result; cancelling it removes its sandbox."""
         started = time.monotonic()
         with self._keys.lend(endpoint.api_key) as variable:
-            context = ModelContext(endpoint.model, _client(spec, endpoint, variable), _sampling(spec, endpoint))
+            context = ModelContext(endpoint.model, _client(spec, endpoint, variable), sampling_of(spec, endpoint))
             task: Task[Any, Any, Any] = RolloutTask.of(spec)
             (slot,) = self._env.slots(task)
             episode = await self._env.run_slot(slot, context)
@@ -56,16 +56,3 @@ def _client(spec: RolloutSpec, endpoint: Endpoint, variable: str) -> EvalClientC
         renderer = {"name": spec.renderer} if spec.renderer else None
         return TrainClientConfig(**settings, renderer=renderer, renderer_model_name=spec.tokenizer or None)
     return EvalClientConfig(**settings)
-
-
-def _sampling(spec: RolloutSpec, endpoint: Endpoint) -> SamplingConfig:
-    settings: dict[str, Any] = {}
-    if spec.max_tokens_cap > 0:
-        settings["max_tokens"] = spec.max_tokens_cap
-    if spec.mode == "transparent_proxy" and not spec.token_ids:
-        settings["logprobs"] = True
-        if spec.top_logprobs:
-            settings["top_logprobs"] = spec.top_logprobs
-    if endpoint.disable_thinking:
-        settings["chat_template_kwargs"] = {"enable_thinking": False}
-    return SamplingConfig(**settings)

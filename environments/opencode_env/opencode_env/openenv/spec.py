@@ -71,6 +71,13 @@ class RolloutSpec(BaseModel):
     tokenizer: str = Field(
         "", max_length=1000, description="Tokenizer for token_ids, as the server can load it; empty is the model's."
     )
+    temperature: FiniteFloat | None = Field(
+        None,
+        gt=0,
+        le=100,
+        description="Temperature of every model call; null is the agent's own, and with token_ids 1. With token_ids "
+        "nothing else narrows the sampling, so that the logprobs are those of the whole distribution.",
+    )
     renderer: str = Field(
         "",
         max_length=100,
