@@ -309,7 +309,7 @@ def test_a_new_server_has_the_attributes_that_are_used() -> None:
     make = resolve("interception.server.InterceptionServer")
     assert callable(make)
     server = make()
-    for name in ("sessions", "clients", "stack", "load", "runner"):
+    for name in ("sessions", "stack", "load", "runner"):
         assert hasattr(server, name), f"{VERIFIERS}: InterceptionServer.{name}"
 
 
