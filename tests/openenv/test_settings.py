@@ -72,15 +72,25 @@ def test_the_environment_has_the_servers_runtime_and_harness(monkeypatch: pytest
         ({"model": ""}, "no model"),
         ({"mode": "other"}, "mode: "),
         ({"api_key": ["a-secret-key"]}, "api_key: "),
+        ({"token_ids": True, "renderer": "no-such-renderer"}, "no-such-renderer"),
+        ({"token_ids": True, "tokenizer": "one-too-many"}, "--max-tokenizers"),
     ],
 )
 async def test_wrong_arguments_are_refused_before_anything_starts(wrong: dict[str, Any], told: str) -> None:
-    config = ServerConfig()
+    config = ServerConfig(max_tokenizers=0)
     service = RolloutService(Engine(config.environment()), config)
     with pytest.raises(ValueError, match=r"^invalid argument") as refusal:
         await service.run({**CALL, **wrong})
     assert told in str(refusal.value)
     assert "a-secret-key" not in str(refusal.value)
+
+
+async def test_what_the_machinery_does_is_in_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = ServerConfig()
+    engine = Engine(config.environment())  # nobody opened it
+    result = await RolloutService(engine, config).run(CALL)
+    assert (result.reward, result.stop_condition) == (None, "error")
+    assert result.error
 
 
 def test_who_does_not_use_openenv_never_imports_it() -> None:

@@ -42,6 +42,7 @@ def test_defaults_are_those_of_the_old_server() -> None:
         {"tokenizer": "some/model"},
         {"renderer": "qwen3"},
         {"temperature": 0},
+        {"token_ids": True, "mode": "black_box"},
         {"no_such_argument": 1},
     ],
 )

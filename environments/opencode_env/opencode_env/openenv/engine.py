@@ -9,15 +9,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from verifiers.v1.clients import EvalClientConfig, ModelContext, TrainClientConfig
+from verifiers.v1.clients import ModelContext
 from verifiers.v1.task import Task
 
 from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.openenv.catalog import Endpoint
 from opencode_env.openenv.keys import LentKeys
+from opencode_env.openenv.model_calls import client_of, sampling_of
 from opencode_env.openenv.outcome import result_of
 from opencode_env.openenv.result import RolloutResult
-from opencode_env.openenv.sampling import sampling_of
 from opencode_env.openenv.spec import RolloutSpec
 from opencode_env.openenv.task import RolloutTask
 
@@ -43,16 +43,8 @@ class Engine:
         """Run one rollout to its end. Its failures are in the result; cancelling it removes its sandbox."""
         started = time.monotonic()
         with self._keys.lend(endpoint.api_key) as variable:
-            context = ModelContext(endpoint.model, _client(spec, endpoint, variable), sampling_of(spec, endpoint))
+            context = ModelContext(endpoint.model, client_of(spec, endpoint, variable), sampling_of(spec, endpoint))
             task: Task[Any, Any, Any] = RolloutTask.of(spec)
             (slot,) = self._env.slots(task)
             episode = await self._env.run_slot(slot, context)
         return result_of(spec, episode, time.monotonic() - started)
-
-
-def _client(spec: RolloutSpec, endpoint: Endpoint, variable: str) -> EvalClientConfig | TrainClientConfig:
-    settings: dict[str, Any] = {"base_url": endpoint.base_url, "api_key_var": variable}
-    if spec.token_ids:
-        renderer = {"name": spec.renderer} if spec.renderer else None
-        return TrainClientConfig(**settings, renderer=renderer, renderer_model_name=spec.tokenizer or None)
-    return EvalClientConfig(**settings)

@@ -54,7 +54,7 @@ class GuardedApplication:
     Args:
         application: OpenEnv's.
         token: what callers must send; None = nothing.
-        max_bytes: the largest body of a request.
+        max_bytes: the most that one connection may hold here: a request's body, or messages that wait their turn.
     """
 
     def __init__(self, application: Application, token: str | None, max_bytes: int) -> None:
@@ -93,7 +93,7 @@ class Connection:
         self._receive = receive
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._ahead: asyncio.Queue[Message] = asyncio.Queue(_MOST_AHEAD)
+        self._ahead: asyncio.Queue[Message] = asyncio.Queue()
         self.idle = asyncio.Event()
         """Set while the application waits for the caller."""
 
@@ -117,25 +117,30 @@ class Connection:
         if self._ahead.empty():
             self.idle.set()
         try:
-            return await self._ahead.get()
+            message = await self._ahead.get()
         finally:
             self.idle.clear()
+        if message["type"] == "websocket.receive":
+            self._bytes -= _size(message)
+        return message
 
     async def _read_ahead(self) -> None:
-        """Read until the caller is gone, or sends more than a caller does."""
+        """Read until the caller is gone, or sends more than a caller does: a body, or messages that nobody took yet."""
         while True:
             message = await self._receive()
-            self._bytes = self._bytes + len(message.get("body", b"")) if message["type"] == "http.request" else 0
             gone = message["type"] in ("http.disconnect", "websocket.disconnect")
-            if self._bytes > self._max_bytes or (self._ahead.full() and not gone):
-                message, gone = (
-                    {"type": message["type"].partition(".")[0] + ".disconnect", "code": _POLICY_VIOLATION},
-                    True,
-                )
-            if not self._ahead.full():
-                self._ahead.put_nowait(message)
+            self._bytes += _size(message)
+            if not gone and (self._bytes > self._max_bytes or self._ahead.qsize() >= _MOST_AHEAD):
+                kind = message["type"].partition(".")[0]
+                message, gone = {"type": f"{kind}.disconnect", "code": _POLICY_VIOLATION}, True
+            self._ahead.put_nowait(message)
             if gone:
                 return
+
+
+def _size(message: Message) -> int:
+    """Of what a caller sent."""
+    return sum(len(message.get(name) or b"") for name in ("body", "bytes", "text"))
 
 
 async def _refuse(scope: Message, receive: Receive, send: Send, why: str) -> None:

@@ -15,6 +15,7 @@ from verifiers.v1.runtimes import SubprocessConfig
 
 from opencode_env.openenv.catalog import Endpoint, resolve_endpoint
 from opencode_env.openenv.engine import Engine
+from opencode_env.openenv.model_calls import client_of
 from opencode_env.openenv.places import Places, ServerFullError
 from opencode_env.openenv.result import RolloutResult
 from opencode_env.openenv.settings import ServerConfig
@@ -32,6 +33,7 @@ class RolloutService:
         self._engine = engine
         self._config = config
         self._places = Places(config.max_concurrent, config.max_queued)
+        self._tokenizers: set[tuple[str, str]] = set()
         self._running: set[asyncio.Task[RolloutResult]] = set()
         self._stopping = False
 
@@ -68,9 +70,23 @@ class RolloutService:
 
     def _endpoint(self, spec: RolloutSpec) -> Endpoint:
         try:
-            return resolve_endpoint(spec)
+            endpoint = resolve_endpoint(spec)
+            client_of(spec, endpoint, "")
         except ValueError as error:
             raise ValueError(f"invalid arguments: {error}") from error
+        if spec.token_ids:
+            self._note_tokenizer(spec.tokenizer or endpoint.model, spec.renderer)
+        return endpoint
+
+    def _note_tokenizer(self, name: str, renderer: str) -> None:
+        """Verifiers keeps every tokenizer that it has loaded."""
+        most = self._config.max_tokenizers
+        if (name, renderer) not in self._tokenizers and len(self._tokenizers) >= most:
+            raise ValueError(
+                f"invalid argument tokenizer: {name!r} would be one more than the {most} that this server keeps in "
+                "memory; start it anew, or with a larger --max-tokenizers"
+            )
+        self._tokenizers.add((name, renderer))
 
     def _read(self, arguments: Mapping[str, Any]) -> RolloutSpec:
         try:
@@ -99,6 +115,9 @@ class RolloutService:
                 result = await self._within_limit(spec, endpoint)
         except ServerFullError as error:
             result = _refused(spec, str(error))
+        except Exception as error:  # whatever the machinery does is told in the result, with its kind
+            logger.exception("run_rollout %r failed", spec.task_id)
+            result = _failed(spec, f"{type(error).__name__}: {str(error)[:2000]}", "error")
         result.wall_s = round(time.monotonic() - started, 3)
         logger.info("run_rollout %r: %s, reward %s", spec.task_id, result.stop_condition, result.reward)
         return result

@@ -38,6 +38,8 @@ class ServerConfig(BaseConfig):
     """Seconds that one rollout may take at most, by its `agent_timeout_s` and the limits of its commands together."""
     max_request_bytes: int = Field(16 << 20, ge=1024)
     """The largest message of a caller."""
+    max_tokenizers: int = Field(16, ge=0)
+    """Tokenizers that callers of `token_ids` may name while the server runs; each stays in its memory."""
     shutdown_s: FiniteFloat = Field(30.0, gt=0)
     """Seconds that rollouts get to end and leave nothing after SIGTERM or SIGINT."""
 

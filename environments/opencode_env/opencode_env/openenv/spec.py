@@ -95,6 +95,8 @@ class RolloutSpec(BaseModel):
             raise ValueError(f"reward_min {self.reward_min:g} is above reward_max {self.reward_max:g}; swap them")
         if (self.tokenizer or self.renderer) and not self.token_ids:
             raise ValueError("tokenizer and renderer are for token_ids: set token_ids = true, or leave them out")
+        if self.token_ids and self.mode == "black_box":
+            raise ValueError("mode = black_box records no turns, so no token_ids either: leave one of them out")
         return self
 
     @property

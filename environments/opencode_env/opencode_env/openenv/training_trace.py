@@ -14,6 +14,9 @@ from verifiers.v1.trace import ModelCall
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.traces import AnyTrace
 
+MAX_TOKENS = 4_000_000
+"""Tokens of all turns, their prompts included: more would be an answer that OpenEnv's clients do not take (100 MB)."""
+
 Role = Literal["main", "sub"]
 
 
@@ -52,9 +55,15 @@ def training_trace(traces: Iterable[tuple[Role, AnyTrace]]) -> TrainingTrace:
     """The training trace of a rollout's traces.
 
     Raises:
-        NoTrainingTraceError: the endpoint gave no token ids, or tokens and logprobs do not fit.
+        NoTrainingTraceError: the endpoint gave no token ids, tokens and logprobs do not fit, or it would be too large.
     """
-    turns = [turn for role, trace in traces for turn in _turns(role, trace)]
+    turns: list[TrainingTurn] = []
+    tokens = 0
+    for turn in (turn for role, trace in traces for turn in _turns(role, trace)):
+        tokens += len(turn.loss_mask)
+        if tokens > MAX_TOKENS:
+            raise NoTrainingTraceError(f"the turns hold more than {MAX_TOKENS:,} tokens with their prompts")
+        turns.append(turn)
     if not turns:
         raise NoTrainingTraceError("the model gave no answer")
     return TrainingTrace(turns=turns)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from opencode_env.openenv.catalog import resolve_endpoint
-from opencode_env.openenv.sampling import sampling_of
+from opencode_env.openenv.model_calls import sampling_of
 from opencode_env.openenv.spec import RolloutSpec
 
 

@@ -1,4 +1,4 @@
-"""What is asked of the model in every call of a rollout, over what the agent asks itself.
+"""How the model of a rollout is asked: the client, and in every call the sampling, over what the agent asks itself.
 
 Invariant: with token ids, the tokens are sampled from the whole distribution at one temperature, whatever the agent
 asks for, because a trainer recomputes their logprobs so.
@@ -7,6 +7,7 @@ asks for, because a trainer recomputes their logprobs so.
 from collections.abc import Mapping
 from typing import Any
 
+from verifiers.v1.clients import EvalClientConfig, TrainClientConfig
 from verifiers.v1.types import SamplingConfig
 
 from opencode_env.openenv.catalog import Endpoint
@@ -22,6 +23,19 @@ _WHOLE_DISTRIBUTION: Mapping[str, float | int] = {
     "repetition_penalty": 1.0,
 }
 """As vLLM writes that nothing narrows or bends it."""
+
+
+def client_of(spec: RolloutSpec, endpoint: Endpoint, variable: str) -> EvalClientConfig | TrainClientConfig:
+    """The client of a rollout, whose key is in the environment variable `variable`.
+
+    Raises:
+        ValueError: there is no such renderer.
+    """
+    settings: dict[str, Any] = {"base_url": endpoint.base_url, "api_key_var": variable}
+    if spec.token_ids:
+        renderer = {"name": spec.renderer} if spec.renderer else None
+        return TrainClientConfig(**settings, renderer=renderer, renderer_model_name=spec.tokenizer or None)
+    return EvalClientConfig(**settings)
 
 
 def sampling_of(spec: RolloutSpec, endpoint: Endpoint) -> SamplingConfig:
