@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opencode_env.openenv.catalog import Endpoint
 from opencode_env.openenv.engine import Engine
+from opencode_env.openenv.result import RolloutResult
 from opencode_env.openenv.service import RolloutService
 from opencode_env.openenv.settings import ServerConfig
+from opencode_env.openenv.spec import RolloutSpec
 
 CALL: dict[str, Any] = {"instruction": "do it", "base_url": "http://127.0.0.1:9/v1", "model": "m"}
 
@@ -85,12 +88,17 @@ async def test_wrong_arguments_are_refused_before_anything_starts(wrong: dict[st
     assert "a-secret-key" not in str(refusal.value)
 
 
-async def test_what_the_machinery_does_is_in_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+class BrokenEngine(Engine):
+    """One whose rollouts fail in a way that nobody thought of."""
+
+    async def rollout(self, spec: RolloutSpec, endpoint: Endpoint) -> RolloutResult:
+        raise ValueError("no such thing")
+
+
+async def test_what_the_machinery_does_is_in_the_result() -> None:
     config = ServerConfig()
-    engine = Engine(config.environment())  # nobody opened it
-    result = await RolloutService(engine, config).run(CALL)
-    assert (result.reward, result.stop_condition) == (None, "error")
-    assert result.error
+    result = await RolloutService(BrokenEngine(config.environment()), config).run(CALL)
+    assert (result.reward, result.stop_condition, result.error) == (None, "error", "ValueError: no such thing")
 
 
 def test_who_does_not_use_openenv_never_imports_it() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.openenv.tbench2 import Tbench2Action, Tbench2Environment
+from opencode_env.openenv.tbench2 import Tbench2Action, Tbench2Environment, session_log
 from opencode_env.openenv.tbench2.models import ActionType
 from opencode_env.openenv.tbench2.terminals import MAX_OUTPUT_CHARS
 from opencode_rubrics import ScoringError
@@ -280,3 +280,27 @@ def test_the_settings_are_read_of_the_variables(monkeypatch: pytest.MonkeyPatch,
     settings = environment._settings
     assert (settings.tasks_dir, settings.output_dir, settings.command_timeout_s) == (TASKS, tmp_path, 300.0)
     assert isinstance(settings.place.runtime, PodmanConfig)
+
+
+def test_session_logs_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_log, "MAX_LOG_BYTES", 1000)
+    log = session_log.SessionLog(tmp_path, "../task", "e/1")
+    for number in range(200):
+        log.add(f"session-{number}", "true", "")
+        log.add("one", "y" * 500, "x" * 500)
+    assert log.directory.parent == tmp_path
+    files = list(log.directory.iterdir())
+    assert len(files) <= 66
+    assert all(file.stat().st_size < 3000 for file in files)
+
+
+def test_the_number_of_live_sessions_is_bounded(
+    environment: Tbench2Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminals, "MAX_SESSIONS", 2)
+    for name in ("one", "two"):
+        environment.step(Tbench2Action(command="cat", block=False, session_id=name))
+    with pytest.raises(ValueError, match="kill one first"):
+        environment.step(Tbench2Action(command="cat", block=False, session_id="three"))
+    environment.step(Tbench2Action(action_type=ActionType.KILL, session_id="one"))
+    environment.step(Tbench2Action(command="cat", block=False, session_id="three"))

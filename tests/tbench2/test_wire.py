@@ -6,27 +6,31 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from opencode_env.openenv.tbench2 import Tbench2Action, Tbench2Env
 from opencode_env.openenv.tbench2.models import ActionType
+from opencode_env.openenv.tbench2.server import serve
+from opencode_env.openenv.tbench2.settings import Tbench2ServerConfig
 from openenv.core.generic_client import GenericEnvClient
 
+from tests.support.openenv_server import spoken_by
 from tests.support.user_home import UserHome, closed_port
 from tests.task_folders.folders import oracle
 from tests.tbench2.conftest import TASKS
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
+@contextmanager
+def serving(root: Path, variables: dict[str, str] | None = None) -> Iterator[str]:
     """The URL of a served environment, ended with SIGTERM; nothing of it is left."""
-    home, port = UserHome(tmp_path), closed_port()
-    variables = {"TB2_TASKS_DIR": str(TASKS), "TB2_OUTPUT_DIR": str(tmp_path / "logs"), "MAX_CONCURRENT_ENVS": "3"}
-    with (tmp_path / "server.log").open("wb") as log:
+    home, port = UserHome(root), closed_port()
+    own = {"TB2_TASKS_DIR": str(TASKS), "TB2_OUTPUT_DIR": str(root / "logs"), "MAX_CONCURRENT_ENVS": "3"}
+    with (root / "server.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "opencode_env.openenv.tbench2", "--port", str(port)],
-            env={**home.environment(), **variables},
+            env={**home.environment(), **own, **(variables or {})},
             cwd=home.work,
             stdout=log,
             stderr=log,
@@ -39,6 +43,20 @@ def server(tmp_path: Path) -> Iterator[str]:
         process.send_signal(signal.SIGTERM)
         process.wait(60)
     assert home.leftovers() == []
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """A server that asks for no token."""
+    with serving(tmp_path) as url:
+        yield url
+
+
+@pytest.fixture
+def server_with_token(tmp_path: Path) -> Iterator[str]:
+    """A server that asks for one."""
+    with serving(tmp_path, {"OPENCODE_OPENENV_TOKEN": "a-long-token"}) as url:
+        yield url
 
 
 def until_up(url: str, process: "subprocess.Popen[bytes]") -> None:
@@ -87,3 +105,33 @@ def test_a_page_of_a_browser_is_not_served(server: str) -> None:
     )
     with pytest.raises(OSError, match="403"):
         urllib.request.urlopen(request, timeout=30)
+
+
+@pytest.mark.parametrize("version", ["0.4.1", "0.10.0"])
+def test_openenvs_own_generic_client_solves_a_task(server: str, version: str, request: pytest.FixtureRequest) -> None:
+    python = sys.executable if version == "0.4.1" else request.getfixturevalue("newest_python")
+    program = Path(__file__).parent / "clients" / "generic.py"
+    said = spoken_by(python, program, server, "fix-script", oracle(TASKS / "fix-script"))
+    assert "slugify" in said["instruction"]
+    assert said["output"].endswith("solved\n")
+    assert (said["state"]["task_id"], said["state"]["episode_id"]) == ("fix-script", "episode-7")
+    assert (said["reward"], said["done"], said["info"]["tests_passed"]) == (1.0, True, True)
+
+
+async def test_where_an_agent_may_reach_the_server_it_asks_for_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TB2_MODE", "podman")
+    monkeypatch.delenv("OPENCODE_OPENENV_TOKEN", raising=False)
+    with pytest.raises(ValueError, match="OPENCODE_OPENENV_TOKEN"):
+        await serve(Tbench2ServerConfig())
+    monkeypatch.setenv("TB2_MODE", "local")
+    monkeypatch.setenv("MAX_CONCURRENT_ENVS", "many")
+    with pytest.raises(ValueError, match="MAX_CONCURRENT_ENVS"):
+        await serve(Tbench2ServerConfig())
+
+
+def test_only_who_has_the_token_is_served(server_with_token: str) -> None:
+    for wrong in (None, "another-token"):
+        with pytest.raises(ConnectionError), Tbench2Env(server_with_token, token=wrong).sync() as client:
+            client.reset(task_id="count-lines")
+    with Tbench2Env(server_with_token, token="a-long-token").sync() as client:
+        assert client.reset(task_id="count-lines").observation.task_id == "count-lines"

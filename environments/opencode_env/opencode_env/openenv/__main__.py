@@ -14,7 +14,8 @@ def main() -> None:
 
     config = cli(ServerConfig)
     try:
-        from opencode_env.openenv.server import log_to_stderr, serve
+        from opencode_env.openenv.server import serve
+        from opencode_env.openenv.serving import log_to_stderr
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("openenv", "fastmcp", "uvicorn", "mcp"):
             raise

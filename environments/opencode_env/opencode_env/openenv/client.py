@@ -6,10 +6,10 @@ too, so that the server ends the rollout.
 
 from collections.abc import Sequence
 from typing import Any, Literal
-from urllib.parse import urlsplit, urlunsplit
 
 from openenv.core.mcp_client import MCPToolClient
 
+from opencode_env.openenv.addresses import with_token
 from opencode_env.openenv.answers import read_result
 from opencode_env.openenv.result import RolloutResult
 from opencode_env.openenv.spec import RolloutSpec
@@ -33,7 +33,7 @@ class OpenCodeEnv(MCPToolClient):
     def __init__(
         self, base_url: str, *, token: str | None = None, queue_timeout_s: float = 3600.0, **options: Any
     ) -> None:
-        super().__init__(base_url=_with_token(base_url, token), **options)
+        super().__init__(base_url=with_token(base_url, token), **options)
         self._queue_timeout_s = queue_timeout_s
 
     def run_rollout(
@@ -114,11 +114,3 @@ def _arguments(spec: RolloutSpec) -> dict[str, Any]:
     return {
         name: value for name, value in given.items() if name not in _NEW_ARGUMENTS or value != defaults[name].default
     }
-
-
-def _with_token(base_url: str, token: str | None) -> str:
-    """The URL with the token in it: OpenEnv's clients before 0.10 can send no header of their own."""
-    if token is None:
-        return base_url
-    parts = urlsplit(base_url)
-    return urlunsplit(parts._replace(netloc=f"openenv:{token}@{parts.netloc.rpartition('@')[2]}"))

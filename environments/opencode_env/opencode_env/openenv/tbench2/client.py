@@ -5,6 +5,7 @@ from typing import Any
 from openenv.core.client_types import StepResult
 from openenv.core.env_client import EnvClient
 
+from opencode_env.openenv.addresses import with_token
 from opencode_env.openenv.tbench2.models import Tbench2Action, Tbench2Observation, Tbench2State
 
 
@@ -13,13 +14,16 @@ class Tbench2Env(EnvClient[Tbench2Action, Tbench2Observation, Tbench2State]):
 
     Args:
         base_url: of the server.
+        token: that the server asks for; None = none.
         message_timeout_s: seconds that one answer may take; an evaluation takes what the task gives its tests, 900 s
             where it says nothing, and as much again when the agent took the verdict away.
         options: of OpenEnv's client.
     """
 
-    def __init__(self, base_url: str, *, message_timeout_s: float = 3600.0, **options: Any) -> None:
-        super().__init__(base_url=base_url, message_timeout_s=message_timeout_s, **options)
+    def __init__(
+        self, base_url: str, *, token: str | None = None, message_timeout_s: float = 3600.0, **options: Any
+    ) -> None:
+        super().__init__(base_url=with_token(base_url, token), message_timeout_s=message_timeout_s, **options)
 
     def _step_payload(self, action: Tbench2Action) -> dict[str, Any]:
         given: dict[str, Any] = action.model_dump(mode="json", exclude_defaults=True)

@@ -7,13 +7,34 @@ from pathlib import Path
 
 from opencode_rubrics.cache import cache_root
 from opencode_rubrics.verifiers_versions import PodmanConfig
+from pydantic import Field
 from verifiers.v1.runtimes import DockerConfig, RuntimeConfig, SubprocessConfig
 
+from opencode_env.openenv.listening import ListenConfig
 from opencode_env.openenv.tbench2.place import Place
 
 DEFAULT_SESSION = "tb2-session"
 MODES = ("local", "docker", "podman")
 _SECONDS = {"local": 20.0, "docker": 300.0, "podman": 300.0}
+
+
+class Tbench2ServerConfig(ListenConfig):
+    """Where the server listens, and whom it serves."""
+
+    max_request_bytes: int = Field(64 << 20, ge=1024)
+    """The most that one connection may send at once, such as the content of a file."""
+
+
+def most_sessions() -> int:
+    """Sessions at once, of `MAX_CONCURRENT_ENVS`.
+
+    Raises:
+        ValueError: it is no number above 0.
+    """
+    given = os.environ.get("MAX_CONCURRENT_ENVS", "8")
+    if not given.isdecimal() or int(given) < 1:
+        raise ValueError(f"MAX_CONCURRENT_ENVS is {given!r}: write a number of sessions, at least 1")
+    return int(given)
 
 
 @dataclass(frozen=True)

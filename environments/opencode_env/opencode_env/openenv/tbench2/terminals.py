@@ -19,6 +19,8 @@ from verifiers.v1.runtimes import RuntimeProcess
 MAX_OUTPUT_CHARS = 100_000
 """The most of a command's output that an observation holds, counted from its end."""
 MAX_WAIT_SECONDS = 600.0
+MAX_SESSIONS = 32
+"""Sessions that may be live or unread at once."""
 
 _MAX_ARGUMENT_BYTES = 100_000
 _MERGED = "exec 2>&1; "
@@ -115,12 +117,14 @@ class Terminals:
         """Start a live session.
 
         Raises:
-            ValueError: a session of that name lives.
+            ValueError: a session of that name lives, or there are too many.
             SandboxError: the sandbox is gone.
         """
         known = self._live.get(name)
         if known is not None and await known.process.poll() is None:
             raise ValueError(f"session {name!r} still runs: kill it first, or name another session_id")
+        if known is None and len(self._live) >= MAX_SESSIONS:
+            raise ValueError(f"there are {MAX_SESSIONS} sessions, and more are not kept: kill one first")
         argv = ["bash", "-c", await self._text(command)]
         self._live[name] = _Live(await start_process(self._runtime, argv, {}))
 
