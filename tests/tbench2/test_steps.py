@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.openenv.tbench2 import Tbench2Action, Tbench2Environment, session_log
+from opencode_env.openenv.tbench2 import Tbench2Action, Tbench2Environment, session_log, terminals
 from opencode_env.openenv.tbench2.models import ActionType
 from opencode_env.openenv.tbench2.terminals import MAX_OUTPUT_CHARS
 from opencode_rubrics import ScoringError
