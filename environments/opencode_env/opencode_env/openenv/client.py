@@ -4,13 +4,17 @@ Invariant: a call waits as long as its rollout may take. When the client gives a
 too, so that the server ends the rollout.
 """
 
+import asyncio
+import secrets
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from openenv.core.containers.runtime.providers import LocalDockerProvider
 from openenv.core.mcp_client import MCPToolClient
 
 from opencode_env.openenv.addresses import with_token
 from opencode_env.openenv.answers import read_result
+from opencode_env.openenv.listening import TOKEN_VARIABLE
 from opencode_env.openenv.result import RolloutResult
 from opencode_env.openenv.spec import RolloutSpec
 
@@ -35,6 +39,36 @@ class OpenCodeEnv(MCPToolClient):
     ) -> None:
         super().__init__(base_url=with_token(base_url, token), **options)
         self._queue_timeout_s = queue_timeout_s
+
+    @classmethod
+    async def from_docker_image(
+        cls, image: str, provider: Any = None, *, token: str | None = None, **options: Any
+    ) -> "OpenCodeEnv":
+        """A session with a server in a new container, which ends with the session.
+
+        OpenEnv publishes it at every address of this machine, so it gets a token that nobody else knows.
+
+        Args:
+            image: made by the `Dockerfile` of this package.
+            provider: that starts it; None = OpenEnv's for Docker.
+            token: None = a new one.
+            options: of the provider, such as `env_vars`.
+
+        Raises:
+            RuntimeError: the container did not start.
+            TimeoutError: its server did not answer.
+        """
+        provider, token = provider or LocalDockerProvider(), token or secrets.token_urlsafe(16)
+        variables = {**(options.pop("env_vars", None) or {}), TOKEN_VARIABLE: token}
+        base_url = await asyncio.to_thread(provider.start_container, image, env_vars=variables, **options)
+        try:
+            await asyncio.to_thread(provider.wait_for_ready, base_url)
+            client = cls(base_url, token=token, provider=provider)
+            await client.connect()
+        except BaseException:
+            provider.stop_container()
+            raise
+        return client
 
     def run_rollout(
         self,

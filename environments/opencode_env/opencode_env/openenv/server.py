@@ -7,12 +7,26 @@ from openenv.core.env_server.mcp_types import CallToolAction, CallToolObservatio
 
 from opencode_env.openenv.engine import Engine
 from opencode_env.openenv.environment import OpenCodeEnvironment
+from opencode_env.openenv.guard import Application
 from opencode_env.openenv.service import RolloutService
 from opencode_env.openenv.serving import serve_application
 from opencode_env.openenv.settings import ServerConfig
 
 _SESSIONS = 1024
 """Sessions at once. One that runs no rollout costs a thread and little else."""
+
+
+def application_of(service: RolloutService, config: ServerConfig) -> Application:
+    """OpenEnv's application, without a guard."""
+    application: Application = create_app(
+        functools.partial(OpenCodeEnvironment, service),
+        CallToolAction,
+        CallToolObservation,
+        env_name="opencode_env",
+        # Sessions that OpenEnv 0.10's clients make over HTTP end with nothing but a message.
+        concurrency_config=ConcurrencyConfig(max_concurrent_envs=_SESSIONS, session_timeout=config.idle_session_s),
+    )
+    return application
 
 
 async def serve(config: ServerConfig) -> None:
@@ -24,12 +38,4 @@ async def serve(config: ServerConfig) -> None:
     """
     async with Engine(config.environment()).open() as engine:
         service = RolloutService(engine, config)
-        application = create_app(
-            functools.partial(OpenCodeEnvironment, service),
-            CallToolAction,
-            CallToolObservation,
-            env_name="opencode_env",
-            # Sessions that OpenEnv 0.10's clients make over HTTP end with nothing but a message.
-            concurrency_config=ConcurrencyConfig(max_concurrent_envs=_SESSIONS, session_timeout=config.idle_session_s),
-        )
-        await serve_application("run_rollout", application, config, service.stop)
+        await serve_application("run_rollout", application_of(service, config), config, service.stop)
