@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from opencode_env.openenv import RolloutResult
 
-from examples.trl.rollouts import Rollouts, rollout_reward, rows_of
+from examples.trl.rollouts import Prompt, Rollouts, rollout_reward, rows_of
 from tests.openenv.test_sequence import rollout, turn
 from tests.test_structure import ROOT
 
@@ -51,7 +51,7 @@ def test_a_call_carries_the_trainers_policy_and_the_task(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Rollouts, "_run", run)
     rollouts = Rollouts("http://server", "http://engine/v1", "m", {"do it": {"verify": ["true"]}})
-    prompts = ["do it", [{"role": "user", "content": "do it"}]]
+    prompts: list[Prompt] = ["do it", [{"role": "user", "content": "do it"}]]
     assert len(rollouts(prompts, trainer())["prompt_ids"]) == 2
     assert asked[0] == asked[1]
     assert asked[0] == {

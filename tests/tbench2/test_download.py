@@ -93,6 +93,9 @@ def test_what_is_not_named_or_not_what_was_named_is_refused(
         packed.writestr("../outside", "x")
     with pytest.raises(ValueError, match="leads out of it"):
         downloaded_benchmark(served.url(archive), cache)
+    archive.write_bytes(b"this is no archive")
+    with pytest.raises(ValueError, match="no sound zip archive"):
+        downloaded_benchmark(served.url(archive), cache)
     assert [path for path in cache.iterdir() if path.is_dir()] == []
     assert not (tmp_path / "outside").exists()
     served.close()

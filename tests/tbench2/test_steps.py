@@ -304,3 +304,13 @@ def test_the_number_of_live_sessions_is_bounded(
         environment.step(Tbench2Action(command="cat", block=False, session_id="three"))
     environment.step(Tbench2Action(action_type=ActionType.KILL, session_id="one"))
     environment.step(Tbench2Action(command="cat", block=False, session_id="three"))
+
+
+def test_a_session_that_reads_nothing_holds_no_step_up(
+    environment: Tbench2Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminals, "WRITE_SECONDS", 0.2)
+    environment.step(Tbench2Action(command="sleep 600", block=False))
+    with pytest.raises(ValueError, match="did not read the input"):
+        environment.step(Tbench2Action(action_type=ActionType.WRITE, command="x" * 1_000_000))
+    assert environment.step(Tbench2Action(action_type=ActionType.KILL)).info["exit_code"] != 0

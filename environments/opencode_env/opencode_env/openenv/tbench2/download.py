@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 import zipfile
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from opencode_rubrics.file_lock import locked
 
@@ -58,14 +59,15 @@ def _make(url: str, digest: str, made: Path) -> None:
         if got != digest:
             raise ValueError(f"TB2_REPO_URL {url} serves an archive with the checksum {got}, not {digest}")
         unpacked = Path(scratch, "unpacked")
-        _unpack(archive, unpacked)
+        try:
+            _unpack(archive, unpacked)
+        except zipfile.BadZipFile as error:
+            raise ValueError(f"TB2_REPO_URL {url} serves no sound zip archive: {error}") from error
         unpacked.rename(made)
 
 
-def _copied(answer: object, file: object) -> str:
+def _copied(answer: IO[bytes], file: IO[bytes]) -> str:
     """The checksum of what was copied."""
-    assert hasattr(answer, "read")
-    assert hasattr(file, "write")
     digest, total = hashlib.sha256(), 0
     while block := answer.read(1 << 20):
         total += len(block)

@@ -19,6 +19,8 @@ from verifiers.v1.runtimes import RuntimeProcess
 MAX_OUTPUT_CHARS = 100_000
 """The most of a command's output that an observation holds, counted from its end."""
 MAX_WAIT_SECONDS = 600.0
+WRITE_SECONDS = 20.0
+"""How long a session may take to read what it is sent."""
 MAX_SESSIONS = 32
 """Sessions that may be live or unread at once."""
 
@@ -132,10 +134,16 @@ class Terminals:
         """Write a line to a live session.
 
         Raises:
-            ValueError: there is no such session, or it has ended.
+            ValueError: there is no such session, it has ended, or it does not read what it is sent.
         """
+        process = self._session(name).process
         try:
-            await self._session(name).process.write((text if text.endswith("\n") else f"{text}\n").encode())
+            async with asyncio.timeout(WRITE_SECONDS):
+                await process.write((text if text.endswith("\n") else f"{text}\n").encode())
+        except TimeoutError as error:
+            raise ValueError(
+                f"session {name!r} did not read the input within {WRITE_SECONDS:g} s; a part of it may have arrived"
+            ) from error
         except (BrokenPipeError, ConnectionError) as error:
             raise ValueError(f"session {name!r} has ended or reads no more input") from error
 
