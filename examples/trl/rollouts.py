@@ -30,6 +30,7 @@ class Rollouts:
             only.
         token: that the server asks for; None = none.
         longest: tokens of a prompt with its completion.
+        at_once: rollouts at a time, as many as the server's --max-concurrent.
     """
 
     server_url: str
@@ -38,16 +39,17 @@ class Rollouts:
     tasks: Mapping[str, Mapping[str, Any]]
     token: str | None = None
     longest: int = 32_768
+    at_once: int = 8
 
     def __call__(self, prompts: Sequence[Prompt], trainer: Any) -> dict[str, list[Any]]:
-        """One rollout for each prompt, all at once.
+        """One rollout for each prompt.
 
         Raises:
             ValueError: the trainer samples from a part of the distribution only, or a prompt has no task.
         """
         require_whole_distribution(trainer)
         calls = [self._call(instruction_of(prompt), trainer) for prompt in prompts]
-        with ThreadPoolExecutor(max_workers=len(calls)) as pool:
+        with ThreadPoolExecutor(max_workers=self.at_once) as pool:
             results = list(pool.map(self._run, calls))
         return rows_of(results, trainer.processing_class.pad_token_id, self.longest)
 

@@ -1,6 +1,7 @@
 """The server of `run_rollout`: OpenEnv's application over the rollout service."""
 
 import functools
+import warnings
 
 from openenv.core.env_server import ConcurrencyConfig, create_app
 from openenv.core.env_server.mcp_types import CallToolAction, CallToolObservation
@@ -18,6 +19,8 @@ _SESSIONS = 1024
 
 def application_of(service: RolloutService, config: ServerConfig) -> Application:
     """OpenEnv's application, without a guard."""
+    # OpenEnv 0.4.1 reads fields by the names that they had before MCP's SDK 2.
+    warnings.filterwarnings("ignore", message="Accessing `.*` is deprecated; MCP SDK v2 renamed")
     application: Application = create_app(
         functools.partial(OpenCodeEnvironment, service),
         CallToolAction,

@@ -6,7 +6,6 @@ import logging
 import signal
 import socket
 import sys
-import warnings
 from collections.abc import Awaitable, Callable, Iterator
 
 import uvicorn
@@ -64,8 +63,6 @@ async def serve_application(name: str, application: Application, config: ListenC
         SystemExit: the address cannot be listened at.
         ValueError: the token is none.
     """
-    # OpenEnv 0.4.1 reads fields by the names that they had before MCP's SDK 2.
-    warnings.filterwarnings("ignore", message="Accessing `.*` is deprecated; MCP SDK v2 renamed")
     token = config.token()
     if token is None and not config.is_loopback:
         logger.warning(
