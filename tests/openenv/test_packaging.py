@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from opencode_env.openenv import OpenCodeEnv
 from opencode_env.openenv.spec import RolloutSpec
+from openenv.cli._validation import validate_running_environment
 
 from tests.support.openenv_server import openenv_server
 from tests.support.user_home import UserHome, closed_port
@@ -98,3 +99,9 @@ async def test_a_client_from_an_image_has_a_token_of_its_own(home: UserHome) -> 
         (tool,) = await client.list_tools()
         assert set(tool.input_schema["properties"]) == set(RolloutSpec.model_fields)
     assert provider.stopped == 1
+
+
+def test_openenvs_own_validation_of_a_running_environment_finds_nothing(home: UserHome) -> None:
+    with openenv_server(home) as server:
+        report = validate_running_environment(server.url, 60)
+    assert report["passed"], report["criteria"]
