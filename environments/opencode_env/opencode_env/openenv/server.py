@@ -3,7 +3,7 @@
 import functools
 import warnings
 
-from openenv.core.env_server import ConcurrencyConfig, create_app
+from openenv.core.env_server import ConcurrencyConfig, create_fastapi_app
 from openenv.core.env_server.mcp_types import CallToolAction, CallToolObservation
 
 from opencode_env.openenv.engine import Engine
@@ -21,7 +21,8 @@ def application_of(service: RolloutService, config: ServerConfig) -> Application
     """OpenEnv's application, without a guard."""
     # OpenEnv 0.4.1 reads fields by the names that they had before MCP's SDK 2.
     warnings.filterwarnings("ignore", message="Accessing `.*` is deprecated; MCP SDK v2 renamed")
-    application: Application = create_app(
+    # Not `create_app`: it adds pages where ENABLE_WEB_INTERFACE says so, and pages are not served here.
+    application: Application = create_fastapi_app(
         functools.partial(OpenCodeEnvironment, service),
         CallToolAction,
         CallToolObservation,
