@@ -164,6 +164,9 @@ ROWS: dict[str, list[Reply]] = {
         says(bash(FINE, name=name), finish_reason="stop") for name in ("__proto__", "constructor", "toString")
     ],
     "ids that every object has": [says(bash(FINE, id=name)) for name in ("__proto__", "constructor", "toString")],
+    "two of such an id": [
+        says(bash(FINE, id=name), bash(FINE, id=name, name="Bash")) for name in ("__proto__", "constructor", "toString")
+    ],
     "no ids": [says(bash(FINE), bash("{"), bash(FINE), faults=(Fault(kind=FaultKind.NO_TOOL_CALL_ID),))],
     "long names": [says(bash(FINE, name="n" * 70), bash(FINE, name=""), bash(FINE, name="bash.run"))],
     "pieces in turns": [says(bash(FINE), bash(FINE), text="so", reasoning="hm", mixed=True, null_text=True)],

@@ -40,7 +40,11 @@ def answer(identity: str, arguments: str) -> Response:
 
 @pytest.mark.parametrize(
     ("identity", "arguments", "sound"),
-    [("x", "{}", ("x", "{}")), ("__proto__", "[" * DEEPER, ("call___proto__", "\ufffd" + "[" * DEEPER))],
+    [
+        ("x", "{}", ("x", "{}")),
+        ("toString", "{}", ("call_toString", "{}")),
+        ("__proto__", "[" * DEEPER, ("call___proto__", "\ufffd" + "[" * DEEPER)),
+    ],
 )
 def test_an_answer_is_sound_as_a_message_and_as_json(identity: str, arguments: str, sound: tuple[str, str]) -> None:
     found = with_sound_calls(answer(identity, arguments))

@@ -1,11 +1,11 @@
 """Calls at which the engine or an agent would fail, made calls that can only fail themselves.
 
 Readers of JSON give up at some depth, each at its own, and the engine's fails with an answer that it has recorded: an
-agent would ask again, and a policy could be sampled anew whenever it likes. A call with the id `__proto__`, which a
-policy can choose where the id is sampled, ends an agent in JavaScript that keeps its calls by id. So does a call of a
-"tool" that every JavaScript object has, such as `constructor`, in an answer that calls it and says that it stopped.
-Invariant: arguments that leave here every reader reads, or refuses at their first character; ids are keys like any
-other; an answer with calls goes on.
+agent would ask again, and a policy could be sampled anew whenever it likes. A call whose id is a name that every
+JavaScript object has, such as `toString`, which a policy can choose where the id is sampled, ends an agent that keeps
+its calls by id. So does a call of a "tool" of such a name in an answer that says that it stopped. Invariant: arguments
+that leave here every reader reads, or refuses at their first character; ids are keys like any other; an answer with
+calls goes on.
 """
 
 import re
@@ -20,7 +20,12 @@ UNREADABLE = "\ufffd"
 """Stands in front of arguments that nest deeper."""
 
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"?|([\[{])|([\]}])', re.DOTALL)
-_NO_KEY = "__proto__"
+_OF_EVERY_OBJECT = frozenset(
+    {
+        *("constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString"),
+        *("valueOf", "__proto__", "__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__"),
+    }
+)
 
 
 def sound_arguments(text: str) -> str:
@@ -36,8 +41,8 @@ def sound_arguments(text: str) -> str:
 
 
 def sound_id(identity: str) -> str:
-    """The same id, or one that is the key of an object."""
-    return f"call_{identity}" if identity == _NO_KEY else identity
+    """The same id, or one that no object has before it is a key."""
+    return f"call_{identity}" if identity in _OF_EVERY_OBJECT else identity
 
 
 def with_sound_calls(response: Response) -> Response:
