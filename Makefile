@@ -1,5 +1,5 @@
 # Two commands are all a newcomer needs: `make demo` and `make test`. Each sets up what is missing by itself.
-.PHONY: demo test test-next check bench setup setup-tests lint help
+.PHONY: demo test test-next check bench setup setup-check setup-tests lint help
 SHELL := /bin/bash
 UV = PATH="$(CURDIR)/.cache/uv/bin:$$PATH" uv
 RUN = $(UV) run --no-sync
@@ -20,7 +20,7 @@ test: setup-tests
 test-next: setup-tests
 	@$(RUN) python scripts/test_next.py
 
-check: setup
+check: setup-check
 	@$(RUN) ruff format --check .
 	@$(RUN) ruff check .
 	@$(RUN) mypy
@@ -30,6 +30,9 @@ bench: setup-tests
 
 setup:
 	@scripts/setup.sh
+
+setup-check:
+	@scripts/setup.sh --check
 
 setup-tests:
 	@scripts/setup.sh --tests

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Installs what is missing: uv, the workspace, bubblewrap, the OpenCode binary; with --tests also curl, podman and
-# debootstrap (root only; without them the container tests are skipped). Says in one line what it cannot install.
+# Installs what is missing: uv, the workspace, bubblewrap, the OpenCode binary; with --check also what the type checker
+# reads; with --tests that too, and curl, podman and debootstrap (root only; without them the container tests are
+# skipped). Says in one line what it cannot install.
 set -eu
 cd "$(dirname "$0")/.."
 PATH="$PWD/.cache/uv/bin:$PATH"
@@ -28,6 +29,10 @@ fi
 
 groups=
 if ! command -v npm >/dev/null 2>&1; then groups="--group npm"; fi
+case "${1:-}" in
+    --check | --tests) groups="$groups --group openenv" ;;
+    *) groups="$groups --inexact" ;; # what the tests need stays
+esac
 say "installing the workspace"
 # shellcheck disable=SC2086
 uv sync -q --locked $groups || fail "the workspace could not be installed: see the message above"

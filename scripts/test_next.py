@@ -63,7 +63,7 @@ def uv(*arguments: str, project: Path, env: Mapping[str, str] | None = None) -> 
 def make_environment(project: Path, known: Version) -> Path:
     """The environment with the newest verifiers, at least the known one; returns its directory."""
     environment = project / ENVIRONMENT
-    groups = [] if shutil.which("npm") else ["--group", "npm"]
+    groups = ["--group", "openenv", *([] if shutil.which("npm") else ["--group", "npm"])]
     uv("sync", "--quiet", "--locked", *groups, project=project, env={"UV_PROJECT_ENVIRONMENT": str(environment)})
     # As an override it also lifts the upper bound that our packages put on verifiers.
     wanted = environment / "verifiers.txt"

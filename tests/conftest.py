@@ -1,11 +1,16 @@
-"""Fixtures of the whole suite: container images. In CI what they need must be there."""
+"""Fixtures of the whole suite: container images, and other versions of OpenEnv. In CI what they need must be there."""
 
 import os
+import shutil
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.podman import Unavailable, base_image, containers_conf
+
+NEWEST_OPENENV = "0.10.0"
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +27,20 @@ def podman_image() -> Iterator[str]:
                 pytest.fail(f"the container tests must run in CI: {error}")
             pytest.skip(f"no containers here: {error}")
         yield image
+
+
+@pytest.fixture(scope="session")
+def newest_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python with the newest OpenEnv that was tried, which does not fit beside verifiers."""
+    uv = shutil.which("uv")
+    if uv is None:
+        if os.environ.get("CI"):
+            pytest.fail("uv is not on PATH: the newest OpenEnv cannot be installed")
+        pytest.skip("uv is not on PATH")
+    place = tmp_path_factory.mktemp("newest") / "venv"
+    subprocess.run([uv, "venv", "-q", "-p", "3.11", str(place)], check=True, timeout=120)
+    python = place / "bin" / "python"
+    subprocess.run(
+        [uv, "pip", "install", "-q", "--python", str(python), f"openenv=={NEWEST_OPENENV}"], check=True, timeout=600
+    )
+    return python

@@ -90,6 +90,7 @@ OVERRIDDEN: dict[str, str | None] = {
     "session.RolloutSession.refused": "self",
     "task.Task.finalize": "self trace runtime",
     "task.Task.key": None,
+    "task.Task.runtime_env": "self",
     "task.Task.setup": "self trace runtime",
     "task.Task.toolsets": "config",
     "taskset.Taskset.load": "self",
@@ -318,7 +319,7 @@ def test_a_new_server_has_the_attributes_that_are_used() -> None:
     make = resolve("interception.server.InterceptionServer")
     assert callable(make)
     server = make()
-    for name in ("sessions", "clients", "stack", "load", "runner"):
+    for name in ("sessions", "stack", "load", "runner"):
         assert hasattr(server, name), f"{VERIFIERS}: InterceptionServer.{name}"
 
 

@@ -33,6 +33,7 @@ FLOORS = {
         "opencode_env.simulation.backends",
         "opencode_env.simulation.user",
     },
+    "opencode_env.openenv": {"opencode_env.cli_agent", "opencode_env.opencode", "opencode_env.taskset"},
 }
 """What each room of `opencode_env` may import of the others."""
 

@@ -92,17 +92,17 @@ def imported_distributions(member: Distribution, paths: Iterable[Path]) -> set[s
     inside_the_sandbox = {"supervisor"}
     foreign = modules - set(sys.stdlib_module_names) - {member.package, *inside_the_sandbox}
     members = {other.package: [other.name] for other in distributions()}
-    owners = {**packages_distributions(), **members, "pydantic_core": ["pydantic"]}
+    owners = {**packages_distributions(), **members, "pydantic_core": ["pydantic"], "fastmcp": ["fastmcp"]}
     return {owners[module][0].lower().replace("_", "-") for module in foreign}
 
 
 @MEMBERS
 def test_a_distribution_declares_exactly_what_it_imports(member: Distribution) -> None:
-    of_an_extra = [path for path in member.files if "conformance" in path.parts]
-    always = [path for path in member.files if path not in of_an_extra]
+    of_an_extra = {name: [path for path in member.files if name in path.parts] for name in ("conformance", "openenv")}
+    always = [path for path in member.files if not any(path in paths for paths in of_an_extra.values())]
     assert imported_distributions(member, always) == member.dependencies
-    extra = imported_distributions(member, of_an_extra) - member.dependencies
-    assert extra == member.extras.get("conformance", frozenset())
+    for name, paths in of_an_extra.items():
+        assert imported_distributions(member, paths) - member.dependencies == member.extras.get(name, frozenset())
 
 
 def test_dependencies_point_one_way() -> None:

@@ -16,6 +16,7 @@ from opencode_rubrics.sandbox.alive import require_alive
 from opencode_rubrics.sandbox.checked_run import run_checked
 from opencode_rubrics.sandbox.command import CommandResult, run_command
 from opencode_rubrics.sandbox.workdir import in_workdir, work_directory, workdir_of
+from opencode_rubrics.task_tests import TaskTestsConfig, TaskTestsRubric
 from opencode_rubrics.verify_commands import VerifyCommandsConfig, VerifyCommandsRubric
 
 __all__ = [
@@ -38,6 +39,8 @@ __all__ = [
     "RubricGroupConfig",
     "ScoringError",
     "SharedDirectory",
+    "TaskTestsConfig",
+    "TaskTestsRubric",
     "ThirdPartyConfig",
     "VerifyCommandsConfig",
     "VerifyCommandsRubric",

@@ -25,6 +25,7 @@ OWN_RUBRICS: Mapping[str, str] = {
     "hybrid-math": "opencode_rubrics.hybrid_math:HybridMathRubric",
     "remote-hybrid-math": "opencode_rubrics.remote_hybrid_math:RemoteHybridMathRubric",
     "environment-return": "opencode_rubrics.environment_return:EnvironmentReturnRubric",
+    "task-tests": "opencode_rubrics.task_tests:TaskTestsRubric",
     "group": "opencode_rubrics.group:RubricGroup",
 }
 """Import path by id; an entry point of the same name is never looked at."""

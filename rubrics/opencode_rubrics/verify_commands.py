@@ -54,7 +54,7 @@ class VerifyCommandsConfig(RubricConfig):
         return self
 
 
-class _VerifyPlan(BaseModel):
+class VerifyPlan(BaseModel):
     """What this rubric reads of a task's data, whatever the class of that data."""
 
     model_config = ConfigDict(from_attributes=True, frozen=True)
@@ -81,31 +81,41 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
             TaskError: the task has no verify commands.
         """
         plan = _plan(task)
-        workdir = workdir_of(trace)
+        workdir = self.directory(trace)
         exposed = task.agent_user in (None, "root", "0")
         async with scoring_home(runtime, workdir, exposed=exposed) as home:
             if home.problem and self.config.reward_file:
-                return _explained(trace, f"/logs/verifier cannot be made new: {home.problem}")
+                return explained(trace, f"/logs/verifier cannot be made new: {home.problem}")
             if home.unready:
                 # What the agent left made it so: very many links, or a full disk that ends what adds to it.
-                return _explained(trace, f"what the agent left cannot be made ready: {home.unready}", UNREADY_KEY)
-            results = await self._run(plan, trace, runtime, home, workdir)
+                return explained(trace, f"what the agent left cannot be made ready: {home.unready}", UNREADY_KEY)
+            results = await self.run(plan, trace, runtime, home, workdir)
         if home.failure:
             raise ScoringError(f"verify commands run agent code, and it could not be kept apart: {home.failure}")
+        return await self.reward(task, trace, runtime, home, results)
+
+    def directory(self, trace: AnyTrace) -> str:
+        """The directory in which the commands run."""
+        return workdir_of(trace)
+
+    async def reward(
+        self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime, home: ScoringHome, results: list[CommandResult]
+    ) -> float:
+        """The reward for what the commands did, after the last of them."""
         if self.config.reward_file:
             written = await self._written(runtime, home)
-            return _explained(trace, written.problem) if written.problem else written.reward
+            return explained(trace, written.problem) if written.problem else written.reward
         if home.reward_file:
             # Not the share of commands that pass, either: those that write a reward as a rule always exit 0.
-            return _explained(
+            return explained(
                 trace,
                 f"{REWARD_PATH} was written, but nobody asked for it: a reward of 0. If the row means it, its rubric "
                 'is {"type": "verify-commands", "reward_file": true}, or --env.taskset.task.rubric says so',
             )
         return sum(result.ok for result in results) / len(results)
 
-    async def _run(
-        self, plan: _VerifyPlan, trace: AnyTrace, runtime: vf.Runtime, home: ScoringHome, workdir: str
+    async def run(
+        self, plan: VerifyPlan, trace: AnyTrace, runtime: vf.Runtime, home: ScoringHome, workdir: str
     ) -> list[CommandResult]:
         """Results of all commands, recorded as they come."""
         timeout = plan.verify_timeout or self.config.command_timeout
@@ -146,14 +156,14 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
         return float(len(trace.info.get("verify", [])))
 
 
-def _plan(task: vf.TaskData) -> _VerifyPlan:
+def _plan(task: vf.TaskData) -> VerifyPlan:
     try:
-        return _VerifyPlan.model_validate(task)
+        return VerifyPlan.model_validate(task)
     except ValidationError as error:
         raise vf.TaskError(f'rubric "verify-commands" needs a task with verify commands: {error}') from error
 
 
-def _explained(trace: AnyTrace, problem: str, key: str = INFO_KEY) -> float:
+def explained(trace: AnyTrace, problem: str, key: str = INFO_KEY) -> float:
     """Say on the trace and in the log why there is no reward, which may be the row's own mistake; 0.0."""
     trace.info[key] = problem
     logger.warning("task %s: %s", trace.task.data.id or trace.task.data.idx, problem)

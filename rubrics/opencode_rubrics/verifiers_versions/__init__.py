@@ -16,7 +16,7 @@ from opencode_rubrics.verifiers_versions.installed import AFTER_0_4_0
 from opencode_rubrics.verifiers_versions.own_runtime import OwnRuntime, OwnSubprocessRuntime, provisioned
 from opencode_rubrics.verifiers_versions.podman import ContainerBackend, PodmanConfig, own_container, podman_info
 from opencode_rubrics.verifiers_versions.runtimes import GONE_RUNTIMES
-from opencode_rubrics.verifiers_versions.tasks import asked_network
+from opencode_rubrics.verifiers_versions.tasks import asked_network, lift_network, network_fields
 from opencode_rubrics.verifiers_versions.traces import drop_with, index_nodes
 
 __all__ = [
@@ -32,6 +32,8 @@ __all__ = [
     "error_body",
     "index_nodes",
     "is_this_machine",
+    "lift_network",
+    "network_fields",
     "own_container",
     "podman_info",
     "provisioned",

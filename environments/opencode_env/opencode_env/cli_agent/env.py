@@ -10,7 +10,7 @@ import gc
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from typing import Any, ClassVar, Generic
 
 from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup, work_directory
@@ -27,19 +27,19 @@ from verifiers.v1.episode import Episode
 from verifiers.v1.errors import HarnessError, SandboxError, TaskError, boundary
 from verifiers.v1.runtimes import Runtime, SubprocessConfig
 from verifiers.v1.task import Task
-from verifiers.v1.utils.compile import resolve_runtime_config
 from verifiers.v1.utils.generic import concrete_type
 
 from opencode_env.cli_agent.agent_error import without_agent_errors
+from opencode_env.cli_agent.containers import provision_container
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.harness_files import harness_binds
 from opencode_env.cli_agent.interception import GatewayConfig, serving_by_role
 from opencode_env.cli_agent.limits_met import zero_outlived
 from opencode_env.cli_agent.local_runtime import provision_local
-from opencode_env.cli_agent.podman import is_ours, provision_podman
 from opencode_env.cli_agent.rollout_limit import limit_rollout, take_scoring_limit
 from opencode_env.cli_agent.rollout_log import describe_failure, describe_rollout
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
+from opencode_env.cli_agent.spare_boxes import offering_boxes
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.cli_agent.training_renderer import require_trainable
 from opencode_env.cli_agent.writable import make_writable
@@ -179,7 +179,10 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         limit_rollout(agents.agent, task)
         scored = guarded_task(task, take_scoring_limit(agents.agent, task))
         agents.agent.harness = guarded(agents.agent.harness, contained=self.config.sandbox.confine)
-        async with self._sandbox(task, agents.agent, traces) as box:
+        async with (
+            self._sandbox(task, agents.agent, traces) as box,
+            offering_boxes(self._provision, task, agents.agent, traces),
+        ):
             await self.run_agent(scored, agents, box, traces.append)
             fail_stage_timeout(traces[-1])
             zero_outlived(traces[-1])
@@ -224,7 +227,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         if not isinstance(agent.runtime_config, SubprocessConfig):
             if "workdir" in type(agent.runtime_config).model_fields:
                 agent.runtime_config = agent.runtime_config.model_copy(update={"workdir": workdir})
-            async with self._container(task, agent) as box:
+            async with provision_container(task, agent) as box:
                 yield box
             return
         if agent.harness.NEEDS_CONTAINER and not self.config.sandbox.confine:
@@ -244,14 +247,6 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         network = asked_network(task.data)
         async with provision_local(self.config.sandbox, binds, task.runtime_env(), workdir, network) as box:
             yield box
-
-    def _container(self, task: Task[Any, Any, Any], agent: Agent) -> AbstractAsyncContextManager[Runtime]:
-        """A container: for podman of our runtime, else of verifiers' own."""
-        config = resolve_runtime_config(agent.runtime_config, task)
-        if not is_ours(config):
-            return agent.provision(task)
-        shown = getattr(agent.harness, "container_binds", None)
-        return provision_podman(config, [] if shown is None else shown(), task.runtime_env())
 
     async def local_binds(self, agent: Agent) -> Sequence[Bind]:
         """Host directories that the agent's harness wants to see, read-only, in the confined local sandbox.

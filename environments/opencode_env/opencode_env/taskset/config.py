@@ -25,7 +25,9 @@ class OpenCodeTasksetConfig(ColumnOptions):
     task: OpenCodeTaskConfig = OpenCodeTaskConfig()
     dataset: str | None = None
     """A `.jsonl`, `.parquet` or `.csv` file, a folder or glob of such files, a folder saved by the
-    `datasets` library, or the name of a Hub dataset. `None`: the sample tasks that ship with the package."""
+    `datasets` library, a folder of task directories in the layout of Harbor and Terminal-Bench 2 (`task.toml`,
+    `instruction.md`, `tests/test.sh`), or the name of a Hub dataset. `None`: the sample tasks that ship with the
+    package."""
     dataset_subset: str | None = None
     """The Hub dataset's configuration, or a sub-folder of a local folder."""
     dataset_split: str | None = None

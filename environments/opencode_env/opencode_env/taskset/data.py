@@ -5,7 +5,10 @@ answer and the verify commands are part of it and never enter the sandbox before
 """
 
 import verifiers.v1 as vf
+from opencode_rubrics.sandbox.staged_tests import StagedTests
 from pydantic import Field, JsonValue
+
+from opencode_env.taskset.folders.folder_data import TaskFolder
 
 
 class OpenCodeTaskData(vf.TaskData):
@@ -25,5 +28,9 @@ class OpenCodeTaskData(vf.TaskData):
     """The configuration of the row's own rubric; `None`: the task config's, or the one that fits the row."""
     verify_timeout: float | None = None
     """Seconds per verify command; `None`: the rubric's `command_timeout`."""
+    tests: StagedTests | None = None
+    """The test script of a task directory, which scores it."""
+    folder: TaskFolder | None = None
+    """How the sandbox of a task directory is made ready."""
     info: dict[str, JsonValue] = Field(default_factory=dict)
     """All other columns of the row."""

@@ -44,8 +44,8 @@ class RowMapper:
                 row.refuse(self._names["system_prompt"], "is set although the question opens with a system message")
             fields["system_prompt"] = question.system_prompt
         rubric = own_rubric(row)
-        data = OpenCodeTaskData(**fields, rubric=rubric, info=self._info(row, with_rubric=rubric is None))
-        if data.answer is None and not data.verify:
+        data = OpenCodeTaskData(**fields, **row.given, rubric=rubric, info=self._info(row, with_rubric=rubric is None))
+        if data.answer is None and not data.verify and data.tests is None:
             raise DatasetError(
                 f'{row.place}: neither column "{self._names["answer"]}" nor column "{self._names["verify"]}" holds '
                 "anything; a task needs an answer or verify commands"

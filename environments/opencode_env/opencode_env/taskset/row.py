@@ -6,8 +6,8 @@ stays reachable; `ABSENT` (no such column) and `None` (an empty cell) are kept a
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, NoReturn
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
 
 from opencode_rubrics.half_characters import has_half_character
 
@@ -26,6 +26,8 @@ class Row:
     number: int
     """Position in `origin`, from 1; in a JSONL file the line."""
     values: Mapping[str, object]
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the task data that no column holds: those of a task directory."""
 
     @property
     def place(self) -> str:

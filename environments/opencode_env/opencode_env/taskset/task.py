@@ -12,6 +12,7 @@ from opencode_rubrics import (
     AnyTrace,
     Rubric,
     RubricConfig,
+    TaskTestsConfig,
     VerifyCommandsConfig,
     live_rubric,
     require_alive,
@@ -19,11 +20,14 @@ from opencode_rubrics import (
     run_command,
     workdir_of,
 )
+from opencode_rubrics.sandbox.packed_directory import unpack_into
+from opencode_rubrics.sandbox.staged_tests import require_box
 from verifiers.v1.task import task_key
 from verifiers.v1.utils.decorators import invoke
 
 from opencode_env.taskset.config import OpenCodeTaskConfig
 from opencode_env.taskset.data import OpenCodeTaskData
+from opencode_env.taskset.folders.healthcheck import wait_until_healthy
 from opencode_env.taskset.row_rubric import read_rubric
 
 
@@ -46,6 +50,8 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
             return self.config.rubric
         if self.data.rubric is not None:
             return read_rubric(self.data.rubric)
+        if self.data.tests is not None:
+            return TaskTestsConfig()
         return VerifyCommandsConfig() if self.data.verify else AnswerConfig()
 
     @property
@@ -53,15 +59,22 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
         """The live rubric that scores this task, shared with all tasks of the same configuration."""
         return live_rubric(self.rubric_config)
 
+    def runtime_env(self) -> dict[str, str]:
+        """Variables of every command in the sandbox: those that a task directory names."""
+        return {} if self.data.folder is None else dict(self.data.folder.env)
+
     async def setup(self, trace: AnyTrace, runtime: vf.Runtime) -> None:
-        """Run the row's setup commands in order, in the rollout's work directory.
+        """Run the row's setup commands in order, in the rollout's work directory; make a task directory's box ready.
 
         Raises:
             TaskError: a command failed or ran out of time; the message holds the end of its output.
             SandboxError: the sandbox is gone.
         """
         workdir = workdir_of(trace)
-        if not self.data.setup and self.data.workdir is None:
+        folder = self.data.folder
+        if self.data.tests is not None:
+            require_box(runtime)
+        if not self.data.setup and self.data.workdir is None and folder is None:
             return
         failure = f"workdir {workdir!r} cannot be made"
         await run_checked(runtime, ["mkdir", "-p", "--", workdir], failure, error=vf.TaskError)
@@ -71,6 +84,10 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
             if not result.ok:
                 await require_alive(runtime, f"running setup command {command!r}")
                 raise vf.TaskError(f"setup command {command!r} failed ({result.ending()})")
+        if folder is not None and folder.files is not None:
+            await unpack_into(runtime, folder.files, workdir, vf.TaskError)
+        if folder is not None and folder.healthcheck is not None:
+            await wait_until_healthy(runtime, folder.healthcheck, workdir)
 
     async def score(self, trace: AnyTrace, runtime: vf.Runtime | None = None, deployment: Any = None) -> None:
         """Record the rubric's rewards and metrics, and those plugged in by config.

@@ -1,7 +1,7 @@
 """`RoleInterceptionServer`: verifiers' interception server behind a gateway, with a second session for sub-LLM calls.
 
 Private parts of verifiers are used here and in `serving.py` only: `_handler_for`, `_aux_handler_for`, `_session_for`,
-`record_call`, `sessions`, `clients`, `stack`, `runner`, and that it reads a body through aiohttp's `_read_bytes`.
+`record_call`, `sessions`, `stack`, `runner`, and that it reads a body through aiohttp's `_read_bytes`.
 `tests/test_contract.py` pins them.
 
 Invariant: the bearer decides the rollout, the header only which of that rollout's two sessions serves the request; the
@@ -24,7 +24,6 @@ from verifiers.v1.interception import InterceptionServer
 from verifiers.v1.interception.base import Slot
 from verifiers.v1.session import RolloutSession
 
-from opencode_env.cli_agent.interception.bounded_errors import BoundedErrors
 from opencode_env.cli_agent.interception.careful_dialect import careful
 from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.conversations import in_conversation
@@ -33,9 +32,10 @@ from opencode_env.cli_agent.interception.gateway import Gateway
 from opencode_env.cli_agent.interception.handed_on import BODY, handed_on
 from opencode_env.cli_agent.interception.histories import Histories
 from opencode_env.cli_agent.interception.idle_connections import IdleConnections
+from opencode_env.cli_agent.interception.kept_clients import KeptClients
 from opencode_env.cli_agent.interception.kept_logprobs import keep, listening
 from opencode_env.cli_agent.interception.main_session import MainSession
-from opencode_env.cli_agent.interception.masked_client import MaskedClient, Masking, keys_of
+from opencode_env.cli_agent.interception.masked_client import Masking, keys_of
 from opencode_env.cli_agent.interception.own_calls import Handler, note_call, telling
 from opencode_env.cli_agent.interception.registered import Registered, mark_of
 from opencode_env.cli_agent.interception.request_body import Body, RequestRefused
@@ -44,9 +44,7 @@ from opencode_env.cli_agent.interception.roles import Mark, Role
 from opencode_env.cli_agent.interception.strangers import hold_back, known_to
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout, ending_sub_calls, sub_rollout_of
 from opencode_env.cli_agent.interception.sub_session import BoundedClient, SubSession
-from opencode_env.cli_agent.interception.training_client import model_client
-from opencode_env.cli_agent.interception.whole_replies import with_whole_replies
-from opencode_env.cli_agent.interception.whole_streams import WholeStreams, ended_by_its_answer
+from opencode_env.cli_agent.interception.whole_streams import ended_by_its_answer
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
 
@@ -61,6 +59,7 @@ class RoleInterceptionServer(InterceptionServer):
         self._by_trace: dict[str, Registered] = {}
         self._idle = IdleConnections(self.gateway.idle_timeout)
         self._histories = Histories()
+        self._kept = KeptClients(self.gateway.mask_keys)
 
     @property
     def load(self) -> int:
@@ -70,6 +69,7 @@ class RoleInterceptionServer(InterceptionServer):
     async def start(self) -> None:
         """Listen, and look after idle connections."""
         await super().start()
+        self.stack.push_async_callback(self._kept.close)
         assert self.runner is not None
         assert self.runner.server is not None
         hold_back(self.runner.server, self.gateway.max_share, known_to(self, self.runner.app))
@@ -86,7 +86,7 @@ class RoleInterceptionServer(InterceptionServer):
             registered = replace(registered, side=side, sub_bearer=secrets.token_urlsafe(16))
             side.routed = True
             side.session.network_policy = session.network_policy
-            side.session.client = BoundedClient(self._sub_client(side), side.settings.timeout)
+            side.session.client = BoundedClient(self._kept.lend("sub", side.session.ctx.client), side.settings.timeout)
             self.sessions[registered.sub_bearer] = side.session
             self._histories.open(side.session, registered.gateway.echoes)
         self._rollouts[model_secret] = self._by_trace[session.trace.id] = registered
@@ -98,6 +98,9 @@ class RoleInterceptionServer(InterceptionServer):
         super().unregister(model_secret, state_secret)
         if registered is not None:
             self._by_trace.pop(registered.main.trace.id, None)
+            self._kept.give_back("main", registered.main.ctx.client)
+            if registered.side is not None:
+                self._kept.give_back("sub", registered.side.session.ctx.client)
             for ended in (registered.main, self.sessions.pop(registered.sub_bearer, None)):
                 self._histories.close(ended)
 
@@ -107,23 +110,8 @@ class RoleInterceptionServer(InterceptionServer):
         async with super().acquire(session) as slot, ending_sub_calls(session):
             yield slot
 
-    def _sub_client(self, rollout: SubRollout) -> Client:
-        """The client of sub calls: never the one of main calls, whose connections it could use up."""
-        config = rollout.session.ctx.client
-        return self._kept_client(f"sub:{config.model_dump_json()}", config)
-
     def _client(self, config: BaseClientConfig) -> Client:
-        return self._kept_client(config.model_dump_json(), config)
-
-    def _kept_client(self, key: str, config: BaseClientConfig) -> Client:
-        """The server's client of that key, whose streams are whole or fail, and whose answers hold no keys."""
-        if key not in self.clients:
-            inner = with_whole_replies(model_client(config))
-            if self.gateway.mask_keys and (keys := keys_of(config)):
-                inner = MaskedClient(inner, Masking(keys))
-            self.clients[key] = WholeStreams(BoundedErrors(inner))
-            self.stack.push_async_callback(self.clients[key].close)
-        return self.clients[key]
+        return self._kept.lend("main", config)
 
     def _handler_for(self, dialect: Dialect[Any]) -> Handler:
         serve: Handler = super()._handler_for(careful(dialect))

@@ -142,7 +142,8 @@ def command_line(
     if options.network != "host":
         arguments.append("--unshare-net")
     arguments += [*system_arguments(), *_etc_arguments(options.network, directory)]
-    arguments += ["--symlink", "../tmp", "/var/tmp"]
+    # The root is read-only, and test scripts name their directory.
+    arguments += ["--symlink", "../tmp", "/var/tmp", "--symlink", "logs/tests", "/tests"]
     areas = {**writable_areas(directory, workdir), **{bind.target: bind.source for bind in binds if bind.writable}}
     binds = [bind for bind in binds if not bind.writable]
     for target, source in areas.items():

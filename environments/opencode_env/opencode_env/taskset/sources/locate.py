@@ -7,11 +7,13 @@ from pathlib import Path
 from opencode_env.samples import SAMPLES_PATH
 from opencode_env.taskset.config import OpenCodeTasksetConfig
 from opencode_env.taskset.errors import DatasetError, nearest_name
+from opencode_env.taskset.folders.reading import task_directories
 from opencode_env.taskset.sources.csv_file import CsvFile
 from opencode_env.taskset.sources.datasets_library import is_saved_dataset, open_saved_dataset
 from opencode_env.taskset.sources.jsonl_file import JsonlFile
 from opencode_env.taskset.sources.part import ParquetFile, Part
 from opencode_env.taskset.sources.splits import pick_split, split_of_file
+from opencode_env.taskset.sources.task_folders import TaskFolders
 
 _FORMATS: dict[str, Callable[[str], Part]] = {".jsonl": JsonlFile, ".parquet": ParquetFile, ".csv": CsvFile}
 _SUFFIXES = ", ".join(_FORMATS)
@@ -67,6 +69,10 @@ def _folder_parts(folder: Path, config: OpenCodeTasksetConfig) -> list[Part]:
             folders = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
             raise DatasetError(f'dataset "{folder}": no sub-folder "{subset}"; {nearest_name(subset, folders)}')
         folder = folder / subset
+    if directories := task_directories(folder):
+        if config.dataset_split is not None:
+            raise DatasetError(f'dataset "{folder}": task directories have no splits; leave out dataset_split')
+        return [TaskFolders(folder, directories)]
     files = [path for path in sorted(folder.rglob("*")) if path.suffix in _FORMATS and path.is_file()]
     files = [path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
     if not files:

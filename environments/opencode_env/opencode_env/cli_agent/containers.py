@@ -1,0 +1,32 @@
+"""The container of a rollout: for podman of our runtime, else of verifiers' own, with the task's image built first."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from verifiers.v1.agent import Agent
+from verifiers.v1.runtimes import Runtime
+from verifiers.v1.task import Task
+from verifiers.v1.utils.compile import resolve_runtime_config
+
+from opencode_env.cli_agent.podman import is_ours, provision_podman
+from opencode_env.cli_agent.task_image import build_task_image
+
+
+@contextlib.asynccontextmanager
+async def provision_container(task: Task[Any, Any, Any], agent: Agent) -> AsyncIterator[Runtime]:
+    """A started container of the seat's runtime, removed on exit.
+
+    Raises:
+        SandboxError: its image could not be built, or it could not be started.
+        TaskError: its image is to be built, and this runtime builds none.
+    """
+    config = resolve_runtime_config(agent.runtime_config, task)
+    await build_task_image(config, task)
+    if not is_ours(config):
+        async with agent.provision(task) as runtime:
+            yield runtime
+        return
+    shown = getattr(agent.harness, "container_binds", None)
+    async with provision_podman(config, [] if shown is None else shown(), task.runtime_env()) as box:
+        yield box

@@ -1,0 +1,47 @@
+"""Offers scoring second sandboxes of the rollout that it scores (see `opencode_rubrics.sandbox.spare_box`)."""
+
+import contextlib
+import copy
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
+
+from opencode_rubrics.sandbox.spare_box import BoxOrder, boxes_from
+from verifiers.v1.agent import Agent
+from verifiers.v1.runtimes import Runtime
+from verifiers.v1.task import Task
+from verifiers.v1.utils.decorators import invoke
+
+from opencode_env.cli_agent.traces import AnyTrace
+
+TaskT = TypeVar("TaskT", bound=Task[Any, Any, Any])
+
+Provision = Callable[[Task[Any, Any, Any], Agent], AbstractAsyncContextManager[Runtime]]
+
+
+@contextlib.asynccontextmanager
+async def offering_boxes(
+    provision: Provision, task: Task[Any, Any, Any], agent: Agent, traces: Sequence[AnyTrace]
+) -> AsyncIterator[None]:
+    """While this lasts, scoring can ask for sandboxes made by `provision`, with the task's own setup behind them."""
+
+    @contextlib.asynccontextmanager
+    async def spare(order: BoxOrder) -> AsyncIterator[Runtime]:
+        ordered, lent = ordered_task(task, order), copy.copy(agent)
+        async with provision(ordered, lent) as box:
+            await invoke(ordered.setup, {"trace": traces[-1], "runtime": box, "deployment": None})
+            yield box
+
+    with boxes_from(spare):
+        yield
+
+
+def ordered_task(task: TaskT, order: BoxOrder) -> TaskT:
+    """The task as it is in a box that differs so from the agent's."""
+    wanted = {"image": order.image, "workdir": order.workdir}
+    changes = {name: value for name, value in wanted.items() if value is not None}
+    made = copy.copy(task)
+    made.data = task.data.model_copy(update=changes)
+    variables = {**task.runtime_env(), **order.env}
+    setattr(made, "runtime_env", lambda: variables)  # noqa: B010
+    return made

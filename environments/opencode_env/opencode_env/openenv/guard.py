@@ -1,0 +1,155 @@
+"""What stands in front of OpenEnv's application: who may call, and what becomes of a call whose caller is gone.
+
+Invariant: a browser's page is never served, wherever it comes from: it could send the user's own loopback server
+commands.
+"""
+
+import asyncio
+import base64
+import binascii
+import hmac
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
+
+_MOST_AHEAD = 32
+_POLICY_VIOLATION = 1008
+_OPEN_PATHS = ("/health",)
+"""Served without a token: they tell nothing, and whoever starts a container waits for them."""
+
+
+def refusal(scope: Message, token: str | None) -> str:
+    """Why a caller is refused; empty if they are not."""
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope.get("headers", ())}
+    if "origin" in headers:
+        return "pages in a browser are not served"
+    if token is None or scope.get("path") in _OPEN_PATHS:
+        return ""
+    given = _given_token(headers.get("authorization", ""))
+    if given is None or not hmac.compare_digest(given.encode(), token.encode()):
+        return "this server asks for a token: Authorization: Bearer TOKEN, or http://openenv:TOKEN@host:port"
+    return ""
+
+
+def _given_token(authorization: str) -> str | None:
+    scheme, _, value = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip()
+    if scheme.lower() == "basic":
+        try:
+            return base64.b64decode(value, validate=True).decode().partition(":")[2]
+        except (binascii.Error, UnicodeDecodeError):
+            return None
+    return None
+
+
+class GuardedApplication:
+    """An ASGI application behind the guard.
+
+    Args:
+        application: OpenEnv's.
+        token: what callers must send; None = nothing.
+        max_bytes: the most that one connection may hold here: a request's body, or messages that wait their turn.
+    """
+
+    def __init__(self, application: Application, token: str | None, max_bytes: int) -> None:
+        self._application = application
+        self._token = token
+        self._max_bytes = max_bytes
+        self._open: set[Connection] = set()
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Serve a connection."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._application(scope, receive, send)
+        elif why := refusal(scope, self._token):
+            await _refuse(scope, receive, send, why)
+        else:
+            connection = Connection(receive, self._max_bytes)
+            self._open.add(connection)
+            try:
+                await connection.serve(self._application, scope, send)
+            finally:
+                self._open.discard(connection)
+
+    async def answered(self, seconds: float) -> None:
+        """Wait until every open connection waits for its caller, for so many seconds at most."""
+        waiting = [asyncio.ensure_future(connection.idle.wait()) for connection in self._open]
+        if waiting:
+            _, late = await asyncio.wait(waiting, timeout=seconds)
+            for one in late:
+                one.cancel()
+
+
+class Connection:
+    """One connection: what its caller sends is read ahead, so that their end is seen while the application works."""
+
+    def __init__(self, receive: Receive, max_bytes: int) -> None:
+        self._receive = receive
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._ahead: asyncio.Queue[Message] = asyncio.Queue()
+        self.idle = asyncio.Event()
+        """Set while the application waits for the caller."""
+
+    async def serve(self, application: Application, scope: Message, send: Send) -> None:
+        """Run the application; it is cancelled when the caller goes away while it works."""
+        work = asyncio.ensure_future(application(scope, self._next, send))
+        watch = asyncio.ensure_future(self._read_ahead())
+        try:
+            await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done() and not self.idle.is_set():
+                work.cancel()
+            await asyncio.wait({work})
+        finally:
+            watch.cancel()
+            work.cancel()
+            await asyncio.gather(watch, work, return_exceptions=True)
+        if not work.cancelled() and (error := work.exception()) is not None:
+            raise error
+
+    async def _next(self) -> Message:
+        if self._ahead.empty():
+            self.idle.set()
+        try:
+            message = await self._ahead.get()
+        finally:
+            self.idle.clear()
+        if message["type"] == "websocket.receive":
+            self._bytes -= _size(message)
+        return message
+
+    async def _read_ahead(self) -> None:
+        """Read until the caller is gone, or sends more than a caller does: a body, or messages that nobody took yet."""
+        while True:
+            message = await self._receive()
+            gone = message["type"] in ("http.disconnect", "websocket.disconnect")
+            self._bytes += _size(message)
+            if not gone and (self._bytes > self._max_bytes or self._ahead.qsize() >= _MOST_AHEAD):
+                kind = message["type"].partition(".")[0]
+                message, gone = {"type": f"{kind}.disconnect", "code": _POLICY_VIOLATION}, True
+            self._ahead.put_nowait(message)
+            if gone:
+                return
+
+
+def _size(message: Message) -> int:
+    """Of what a caller sent."""
+    return sum(len(message.get(name) or b"") for name in ("body", "bytes", "text"))
+
+
+async def _refuse(scope: Message, receive: Receive, send: Send, why: str) -> None:
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": why})
+        return
+    body = json.dumps({"detail": why}).encode()
+    status = 403 if "browser" in why else 401
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

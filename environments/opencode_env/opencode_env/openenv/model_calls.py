@@ -1,0 +1,54 @@
+"""How the model of a rollout is asked: the client, and in every call the sampling, over what the agent asks itself.
+
+Invariant: with token ids, the tokens are sampled from the whole distribution at one temperature, whatever the agent
+asks for, because a trainer recomputes their logprobs so.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from verifiers.v1.clients import EvalClientConfig, TrainClientConfig
+from verifiers.v1.types import SamplingConfig
+
+from opencode_env.openenv.catalog import Endpoint
+from opencode_env.openenv.spec import RolloutSpec
+
+_WHOLE_DISTRIBUTION: Mapping[str, float | int] = {
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": -1,
+    "min_p": 0.0,
+    "frequency_penalty": 0.0,
+    "presence_penalty": 0.0,
+    "repetition_penalty": 1.0,
+}
+"""As vLLM writes that nothing narrows or bends it."""
+
+
+def client_of(spec: RolloutSpec, endpoint: Endpoint, variable: str) -> EvalClientConfig | TrainClientConfig:
+    """The client of a rollout, whose key is in the environment variable `variable`.
+
+    Raises:
+        ValueError: there is no such renderer.
+    """
+    settings: dict[str, Any] = {"base_url": endpoint.base_url, "api_key_var": variable}
+    if spec.token_ids:
+        renderer = {"name": spec.renderer} if spec.renderer else None
+        return TrainClientConfig(**settings, renderer=renderer, renderer_model_name=spec.tokenizer or None)
+    return EvalClientConfig(**settings)
+
+
+def sampling_of(spec: RolloutSpec, endpoint: Endpoint) -> SamplingConfig:
+    """The sampling of a rollout."""
+    settings: dict[str, Any] = dict(_WHOLE_DISTRIBUTION) if spec.token_ids else {}
+    if spec.temperature is not None:
+        settings["temperature"] = spec.temperature
+    if spec.max_tokens_cap > 0:
+        settings["max_tokens"] = spec.max_tokens_cap
+    if spec.mode == "transparent_proxy" and not spec.token_ids:
+        settings["logprobs"] = True
+        if spec.top_logprobs:
+            settings["top_logprobs"] = spec.top_logprobs
+    if endpoint.disable_thinking:
+        settings["chat_template_kwargs"] = {"enable_thinking": False}
+    return SamplingConfig(**settings)

@@ -1,0 +1,106 @@
+"""What a caller of `run_rollout` asks for: its arguments, their defaults and their bounds.
+
+Invariant: a `RolloutSpec` is sound in itself; only what depends on the server (its endpoints, its sandbox, its longest
+rollout) is found out later. The names and defaults of the arguments before `token_ids` are those of OpenEnv 0.3.1's
+`opencode_env`.
+"""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, model_validator
+
+INSTALL_SECONDS = 240.0
+"""Seconds until the sandbox is up and the agent installed in it."""
+_COLLECT_SECONDS = 300.0
+"""Seconds for what is done after the commands: ending processes, reading files, removing the sandbox."""
+_COMMAND_GRACE_SECONDS = 50.0
+"""Seconds beyond its own that a command may need to be ended."""
+
+Command = Annotated[str, StringConstraints(max_length=100_000)]
+Commands = Annotated[list[Command], Field(max_length=64)]
+Mode = Literal["transparent_proxy", "black_box"]
+
+
+class RolloutSpec(BaseModel):
+    """One rollout of OpenCode: the model's endpoint, the task, and the limits."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    endpoint: Literal["", "vllm", "openai", "hf_router"] = Field(
+        "",
+        description="Shorthand for the model's endpoint: vllm, openai or hf_router. What is not given explicitly comes "
+        "from the server's environment variables, then from its catalog.",
+    )
+    base_url: str = Field(
+        "", max_length=2000, description="OpenAI-compatible endpoint, with its /v1. Wins over `endpoint`."
+    )
+    api_key: str = Field(
+        "",
+        max_length=10_000,
+        repr=False,
+        description="Key for the endpoint. It stays on the server and never enters the sandbox. The server's own key "
+        "goes to the server's own endpoint only.",
+    )
+    model: str = Field("", max_length=1000, description="Model name, as the endpoint knows it.")
+    instruction: str = Field(min_length=1, max_length=1_000_000, description="The prompt for the agent.")
+    setup: Commands = Field(
+        [],
+        description="Shell commands, run one after another in /home/user before the agent starts. One that fails ends "
+        "the rollout without agent and verify: the reward is null.",
+    )
+    verify: Commands = Field(
+        [],
+        description="Shell commands, run one after another in /home/user after the agent's processes have ended. The "
+        "reward is passed / total, unless one writes a number to /home/user/logs/verifier/reward.txt.",
+    )
+    task_id: str = Field("", max_length=1000, description="Comes back in the result.")
+    mode: Mode = Field("transparent_proxy", description="black_box records no turns.")
+    disable_thinking: bool | None = Field(
+        None, description="Sends chat_template_kwargs.enable_thinking=false; null is the catalog's choice."
+    )
+    max_tokens_cap: int = Field(4096, description="Cap of max_tokens per model call; 0 or less is none.")
+    top_logprobs: int = Field(5, ge=0, le=1000, description="Alternatives per token, asked of the endpoint.")
+    agent_timeout_s: FiniteFloat = Field(
+        600.0, gt=0, description="Seconds for the agent alone. When they are up, verify still runs."
+    )
+    template: str = Field("", max_length=1000, description="Container image; for servers that run containers.")
+    token_ids: bool = Field(
+        False,
+        description="Ask the endpoint token by token (vLLM's /inference/v1/generate), which gives a training_trace.",
+    )
+    tokenizer: str = Field(
+        "", max_length=1000, description="Tokenizer for token_ids, as the server can load it; empty is the model's."
+    )
+    temperature: FiniteFloat | None = Field(
+        None,
+        gt=0,
+        le=100,
+        description="Temperature of every model call; null is the agent's own, and with token_ids 1. With token_ids "
+        "nothing else narrows the sampling, so that the logprobs are those of the whole distribution.",
+    )
+    renderer: str = Field(
+        "",
+        max_length=100,
+        description="How token_ids writes the conversation, such as qwen3; empty is found by the model's name.",
+    )
+    command_timeout_s: FiniteFloat = Field(
+        120.0, gt=0, le=86_400, description="Seconds for each setup or verify command."
+    )
+    reward_min: FiniteFloat = Field(0.0, description="The least that the reward file may hold.")
+    reward_max: FiniteFloat = Field(1.0, description="The most that the reward file may hold.")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.reward_min > self.reward_max:
+            raise ValueError(f"reward_min {self.reward_min:g} is above reward_max {self.reward_max:g}; swap them")
+        if (self.tokenizer or self.renderer) and not self.token_ids:
+            raise ValueError("tokenizer and renderer are for token_ids: set token_ids = true, or leave them out")
+        if self.token_ids and self.mode == "black_box":
+            raise ValueError("mode = black_box records no turns, so no token_ids either: leave one of them out")
+        return self
+
+    @property
+    def longest_seconds(self) -> float:
+        """Seconds after which the rollout has ended, whatever it does, once it has a place."""
+        commands = (len(self.setup) + len(self.verify)) * (self.command_timeout_s + _COMMAND_GRACE_SECONDS)
+        return INSTALL_SECONDS + commands + self.agent_timeout_s + _COLLECT_SECONDS

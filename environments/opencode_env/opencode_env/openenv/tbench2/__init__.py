@@ -1,0 +1,28 @@
+"""Terminal-Bench 2 as a step environment of OpenEnv: a task's sandbox, driven action by action, and scored.
+
+The classes are imported on first use: OpenEnv comes with the extra `opencode-env[openenv]`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opencode_env.openenv.tbench2.client import Tbench2Env
+    from opencode_env.openenv.tbench2.environment import Tbench2Environment
+    from opencode_env.openenv.tbench2.models import Tbench2Action, Tbench2Observation, Tbench2State
+
+__all__ = ["Tbench2Action", "Tbench2Env", "Tbench2Environment", "Tbench2Observation", "Tbench2State"]
+
+_MODULES = {
+    "Tbench2Env": "client",
+    "Tbench2Environment": "environment",
+    "Tbench2Action": "models",
+    "Tbench2Observation": "models",
+    "Tbench2State": "models",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,0 +1,98 @@
+"""The benchmark's tasks, downloaded once per machine as a zip archive.
+
+Invariant: what is unpacked is what the checksum names, and it is complete: several processes that want it at once get
+the same directory, and none a part of one.
+"""
+
+import hashlib
+import re
+import shutil
+import tempfile
+import urllib.error
+import urllib.request
+import zipfile
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from opencode_rubrics.file_lock import locked
+
+_CHECKSUM = re.compile(r"(?P<url>.+)#sha256=(?P<digest>[0-9a-f]{64})")
+_SECONDS = 120.0
+MAX_DOWNLOAD_BYTES = 2 << 30
+MAX_UNPACKED_BYTES = 8 << 30
+
+
+def downloaded_benchmark(repo_url: str | None, cache: Path) -> Path:
+    """The directory of the unpacked archive (blocking).
+
+    Raises:
+        ValueError: no archive is named, or none with its checksum, or what came is another one.
+    """
+    if repo_url is None:
+        raise ValueError(
+            "there are no tasks: set TB2_TASKS_DIR to a checkout of Terminal-Bench 2, or TB2_REPO_URL to the URL of a "
+            "zip archive of one commit with its checksum, as https://…/COMMIT.zip#sha256=HEX"
+        )
+    found = _CHECKSUM.fullmatch(repo_url)
+    if found is None:
+        raise ValueError(
+            f"TB2_REPO_URL {repo_url!r} names no checksum, and what it serves may change: append #sha256=HEX"
+        )
+    made = cache / found["digest"]
+    if not made.is_dir():
+        cache.mkdir(parents=True, exist_ok=True)
+        with locked(cache / f".{found['digest']}.lock"):
+            if not made.is_dir():
+                _make(found["url"], found["digest"], made)
+    entries = [path for path in made.iterdir() if path.is_dir()]
+    return entries[0] if len(entries) == 1 else made
+
+
+def _make(url: str, digest: str, made: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=made.parent, prefix=".download-") as scratch:
+        archive = Path(scratch, "archive.zip")
+        try:
+            with urllib.request.urlopen(url, timeout=_SECONDS) as answer, archive.open("wb") as file:
+                got = _copied(answer, file)
+        except (OSError, urllib.error.URLError) as error:
+            raise ValueError(f"TB2_REPO_URL {url} cannot be downloaded: {error}") from error
+        if got != digest:
+            raise ValueError(f"TB2_REPO_URL {url} serves an archive with the checksum {got}, not {digest}")
+        unpacked = Path(scratch, "unpacked")
+        try:
+            _unpack(archive, unpacked)
+        except zipfile.BadZipFile as error:
+            raise ValueError(f"TB2_REPO_URL {url} serves no sound zip archive: {error}") from error
+        unpacked.rename(made)
+
+
+def _copied(answer: IO[bytes], file: IO[bytes]) -> str:
+    """The checksum of what was copied."""
+    digest, total = hashlib.sha256(), 0
+    while block := answer.read(1 << 20):
+        total += len(block)
+        if total > MAX_DOWNLOAD_BYTES:
+            raise ValueError(f"TB2_REPO_URL serves more than {MAX_DOWNLOAD_BYTES >> 30} GiB")
+        digest.update(block)
+        file.write(block)
+    return digest.hexdigest()
+
+
+def _unpack(archive: Path, target: Path) -> None:
+    """Unpack the files of an archive, none of which may lie elsewhere; links are left out."""
+    target.mkdir()
+    with zipfile.ZipFile(archive) as packed:
+        if sum(member.file_size for member in packed.infolist()) > MAX_UNPACKED_BYTES:
+            raise ValueError(f"{archive.name} unpacks to more than {MAX_UNPACKED_BYTES >> 30} GiB")
+        for member in packed.infolist():
+            path, mode = PurePosixPath(member.filename), member.external_attr >> 16
+            if path.is_absolute() or ".." in path.parts:
+                raise ValueError(f"the archive of TB2_REPO_URL holds {member.filename!r}, which leads out of it")
+            place = target / path
+            if member.is_dir():
+                place.mkdir(parents=True, exist_ok=True)
+            elif mode & 0o170000 != 0o120000:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                with packed.open(member) as content, place.open("wb") as file:
+                    shutil.copyfileobj(content, file)
+                place.chmod(0o755 if mode & 0o111 else 0o644)

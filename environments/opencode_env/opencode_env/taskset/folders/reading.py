@@ -1,0 +1,204 @@
+"""Turns a folder of task directories into rows.
+
+Invariant: what of a task directory is hidden from the agent (`tests/`, `solution/`) is never in what is built or put
+into its sandbox before it scores; `solution/` is not read at all. No path leaves the task directory.
+"""
+
+import hashlib
+import logging
+import os
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import verifiers.v1 as vf
+from opencode_rubrics.sandbox.packed_directory import pack_directory
+from opencode_rubrics.sandbox.staged_tests import StagedTests, VerifierBox
+from opencode_rubrics.verifiers_versions import network_fields
+
+from opencode_env.taskset.errors import DatasetError
+from opencode_env.taskset.folders.declaration import (
+    CONFIG_FILE,
+    Declaration,
+    Environment,
+    literal_variables,
+    metadata_columns,
+    read_declaration,
+)
+from opencode_env.taskset.folders.folder_data import ImageBuild, TaskFolder
+from opencode_env.taskset.row import Row
+
+logger = logging.getLogger("verifiers.v1.opencode_env.taskset")
+
+BUILT_IMAGE = "localhost/opencode-task"
+"""Name of the images that are built from task directories; the tag is a hash of what they are built from."""
+
+INSTRUCTION_FILE = "instruction.md"
+SCRIPT_FILE = "tests/test.sh"
+_DOCKERFILE = "Dockerfile"
+_COMPOSE = ("docker-compose.yaml", "docker-compose.yml", "compose.yaml", "compose.yml")
+_WORKDIR = re.compile(r"^\s*WORKDIR\s+(?P<path>\S+)\s*$", re.IGNORECASE | re.MULTILINE)
+_FROM = re.compile(r"^\s*FROM\s", re.IGNORECASE | re.MULTILINE)
+_FETCHES = re.compile(r"\b(?:curl|wget|apt-get|apt|apk|uvx|npm|npx|pip3?|uv)\s+(?:-|\w|https?:)")
+
+
+def task_directories(folder: Path) -> list[Path]:
+    """The task directories at `folder`, or up to two levels below it; none if it is no folder of them."""
+    if (folder / CONFIG_FILE).is_file():
+        return [folder]
+    found = [path.parent for pattern in ("*", "*/*") for path in folder.glob(f"{pattern}/{CONFIG_FILE}")]
+    return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts))
+
+
+def read_folder(directory: Path, root: Path, number: int) -> Row:
+    """The row of one task directory; its id is the directory's path below `root`.
+
+    Raises:
+        DatasetError: something is missing, outside of the directory, or cannot be honoured.
+    """
+    name = directory.name if directory == root else directory.relative_to(root).as_posix()
+    declared = read_declaration(directory)
+    _refuse_compose(directory)
+    try:
+        return _row(directory, name, number, declared)
+    except (ValueError, OSError) as error:
+        raise error if isinstance(error, DatasetError) else DatasetError(f"{directory}: {error}") from error
+
+
+def _row(directory: Path, name: str, number: int, declared: Declaration) -> Row:
+    environment, image = declared.environment, declared.environment.docker_image
+    definition, build = _inside(directory, "environment"), None
+    dockerfile = definition / _DOCKERFILE
+    if image is None and dockerfile.is_file():
+        context = pack_directory(definition)
+        image = f"{BUILT_IMAGE}:{hashlib.sha256(context.encode()).hexdigest()[:16]}"
+        build = ImageBuild(context=context, timeout=environment.build_timeout_sec)
+    files = None
+    if definition.is_dir() and not dockerfile.is_file() and any(definition.iterdir()):
+        files = pack_directory(definition)
+    folder = TaskFolder(
+        files=files,
+        build=build,
+        env=literal_variables(directory, "environment.env", environment.env),
+        healthcheck=environment.healthcheck,
+    )
+    tests = _tests(directory, declared)
+    if image is None:
+        _warn_of_fetching(directory / SCRIPT_FILE)
+    values = {
+        "id": name,
+        "question": _inside(directory, INSTRUCTION_FILE).read_text(encoding="utf-8").strip(),
+        "image": image,
+        "workdir": environment.workdir or _declared_workdir(dockerfile),
+        "agent_timeout": declared.agent.timeout_sec,
+        **{name: value for name, value in metadata_columns(declared).items() if name not in _OWN},
+    }
+    user = declared.agent.user
+    given = {
+        "folder": folder,
+        "tests": tests,
+        "name": declared.task.get("name"),
+        "agent_user": None if user is None else str(user),
+        "resources": _resources(environment),
+        **_network(declared),
+    }
+    return Row(str(directory), number, values, given)
+
+
+_OWN = {"id", "question", "image", "workdir", "agent_timeout", "answer", "setup", "verify", "rubric", "name"}
+"""Names of columns that metadata may not have."""
+
+
+def _tests(directory: Path, declared: Declaration) -> StagedTests:
+    verifier, folder = declared.verifier, _inside(directory, "tests")
+    box = None
+    bundled = verifier.environment is not None and verifier.environment.docker_image is not None
+    if verifier.separate:
+        own = verifier.environment or declared.environment
+        if not bundled and (folder / _DOCKERFILE).is_file():
+            raise DatasetError(
+                f"{directory}: tests/{_DOCKERFILE} is not built: build it and name the image as docker_image of "
+                f"[verifier.environment] in {CONFIG_FILE}"
+            )
+        if own.healthcheck is not None and verifier.environment is not None:
+            raise DatasetError(f"{directory}: [verifier.environment.healthcheck] is not supported")
+        box = VerifierBox(
+            image=own.docker_image if verifier.environment else None,
+            workdir=own.workdir if verifier.environment else None,
+            env=literal_variables(directory, "verifier.environment.env", own.env),
+            artifacts=declared.artifact_paths(),
+        )
+    if not bundled and not (folder / "test.sh").is_file():
+        raise DatasetError(f"{directory}: there is no {SCRIPT_FILE}, which scores the task")
+    return StagedTests(
+        archive=None if bundled else pack_directory(folder),
+        timeout=verifier.timeout_sec,
+        env=literal_variables(directory, "verifier.env", verifier.env),
+        box=box,
+    )
+
+
+def _inside(directory: Path, name: str) -> Path:
+    """A part of the task directory, which no link may lead out of it."""
+    path = directory / name
+    if not path.resolve().is_relative_to(directory.resolve()):
+        raise DatasetError(f"{directory}: {name} is a link that leads out of the task directory")
+    return path
+
+
+def _refuse_compose(directory: Path) -> None:
+    for place in ("environment", "tests"):
+        for name in _COMPOSE:
+            if os.path.lexists(directory / place / name):
+                raise DatasetError(
+                    f"{directory}: {place}/{name}: tasks of several containers (Compose) are not supported: leave this "
+                    "task out of the folder, or run it with verifiers' own taskset `harbor`"
+                )
+
+
+def _declared_workdir(dockerfile: Path) -> str | None:
+    """The work directory of the image that a Dockerfile makes, as far as the file itself says it."""
+    if not dockerfile.is_file():
+        return None
+    last_stage = _FROM.split(dockerfile.read_text(encoding="utf-8", errors="replace"))[-1]
+    path = PurePosixPath("/")
+    for found in _WORKDIR.finditer(last_stage):
+        path = path / found["path"].strip("\"'")
+    return None if path == PurePosixPath("/") or "$" in str(path) else str(path)
+
+
+def _resources(environment: Environment) -> vf.TaskResources:
+    gpu = None
+    if environment.gpus:
+        gpu = f"{environment.gpu_types[0]}:{environment.gpus}" if environment.gpu_types else str(environment.gpus)
+    memory, storage = environment.memory_mb, environment.storage_mb
+    return vf.TaskResources(
+        cpu=environment.cpus,
+        memory=None if memory is None else memory / 1024,
+        disk=None if storage is None else storage / 1024,
+        gpu=gpu,
+    )
+
+
+def _network(declared: Declaration) -> dict[str, Any]:
+    allowed = declared.agent.allowed
+    allowed = declared.environment.allowed if allowed is None else allowed
+    return {} if allowed is None or "*" in allowed else network_fields(allowed)
+
+
+@cache
+def _warn_of_fetching(script: Path) -> None:
+    if script.is_file() and _FETCHES.search(script.read_text(encoding="utf-8", errors="replace")):
+        logger.warning(
+            "%s seems to fetch programs, and its task has no image: in the confined local sandbox there is no network "
+            "to fetch them from, and tests that then write a 0 are believed. Use what this machine has, or an image",
+            script,
+        )
+
+
+def read_folders(directories: list[Path], root: Path) -> Iterator[Row]:
+    """The rows of task directories, read as they are asked for."""
+    for number, directory in enumerate(directories, start=1):
+        yield read_folder(directory, root, number)

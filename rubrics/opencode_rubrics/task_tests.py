@@ -1,0 +1,133 @@
+"""Scores a rollout by the test script of its task, as Harbor and Terminal-Bench 2 do (see `staged_tests`).
+
+Invariant: a script that gives no verdict is run once more in an untouched copy of the sandbox. Gives it one there, then
+the agent took it away, and the reward is 0; gives it none there either, then the tests are broken, and nothing is
+scored.
+"""
+
+import logging
+from typing import Literal, Self
+
+import verifiers.v1 as vf
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from opencode_rubrics.config import RubricConfig
+from opencode_rubrics.errors import ScoringError
+from opencode_rubrics.registry import register_rubric
+from opencode_rubrics.rubric import AnyTrace, Rubric
+from opencode_rubrics.sandbox.artifacts import ArtifactProblem, carry_artifacts
+from opencode_rubrics.sandbox.spare_box import BoxOrder, can_spare, spare_box
+from opencode_rubrics.sandbox.staged_tests import Expected, StagedTests, TestRun, VerifierBox, run_tests
+from opencode_rubrics.sandbox.workdir import workdir_of
+from opencode_rubrics.verdict_file import Verdict
+
+logger = logging.getLogger("verifiers.v1.opencode_rubrics.task_tests")
+
+INFO_KEY = "tests"
+"""Where `trace.info` records the run of the tests."""
+
+
+class TaskTestsConfig(RubricConfig):
+    """Options of `TaskTestsRubric`."""
+
+    type: Literal["task-tests"] = "task-tests"
+    reward_key: str = Field("reward", min_length=1)
+    """The name in `reward.json` whose number is the reward; the others become metrics."""
+    reward_min: float = Field(0.0, allow_inf_nan=False)
+    """The least that the tests may give; a number beyond the bounds is no verdict."""
+    reward_max: float = Field(1.0, allow_inf_nan=False)
+    """The most that the tests may give."""
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> Self:
+        if self.reward_min > self.reward_max:
+            raise ValueError(f"reward_min {self.reward_min:g} is above reward_max {self.reward_max:g}; swap them")
+        return self
+
+
+class _Plan(BaseModel):
+    """What this rubric reads of a task's data, whatever the class of that data."""
+
+    model_config = ConfigDict(from_attributes=True, frozen=True)
+
+    tests: StagedTests
+
+
+@register_rubric
+class TaskTestsRubric(Rubric[TaskTestsConfig]):
+    """Reward `solved`: the number that the task's tests write to `/logs/verifier/reward.json` or `reward.txt`.
+
+    The run lands in `trace.info["tests"]`, further numbers of `reward.json` among the metrics.
+    """
+
+    @vf.reward
+    async def solved(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime) -> float:
+        """The tests' number.
+
+        Raises:
+            SandboxError: a sandbox was gone before or while scoring.
+            ScoringError: the tests give no verdict, not in an untouched copy of the sandbox either.
+            TaskError: the task has no tests.
+        """
+        tests = _tests(task)
+        workdir = workdir_of(trace)
+        if tests.box is None:
+            exposed = task.agent_user in (None, "root", "0")
+            run = await run_tests(runtime, tests, workdir, self._expected, exposed=exposed)
+        else:
+            run = await self._run_apart(tests, tests.box, runtime, workdir)
+        record = trace.info[INFO_KEY] = run.record()
+        if not run.verdict.problem:
+            return run.verdict.reward
+        record["problem"] = problem = await self._blamed(tests, workdir, run.verdict.problem)
+        logger.warning("task %s: %s", task.id or task.idx, problem)
+        return 0.0
+
+    @property
+    def _expected(self) -> Expected:
+        return Expected(self.config.reward_key, self.config.reward_min, self.config.reward_max)
+
+    async def _run_apart(
+        self, tests: StagedTests, box: VerifierBox, runtime: vf.Runtime | None, workdir: str
+    ) -> TestRun:
+        """The tests in the sandbox of their own, with the artifacts of `runtime` where there is one."""
+        there = box.workdir or workdir
+        async with spare_box(BoxOrder(box.image, box.workdir, box.env)) as apart:
+            if runtime is not None:
+                try:
+                    await carry_artifacts(box.artifacts, (runtime, workdir), (apart, there))
+                except ArtifactProblem as error:
+                    return TestRun(Verdict(problem=str(error)))
+            return await run_tests(apart, tests, there, self._expected, exposed=False)
+
+    async def _blamed(self, tests: StagedTests, workdir: str, problem: str) -> str:
+        """Why the agent is to blame for a missing verdict.
+
+        Raises:
+            ScoringError: it is not, or nobody can say.
+        """
+        if not can_spare():
+            raise ScoringError(f"the tests gave no verdict: {problem}")
+        if tests.box is None:
+            async with spare_box() as copy:
+                again = await run_tests(copy, tests, workdir, self._expected, exposed=False)
+        else:
+            again = await self._run_apart(tests, tests.box, None, workdir)
+        if again.verdict.problem:
+            raise ScoringError(
+                f"the tests give no verdict, in an untouched copy of the sandbox either: {again.verdict.problem}"
+            )
+        return f"no verdict, while an untouched copy of the sandbox gives one, so a reward of 0: {problem}"
+
+    @vf.metric
+    async def tests_numbers(self, trace: AnyTrace) -> dict[str, float]:
+        """The further numbers that the tests gave, by their own names."""
+        numbers: dict[str, float] = trace.info.get(INFO_KEY, {}).get("numbers", {})
+        return numbers
+
+
+def _tests(task: vf.TaskData) -> StagedTests:
+    try:
+        return _Plan.model_validate(task).tests
+    except ValidationError as error:
+        raise vf.TaskError(f'rubric "task-tests" needs a task with tests: {error}') from error

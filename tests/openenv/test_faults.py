@@ -1,0 +1,47 @@
+"""What goes wrong around a rollout is in its result, and time limits hold."""
+
+import asyncio
+
+import pytest
+from opencode_env.openenv.engine import Engine
+
+from tests.openenv.playing import play
+from tests.support.replies import faulty
+from tests.support.user_home import closed_port
+
+pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+
+
+async def test_faults_are_in_the_result_and_time_limits_hold(engine: Engine) -> None:
+    """All at once, because one of them waits for OpenCode to give up on a dead endpoint."""
+    dead, refused, hanging, slow, huge, setup = await asyncio.gather(
+        play(engine, base_url=f"http://127.0.0.1:{closed_port()}/v1", verify=["true"]),
+        play(engine, faulty("status", status=401), verify=["true"]),
+        play(engine, "true", verify=["sleep 1000", "true"], command_timeout_s=2),
+        play(
+            engine,
+            faulty("hang"),
+            setup=["echo kept > workdir/kept"],
+            verify=["grep kept workdir/kept"],
+            agent_timeout_s=3,
+        ),
+        play(engine, "true", setup=["yes | head -c 30000000"], verify=["yes x | head -c 60000000", "true"]),
+        play(engine, "true", setup=["sleep 1000"], verify=["true"], command_timeout_s=2),
+    )
+    for failed in (dead, refused):
+        assert failed.reward is None
+        assert failed.error is not None
+        assert failed.error.startswith("ProviderError: ")
+        assert failed.proxy_turns[-1].upstream_status in (401, 502, 503)
+        assert failed.proxy_turns[-1].upstream_error
+    assert (hanging.reward, hanging.error) == (0.5, None)
+    assert [command.exit_code for command in hanging.verify_results] == [124, 0]
+    assert (slow.reward, slow.stop_condition) == (1.0, "agent_timeout")
+    assert slow.error is not None
+    assert slow.error.startswith("agent timeout: ")
+    assert slow.files == {"/home/user/workdir/kept": "kept\n"}
+    assert huge.reward is not None
+    assert all(len(command.stdout) <= 2000 for command in (*huge.setup_results, *huge.verify_results))
+    assert setup.error is not None
+    assert setup.error.startswith("setup command failed (timed out): sleep 1000")
+    assert setup.reward is None

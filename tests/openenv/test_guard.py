@@ -1,0 +1,59 @@
+"""What a connection holds of its caller is bounded, and a caller that is gone ends the work for it."""
+
+import asyncio
+
+import pytest
+from opencode_env.openenv.guard import GuardedApplication, Message, Receive, Send
+
+SCOPE = {"type": "websocket", "path": "/ws", "headers": []}
+
+
+def sent(*sizes: int) -> tuple[Receive, list[int]]:
+    """A caller that sends texts of these sizes and then is silent; the list tells what was taken of it."""
+    taken: list[int] = []
+
+    async def receive() -> Message:
+        if len(taken) == len(sizes):
+            await asyncio.Event().wait()
+        taken.append(sizes[len(taken)])
+        return {"type": "websocket.receive", "text": "x" * taken[-1]}
+
+    return receive, taken
+
+
+async def no_send(message: Message) -> None:
+    """Nobody listens."""
+
+
+@pytest.mark.parametrize("sizes", [(400, 400, 400), (1,) * 40, (5000,)])
+async def test_a_caller_that_sends_more_than_is_taken_is_cut_off(sizes: tuple[int, ...]) -> None:
+    ended = asyncio.Event()
+
+    async def busy(scope: Message, receive: Receive, send: Send) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    receive, taken = sent(*sizes)
+    await asyncio.wait_for(GuardedApplication(busy, None, 1000)(SCOPE, receive, no_send), 10)
+    assert ended.is_set()
+    assert sum(taken[:-1]) <= 1000
+    assert len(taken) <= 33
+
+
+async def test_messages_that_are_taken_do_not_add_up() -> None:
+    asked = asyncio.Semaphore(1)
+    seen: list[str] = []
+
+    async def receive() -> Message:
+        await asked.acquire()
+        return {"type": "websocket.receive", "text": "x" * 900}
+
+    async def reads(scope: Message, receive: Receive, send: Send) -> None:
+        while len(seen) < 20:
+            seen.append((await receive())["text"])
+            asked.release()
+
+    await asyncio.wait_for(GuardedApplication(reads, None, 1000)(SCOPE, receive, no_send), 10)
+    assert seen == ["x" * 900] * 20

@@ -1,0 +1,113 @@
+"""The server's options, what it serves under them, and what it refuses before it starts anything."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opencode_env.openenv.catalog import Endpoint
+from opencode_env.openenv.engine import Engine
+from opencode_env.openenv.result import RolloutResult
+from opencode_env.openenv.service import RolloutService
+from opencode_env.openenv.settings import ServerConfig
+from opencode_env.openenv.spec import RolloutSpec
+
+CALL: dict[str, Any] = {"instruction": "do it", "base_url": "http://127.0.0.1:9/v1", "model": "m"}
+
+
+def test_it_listens_at_the_loopback_without_a_token_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENCODE_OPENENV_TOKEN", raising=False)
+    config = ServerConfig()
+    assert (config.host, config.is_loopback, config.token()) == ("127.0.0.1", True, None)
+    assert not ServerConfig(host="0.0.0.0").is_loopback
+    assert not ServerConfig(host="a-machine.example").is_loopback
+    assert ServerConfig(host="::1").is_loopback
+
+
+def test_a_token_is_read_from_the_environment_or_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OPENCODE_OPENENV_TOKEN", "from-the-environment")
+    assert ServerConfig().token() == "from-the-environment"
+    file = tmp_path / "token"
+    file.write_text("from-the-file\n")
+    assert ServerConfig(token_file=file).token() == "from-the-file"
+    with pytest.raises(ValueError, match="cannot be read"):
+        ServerConfig(token_file=tmp_path / "none").token()
+    for bad in ("short", "with a space in it", "with/a/slash", "ünicode-token"):
+        file.write_text(bad)
+        with pytest.raises(ValueError, match="8 or more letters"):
+            ServerConfig(token_file=file).token()
+
+
+@pytest.mark.parametrize(
+    "reachable",
+    [
+        {"runtime": {"type": "docker"}},
+        {"runtime": {"type": "podman"}},
+        {"sandbox": {"network": "host"}},
+        {"sandbox": {"confine": False}},
+    ],
+)
+def test_where_agents_may_reach_the_server_it_asks_for_a_token(
+    monkeypatch: pytest.MonkeyPatch, reachable: dict[str, Any]
+) -> None:
+    monkeypatch.delenv("OPENCODE_OPENENV_TOKEN", raising=False)
+    with pytest.raises(ValueError, match="OPENCODE_OPENENV_TOKEN"):
+        ServerConfig.model_validate(reachable)
+    monkeypatch.setenv("OPENCODE_OPENENV_TOKEN", "a-long-token")
+    assert ServerConfig.model_validate(reachable).token() == "a-long-token"
+
+
+def test_the_environment_has_the_servers_runtime_and_harness(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENCODE_OPENENV_TOKEN", "a-long-token")
+    given = {"runtime": {"type": "docker", "image": "an-image"}, "harness": {"log_tail": 7}}
+    config = ServerConfig.model_validate(given).environment()
+    assert (config.agent.runtime.type, getattr(config.agent.runtime, "image", None)) == ("docker", "an-image")
+    assert getattr(config.agent.harness, "log_tail", None) == 7
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"template": "an-image"}, "local sandboxes"),
+        ({"agent_timeout_s": 100_000.0}, "--max-rollout-s"),
+        ({"verify": ["true"] * 60, "command_timeout_s": 600.0}, "--max-rollout-s"),
+        ({"model": ""}, "no model"),
+        ({"mode": "other"}, "mode: "),
+        ({"api_key": ["a-secret-key"]}, "api_key: "),
+        ({"token_ids": True, "renderer": "no-such-renderer"}, "no-such-renderer"),
+        ({"token_ids": True, "tokenizer": "one-too-many"}, "--max-tokenizers"),
+    ],
+)
+async def test_wrong_arguments_are_refused_before_anything_starts(wrong: dict[str, Any], told: str) -> None:
+    config = ServerConfig(max_tokenizers=0)
+    service = RolloutService(Engine(config.environment()), config)
+    with pytest.raises(ValueError, match=r"^invalid argument") as refusal:
+        await service.run({**CALL, **wrong})
+    assert told in str(refusal.value)
+    assert "a-secret-key" not in str(refusal.value)
+
+
+class BrokenEngine(Engine):
+    """One whose rollouts fail in a way that nobody thought of."""
+
+    async def rollout(self, spec: RolloutSpec, endpoint: Endpoint) -> RolloutResult:
+        raise ValueError("no such thing")
+
+
+async def test_what_the_machinery_does_is_in_the_result() -> None:
+    config = ServerConfig()
+    result = await RolloutService(BrokenEngine(config.environment()), config).run(CALL)
+    assert (result.reward, result.stop_condition, result.error) == (None, "error", "ValueError: no such thing")
+
+
+def test_who_does_not_use_openenv_never_imports_it() -> None:
+    program = (
+        "import sys, opencode_env, opencode_env.openenv as here\n"
+        "assert here.RolloutResult and here.flat_sequence\n"
+        "from opencode_env import OpenCodeEnv\n"
+        "wrong = {'openenv', 'fastmcp', 'uvicorn', 'gradio'} & {name.partition('.')[0] for name in sys.modules}\n"
+        "assert not wrong, wrong\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr

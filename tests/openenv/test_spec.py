@@ -1,0 +1,112 @@
+"""The arguments of a call: their defaults, their bounds, and the endpoint that they name."""
+
+from typing import Any
+
+import pytest
+from opencode_env.openenv.catalog import resolve_endpoint
+from opencode_env.openenv.spec import RolloutSpec
+from pydantic import ValidationError
+
+OWN = {"VLLM_URL": "http://vllm:8000/v1", "VLLM_API_KEY": "own-vllm", "OPENAI_API_KEY": "own-openai"}
+
+
+def spec(**given: Any) -> RolloutSpec:
+    """A spec with an instruction."""
+    return RolloutSpec(instruction="do it", **given)
+
+
+def test_defaults_are_those_of_the_old_server() -> None:
+    dumped = spec().model_dump(
+        exclude={"instruction", "token_ids", "tokenizer", "temperature", "renderer", "reward_min", "reward_max"}
+    )
+    assert dumped == {
+        **dict.fromkeys(("endpoint", "base_url", "api_key", "model", "task_id", "template"), ""),
+        **{"setup": [], "verify": [], "mode": "transparent_proxy", "disable_thinking": None},
+        **{"max_tokens_cap": 4096, "top_logprobs": 5, "agent_timeout_s": 600.0, "command_timeout_s": 120.0},
+    }
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"instruction": ""},
+        {"mode": "other"},
+        {"endpoint": "other"},
+        {"agent_timeout_s": 0},
+        {"agent_timeout_s": float("nan")},
+        {"setup": "true"},
+        {"verify": ["true"] * 65},
+        {"verify": ["x" * 100_001]},
+        {"reward_min": 2.0},
+        {"reward_max": float("inf")},
+        {"tokenizer": "some/model"},
+        {"renderer": "qwen3"},
+        {"temperature": 0},
+        {"token_ids": True, "mode": "black_box"},
+        {"no_such_argument": 1},
+    ],
+)
+def test_wrong_arguments_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        RolloutSpec.model_validate({"instruction": "do it", **wrong})
+
+
+def test_a_rollouts_longest_time_counts_its_commands() -> None:
+    short = spec(agent_timeout_s=10.0)
+    longer = spec(agent_timeout_s=10.0, setup=["a"], verify=["b", "c"], command_timeout_s=100.0)
+    assert longer.longest_seconds >= short.longest_seconds + 300.0
+    assert spec(agent_timeout_s=1000.0).longest_seconds >= short.longest_seconds + 990.0
+
+
+def test_explicit_goes_before_the_environment_and_that_before_the_catalog() -> None:
+    own = resolve_endpoint(spec(endpoint="vllm"), OWN)
+    assert (own.base_url, own.api_key, own.model) == ("http://vllm:8000/v1", "own-vllm", "Qwen/Qwen3.5-4B")
+    assert own.disable_thinking
+    named = resolve_endpoint(spec(endpoint="vllm"), {**OWN, "VLLM_MODEL": "own/model"})
+    assert named.model == "own/model"
+    explicit = spec(endpoint="vllm", base_url="http://mine/v1/", api_key="k", model="m", disable_thinking=False)
+    found = resolve_endpoint(explicit, OWN)
+    assert (found.base_url, found.api_key, found.model) == ("http://mine/v1", "k", "m")
+    assert not found.disable_thinking
+    openai = resolve_endpoint(spec(endpoint="openai"), OWN)
+    assert (openai.base_url, openai.model) == ("https://api.openai.com/v1", "gpt-4o-mini")
+    assert not openai.disable_thinking
+    without = resolve_endpoint(spec(endpoint="vllm"), {"VLLM_URL": "http://vllm:8000/v1"})
+    assert without.api_key == "intercepted"
+    bare = resolve_endpoint(spec(base_url="http://mine/v1", model="m"), OWN)
+    assert bare.api_key == "intercepted"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "base_url"),
+        ({"base_url": "http://mine/v1"}, "model"),
+        ({"endpoint": "vllm"}, "VLLM_URL"),
+        ({"endpoint": "openai"}, "OPENAI_API_KEY"),
+        ({"endpoint": "hf_router"}, "HF_ROUTER_API_KEY"),
+        ({"base_url": "file:///etc/passwd", "model": "m"}, "no http"),
+        ({"base_url": "http://", "model": "m"}, "no http"),
+        ({"base_url": "http://mine", "model": "m", "api_key": "a\r\nX: y"}, "line break"),
+        ({"base_url": "http://mine", "model": "m", "api_key": "schlüssel"}, "no HTTP header"),
+    ],
+)
+def test_an_endpoint_that_cannot_be_asked_is_an_error_that_says_what_is_missing(
+    given: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ValueError, match=told):
+        resolve_endpoint(spec(**given), {})
+
+
+def test_the_servers_own_key_is_not_sent_to_an_endpoint_that_a_caller_names() -> None:
+    with pytest.raises(ValueError, match="not sent to another base_url"):
+        resolve_endpoint(spec(endpoint="openai", base_url="http://thief/v1"), OWN)
+    assert resolve_endpoint(spec(endpoint="vllm", base_url="http://thief/v1"), OWN).api_key == "intercepted"
+    same = resolve_endpoint(spec(endpoint="openai", base_url="https://api.openai.com/v1/"), OWN)
+    assert same.api_key == "own-openai"
+
+
+def test_a_key_is_not_shown() -> None:
+    given = spec(api_key="secret-key", base_url="http://mine", model="m")
+    assert "secret-key" not in repr(given)
+    assert "secret-key" not in repr(resolve_endpoint(given, {}))

@@ -1,0 +1,2 @@
+#!/bin/bash
+no-such-test-runner /tests

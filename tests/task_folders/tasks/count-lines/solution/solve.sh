@@ -1,0 +1,2 @@
+#!/bin/bash
+awk '$NF >= 500' access.log | wc -l >errors.txt

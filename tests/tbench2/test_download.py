@@ -1,0 +1,101 @@
+"""The benchmark's archive: only with its checksum, whole or not at all, once for all who want it at once."""
+
+import hashlib
+import stat
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from opencode_env.openenv.tbench2 import download
+from opencode_env.openenv.tbench2.download import downloaded_benchmark
+
+from tests.tbench2.conftest import TASKS, MakeEnvironment
+
+
+class Served:
+    """A directory behind HTTP, and how often each file was asked for."""
+
+    def __init__(self, directory: Path) -> None:
+        self.asked: list[str] = []
+        asked = self.asked
+
+        class Handler(SimpleHTTPRequestHandler):
+            def log_message(self, format: str, *args: object) -> None:
+                asked.append(self.path)
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(directory)))
+        Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def url(self, path: Path) -> str:
+        """Its URL with its checksum."""
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        return f"http://127.0.0.1:{self._server.server_address[1]}/{path.name}#sha256={digest}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """The task directories of the tests as GitHub would zip them."""
+    path = tmp_path / "served" / "COMMIT.zip"
+    path.parent.mkdir()
+    with zipfile.ZipFile(path, "w") as packed:
+        for file in sorted(TASKS.rglob("*")):
+            if file.is_file():
+                packed.write(file, f"terminal-bench-2-COMMIT/{file.relative_to(TASKS)}")
+        link = zipfile.ZipInfo("terminal-bench-2-COMMIT/evil")
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        packed.writestr(link, "/etc")
+    return path
+
+
+def test_an_environment_without_tasks_brings_them(
+    make_environment: MakeEnvironment, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = Served(archive.parent)
+    monkeypatch.setenv("TB2_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TB2_REPO_URL", served.url(archive))
+    environment = make_environment(tasks_dir=None)
+    assert environment.reset(task_id="count-lines").task_id == "count-lines"
+    with ThreadPoolExecutor(8) as pool:
+        url, cache = served.url(archive), tmp_path / "other"
+        (found,) = set(pool.map(lambda _: downloaded_benchmark(url, cache), range(8)))
+    assert (found / "count-lines" / "tests" / "test.sh").stat().st_mode & 0o111
+    assert not (found / "evil").exists()
+    assert len(served.asked) == 2
+    assert [path.name for path in cache.iterdir() if path.is_dir()] == [url.rpartition("=")[2]]
+    served.close()
+
+
+def test_what_is_not_named_or_not_what_was_named_is_refused(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, cache = Served(archive.parent), tmp_path / "cache"
+    url = served.url(archive)
+    with pytest.raises(ValueError, match="set TB2_TASKS_DIR"):
+        downloaded_benchmark(None, cache)
+    with pytest.raises(ValueError, match="names no checksum"):
+        downloaded_benchmark(url.partition("#")[0], cache)
+    with pytest.raises(ValueError, match="serves an archive with the checksum"):
+        downloaded_benchmark(f"{url.partition('#')[0]}#sha256={'0' * 64}", cache)
+    with pytest.raises(ValueError, match="cannot be downloaded"):
+        downloaded_benchmark(f"http://127.0.0.1:9/x.zip#sha256={'0' * 64}", cache)
+    monkeypatch.setattr(download, "MAX_UNPACKED_BYTES", 10)
+    with pytest.raises(ValueError, match="unpacks to more"):
+        downloaded_benchmark(url, cache)
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("../outside", "x")
+    with pytest.raises(ValueError, match="leads out of it"):
+        downloaded_benchmark(served.url(archive), cache)
+    archive.write_bytes(b"this is no archive")
+    with pytest.raises(ValueError, match="no sound zip archive"):
+        downloaded_benchmark(served.url(archive), cache)
+    assert [path for path in cache.iterdir() if path.is_dir()] == []
+    assert not (tmp_path / "outside").exists()
+    served.close()

@@ -1,0 +1,316 @@
+"""The actions of a Terminal-Bench 2 environment: what they do, what they refuse, and each defect of OpenEnv's own."""
+
+import asyncio
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opencode_env.openenv.tbench2 import Tbench2Action, Tbench2Environment, session_log, terminals
+from opencode_env.openenv.tbench2.models import ActionType
+from opencode_env.openenv.tbench2.terminals import MAX_OUTPUT_CHARS
+from opencode_rubrics import ScoringError
+from opencode_rubrics.verifiers_versions import PodmanConfig
+from verifiers.v1.errors import TaskError
+
+from tests.task_folders.folders import BROKEN, CONTAINERS, SOLVED, oracle
+from tests.tbench2.conftest import TASKS, MakeEnvironment
+
+
+def sh(environment: Tbench2Environment, command: str, **fields: object) -> str:
+    """The output of a command that exits 0."""
+    seen = environment.step(Tbench2Action.model_validate({"command": command, **fields}))
+    assert (seen.success, seen.info["exit_code"]) == (True, 0), seen
+    return str(seen.output)
+
+
+def act(environment: Tbench2Environment, kind: ActionType, **fields: object) -> object:
+    """What came of an action."""
+    return environment.step(Tbench2Action.model_validate({"action_type": kind, **fields}))
+
+
+@pytest.mark.parametrize("name", SOLVED)
+def test_the_oracle_scores_one_and_an_idle_agent_zero(make_environment: MakeEnvironment, name: str) -> None:
+    environment = make_environment()
+    begun = environment.reset(task_id=name)
+    assert (begun.task_id, begun.reward, begun.done) == (name, 0.0, False)
+    assert begun.instruction == (TASKS / name / "instruction.md").read_text().strip()
+    assert begun.info["verifier_timeout_sec"] == 60.0
+    sh(environment, oracle(TASKS / name))
+    solved = environment.step(Tbench2Action(action_type=ActionType.EVALUATE))
+    assert (solved.reward, solved.done, solved.info["tests_passed"], solved.info["exit_code"]) == (1.0, True, True, 0)
+    environment.reset(task_path=name)
+    idle = environment.step(Tbench2Action(action_type=ActionType.EVALUATE))
+    assert (idle.reward, idle.done, idle.info["tests_passed"]) == (0.0, True, False)
+
+
+def test_broken_tests_are_an_error_and_no_score(make_environment: MakeEnvironment) -> None:
+    environment = make_environment(tasks_dir=BROKEN.parent)
+    environment.reset(task_id=BROKEN.name)
+    with pytest.raises(ScoringError, match="untouched copy"):
+        act(environment, ActionType.EVALUATE)
+
+
+def test_a_failing_command_is_one_that_ran(environment: Tbench2Environment) -> None:
+    seen = environment.step(Tbench2Action(command="echo out; echo err >&2; exit 3"))
+    assert (seen.success, seen.error, seen.info) == (True, "", {"exit_code": 3})
+    assert seen.output == "out\nerr\n"
+    assert environment.state.last_output == seen.output
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "it's",
+        'say "hi"',
+        "$HOME `id` $(id) \\ \\n",
+        "'; touch /tmp/out; echo '",
+        "EOF",
+        "a & b | c > d",
+        "ünïcode ✓",
+        "%s\t!!",
+    ],
+)
+def test_quotes_and_here_documents_arrive_as_they_were_written(environment: Tbench2Environment, text: str) -> None:
+    assert sh(environment, f"cat <<'END_OF_IT'\n{text}\nEND_OF_IT") == f"{text}\n"
+    act(environment, ActionType.WRITE_FILE, file_path="made/by me.txt", content=text)
+    assert sh(environment, "cat 'made/by me.txt'") == text
+    assert sh(environment, "ls /tmp/out 2>/dev/null || true") == ""
+
+
+def test_a_command_longer_than_an_argument_may_be_runs(environment: Tbench2Environment) -> None:
+    body = "x" * 300_000
+    assert sh(environment, f"cat <<'E' | wc -c\n{body}\nE").strip() == "300001"
+
+
+def test_a_huge_output_is_cut_at_its_head(environment: Tbench2Environment) -> None:
+    output = sh(environment, "yes 0123456789 | head -c 1000000; echo the end")
+    assert len(output) < MAX_OUTPUT_CHARS + 100
+    assert output.startswith("[")
+    assert output.endswith("the end\n")
+
+
+def test_a_time_limit_holds_and_ends_all_that_was_started(make_environment: MakeEnvironment) -> None:
+    environment = make_environment(command_timeout_s=1.0)
+    environment.reset(task_id="count-lines")
+    started = time.monotonic()
+    seen = environment.step(Tbench2Action(command="(trap '' TERM; sleep 4242) & sleep 4242"))
+    assert time.monotonic() - started < 30
+    assert not seen.success
+    assert "did not end within 1 s" in seen.error
+    assert seen.info == {"exit_code": None}
+    assert sh(environment, "grep -l [4]242 /proc/[0-9]*/cmdline 2>/dev/null || true") == ""
+
+
+def test_several_live_sessions_stand_beside_each_other(environment: Tbench2Environment) -> None:
+    for name in ("one", "two"):
+        environment.step(
+            Tbench2Action(command='while read -r line; do echo "$line!"; done', block=False, session_id=name)
+        )
+    act(environment, ActionType.WRITE, session_id="one", command="first")
+    act(environment, ActionType.WRITE, session_id="two", command="second\n")
+    seen = dict.fromkeys(("one", "two"), "")
+    deadline = time.monotonic() + 60
+    while not all(seen.values()) and time.monotonic() < deadline:
+        for name in seen:
+            seen[name] += environment.step(Tbench2Action(action_type=ActionType.VIEW, session_id=name)).output
+    assert seen == {"one": "first!\n", "two": "second!\n"}
+    assert sh(environment, "echo beside") == "beside\n"
+    killed = environment.step(Tbench2Action(action_type=ActionType.KILL, session_id="one"))
+    assert killed.success
+    with pytest.raises(ValueError, match=r"no session 'one' \(there are: two\)"):
+        act(environment, ActionType.VIEW, session_id="one")
+    environment.step(Tbench2Action(command="echo again; exit 5", block=False, session_id="one"))
+    ended = environment.step(Tbench2Action(action_type=ActionType.WAIT, session_id="one", wait_seconds=60))
+    assert (ended.output, ended.info) == ("again\n", {"exit_code": 5})
+
+
+def test_a_wait_ends_when_its_time_is_over(environment: Tbench2Environment) -> None:
+    environment.step(Tbench2Action(command="echo early; sleep 600", block=False))
+    seen = environment.step(Tbench2Action(action_type=ActionType.WAIT, wait_seconds=2))
+    assert (seen.session_id, seen.output, seen.info) == ("tb2-session", "early\n", {"exit_code": None})
+
+
+def test_wrong_use_is_an_error_that_names_it(make_environment: MakeEnvironment) -> None:
+    environment = make_environment()
+    with pytest.raises(ValueError, match="call reset first"):
+        environment.step(Tbench2Action(command="true"))
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({}, "needs a task_id.*count-lines"),
+        ({"task_id": "no-such"}, "no task 'no-such'"),
+        ({"task_id": "count-lines", "difficulty": 3}, "not difficulty"),
+    ]
+    for options, reason in wrong:
+        with pytest.raises(ValueError, match=reason):
+            environment.reset(**options)
+    environment.reset(task_name="count-lines")
+    for action, reason in [
+        (Tbench2Action(command=" "), "needs a command"),
+        (Tbench2Action(action_type=ActionType.WRITE, command="x"), "no session 'tb2-session'"),
+        (Tbench2Action(action_type=ActionType.WRITE_FILE), "needs a file_path"),
+        (Tbench2Action(action_type=ActionType.WAIT, session_id="x", wait_seconds=1e6), "at most 600"),
+        (Tbench2Action(command="a\0b"), "NUL"),
+    ]:
+        with pytest.raises(ValueError, match=reason):
+            environment.step(action)
+    environment.step(Tbench2Action(command="sleep 600", block=False))
+    with pytest.raises(ValueError, match="still runs"):
+        environment.step(Tbench2Action(command="true", block=False))
+    assert environment.step(Tbench2Action(action_type=ActionType.CLOSE)).done
+    with pytest.raises(ValueError, match="call reset first"):
+        environment.step(Tbench2Action(command="true"))
+
+
+@pytest.mark.parametrize("path", ["..", "../broken/no-verdict", "/etc", "count-lines/../../broken/no-verdict", "link"])
+def test_no_path_leaves_the_tasks_directory(make_environment: MakeEnvironment, tmp_path: Path, path: str) -> None:
+    root = shutil.copytree(TASKS, tmp_path / "all" / "tasks")
+    shutil.copytree(BROKEN, tmp_path / "all" / "broken" / "no-verdict")
+    (root / "link").symlink_to("../broken/no-verdict")
+    environment = make_environment(tasks_dir=root)
+    with pytest.raises(ValueError, match=r"task_path .* leads out of the tasks' directory"):
+        environment.reset(task_path=path)
+    with pytest.raises(ValueError, match=r"task_id .* leads out of the tasks' directory"):
+        environment.reset(task_id=path)
+
+
+def test_what_scores_is_nowhere_in_the_sandbox_before_it_scores(environment: Tbench2Environment) -> None:
+    found = sh(
+        environment, "find / -xdev \\( -name test.sh -o -name solve.sh -o -name task.toml \\) 2>/dev/null || true"
+    )
+    assert found == ""
+    assert sh(environment, "ls /tests/ 2>/dev/null || echo nothing") == "nothing\n"
+
+
+def test_the_sandbox_has_no_network_and_nothing_of_the_host(environment: Tbench2Environment, tmp_path: Path) -> None:
+    assert sh(environment, f"ls {tmp_path} 2>/dev/null || echo nothing") == "nothing\n"
+    assert sh(environment, "cat /proc/net/route | wc -l").strip() in ("0", "1")
+
+
+def test_episodes_do_not_share_a_task_directory(make_environment: MakeEnvironment) -> None:
+    first, second = make_environment(), make_environment()
+    for environment in (first, second):
+        environment.reset(task_id="count-lines")
+    sh(first, "echo changed >access.log")
+    assert "503" in sh(second, "cat access.log")
+    assert "503" in (TASKS / "count-lines" / "environment" / "access.log").read_text()
+
+
+HOSTILE = {
+    "a planted reward": "mkdir -p /logs/verifier && echo 1 >/logs/verifier/reward.txt",
+    "tests replaced": "mkdir -p /logs/tests && printf 'echo 1 >/logs/verifier/reward.txt' >/logs/tests/test.sh",
+    "a linked output": "mkdir -p own && echo 1 >own/reward.txt && mkdir -p /logs && ln -sfn $PWD/own /logs/verifier",
+}
+
+
+@pytest.mark.parametrize("command", HOSTILE.values(), ids=HOSTILE)
+def test_a_cheat_scores_zero(environment: Tbench2Environment, command: str) -> None:
+    sh(environment, command)
+    environment.step(
+        Tbench2Action(
+            command="while :; do echo 1 >/logs/verifier/reward.txt; done 2>/dev/null", block=False, session_id="w"
+        )
+    )
+    sh(environment, "setsid sh -c 'while :; do echo 1 >/logs/verifier/reward.txt; done' >/dev/null 2>&1 &")
+    seen = environment.step(Tbench2Action(action_type=ActionType.EVALUATE))
+    assert (seen.reward, seen.info["tests_passed"]) == (0.0, False)
+
+
+def test_each_session_has_a_log_below_the_episodes_directory(make_environment: MakeEnvironment, tmp_path: Path) -> None:
+    environment = make_environment()
+    environment.reset(task_id="count-lines", episode_id="../../outside")
+    assert environment.state.episode_id == "../../outside"
+    sh(environment, "echo hello", session_id="../../here")
+    assert (tmp_path / "logs" / "count-lines.outside" / "here.log").read_text() == "$ exec echo hello\nhello\n"
+
+
+async def test_it_works_on_the_callers_event_loop_and_a_cancelled_call_ends_its_sandbox(
+    make_environment: MakeEnvironment,
+) -> None:
+    environment = make_environment()
+    await environment.reset_async(task_id="count-lines")
+    assert (await environment.step_async(Tbench2Action(command="echo hi"))).output == "hi\n"
+    running = asyncio.create_task(environment.step_async(Tbench2Action(command="sleep 15")))
+    while environment.state.last_command != "sleep 15":
+        await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    while environment.state.terminal_ready:
+        await asyncio.sleep(0.05)
+    with pytest.raises(ValueError, match="call reset first"):
+        await environment.step_async(Tbench2Action(command="true"))
+
+
+def test_a_task_with_an_image_is_never_run_elsewhere(make_environment: MakeEnvironment) -> None:
+    environment = make_environment(tasks_dir=CONTAINERS)
+    with pytest.raises(TaskError, match="TB2_MODE"):
+        environment.reset(task_id="from-dockerfile")
+
+
+@pytest.mark.podman
+def test_a_task_with_an_image_runs_in_podman(
+    make_environment: MakeEnvironment, podman_image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUILDAH_ISOLATION", "chroot")
+    environment = make_environment(tasks_dir=CONTAINERS, mode="podman", command_timeout_s=5)
+    environment.reset(task_id="from-dockerfile")
+    assert sh(environment, "pwd; cat built.txt") == "/srv/site\nbuilt\n"
+    assert not environment.step(Tbench2Action(command="sleep 600")).success
+    sh(environment, oracle(CONTAINERS / "from-dockerfile"))
+    seen = environment.step(Tbench2Action(action_type=ActionType.EVALUATE))
+    assert (seen.reward, str(seen.info["docker_image"]).startswith("localhost/opencode-task:")) == (1.0, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("TB2_MODE", "host"), ("TB2_COMMAND_TIMEOUT_S", "soon"), ("TB2_COMMAND_TIMEOUT_S", "-1")]
+)
+def test_a_setting_that_means_nothing_is_refused(
+    make_environment: MakeEnvironment, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=f"{name}|command_timeout_s"):
+        make_environment()
+
+
+def test_the_settings_are_read_of_the_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in {"TB2_TASKS_DIR": TASKS, "TB2_OUTPUT_DIR": tmp_path, "TB2_MODE": "podman"}.items():
+        monkeypatch.setenv(name, str(value))
+    environment = Tbench2Environment(safe_mode=True)
+    settings = environment._settings
+    assert (settings.tasks_dir, settings.output_dir, settings.command_timeout_s) == (TASKS, tmp_path, 300.0)
+    assert isinstance(settings.place.runtime, PodmanConfig)
+
+
+def test_session_logs_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_log, "MAX_LOG_BYTES", 1000)
+    log = session_log.SessionLog(tmp_path, "../task", "e/1")
+    for number in range(200):
+        log.add(f"session-{number}", "true", "")
+        log.add("one", "y" * 500, "x" * 500)
+    assert log.directory.parent == tmp_path
+    files = list(log.directory.iterdir())
+    assert len(files) <= 66
+    assert all(file.stat().st_size < 3000 for file in files)
+
+
+def test_the_number_of_live_sessions_is_bounded(
+    environment: Tbench2Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminals, "MAX_SESSIONS", 2)
+    for name in ("one", "two"):
+        environment.step(Tbench2Action(command="cat", block=False, session_id=name))
+    with pytest.raises(ValueError, match="kill one first"):
+        environment.step(Tbench2Action(command="cat", block=False, session_id="three"))
+    environment.step(Tbench2Action(action_type=ActionType.KILL, session_id="one"))
+    environment.step(Tbench2Action(command="cat", block=False, session_id="three"))
+
+
+def test_a_session_that_reads_nothing_holds_no_step_up(
+    environment: Tbench2Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminals, "WRITE_SECONDS", 0.2)
+    environment.step(Tbench2Action(command="sleep 600", block=False))
+    with pytest.raises(ValueError, match="did not read the input"):
+        environment.step(Tbench2Action(action_type=ActionType.WRITE, command="x" * 1_000_000))
+    assert environment.step(Tbench2Action(action_type=ActionType.KILL)).info["exit_code"] != 0

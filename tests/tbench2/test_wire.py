@@ -1,0 +1,137 @@
+"""The served environment with real OpenEnv clients: ours, and the generic one that knows nothing of it."""
+
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from opencode_env.openenv.tbench2 import Tbench2Action, Tbench2Env
+from opencode_env.openenv.tbench2.models import ActionType
+from opencode_env.openenv.tbench2.server import serve
+from opencode_env.openenv.tbench2.settings import Tbench2ServerConfig
+from openenv.core.generic_client import GenericEnvClient
+
+from tests.support.openenv_server import spoken_by
+from tests.support.user_home import UserHome, closed_port
+from tests.task_folders.folders import oracle
+from tests.tbench2.conftest import TASKS
+
+
+@contextmanager
+def serving(root: Path, variables: dict[str, str] | None = None) -> Iterator[str]:
+    """The URL of a served environment, ended with SIGTERM; nothing of it is left."""
+    home, port = UserHome(root), closed_port()
+    own = {"TB2_TASKS_DIR": str(TASKS), "TB2_OUTPUT_DIR": str(root / "logs"), "MAX_CONCURRENT_ENVS": "3"}
+    with (root / "server.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "opencode_env.openenv.tbench2", "--port", str(port)],
+            env={**home.environment(), **own, **(variables or {})},
+            cwd=home.work,
+            stdout=log,
+            stderr=log,
+        )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        until_up(url, process)
+        yield url
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+    assert home.leftovers() == []
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """A server that asks for no token."""
+    with serving(tmp_path) as url:
+        yield url
+
+
+@pytest.fixture
+def server_with_token(tmp_path: Path) -> Iterator[str]:
+    """A server that asks for one."""
+    with serving(tmp_path, {"OPENCODE_OPENENV_TOKEN": "a-long-token"}) as url:
+        yield url
+
+
+def until_up(url: str, process: "subprocess.Popen[bytes]") -> None:
+    """Wait until the server answers."""
+    while process.poll() is None:
+        try:
+            urllib.request.urlopen(f"{url}/health", timeout=5).read()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    raise AssertionError("the server has ended")
+
+
+def test_a_task_is_solved_over_the_wire(server: str) -> None:
+    with Tbench2Env(server).sync() as client:
+        begun = client.reset(task_id="fix-script", episode_id="e1")
+        assert (begun.done, begun.observation.task_id) == (False, "fix-script")
+        assert "slugify" in begun.observation.instruction
+        seen = client.step(Tbench2Action(command="cat <<'E'\nit's $HOME\nE\nexit 4"))
+        assert (seen.observation.output, seen.observation.info) == ("it's $HOME\n", {"exit_code": 4})
+        assert (seen.reward, seen.observation.success) == (None, True)
+        client.step(Tbench2Action(command=oracle(TASKS / "fix-script")))
+        state = client.state()
+        assert (state.task_id, state.step_count, state.episode_id) == ("fix-script", 2, "e1")
+        assert state.terminal_ready
+        with pytest.raises(RuntimeError, match="no session 'none'"):
+            client.step(Tbench2Action(action_type=ActionType.VIEW, session_id="none"))
+        scored = client.step(Tbench2Action(action_type=ActionType.EVALUATE))
+        assert (scored.reward, scored.done, scored.observation.info["tests_passed"]) == (1.0, True, True)
+
+
+def test_the_generic_client_and_a_client_that_vanishes(server: str) -> None:
+    with GenericEnvClient(base_url=server, message_timeout_s=120).sync() as client:
+        client.reset(task_id="count-lines")
+        assert client.step({"action_type": "exec", "command": "ls"}).observation["output"] == "access.log\n"
+    for _ in range(4):  # more than there are places: each that goes gives its own back
+        with Tbench2Env(server).sync() as client:
+            client.reset(task_id="count-lines")
+            client.step(Tbench2Action(command="sleep 600", block=False))
+
+
+def test_a_page_of_a_browser_is_not_served(server: str) -> None:
+    request = urllib.request.Request(
+        f"{server}/reset", data=b"{}", headers={"Origin": "http://evil.example", "Content-Type": "application/json"}
+    )
+    with pytest.raises(OSError, match="403"):
+        urllib.request.urlopen(request, timeout=30)
+
+
+@pytest.mark.parametrize("version", ["0.4.1", "0.10.0"])
+def test_openenvs_own_generic_client_solves_a_task(server: str, version: str, request: pytest.FixtureRequest) -> None:
+    python = sys.executable if version == "0.4.1" else request.getfixturevalue("newest_python")
+    program = Path(__file__).parent / "clients" / "generic.py"
+    said = spoken_by(python, program, server, "fix-script", oracle(TASKS / "fix-script"))
+    assert "slugify" in said["instruction"]
+    assert said["output"].endswith("solved\n")
+    assert (said["state"]["task_id"], said["state"]["episode_id"]) == ("fix-script", "episode-7")
+    assert (said["reward"], said["done"], said["info"]["tests_passed"]) == (1.0, True, True)
+
+
+async def test_where_an_agent_may_reach_the_server_it_asks_for_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TB2_MODE", "podman")
+    monkeypatch.delenv("OPENCODE_OPENENV_TOKEN", raising=False)
+    with pytest.raises(ValueError, match="OPENCODE_OPENENV_TOKEN"):
+        await serve(Tbench2ServerConfig())
+    monkeypatch.setenv("TB2_MODE", "local")
+    monkeypatch.setenv("MAX_CONCURRENT_ENVS", "many")
+    with pytest.raises(ValueError, match="MAX_CONCURRENT_ENVS"):
+        await serve(Tbench2ServerConfig())
+
+
+def test_only_who_has_the_token_is_served(server_with_token: str) -> None:
+    for wrong in (None, "another-token"):
+        with pytest.raises(ConnectionError), Tbench2Env(server_with_token, token=wrong).sync() as client:
+            client.reset(task_id="count-lines")
+    with Tbench2Env(server_with_token, token="a-long-token").sync() as client:
+        assert client.reset(task_id="count-lines").observation.task_id == "count-lines"
