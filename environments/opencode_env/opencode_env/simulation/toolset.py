@@ -5,10 +5,13 @@ came by: a shared server knows a rollout by the coordinates that verifiers signs
 cannot be made without the server's secret, which no sandbox sees.
 """
 
+import contextlib
+import faulthandler
 import hmac
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
@@ -73,10 +76,11 @@ class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
         """Find the world; a shared server is then ready, and waits for orders."""
         # verifiers ends the server with SIGTERM; uvicorn stops serving at that, and would then die of it too early.
         signal.signal(signal.SIGTERM, lambda *_: None)
+        faulthandler.enable()  # the log then says where a world brought Python down
         sys.path.extend(path for path in self.config.import_path if path not in sys.path)
         self._world = find_world(self.config.world)
         if self.config.group is not None:
-            await self.connect(Hello(token=self.config.token, group=self.config.group))
+            await self.connect(Hello(token=self.config.token, group=self.config.group, log=own_log()))
 
     async def connect(self, hello: Hello) -> None:
         """Connect to the environment, until the server ends."""
@@ -99,6 +103,14 @@ class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
             return episode
 
         offer_world(mcp, self._world, find)
+
+
+def own_log() -> str | None:
+    """The file to which this process prints, if it is one."""
+    with contextlib.suppress(OSError):
+        path = Path(os.readlink("/proc/self/fd/2"))
+        return str(path) if path.is_file() else None
+    return None
 
 
 def signed_rollout(request: Request, secret: str) -> str | None:
