@@ -13,7 +13,7 @@ from tests.support.user_home import Finished, UserHome
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
-ROWS = {"dies": {"reset": "dies"}, "raises": {"reset": "raises"}, "killed": {}, "well": {}}
+ROWS = {"dies": {"reset": "dies"}, "raises": {"reset": "raises"}, "killed": {}, "slow": {}, "well": {}}
 
 
 async def played(place: Path, server: str, *names: str) -> tuple[Finished, ScriptedModel]:
@@ -22,10 +22,12 @@ async def played(place: Path, server: str, *names: str) -> tuple[Finished, Scrip
     rows = [{"id": name, "config": ROWS[name], "prompt": f"row {name}: {{observation}}"} for name in names]
     policy = ScriptPolicy(
         script("killed", call("bare_act", how="well"), call("bare_act", how="dies"), Reply(text="done")),
+        script("slow", call("bare_act", how="well"), call("bare_act", how="slow"), Reply(text="done")),
         script("well", call("bare_act", how="well"), Reply(text="done")),
     )
     words = ["opencode-simulation", "--env.taskset.dataset", str(write_rows(place / "rows.jsonl", rows))]
     words += ["--env.taskset.task.world", "odd_worlds:Bare", "--env.taskset.task.server", server, "-c", "2"]
+    words += ["--env.agent.harness.tool-timeout", "10"]
     async with ScriptedModel(policy) as model:
         finished = await asyncio.wait_for(home.run("deaths", model.base_url, *words), 600)
     assert home.leftovers() == []
@@ -49,6 +51,7 @@ async def test_a_world_whose_server_dies_is_an_error_and_no_reward(
     if "well" not in names:
         return
     assert (finished.trace("well").ok, finished.trace("well").reward) == (True, 1.0)
+    assert (finished.trace("slow").ok, finished.trace("slow").reward) == (True, 1.0), finished.trace("slow").errors
     for name, said in (("dies", "the world's server died: no display found"), ("raises", "OSError: no such lake")):
         trace = finished.trace(name)
         assert [(error.type, said in error.message) for error in trace.errors] == [("WorldError", True)], trace.errors

@@ -17,7 +17,7 @@ from opencode_env.simulation.hub import hub
 from opencode_env.simulation.ledger import Ledger, LedgerEntry
 from opencode_env.simulation.reference import SAMPLES
 
-from tests.simulation.served import SharedWorlds, agent, shared_worlds, text
+from tests.simulation.served import SharedWorlds, agent, server_processes, shared_worlds, text
 from tests.simulation.wandering import played_alone, random_call
 from tests.support.waiting import until
 
@@ -171,12 +171,6 @@ async def test_a_stranger_is_not_heard_by_the_environment(counters: SharedWorlds
     writer.close()
     assert Path(hub().path).parent.stat().st_mode & 0o077 == 0
     assert (await seat.finish()).steps == []
-
-
-def server_processes(served: SharedWorlds) -> list[int]:
-    """The processes of a world's server."""
-    assert served.server.runtime is not None
-    return [process.pid for process in served.server.runtime._background]  # type: ignore[attr-defined]
 
 
 async def wander(world: str, url: str, source: random.Random, calls: int) -> None:

@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from opencode_env.simulation.mcp_tools import Request
+from starlette.datastructures import QueryParams
+
 from opencode_env.simulation.toolset import SimulationToolset, own_log
 from opencode_env.simulation.wire import Hello
 
@@ -21,11 +22,10 @@ class RolloutToolset(SimulationToolset):
         await self.connect(Hello(token=self.config.token, rollout=task.rollout, port=port, log=own_log()))
         await self._link.opened.wait()
 
-    def rollout_of(self, request: Request) -> str | None:
+    def rollout_of(self, query: QueryParams) -> str | None:
         """The one rollout."""
         return self._rollout
 
 
 if __name__ == "__main__":
     RolloutToolset.run()
-    os._exit(0)  # the environment waits for the end, and Python takes seconds to take its modules apart
