@@ -56,6 +56,8 @@ class Episode:
         self._agents_box: vf.Runtime
         self._fence: ProcessFence | None = None
         self.terminals: Terminals
+        self.over = False
+        """Whether it is scored, or was to be: nothing more is done for the agent then."""
 
     async def start(self) -> None:
         """Provision the sandbox and make it ready.
@@ -105,6 +107,7 @@ class Episode:
         """
         assert self._box is not None
         assert self._fence is not None
+        self.over = True
         await self.terminals.end_all()
         await self._fence.end()
         with boxes_from(self._spare):
