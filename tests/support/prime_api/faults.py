@@ -25,7 +25,7 @@ class Fault:
     body: dict[str, Any] = field(default_factory=dict)
     lost: bool = False
     delay: float = 0.0
-    """Seconds before it happens."""
+    """Seconds between the request and what happens then."""
     times: int = 1
     share: float = 1.0
     """Of the requests that it is meant for; which ones, chance says."""
@@ -69,6 +69,7 @@ class Traffic:
 
         fault = self._due(route)
         if fault is not None and fault.delay:
+            receive = await _taken(receive)
             await asyncio.sleep(fault.delay)
         if fault is not None and fault.lost:
             await app(scope, receiving, _nowhere)
@@ -85,6 +86,21 @@ async def answer(send: Any, status: int, body: dict[str, Any]) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": data})
+
+
+async def _taken(receive: Any) -> Callable[[], Awaitable[Any]]:
+    """Take a request whole, so that it is carried out even if who sent it is gone by then."""
+    messages = [await receive()]
+    while messages[-1].get("more_body"):
+        messages.append(await receive())
+    left = iter(messages)
+
+    async def again() -> Any:
+        for message in left:
+            return message
+        return await receive()
+
+    return again
 
 
 async def _nowhere(message: Any) -> None:

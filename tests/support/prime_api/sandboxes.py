@@ -151,9 +151,8 @@ class Sandboxes:
         binds = self._images.get(str(sandbox.request.get("docker_image")), ())
         options = LocalSandboxConfig(network="host", max_disk=None)
         box = sandbox.box = ConfinedRuntime(options, binds, sandbox.id)
-        box.env = dict(sandbox.request.get("environment_vars") or {})
         await box.start()
-        sandbox.sessions = Sessions(box)
+        sandbox.sessions = Sessions(box, sandbox.request.get("environment_vars") or {})
         sandbox.status = "RUNNING"
         if sandbox.id not in self.all or sandbox.over:
             await box.stop()

@@ -86,10 +86,11 @@ class Session:
 
 
 class Sessions:
-    """The sessions of one sandbox, and the application that serves them."""
+    """The sessions of one sandbox, and the application that serves them; `env` is seen by every command."""
 
-    def __init__(self, box: ConfinedRuntime) -> None:
+    def __init__(self, box: ConfinedRuntime, env: Mapping[str, str]) -> None:
         self._box = box
+        self._env = env
         self._all: list[Session] = []
         self._starting: dict[str, asyncio.Future[Session]] = {}
         self.application = _Application(self)
@@ -117,7 +118,7 @@ class Sessions:
         if command.user:
             raise ConnectError(Code.INVALID_ARGUMENT, f"there is no user {command.user!r}")
         argv = ["sh", "-c", _START, "start", command.cwd, command.cmd, *command.args]
-        process = await self._box.open_process(argv, dict(command.envs))
+        process = await self._box.open_process(argv, {**self._env, **command.envs})
         first = b""
         async for chunk in process.stdout:
             first += chunk
