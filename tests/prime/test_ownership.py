@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -187,3 +188,24 @@ async def test_a_process_interrupted_twice_while_it_asks_deletes_what_comes_of_i
         await ended(process)
     assert len(api.sandboxes) == 1
     assert api.living == [], (tmp_path / "log").read_text()
+
+
+async def test_with_every_tenth_request_failing_each_use_ends_well_or_says_so_and_nothing_is_left(
+    api: PrimeApi,
+) -> None:
+    api.add(Fault("*", status=503, share=0.07, times=10**6), Fault("*", lost=True, share=0.03, times=10**6))
+    room = asyncio.Semaphore(8)
+
+    async def use() -> str:
+        async with room:
+            try:
+                async with provision_prime(PrimeConfig(), 60) as box:
+                    return (await box.run(["echo", "well"], {})).stdout.strip()
+            except SandboxError as error:
+                return type(error).__name__
+
+    uses = int(os.environ.get("PRIME_USES", "24"))
+    outcomes = Counter(await asyncio.gather(*(use() for _ in range(uses))))
+    assert set(outcomes) <= {"well", "SandboxGatewayError"}, outcomes
+    assert outcomes["well"] > uses / 2, outcomes
+    assert api.faults_happened > uses / 4

@@ -18,7 +18,7 @@ from tests.support.user_home import Finished, UserHome, closed_port
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
-SAMPLES = ("count-errors", "arithmetic-orders")
+SAMPLES = ("arithmetic-orders", "count-errors")
 """Samples whose verify commands run no agent code: that would need root in the sandbox, which the server's have not."""
 IMAGE = "ghcr.io/tests/opencode:prepared"
 
@@ -56,14 +56,14 @@ class Run:
     finished: Finished
     api: PrimeApi
     before_first_call: int
-    """Requests to the server."""
+    """Requests to the server, in a rollout whose row has no setup commands of its own."""
 
 
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Run:
     home = UserHome(tmp_path_factory.mktemp("home"))
-    rows = [json.loads(line) for line in SAMPLES_PATH.read_text().splitlines()]
-    dataset = write_rows(home.root / "samples.jsonl", [row for row in rows if row["id"] in SAMPLES])
+    rows = {row["id"]: row for row in map(json.loads, SAMPLES_PATH.read_text().splitlines())}
+    dataset = write_rows(home.root / "samples.jsonl", [rows[name] for name in SAMPLES])
 
     async def run() -> Run:
         async with PrimeApi(prepared()) as api, ScriptedModel(policy := Counting(api)) as model:
