@@ -17,8 +17,11 @@ from opencode_env.cli_agent.traces import AnyTrace, agent_record
 
 _VMSTAT = Path("/proc/vmstat")
 _CGROUP_EVENTS = "/sys/fs/cgroup/memory.events"
-_BROUGHT_ABOUT = ("AgentError", "SandboxMemoryError", "SandboxEndedError", "BrokenWorldError", "BrokenBackendError")
-"""Names of the errors that an agent can bring about at will; those of worlds and backends are of rooms above this."""
+_BROUGHT_ABOUT = (
+    *("AgentError", "SandboxMemoryError", "SandboxEndedError"),
+    *("BrokenWorldError", "BrokenBackendError", "BrokenUserError"),
+)
+"""Names of the errors that an agent can bring about at will; those of the second line are of rooms above this one."""
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
