@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from prime_sandboxes import APIError, SandboxNotRunningError
+from prime_sandboxes import APIError
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult
 from verifiers.v1.utils.aio import run_shielded
@@ -33,7 +33,8 @@ _SILENCE_S = 120.0
 _PAUSES_S = (0.5, 1.0, 2.0, 5.0)
 _END_TIMEOUT_S = 20
 _OVER = ("TERMINATED", "ERROR", "TIMEOUT")
-_ERRORS = (APIError, SandboxNotRunningError)
+_ERRORS = (APIError, RuntimeError, OSError)
+"""What the SDK raises: its errors of states and timeouts are `RuntimeError`s."""
 
 
 class Place(Protocol):
@@ -50,7 +51,11 @@ class Place(Protocol):
 
 
 class UnclearEndError(Exception):
-    """The stream ended and did not say how the command did."""
+    """The stream did not say how the command ended; `exit_code` is that of the shell around it, if it ended."""
+
+    def __init__(self, message: str, exit_code: int | None = None) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 async def run_command(place: Place, argv: Sequence[str], env: dict[str, str], user: str | None) -> ProgramResult:
@@ -60,17 +65,20 @@ async def run_command(place: Place, argv: Sequence[str], env: dict[str, str], us
         SandboxError: the sandbox is gone, cannot be reached, or has lost the command.
     """
     name = uuid.uuid4().hex
-    directory = f"/tmp/.vf-run-{name}"
     env = {**env, MARK: name}
     try:
         try:
-            return await _printed(place, [directory, str(OUTPUT_BYTES), *argv], env, user)
+            return await _printed(place, [_directory(name), str(OUTPUT_BYTES), *argv], env, user)
         except (*_ERRORS, UnclearEndError) as error:
             logger.info("prime sandbox %s: the stream of a command was lost: %s", place.sandbox_id, error)
-            return await _found_again(place, directory, user, error)
+            return await _found_again(place, name, user, error)
     except BaseException:
         await run_shielded(_end(place, f"{MARK}={name}"))
         raise
+
+
+def _directory(name: str) -> str:
+    return f"/tmp/.vf-run-{name}"
 
 
 async def _printed(place: Place, arguments: Sequence[str], env: dict[str, str], user: str | None) -> ProgramResult:
@@ -92,15 +100,17 @@ async def _printed(place: Place, arguments: Sequence[str], env: dict[str, str], 
     head, _, rest = printed.partition(b"\n")
     words = head.split()
     if len(words) != 4 or words[0] != b"ended":
-        raise UnclearEndError(words[0].decode(errors="replace") if words else f"exit code {code} and no word of it")
+        raise UnclearEndError(words[0].decode(errors="replace") if words else f"exit code {code}, no word of it", code)
     exit_code, out, err = (int(word) for word in words[1:])
     if len(rest) != out + err:
         raise UnclearEndError(f"{len(rest)} of {out + err} bytes of output")
     return ProgramResult(exit_code, rest[:out].decode(errors="replace"), rest[out:].decode(errors="replace"))
 
 
-async def _found_again(place: Place, directory: str, user: str | None, lost: Exception) -> ProgramResult:
+async def _found_again(place: Place, name: str, user: str | None, lost: Exception) -> ProgramResult:
     """Ask the sandbox for the end of a command, again and again; each time it waits a while for it.
+
+    A command whose shell somebody killed inside has ended so, with what it started: data, as any end of a program.
 
     Raises:
         SandboxError: the sandbox is gone, could not be reached for long, or has lost the command.
@@ -109,9 +119,12 @@ async def _found_again(place: Place, directory: str, user: str | None, lost: Exc
     silent_since, tries = loop.time(), 0
     while True:
         try:
-            return await _printed(place, [directory, str(OUTPUT_BYTES), f"wait={_WAIT_S}"], {}, user)
+            return await _printed(place, [_directory(name), str(OUTPUT_BYTES), f"wait={_WAIT_S}"], {}, user)
         except UnclearEndError as error:
             if str(error) == "lost":
+                if isinstance(lost, UnclearEndError) and lost.exit_code:
+                    await _end(place, f"{MARK}={name}")
+                    return ProgramResult(lost.exit_code, "", "the shell around the command was killed\n")
                 raise SandboxError(f"prime sandbox {place.sandbox_id} has lost a command: {lost}") from lost
             if str(error) == "running":
                 silent_since, tries = loop.time(), 0
@@ -148,7 +161,7 @@ async def _end(place: Place, mark: str) -> None:
     command = shlex.join(["sh", "-c", program("remote_end.sh"), "remote_end", mark])
     try:
         done = await place.client.execute_command(place.sandbox_id, command, timeout=_END_TIMEOUT_S)
-    except (*_ERRORS, SandboxError, RuntimeError) as error:
+    except (*_ERRORS, SandboxError) as error:
         logger.warning("prime sandbox %s: a command could not be ended: %s", place.sandbox_id, error)
         return
     if done.exit_code:
