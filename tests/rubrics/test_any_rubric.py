@@ -130,7 +130,9 @@ def test_an_unknown_id_is_refused_with_all_that_are_known(tmp_path: Path, monkey
     announce(tmp_path / "more", "more_rubrics", f"twice = {WORDS}")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path / "more"))
-    with pytest.raises(ValidationError, match=r'no rubric "anwser": ours are answer, environment-return, group, hybrid-math.*known-one'):
+    with pytest.raises(
+        ValidationError, match=r'no rubric "anwser": ours are answer, environment-return, group, hybrid-math.*known-one'
+    ):
         OpenCodeTaskConfig.model_validate({"rubric": {"type": "anwser"}})
     with pytest.raises(ValidationError, match=f'several packages announce the rubric "twice": write {LENGTH} or'):
         read(type="twice")
