@@ -26,7 +26,7 @@ else:
 def command_of(box: PrimeBase, arguments: tuple[Any, ...]) -> tuple[list[str], dict[str, str], str | None]:
     """The argv, variables and user of a command, from what `run` was given."""
     *view, argv, env = arguments
-    seen = view[0] if view else box
+    seen: Any = view[0] if view else box
     return argv, seen.process_env(env), seen.user
 
 
