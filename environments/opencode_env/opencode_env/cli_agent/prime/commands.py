@@ -72,7 +72,7 @@ async def run_command(place: Place, argv: Sequence[str], env: dict[str, str], us
         except (*_ERRORS, UnclearEndError) as error:
             logger.info("prime sandbox %s: the stream of a command was lost: %s", place.sandbox_id, error)
             return await _found_again(place, name, user, error)
-    except BaseException:
+    except BaseException:  # cancelled, too: nobody waits for the command any more
         await run_shielded(_end(place, f"{MARK}={name}"))
         raise
 
