@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.podman import Unavailable, base_image, containers_conf
+from tests.support.prime_api import PrimeApi, serving_apart, with_opencode
 
 NEWEST_OPENENV = "0.10.0"
 
@@ -27,6 +28,24 @@ def podman_image() -> Iterator[str]:
                 pytest.fail(f"the container tests must run in CI: {error}")
             pytest.skip(f"no containers here: {error}")
         yield image
+
+
+@pytest.fixture(scope="session")
+def prime_server() -> Iterator[PrimeApi]:
+    """A local server that speaks Prime's API, in a thread of its own; one image of it holds OpenCode."""
+    if shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed: apt-get install bubblewrap")
+    with serving_apart(PrimeApi(with_opencode())) as server:
+        yield server
+
+
+@pytest.fixture
+def prime_api(prime_server: PrimeApi, monkeypatch: pytest.MonkeyPatch) -> Iterator[PrimeApi]:
+    """The server, to which the SDK of this process is led; nothing of the test may be left in it."""
+    for name, value in prime_server.environment.items():
+        monkeypatch.setenv(name, value)
+    yield prime_server
+    assert [sandbox.id for sandbox in prime_server.living] == []
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,9 @@ from opencode_env.opencode.build_cache import CachedBuild, ensure_build, host_pl
 from opencode_env.opencode.builds import DEFAULT_VERSION
 
 from tests.opencode.archives import GOOD, Archives
-from tests.support.places import Confined, Container, Place
+from tests.support.places import Confined, Container, Place, Prime
 from tests.support.podman import derived_image
+from tests.support.prime_api import OPENCODE_IMAGE, PrimeApi
 
 WITH_PROGRAMS = "COPY opencode rg /usr/local/bin/"
 WITH_USER = "RUN useradd --create-home agent && mkdir /app && chown agent /app"
@@ -49,9 +50,15 @@ def container(opencode_image: str) -> Place:
     return Container(opencode_image)
 
 
-@pytest.fixture(params=["confined", pytest.param("container", marks=pytest.mark.podman)])
+@pytest.fixture
+def prime(prime_api: PrimeApi) -> Place:
+    """A Prime sandbox whose image holds OpenCode, on the local server."""
+    return Prime(OPENCODE_IMAGE)
+
+
+@pytest.fixture(params=["confined", pytest.param("container", marks=pytest.mark.podman), "prime"])
 def place(request: pytest.FixtureRequest) -> Place:
-    """Both kinds of sandbox, one after the other."""
+    """All kinds of sandbox, one after the other."""
     found: Place = request.getfixturevalue(request.param)
     return found
 

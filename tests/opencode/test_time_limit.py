@@ -70,8 +70,11 @@ async def test_a_model_that_never_answers_runs_into_the_time_limit_too(confined:
 
 
 async def test_a_cancelled_run_leaves_no_process_in_a_sandbox_that_lives_on(place: Place) -> None:
-    async with ScriptedModel(policy_of([bash(DAEMONS + "sleep 600", timeout=700_000)])) as model:
-        agent = make_agent(seat(place, model.base_url, {}, {}))
+    async with (
+        ScriptedModel(policy_of([bash(DAEMONS + "sleep 600", timeout=700_000)])) as model,
+        place.interception() as serves,
+    ):
+        agent = make_agent(seat(place, model.base_url, {}, {}), interception=serves)
         async with place.box(agent) as box:
             running = asyncio.ensure_future(agent.run(SeenTask(seen_data()), runtime=box))
             await model.wait_for_requests(1)

@@ -5,14 +5,11 @@ import json
 from dataclasses import dataclass
 
 import pytest
-from opencode_env.cli_agent.sandbox import Bind
-from opencode_env.opencode.build_cache import ensure_build, host_platform
-from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.samples import SAMPLES_PATH
 from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel
 from opencode_env.scripted_model.request import ChatRequest
 
-from tests.support.prime_api import PrimeApi
+from tests.support.prime_api import OPENCODE_IMAGE, PrimeApi, with_opencode
 from tests.support.rows import write_rows
 from tests.support.user_home import Finished, UserHome, closed_port
 
@@ -20,13 +17,6 @@ pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
 SAMPLES = ("arithmetic-orders", "count-errors")
 """Samples whose verify commands run no agent code: that would need root in the sandbox, which the server's have not."""
-IMAGE = "ghcr.io/tests/opencode:prepared"
-
-
-def prepared() -> dict[str, list[Bind]]:
-    """An image that holds OpenCode."""
-    build = ensure_build(DEFAULT_VERSION, host_platform())
-    return {IMAGE: [Bind(build.directory, f"/opencode/{build.name}")]}
 
 
 def own_url() -> list[str]:
@@ -66,8 +56,8 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Run:
     dataset = write_rows(home.root / "samples.jsonl", [rows[name] for name in SAMPLES])
 
     async def run() -> Run:
-        async with PrimeApi(prepared()) as api, ScriptedModel(policy := Counting(api)) as model:
-            runtime = ["--env.agent.runtime.type", "prime", "--env.agent.runtime.image", IMAGE]
+        async with PrimeApi(with_opencode()) as api, ScriptedModel(policy := Counting(api)) as model:
+            runtime = ["--env.agent.runtime.type", "prime", "--env.agent.runtime.image", OPENCODE_IMAGE]
             arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), "-c", "1", *runtime, *own_url()]
             finished = await home.run("samples", model.base_url, *arguments, env=api.environment)
             assert api.living == [], finished.log
@@ -88,7 +78,7 @@ def test_the_samples_are_solved_in_sandboxes(samples: Run) -> None:
 
 def test_each_rollout_had_one_sandbox_that_its_limits_bound(samples: Run) -> None:
     api = samples.api
-    assert [sandbox.request["docker_image"] for sandbox in api.sandboxes] == [IMAGE] * len(SAMPLES)
+    assert [sandbox.request["docker_image"] for sandbox in api.sandboxes] == [OPENCODE_IMAGE] * len(SAMPLES)
     assert {sandbox.request["timeout_minutes"] for sandbox in api.sandboxes} == {255}, "an hour for each stage"
 
 

@@ -1,16 +1,21 @@
-"""Where a rollout of the harness alone runs: in the confined local sandbox, or in a container."""
+"""Where a rollout of the harness alone runs: in the confined local sandbox, in a container, or in a Prime sandbox."""
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import verifiers.v1 as vf
 from opencode_env.cli_agent.podman import PodmanBackend, PodmanRuntime, provision_podman
+from opencode_env.cli_agent.prime import provision_prime
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, provision_confined
 from opencode_env.opencode import OpenCodeHarness
 from opencode_rubrics.verifiers_versions import PodmanConfig, own_container, provisioned
-from verifiers.v1.runtimes import Runtime, RuntimeConfig, SubprocessConfig
+from verifiers.v1.interception import Interception, InterceptionServer, InterceptionServerConfig
+from verifiers.v1.interception.tunnel import CustomTunnelConfig
+from verifiers.v1.runtimes import PrimeConfig, Runtime, RuntimeConfig, SubprocessConfig
+
+from tests.support.user_home import closed_port
 
 
 class Place(Protocol):
@@ -23,6 +28,10 @@ class Place(Protocol):
 
     def box(self, agent: vf.Agent) -> AbstractAsyncContextManager[Runtime]:
         """A live sandbox for one rollout of `agent`."""
+        ...
+
+    def interception(self) -> AbstractAsyncContextManager[Interception | None]:
+        """What serves the model calls of rollouts in it; None = verifiers' own server of each rollout."""
         ...
 
 
@@ -43,6 +52,9 @@ class Confined:
         wanted = await harness.local_binds() if isinstance(harness, OpenCodeHarness) else []
         async with provision_confined(self.config, [*wanted, *self.binds]) as box:
             yield box
+
+    def interception(self) -> AbstractAsyncContextManager[Interception | None]:
+        return nullcontext()
 
 
 class _ScriptedRuntime(PodmanRuntime):
@@ -71,6 +83,9 @@ class Container:
         async with podman_box(self.image) as box:
             yield box
 
+    def interception(self) -> AbstractAsyncContextManager[Interception | None]:
+        return nullcontext()
+
 
 @dataclass(frozen=True)
 class ScriptedContainer(Container):
@@ -80,6 +95,39 @@ class ScriptedContainer(Container):
     async def box(self, agent: vf.Agent) -> AsyncIterator[Runtime]:
         async with provisioned(own_container(_ScriptedBackend, PodmanConfig(image=self.image))) as box:
             yield box
+
+
+@dataclass(frozen=True)
+class Prime:
+    """A sandbox of the local server that speaks Prime's API (the fixture `prime_api`); its docstring says what of a
+    real one it is not. It reaches the interception at an own URL."""
+
+    image: str = "bare"
+
+    @property
+    def runtime(self) -> RuntimeConfig:
+        return PrimeConfig(image=self.image)
+
+    @asynccontextmanager
+    async def box(self, agent: vf.Agent) -> AsyncIterator[Runtime]:
+        async with prime_box(self.image) as box:
+            yield box
+
+    def interception(self) -> AbstractAsyncContextManager[Interception | None]:
+        return InterceptionServer(InterceptionServerConfig(tunnel=own_url()), requires_tunnel=True)
+
+
+def own_url() -> CustomTunnelConfig:
+    """An URL of the interception that sandboxes of this machine reach."""
+    port = closed_port()
+    return CustomTunnelConfig(url=f"http://127.0.0.1:{port}", port=port)
+
+
+@asynccontextmanager
+async def prime_box(image: str) -> AsyncIterator[Runtime]:
+    """A Prime sandbox of one image, without an agent."""
+    async with provision_prime(PrimeConfig(image=image), lifetime=60) as box:
+        yield box
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,11 +127,17 @@ async def play(
         data: fields of the task's data.
     """
     async with ScriptedModel(policy_of(script), **(server or {})) as model:
-        agent = make_agent(seat(place, model.base_url, harness or {}, settings or {}), interception=interception)
-        started = time.monotonic()
-        async with place.box(agent) as box, beside(during, box, model):
-            trace = await agent.run(task(seen_data(**data)), runtime=box)
+        async with serving(place, interception) as serves:
+            agent = make_agent(seat(place, model.base_url, harness or {}, settings or {}), interception=serves)
+            started = time.monotonic()
+            async with place.box(agent) as box, beside(during, box, model):
+                trace = await agent.run(task(seen_data(**data)), runtime=box)
         return Played(trace, model.requests, time.monotonic() - started)
+
+
+def serving(place: Place, given: Interception | None) -> AbstractAsyncContextManager[Interception | None]:
+    """What serves the model calls: what the test has started, else what the place needs."""
+    return place.interception() if given is None else nullcontext(given)
 
 
 @asynccontextmanager
@@ -151,8 +157,8 @@ async def conversation(
     **data: Any,
 ) -> AsyncIterator[tuple[Any, ScriptedModel]]:
     """An open interaction with the agent, and the model that answers it; the task has no prompt of its own."""
-    async with ScriptedModel(policy_of(script)) as model:
-        agent = make_agent(seat(place, model.base_url, harness or {}, settings or {}))
+    async with ScriptedModel(policy_of(script)) as model, place.interception() as serves:
+        agent = make_agent(seat(place, model.base_url, harness or {}, settings or {}), interception=serves)
         data = {"prompt": None, **data}
         async with (
             place.box(agent) as box,

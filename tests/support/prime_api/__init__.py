@@ -36,10 +36,16 @@ Assumed, because neither says it:
 Different from a virtual machine of Prime's: commands run as uid 1000 on a root that is read-only (the writable places
 are /app, /tmp, /home, /logs, /run); there is no second user; an egress policy is kept and not enforced; the network is
 this machine's, so an own URL of the interception is one on its loopback.
+
+What suites that run in every kind of sandbox skip here for that reason: agents with a user of their own (`agent_user`),
+and verify commands and tests that keep agent code apart from scoring, both of which need root in the sandbox; task
+networks. What an agent that is root could do to scoring, one that shares uid 1000 with it can do as well.
 """
 
+from tests.support.prime_api.apart import serving_apart
 from tests.support.prime_api.faults import Fault
+from tests.support.prime_api.images import OPENCODE_IMAGE, with_opencode
 from tests.support.prime_api.sandboxes import Plan
 from tests.support.prime_api.server import PrimeApi
 
-__all__ = ["Fault", "Plan", "PrimeApi"]
+__all__ = ["OPENCODE_IMAGE", "Fault", "Plan", "PrimeApi", "serving_apart", "with_opencode"]

@@ -26,6 +26,7 @@ from opencode_env.cli_agent.agent_error import blamed, memory_kills
 from opencode_env.cli_agent.interception.gateway import refused_last
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.interception.sub_rollout import sub_rollout_of
+from opencode_env.cli_agent.interception.way import require_way, until_lost
 from opencode_env.cli_agent.limits_met import limits_met, outlived_its_end
 from opencode_env.cli_agent.metrics import agent_metrics
 from opencode_env.cli_agent.model_failure import overflowed, require_model_calls
@@ -186,6 +187,7 @@ class GuardedSession(HarnessSession):
             try:
                 await self._run_segment(messages, first_call)
             except HarnessError as error:
+                await require_way(self.trace, doubted=True)
                 raise await blamed(error, self.trace, self.runtime, kills) from error
         except RolloutError as error:
             # An agent that dies of a refused turn was stopped, it did not fail.
@@ -206,27 +208,30 @@ class GuardedSession(HarnessSession):
                 raise
         if self.trace.stop_condition is not None:
             return
+        await require_way(self.trace, doubted=False)
         calls = own_calls(self.trace, first_call)
         require_model_calls(calls, f"(exit {agent_record(self.trace).get('exit_code')})")
         if overflowed(calls):
             self.trace.stop("max_total_tokens")
 
     async def _watched(self, messages: Messages | None, first_call: int) -> None:
-        """Run the segment, and end the agent when it has stopped making progress for good."""
+        """Run the segment, and end the agent when it has stopped making progress for good, or cannot."""
         run = asyncio.ensure_future(self._inner_turn(messages))
         watch = asyncio.ensure_future(until_runaway(self.trace, first_call))
+        cut_off = asyncio.ensure_future(until_lost(self.trace))
         try:
-            await asyncio.wait({run, watch}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({run, watch, cut_off}, return_when=asyncio.FIRST_COMPLETED)
             if run.cancelled():
                 raise HarnessError(f"harness {self.harness.config.id!r} cancelled its own run")
             if run.done():
                 run.result()
                 return
         finally:
-            for task in (run, watch):
+            for task in (run, watch, cut_off):
                 task.cancel()
-            await asyncio.gather(run, watch, return_exceptions=True)
+            await asyncio.gather(run, watch, cut_off, return_exceptions=True)
         await self._fence.end()
+        await require_way(self.trace, doubted=False)
         if overflowed(own_calls(self.trace, first_call)):
             return
         raise ProviderError(

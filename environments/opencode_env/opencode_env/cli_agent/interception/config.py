@@ -29,6 +29,13 @@ class GatewayConfig(BaseConfig):
     idle_timeout: FiniteFloat | None = Field(300.0, gt=0)
     """Seconds after which a connection that carries no request is closed, and after which a request is answered 408
     when no further byte of its body came."""
+    answer_after: FiniteFloat | None = Field(15.0, gt=0)
+    """Seconds after which a streamed call whose model still thinks is answered with a comment line, and with another
+    every 3 s, so that no proxy takes its connection for idle. Until then a failure keeps its HTTP status. One value for
+    all environments of a process, the last that started; None leaves verifiers' own, 60 s."""
+    probe: FiniteFloat | None = Field(5.0, gt=0)
+    """Seconds between two signs of life that a server asks itself for through its tunnel or own URL. A way that is dead
+    is found by them: its rollouts end with a `TunnelError`, and new ones get a new tunnel. None asks for none."""
     raise_open_files: bool = True
     """Raise this process's soft limit of open files to the hard one when the environment starts."""
     filter_requests: bool = True

@@ -44,6 +44,7 @@ from opencode_env.cli_agent.interception.roles import Mark, Role
 from opencode_env.cli_agent.interception.strangers import hold_back, known_to
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout, ending_sub_calls, sub_rollout_of
 from opencode_env.cli_agent.interception.sub_session import BoundedClient, SubSession
+from opencode_env.cli_agent.interception.way import arrive, set_out, watched
 from opencode_env.cli_agent.interception.whole_streams import ended_by_its_answer
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
@@ -60,6 +61,10 @@ class RoleInterceptionServer(InterceptionServer):
         self._idle = IdleConnections(self.gateway.idle_timeout)
         self._histories = Histories()
         self._kept = KeptClients(self.gateway.mask_keys)
+        self.watched = watched(self, self.gateway.probe)
+
+    def _is_sign(self, request: web.BaseRequest) -> bool:
+        return self.watched is not None and self.watched.sign.asked_by(request)
 
     @property
     def load(self) -> int:
@@ -72,7 +77,8 @@ class RoleInterceptionServer(InterceptionServer):
         self.stack.push_async_callback(self._kept.close)
         assert self.runner is not None
         assert self.runner.server is not None
-        hold_back(self.runner.server, self.gateway.max_share, known_to(self, self.runner.app))
+        known = known_to(self, self.runner.app)
+        hold_back(self.runner.server, self.gateway.max_share, lambda request: self._is_sign(request) or known(request))
         await self.stack.enter_async_context(self._idle.closing(self.runner))
 
     def register(self, session: RolloutSession) -> tuple[str, str]:
@@ -90,6 +96,7 @@ class RoleInterceptionServer(InterceptionServer):
             self.sessions[registered.sub_bearer] = side.session
             self._histories.open(side.session, registered.gateway.echoes)
         self._rollouts[model_secret] = self._by_trace[session.trace.id] = registered
+        set_out(session.trace, self.watched)
         return model_secret, state_secret
 
     def unregister(self, model_secret: str, state_secret: str) -> None:
@@ -97,6 +104,7 @@ class RoleInterceptionServer(InterceptionServer):
         registered = self._rollouts.pop(model_secret, None)
         super().unregister(model_secret, state_secret)
         if registered is not None:
+            arrive(registered.main.trace)
             self._by_trace.pop(registered.main.trace.id, None)
             self._kept.give_back("main", registered.main.ctx.client)
             if registered.side is not None:
@@ -106,7 +114,9 @@ class RoleInterceptionServer(InterceptionServer):
 
     @asynccontextmanager
     async def acquire(self, session: RolloutSession) -> AsyncIterator[Slot]:
-        """A slot for one rollout; leaving it ends the rollout's sub calls first."""
+        """A slot for one rollout, once it can be reached; leaving it ends the rollout's sub calls first."""
+        if self.watched is not None:
+            await self.watched.wait()
         async with super().acquire(session) as slot, ending_sub_calls(session):
             yield slot
 
@@ -156,6 +166,8 @@ class RoleInterceptionServer(InterceptionServer):
             if registered is None:
                 return error_answer(dialect, "unauthorized", 401)
             registered.main.adopt(asyncio.current_task())
+            if self.watched is not None:
+                self.watched.came()
             with self._idle.carrying(request), in_conversation(registered.gateway.conversation(request)):
                 try:
                     async with registered.gateway.open_request():
@@ -252,7 +264,9 @@ class RoleInterceptionServer(InterceptionServer):
                 return web.json_response({"error": str(error)}, status=error.status)
 
     async def handle_models(self, request: web.Request) -> web.Response:
-        """The endpoint's list of models, without keys."""
+        """The endpoint's list of models, without keys; to this server itself, the sign of its life."""
+        if self.watched is not None and self._is_sign(request):
+            return web.Response(text=self.watched.sign.answer)
         found = (self._rollouts.get(dialect.secret(request.headers)) for dialect in DIALECTS)
         registered = next((one for one in found if one is not None), None)
         if registered is None:

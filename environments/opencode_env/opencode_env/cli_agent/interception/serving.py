@@ -18,6 +18,7 @@ from verifiers.v1.interception import (
     StaticInterceptionPool,
     StaticInterceptionPoolConfig,
 )
+from verifiers.v1.interception import server as verifiers_server
 from verifiers.v1.interception.base import Slot
 from verifiers.v1.interception.server import InterceptionServer
 from verifiers.v1.interception.tunnel import PrimeTunnelConfig
@@ -27,6 +28,14 @@ from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.server import RoleInterceptionServer
 from opencode_env.cli_agent.interception.sub_rollout import ending_sub_calls
 from opencode_env.cli_agent.open_files import raise_open_files
+
+_GRACE = "KEEPALIVE_GRACE_SECONDS"
+
+
+def is_reachable(server: InterceptionServer) -> bool:
+    """Whether a sandbox can reach the server, as far as is known."""
+    watched = getattr(server, "watched", None)
+    return watched is None or watched.way is not None
 
 
 class RoleStaticPool(StaticInterceptionPool):
@@ -45,6 +54,13 @@ class RoleStaticPool(StaticInterceptionPool):
             for server in config.servers
         ]
 
+    @asynccontextmanager
+    async def acquire(self, session: RolloutSession) -> AsyncIterator[Slot]:
+        """A slot for one rollout, on a server that can be reached where there is one."""
+        server = min(self.servers, key=lambda server: (not is_reachable(server), server.load))
+        async with server.acquire(session) as slot:
+            yield slot
+
 
 class RoleElasticPool(ElasticInterceptionPool):
     """Role servers on demand, `multiplex` rollouts on each."""
@@ -61,7 +77,7 @@ class RoleElasticPool(ElasticInterceptionPool):
 
     async def _server(self) -> InterceptionServer:
         for server in self.servers:
-            if server.load < self.config.multiplex:
+            if server.load < self.config.multiplex and is_reachable(server):
                 return server
         grown = RoleInterceptionServer(
             InterceptionServerConfig(tunnel=PrimeTunnelConfig()),
@@ -101,7 +117,7 @@ async def serving_by_role(env: Env[Any], gateway: GatewayConfig) -> AsyncIterato
     """Hold an environment's serving resources, with role servers: what `Env.serving` of verifiers 0.4 does."""
     if gateway.raise_open_files:
         raise_open_files()
-    async with env.shared_tools() as shared:
+    async with _answering_after(gateway.answer_after), env.shared_tools() as shared:
         secrets = tuple(server.state_secret for server in shared.values() if server.state_secret)
         interception = role_interception(env.config.interception, env._requires_tunnel(shared), secrets, gateway)
         async with interception:
@@ -116,3 +132,14 @@ async def serving_by_role(env: Env[Any], gateway: GatewayConfig) -> AsyncIterato
                 finally:
                     env._shared_tools = {}
                     env._interception = None
+
+
+@asynccontextmanager
+async def _answering_after(seconds: float | None) -> AsyncIterator[None]:
+    """Let verifiers' servers keep the connection of a streamed call alive from `seconds` on: a constant of theirs."""
+    before = getattr(verifiers_server, _GRACE)
+    setattr(verifiers_server, _GRACE, before if seconds is None else seconds)
+    try:
+        yield
+    finally:
+        setattr(verifiers_server, _GRACE, before)

@@ -1,0 +1,15 @@
+"""The image of the server's sandboxes that holds OpenCode."""
+
+from collections.abc import Mapping, Sequence
+
+from opencode_env.cli_agent.sandbox import Bind
+from opencode_env.opencode.build_cache import ensure_build, host_platform
+from opencode_env.opencode.builds import DEFAULT_VERSION
+
+OPENCODE_IMAGE = "ghcr.io/tests/opencode:prepared"
+
+
+def with_opencode() -> Mapping[str, Sequence[Bind]]:
+    """The images of a server, with the one that holds OpenCode as its makers would put it in."""
+    build = ensure_build(DEFAULT_VERSION, host_platform())
+    return {OPENCODE_IMAGE: [Bind(build.directory, f"/opencode/{build.name}")]}
