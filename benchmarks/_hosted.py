@@ -17,7 +17,8 @@ from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.opencode.opencode_config import PROVIDER, build_config, render_config
 from opencode_env.opencode.prompt import segment_prompt
-from opencode_env.opencode.state import archive_arguments, program, segment_archive, state_archive
+from opencode_env.opencode.state import program, state_archive
+from opencode_rubrics.sandbox.archives import archive_arguments
 from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import EvalClientConfig, ModelContext
 from verifiers.v1.env import RunSlot
@@ -83,8 +84,8 @@ def state_directory(path: Path, base_url: str, *, tuned: bool) -> None:
     config = build_config(harness, model="scripted-model", endpoint=base_url, secret="none", mcp_servers={})
     path.mkdir(parents=True)
     if tuned:
-        for archive in (state_archive(render_config(config), "", {}), segment_archive(segment_prompt(PROMPT))):
-            subprocess.run(["tar", "-x", "-C", str(path)], input=archive, check=True)
+        archive = state_archive(render_config(config), "", {}, segment_prompt(PROMPT))
+        subprocess.run(["tar", "-x", "-C", str(path)], input=archive, check=True)
         return
     plain = {key: config[key] for key in ("model", "provider")}
     plain["provider"][PROVIDER]["options"] = {"baseURL": base_url, "apiKey": "none"}

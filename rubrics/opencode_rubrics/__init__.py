@@ -13,8 +13,10 @@ from opencode_rubrics.registry import live_rubric, register_rubric, rubrics_in_u
 from opencode_rubrics.remote_hybrid_math import RemoteHybridMathRubric
 from opencode_rubrics.rubric import AnyTrace, Rubric, SharedDirectory
 from opencode_rubrics.sandbox.alive import require_alive
+from opencode_rubrics.sandbox.bounded_file import FileState
 from opencode_rubrics.sandbox.checked_run import run_checked
 from opencode_rubrics.sandbox.command import CommandResult, run_command
+from opencode_rubrics.sandbox.files import SandboxFileError, read_file, upload_bundle, upload_content, upload_file
 from opencode_rubrics.sandbox.workdir import in_workdir, work_directory, workdir_of
 from opencode_rubrics.task_tests import TaskTestsConfig, TaskTestsRubric
 from opencode_rubrics.verify_commands import VerifyCommandsConfig, VerifyCommandsRubric
@@ -28,6 +30,7 @@ __all__ = [
     "CommandResult",
     "EnvironmentReturnConfig",
     "EnvironmentReturnRubric",
+    "FileState",
     "HybridMathConfig",
     "HybridMathRubric",
     "JudgeError",
@@ -37,6 +40,7 @@ __all__ = [
     "RubricConfig",
     "RubricGroup",
     "RubricGroupConfig",
+    "SandboxFileError",
     "ScoringError",
     "SharedDirectory",
     "TaskTestsConfig",
@@ -47,12 +51,16 @@ __all__ = [
     "cleanup",
     "in_workdir",
     "live_rubric",
+    "read_file",
     "register_rubric",
     "require_alive",
     "rubrics_in_use",
     "run_checked",
     "run_cleanup",
     "run_command",
+    "upload_bundle",
+    "upload_content",
+    "upload_file",
     "work_directory",
     "workdir_of",
 ]

@@ -6,7 +6,8 @@ import json
 import tarfile
 
 from opencode_env.opencode.prompt import Picture, SegmentPrompt
-from opencode_env.opencode.state import CONFIG_DIR, archive_arguments, program, segment_archive, state_archive
+from opencode_env.opencode.state import CONFIG_DIR, program, segment_files, state_archive
+from opencode_rubrics.sandbox.archives import archive_arguments
 
 
 def unpacked(archive: bytes) -> dict[str, bytes | None]:
@@ -42,13 +43,13 @@ def test_parents_come_before_what_is_in_them_and_times_do_not_vary() -> None:
 
 
 def test_a_segment_holds_the_prompt_byte_for_byte_and_its_pictures() -> None:
-    content = unpacked(segment_archive(SegmentPrompt("--help\n é\r\n", (Picture("image-1.png", b"\x00\xff"),))))
+    content = segment_files(SegmentPrompt("--help\n é\r\n", (Picture("image-1.png", b"\x00\xff"),)))
     assert content == {"prompt.txt": "--help\n é\r\n".encode(), "pictures/image-1.png": b"\x00\xff"}
 
 
 def test_a_prompt_of_megabytes_fits() -> None:
     text = "word " * 2_000_000
-    assert unpacked(segment_archive(SegmentPrompt(text)))["prompt.txt"] == text.encode()
+    assert segment_files(SegmentPrompt(text))["prompt.txt"] == text.encode()
 
 
 def test_the_first_segment_and_further_files_travel_with_the_state() -> None:
@@ -69,6 +70,6 @@ def test_a_small_archive_travels_on_the_command_line_in_pieces_and_a_large_one_d
 
 
 def test_a_further_segment_carries_the_system_prompt_with_which_its_session_began() -> None:
-    content = unpacked(segment_archive(SegmentPrompt("Go on."), "mark", {"ses_1": ["You are é.", "And more."]}))
+    content = segment_files(SegmentPrompt("Go on."), "mark", {"ses_1": ["You are é.", "And more."]})
     assert json.loads(content["system.json"] or b"") == {"ses_1": ["You are é.", "And more."]}
-    assert "system.json" not in unpacked(segment_archive(SegmentPrompt("Go on.")))
+    assert "system.json" not in segment_files(SegmentPrompt("Go on."))

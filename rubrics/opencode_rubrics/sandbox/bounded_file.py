@@ -5,6 +5,7 @@ time and size and never follows a link. What is there is reported as a `FileStat
 raises.
 """
 
+import asyncio
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol, runtime_checkable
@@ -17,6 +18,7 @@ from opencode_rubrics.sandbox.container_engine import engine_of
 from opencode_rubrics.sandbox.programs import program_argv
 
 _READ_TIMEOUT = 30.0
+_SLOWEST_BYTES_PER_S = 1 << 17
 
 
 class FileState(IntEnum):
@@ -58,6 +60,26 @@ class ReadsAnswers(Protocol):
         Raises:
             SandboxError: the sandbox is gone.
         """
+
+
+async def read_bounded(runtime: vf.Runtime, path: str, max_bytes: int) -> bytes | FileState:
+    """The content of the file at the absolute sandbox `path` if it is a regular one of at most `max_bytes`.
+
+    Raises:
+        SandboxError: the sandbox is gone, or lacks `head` or `wc`.
+    """
+    if isinstance(runtime, ReadsAnswers) and runtime.user is None:
+        taken = await runtime.read_answer(path, max_bytes)
+        return FileState[taken.upper()] if isinstance(taken, str) else taken
+    argv, failure = program_argv("read_regular", path, str(max_bytes), "look"), f"{path!r} cannot be read"
+    looked = await run_checked(runtime, argv, failure, seconds=_READ_TIMEOUT, accepted=frozenset(FileState))
+    if looked.exit_code:
+        return FileState(looked.exit_code)
+    try:
+        async with asyncio.timeout(_READ_TIMEOUT + max_bytes / _SLOWEST_BYTES_PER_S):
+            return await runtime.read(path, max_bytes)
+    except TimeoutError:  # it was put there since, and blocks
+        return FileState.STALLED
 
 
 async def read_bounded_text(runtime: vf.Runtime, path: str, max_bytes: int) -> BoundedText:

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 import verifiers.v1 as vf
 
+from opencode_rubrics.sandbox.archives import unpack_archive
 from opencode_rubrics.sandbox.checked_run import run_checked
 from opencode_rubrics.sandbox.programs import program_argv
 
@@ -85,13 +86,10 @@ async def unpack_new(runtime: vf.Runtime, packed: str, directory: str, error: ty
 
 
 async def unpack_into(runtime: vf.Runtime, packed: str, directory: str, error: type[vf.RolloutError]) -> None:
-    """Add what was packed to an existing `directory` of the sandbox.
+    """Add what was packed to a `directory` of the sandbox.
 
     Raises:
         SandboxError: the sandbox is gone.
         RolloutError: `error`: it could not be done.
     """
-    name = ".packed.tar.gz"
-    await runtime.write(f"{directory}/{name}", base64.b64decode(packed))
-    failure = f"{directory} could not be filled"
-    await run_checked(runtime, program_argv("unpack", name, directory), failure, seconds=_SECONDS, error=error)
+    await unpack_archive(runtime, base64.b64decode(packed), directory, error=error)

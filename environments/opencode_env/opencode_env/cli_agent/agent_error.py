@@ -18,7 +18,7 @@ from opencode_env.cli_agent.traces import AnyTrace, agent_record
 _VMSTAT = Path("/proc/vmstat")
 _CGROUP_EVENTS = "/sys/fs/cgroup/memory.events"
 _BROUGHT_ABOUT = (
-    *("AgentError", "SandboxMemoryError", "SandboxEndedError"),
+    *("AgentError", "SandboxMemoryError", "SandboxEndedError", "SandboxFileError"),
     *("BrokenWorldError", "BrokenBackendError", "BrokenUserError"),
 )
 """Names of the errors that an agent can bring about at will; those of the second line are of rooms above this one."""

@@ -8,7 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
-from opencode_rubrics import require_alive, run_checked, workdir_of
+from opencode_rubrics import run_checked, upload_bundle, workdir_of
+from opencode_rubrics.sandbox.archives import archive_arguments
 from opencode_rubrics.verifiers_versions import run_program
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.errors import HarnessError, SandboxError
@@ -30,9 +31,8 @@ from opencode_env.opencode.prompt import SegmentPrompt, segment_prompt
 from opencode_env.opencode.state import (
     CONFIG_DIR,
     STATE_BASE,
-    archive_arguments,
     program,
-    segment_archive,
+    segment_files,
     state_archive,
 )
 
@@ -182,22 +182,13 @@ class OpenCodeSession(HarnessSession):
                 "images, such as qwen3-vl, or leave the task out"
             )
         if not self._written:
-            await self._write_segment(segment_archive(prompt, new_mark(self.trace), self._systems()))
+            written = segment_files(prompt, new_mark(self.trace), self._systems())
+            failure = "writing the prompt failed"
+            await upload_bundle(self.runtime, written, self.state, failure=failure, error=HarnessError)
         if self._segments and self._log.session_id is None:
             raise HarnessError("OpenCode's log names no session, so the conversation cannot be continued")
         args = [arg for picture in prompt.pictures for arg in ("--file", f"{self.state}/pictures/{picture.name}")]
         return [*(["--session", self._log.session_id] if self._log.session_id else []), *args]
-
-    async def _write_segment(self, archive: bytes) -> None:
-        """Unpack a later prompt into the state directory, which the agent had for itself before."""
-        failure = "writing the prompt failed"
-        try:
-            await self.runtime.write(f"{self.state}/segment.tar", archive)
-        except SandboxError as error:
-            await require_alive(self.runtime, "writing the prompt")
-            raise HarnessError(f"{failure}: {error}") from error
-        script = 'tar -xf "$1/segment.tar" -C "$1" && rm -f "$1/segment.tar"'
-        await run_checked(self.runtime, ["sh", "-c", script, "prompt", self.state], failure, error=HarnessError)
 
     def _systems(self) -> dict[str, list[str]]:
         """The system prompt with which the session of the segments before began; the trace holds it, as the agent

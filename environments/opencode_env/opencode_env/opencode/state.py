@@ -4,7 +4,6 @@ Invariant: it is written in one piece, from one tar archive, and its path is the
 unless another agent of the same sandbox holds that), so that no path in a tool's output differs from run to run.
 """
 
-import base64
 import io
 import json
 import tarfile
@@ -18,11 +17,6 @@ STATE_BASE = "/tmp/opencode"
 
 CONFIG_DIR = "config/opencode"
 """OpenCode's global configuration directory, relative to the state directory."""
-
-MAX_INLINE_BYTES = 96 * 1024
-"""Largest archive, in base64, that travels as arguments instead of a file: saves a command per rollout."""
-
-_PIECE = 32 * 1024
 
 _DIRECTORIES = ("home", "tmp", f"{CONFIG_DIR}/node_modules", "data", "cache", "state", "managed", "pictures")
 
@@ -64,19 +58,13 @@ def state_archive(
     return _tar({**encoded, **(_segment_files(prompt, mark) if prompt else {})}, directories)
 
 
-def segment_archive(prompt: SegmentPrompt, mark: str = "", systems: Mapping[str, Sequence[str]] | None = None) -> bytes:
-    """The files of one segment, as a tar archive: the prompt with its pictures, the mark of its model calls, and the
-    system prompts of sessions that it continues, part by part."""
+def segment_files(
+    prompt: SegmentPrompt, mark: str = "", systems: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, bytes]:
+    """The files of one segment: the prompt with its pictures, the mark of its model calls, and the system prompts of
+    sessions that it continues, part by part."""
     begun = {"system.json": json.dumps(dict(systems)).encode()} if systems else {}
-    return _tar({**_segment_files(prompt, mark), **begun}, ())
-
-
-def archive_arguments(archive: bytes) -> list[str]:
-    """The archive in base64, in pieces that fit on a command line; empty when it is too large for one."""
-    packed = base64.b64encode(archive).decode()
-    if len(packed) > MAX_INLINE_BYTES:
-        return []
-    return [packed[start : start + _PIECE] for start in range(0, len(packed), _PIECE)]
+    return {**_segment_files(prompt, mark), **begun}
 
 
 def _segment_files(prompt: SegmentPrompt, mark: str) -> dict[str, bytes]:

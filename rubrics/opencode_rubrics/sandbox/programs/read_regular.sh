@@ -1,6 +1,8 @@
 # Prints a regular file of at most MAX_BYTES and refuses everything else, without ever blocking on it.
 #
-# usage: sh -c "$(cat read_regular.sh)" read-regular PATH MAX_BYTES
+# usage: sh -c "$(cat read_regular.sh)" read-regular PATH MAX_BYTES [look]
+#
+# With `look` it prints nothing.
 #
 # Exit codes (FileState in bounded_file.py): 0 printed, 40 absent, 41 symbolic link, 42 not a regular file,
 # 43 unreadable, 44 larger than MAX_BYTES. Any other code is a failure of the sandbox or its tools.
@@ -12,4 +14,4 @@ path=$1 max_bytes=$2
 [ -r "$path" ] || exit 43
 size=$(head -c "$((max_bytes + 1))" -- "$path" | wc -c) || exit 1
 [ "$size" -gt "$max_bytes" ] && exit 44
-head -c "$max_bytes" -- "$path"
+[ "${3-}" = look ] || head -c "$max_bytes" -- "$path"
