@@ -8,7 +8,8 @@ from opencode_env.scripted_model import Reply
 
 from tests.opencode.tally_tools import ColocatedTallyTask, TallyTask
 from tests.support.machine import assert_no_longer
-from tests.support.places import Confined, Place
+from tests.support.places import Confined, Place, Prime
+from tests.support.prime_api import NO_TUNNEL
 from tests.support.replies import bash, call
 from tests.support.rollouts import Played, play
 
@@ -85,6 +86,8 @@ ADDING = [call("tally_add", number=2), call("tally_add", number=40), DONE]
 async def test_a_tool_server_on_the_host_is_offered_and_can_be_called(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if isinstance(place, Prime):
+        pytest.skip(NO_TUNNEL)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     assert_tallied(await play(place, ADDING, task=TallyTask))
 

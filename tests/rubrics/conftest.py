@@ -9,7 +9,8 @@ import verifiers.v1 as vf
 from opencode_env.cli_agent.sandbox import LocalSandboxConfig, provision_confined
 from opencode_rubrics import AnyTrace
 
-from tests.support.places import podman_box
+from tests.support.places import podman_box, prime_box
+from tests.support.prime_api import NO_ROOT, PrimeApi
 
 
 class CheckedData(vf.TaskData):
@@ -42,8 +43,27 @@ async def container(podman_image: str) -> AsyncIterator[vf.Runtime]:
         yield runtime
 
 
-@pytest.fixture(params=["confined", pytest.param("container", marks=pytest.mark.podman)])
-def box(request: pytest.FixtureRequest) -> vf.Runtime:
-    """A sandbox of each kind."""
+@pytest.fixture
+async def prime(prime_api: PrimeApi) -> AsyncIterator[vf.Runtime]:
+    async with prime_box("bare") as runtime:
+        yield runtime
+
+
+def _named(request: pytest.FixtureRequest) -> vf.Runtime:
     runtime: vf.Runtime = request.getfixturevalue(request.param)
     return runtime
+
+
+_CONTAINER = pytest.param("container", marks=pytest.mark.podman)
+
+
+@pytest.fixture(params=["confined", _CONTAINER, pytest.param("prime", marks=pytest.mark.skip(reason=NO_ROOT))])
+def root_box(request: pytest.FixtureRequest) -> vf.Runtime:
+    """A sandbox of each kind in which agent code can be kept apart from what checks it."""
+    return _named(request)
+
+
+@pytest.fixture(params=["confined", _CONTAINER, "prime"])
+def box(request: pytest.FixtureRequest) -> vf.Runtime:
+    """A sandbox of each kind."""
+    return _named(request)

@@ -19,6 +19,11 @@ def has_own_shell() -> bool:
     return all(path is not None and is_static(Path(path)) for path in found)
 
 
+@pytest.fixture
+def box(root_box: vf.Runtime) -> vf.Runtime:
+    return root_box
+
+
 APART = 'got=$(run-agent-code -- sh /app/solve.sh) && [ "$got" = 42 ]'
 
 

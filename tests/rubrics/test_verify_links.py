@@ -6,6 +6,12 @@ import verifiers.v1 as vf
 
 from tests.rubrics.test_verify_cheats import do, score, shown, solve
 
+
+@pytest.fixture
+def box(root_box: vf.Runtime) -> vf.Runtime:
+    return root_box
+
+
 LINKS = {
     "command line": ("ln -s /proc/self/cmdline answer", "grep -q 4242 answer"),
     "command line of a program": (

@@ -37,9 +37,9 @@ Different from a virtual machine of Prime's: commands run as uid 1000 on a root 
 are /app, /tmp, /home, /logs, /run); there is no second user; an egress policy is kept and not enforced; the network is
 this machine's, so an own URL of the interception is one on its loopback.
 
-What suites that run in every kind of sandbox skip here for that reason: agents with a user of their own (`agent_user`),
-and verify commands and tests that keep agent code apart from scoring, both of which need root in the sandbox; task
-networks. What an agent that is root could do to scoring, one that shares uid 1000 with it can do as well.
+What the suites of every kind of sandbox skip in these, with one of the reasons below: whatever needs root in the
+sandbox (agents with a user of their own, agent code that runs apart from the scoring), and tool servers of this
+machine, which verifiers shows a remote agent through a Prime tunnel: its client downloads a program.
 """
 
 from tests.support.prime_api.apart import serving_apart
@@ -48,4 +48,7 @@ from tests.support.prime_api.images import OPENCODE_IMAGE, with_opencode
 from tests.support.prime_api.sandboxes import Plan
 from tests.support.prime_api.server import PrimeApi
 
-__all__ = ["OPENCODE_IMAGE", "Fault", "Plan", "PrimeApi", "serving_apart", "with_opencode"]
+NO_ROOT = "the local server's sandboxes have no root, as a Prime sandbox has"
+NO_TUNNEL = "a Prime tunnel cannot be opened here: its client downloads a program"
+
+__all__ = ["NO_ROOT", "NO_TUNNEL", "OPENCODE_IMAGE", "Fault", "Plan", "PrimeApi", "serving_apart", "with_opencode"]
