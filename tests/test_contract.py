@@ -61,6 +61,7 @@ OVERRIDDEN: dict[str, str | None] = {
     "harness.HarnessSession.turn": "self messages",
     "interception.pool.ElasticInterceptionPool._server": "self",
     "interception.pool.ElasticInterceptionPool.acquire": "self session",
+    "interception.pool.StaticInterceptionPool.acquire": "self session",
     "interception.server.InterceptionServer._aux_handler_for": "self dialect route",
     "interception.server.InterceptionServer._client": "self config",
     "interception.server.InterceptionServer._handler_for": "self dialect",
@@ -203,6 +204,12 @@ ATTRIBUTES = {
     "harness.HarnessSession": ("self._closed",),
     "mcp.server.ServerBase": ("self._exit_stack", '"VF_STATE_SECRET"'),
     "interception.pool.StaticInterceptionPool": ("self.servers",),
+    "interception.server.InterceptionServer": (
+        "self.tunnel.bind_host, self.tunnel.bind_port",
+        "self.tunnel.expose(self.port)",
+        "yield self.base_url, ",
+    ),
+    "interception.server._buffered_stream": ("timeout=KEEPALIVE_GRACE_SECONDS",),
     "interception.pool.ElasticInterceptionPool": ("self.servers", "self.stack"),
 }
 """Attributes that are read or set from outside, as the class's own source names them."""

@@ -155,15 +155,12 @@ async def test_a_way_on_which_calls_come_is_not_dead(monkeypatch: pytest.MonkeyP
 
 
 async def test_a_machine_that_is_held_up_calls_no_way_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(way, "_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(way, "_AT_ONCE_S", 0.1)
+    for name, seconds in {"_TIMEOUT_S": 0.05, "_AT_ONCE_S": 0.03, "_AGAIN_S": 0.01}.items():
+        monkeypatch.setattr(way, name, seconds)
     async with watched() as (_, _, found):
-        end = time.monotonic() + 4.0
-        while time.monotonic() < end:
-            time.sleep(0.4)
+        for _ in range(50):
+            time.sleep(0.08)
             await asyncio.sleep(0)
-        await asyncio.sleep(1.0)
-        await found.judge()
         assert not found.lost.done()
 
 

@@ -70,6 +70,8 @@ class Way:
 
     async def judge(self) -> None:
         """Wait until the next signs have told whether it leads there."""
+        if self.lost.done():
+            return
         self.judged.clear()
         self.asked.set()
         await self.judged.wait()
