@@ -1,5 +1,5 @@
-"""The three kinds of place where the remote rubric scores: the confined sandbox, a container with an agent user, and a
-container whose agent is root."""
+"""The kinds of place where the remote rubric scores: the confined sandbox, a container with an agent user, a container
+whose agent is root, and a Prime sandbox, of which the same holds: nothing inside can be trusted."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ import verifiers.v1 as vf
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, provision_confined
 from opencode_rubrics import RemoteHybridMathConfig, RemoteHybridMathRubric
 
-from tests.support.places import podman_box
+from tests.support.places import podman_box, prime_box
 from tests.support.podman import derived_image
 
 _STDLIB = Path("/usr/lib/python3.11")
@@ -85,12 +85,16 @@ def image_with_agent_user(base: str) -> str:
 
 @asynccontextmanager
 async def place_named(name: str, request: pytest.FixtureRequest) -> AsyncIterator[Place]:
-    """One of "confined", "agent-user" and "root", with a rubric of its own."""
+    """One of "confined", "agent-user", "root" and "prime", with a rubric of its own."""
     rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1))
     try:
         if name == "confined":
             async with confined_place(rubric) as place:
                 yield place
+        elif name == "prime":
+            request.getfixturevalue("prime_api")
+            async with prime_box("bare") as box:
+                yield Place("root", box, box, rubric)
         else:
             image = request.getfixturevalue("podman_image")
             user = "agent" if name == "agent-user" else None
