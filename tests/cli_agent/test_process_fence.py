@@ -1,4 +1,4 @@
-"""In a container, what the agent started is ended by identity; tool servers and what was there before live on."""
+"""In a container or a Prime sandbox, what the agent started is ended by identity; what was there before lives on."""
 
 import asyncio
 import os
@@ -11,7 +11,8 @@ from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import Runtime
 
 from tests.rubrics.math_places import image_with_agent_user
-from tests.support.places import Container, ScriptedContainer
+from tests.support.places import Container, Prime, ScriptedContainer
+from tests.support.prime_api import PrimeApi
 from tests.support.rollouts import lone_box
 from tests.support.tasks import LIST_PROCESSES
 from tests.support.versions import sandbox_of
@@ -27,8 +28,8 @@ FENCES = pytest.mark.parametrize("kind", [Container, ScriptedContainer])
 """Our own runtime ends the agent's processes from outside; elsewhere scripts in the container do."""
 
 
-@pytest_asyncio.fixture(loop_scope="module", params=[Container, ScriptedContainer])
-async def box(request: pytest.FixtureRequest, podman_image: str) -> AsyncIterator[Runtime]:
+@pytest_asyncio.fixture(loop_scope="module", params=[Container, ScriptedContainer, Prime])
+async def box(request: pytest.FixtureRequest, podman_image: str, prime_api: PrimeApi) -> AsyncIterator[Runtime]:
     async with lone_box(request.param(podman_image)) as box:
         yield box
 

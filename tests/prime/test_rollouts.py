@@ -5,6 +5,8 @@ import json
 from dataclasses import dataclass
 
 import pytest
+from opencode_env.difficulty.figures import figures
+from opencode_env.difficulty.rate import rate
 from opencode_env.samples import SAMPLES_PATH
 from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel
 from opencode_env.scripted_model.request import ChatRequest
@@ -17,6 +19,8 @@ pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
 SAMPLES = ("arithmetic-orders", "count-errors")
 """Samples whose verify commands run no agent code: that would need root in the sandbox, which the server's have not."""
+
+HARD = "rotate-logs"
 
 
 def own_url() -> list[str]:
@@ -53,12 +57,17 @@ class Run:
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Run:
     home = UserHome(tmp_path_factory.mktemp("home"))
     rows = {row["id"]: row for row in map(json.loads, SAMPLES_PATH.read_text().splitlines())}
-    dataset = write_rows(home.root / "samples.jsonl", [rows[name] for name in SAMPLES])
+    # Of three tasks the filter leaves out the one that is too hard; which it is, no sandbox is asked.
+    rated = [
+        {**rows[name], "avg_reward": rating} for name, rating in zip((*SAMPLES, HARD), (0.5, 0.75, 0.0), strict=True)
+    ]
+    dataset = write_rows(home.root / "samples.jsonl", rated)
 
     async def run() -> Run:
         async with PrimeApi(with_opencode()) as api, ScriptedModel(policy := Counting(api)) as model:
             runtime = ["--env.agent.runtime.type", "prime", "--env.agent.runtime.image", OPENCODE_IMAGE]
             arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), "-c", "1", *runtime, *own_url()]
+            arguments += ["--env.taskset.difficulty-key", "avg_reward", "--env.taskset.min-avg-reward", "0.1"]
             finished = await home.run("samples", model.base_url, *arguments, env=api.environment)
             assert api.living == [], finished.log
             return Run(finished, api, policy.seen[0])
@@ -86,3 +95,10 @@ def test_the_platform_is_asked_little_before_the_first_call_and_never_whether_so
     assert samples.before_first_call <= 8
     assert set(samples.api.requests) == {"create", "statuses", "Start", "delete"}
     assert samples.api.requests["create"] == samples.api.requests["delete"] == len(SAMPLES)
+
+
+def test_what_was_played_in_them_is_rated(samples: Run) -> None:
+    [source] = figures(rate([samples.finished.directory])).sources
+    assert {row.id: (row.attempts, row.avg_reward, row.errors) for row in source.rows} == dict.fromkeys(
+        SAMPLES, (1, 1.0, 0)
+    )

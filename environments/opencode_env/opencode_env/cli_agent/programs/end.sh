@@ -5,7 +5,11 @@ mark=$1
 
 scan() { # prints PID STARTTIME PPID STATE THREADS of every process
     for directory in /proc/[0-9]*; do
-        line=$(cat "$directory/stat" 2>/dev/null) || continue
+        # Without a program for each, in whose time a chain of short-lived processes would pass by. A name may hold
+        # line breaks.
+        line=
+        { while IFS= read -r part; do line="$line $part"; done <"$directory/stat"; } 2>/dev/null
+        [ -n "$line" ] || continue
         set -- ${line##*) }
         printf '%s %s %s %s %s\n' "${directory#/proc/}" "${20}" "$2" "$1" "${18}"
     done
@@ -37,15 +41,20 @@ victims() {
         }'
 }
 
-round=0
+round=0 none=0
 while [ "$round" -lt 20 ]; do
     round=$((round + 1))
     left=$(victims)
-    [ -n "$left" ] || exit 0
+    if [ -z "$left" ]; then
+        none=$((none + 1))
+        [ "$none" -lt 3 ] || exit 0
+        continue
+    fi
+    none=0
     kill -STOP $left 2>/dev/null
     more=$(victims)
     kill -KILL $more 2>/dev/null
-    [ "$round" -lt 4 ] || sleep 0.2
+    [ "$round" -lt 6 ] || sleep 0.2
 done
 echo "opencode-env: still running:" $left >&2
 exit 1
