@@ -52,6 +52,7 @@ async def test_a_long_model_call_survives_a_proxy_that_waits_for_less(
         assert (proxy.cuts, trace.metrics["repeated_calls"]) == (0, 0.0)
         assert b": keepalive\n" in proxy.bytes
         assert len(model.requests) == trace.num_turns
+        assert all(request.body["stream"] for request in model.requests), "nothing else can be kept alive"
 
 
 async def test_a_rollout_whose_proxy_goes_ends_with_a_typed_error_and_is_tried_again(

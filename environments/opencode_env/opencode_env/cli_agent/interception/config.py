@@ -30,9 +30,11 @@ class GatewayConfig(BaseConfig):
     """Seconds after which a connection that carries no request is closed, and after which a request is answered 408
     when no further byte of its body came."""
     answer_after: FiniteFloat | None = Field(15.0, gt=0)
-    """Seconds after which a streamed call whose model still thinks is answered with a comment line, and with another
-    every 3 s, so that no proxy takes its connection for idle. Until then a failure keeps its HTTP status. One value for
-    all environments of a process, the last that started; None leaves verifiers' own, 60 s."""
+    """Seconds after which a streamed call from a remote sandbox whose model still thinks is answered with a comment
+    line, and with another every 3 s, so that no proxy takes its connection for idle. Until then a failure keeps its
+    HTTP status. A call that is not streamed cannot be kept alive; the agents here make none. One value for
+    all environments of a process, the last that started; None leaves verifiers' own, 60 s, which local sandboxes
+    keep."""
     probe: FiniteFloat | None = Field(5.0, gt=0)
     """Seconds between two signs of life that a server asks itself for through its tunnel or own URL. A way that is dead
     is found by them: its rollouts end with a `TunnelError`, and new ones get a new tunnel. None asks for none."""

@@ -1,7 +1,7 @@
 """`RoleInterceptionServer`: verifiers' interception server behind a gateway, with a second session for sub-LLM calls.
 
 Private parts of verifiers are used here and in `serving.py` only: `_handler_for`, `_aux_handler_for`, `_session_for`,
-`record_call`, `sessions`, `stack`, `runner`, and that it reads a body through aiohttp's `_read_bytes`.
+`record_call`, `sessions`, `stack`, `runner`, `tunnel`, and that it reads a body through aiohttp's `_read_bytes`.
 `tests/test_contract.py` pins them.
 
 Invariant: the bearer decides the rollout, the header only which of that rollout's two sessions serves the request; the

@@ -117,10 +117,11 @@ async def serving_by_role(env: Env[Any], gateway: GatewayConfig) -> AsyncIterato
     """Hold an environment's serving resources, with role servers: what `Env.serving` of verifiers 0.4 does."""
     if gateway.raise_open_files:
         raise_open_files()
-    async with _answering_after(gateway.answer_after), env.shared_tools() as shared:
+    async with env.shared_tools() as shared:
         secrets = tuple(server.state_secret for server in shared.values() if server.state_secret)
-        interception = role_interception(env.config.interception, env._requires_tunnel(shared), secrets, gateway)
-        async with interception:
+        outside = env._requires_tunnel(shared)
+        interception = role_interception(env.config.interception, outside, secrets, gateway)
+        async with _answering_after(gateway.answer_after if outside else None), interception:
             env._shared_tools = shared
             env._interception = interception
             try:
