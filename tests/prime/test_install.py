@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from opencode_env.cli_agent.prime import provision_prime
+from opencode_env.cli_agent.prime.errors import SandboxMemoryError
 from opencode_env.opencode import OpenCodeHarnessConfig, install_record
 from opencode_env.opencode.build_cache import CachedBuild, ensure_build, host_platform, packed_build
 from opencode_env.opencode.builds import DEFAULT_VERSION, PINNED, RIPGREP_VERSION, Checksum
@@ -221,6 +222,14 @@ async def test_an_upload_that_never_arrives_fails_with_what_is_missing(
     with pytest.raises(SandboxError, match=r"\d of \d pieces of .*/small.tar.gz are missing or differ: .*HTTP 400"):
         await upload(config(), box, small_build)
     assert (await box.run(["test", "-e", f"{PLACE}/small"], {})).exit_code != 0
+
+
+async def test_a_sandbox_that_ends_under_the_install_keeps_the_reason_by_which_retry_rules_go(
+    api: PrimeApi, box: Runtime, mirror: Mirror
+) -> None:
+    await api.end(api.living[0], "OOM_KILLED")
+    with pytest.raises(SandboxMemoryError):
+        await install(config(mirror), box)
 
 
 def test_the_same_bytes_again_and_again_are_spoken_of_once(caplog: pytest.LogCaptureFixture) -> None:
