@@ -11,11 +11,13 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from opencode_env.cli_agent.npm import run_npm
 from opencode_env.cli_agent.prime import provision_prime
 from opencode_env.cli_agent.prime.errors import SandboxMemoryError
 from opencode_env.opencode import OpenCodeHarnessConfig, install_record
 from opencode_env.opencode.build_cache import CachedBuild, ensure_build, host_platform, packed_build
 from opencode_env.opencode.builds import DEFAULT_VERSION, PINNED, RIPGREP_VERSION, Checksum
+from opencode_env.opencode.download import configured_registry, downloads
 from opencode_env.opencode.install import install, upload
 from opencode_env.opencode.install_record import InstallRecord, Traffic
 from opencode_rubrics.sandbox import pieces
@@ -247,6 +249,21 @@ def test_the_same_bytes_again_and_again_are_spoken_of_once(caplog: pytest.LogCap
 def test_a_mirror_that_a_sandbox_cannot_use_or_may_not_know_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="http or https address that every sandbox may know"):
         OpenCodeHarnessConfig(id="opencode-env", mirror=address)
+
+
+def test_without_a_mirror_the_registry_of_npm_is_named_unless_it_holds_credentials(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(configured_registry.cache_clear)
+    configured_registry.cache_clear()
+    address = run_npm(["config", "get", "registry"], Path.cwd(), "registry").strip()
+    named = [one.url for one in downloads(config(), host_platform(), digest("opencode"))]
+    assert named == [address.rstrip("/") + path_of(name).removeprefix("/npm") for name in ("rg", "opencode")]
+    configured_registry.cache_clear()
+    monkeypatch.setattr("opencode_env.opencode.download.run_npm", lambda *_: "https://me:secret@registry.example/\n")
+    with pytest.raises(HarnessError, match=r"holds credentials .*harness\.mirror") as refused:
+        downloads(config(), host_platform(), digest("opencode"))
+    assert "secret" not in str(refused.value)
 
 
 @pytest.mark.opencode

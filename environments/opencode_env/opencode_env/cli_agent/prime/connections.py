@@ -1,8 +1,7 @@
 """The SDK's client as we use it: its connections are bounded, and what the platform answers to a creation is watched.
 
-The SDK takes a bound from whoever makes the client, which is verifiers, and for the gateway only. So private parts of
-the SDK are set here: `_max_connections` and `_max_keepalive_connections`, read when the gateway is first used. Waits
-that it makes by itself after a 429 are seen at the public hooks of its HTTP client.
+The SDK takes a bound from whoever makes the client, which is verifiers, and for the gateway only. Waits that it makes
+by itself after a 429 are seen at the public hooks of its HTTP client.
 """
 
 import contextlib
@@ -11,11 +10,14 @@ from contextvars import ContextVar
 from weakref import WeakSet
 
 import httpx
+from opencode_rubrics.verifiers_versions import bound_gateway
 from prime_sandboxes import AsyncSandboxClient
 
 from opencode_env.cli_agent.prime.start_record import StartRecord
 
 TOO_MANY = 429
+_MOST_KEPT = 200
+"""Connections that stay open while they are idle, as the SDK has it."""
 
 _PREPARED: WeakSet[AsyncSandboxClient] = WeakSet()
 _CREATING: ContextVar[StartRecord | None] = ContextVar("creating", default=None)
@@ -37,8 +39,7 @@ def prepare(client: AsyncSandboxClient, most: int) -> None:
     if client in _PREPARED:
         return
     _PREPARED.add(client)
-    kept = min(most, client._max_keepalive_connections)
-    client._max_connections, client._max_keepalive_connections = most, kept
+    bound_gateway(client, most, kept := min(most, _MOST_KEPT))
     made = client.client.client
     client.client.client = httpx.AsyncClient(
         headers=made.headers,
