@@ -15,30 +15,25 @@ import logging
 import os
 import statistics
 import sys
-import tempfile
-import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 # The repository, not this folder, belongs on the path.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from opencode_env.cli_agent.npm import run_npm
 from opencode_env.cli_agent.prime import provision_prime
 from opencode_env.cli_agent.sandbox import Bind
 from opencode_env.opencode import OpenCodeHarnessConfig
 from opencode_env.opencode.build_cache import CachedBuild, ensure_build, host_platform, packed_build
-from opencode_env.opencode.builds import DEFAULT_VERSION, RIPGREP_VERSION
+from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.opencode.install import install
 from opencode_env.opencode.install_record import InstallRecord
 from verifiers.v1.runtimes import PrimeConfig, Runtime
 
-from benchmarks._measure import machine, report
+from benchmarks._measure import Cost, adopt_orphans, machine, measured, report
+from tests.support.package_mirror import package_mirror
 from tests.support.prime_api import PrimeApi
 
 GOALS = {"uploaded_share_of_plain": 0.4, "requests_with_an_image": 1.0}
@@ -56,6 +51,8 @@ class Figures:
     """Of one way, each the median of its sandboxes."""
 
     seconds: float
+    cpu: float
+    """Seconds, of the sandbox's whole life and of the server."""
     moved: float
     """Bytes into one sandbox, whoever sent them."""
     requests: float
@@ -66,50 +63,27 @@ class Figures:
         """In words, with a thousand of them."""
         stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in self.stages.items())
         thousand = self.moved * 1000
-        return (
-            f"{self.seconds:.2f} s ({stages or 'in one'}), {self.requests:g} requests, {self.moved / 1e6:.1f} MB each; "
-            f"a thousand: {thousand / 1e9:.1f} GB {through}, line {thousand / LINE_BYTES_PER_S:.0f} s"
-        )
+        each = f"{self.seconds:.2f} s ({stages or 'in one'}), {self.cpu:.1f} CPU-s, {self.requests:g} requests"
+        line = f"{thousand / 1e9:.1f} GB {through}, line {thousand / LINE_BYTES_PER_S:.0f} s"
+        return f"{each}, {self.moved / 1e6:.1f} MB; a thousand: {line}"
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Says nothing."""
-
-
-@contextmanager
-def mirror() -> Iterator[str]:
-    """The address of a server with the two packages, as the registry holds them."""
-    platform = host_platform()
-    with tempfile.TemporaryDirectory() as root:
-        for package, version in ((platform.package, DEFAULT_VERSION), (platform.ripgrep_package, RIPGREP_VERSION)):
-            folder = Path(root, package, "-")
-            folder.mkdir(parents=True)
-            run_npm(["pack", f"{package}@{version}", "--silent", "--pack-destination", root], Path(root), package)
-            (archive,) = Path(root).glob("*.tgz")
-            archive.rename(folder / f"{package.rpartition('/')[2]}-{version}.tgz")
-        with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=root)) as server:
-            thread = threading.Thread(target=server.serve_forever)
-            thread.start()
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-            server.shutdown()
-            thread.join()
-
-
-async def measured(api: PrimeApi, image: str, way: Way, count: int) -> Figures:
+async def figures_of(api: PrimeApi, image: str, way: Way, count: int) -> Figures:
     """Let sandboxes of an image get OpenCode, one after the other."""
-    walls, records, requests, sent = [], [], [], []
+    walls, cpus, records, requests, sent = [], [], [], [], []
     for _ in range(count):
-        async with provision_prime(PrimeConfig(image=image), 60) as box:
-            before, bytes_before, started = api.requests.total(), api.received_bytes, time.monotonic()
-            await way(box, record := InstallRecord())
-            walls.append(time.monotonic() - started)
-            requests.append(api.requests.total() - before)
-            sent.append(api.received_bytes - bytes_before)
-            records.append(record)
+        with measured(cost := Cost()):
+            async with provision_prime(PrimeConfig(image=image), 60) as box:
+                before, bytes_before, started = api.requests.total(), api.received_bytes, time.monotonic()
+                await way(box, record := InstallRecord())
+                walls.append(time.monotonic() - started)
+                requests.append(api.requests.total() - before)
+                sent.append(api.received_bytes - bytes_before)
+                records.append(record)
+        cpus.append(cost.cpu)
     stages = {name: statistics.median(one.seconds[name] for one in records) for name in records[0].seconds}
     moved = statistics.median(max(one.bytes, sent[index]) for index, one in enumerate(records))
-    return Figures(statistics.median(walls), moved, statistics.median(requests), stages)
+    return Figures(statistics.median(walls), statistics.median(cpus), moved, statistics.median(requests), stages)
 
 
 def ways(build: CachedBuild, address: str) -> dict[str, tuple[str, Way]]:
@@ -137,10 +111,12 @@ async def measure(count: int) -> dict[str, Figures]:
     """The figures of each way."""
     build = ensure_build(DEFAULT_VERSION, host_platform())
     packed_build(build)
-    with mirror() as address:
+    with package_mirror() as address:
         async with PrimeApi({PREPARED: [Bind(build.directory, f"/opencode/{build.name}")]}) as api:
             os.environ.update(api.environment)
-            return {name: await measured(api, image, way, count) for name, (image, way) in ways(build, address).items()}
+            return {
+                name: await figures_of(api, image, way, count) for name, (image, way) in ways(build, address).items()
+            }
 
 
 def main() -> None:
@@ -149,6 +125,7 @@ def main() -> None:
     parser.add_argument("--sandboxes", type=int, default=3, help="of each way (default: %(default)s)")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
+    adopt_orphans()
     figures = asyncio.run(measure(options.sandboxes))
     ratios = {
         "uploaded_share_of_plain": figures["upload"].moved / figures["plain"].moved,
