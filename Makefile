@@ -1,8 +1,10 @@
 # Two commands are all a newcomer needs: `make demo` and `make test`. Each sets up what is missing by itself.
-.PHONY: demo test test-next check bench setup setup-check setup-tests lint help
+.PHONY: demo test test-next check bench image setup setup-check setup-tests lint help
 SHELL := /bin/bash
 UV = PATH="$(CURDIR)/.cache/uv/bin:$$PATH" uv
 RUN = $(UV) run --no-sync
+BASE = python:3.11-slim
+LIBC = glibc
 
 help:
 	@echo "make demo   evaluate the sample tasks: real OpenCode, local sandboxes, scripted model (no account needed)"
@@ -10,6 +12,7 @@ help:
 	@echo "make test-next  type check and whole rollouts against the newest verifiers, pre-releases included"
 	@echo "make check  lint and type check: what CI runs before the tests"
 	@echo "make bench  run every benchmark and print its ratios"
+	@echo "make image  build the image of a sandbox that holds OpenCode: BASE=image TAG=name LIBC=glibc|musl"
 
 demo: setup
 	@$(RUN) python -m opencode_env.demo
@@ -27,6 +30,9 @@ check: setup-check
 
 bench: setup-tests
 	@for file in benchmarks/*.py; do case $$file in */_*) ;; *) $(RUN) python $$file || exit 1 ;; esac; done
+
+image: setup
+	@$(RUN) python scripts/make_image.py --base $(BASE) --libc $(LIBC) $(if $(TAG),--tag $(TAG))
 
 setup:
 	@scripts/setup.sh

@@ -186,6 +186,7 @@ CALLED = {
     "clients.train.ElasticRendererPool.acquire": "self",
     "clients.train.RendererSlot.run": "self fn",
     "agent.Agent.provision": "self task",
+    "runtimes.limiters.creation_limiter": "per_sec name scope",
     "agent.Agent.run": "self task runtime tools on_trace collect_artifacts" + (" on_score" if AFTER_0_4_0 else ""),
 }
 """Methods that are called although they are private, or with a meaning beyond their documentation."""
@@ -199,6 +200,8 @@ ATTRIBUTES = {
         "self._client",
         "client, self._client = self._client, None",
         '"timeout_minutes": -1',
+        "(self.config.creates_per_min or 0) / 60",
+        '"prime-sandbox"',
     ),
     "clients.train.ElasticRendererPool": ("self.key",),
     "harness.HarnessSession": ("self._closed",),

@@ -5,11 +5,15 @@ container whose agent runs as another user those are the sandbox's own. A contai
 have replaced all of them, so only the bounded answer is taken out of it, and it is verified on the host.
 """
 
+import asyncio
 import contextlib
+import hashlib
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
@@ -24,7 +28,9 @@ from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, SharedDirectory
 from opencode_rubrics.sandbox.alive import require_alive
 from opencode_rubrics.sandbox.checked_run import run_checked
+from opencode_rubrics.sandbox.pieces import send_in_pieces
 from opencode_rubrics.sandbox.processes import TrustedSystem, end_agent, end_agent_user, others_held
+from opencode_rubrics.sandbox.programs import program_argv
 from opencode_rubrics.sandbox.workdir import in_workdir
 from opencode_rubrics.verifiers_versions import starts_processes, supports_users
 
@@ -112,18 +118,28 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
         return _Place(python, bundle.target if shown.exit_code == 0 else await self._uploaded(runtime, bundle, "/tmp"))
 
     async def _uploaded(self, runtime: vf.Runtime, bundle: ScorerBundle, root: str = _UPLOAD_ROOT) -> str:
-        """Upload the bundle into a fresh directory, after the agent's processes have ended."""
+        """The image's own bundle if it is the same, else upload it into a fresh directory; the agent's processes have
+        ended before."""
         directory = f"{root}/opencode-scorer-{secrets.token_hex(8)}"
-        await run_checked(
+        digest = await asyncio.to_thread(_digest, bundle.archive)
+        found = await run_checked(
             runtime,
-            ["mkdir", "-m", "700", "--", directory],
+            program_argv("scorer_place", bundle.archive_target, digest, directory),
             f"sandbox {runtime.name!r} has no place for the scorer",
             error=ScoringError,
             advice="its disk is full or read-only",
         )
+        if found.stdout.strip() == "held":
+            return bundle.archive_target
         archive = f"{directory}/{bundle.archive.name}"
-        await runtime.write(archive, bundle.archive.read_bytes())
+        await send_in_pieces(runtime, bundle.archive, archive)
         return archive
+
+
+@cache
+def _digest(archive: Path) -> str:
+    with archive.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _ruling(result: Mapping[str, Any], seconds: float) -> Ruling:

@@ -1,5 +1,6 @@
 """The script that fetches OpenCode inside a sandbox: any downloader, five tries, and never a file that differs."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -32,8 +33,9 @@ class Machine:
         (self.bin / "sleep").write_text(f'#!/bin/sh\necho "$1" >> {self._slept}\n')
         (self.bin / "sleep").chmod(0o755)
 
-    def download(self, url: str, digest: str = DIGEST) -> "subprocess.CompletedProcess[str]":
-        argv = [str(self.bin / "sh"), "-c", program("download.sh"), "download", url, digest, str(self.target)]
+    def download(self, url: str, digest: str = DIGEST, jitter: str = "0") -> "subprocess.CompletedProcess[str]":
+        wanted = ["opencode", url, digest, "opencode"]
+        argv = [str(self.bin / "sh"), "-c", program("download.sh"), "download", str(self.target), jitter, *wanted]
         return subprocess.run(
             argv, env={"PATH": str(self.bin)}, capture_output=True, text=True, check=False, timeout=60
         )
@@ -64,6 +66,24 @@ def test_a_failed_download_is_tried_again_after_longer_and_longer_pauses(archive
     assert machine.download(archives.url).returncode == 0
     assert (machine.target / "opencode").read_bytes() == PROGRAM
     assert machine.slept == ["1", "2", "4"]
+
+
+@pytest.mark.parametrize("archives", [(b"", b"", GOOD)], indirect=True)
+def test_sandboxes_that_fail_together_do_not_come_back_together(archives: Archives, tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "python3")
+    assert machine.download(archives.url, jitter="37").returncode == 0
+    assert machine.slept == ["1.037", "2.074"]
+
+
+def test_stages_and_bytes_are_told_and_the_checksums_kept_beside_the_program(
+    archives: Archives, tmp_path: Path
+) -> None:
+    machine = Machine(tmp_path, "python3", "wc")
+    told = dict(line.split("=") for line in machine.download(archives.url).stdout.splitlines())
+    assert int(told.pop("bytes")) == len(GOOD)
+    assert set(told) == {"download", "unpack", "verify"}
+    assert all(0 <= float(seconds) < 60 for seconds in told.values())
+    assert json.loads((machine.target / "complete.json").read_text()) == {"opencode": DIGEST}
 
 
 def test_a_program_with_another_checksum_is_never_put_in_place(archives: Archives, tmp_path: Path) -> None:

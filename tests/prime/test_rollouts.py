@@ -17,7 +17,7 @@ from tests.support.user_home import Finished, UserHome, closed_port
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
-SAMPLES = ("arithmetic-orders", "count-errors")
+SAMPLES = ("count-errors", "arithmetic-orders")
 """Samples whose verify commands run no agent code: that would need root in the sandbox, which the server's have not."""
 
 HARD = "rotate-logs"
@@ -50,7 +50,7 @@ class Run:
     finished: Finished
     api: PrimeApi
     before_first_call: int
-    """Requests to the server, in a rollout whose row has no setup commands of its own."""
+    """Requests to the server, in the first rollout of its process, whose row has one setup command."""
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +82,9 @@ def test_the_samples_are_solved_in_sandboxes(samples: Run) -> None:
         (trace,) = episode.traces
         assert (trace.ok, trace.reward) == (True, 1.0), trace.errors
         assert trace.info["agent"]["exit_code"] == 0
+        assert (trace.info["agent"]["install"]["way"], trace.info["agent"]["install"]["bytes"]) == ("present", 0)
+        assert set(trace.info["agent"]["sandbox"]["waited"]) == {"place", "rate", "refused"}
+        assert set(trace.info["agent"]["sandbox"]["seconds"]) == {"create", "ready"}
     assert len(finished.lines) == len(SAMPLES)
 
 

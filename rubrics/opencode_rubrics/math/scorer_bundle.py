@@ -54,6 +54,11 @@ class ScorerBundle:
         """Absolute path of the library in a sandbox that shows it."""
         return f"{SANDBOX_ROOT}/{self.directory.name}"
 
+    @property
+    def archive_target(self) -> str:
+        """Absolute path of the zip file in an image that holds it."""
+        return f"{self.target}.zip"
+
 
 async def ensure_bundle(root: Path | None = None) -> ScorerBundle:
     """The bundle of the installed versions, made on first use (some ten seconds, off the event loop).

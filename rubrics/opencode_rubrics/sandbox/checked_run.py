@@ -35,7 +35,7 @@ async def run_for(
         if not limit.expired():
             raise vf.SandboxError(f"{failure}: sandbox {runtime.name!r} timed out: {error}") from error
     except vf.SandboxError as error:
-        raise vf.SandboxError(f"{failure}: {error}") from error
+        raise type(error)(f"{failure}: {error}") from error  # retry rules go by its type
     return vf.ProgramResult(exit_code=OUT_OF_TIME, stdout="", stderr=f"did not end within {seconds:g} s")
 
 

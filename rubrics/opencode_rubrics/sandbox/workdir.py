@@ -39,3 +39,9 @@ def workdir_of(trace: vf.Trace[Any, Any, Any]) -> str:
 def in_workdir(trace: vf.Trace[Any, Any, Any], path: str) -> str:
     """An absolute path as it is, a relative one below the rollout's work directory."""
     return posixpath.join(workdir_of(trace), path)
+
+
+def makes_workdir(runtime: vf.Runtime, workdir: str) -> bool:
+    """Whether the runtime made this work directory itself when it started, as Prime's does with a command."""
+    config = getattr(runtime, "config", None)
+    return getattr(config, "type", None) == "prime" and getattr(config, "workdir", None) == workdir

@@ -30,6 +30,14 @@ def command_of(box: PrimeBase, arguments: tuple[Any, ...]) -> tuple[list[str], d
     return argv, seen.process_env(env), seen.user
 
 
+def bound_gateway(client: Any, most: int, kept: int) -> None:
+    """Bound the connections of the SDK's client to its gateway, before it has made the first.
+
+    The SDK (0.5.1) asks whoever makes the client, which is verifiers, and reads these when the gateway is first used.
+    """
+    client._max_connections, client._max_keepalive_connections = most, kept
+
+
 @contextlib.asynccontextmanager
 async def provisioned_prime(box: PrimeBase, env: Mapping[str, str] | None = None) -> AsyncIterator[Runtime]:
     """Start a Prime sandbox and delete it on exit, whatever happens.

@@ -27,6 +27,8 @@ class Fault:
     delay: float = 0.0
     """Seconds between the request and what happens then."""
     times: int = 1
+    after: int = 0
+    """Requests that it is meant for and that go well before."""
     share: float = 1.0
     """Of the requests that it is meant for; which ones, chance says."""
 
@@ -49,6 +51,9 @@ class Traffic:
     def _due(self, route: str) -> Fault | None:
         for fault in self.faults:
             if fault.times > 0 and fault.route in (route, "*") and self._chance.random() < fault.share:
+                if fault.after > 0:
+                    fault.after -= 1
+                    continue
                 fault.times -= 1
                 self.happened += 1
                 return fault

@@ -36,6 +36,7 @@ from opencode_env.cli_agent.harness_files import harness_binds
 from opencode_env.cli_agent.interception import GatewayConfig, serving_by_role
 from opencode_env.cli_agent.limits_met import zero_outlived
 from opencode_env.cli_agent.local_runtime import provision_local
+from opencode_env.cli_agent.prime import PrimeLimits, Turns
 from opencode_env.cli_agent.rollout_limit import limit_rollout, take_scoring_limit
 from opencode_env.cli_agent.rollout_log import describe_failure, describe_rollout
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
@@ -57,6 +58,8 @@ class CliAgentEnvConfig(EnvConfig):
     verifiers' own under our ownership; `docker`, … are verifiers' own runtimes."""
     sandbox: LocalSandboxConfig = LocalSandboxConfig()
     """The confined local sandbox; without effect on other runtimes."""
+    prime: PrimeLimits = PrimeLimits()
+    """What one process may ask of Prime at once; without effect on other runtimes."""
     gateway: GatewayConfig = GatewayConfig()
     """What one rollout may ask of the way to the model, on every runtime."""
     retries: RetryConfig = without_agent_errors(RetryConfig())
@@ -131,6 +134,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
             if hide:
                 env_logger.removeFilter(hide)
         self._resources = AsyncExitStack()
+        self._turns = Turns(self.config.prime)
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -181,10 +185,12 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         scored = guarded_task(task, take_scoring_limit(agents.agent, task))
         agents.agent.harness = guarded(agents.agent.harness, contained=self.config.sandbox.confine)
         async with (
+            self._turns.turn(agents.agent.runtime_config) as start,
             self._sandbox(task, agents.agent, traces) as box,
             offering_boxes(self._provision, task, agents.agent, traces),
         ):
             await self.run_agent(scored, agents, box, traces.append)
+            start.put_on(traces[-1])
             fail_stage_timeout(traces[-1])
             zero_outlived(traces[-1])
             unscore_failed(traces[-1])
@@ -285,10 +291,8 @@ def _rubrics(task: Task[Any, Any, Any]) -> list[Rubric[Any]]:
 
 async def _shared_directories(task: Task[Any, Any, Any]) -> list[Bind]:
     """Host directories that the task's rubric wants to see, read-only, in the confined local sandbox."""
-    rubric = getattr(task, "rubric", None)
-    if not isinstance(rubric, Rubric):
-        return []
-    return [Bind(shared.source, shared.target) for shared in await rubric.shared_directories()]
+    rubrics = _rubrics(task)
+    return [Bind(shared.source, shared.target) for shared in await rubrics[0].shared_directories()] if rubrics else []
 
 
 def _hide_subprocess_warning(record: logging.LogRecord) -> bool:

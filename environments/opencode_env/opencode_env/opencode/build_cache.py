@@ -21,7 +21,9 @@ from opencode_env.opencode.builds import PINNED, RIPGREP_VERSION, Platform, plat
 
 logger = logging.getLogger("verifiers.v1.opencode_env.install")
 
+PROGRAMS = ("opencode", "rg")
 _MARKER = "complete.json"
+_PACKED = "programs.tar.gz"
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,26 @@ def cached_build(version: str, platform: Platform, root: Path | None = None) -> 
     """The build if this machine holds it already, else None."""
     final = _directory(version, platform, root)
     return _complete(final) if (final / _MARKER).exists() else None
+
+
+def packed_build(build: CachedBuild) -> Path:
+    """The build as one gzipped tar archive, for uploads; made when it is missing (blocking, some ten seconds)."""
+    packed = build.directory.parent / f"packed-{build.name}"
+    make_once(packed, _PACKED, lambda staged: _pack_build(build, staged / _PACKED))
+    return packed / _PACKED
+
+
+def _pack_build(build: CachedBuild, target: Path) -> None:
+    logger.info("packing OpenCode for uploads: once per machine")
+    staged = target.with_name("staged")
+    with tarfile.open(staged, "w:gz", compresslevel=6) as tar:
+        for name in (*PROGRAMS, _MARKER):
+            member = tar.gettarinfo(build.directory / name, name)
+            member.uid = member.gid = 0
+            member.uname = member.gname = ""
+            with (build.directory / name).open("rb") as content:
+                tar.addfile(member, content)
+    staged.rename(target)
 
 
 def _directory(version: str, platform: Platform, root: Path | None) -> Path:

@@ -13,9 +13,6 @@ DEFAULT_VERSION = "1.18.33"
 RIPGREP_VERSION = "1.18.0"
 """npm version of the ripgrep packages (the program inside calls itself by ripgrep's own version)."""
 
-RELEASE_URL = "https://github.com/anomalyco/opencode/releases/download/v{version}/{package}.tar.gz"
-"""Release archive of one build: a gzipped tar that holds the file `opencode`."""
-
 
 @dataclass(frozen=True)
 class Platform:

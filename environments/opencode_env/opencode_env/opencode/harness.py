@@ -19,6 +19,7 @@ from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode.build_cache import cached_build, ensure_build, host_platform
 from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
 from opencode_env.opencode.install import install
+from opencode_env.opencode.install_record import InstallRecord
 from opencode_env.opencode.session import OpenCodeSession
 
 
@@ -35,8 +36,8 @@ class OpenCodeHarness(GuardedHarness[OpenCodeHarnessConfig], Harness[OpenCodeHar
 
     def __init__(self, config: OpenCodeHarnessConfig) -> None:
         super().__init__(config)
-        self._installed: dict[str, str] = {}
-        """Directory of the programs by runtime name, between `setup` and `session` of a rollout."""
+        self._installed: dict[str, tuple[str, InstallRecord]] = {}
+        """Directory of the programs and how they came by runtime name, between `setup` and `session` of a rollout."""
         self._states: dict[str, str] = {}
         """OpenCode's directory by trace id, between `session` and `cleanup` of a rollout."""
 
@@ -51,7 +52,11 @@ class OpenCodeHarness(GuardedHarness[OpenCodeHarnessConfig], Harness[OpenCodeHar
                 "OpenCode would run on this machine without confinement: use --env.id opencode-env (confined local "
                 "sandbox) or a container (--env.agent.runtime.type docker | podman | prime)"
             )
-        self._installed[runtime.name] = await install(self.config, runtime)
+        self._installed[runtime.name] = await self._install(runtime)
+
+    async def _install(self, runtime: Runtime) -> tuple[str, InstallRecord]:
+        record = InstallRecord()
+        return await install(self.config, runtime, record=record), record
 
     async def local_binds(self) -> list[Bind]:
         """The host's cached build, for the confined local sandbox to show read-only where `install` looks for it.
@@ -84,7 +89,9 @@ class OpenCodeHarness(GuardedHarness[OpenCodeHarnessConfig], Harness[OpenCodeHar
         **options: Any,
     ) -> OpenCodeSession:
         """Prepare the rollout's OpenCode; the mark is printed by the command that prepares its files."""
-        programs = self._installed.pop(runtime.name, None) or await install(self.config, runtime)
+        known = self._installed.pop(runtime.name, None)
+        programs, record = await self._install(runtime) if known is None else known
+        record.put_on(trace)
         session = self.SESSION(self, ctx, trace, runtime, *connection, fence=fence, programs=programs)
         await session.prepare()
         self._states[trace.id] = session.state

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
 from pydantic import Field, FiniteFloat, field_validator
@@ -9,7 +10,7 @@ from verifiers.v1.configs.harness import HarnessConfig, PinnedVersion
 
 from opencode_env.cli_agent.interception.echo_rules import EchoRules
 from opencode_env.cli_agent.interception.request_rules import ModelRequests
-from opencode_env.opencode.builds import DEFAULT_VERSION, RELEASE_URL
+from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.opencode.echo import OpenCodeEcho
 from opencode_env.opencode.model_requests import opencode_requests
 
@@ -38,12 +39,17 @@ class OpenCodeHarnessConfig(HarnessConfig):
     """OpenCode release. Another than the default is checked against the registry's published checksum only."""
     install: Literal["auto", "upload", "download", "image"] = "auto"
     """How the binary reaches the sandbox. `image`: it must be there already. `upload`: from this machine's cache
-    (bound into the confined local sandbox, written once per container). `download`: the sandbox fetches the release
-    archive itself. `auto`: what is there already, else `upload` for local runtimes and `download` for remote ones."""
+    (bound into the confined local sandbox, sent packed and in pieces to others). `download`: the sandbox fetches the
+    packages itself. `auto`: what is there already, else `upload` for local runtimes and `download` for remote ones, and
+    `upload` where that fails."""
     asset_dir: str = "/opencode"
     """Directory inside the sandbox for the programs `opencode` and `rg`; must be absolute."""
-    download_url: str = RELEASE_URL
-    """Template of the release archive for `download`, with `{version}` and `{package}`."""
+    mirror: str | None = None
+    """Where sandboxes download from: the address of an npm registry, or of any server that holds its archives under the
+    same paths (`PACKAGE/-/NAME-VERSION.tgz`). None = the registry that npm on this machine is configured for."""
+    download_url: str | None = None
+    """Template of a gzipped tar archive with the file `opencode`, with `{version}` and `{package}`, for `download` to
+    fetch instead of the package; ripgrep is uploaded then."""
     download_sha256: str | None = None
     """SHA-256 of the program `opencode` in that archive; None takes the pinned one. A version that is not pinned
     needs it, else the binary is uploaded instead (`auto`) or the run refused (`download`)."""
@@ -92,6 +98,16 @@ class OpenCodeHarnessConfig(HarnessConfig):
     def _one_release(cls, value: str) -> str:
         if not value[:1].isdigit():
             raise ValueError(f"must name one release, such as {DEFAULT_VERSION}; {value!r} changes with time")
+        return value
+
+    @field_validator("mirror", "download_url")
+    @classmethod
+    def _address_without_credentials(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        parts = urlsplit(value)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
+            raise ValueError("must be an http or https address that every sandbox may know, without credentials")
         return value
 
     @field_validator("asset_dir", "agent_workdir")

@@ -5,20 +5,22 @@ tells what the sandbox is and has; what must be written is written under a tempo
 """
 
 import asyncio
-import hashlib
 import logging
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from urllib.parse import urlsplit
 
 from opencode_rubrics import run_checked
+from opencode_rubrics.sandbox.pieces import send_in_pieces
 from opencode_rubrics.verifiers_versions import is_this_machine
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.runtimes import Runtime
 
-from opencode_env.cli_agent.npm import DOWNLOAD_TIMEOUT_SECONDS
-from opencode_env.opencode.build_cache import CachedBuild, ensure_build, host_platform
-from opencode_env.opencode.builds import PINNED, Platform, platform_from_probe
+from opencode_env.opencode.build_cache import CachedBuild, ensure_build, host_platform, packed_build
+from opencode_env.opencode.builds import Platform, platform_from_probe
+from opencode_env.opencode.download import download, downloads, opencode_checksum
 from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
+from opencode_env.opencode.install_record import TRAFFIC, InstallRecord
 from opencode_env.opencode.state import program
 
 logger = logging.getLogger("verifiers.v1.opencode_env.install")
@@ -33,11 +35,11 @@ _IMAGE_PROGRAMS: dict[ImageKey, str] = {}
 """Where an image holds OpenCode and ripgrep."""
 
 _UPLOADS: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
-MAX_CONCURRENT_UPLOADS = 2
-"""Each upload holds the binary (185 MB) in memory while it lasts."""
+MAX_CONCURRENT_UPLOADS = 8
+"""Each upload holds one piece (8 MiB) in memory while it lasts."""
 
-_PLACE_TIMEOUT_SECONDS = 120.0
-"""A slow disk reads and counts the binary in that."""
+_UNPACK_SECONDS = 120.0
+"""A slow disk takes the binary (185 MB) in that."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,13 @@ class Probe:
     """Path of an `rg` of the image's own, or empty."""
 
 
-async def install(config: OpenCodeHarnessConfig, runtime: Runtime, *, trust_image: bool = True) -> str:
+async def install(
+    config: OpenCodeHarnessConfig, runtime: Runtime, *, trust_image: bool = True, record: InstallRecord | None = None
+) -> str:
     """Make OpenCode available in `runtime`; returns the directory to put on PATH.
 
     An image that was once seen to hold it is not asked again: in a container every question costs 0.1 CPU-seconds.
-    With `trust_image` false it is.
+    With `trust_image` false it is. What was done is written into `record`.
 
     Raises:
         HarnessError: when the strategy cannot deliver the pinned version; the message says what to change.
@@ -69,13 +73,40 @@ async def install(config: OpenCodeHarnessConfig, runtime: Runtime, *, trust_imag
     if trust_image and key in _IMAGE_PROGRAMS:
         return _IMAGE_PROGRAMS[key]
     box = runtime.with_user(None) if runtime.user is not None else runtime
-    probe = await probe_sandbox(config, box)
+    record = InstallRecord() if record is None else record
+    with record.stage("check"):
+        probe = await probe_sandbox(config, box)
+        found = await _present(config, box, probe, key)
+    if found is not None:
+        return found
+    digest = opencode_checksum(config, probe.platform)
+    if config.install == "download" or (config.install == "auto" and not runtime.is_local and digest is not None):
+        if digest is None:
+            raise HarnessError(
+                f"no checksum is pinned for {probe.platform.package} {config.version}: set "
+                "--env.agent.harness.download-sha256, or use --env.agent.harness.install upload"
+            )
+        try:
+            return await _download(config, box, probe.platform, digest, record)
+        except HarnessError as error:
+            if config.install == "download":
+                raise
+            logger.warning("sandbox %s: %s; uploading it from this machine instead", runtime.name, error)
+    build = await asyncio.to_thread(ensure_build, config.version, probe.platform)
+    return await upload(config, box, build, record)
+
+
+async def _present(config: OpenCodeHarnessConfig, box: Runtime, probe: Probe, key: ImageKey) -> str | None:
+    """The directory of what the sandbox has already, with `rg` added where only that is missing; None for nothing.
+
+    Raises:
+        HarnessError: it must be in the image, which has none or another version.
+    """
     suffix = f"-{config.version}-"
-    if config.install != "image":
-        for directory in probe.ready:
-            name = PurePosixPath(directory).name
-            if suffix in name and probe.platform.runs(name):
-                return _remember(key, directory)
+    for directory in probe.ready:
+        name = PurePosixPath(directory).name
+        if suffix in name and probe.platform.runs(name):
+            return _remember(key, directory)
     if config.install in ("auto", "image") and probe.found:
         version = await _image_version(box, probe.found)
         if version == config.version:
@@ -88,18 +119,9 @@ async def install(config: OpenCodeHarnessConfig, runtime: Runtime, *, trust_imag
     if config.install == "image":
         raise HarnessError(
             f"install = image, but there is no opencode in {config.asset_dir} or on PATH of the sandbox: put "
-            f"OpenCode {config.version} into the image or use --env.agent.harness.install auto"
+            f"OpenCode {config.version} into the image (make image) or use --env.agent.harness.install auto"
         )
-    if config.install == "download" or (config.install == "auto" and not runtime.is_local):
-        if (digest := _download_checksum(config, probe.platform)) is not None:
-            return await _download(config, box, probe.platform, digest)
-        if config.install == "download":
-            raise HarnessError(
-                f"no checksum is pinned for {probe.platform.package} {config.version}: set "
-                "--env.agent.harness.download-sha256, or use --env.agent.harness.install upload"
-            )
-    build = await asyncio.to_thread(ensure_build, config.version, probe.platform)
-    return await upload(config, box, build)
+    return None
 
 
 async def probe_sandbox(config: OpenCodeHarnessConfig, runtime: Runtime) -> Probe:
@@ -118,24 +140,32 @@ async def probe_sandbox(config: OpenCodeHarnessConfig, runtime: Runtime) -> Prob
     return Probe(platform, ready, facts.get("found", ""), facts.get("rg", ""))
 
 
-async def upload(config: OpenCodeHarnessConfig, runtime: Runtime, build: CachedBuild) -> str:
-    """Write a cached build into the sandbox, the marker file last."""
+async def upload(
+    config: OpenCodeHarnessConfig, runtime: Runtime, build: CachedBuild, record: InstallRecord | None = None
+) -> str:
+    """Send a cached build into the sandbox, packed, in pieces that are checked there; the marker file comes last.
+
+    Raises:
+        SandboxError: it could not be sent or unpacked.
+    """
+    record = InstallRecord() if record is None else record
     directory = f"{config.asset_dir}/{build.name}"
     uploads = _UPLOADS.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(MAX_CONCURRENT_UPLOADS))
-    async with uploads:
-        for name in ("rg", "opencode", "complete.json"):
-            data = await asyncio.to_thread((build.directory / name).read_bytes)
-            await _place(runtime, f"{directory}/{name}", data)
+    packed = await asyncio.to_thread(packed_build, build)
+    with record.stage("wait"):
+        await uploads.acquire()
+    try:
+        with record.stage("upload"):
+            checking = await send_in_pieces(runtime, packed, f"{directory}.tar.gz")
+    finally:
+        uploads.release()
+    record.split("upload", "verify", checking)
+    with record.stage("unpack"):
+        argv = ["sh", "-c", program("unpack.sh"), "unpack", f"{directory}.tar.gz", directory]
+        await run_checked(runtime, argv, f"unpacking {directory}.tar.gz failed", seconds=_UNPACK_SECONDS)
+    record.way, record.bytes = "upload", packed.stat().st_size
+    TRAFFIC.count(record, "this machine", chosen=config.install != "auto")
     return directory
-
-
-async def _place(runtime: Runtime, path: str, data: bytes) -> None:
-    """Write a program under a name of this call and rename it, so that nobody runs half a file."""
-    temporary = f"{path}.{hashlib.sha256(data[-4096:]).hexdigest()[:8]}.part"
-    await runtime.write(temporary, data)
-    script = 'chmod 755 "$1" && [ "$(wc -c <"$1")" -eq "$3" ] && mv -f "$1" "$2"'
-    argv = ["sh", "-c", script, "place", temporary, path, str(len(data))]
-    await run_checked(runtime, argv, f"uploading {path} failed", seconds=_PLACE_TIMEOUT_SECONDS)
 
 
 async def _beside_image(config: OpenCodeHarnessConfig, runtime: Runtime, probe: Probe, key: ImageKey) -> str:
@@ -145,7 +175,7 @@ async def _beside_image(config: OpenCodeHarnessConfig, runtime: Runtime, probe: 
         return _remember(key, directory)
     if config.install == "auto" and runtime.is_local:
         build = await asyncio.to_thread(ensure_build, config.version, probe.platform)
-        await _place(runtime, f"{directory}/rg", await asyncio.to_thread((build.directory / "rg").read_bytes))
+        await send_in_pieces(runtime, build.directory / "rg", f"{directory}/rg", "755")
         return directory
     logger.warning("the sandbox has no ripgrep (`rg`): OpenCode's glob and grep tools will fail in it")
     return _remember(key, directory)
@@ -171,23 +201,15 @@ async def _image_version(runtime: Runtime, path: str) -> str:
     return _IMAGE_VERSIONS[key]
 
 
-def _download_checksum(config: OpenCodeHarnessConfig, platform: Platform) -> str | None:
-    pinned = PINNED.get(f"{platform.package}@{config.version}")
-    return config.download_sha256 or (pinned.binary_sha256 if pinned else None)
-
-
-async def _download(config: OpenCodeHarnessConfig, runtime: Runtime, platform: Platform, digest: str) -> str:
+async def _download(
+    config: OpenCodeHarnessConfig, runtime: Runtime, platform: Platform, digest: str, record: InstallRecord
+) -> str:
     directory = f"{config.asset_dir}/{platform.package}-{config.version}-{digest[:12]}"
-    url = config.download_url.format(version=config.version, package=platform.package)
-    await run_checked(
-        runtime,
-        ["sh", "-c", program("download.sh"), "download", url, digest, directory],
-        "the sandbox could not download OpenCode",
-        seconds=DOWNLOAD_TIMEOUT_SECONDS,
-        error=HarnessError,
-        advice="put it into the image (install = image) or upload it (install = upload)",
-    )
-    build = await asyncio.to_thread(ensure_build, config.version, platform)
-    for name in ("rg", "complete.json"):
-        await _place(runtime, f"{directory}/{name}", await asyncio.to_thread((build.directory / name).read_bytes))
+    wanted = await asyncio.to_thread(downloads, config, platform, digest)
+    if all(one.name != "rg" for one in wanted):
+        build = await asyncio.to_thread(ensure_build, config.version, platform)
+        await send_in_pieces(runtime, build.directory / "rg", f"{directory}/rg", "755")
+    await download(runtime, wanted, directory, record)
+    origin = urlsplit(wanted[-1].url).hostname or "one address"
+    TRAFFIC.count(record, origin, chosen=config.install != "auto" or config.mirror is not None)
     return directory

@@ -24,6 +24,7 @@ from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from opencode_env.opencode.events import EVENTS_TAIL_BYTES, SEPARATOR, RunLog, read_log, split_log
 from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
 from opencode_env.opencode.install import install
+from opencode_env.opencode.install_record import InstallRecord
 from opencode_env.opencode.metrics import rollout_metrics
 from opencode_env.opencode.opencode_config import build_config, render_config
 from opencode_env.opencode.outcome import AgentOutcome, SegmentRecord, outcome_of
@@ -107,7 +108,9 @@ class OpenCodeSession(HarnessSession):
         """Unpack the archive and mark the processes in one command; returns what that printed."""
         result = await self._run_prepare(archive, accepted=(0, 3))
         if result.exit_code == 3:  # the image was thought to hold OpenCode; ask the sandbox itself
-            self._programs = await install(self.harness.config, self.runtime, trust_image=False)
+            record = InstallRecord()
+            self._programs = await install(self.harness.config, self.runtime, trust_image=False, record=record)
+            record.put_on(self.trace)
             result = await self._run_prepare(archive, accepted=(0,))
         if not result.stdout.startswith(f"state={STATE_BASE}"):
             raise SandboxError(f"{_PREPARING}, it printed: {result.stdout[-500:]}")

@@ -22,6 +22,7 @@ from opencode_rubrics import (
 )
 from opencode_rubrics.sandbox.packed_directory import unpack_into
 from opencode_rubrics.sandbox.staged_tests import require_box
+from opencode_rubrics.sandbox.workdir import makes_workdir
 from verifiers.v1.task import task_key
 from verifiers.v1.utils.decorators import invoke
 
@@ -76,8 +77,9 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
             require_box(runtime)
         if not self.data.setup and self.data.workdir is None and folder is None:
             return
-        failure = f"workdir {workdir!r} cannot be made"
-        await run_checked(runtime, ["mkdir", "-p", "--", workdir], failure, error=vf.TaskError)
+        if not makes_workdir(runtime, workdir):
+            failure = f"workdir {workdir!r} cannot be made"
+            await run_checked(runtime, ["mkdir", "-p", "--", workdir], failure, error=vf.TaskError)
         timeout = self.data.setup_timeout or self.config.setup_timeout
         for command in self.data.setup:
             result = await run_command(runtime, command, workdir=workdir, timeout=timeout)

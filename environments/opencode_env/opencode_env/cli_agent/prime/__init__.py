@@ -2,6 +2,16 @@
 
 from opencode_env.cli_agent.prime.left_behind import delete_sandboxes, list_sandboxes
 from opencode_env.cli_agent.prime.lifetime import lifetime_minutes
+from opencode_env.cli_agent.prime.limits import PrimeLimits
 from opencode_env.cli_agent.prime.runtime import OwnPrimeRuntime, provision_prime
+from opencode_env.cli_agent.prime.turns import Turns
 
-__all__ = ["OwnPrimeRuntime", "delete_sandboxes", "lifetime_minutes", "list_sandboxes", "provision_prime"]
+__all__ = [
+    "OwnPrimeRuntime",
+    "PrimeLimits",
+    "Turns",
+    "delete_sandboxes",
+    "lifetime_minutes",
+    "list_sandboxes",
+    "provision_prime",
+]

@@ -11,8 +11,10 @@ from typing import Any
 
 from prime_sandboxes import APIError, CreateSandboxRequest
 
+from opencode_env.cli_agent.prime.connections import creating
 from opencode_env.cli_agent.prime.errors import http_status, surely_refused
 from opencode_env.cli_agent.prime.left_behind import OURS, delete_sandboxes, list_sandboxes, platform
+from opencode_env.cli_agent.prime.start_record import StartRecord
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.prime")
 
@@ -83,9 +85,10 @@ class Ownership:
 class OwnedClient:
     """The SDK's client, as one runtime uses it: its sandbox is created and deleted under an `Ownership`."""
 
-    def __init__(self, client: Any, ownership: Ownership) -> None:
+    def __init__(self, client: Any, ownership: Ownership, record: StartRecord) -> None:
         self._client = client
         self._ownership = ownership
+        self._record = record
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
@@ -96,13 +99,17 @@ class OwnedClient:
         Raises:
             APIError: there is none, or nobody knows.
         """
-        own = self._ownership
+        own, record = self._ownership, self._record
         own.asked = True
+        started, refused = time.monotonic(), record.waited["refused"]
         try:
-            sandbox = await self._client.create(own.stamped(request))
+            with creating(record):
+                sandbox = await self._client.create(own.stamped(request))
         except APIError as error:
             own.asked = not surely_refused(error)
             raise
+        record.created_at = time.monotonic()
+        record.seconds["create"] = record.created_at - started - (record.waited["refused"] - refused)
         own.id = sandbox.id
         return sandbox
 

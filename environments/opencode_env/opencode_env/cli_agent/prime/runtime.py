@@ -6,7 +6,10 @@ the event loop is gone. Only a process that is killed leaves one, which its labe
 
 import asyncio
 import contextlib
+import itertools
 import logging
+import random
+import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -16,12 +19,17 @@ from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig, ProgramResult, Runtime
 
 from opencode_env.cli_agent.prime.commands import run_command
-from opencode_env.cli_agent.prime.errors import told_apart
+from opencode_env.cli_agent.prime.connections import TOO_MANY, prepare
+from opencode_env.cli_agent.prime.errors import http_status, told_apart
 from opencode_env.cli_agent.prime.ownership import OwnedClient, Ownership, report_left
+from opencode_env.cli_agent.prime.start_record import StartRecord
+from opencode_env.cli_agent.prime.turns import taken_turn
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.prime")
 
 _WRAPPED = "_owned_client"
+_PAUSES_S = (5.0, 10.0, 20.0, 40.0, 60.0)
+"""Between requests for a sandbox that was refused for now; the SDK has waited 10 and 30 s by itself before each."""
 
 
 class OwnPrimeRuntime(PrimeBase):
@@ -30,11 +38,15 @@ class OwnPrimeRuntime(PrimeBase):
     Args:
         config: the seat's.
         lifetime: minutes after which the platform ends it; -1 is never.
+        record: of its start, with the limits of this process.
         name: for messages and labels; random and unique by default.
     """
 
-    def __init__(self, config: PrimeConfig, lifetime: int, name: str | None = None) -> None:
+    def __init__(
+        self, config: PrimeConfig, lifetime: int, record: StartRecord | None = None, name: str | None = None
+    ) -> None:
         super().__init__(config, name)
+        self.record = StartRecord() if record is None else record
         self.ownership = Ownership(self.name, lifetime)
 
     @property  # type: ignore[override]  # a plain attribute there
@@ -45,7 +57,11 @@ class OwnPrimeRuntime(PrimeBase):
 
     @_client.setter
     def _client(self, client: Any) -> None:
-        self.__dict__[_WRAPPED] = None if client is None else OwnedClient(client, self.ownership)
+        if client is None:
+            self.__dict__[_WRAPPED] = None
+            return
+        prepare(client, self.record.limits.max_connections)
+        self.__dict__[_WRAPPED] = OwnedClient(client, self.ownership, self.record)
 
     @property
     def client(self) -> OwnedClient:
@@ -75,13 +91,25 @@ class OwnPrimeRuntime(PrimeBase):
         return str(self.config.workdir)
 
     async def start(self) -> None:
-        """Have a sandbox and wait until it is up.
+        """Have a sandbox and wait until it is up; refused for now (429), it is asked for again for a while.
 
         Raises:
             SandboxError: there is none; its type says why.
         """
-        async with told_apart(starting=True):
-            await super().start()
+        deadline = time.monotonic() + self.record.limits.creation_patience
+        for pause in itertools.chain(_PAUSES_S, itertools.repeat(_PAUSES_S[-1])):
+            try:
+                async with told_apart(starting=True):
+                    await super().start()
+            except SandboxError as error:
+                wait = pause * random.uniform(0.5, 1.5)  # so that not all of a run come back at once
+                if self.info.id is not None or http_status(error) != TOO_MANY or time.monotonic() + wait > deadline:
+                    raise
+            else:
+                self.record.seconds["ready"] = time.monotonic() - self.record.created_at
+                return
+            await super().teardown()  # gives the client back
+            await asyncio.sleep(wait)
 
     async def run(self, *arguments: Any) -> ProgramResult:
         """Run a command to its end; cancelled, it is killed first.
@@ -157,5 +185,7 @@ async def provision_prime(
     Raises:
         SandboxError: it could not be had; its type says why.
     """
-    async with provisioned_prime(OwnPrimeRuntime(config, lifetime), env) as box:
+    record = await taken_turn(config)
+    unpaced = config.model_copy(update={"creates_per_min": None})  # it had its turn
+    async with provisioned_prime(OwnPrimeRuntime(unpaced, lifetime, record), env) as box:
         yield box

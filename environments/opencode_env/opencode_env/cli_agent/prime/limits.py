@@ -1,0 +1,19 @@
+"""What one process may ask of Prime at once."""
+
+from pydantic import Field, FiniteFloat
+from pydantic_config import BaseConfig
+
+
+class PrimeLimits(BaseConfig):
+    """Bounds of one process (each worker of an environment server is one); how fast a whole run creates sandboxes is
+    `--env.<seat>.runtime.creates_per_min`."""
+
+    max_sandboxes: int | None = Field(None, ge=1)
+    """Sandboxes of rollouts at once; further rollouts wait for a place, which no deadline counts. None is as many as
+    rollouts are played at once. Second sandboxes that scoring asks for come on top, so that none waits for another."""
+    max_connections: int = Field(1000, ge=1)
+    """Connections to the platform, and as many to its gateway's files; commands share some of their own, 100 to each.
+    The first environment of a process decides."""
+    creation_patience: FiniteFloat = Field(600.0, ge=0)
+    """Seconds for which the creation of a sandbox is tried again while the platform answers that there are too many
+    requests or sandboxes (429), within the time for setup."""
