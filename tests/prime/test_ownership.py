@@ -61,6 +61,13 @@ async def test_a_creation_whose_answers_are_all_lost_is_found_and_deleted(api: P
     assert api.living == []
 
 
+async def test_the_way_into_a_deleted_sandbox_is_forgotten(api: PrimeApi, tmp_path: Path) -> None:
+    async with provision_prime(PrimeConfig(), 60):
+        (kept,) = tmp_path.rglob("sandbox_auth_cache.json")
+        assert list(json.loads(kept.read_text())) == [api.living[0].id]
+    assert json.loads(kept.read_text()) == {}
+
+
 async def test_a_creation_that_is_cancelled_leaves_nothing(api: PrimeApi) -> None:
     api.add(Fault("create", delay=0.5))
     creation = asyncio.ensure_future(provision())

@@ -30,6 +30,14 @@ def command_of(box: PrimeBase, arguments: tuple[Any, ...]) -> tuple[list[str], d
     return argv, seen.process_env(env), seen.user
 
 
+async def forget_access(client: Any, sandbox_id: str) -> None:
+    """Have the SDK's client forget the way into a sandbox that is deleted.
+
+    By itself (0.5.1) it keeps that of every sandbox that ever was, and writes all of them to a file with each new one.
+    """
+    await client._auth_cache.invalidate(sandbox_id)
+
+
 @contextlib.asynccontextmanager
 async def provisioned_prime(box: PrimeBase, env: Mapping[str, str] | None = None) -> AsyncIterator[Runtime]:
     """Start a Prime sandbox and delete it on exit, whatever happens.

@@ -9,6 +9,7 @@ import logging
 import time
 from typing import Any
 
+from opencode_rubrics.verifiers_versions import forget_access
 from prime_sandboxes import APIError, CreateSandboxRequest
 
 from opencode_env.cli_agent.prime.errors import http_status, surely_refused
@@ -17,6 +18,9 @@ from opencode_env.cli_agent.prime.left_behind import OURS, delete_sandboxes, lis
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.prime")
 
 _GONE = 404
+_UP = "RUNNING"
+_FIRST_LOOK_S = 1.0
+"""No sandbox is up within less; the SDK looks at once, then after 1 s, 1.5 s, … more."""
 _DELETION_PAUSES_S = (0.5, 2.0, 5.0)
 _LOST_LOOKS, _LOST_PAUSE_S = 3, 1.0
 """A creation whose answer was lost may still be on its way."""
@@ -86,6 +90,7 @@ class OwnedClient:
     def __init__(self, client: Any, ownership: Ownership) -> None:
         self._client = client
         self._ownership = ownership
+        self._up = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
@@ -104,7 +109,18 @@ class OwnedClient:
             own.asked = not surely_refused(error)
             raise
         own.id = sandbox.id
+        self._up = sandbox.status == _UP
         return sandbox
+
+    async def wait_for_creation(self, sandbox_id: str, **options: Any) -> None:
+        """Wait until the sandbox is up, without a look at once, which would not find it so.
+
+        Raises:
+            SandboxNotRunningError: it does not come up.
+        """
+        if not self._up:
+            await asyncio.sleep(_FIRST_LOOK_S)
+        await self._client.wait_for_creation(sandbox_id, **options)
 
     async def delete(self, sandbox_id: str) -> None:
         """Delete the sandbox; tried again when that fails, and reported when it fails for good."""
@@ -121,6 +137,7 @@ class OwnedClient:
             else:
                 break
         self._ownership.asked = False
+        await forget_access(self._client, sandbox_id)
 
 
 def report_left(sandbox: str, own: Ownership, error: BaseException) -> None:
