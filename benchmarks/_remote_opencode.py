@@ -39,6 +39,8 @@ class Beside:
 
 async def opencode_beside(rollouts: int) -> Beside:
     """One alone, of which the requests before its first model call are counted, then the others."""
+    if not rollouts:
+        return Beside(0, 0, 0, 0)
     runtime = PrimeConfig(image=IMAGE).model_dump()
     options = {"agent": {"runtime": runtime}, "interception": interception()}
     rows = [{"id": f"t{index}", "question": PROMPT, "answer": "done"} for index in range(rollouts)]

@@ -14,6 +14,7 @@ from prime_sandboxes import APIError, CreateSandboxRequest
 
 from opencode_env.cli_agent.prime.errors import http_status, surely_refused
 from opencode_env.cli_agent.prime.left_behind import OURS, delete_sandboxes, list_sandboxes, platform
+from opencode_env.cli_agent.prime.repeated import repeated
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.prime")
 
@@ -120,7 +121,15 @@ class OwnedClient:
         """
         if not self._up:
             await asyncio.sleep(_FIRST_LOOK_S)
-        await self._client.wait_for_creation(sandbox_id, **options)
+        await repeated(lambda: self._client.wait_for_creation(sandbox_id, **options))
+
+    async def execute_command(self, *arguments: Any, **options: Any) -> Any:
+        """Run a short command that can be repeated; verifiers makes the work directory with one, and we end processes.
+
+        Raises:
+            APIError: it could not be run.
+        """
+        return await repeated(lambda: self._client.execute_command(*arguments, **options))
 
     async def delete(self, sandbox_id: str) -> None:
         """Delete the sandbox; tried again when that fails, and reported when it fails for good."""

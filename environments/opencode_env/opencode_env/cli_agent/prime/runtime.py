@@ -18,6 +18,7 @@ from verifiers.v1.runtimes import PrimeConfig, ProgramResult, Runtime
 from opencode_env.cli_agent.prime.commands import run_command
 from opencode_env.cli_agent.prime.errors import told_apart
 from opencode_env.cli_agent.prime.ownership import OwnedClient, Ownership, report_left
+from opencode_env.cli_agent.prime.repeated import repeated
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.prime")
 
@@ -109,7 +110,8 @@ class OwnPrimeRuntime(PrimeBase):
             SandboxError: there is none, it is too large, or the sandbox is gone.
         """
         async with told_apart():
-            content: bytes = await super().read(*arguments, **options)
+            once = super().read
+            content: bytes = await repeated(lambda: once(*arguments, **options))
             return content
 
     async def write(self, *arguments: Any) -> None:
