@@ -47,7 +47,6 @@ async def test_each_rollout_ends_well_or_with_the_error_of_the_platform_and_noth
         finished = await home.run("sweep", model.base_url, *arguments, env=api.environment)
         left = [sandbox.id for sandbox in api.living]
     found = ends(finished)
-    print(found, api.faults_happened, api.requests)
     assert found.total() == ROLLOUTS, finished.log[-4000:]
     assert set(found) <= {"scored", "SandboxGatewayError"}, found
     assert found["scored"] > ROLLOUTS / 2
