@@ -27,6 +27,8 @@ from verifiers.v1.utils.loaders import resolve_env_config
 
 TICK_SECONDS = 0.01
 TICKS_PER_LOOK = 20
+MANY_TIMERS = 10_000
+"""More than a worker has that are due."""
 LISTENING = "0A"
 """A socket's state in the kernel's table."""
 POOLED = "asyncio_"
@@ -77,8 +79,9 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def held() -> dict[str, int]:
+async def held() -> dict[str, int]:
     """What this process holds now."""
+    await forget_cancelled_timers()
     gc.collect()
     of_rollouts = Counter(name for one in gc.get_objects() if (name := class_of(one)) in OF_A_ROLLOUT)
     children = [path.read_text().split() for path in Path("/proc/self/task").glob("*/children")]
@@ -89,6 +92,15 @@ def held() -> dict[str, int]:
         "processes": sum(len(pids) for pids in children),
         **{name: of_rollouts[name] for name in OF_A_ROLLOUT},
     }
+
+
+async def forget_cancelled_timers() -> None:
+    """Have the event loop let go of timers that were cancelled, which hold the context of the rollout that set them (a
+    deadline of 24 hours on each command of Prime's SDK): it does when they are most of its timers."""
+    loop = asyncio.get_running_loop()
+    for _ in range(MANY_TIMERS):
+        loop.call_later(1.0, gc.isenabled).cancel()
+    await asyncio.sleep(0)
 
 
 def kept_connections() -> int:
@@ -124,7 +136,7 @@ async def obey(watch: Watch) -> None:
             gc.collect()
             watch.begin()
         else:
-            answer = watch.seen() if order == "watched" else held()
+            answer = watch.seen() if order == "watched" else await held()
         print(json.dumps(answer), flush=True)
 
 

@@ -11,6 +11,7 @@ import pytest
 from opencode_rubrics.verifiers_versions import AFTER_0_4_0
 from verifiers.v1.cli.eval.main import main
 from verifiers.v1.configs.cli.eval import EvalConfig
+from verifiers.v1.configs.serve import ServeConfig, pool_serve_kwargs
 from verifiers.v1.utils.loaders import resolve_env_config
 
 from scripts.prime_rl_trial.sources import as_evals
@@ -21,6 +22,7 @@ OTHER_VERSION = "podman" if AFTER_0_4_0 else "podman-custom"
 EVAL = [path for path in sorted((ROOT / "configs" / "eval").glob("*.toml")) if path.stem != OTHER_VERSION]
 RL = sorted((ROOT / "configs" / "rl").glob("*.toml"))
 TRAINING = pytest.mark.parametrize("path", RL, ids=lambda path: path.stem)
+SERVERS = sorted((ROOT / "configs" / "env-server").glob("*.toml"))
 FILES = pytest.mark.parametrize("path", EVAL, ids=lambda path: path.stem)
 
 
@@ -39,7 +41,7 @@ def command(path: Path) -> list[str]:
 
 def test_there_are_configurations() -> None:
     assert {path.stem for path in EVAL} >= {"local", "prime", "vllm", "foreign-taskset"}
-    elsewhere = {path.stem for path in (ROOT / "configs").rglob("*.toml") if path not in [*EVAL, *RL]}
+    elsewhere = {path.stem for path in (ROOT / "configs").rglob("*.toml") if path not in [*EVAL, *RL, *SERVERS]}
     assert elsewhere == {OTHER_VERSION}
 
 
@@ -70,21 +72,21 @@ def test_the_command_of_a_configuration_is_accepted_by_vf_eval(
     assert type(seats["agent"]).__name__ == ("OpenCodeRLMHarnessConfig" if recursive else "OpenCodeHarnessConfig")
 
 
-def source(document: dict[str, Any]) -> dict[str, Any]:
-    """The one source of a training configuration."""
-    (found,) = document["orchestrator"]["train"]["source"]
-    assert isinstance(found, dict)
+def sources(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """The sources of a training configuration."""
+    found: list[dict[str, Any]] = document["orchestrator"]["train"]["source"]
+    assert len({one["name"] for one in found}) == len(found) > 0
     return found
 
 
 @TRAINING
 def test_the_environment_of_a_training_configuration_is_ours(path: Path) -> None:
     """prime-rl narrows `env` in this way; its own classes are tried by `scripts/try_prime_rl.py`."""
-    env = source(tomllib.loads(path.read_text()))["env"]
-    recursive = path.stem == "rlm"
-    config = resolve_env_config(env)
-    assert type(config).__name__ == ("OpenCodeRLMEnvConfig" if recursive else "OpenCodeEnvConfig")
-    assert config.agent_harnesses()["agent"].id == ("opencode-rlm" if recursive else "opencode-env")
+    recursive = path.stem.startswith("rlm")
+    for one in sources(tomllib.loads(path.read_text())):
+        config = resolve_env_config(one["env"])
+        assert type(config).__name__ == ("OpenCodeRLMEnvConfig" if recursive else "OpenCodeEnvConfig")
+        assert config.agent_harnesses()["agent"].id == ("opencode-rlm" if recursive else "opencode-env")
 
 
 @TRAINING
@@ -92,18 +94,34 @@ def test_a_training_configuration_has_what_prime_rl_asks_for(path: Path) -> None
     document = tomllib.loads(path.read_text())
     assert header(path).splitlines()[-1] == f"uv run rl @ {path.relative_to(ROOT)}"
     assert document["trainer"]["optim"]["lr"] > 0, "prime-rl refuses a run without a table for its trainer"
-    run, group = document["orchestrator"], source(document)["group_size"]
-    assert run["batch_size"] % group == 0
-    assert run["concurrency"]["max_inflight"] >= group
+    run = document["orchestrator"]
+    for group in (one["group_size"] for one in sources(document)):
+        assert run["batch_size"] % group == 0
+        assert run["concurrency"]["max_inflight"] >= group
 
 
 @TRAINING
 def test_no_rollout_of_a_training_configuration_is_longer_than_the_trainer_keeps(path: Path) -> None:
     document = tomllib.loads(path.read_text())
-    budget = source(document)["env"]["agent"]["max_total_tokens"]
     answer = document["orchestrator"]["train"]["sampling"]["max_completion_tokens"]
-    assert budget + answer < document["seq_len"]
+    for one in sources(document):
+        assert one["env"]["agent"]["max_total_tokens"] + answer < document["seq_len"]
     assert document["inference"]["vllm"]["max_model_len"] == document["seq_len"]
+
+
+@pytest.mark.parametrize("path", SERVERS, ids=lambda path: path.stem)
+def test_an_environment_server_of_its_own_serves_what_the_sources_of_its_run_ask_for(path: Path) -> None:
+    server = tomllib.loads(path.read_text())
+    assert header(path).splitlines()[-1] == f"uv run env-server @ {path.relative_to(ROOT)}"
+    config = ServeConfig.model_validate(server["serve"])
+    run = tomllib.loads((ROOT / "configs" / "rl" / path.name).read_text())
+    assert [one["env"] for one in sources(run)] == [server["env"]] * len(sources(run))
+    ports = {one["serve"]["address"].rpartition(":")[2] for one in sources(run)}
+    assert config.address is not None
+    assert ports == {config.address.rpartition(":")[2]}
+    assert pool_serve_kwargs(config.pool)["elastic"]
+    share = run["orchestrator"]["concurrency"]["max_inflight"] / len(sources(run))
+    assert share <= server["serve"]["pool"]["max_workers"] * server["serve"]["pool"]["multiplex"]
 
 
 @FILES

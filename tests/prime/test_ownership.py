@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from opencode_env.cli_agent.prime.errors import (
     SandboxQuotaError,
 )
 from opencode_env.sandboxes import main
+from prime_sandboxes import BulkDeleteSandboxResponse, SandboxClient
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig
 
@@ -59,6 +61,13 @@ async def test_a_creation_whose_answers_are_all_lost_is_found_and_deleted(api: P
         await provision()
     assert len(api.sandboxes) == 1
     assert api.living == []
+
+
+async def test_the_way_into_a_deleted_sandbox_is_forgotten(api: PrimeApi, tmp_path: Path) -> None:
+    async with provision_prime(PrimeConfig(), 60):
+        (kept,) = tmp_path.rglob("sandbox_auth_cache.json")
+        assert list(json.loads(kept.read_text())) == [api.living[0].id]
+    assert json.loads(kept.read_text()) == {}
 
 
 async def test_a_creation_that_is_cancelled_leaves_nothing(api: PrimeApi) -> None:
@@ -142,6 +151,37 @@ async def test_the_command_lists_and_deletes_by_label_and_asks_before(
         assert await asyncio.to_thread(main, ["clean", "--label", "one", "--yes"]) == 0
         (left,) = api.living
         assert "two" in left.labels
+
+
+def asked_at_a_terminal(answer: bytes) -> int:
+    """What `clean` exits with when this is the answer to its question."""
+    ours, theirs = pty.openpty()
+    argv = [sys.executable, "-m", "opencode_env.sandboxes", "clean", "--label", "mine"]
+    os.write(ours, answer)
+    try:
+        return subprocess.run(argv, stdin=theirs, stdout=subprocess.DEVNULL, check=False).returncode
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+async def test_at_a_terminal_it_asks_and_deletes_on_a_yes_only(api: PrimeApi) -> None:
+    async with provision_prime(PrimeConfig(labels=["mine"]), 60):
+        assert await asyncio.to_thread(asked_at_a_terminal, b"\n") == 1
+        assert len(api.living) == 1
+        assert await asyncio.to_thread(asked_at_a_terminal, b"y\n") == 0
+        assert api.living == []
+
+
+async def test_what_cannot_be_deleted_is_named(
+    api: PrimeApi, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = BulkDeleteSandboxResponse(succeeded=[], failed=[{"sandbox_id": "sbx-1", "error": "busy"}], message="")
+    async with provision_prime(PrimeConfig(labels=["mine"]), 60):
+        with monkeypatch.context() as patched:
+            patched.setattr(SandboxClient, "bulk_delete", lambda *_, **__: refused)
+            assert await asyncio.to_thread(main, ["clean", "--label", "mine", "--yes"]) == 1
+    assert "sbx-1 was not deleted: busy" in capsys.readouterr().err
 
 
 @contextmanager

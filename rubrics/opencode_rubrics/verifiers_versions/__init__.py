@@ -15,7 +15,13 @@ from opencode_rubrics.verifiers_versions.harnesses import OPENCODE_HARNESSES
 from opencode_rubrics.verifiers_versions.installed import AFTER_0_4_0
 from opencode_rubrics.verifiers_versions.own_runtime import OwnRuntime, OwnSubprocessRuntime, provisioned
 from opencode_rubrics.verifiers_versions.podman import ContainerBackend, PodmanConfig, own_container, podman_info
-from opencode_rubrics.verifiers_versions.prime import PrimeBase, bound_gateway, command_of, provisioned_prime
+from opencode_rubrics.verifiers_versions.prime import (
+    PrimeBase,
+    bound_gateway,
+    command_of,
+    forget_access,
+    provisioned_prime,
+)
 from opencode_rubrics.verifiers_versions.runtimes import GONE_RUNTIMES
 from opencode_rubrics.verifiers_versions.tasks import asked_network, lift_network, network_fields
 from opencode_rubrics.verifiers_versions.traces import drop_with, index_nodes
@@ -34,6 +40,7 @@ __all__ = [
     "command_of",
     "drop_with",
     "error_body",
+    "forget_access",
     "index_nodes",
     "is_this_machine",
     "lift_network",

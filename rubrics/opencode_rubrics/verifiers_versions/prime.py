@@ -38,6 +38,14 @@ def bound_gateway(client: Any, most: int, kept: int) -> None:
     client._max_connections, client._max_keepalive_connections = most, kept
 
 
+async def forget_access(client: Any, sandbox_id: str) -> None:
+    """Have the SDK's client forget the way into a sandbox that is deleted.
+
+    By itself (0.5.1) it keeps that of every sandbox that ever was, and writes all of them to a file with each new one.
+    """
+    await client._auth_cache.invalidate(sandbox_id)
+
+
 @contextlib.asynccontextmanager
 async def provisioned_prime(box: PrimeBase, env: Mapping[str, str] | None = None) -> AsyncIterator[Runtime]:
     """Start a Prime sandbox and delete it on exit, whatever happens.

@@ -1,16 +1,17 @@
-"""The sandboxes that the server hands out: their records, their lives, and the confined box behind each."""
+"""The sandboxes that the server hands out: their records, their lives, and the box behind each."""
 
 import asyncio
 import contextlib
 import secrets
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from opencode_env.cli_agent.sandbox import Bind, ConfinedRuntime, LocalSandboxConfig
 
+from tests.support.prime_api.box import Box
 from tests.support.prime_api.sessions import Sessions
 
 OVER = ("ERROR", "TERMINATED", "TIMEOUT")
@@ -35,6 +36,14 @@ class Plan:
     """How many of its first tokens are over for the gateway already."""
 
 
+BoxOf = Callable[[Sequence[Bind], str], Box]
+
+
+def confined(binds: Sequence[Bind], name: str) -> ConfinedRuntime:
+    """A confined local sandbox, in which everything really runs."""
+    return ConfinedRuntime(LocalSandboxConfig(network="host", max_disk=None), binds, name)
+
+
 @dataclass
 class Sandbox:
     """One sandbox, from the request for it on."""
@@ -45,7 +54,7 @@ class Sandbox:
     error_type: str | None = None
     id: str = field(default_factory=lambda: f"sbx-{uuid.uuid4().hex[:12]}")
     created: datetime = field(default_factory=lambda: datetime.now(UTC))
-    box: ConfinedRuntime | None = None
+    box: Box | None = None
     sessions: Sessions | None = None
     building: bool = False
     tokens: list[str] = field(default_factory=list)
@@ -105,13 +114,15 @@ class Sandboxes:
     Args:
         images: what a sandbox of an image shows beyond this machine's own system, read-only.
         minute_s: seconds that a minute of a sandbox's lifetime has.
+        box_of: makes what stands behind a sandbox, not started yet.
     """
 
-    def __init__(self, images: Mapping[str, Sequence[Bind]], minute_s: float) -> None:
+    def __init__(self, images: Mapping[str, Sequence[Bind]], minute_s: float, box_of: BoxOf) -> None:
         self.all: dict[str, Sandbox] = {}
         self.plan = Plan()
         self._images = images
         self._minute_s = minute_s
+        self._box_of = box_of
         self._by_key: dict[str, Sandbox] = {}
         self._lives: set[asyncio.Task[None]] = set()
 
@@ -149,8 +160,7 @@ class Sandboxes:
         if sandbox.over:
             return
         binds = self._images.get(str(sandbox.request.get("docker_image")), ())
-        options = LocalSandboxConfig(network="host", max_disk=None)
-        box = sandbox.box = ConfinedRuntime(options, binds, sandbox.id)
+        box = sandbox.box = self._box_of(binds, sandbox.id)
         await box.start()
         sandbox.sessions = Sessions(box, sandbox.request.get("environment_vars") or {})
         sandbox.status = "RUNNING"

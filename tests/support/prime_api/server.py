@@ -14,7 +14,7 @@ from opencode_env.cli_agent.sandbox import Bind
 
 from tests.support.prime_api import control, gateway
 from tests.support.prime_api.faults import Fault, Traffic
-from tests.support.prime_api.sandboxes import Plan, Sandbox, Sandboxes
+from tests.support.prime_api.sandboxes import BoxOf, Plan, Sandbox, Sandboxes, confined
 
 _API = "/api/"
 
@@ -34,14 +34,20 @@ class PrimeApi:
         images: host directories that a sandbox of an image shows read-only; any other image is a bare one.
         minute_s: seconds that a minute of a sandbox's lifetime has.
         seed: of the chance with which faults with a `share` happen.
+        box_of: makes what stands behind a sandbox.
     """
 
     def __init__(
-        self, images: Mapping[str, Sequence[Bind]] | None = None, *, minute_s: float = 60.0, seed: int = 0
+        self,
+        images: Mapping[str, Sequence[Bind]] | None = None,
+        *,
+        minute_s: float = 60.0,
+        seed: int = 0,
+        box_of: BoxOf = confined,
     ) -> None:
         self.key = f"test-{secrets.token_hex(8)}"
         self._traffic = Traffic(seed)
-        self._sandboxes = Sandboxes(images or {}, minute_s)
+        self._sandboxes = Sandboxes(images or {}, minute_s, box_of)
         self._control = control.Control(self._sandboxes, self.key, lambda: self.url).application
         self._gateway = gateway.Gateway(self._sandboxes)
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=2048)

@@ -10,10 +10,10 @@ from connectrpc.compat import google_protobuf_binary_codec
 from connectrpc.errors import ConnectError
 from connectrpc.method import IdempotencyLevel, MethodInfo
 from connectrpc.server import ConnectASGIApplication, Endpoint
-from opencode_env.cli_agent.sandbox import ConfinedRuntime
-from opencode_env.cli_agent.sandbox.process import ConfinedProcess
 from prime_sandboxes._proto.command_session import command_session_pb2
 from verifiers.v1.errors import SandboxError
+
+from tests.support.prime_api.box import Box, BoxProcess
 
 pb: Any = command_session_pb2
 _SERVICE = "command_session.CommandSession"
@@ -24,7 +24,7 @@ _START = 'echo $$; [ -z "$1" ] || cd -- "$1" || exit 1; shift; exec "$@"'
 class Session:
     """One process and those who watch it."""
 
-    def __init__(self, process: ConfinedProcess, command: Any, pid: int, uuid: str) -> None:
+    def __init__(self, process: BoxProcess, command: Any, pid: int, uuid: str) -> None:
         self.process = process
         self.command = command
         self.pid = pid
@@ -88,7 +88,7 @@ class Session:
 class Sessions:
     """The sessions of one sandbox, and the application that serves them; `env` is seen by every command."""
 
-    def __init__(self, box: ConfinedRuntime, env: Mapping[str, str]) -> None:
+    def __init__(self, box: Box, env: Mapping[str, str]) -> None:
         self._box = box
         self._env = env
         self._all: list[Session] = []

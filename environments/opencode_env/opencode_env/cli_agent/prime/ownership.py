@@ -9,16 +9,21 @@ import logging
 import time
 from typing import Any
 
+from opencode_rubrics.verifiers_versions import forget_access
 from prime_sandboxes import APIError, CreateSandboxRequest
 
 from opencode_env.cli_agent.prime.connections import creating
 from opencode_env.cli_agent.prime.errors import http_status, surely_refused
 from opencode_env.cli_agent.prime.left_behind import OURS, delete_sandboxes, list_sandboxes, platform
+from opencode_env.cli_agent.prime.repeated import repeated
 from opencode_env.cli_agent.prime.start_record import StartRecord
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.prime")
 
 _GONE = 404
+_UP = "RUNNING"
+_FIRST_LOOK_S = 1.0
+"""No sandbox is up within less; the SDK looks at once, then after 1 s, 1.5 s, … more."""
 _DELETION_PAUSES_S = (0.5, 2.0, 5.0)
 _LOST_LOOKS, _LOST_PAUSE_S = 3, 1.0
 """A creation whose answer was lost may still be on its way."""
@@ -89,6 +94,7 @@ class OwnedClient:
         self._client = client
         self._ownership = ownership
         self._record = record
+        self._up = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
@@ -111,7 +117,26 @@ class OwnedClient:
         record.created_at = time.monotonic()
         record.seconds["create"] = record.created_at - started - (record.waited["refused"] - refused)
         own.id = sandbox.id
+        self._up = sandbox.status == _UP
         return sandbox
+
+    async def wait_for_creation(self, sandbox_id: str, **options: Any) -> None:
+        """Wait until the sandbox is up, without a look at once, which would not find it so.
+
+        Raises:
+            SandboxNotRunningError: it does not come up.
+        """
+        if not self._up:
+            await asyncio.sleep(_FIRST_LOOK_S)
+        await repeated(lambda: self._client.wait_for_creation(sandbox_id, **options))
+
+    async def execute_command(self, *arguments: Any, **options: Any) -> Any:
+        """Run a short command that can be repeated; verifiers makes the work directory with one, and we end processes.
+
+        Raises:
+            APIError: it could not be run.
+        """
+        return await repeated(lambda: self._client.execute_command(*arguments, **options))
 
     async def delete(self, sandbox_id: str) -> None:
         """Delete the sandbox; tried again when that fails, and reported when it fails for good."""
@@ -128,6 +153,7 @@ class OwnedClient:
             else:
                 break
         self._ownership.asked = False
+        await forget_access(self._client, sandbox_id)
 
 
 def report_left(sandbox: str, own: Ownership, error: BaseException) -> None:

@@ -22,6 +22,7 @@ from opencode_env.cli_agent.prime.commands import run_command
 from opencode_env.cli_agent.prime.connections import TOO_MANY, prepare
 from opencode_env.cli_agent.prime.errors import http_status, told_apart
 from opencode_env.cli_agent.prime.ownership import OwnedClient, Ownership, report_left
+from opencode_env.cli_agent.prime.repeated import repeated
 from opencode_env.cli_agent.prime.start_record import StartRecord
 from opencode_env.cli_agent.prime.turns import taken_turn
 
@@ -137,7 +138,8 @@ class OwnPrimeRuntime(PrimeBase):
             SandboxError: there is none, it is too large, or the sandbox is gone.
         """
         async with told_apart():
-            content: bytes = await super().read(*arguments, **options)
+            once = super().read
+            content: bytes = await repeated(lambda: once(*arguments, **options))
             return content
 
     async def write(self, *arguments: Any) -> None:

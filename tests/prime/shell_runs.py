@@ -1,0 +1,19 @@
+"""Runs of `vf-eval` with a shell script as the agent, in sandboxes of the server, which reach it at an own URL."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.support.rows import write_rows
+from tests.support.user_home import UserHome, closed_port
+
+LABEL = "run-of-the-shell-agent"
+
+
+def shell_run(home: UserHome, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What `vf-eval` needs to play rows of an ordinary dataset; the sandboxes carry `LABEL`."""
+    dataset = write_rows(home.root / "rows.jsonl", rows)
+    port = str(closed_port())
+    url = ["--env.interception.tunnel.type", "custom", "--env.interception.tunnel.url", f"http://127.0.0.1:{port}"]
+    way = ["--env.interception.type", "server", *url, "--env.interception.tunnel.port", port]
+    runtime = ["--env.agent.runtime.type", "prime", "--env.agent.runtime.labels", f'["{LABEL}"]']
+    return ["opencode-env", "--env.taskset.dataset", str(dataset), "--env.id", "shell-agent", *runtime, *way]
