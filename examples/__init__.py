@@ -1,0 +1,1 @@
+"""Programs that use the packages as a user would."""
