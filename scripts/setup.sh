@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what is missing: uv, the workspace, bubblewrap, the OpenCode binary; with --tests also curl, podman and
-# debootstrap (root only; without them the container tests are skipped). Says in one line what it cannot install.
+# debootstrap (root only; without them the container tests are skipped); with --learn also torch. Says in one line what it
+# cannot install.
 set -eu
 cd "$(dirname "$0")/.."
 PATH="$PWD/.cache/uv/bin:$PATH"
@@ -28,6 +29,7 @@ fi
 
 groups=
 if ! command -v npm >/dev/null 2>&1; then groups="--group npm"; fi
+if [ "${1:-}" = --learn ]; then groups="$groups --extra learn"; fi
 say "installing the workspace"
 # shellcheck disable=SC2086
 uv sync -q --locked $groups || fail "the workspace could not be installed: see the message above"

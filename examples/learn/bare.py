@@ -15,7 +15,7 @@ from examples.learn.rollouts import Rollout
 from examples.learn.transcript import Transcript
 
 _ANSWER = re.compile(
-    r'<tool_call>\n\{"name": "bash", "arguments": \{"command": ": \w+ ; printf (\w+) > ' + re.escape(ANSWER_FILE)
+    r'<tool_call>\n\{"name": "bash", "arguments": \{"command": "(?:: \w+ ; )?printf (\w+) > ' + re.escape(ANSWER_FILE)
 )
 
 
@@ -26,7 +26,6 @@ def play_bare(
     problems: Sequence[tuple[str, Problem]],
 ) -> list[Rollout]:
     """One rollout of each problem, with the name of its group."""
-    encode = [lambda text: tokenizer.encode(text, add_special_tokens=False)][0]
     tokens = [list[int]() for _ in problems]
     masks = [list[bool]() for _ in problems]
     logprobs = [list[float]() for _ in problems]
@@ -34,7 +33,8 @@ def play_bare(
     going = list(range(len(problems)))
     for turn in range(len(transcript.given)):
         for row in going:
-            given = encode(transcript.filled(problems[row][1].question, written[row]).given[turn])
+            text = transcript.filled(problems[row][1].question, written[row]).given[turn]
+            given = tokenizer.encode(text, add_special_tokens=False)
             tokens[row] += given
             masks[row] += [False] * len(given)
             logprobs[row] += [0.0] * len(given)

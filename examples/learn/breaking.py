@@ -16,7 +16,7 @@ class Break(StrEnum):
     """A kind of mistake."""
 
     MASK = "mask"
-    """Each mask is shifted by one token."""
+    """Each mask is shifted by one token, and the log-probabilities, which are those of its true entries, with it."""
     LOGPROBS = "logprobs"
     """The log-probabilities of a sample are shuffled."""
     ECHO = "echo"
@@ -58,7 +58,7 @@ class Breaker:
         return [replace(rollout, samples=[*map(change, rollout.samples)]) for rollout in rollouts]
 
     def _shifted(self, sample: TrainingSample) -> TrainingSample:
-        return replace(sample, mask=[False, *sample.mask[:-1]])
+        return replace(sample, mask=[False, *sample.mask[:-1]], logprobs=[0.0, *sample.logprobs[:-1]])
 
     def _shuffled(self, sample: TrainingSample) -> TrainingSample:
         places = [place for place, own in enumerate(sample.mask) if own]

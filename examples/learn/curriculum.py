@@ -42,11 +42,6 @@ def call(command: str) -> str:
     return f'<tool_call>\n{{"name": "bash", "arguments": {{"command": "{command}", "timeout" : 6e4}}}}\n</tool_call>'
 
 
-def write(asked: str, content: str) -> str:
-    """The command that answers; it says first what was asked, which is where the policy reads it for its answer."""
-    return f": {asked} ; printf {content} > {ANSWER_FILE}"
-
-
 class Curriculum(Protocol):
     """A kind of problems."""
 
@@ -57,6 +52,10 @@ class Curriculum(Protocol):
 
     def script(self, asked: str, content: str) -> Sequence[str]:
         """What a model of the right format says, turn by turn: what was asked, and any content."""
+        ...
+
+    def answer(self, asked: str, content: str) -> str:
+        """What the script writes."""
         ...
 
     def demonstrations(self, draw: random.Random) -> Iterator[tuple[str, str]]:
@@ -74,23 +73,29 @@ class Curriculum(Protocol):
 
 @dataclass(frozen=True)
 class Contextual:
-    """Four keys, four answers: which answer belongs to which key is to be found out."""
+    """Four beginnings, four endings: which ending belongs to which beginning is to be found out.
 
-    pairs: Sequence[tuple[str, str]] = (("red", "oak"), ("blue", "fir"), ("green", "elm"), ("white", "ash"))
+    The ending is written right behind the beginning, so that what decides stands next to what is decided.
+    """
+
+    words: Sequence[tuple[str, str]] = (("ra", "in"), ("sn", "ow"), ("wi", "nd"), ("go", "ld"))
 
     @property
     def chance(self) -> float:
-        return 1 / len(self.pairs)
+        return 1 / len(self.words)
 
     def script(self, asked: str, content: str) -> Sequence[str]:
-        return call(write(asked, content)), "done"
+        return call(f"printf {asked}{content} > {ANSWER_FILE}"), "done"
+
+    def answer(self, asked: str, content: str) -> str:
+        return asked + content
 
     def demonstrations(self, draw: random.Random) -> Iterator[tuple[str, str]]:
-        yield from product((key for key, _ in self.pairs), (answer for _, answer in self.pairs))
+        yield from product((beginning for beginning, _ in self.words), (ending for _, ending in self.words))
 
     def problems(self, draw: random.Random, count: int) -> list[Problem]:
-        chosen = [*self.pairs] * (count // len(self.pairs)) + draw.sample(self.pairs, count % len(self.pairs))
-        return [Problem(key, key, answer) for key, answer in chosen]
+        chosen = [*self.words] * (count // len(self.words)) + draw.sample(self.words, count % len(self.words))
+        return [Problem(beginning, beginning, beginning + ending) for beginning, ending in chosen]
 
     def fresh(self, draw: random.Random, count: int) -> list[Problem]:
         return self.problems(draw, count)
@@ -118,7 +123,11 @@ class Copy:
         return mixed[kept:], mixed[:kept]
 
     def script(self, asked: str, content: str) -> Sequence[str]:
-        return call(write(asked, content)), content
+        # It says first what was asked, which is where the policy learns to read it for its answer.
+        return call(f": {asked} ; printf {content} > {ANSWER_FILE}"), content
+
+    def answer(self, asked: str, content: str) -> str:
+        return content
 
     def demonstrations(self, draw: random.Random) -> Iterator[tuple[str, str]]:
         known, _ = self.contents

@@ -42,7 +42,7 @@ class Engine:
             started = loop.time()
             try:
                 answers = await asyncio.to_thread(self._speaker, [prompt for prompt, _ in calls])
-            except Exception as error:  # whatever a speaker raises is the answer to those who wait for it
+            except Exception as error:  # noqa: BLE001  those who wait get whatever a speaker raises
                 for _, waits in calls:
                     if not waits.done():
                         waits.set_exception(error)

@@ -17,18 +17,26 @@ from torch import nn
 from examples.learn.model import Transformer
 from examples.learn.rollouts import Rollout
 
+EPSILON = 1e-4
+"""Of Adam: weights whose gradients are as small as noise should not move as far as the others."""
+
+UNDECIDED = 0.05
+"""Nats of entropy from which on a token counts as not decided."""
+
 
 @dataclass(frozen=True)
 class Settings:
     """How it is trained."""
 
     rate: float = 3e-4
+    """Of learning, at the first step; it falls to a tenth at the last."""
     epochs: int = 2
     """Updates on each step's samples."""
     clip: float = 0.2
     """How far a ratio counts from 1."""
-    entropy: float = 0.0
-    """What a nat of entropy is worth, beside a reward of 1."""
+    entropy: float = 0.05
+    """What a nat of entropy is worth, beside a reward of 1, at a token that is not decided. A group without a success
+    teaches nothing, so what is not yet known must stay open; what is decided, such as the format, stays so."""
     norm: float = 1.0
     """The largest norm of a gradient."""
 
@@ -90,7 +98,7 @@ class Trainer:
     def __init__(self, model: Transformer, settings: Settings) -> None:
         self.model = model
         self.settings = settings
-        self.optimizer = torch.optim.Adam(model.parameters(), settings.rate, eps=1e-5)
+        self.optimizer = torch.optim.Adam(model.parameters(), settings.rate, eps=EPSILON)
 
     def measure(self, batch: Batch) -> Measured:
         """Look at a batch without learning from it."""
@@ -100,8 +108,15 @@ class Trainer:
         whole = (entropy * batch.mask).sum() / len(batch.tokens)
         return Measured(float(apart.max()), float(whole), int(batch.mask.sum()))
 
-    def learn(self, batch: Batch) -> None:
-        """Update the policy; a sample without an advantage teaches nothing."""
+    def learn(self, batch: Batch, done: float = 0.0) -> None:
+        """Update the policy; samples without any advantage teach nothing.
+
+        Args:
+            batch: of one step.
+            done: the part of the run that lies behind, 0 to 1.
+        """
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.settings.rate * (1 - 0.9 * done)
         teaching = batch.advantages != 0
         if not teaching.any():
             return
@@ -116,7 +131,7 @@ class Trainer:
 
     def _update(self, loss: torch.Tensor) -> None:
         self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.norm)
         self.optimizer.step()
 
@@ -134,4 +149,5 @@ def policy_loss(model: Transformer, batch: Batch, settings: Settings) -> torch.T
     ratio = ((now - batch.logprobs) * batch.mask).exp()
     advantage = batch.advantages[:, None]
     gain = torch.minimum(ratio * advantage, ratio.clamp(1 - settings.clip, 1 + settings.clip) * advantage)
-    return -((gain + settings.entropy * entropy) * batch.mask).sum() / len(batch.tokens)
+    undecided = entropy.detach() > UNDECIDED
+    return -((gain + settings.entropy * entropy * undecided) * batch.mask).sum() / len(batch.tokens)

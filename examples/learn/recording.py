@@ -19,6 +19,7 @@ async def record(curriculum: Curriculum, directory: Path) -> Transcript:
     """
     tokenizer = build_tokenizer()
     script = curriculum.script(QUESTION, CONTENT)
+    problem = Problem("recorded", QUESTION, curriculum.answer(QUESTION, CONTENT))
 
     def speak(prompts: Sequence[Sequence[int]]) -> list[Spoken]:
         turns = [tokenizer.decode(prompt).count(ASSISTANT) - 1 for prompt in prompts]
@@ -29,7 +30,9 @@ async def record(curriculum: Curriculum, directory: Path) -> Transcript:
         Engine(speak, MODEL).serving() as url,
         playing(url, save(tokenizer, directory), at_once=1) as player,
     ):
-        (rollout,) = await player.play([("recorded", Problem("recorded", QUESTION, CONTENT))])
+        (rollout,) = await player.play(
+            [("recorded", Problem("recorded", QUESTION, curriculum.answer(QUESTION, CONTENT)))]
+        )
     if rollout.error or rollout.reward != 1.0 or len(rollout.samples) != 1:
         raise RuntimeError(f"the script of this curriculum does not play: {rollout}")
     return Transcript.of(rollout.samples[0], tokenizer)

@@ -75,7 +75,8 @@ class Player:
             episode = await self._env.run_slot(slot, self._ctx)
             whole = time.monotonic() - started
         traces = [trace for trace in episode.traces if trace.agent.trainable]
-        failed = [error.message for holder in (episode, *episode.traces) for error in holder.errors]
+        errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
+        failed = [error.message for error in errors]
         if failed or not traces:
             return Rollout(group, error="; ".join(failed) or "no trace")
         main, verdicts, timing = traces[0], traces[0].info["verify"], traces[0].timing

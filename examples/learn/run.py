@@ -41,7 +41,7 @@ class Plan:
     cache: Path
     """Where cloned policies are kept."""
     seed: int = 0
-    steps: int = 12
+    steps: int = 10
     groups: int = 4
     """Problems of a step."""
     size: int = 8
@@ -151,7 +151,7 @@ class Run:
         batch = Batch.of([one for one, _ in pairs], [gain for _, gain in pairs])
         measured = await asyncio.to_thread(trainer.measure, batch)
         found = findings(rollouts, measured)
-        await asyncio.to_thread(trainer.learn, batch)
+        await asyncio.to_thread(trainer.learn, batch, (number - 1) / self.plan.steps)
         stages = sum((Counter(rollout.stages) for rollout in rollouts), Counter[str]())
         rewards = [rollout.reward for rollout in rollouts if not rollout.error]
         step = Step(

@@ -14,8 +14,8 @@ def findings(rollouts: Sequence[Rollout], measured: Measured) -> list[str]:
     found = []
     if not measured.mismatch <= FLOAT_ERROR:
         found.append(
-            f"the importance ratio before the first update is not 1 (log-probabilities differ by {measured.mismatch:.2g}): "
-            "mask, log-probabilities or policy are not those of sampling"
+            "the importance ratio before the first update is not 1 (log-probabilities differ by "
+            f"{measured.mismatch:.2g}): mask, log-probabilities or policy are not those of sampling"
         )
     if forks := sum(rollout.forks for rollout in rollouts):
         found.append(f"{forks} forks: a history came back that was not what was sampled")

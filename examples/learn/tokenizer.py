@@ -1,8 +1,8 @@
 """A tokenizer from nothing: a token for each byte, each mark of the chat format, and what a recorded rollout repeats.
 
 That is its system prompt (what OpenCode says about its working directory and its tools, 6 kB between two marks), and
-each word of the rest. Nothing is to be learnt from their letters, and a model that reads them whole is done with a prompt
-in a moment. Questions and contents, which differ from rollout to rollout, remain bytes.
+each word of the rest. Nothing is to be learnt from their letters, and a model that reads them whole is done with a
+prompt in a moment. Questions and contents, which differ from rollout to rollout, remain bytes.
 """
 
 import re
