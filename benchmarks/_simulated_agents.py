@@ -2,8 +2,8 @@
 
 Each connection to its socket is one agent: a line of JSON says who it is and where its model is; a line with its exit
 code answers, or the end of the connection when it was killed. Agents of the round `faulty` are killed, one of ten, in
-the middle of a call; those of the round `brief` ask nothing. As OpenCode does, an agent sends a failed call again,
-under the same key, after a pause.
+the middle of a call; those of the round `brief` ask nothing, those of `short` a little. As OpenCode does, an agent
+sends a failed call again, under the same key, after a pause.
 
 Run: python benchmarks/_simulated_agents.py --bodies FILE --socket PATH
 """
@@ -24,6 +24,9 @@ import aiohttp
 
 START_SECONDS = 4.0
 """The longest that a program takes until its first call."""
+BRIEF_SECONDS = 2 * START_SECONDS
+"""Until all are there at once."""
+SHORT_TURNS = 4
 TRIES = 8
 FINISH = re.compile(rb'"finish_reason": ?"')
 MOST_PAUSE_SECONDS = 4.0
@@ -93,7 +96,10 @@ async def play(wanted: Wanted, bodies: Sequence[bytes]) -> int | None:
     """An agent's exit code; None when it was killed."""
     await asyncio.sleep(random.Random(wanted.number).uniform(0, START_SECONDS))
     if wanted.round == "brief":
+        await asyncio.sleep(BRIEF_SECONDS)
         return 0
+    if wanted.round == "short":
+        bodies = bodies[:SHORT_TURNS]
     killed = wanted.killed_at(len(bodies))
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as http:
         for turn, body in enumerate(bodies):

@@ -42,7 +42,7 @@ from benchmarks._measure import machine, report
 from benchmarks._neighbourhood import BOMBS, BUSY, ROWS, Neighbourhood, neighbourhood, scripts
 
 GOAL = 1.25
-BARE_LIMIT, BARE_BOMBS = 4.0, 12.0
+BARE_LIMIT, BARE_BOMBS = 3.0, 12.0
 """Seconds that the neighbours get without protections; beside bombs they have to be over to tell."""
 OPEN_FILES = 4096
 """The hard limit of open files of either environment's process, as on many machines; the soft one is 1,024."""

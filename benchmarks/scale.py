@@ -135,7 +135,7 @@ async def watch(kind: str, load: Load, scratch: Path) -> Seen:
     agent = {"harness": harness, "runtime": {"type": "subprocess"}}
     config = {"id": ENVIRONMENTS[kind], "taskset": {"id": "simulated-agent"}, "agent": agent}
     async with watched_worker(config, scratch) as worker:
-        await play(worker, load, WARM_UP, "steady")
+        await play(worker, load, WARM_UP, "short")
         small = (await worker.watched())["resident"]
         await play(worker, load, load.rollouts, "brief")  # verifiers keeps the servers that so many need
         before = await worker.held()

@@ -13,6 +13,7 @@ from verifiers.v1.interception import InterceptionServerConfig
 
 from tests.gateway.open_gateway import OPEN
 from tests.rlm.role_server import SUB, Answer, Rollout, role_server
+from tests.support.served_app import served
 
 KEY = "sk-proj-a/b+c.d_0123456789"
 JUDGE = "judge-key-9876543210"
@@ -80,13 +81,8 @@ async def endpoint(handler: Handler) -> AsyncIterator[str]:
     app = web.Application()
     app.router.add_post("/v1/chat/completions", handler)
     app.router.add_get("/v1/models", handler)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    finally:
-        await runner.cleanup()
+    async with served(app) as url:
+        yield f"{url}/v1"
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from opencode_env.scripted_model import Reply
 from verifiers.v1.types import AssistantMessage, UserMessage
 
 from tests.history.meaning import assert_results, lines_meant, lines_told
-from tests.history.segments import MAIN, Talk
+from tests.history.segments import Talk
+from tests.support.seats import MAIN_MODEL
 
 _STEP_LIMIT = "CRITICAL - MAXIMUM STEPS REACHED\n"
 
@@ -83,5 +84,5 @@ def _conversations(played: Talk) -> Iterator[Sequence[dict[str, Any]]]:
     found: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for request in played.requests:
         prompts = (str(one["content"]) for one in request.body["messages"] if one["role"] == "user")
-        found["" if request.body["model"] == MAIN else next(prompts)].append(request.body)
+        found["" if request.body["model"] == MAIN_MODEL else next(prompts)].append(request.body)
     yield from found.values()

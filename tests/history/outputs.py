@@ -19,9 +19,11 @@ _LACKING = [
     *["{}", '{"command": 5}', '{"command": null}', '{"command": ["echo"]}', '{"description": "d", "timeout": 5000.0}'],
     *['{"command": "true", "description": "d", "timeout": "5"}', '{"command": "true", "description": 1.0}'],
 ]
+_OF_EVERY_OBJECT = ["constructor", "Constructor", "toString", "valueOf", "__proto__"]
+"""OpenCode takes them for tools, aborts the call, and ends there if the answer was cut off by its length."""
 _NAMES = [
     *["nothing", "Nothing", "invalid", "Invalid", "ba sh", "bash.run", "functions.bash", "bash\n", " tell", "bäsh"],
-    *["", " ", "n" * 70, "N" * 5000, "constructor", "Constructor", "toString", "valueOf", "__proto__", "\u212a"],
+    *["", " ", "n" * 70, "N" * 5000, *_OF_EVERY_OBJECT, "\u212a"],
 ]
 _IDS = [
     *["", " ", "x" * 500, "a:b/{}", "é\U0001f600", "constructor", "toString", "__proto__", "0", "call|fc|1", "a\nb"],
@@ -106,13 +108,14 @@ def turn(draw: Any) -> Reply:
     calls = [draw(call(identity)) for identity in given]
     if number > 1 and draw(st.booleans()):
         calls[-1] = calls[0].model_copy(update={"id": given[-1]})
+    aborted = any(one.name in _OF_EVERY_OBJECT for one in calls)
     return Reply(
         text=draw(_texts),
         reasoning=draw(_reasoning),
         reasoning_key=draw(_keys),
         tool_calls=tuple(calls),
         arrivals=tuple(draw(st.permutations(range(number)))) if draw(st.booleans()) else None,
-        finish_reason=draw(st.sampled_from([None, None, "stop", "length"])),
+        finish_reason=draw(st.sampled_from([None, None, "stop", "stop" if aborted else "length"])),
         faults=(Fault(kind=FaultKind.NO_TOOL_CALL_ID),) if style == "missing" else (),
         **draw(_streams),
     )

@@ -1,36 +1,22 @@
 """A conversation of several segments with the real binary behind the role interception, the model strict."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import verifiers.v1 as vf
-from opencode_env.cli_agent.interception import SubRollout, SubSettings
+from opencode_env.cli_agent.interception import SubSettings
 from opencode_env.cli_agent.interception.serving import role_interception
-from opencode_env.cli_agent.sandbox import LocalSandboxConfig, provision_confined
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.opencode import OpenCodeHarness, OpenCodeHarnessConfig
 from opencode_env.opencode.state import CONFIG_DIR, STATE_BASE
 from opencode_env.scripted_model import ChatRequest, RecordedRequest, Reply, ScriptedModel, ToolCall
-from opencode_rlm.harness_config import OpenCodeRLMHarnessConfig
-from verifiers.v1.agent import make_agent
-from verifiers.v1.harnesses.null import NullHarnessConfig
 from verifiers.v1.interception import InterceptionServerConfig
-from verifiers.v1.runtimes import Runtime
 
 from tests.history.meaning import TELL, TELL_TOOL, WITNESS
+from tests.support.seats import SUB_MODEL, seated
+from tests.support.sub_sessions import has_tasks, with_tasks
 
-MAIN, SUB = "org/main-model", "org/sub-model"
 DONE = Reply(text="Done.")
-
-AnyTask = vf.Task[Any, Any, Any]
-
-
-TASK = "@task {}@"
-"""Stands in the arguments of a call for the id of a sub-agent's session, by its number."""
-
-_TASK = re.compile(r'(?:<task id="|\(task_id: )(ses_\w+)')
 
 
 class Lines:
@@ -50,7 +36,7 @@ class Lines:
 
     def __call__(self, request: ChatRequest, /) -> Reply:
         words = [word for word in self._lines if word and word in request.prompt]
-        word = words[0] if words and request.model == SUB else ""
+        word = words[0] if words and request.model == SUB_MODEL else ""
         said, lines = self.said.setdefault(word, []), self._lines[word]
         position = request.turn if word and self._twins else len(said)
         reply = _with_tasks(lines[position] if position < len(lines) else DONE, request)
@@ -59,17 +45,13 @@ class Lines:
 
 
 def _with_tasks(reply: Reply, request: ChatRequest) -> Reply:
-    """The reply with the ids of the sub-agents' sessions, which stand in the results of the calls that began them."""
-    if not any(TASK[:6] in call.arguments_json for call in reply.tool_calls):
+    """The reply with the ids of the sub-agents' sessions."""
+    if not any(has_tasks(call.arguments_json) for call in reply.tool_calls):
         return reply
-    results = (message.text for message in request.body.messages if message.role == "tool")
-    ids = [found for text in results for found in _TASK.findall(text)]
+    results = [message.text for message in request.body.messages if message.role == "tool"]
 
     def named(call: ToolCall) -> ToolCall:
-        arguments = call.arguments_json
-        for number, identity in enumerate(ids):
-            arguments = arguments.replace(TASK.format(number), identity)
-        return call.model_copy(update={"arguments": arguments})
+        return call.model_copy(update={"arguments": with_tasks(call.arguments_json, results)})
 
     return reply.model_copy(update={"tool_calls": tuple(map(named, reply.tool_calls))})
 
@@ -136,36 +118,13 @@ async def talk(
         role_interception(InterceptionServerConfig()) as interception,
     ):
         client = vf.EvalClientConfig(base_url=model.base_url, api_key_var="NO_SUCH_KEY")
-        local = vf.SubprocessConfig()
-        config: OpenCodeHarnessConfig = (
-            OpenCodeHarnessConfig(id="opencode-env", **harness)
-            if sub is None
-            else OpenCodeRLMHarnessConfig(id="opencode-rlm", **harness)
-        )
-        seat = vf.AgentConfig(harness=config, runtime=local, model=MAIN, client=client)
-        agent = make_agent(seat, interception=interception)
-        null = NullHarnessConfig(id="null")
-        other = make_agent(vf.AgentConfig(harness=null, runtime=local, model=SUB, client=client))
-        sides: list[SubRollout] = []
-
-        def minted(main: AnyTrace) -> None:
-            sides.append(SubRollout(main, other, settings or SubSettings()))
-            sides[-1].begin()
-
-        assert isinstance(agent.harness, OpenCodeHarness)
-        task: AnyTask = vf.Task(vf.TaskData(idx=0, prompt=None))
-        binds = await agent.harness.local_binds()
-        box: Runtime
-        async with (
-            provision_confined(LocalSandboxConfig(), binds) as box,
-            agent.interaction(task, runtime=box, on_trace=minted) as conversation,
-        ):
+        recursive = sub is not None
+        async with seated(client, interception, recursive=recursive, settings=settings, **harness) as seats:
+            box = seats.box
             await box.write(f"{STATE_BASE}/{CONFIG_DIR}/tool/{TELL}.js", TELL_TOOL.encode())
             for number in range(len(segments)):
                 if number and during is not None:
                     await during(box)
-                await conversation.turn(f"segment {number}")
+                await seats.main_agent.turn(f"segment {number}")
             told = (await box.run(["sh", "-c", f"cat {WITNESS} 2>/dev/null || true"], {})).stdout
-        (side,) = sides
-        await side.end()
-        return Talk(side.main, side.trace, model.requests, policy.said, told)
+        return Talk(seats.main, seats.sub, model.requests, policy.said, told)

@@ -3,6 +3,8 @@
 import json
 import os
 import subprocess
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -228,9 +230,29 @@ def test_texts_are_read_as_opencodes_javascript_reads_them(javascript: Any) -> N
             assert written is None
             return
         assert written is not None
-        assert javascript_json.same(own, javascript_json.parse(written))
+        assert javascript_json.written(own) == javascript_json.written(javascript_json.parse(written))
 
     agrees()
     for sampled, _ in SPELLINGS:
         if sampled.strip(javascript_json.JAVASCRIPT_SPACE):
-            assert javascript_json.same(javascript_json.parse(sampled), javascript_json.parse(javascript(sampled)))
+            read = javascript_json.parse(javascript(sampled))
+            assert javascript_json.written(javascript_json.parse(sampled)) == javascript_json.written(read)
+
+
+def test_many_calls_of_one_id_are_read_once_each_also_when_what_comes_is_no_echo_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = Counter[str]()
+    beginnings = javascript_json.beginnings
+
+    def counted(text: str) -> Iterator[Any]:
+        read[text] += 1
+        return beginnings(text)
+
+    monkeypatch.setattr(javascript_json, "beginnings", counted)
+    many = answer(*[("same", "nothing", "1" * 390 + f" {number}") for number in range(50)])
+    for number in range(5):
+        assert RULES.recognise(many, echo(("same", "nothing", f'{{"value":{number}.5}}'))) is None
+    assert RULES.recognise(many, echo(("same", "nothing", '{"value":11}'))) == ["same"]
+    assert len(read) == 50
+    assert set(read.values()) == {1}

@@ -11,17 +11,21 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from opencode_env.cli_agent.interception import SubSettings
 from opencode_env.scripted_model import Fault, FaultKind, Reply, ToolCall
 
 from tests.history.behaviours import KINDS, OF_SUB_AGENTS, Played
 from tests.history.one_branch import assert_conversations, assert_one_branch
 from tests.history.outputs import Conversation, conversations, nested_conversations, said_in
-from tests.history.segments import DONE, TASK, talk
+from tests.history.segments import DONE, talk
+from tests.support.sub_sessions import TASK
 
 pytestmark = [pytest.mark.opencode, pytest.mark.filterwarnings("ignore:Generating overly large repr")]
 
 WANTED = os.environ.get("ECHO_CONVERSATIONS")
 AT_ONCE = 4
+TURNS = 1000
+"""That a sub-agent may take: more than any is given to say."""
 PLAYED = Played()
 
 
@@ -74,7 +78,8 @@ async def play(conversation: Conversation) -> None:
     """Play one conversation, and count it."""
     said = conversation.with_words()
     main, sub = turns_of(said)
-    played = await talk(*main, sub=sub or None, pieces=said.pieces)
+    bounds = SubSettings(max_turns=TURNS)
+    played = await talk(*main, sub=sub or None, pieces=said.pieces, settings=bounds)
     assert_conversations(played)
     PLAYED.add(conversation, len(played.requests))
 
@@ -154,6 +159,9 @@ ROWS: dict[str, list[Reply]] = {
     ],
     "names that every object has": [
         says(bash(FINE, name=name)) for name in ("__proto__", "constructor", "Constructor")
+    ],
+    "names that every object has, and an end": [
+        says(bash(FINE, name=name), finish_reason="stop") for name in ("__proto__", "constructor", "toString")
     ],
     "ids that every object has": [says(bash(FINE, id=name)) for name in ("__proto__", "constructor", "toString")],
     "no ids": [says(bash(FINE), bash("{"), bash(FINE), faults=(Fault(kind=FaultKind.NO_TOOL_CALL_ID),))],

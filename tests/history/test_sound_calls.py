@@ -50,6 +50,24 @@ def test_an_answer_is_sound_as_a_message_and_as_json(identity: str, arguments: s
     assert (raw["id"], raw["function"]["arguments"]) == sound
 
 
+@pytest.mark.parametrize(
+    ("said", "told"), [("stop", "tool_calls"), ("tool_calls", "tool_calls"), ("length", "length"), (None, None)]
+)
+def test_an_answer_with_calls_does_not_say_that_it_stopped(said: str | None, told: str | None) -> None:
+    made = answer("x", "{}")
+    assert made.raw is not None
+    made.raw["choices"][0]["finish_reason"] = said
+    assert with_sound_calls(made).raw == made.raw
+    assert made.raw["choices"][0]["finish_reason"] == told
+
+
+def test_an_answer_without_calls_stops() -> None:
+    made = answer("x", "{}")
+    made.raw = {"choices": [{"message": {"content": "Done."}, "finish_reason": "stop"}]}
+    with_sound_calls(made)
+    assert made.raw["choices"][0]["finish_reason"] == "stop"
+
+
 @pytest.mark.parametrize("raw", [None, {}, {"choices": []}, {"choices": [{"message": None}]}, {"output": [1]}])
 def test_other_answers_pass(raw: dict[str, Any] | None) -> None:
     said = answer("x", "{}")

@@ -17,9 +17,8 @@ from verifiers.v1.episode import Episode
 
 from tests.support.replies import call
 from tests.support.rows import write_rows
+from tests.support.seats import MAIN_MODEL, SUB_MODEL
 
-MAIN_MODEL = "org/main-model"
-SUB_MODEL = "org/sub-model"
 QUESTION = "Do what the script says."
 
 

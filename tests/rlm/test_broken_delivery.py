@@ -6,9 +6,10 @@ import pytest
 from opencode_env.cli_agent.interception import RoleInterceptionServer
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptedModel
 
-from tests.rlm.episodes import QUESTION, SUB_MODEL, PolicyByRole, serving, task
+from tests.rlm.episodes import QUESTION, PolicyByRole, serving, task
 from tests.support.broken_wire import Break, End, broken_wire
 from tests.support.replies import bash, call
+from tests.support.seats import SUB_MODEL
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
-from tests.rlm.episodes import SUB_MODEL
 from tests.rlm.needle_policies import reader, reading_alone, recursive
 from tests.support.rows import probe, probe_arguments, write_rows
+from tests.support.seats import SUB_MODEL
 from tests.support.user_home import Finished, UserHome
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from opencode_env.scripted_model import ScriptedModel
 
-from tests.rlm.episodes import MAIN_MODEL, SUB_MODEL
 from tests.rlm.needle_policies import reader, recursive
+from tests.support.seats import MAIN_MODEL, SUB_MODEL
 from tests.support.served_env import served
 from tests.support.user_home import UserHome
 

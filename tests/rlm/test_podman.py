@@ -8,9 +8,10 @@ from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.scripted_model import ChatRequest, Reply
 from opencode_rubrics.verifiers_versions import PodmanConfig
 
-from tests.rlm.episodes import SUB_MODEL, play, task
+from tests.rlm.episodes import play, task
 from tests.support.podman import derived_image
 from tests.support.replies import bash, call
+from tests.support.seats import SUB_MODEL
 
 pytestmark = [pytest.mark.opencode, pytest.mark.podman, pytest.mark.slow]
 

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, Reply
 
-from tests.rlm.episodes import MAIN_MODEL, SUB_MODEL, Played, play, task
+from tests.rlm.episodes import Played, play, task
 from tests.support.machine import patience
 from tests.support.replies import bash, call
+from tests.support.seats import MAIN_MODEL, SUB_MODEL
 
 pytestmark = pytest.mark.opencode
 

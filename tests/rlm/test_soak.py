@@ -25,10 +25,11 @@ from verifiers.v1.episode import WireEpisode
 from verifiers.v1.utils.loaders import load_taskset, resolve_env_config
 
 from benchmarks._watched_worker import WatchedWorker, watched_worker
-from tests.rlm.episodes import MAIN_MODEL, SUB_MODEL, task
+from tests.rlm.episodes import task
 from tests.support.processes import is_below, parent_of
 from tests.support.replies import bash, call, fault, faulty
 from tests.support.rows import write_rows
+from tests.support.seats import MAIN_MODEL, SUB_MODEL
 from tests.support.user_home import UserHome
 from tests.support.waiting import PATIENCE_SECONDS, until
 

@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from verifiers.v1.clients import TrainClientConfig
 
 from tests.rlm.role_server import SUB, role_server
+from tests.support.served_app import served
 
 END = "<|im_end|>"
 TEMPLATE = (
@@ -67,13 +68,8 @@ async def running(engine: Engine) -> AsyncIterator[str]:
     app = web.Application()
     app.router.add_post("/inference/v1/generate", engine.generate)
     app.router.add_get("/v1/models", engine.models)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    finally:
-        await runner.cleanup()
+    async with served(app) as url:
+        yield f"{url}/v1"
 
 
 async def test_sub_branches_hold_exactly_the_tokens_that_the_engine_saw(tokenizer: Path) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.support.served_app import served
+
 
 @dataclass
 class Step:
@@ -61,12 +63,6 @@ async def judge_server(*steps: Step, about: dict[str, Step] | None = None) -> As
     server = JudgeServer(list(steps), about=about or {})
     app = web.Application()
     app.router.add_post("/v1/chat/completions", server.answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    try:
+    async with served(app) as url:
+        server.url = f"{url}/v1"
         yield server
-    finally:
-        await runner.cleanup()

@@ -16,6 +16,7 @@ from verifiers.v1.interception import InterceptionServerConfig
 from verifiers.v1.session import RolloutSession
 
 from tests.rubrics.conftest import trace_of
+from tests.support.served_app import served
 from tests.support.waiting import until
 
 TOOLS = Path(__file__).parent / "tools"
@@ -39,13 +40,8 @@ async def state_server() -> AsyncIterator[tuple[str, list[str]]]:
 
     app = web.Application()
     app.router.add_get("/task", task)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}", bearers
-    finally:
-        await runner.cleanup()
+    async with served(app) as url:
+        yield url, bearers
 
 
 CALL = (

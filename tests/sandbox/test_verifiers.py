@@ -20,6 +20,8 @@ from verifiers.v1.runtimes import SubprocessConfig
 from verifiers.v1.task import Task, TaskData
 from verifiers.v1.trace import Trace
 
+from tests.support.served_app import served
+
 TOOLS = Path(__file__).parent / "tools"
 sys.path.insert(0, str(TOOLS))  # verifiers starts a tool server by its module's name, `python -m sandbox_lookup_tools`
 LookupToolset = importlib.import_module("sandbox_lookup_tools").LookupToolset
@@ -67,17 +69,10 @@ async def agent(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Agent]:
 
     app = web.Application()
     app.router.add_post("/v1/chat/completions", complete)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    host, port = runner.addresses[0][:2]
     monkeypatch.setenv("SANDBOX_TEST_KEY", "key")
-    client = EvalClientConfig(base_url=f"http://{host}:{port}/v1", api_key_var="SANDBOX_TEST_KEY")
-    try:
+    async with served(app) as url:
+        client = EvalClientConfig(base_url=f"{url}/v1", api_key_var="SANDBOX_TEST_KEY")
         yield Agent(AgentConfig(model="m", client=client, runtime=SubprocessConfig()))
-    finally:
-        await runner.cleanup()
 
 
 def _contents(trace: Trace[Any]) -> str:

@@ -13,6 +13,7 @@ from aiohttp import web
 from transformers import PreTrainedTokenizerFast
 
 from tests.support.families import FRAMES, MARKS, Family
+from tests.support.served_app import served
 
 _MARK = re.compile("(" + "|".join(map(re.escape, [*FRAMES, *MARKS])) + ")")
 
@@ -125,10 +126,5 @@ class TokenEngine:
         app = web.Application(client_max_size=1 << 28)
         app.router.add_post("/inference/v1/generate", self.generate)
         app.router.add_get("/v1/models", self.models)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-        finally:
-            await runner.cleanup()
+        async with served(app) as url:
+            yield f"{url}/v1"

@@ -64,6 +64,9 @@ SPOILT: dict[str, tuple[Line, Flaw, str]] = {
     "a reward that JSON could not write": (
         trace(rewards={"correct": {"weight": 1.0}}), Flaw.REWARD_VALUES, "correct",
     ),
+    "one of two rewards": (
+        trace(rewards={"correct": {"score": 1.0, "weight": 1.0}, "judged": None}), Flaw.REWARD_VALUES, "judged",
+    ),
     "an infinite reward": (trace(float("inf")), Flaw.REWARD_VALUES, "correct"),
     "a failed trace with a reward": (trace(0.0, **FAILED), Flaw.ERROR_REWARD, "reward 0"),
 }  # fmt: skip

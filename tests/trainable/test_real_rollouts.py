@@ -14,9 +14,9 @@ from verifiers.v1.clients import ModelContext
 from verifiers.v1.episode import Episode
 from verifiers.v1.utils.trace_store import write_episode
 
-from tests.history.segments import MAIN, SUB
 from tests.support.families import Family, Qwen3, save_tokenizer
 from tests.support.rows import write_rows
+from tests.support.seats import MAIN_MODEL, SUB_MODEL
 from tests.support.token_engine import Says, TokenEngine
 from tests.training.trained import Lines, train, train_client
 
@@ -42,12 +42,12 @@ async def rollout(engine: TokenEngine, tokenizer: Path, directory: Path) -> Epis
     """One episode of opencode-rlm, both of whose seats train."""
     rows = write_rows(directory / "rows.jsonl", [{"id": "one", "question": "What is it?", "answer": "done"}])
     taskset = {"id": "opencode-rlm", "dataset": str(rows)}
-    options = {"sub_model": SUB, "include_sub_llm_in_trajectory": True}
+    options = {"sub_model": SUB_MODEL, "include_sub_llm_in_trajectory": True}
     env = OpenCodeRLMEnv(OpenCodeRLMEnvConfig.model_validate({"taskset": taskset, **options}))
     async with engine.serving() as url, env.serving():
         client = train_client(url, KEEPS, tokenizer)
         (slot,) = [slot for task in env.taskset for slot in env.slots(task)]
-        return await env.run_slot(slot, ModelContext(model=MAIN, client=client))
+        return await env.run_slot(slot, ModelContext(model=MAIN_MODEL, client=client))
 
 
 async def test_an_episode_with_sub_agents_trains_every_token_that_was_sampled_once(
@@ -66,7 +66,7 @@ async def test_an_episode_with_sub_agents_trains_every_token_that_was_sampled_on
         ("agent", 3, 1, 0),
         ("sub", 2, 1, 0),
     ]
-    for trace, model in zip(traces, (MAIN, SUB), strict=True):
+    for trace, model in zip(traces, (MAIN_MODEL, SUB_MODEL), strict=True):
         calls = engine.of(model)
         assert trace.trained_tokens == trace.logprobs == sum(len(call.completion) for call in calls)
         assert trace.longest == len(calls[-1].sequence) == (trace.prompt_tokens or 0) + (trace.trained_tokens or 0)
@@ -82,7 +82,9 @@ async def test_a_history_that_is_rendered_again_is_a_fork_that_is_found_and_stil
     played = await train(tokenizer, family, *segments)
     samples = training_samples(played.main)
     assert len(samples) == played.main.num_branches > 1
-    assert sum(sample.trained for sample in samples) == sum(len(call.completion) for call in played.engine.of(MAIN))
+    assert sum(sample.trained for sample in samples) == sum(
+        len(call.completion) for call in played.engine.of(MAIN_MODEL)
+    )
     played.main.record_reward("solved", 1.0)
     played.main.task.key = "resumed"
     write_episode(tmp_path, Episode(task=played.main.task, traces=[played.main], ok=True))

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from opencode_env.cli_agent.model_failure import overflowed
 
-from tests.history.segments import SUB
 from tests.support.families import GLM, Family, Qwen3
+from tests.support.seats import SUB_MODEL
+from tests.support.sub_sessions import TASK
 from tests.support.token_engine import Says
 from tests.training.hostile import bash, hostile
 from tests.training.trained import assert_exact, assert_one_exact_branch, tokens, train
@@ -100,6 +101,17 @@ async def test_answers_that_were_cut_off_stay_in_one_branch_when_the_user_goes_o
     assert [result.strip() for result in played.results[1:]] == ["two"]
 
 
+@pytest.mark.parametrize("family", [Qwen3(True, "all"), GLM(True, "all")], ids=["qwen3", "glm"])
+async def test_a_thought_that_the_model_ends_without_closing_it_stays_in_one_branch_when_the_user_goes_on(
+    tokenizer: Path, family: Family
+) -> None:
+    thought = family.answer("", reasoning="Let me see").partition("see")[0]
+    ended = [[Says(family.answer("", bash(family, "echo one"), reasoning="Hm.")), Says(thought)], [Says(thought)]]
+    played = await train(tokenizer, family, *ended, [Says(family.answer("At last.", reasoning="Hm."))])
+    assert_one_exact_branch(played)
+    assert len(played.engine.calls) == 4
+
+
 async def test_an_overflow_ends_the_rollout_and_what_came_before_is_exact(tokenizer: Path) -> None:
     family = Qwen3(thinks=True)
     lines = [Says(family.answer("", bash(family, "seq 1 4000"), reasoning="Hm."))] * 50
@@ -120,24 +132,32 @@ async def test_a_request_that_the_engine_refuses_for_its_length_is_an_overflow_t
 
 
 @pytest.mark.parametrize("family", [Qwen3(True, "all"), GLM(False)], ids=["qwen3", "glm without thinking"])
-async def test_sub_agents_have_a_branch_each_of_what_was_sampled(tokenizer: Path, family: Family) -> None:
-    def agent(prompt: str) -> str:
-        return family.call("task", {"description": "a job", "prompt": prompt, "subagent_type": "general"})
+async def test_sub_agents_have_a_branch_each_of_what_was_sampled_also_when_they_are_resumed(
+    tokenizer: Path, family: Family
+) -> None:
+    def agent(prompt: str, **further: str) -> str:
+        asked = {"description": "a job", "prompt": prompt, "subagent_type": "general"}
+        return family.call("task", {**asked, **further})
 
     jobs = {name: [*hostile(family)[:6], Says(family.answer(f"{name} done."))] for name in ("job one", "job two")}
+    jobs["job two"] += [*hostile(family)[:2], Says(family.answer("job two went on."))]
     once = family.call("llm_subcall", {"prompt": "job three"})
     main = [
         Says(family.answer("", agent("job one"), agent("job two"), reasoning="Hm.")),
         *hostile(family)[:3],
+        Says(family.answer("", agent("job two, go on", task_id=TASK.format(1)), reasoning="Hm.")),
         Says(family.answer("", once, reasoning="Hm.")),
     ]
     played = await train(tokenizer, family, main, sub={**jobs, "job three": [Says(family.answer("Three."))]})
     assert_one_exact_branch(played)
     assert played.main.metrics["sub_llm_history_forks"] == 0
     assert played.sub.num_branches == 3
+    lengths: list[int] = []
     for branch in played.sub.branches:
         ids = list(branch.token_ids)
-        chain = [call for call in played.engine.of(SUB) if ids[: len(call.sequence)] == call.sequence]
-        assert len(chain) in (1, 7)
+        chain = [call for call in played.engine.of(SUB_MODEL) if ids[: len(call.sequence)] == call.sequence]
+        lengths.append(len(chain))
         assert_exact(played.sub, branch, chain)
+    assert sorted(lengths) == [1, 7, 10]
     assert "job one done." in played.results[0]
+    assert any("job two went on." in result for result in played.results)

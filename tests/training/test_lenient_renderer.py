@@ -94,3 +94,32 @@ def test_template_arguments_of_a_run_reach_the_models_own_renderer(tokenizer: Pa
     assert made.config.enable_thinking is False
     with pytest.raises(ValueError, match="Unsupported chat_template_kwargs for 'qwen3'"):
         create_renderer(loaded, lenient(Qwen3RendererConfig()), chat_template_kwargs={"no_such": 1})
+
+
+@pytest.mark.parametrize("kind", [Qwen3RendererConfig, GLM45RendererConfig], ids=["qwen3", "glm"])
+def test_a_thought_that_ends_without_its_mark_is_continued_as_it_was_sampled(tokenizer: Path, kind: Any) -> None:
+    loaded = load_tokenizer(str(tokenizer))
+    made = create_renderer(loaded, lenient(kind(thinking_retention="all")))
+    own = create_renderer(loaded, kind(thinking_retention="all"))
+    prompt = made.render_ids([{"role": "user", "content": "a question"}], add_generation_prompt=True)
+    more: Any = [{"role": "user", "content": "go on"}]
+    stop = made.get_stop_token_ids()[0]
+    thought = loaded.encode("<think>Let me see", add_special_tokens=False)
+    closing = loaded.encode("</think>", add_special_tokens=False)
+    bridged = made.bridge_to_next_turn(prompt, [*thought, stop], more)
+    whole = own.bridge_to_next_turn(prompt, [*thought, *closing, stop], more)
+    assert bridged is not None
+    assert whole is not None
+    behind = len(prompt) + len(thought) + 1
+    assert bridged.token_ids == [*prompt, *thought, stop, *whole.token_ids[behind + 1 :]]
+    assert bridged.message_indices[behind:] == whole.message_indices[behind + 1 :]
+    assert {len(bridged.message_indices), len(bridged.sampled_mask)} == {len(bridged.token_ids)}
+    assert len(bridged.is_content) in (0, len(bridged.token_ids))
+
+
+def test_a_thought_without_its_mark_is_rendered_again_where_earlier_thoughts_are_left_out(tokenizer: Path) -> None:
+    loaded = load_tokenizer(str(tokenizer))
+    made = create_renderer(loaded, lenient(Qwen3RendererConfig()))
+    prompt = made.render_ids([{"role": "user", "content": "a question"}], add_generation_prompt=True)
+    thought = loaded.encode("<think>Let me see<|im_end|>", add_special_tokens=False)
+    assert made.bridge_to_next_turn(prompt, thought, [{"role": "user", "content": "go on"}]) is None

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 import verifiers.v1 as vf
 from opencode_env.cli_agent import training_renderer
+from opencode_env.cli_agent.interception.training_client import renderer_abilities
 from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
-from renderers import DefaultRendererConfig, RendererConfig
+from renderers import CustomRendererConfig, DefaultRendererConfig, Qwen3Renderer, Qwen3RendererConfig, RendererConfig
 from verifiers.v1.clients import ModelContext, TrainClientConfig
 from verifiers.v1.episode import Episode
 
-from tests.history.segments import MAIN
 from tests.support.families import GLM, Family, Qwen3
 from tests.support.rows import write_rows
+from tests.support.seats import MAIN_MODEL
 from tests.support.token_engine import Says, TokenEngine
 from tests.training.trained import Lines, assert_one_exact_branch, train
 
@@ -38,7 +39,7 @@ async def environment(directory: Path) -> AsyncIterator[OpenCodeEnv]:
 async def rollout(env: OpenCodeEnv, client: TrainClientConfig) -> Episode[Any, Any, Any]:
     """One episode."""
     (slot,) = [slot for task in env.taskset for slot in env.slots(task)]
-    return await env.run_slot(slot, ModelContext(model=MAIN, client=client))
+    return await env.run_slot(slot, ModelContext(model=MAIN_MODEL, client=client))
 
 
 def client_of(renderer: RendererConfig | None, name: str, url: str = "http://127.0.0.1:9/v1") -> TrainClientConfig:
@@ -60,7 +61,9 @@ async def test_a_renderer_that_continues_nothing_is_refused(
     tokenizer: Path, tmp_path: Path, renderer: RendererConfig | None
 ) -> None:
     message = await refusal(tmp_path, renderer, str(tokenizer))
-    assert message.startswith(f"DefaultRenderer, the renderer of the training client for '{MAIN}', cannot continue")
+    assert message.startswith(
+        f"DefaultRenderer, the renderer of the training client for '{MAIN_MODEL}', cannot continue"
+    )
     assert "--client.renderer.name" in message
     assert '"[orchestrator.renderer]"' in message
 
@@ -91,6 +94,33 @@ async def test_a_renderer_that_starts_over_after_a_user_is_warned_of(
     said = [record.getMessage() for record in caplog.records if "renders the whole history again" in record.message]
     assert len(said) == warns
     assert all("Set thinking_retention to all (vf-eval: --client.renderer.thinking_retention" in one for one in said)
+
+
+class OneResult(Qwen3Renderer):
+    """Continues behind one call of an answer only."""
+
+    config_class = Qwen3RendererConfig
+
+    def bridge_to_next_turn(self, prompt: Any, said: Any, messages: Any, **options: Any) -> Any:
+        """None when there are several results."""
+        return None if len(messages) > 1 else super().bridge_to_next_turn(prompt, said, messages, **options)
+
+
+async def test_a_renderer_that_starts_over_behind_several_calls_is_warned_of(
+    tokenizer: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    training_renderer._warned.clear()
+    path = f"{OneResult.__module__}.{OneResult.__qualname__}"
+    own = {"name": "custom", "import_path": path, "enable_thinking": False}
+    with caplog.at_level(logging.WARNING, "verifiers.v1.opencode_env"):
+        for config in (CustomRendererConfig.model_validate(own), Qwen3(False).renderer):
+            for _ in range(2):
+                ctx = ModelContext(model=MAIN_MODEL, client=client_of(config, str(tokenizer)))
+                abilities = await renderer_abilities(ctx)
+                assert abilities is not None
+                training_renderer._judge(abilities, MAIN_MODEL)
+    assert [record.getMessage().split(",")[0] for record in caplog.records] == ["OneResult"]
+    assert "behind an answer with several calls" in caplog.records[0].getMessage()
 
 
 @pytest.mark.opencode

@@ -2,27 +2,20 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-import verifiers.v1 as vf
-from opencode_env.cli_agent.interception import SubRollout, SubSettings
 from opencode_env.cli_agent.interception.serving import role_interception
-from opencode_env.cli_agent.sandbox import LocalSandboxConfig, provision_confined
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.opencode import OpenCodeHarness, OpenCodeHarnessConfig
-from opencode_rlm.harness_config import OpenCodeRLMHarnessConfig
-from verifiers.v1.agent import make_agent
 from verifiers.v1.clients import TrainClientConfig
-from verifiers.v1.harnesses.null import NullHarnessConfig
 from verifiers.v1.interception import Interception, InterceptionServerConfig
-from verifiers.v1.runtimes import Runtime
 
-from tests.history.segments import MAIN, SUB
 from tests.support.families import Family
+from tests.support.seats import MAIN_MODEL, seated
+from tests.support.sub_sessions import has_tasks, with_tasks
 from tests.support.token_engine import Call, Says, TokenEngine
 
 
@@ -55,15 +48,18 @@ class Lines:
         self._given: Counter[str] = Counter()
 
     def __call__(self, model: str, prompt: str, /) -> Says:
-        word = "" if model == MAIN else next(word for word in self._lines if word and word in prompt)
+        word = "" if model == MAIN_MODEL else next(word for word in self._lines if word and word in prompt)
         lines, position = self._lines[word], self._given[word]
         self._given[word] += 1
-        return lines[position] if position < len(lines) else self._end
+        says = lines[position] if position < len(lines) else self._end
+        return replace(says, text=with_tasks(says.text, [prompt])) if has_tasks(says.text) else says
 
 
 def tokens(played: Trained) -> float:
     """All tokens of the main trace's branches, by those of the one sequence that a conversation without forks has."""
-    return sum(len(branch.token_ids) for branch in played.main.branches) / len(played.engine.of(MAIN)[-1].sequence)
+    return sum(len(branch.token_ids) for branch in played.main.branches) / len(
+        played.engine.of(MAIN_MODEL)[-1].sequence
+    )
 
 
 def train_client(url: str, family: Family, tokenizer: Path) -> TrainClientConfig:
@@ -99,34 +95,11 @@ async def train(
     engine = TokenEngine(tokenizer, family, lines, window)
     made = role_interception(InterceptionServerConfig()) if server is None else server()
     async with engine.serving() as url, made as interception:
-        client, local = train_client(url, family, tokenizer), vf.SubprocessConfig()
-        config: OpenCodeHarnessConfig = (
-            OpenCodeHarnessConfig(id="opencode-env", **harness)
-            if sub is None
-            else OpenCodeRLMHarnessConfig(id="opencode-rlm", **harness)
-        )
-        seat = vf.AgentConfig(harness=config, runtime=local, model=MAIN, client=client)
-        agent = make_agent(seat, interception=interception)
-        null = NullHarnessConfig(id="null")
-        other = make_agent(vf.AgentConfig(harness=null, runtime=local, model=SUB, client=client))
-        sides: list[SubRollout] = []
-
-        def minted(main: AnyTrace) -> None:
-            sides.append(SubRollout(main, other, SubSettings()))
-            sides[-1].begin()
-
-        assert isinstance(agent.harness, OpenCodeHarness)
-        task: Any = vf.Task(vf.TaskData(idx=0, prompt=None))
-        box: Runtime
-        async with (
-            provision_confined(LocalSandboxConfig(), await agent.harness.local_binds()) as box,
-            agent.interaction(task, runtime=box, on_trace=minted) as conversation,
-        ):
+        client = train_client(url, family, tokenizer)
+        async with seated(client, interception, recursive=sub is not None, **harness) as seats:
             for number in range(len(segments)):
-                await conversation.turn(f"segment {number}" if number else first)
-        (side,) = sides
-        await side.end()
-        return Trained(side.main, side.trace, engine)
+                await seats.main_agent.turn(f"segment {number}" if number else first)
+        return Trained(seats.main, seats.sub, engine)
 
 
 def assert_exact(trace: AnyTrace, branch: Any, calls: Sequence[Call]) -> None:
@@ -141,7 +114,7 @@ def assert_exact(trace: AnyTrace, branch: Any, calls: Sequence[Call]) -> None:
 
 def assert_one_exact_branch(played: Trained) -> None:
     """The main trace is one branch, token for token what the engine saw and sampled."""
-    trace, calls = played.main, played.engine.of(MAIN)
+    trace, calls = played.main, played.engine.of(MAIN_MODEL)
     assert trace.ok, trace.errors
     assert trace.info.get("history") is None
     assert (trace.num_branches, trace.metrics["history_forks"]) == (1, 0)

@@ -44,8 +44,18 @@ def _judge(abilities: RendererAbilities, model: str) -> None:
             f"before it once more. Name the model's own renderer, such as qwen3.5 or glm-4.5 ({_SET.format('name')}); "
             "a model without one needs a renderer that has bridge_to_next_turn"
         )
-    if not abilities.continues_for_user and abilities not in _warned:
-        _warned.add(abilities)
+    if abilities in _warned:
+        return
+    _warned.add(abilities)
+    if not abilities.continues_for_several:
+        logger.warning(
+            "%s, the renderer of the training client for %r, renders the whole history again behind an answer with "
+            "several calls: every such answer starts a sample of its own. A model that is told to make one call at a "
+            "time (--env.agent.harness.system-prompt) keeps one",
+            abilities.name,
+            model,
+        )
+    if not abilities.continues_for_user:
         logger.warning(
             "%s, the renderer of the training client for %r, renders the whole history again when the user speaks "
             "again, and leaves out earlier reasoning. A conversation of several segments becomes a sample for each, "

@@ -6,8 +6,9 @@ JavaScript sees them. Invariant: whatever else differs is a change of the histor
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property, lru_cache
 from typing import Any
 
 from verifiers.v1.types import AssistantMessage, ToolCall
@@ -55,18 +56,34 @@ def _sampled_ids(sampled: Sequence[ToolCall], echoed: Sequence[Wire]) -> list[st
     Of several calls with one id OpenCode keeps one, or each that came when the one before had failed already; what it
     keeps may have the name of one and the arguments of another.
     """
-    wanted = {call.id for call in sampled}
+    said = _by_id(tuple((call.id, call.name, call.arguments) for call in sampled))
+    if not len(said) <= len(echoed) <= len(sampled):
+        return None
     for spell in _ID_SPELLINGS:
-        left, ids = list(sampled), list[str]()
-        for echo in echoed:
-            same = (one for one in left if spell(one.id) == echo["id"] and _is_kept(one, sampled, echo["function"]))
-            if (found := next(same, None)) is None:
-                break
-            left.remove(found)
-            ids.append(found.id)
-        if len(ids) == len(echoed) and set(ids) == wanted:
-            return ids
+        left: dict[str, list[str]] = {}
+        for call in sampled:
+            left.setdefault(spell(call.id), []).append(call.id)
+        ids = [_taken(left.get(echo["id"], []), said, echo["function"]) for echo in echoed]
+        if set(ids) == said.keys():
+            return [identity for identity in ids if identity is not None]
     return None
+
+
+@lru_cache(maxsize=4)  # of one answer after the other, with many echoes each
+def _by_id(calls: tuple[tuple[str, str, str], ...]) -> "dict[str, _OfOneId]":
+    """Calls, each (id, name, arguments), by their ids."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for identity, name, arguments in calls:
+        found.setdefault(identity, []).append((name, arguments))
+    return {identity: _OfOneId(same) for identity, same in found.items()}
+
+
+def _taken(left: list[str], said: Mapping[str, "_OfOneId"], echo: Wire) -> str | None:
+    """The first of the ids that are left whose calls came back as that; it is no longer left."""
+    found = next((identity for identity in dict.fromkeys(left) if said[identity].came_back_as(echo)), None)
+    if found is not None:
+        left.remove(found)
+    return found
 
 
 def _mistral_id(identity: str) -> str:
@@ -82,60 +99,69 @@ _ID_SPELLINGS: tuple[Callable[[str], str], ...] = (
 of Mistral's, where several of an answer can become the same."""
 
 
-def _is_kept(one: ToolCall, sampled: Sequence[ToolCall], echo: Wire) -> bool:
-    """Whether a call came back as this; of several with one id, what came back may be made of several."""
-    of_one_id = [other for other in sampled if other.id == one.id]
-    if len(of_one_id) == 1:
-        return _is_call(one, echo)
-    return any(_has_name(other, echo) for other in of_one_id) and any(_has_input(other, echo) for other in of_one_id)
+class _OfOneId:
+    """The calls of an answer that have one id; each of their arguments is read once, whatever they are compared with.
 
+    Args:
+        calls: their names and arguments; what came back of several may be made of several.
+    """
 
-def _is_call(sampled: ToolCall, echo: Wire) -> bool:
-    if echo["name"] in (sampled.name, sampled.name.lower()) and _is_input(sampled.arguments, echo["arguments"]):
-        return True
-    return echo["name"] == _INVALID and _is_refusal(sampled.name, echo["arguments"])
+    def __init__(self, calls: Sequence[tuple[str, str]]) -> None:
+        self._several = len(calls) > 1
+        self._own = {name for name, _ in calls}
+        self._names = self._own | {name.lower() for name in self._own}
+        self._texts = {arguments for _, arguments in calls}
 
+    def came_back_as(self, echo: Wire) -> bool:
+        """Whether a call of an echo may be of these."""
+        name, text = echo["name"], echo["arguments"]
+        named = name in self._names or (self._several and name == _INVALID)
+        if not named and name != _INVALID:
+            return False
+        if named and text in self._texts:
+            return True
+        try:
+            given = javascript_json.parse(text)
+        except ValueError:
+            return False
+        if (self._several or name == _INVALID) and _refused_name(given) in self._own:
+            return True
+        return named and self._is_input(given)
 
-def _has_name(sampled: ToolCall, echo: Wire) -> bool:
-    return echo["name"] in (sampled.name, sampled.name.lower(), _INVALID)
+    def _is_input(self, given: Any) -> bool:
+        """Whether a tool gets that for the arguments of one of them."""
+        key = javascript_json.written(given)
+        # A beginning comes wrapped, or is an object, and there may be hundreds of one text.
+        return key in self._whole or (isinstance(given, dict) and key in self._begun)
 
+    @cached_property
+    def _whole(self) -> frozenset[str]:
+        return frozenset(javascript_json.written(value) for text in self._texts for value in _inputs(text))
 
-def _has_input(sampled: ToolCall, echo: Wire) -> bool:
-    return _is_input(sampled.arguments, echo["arguments"]) or _is_refusal(sampled.name, echo["arguments"])
-
-
-def _is_input(sampled: str, arguments: str) -> bool:
-    """Whether a tool gets that for these arguments."""
-    if arguments == sampled:
-        return True
-    try:
-        given = javascript_json.parse(arguments)
-    except ValueError:
-        return False
-    return any(javascript_json.same(value, given) for value in _inputs(sampled))
+    @cached_property
+    def _begun(self) -> frozenset[str]:
+        # In a stream, a call is complete as soon as what has come of its arguments is JSON.
+        begun = (value for text in self._texts for value in javascript_json.beginnings(text))
+        return frozenset(javascript_json.written(_wrapped(value)) for value in begun)
 
 
 def _inputs(arguments: str) -> Iterator[Any]:
-    """What a tool may get for these arguments: nothing is {}, and what is no object is wrapped in one."""
+    """What a tool may get for whole arguments: nothing is {}, and what is no object is wrapped in one."""
     if not arguments.strip(javascript_json.JAVASCRIPT_SPACE):
         yield {}
     with suppress(ValueError):
         yield _wrapped(javascript_json.parse(arguments))
     # Under a name of another case, what could not be read comes as a text.
     yield _wrapped(arguments)
-    # In a stream, a call is complete as soon as what has come of its arguments is JSON.
-    yield from map(_wrapped, javascript_json.beginnings(arguments))
 
 
 def _wrapped(value: Any) -> Any:
     return value if isinstance(value, dict) else {"value": value}
 
 
-def _is_refusal(name: str, arguments: str) -> bool:
-    """Whether the arguments are those of a call of `invalid`: of no such tool, or with no JSON, or with a key
-    `__proto__`."""
-    with suppress(ValueError):
-        given = javascript_json.parse(arguments)
-        if isinstance(given, dict) and given.keys() == {"tool", "error"}:
-            return given["tool"] == name and isinstance(given["error"], str)
-    return False
+def _refused_name(given: Any) -> Any:
+    """The tool that a call of `invalid` names, by its arguments: there is none of that name, or they were no JSON, or
+    had a key `__proto__`."""
+    if isinstance(given, dict) and given.keys() == {"tool", "error"} and isinstance(given["error"], str):
+        return given["tool"] if isinstance(given["tool"], str) else None
+    return None

@@ -57,6 +57,6 @@ def beginnings(text: str) -> Iterator[Any]:
             yield parse(text[:length])
 
 
-def same(one: Any, other: Any) -> bool:
-    """Whether two such values are equal; unlike in Python, true is not 1."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+def written(value: Any) -> str:
+    """A text that is the same for values that are equal; unlike in Python, true is not 1."""
+    return json.dumps(value, sort_keys=True)

@@ -58,8 +58,9 @@ def _reward_flaws(trace: TokenTrace) -> Iterator[Found]:
     scores = list(trace.scores)
     if not scores:
         yield Flaw.NO_REWARD, f'seat "{trace.seat}"'
-    elif not all(map(math.isfinite, scores)):
-        named = (name for name, reward in trace.rewards.items() if reward is not None and not _finite(reward.score))
+    elif len(scores) < len(trace.rewards) or not all(map(math.isfinite, scores)):
+        # Of several rewards, one that was not computed counts as 0 in the sum.
+        named = (name for name, reward in trace.rewards.items() if reward is None or not _finite(reward.score))
         yield Flaw.REWARD_VALUES, ", ".join(named)
 
 

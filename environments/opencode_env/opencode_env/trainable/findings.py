@@ -76,7 +76,9 @@ MEANINGS = {
         "traces that would train without any reward: a trainer reads 0",
         "give the trace its reward, or let its seat not train (--env.include-sub-llm-in-trajectory false)",
     ),
-    Flaw.REWARD_VALUES: Meaning("rewards that are no finite number", "mend the rubric; score again"),
+    Flaw.REWARD_VALUES: Meaning(
+        "rewards that are no finite number, or missing beside others", "mend the rubric; score again"
+    ),
     Flaw.ERROR_REWARD: Meaning(
         "failed traces that carry a reward: nothing tells it from one that was earned",
         "leave them out, and do not score a rollout that failed",

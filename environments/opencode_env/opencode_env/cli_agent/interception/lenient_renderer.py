@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ConfigDict
 from renderers import CustomRendererConfig, Renderer, RendererConfig, create_renderer
-from renderers.base import ParsedResponse, ParsedToolCall, Tokenizer, ToolCallParseStatus
+from renderers.base import ParsedResponse, ParsedToolCall, RenderedTokens, Tokenizer, ToolCallParseStatus
 from renderers.configs import BaseRendererConfig
 
 from opencode_env.cli_agent.interception.whole_text import whole_text
@@ -75,6 +75,26 @@ class _Lenient:
             parsed = ParsedResponse(content="", tool_calls=[ParsedToolCall(f"{type(error).__name__}: {said}")])
         offered = {tool["function"]["name"] for tool in tools or ()}
         return replace(parsed, tool_calls=[_handed_on(call, offered) for call in parsed.tool_calls])
+
+    def bridge_to_next_turn(
+        self, previous_prompt_ids: list[int], previous_completion_ids: list[int], new_messages: Any, **options: Any
+    ) -> RenderedTokens | None:
+        """What follows on an answer, behind its own tokens; also on a thought that was ended without being closed."""
+        prompt, said = list(previous_prompt_ids), list(previous_completion_ids)
+        bridge = super().bridge_to_next_turn  # type: ignore[misc]
+        bridged: RenderedTokens | None = bridge(prompt, said, new_messages, **options)
+        closing = getattr(self, "_think_end", None)
+        stops = self.get_stop_token_ids()  # type: ignore[attr-defined]
+        if bridged is not None or closing is None or not said or said[-1] not in stops:
+            return bridged
+        # What follows does not depend on whether the thought was closed, but without that renderers give nothing.
+        closed = [*said[:-1], closing, said[-1]]
+        bridged = bridge(prompt, closed, new_messages, **options)
+        if bridged is None or bridged.multi_modal_data or bridged.token_ids[: len(prompt + closed)] != prompt + closed:
+            return None
+        for entries in (bridged.token_ids, bridged.message_indices, bridged.sampled_mask, bridged.is_content):
+            del entries[len(prompt) + len(said) - 1 : len(prompt) + len(said)]
+        return bridged
 
 
 @cache

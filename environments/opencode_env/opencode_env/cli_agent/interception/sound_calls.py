@@ -2,8 +2,10 @@
 
 Readers of JSON give up at some depth, each at its own, and the engine's fails with an answer that it has recorded: an
 agent would ask again, and a policy could be sampled anew whenever it likes. A call with the id `__proto__`, which a
-policy can choose where the id is sampled, ends an agent in JavaScript that keeps its calls by id. Invariant: arguments
-that leave here every reader reads, or refuses at their first character; ids are keys like any other.
+policy can choose where the id is sampled, ends an agent in JavaScript that keeps its calls by id. So does a call of a
+"tool" that every JavaScript object has, such as `constructor`, in an answer that calls it and says that it stopped.
+Invariant: arguments that leave here every reader reads, or refuses at their first character; ids are keys like any
+other; an answer with calls goes on.
 """
 
 import re
@@ -42,15 +44,18 @@ def with_sound_calls(response: Response) -> Response:
     """The same answer, as a message and as the JSON of a chat completion."""
     for call in response.message.tool_calls or ():
         call.arguments, call.id = sound_arguments(call.arguments), sound_id(call.id)
-    for raw in _raw_calls(response.raw):
-        function = raw.get("function")
-        if isinstance(function, dict) and isinstance(function.get("arguments"), str):
-            function["arguments"] = sound_arguments(function["arguments"])
-        if isinstance(raw.get("id"), str):
-            raw["id"] = sound_id(raw["id"])
+    for choice in (response.raw or {}).get("choices") or ():
+        calls = (choice.get("message") or {}).get("tool_calls") or ()
+        for raw in calls:
+            _make_sound(raw)
+        if calls and choice.get("finish_reason") == "stop":
+            choice["finish_reason"] = "tool_calls"
     return response
 
 
-def _raw_calls(raw: dict[str, Any] | None) -> list[dict[str, Any]]:
-    choices = (raw or {}).get("choices") or ()
-    return [call for choice in choices for call in (choice.get("message") or {}).get("tool_calls") or ()]
+def _make_sound(raw: dict[str, Any]) -> None:
+    function = raw.get("function")
+    if isinstance(function, dict) and isinstance(function.get("arguments"), str):
+        function["arguments"] = sound_arguments(function["arguments"])
+    if isinstance(raw.get("id"), str):
+        raw["id"] = sound_id(raw["id"])

@@ -76,6 +76,8 @@ class RendererAbilities:
     """Whether it continues what was sampled before, token for token."""
     continues_for_user: bool
     """Whether it does when a user speaks; else it does for results of tools only."""
+    continues_for_several: bool
+    """Whether it does behind an answer with several calls."""
     reads_images: bool
 
 
@@ -120,8 +122,8 @@ def _tried(renderer: Renderer) -> RendererAbilities:
     said = [token for token, message in zip(rendered.token_ids, rendered.message_indices, strict=True) if message == 0]
     sampled = said[len(said) // 2 :][:1] or rendered.token_ids[:1]
 
-    def continues(message: dict[str, Any]) -> bool:
-        tail: Any = [message]
+    def continues(*messages: dict[str, Any]) -> bool:
+        tail: Any = list(messages)
         return renderer.bridge_to_next_turn(rendered.token_ids, sampled, tail) is not None
 
     for_user = continues({"role": "user", "content": "go on"})
@@ -130,5 +132,6 @@ def _tried(renderer: Renderer) -> RendererAbilities:
         name=type(renderer).__name__,
         continues=for_user or continues(result),
         continues_for_user=for_user,
+        continues_for_several=continues(result, {**result, "tool_call_id": "call_1"}),
         reads_images=bool(getattr(renderer, "supports_process_multimodal", False)),
     )
