@@ -30,9 +30,7 @@ async def record(curriculum: Curriculum, directory: Path) -> Transcript:
         Engine(speak, MODEL).serving() as url,
         playing(url, save(tokenizer, directory), at_once=1) as player,
     ):
-        (rollout,) = await player.play(
-            [("recorded", Problem("recorded", QUESTION, curriculum.answer(QUESTION, CONTENT)))]
-        )
+        (rollout,) = await player.play([(problem.name, problem)])
     if rollout.error or rollout.reward != 1.0 or len(rollout.samples) != 1:
         raise RuntimeError(f"the script of this curriculum does not play: {rollout}")
     return Transcript.of(rollout.samples[0], tokenizer)
