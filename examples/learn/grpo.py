@@ -8,7 +8,7 @@ ratio is 1 within float error for every token, or something between sampling and
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from opencode_env.trainable.samples import TrainingSample
@@ -117,11 +117,12 @@ class Trainer:
         """
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.rate * (1 - 0.9 * done)
+        now = replace(self.settings, entropy=self.settings.entropy * (1 - done) ** 2)
         teaching = batch.advantages != 0
         if not teaching.any():
             return
         for _ in range(self.settings.epochs):
-            self._update(policy_loss(self.model, batch, self.settings))
+            self._update(policy_loss(self.model, batch, now))
 
     def clone(self, batch: Batch) -> float:
         """One update towards saying what the samples say; returns the loss, in nats per token."""
