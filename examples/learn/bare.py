@@ -9,51 +9,76 @@ from typing import Any
 
 from opencode_env.trainable.samples import TrainingSample
 
-from examples.learn.curriculum import ANSWER_FILE, Problem
+from examples.learn.curriculum import CONTENT, KEY, QUESTION, REPLY, Curriculum, Problem, fill
 from examples.learn.model import Spoken
 from examples.learn.rollouts import Rollout
 from examples.learn.transcript import Transcript
 
-_ANSWER = re.compile(
-    r'<tool_call>\n\{"name": "bash", "arguments": \{"command": "(?:: \w+ ; )?printf (\w+) > ' + re.escape(ANSWER_FILE)
-)
+Speak = Callable[[Sequence[Sequence[int]]], list[Spoken]]
+_WORDS = {placeholder: rf"(?P<{placeholder}>\w+)" for placeholder in (QUESTION, CONTENT, KEY, REPLY)}
 
 
 def play_bare(
-    speak: Callable[[Sequence[Sequence[int]]], list[Spoken]],
-    transcript: Transcript,
+    speak: Speak,
+    recorded: Sequence[Transcript],
     tokenizer: Any,
+    curriculum: Curriculum,
     problems: Sequence[tuple[str, Problem]],
 ) -> list[Rollout]:
     """One rollout of each problem, with the name of its group."""
-    tokens = [list[int]() for _ in problems]
-    masks = [list[bool]() for _ in problems]
-    logprobs = [list[float]() for _ in problems]
-    written = ["" for _ in problems]
-    going = list(range(len(problems)))
-    for turn in range(len(transcript.given)):
-        for row in going:
-            text = transcript.filled(problems[row][1].question, written[row]).given[turn]
-            given = tokenizer.encode(text, add_special_tokens=False)
-            tokens[row] += given
-            masks[row] += [False] * len(given)
-            logprobs[row] += [0.0] * len(given)
-        for row, spoken in zip(list(going), speak([tokens[row] for row in going]), strict=True):
-            tokens[row] += spoken.tokens
-            masks[row] += [True] * len(spoken.tokens)
-            logprobs[row] += spoken.logprobs
-            if found := _ANSWER.match(tokenizer.decode(spoken.tokens)):
-                written[row] = found[1]
-            else:
-                going.remove(row)
-        if not going:
-            break
+    known = [{QUESTION: problem.question, KEY: problem.key} for _, problem in problems]
+    samples: list[list[TrainingSample]] = [[] for _ in problems]
+    trained = recorded if curriculum.sub_calls != "frozen" else recorded[:1]
+    answering = list(range(len(problems)))
+    for transcript in recorded:
+        talks = [_Talk(known[row]) for row in answering]
+        _converse(speak, transcript, tokenizer, talks)
+        for row, talk in zip(answering, talks, strict=True):
+            known[row] = talk.known
+            samples[row] += [TrainingSample(0, (), (), talk.tokens, talk.mask, talk.logprobs)] * (transcript in trained)
+        answering = [row for row, talk in zip(answering, talks, strict=True) if talk.answered]
+    rewards = [0.0] * len(problems)
+    for row in answering:
+        rewards[row] = problems[row][1].reward(fill(curriculum.answer, known[row]))
     return [
-        Rollout(
-            group,
-            problem.reward(written[row]),
-            [TrainingSample(0, (), (), tokens[row], masks[row], logprobs[row])],
-            derived=problem.reward(written[row]),
-        )
-        for row, (group, problem) in enumerate(problems)
+        Rollout(group, reward, said, derived=reward)
+        for (group, _), reward, said in zip(problems, rewards, samples, strict=True)
     ]
+
+
+class _Talk:
+    """One conversation that is being held."""
+
+    def __init__(self, known: dict[str, str]) -> None:
+        self.known = known
+        self.tokens: list[int] = []
+        self.mask: list[bool] = []
+        self.logprobs: list[float] = []
+        self.answered = False
+
+    def hear(self, tokens: list[int]) -> None:
+        self.tokens += tokens
+        self.mask += [False] * len(tokens)
+        self.logprobs += [0.0] * len(tokens)
+
+    def say(self, spoken: Spoken) -> None:
+        self.tokens += spoken.tokens
+        self.mask += [True] * len(spoken.tokens)
+        self.logprobs += spoken.logprobs
+
+
+def _converse(speak: Speak, transcript: Transcript, tokenizer: Any, talks: Sequence[_Talk]) -> None:
+    """Hold conversations side by side; one whose first answer is not of the format ends with it."""
+    form = re.compile(fill(re.escape(transcript.said[0]), _WORDS))
+    going = list(talks)
+    for turn, given in enumerate(transcript.given):
+        for talk in going:
+            talk.hear(tokenizer.encode(fill(given, talk.known), add_special_tokens=False))
+        for talk, spoken in zip(going, speak([talk.tokens for talk in going]), strict=True):
+            talk.say(spoken)
+            found = None if turn else form.fullmatch(tokenizer.decode(spoken.tokens))
+            talk.answered |= found is not None
+            talk.known = {**talk.known, **(found.groupdict() if found else {})}
+        going = [talk for talk in going if talk.answered]
+        if not going:
+            return

@@ -34,7 +34,7 @@ class Settings:
     """Updates on each step's samples."""
     clip: float = 0.2
     """How far a ratio counts from 1."""
-    entropy: float = 0.05
+    entropy: float = 0.2
     """What a nat of entropy is worth, beside a reward of 1, at a token that is not decided. A group without a success
     teaches nothing, so what is not yet known must stay open; what is decided, such as the format, stays so."""
     norm: float = 1.0

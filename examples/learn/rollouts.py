@@ -13,10 +13,14 @@ from opencode_env.cli_agent.seats import local_seat
 from opencode_env.opencode import OpenCodeHarnessConfig
 from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.opencode.harness_config import BUILT_IN_TOOLS
+from opencode_env.simulation.backends.env import EquippedEnv
 from opencode_env.taskset import OpenCodeTask
 from opencode_env.taskset.config import OpenCodeTaskConfig
 from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_env.trainable.samples import TrainingSample, training_samples
+from opencode_rlm.config import OpenCodeRLMEnvConfig
+from opencode_rlm.env import OpenCodeRLMEnv
+from opencode_rlm.harness_config import OpenCodeRLMHarnessConfig
 from renderers import Qwen3RendererConfig
 from verifiers.v1.clients import ModelContext, TrainClientConfig
 
@@ -55,7 +59,7 @@ class Player:
         at_once: how many rollouts run side by side.
     """
 
-    def __init__(self, env: OpenCodeEnv, ctx: ModelContext, at_once: int) -> None:
+    def __init__(self, env: EquippedEnv[Any], ctx: ModelContext, at_once: int) -> None:
         self._env = env
         self._ctx = ctx
         self._places = asyncio.Semaphore(at_once)
@@ -67,7 +71,9 @@ class Player:
         return [one.result() for one in playing]
 
     async def _play(self, group: str, problem: Problem) -> Rollout:
-        data = OpenCodeTaskData(idx=0, prompt=problem.question, verify=problem.verify, row_key=problem.name)
+        data = OpenCodeTaskData(
+            idx=0, prompt=problem.question, setup=problem.setup, verify=problem.verify, row_key=problem.name
+        )
         task: Any = OpenCodeTask(data, OpenCodeTaskConfig())
         (slot,) = self._env.slots(task)
         async with self._places:
@@ -92,20 +98,37 @@ class Player:
         )
 
 
-def harness(kind: type[OpenCodeHarnessConfig] = OpenCodeHarnessConfig) -> OpenCodeHarnessConfig:
+def spare(kind: type[OpenCodeHarnessConfig]) -> dict[str, Any]:
     """OpenCode with the shell as its only tool, and a system prompt of one line."""
-    return kind(
-        id="opencode-env",
-        system_prompt=SYSTEM,
-        system_prompt_mode="replace",
-        prompt_model=MODEL,
-        disabled_tools=[name for name in BUILT_IN_TOOLS if name != "bash"],
-    )
+    options: dict[str, Any] = {
+        "system_prompt": SYSTEM,
+        "system_prompt_mode": "replace",
+        "prompt_model": MODEL,
+        "disabled_tools": [name for name in BUILT_IN_TOOLS if name != "bash"],
+    }
+    return {**options, "recursion_prompt": ""} if issubclass(kind, OpenCodeRLMHarnessConfig) else options
+
+
+def environment(kind: type[OpenCodeHarnessConfig], sub_calls: str) -> EquippedEnv[Any]:
+    """OpenCode as the only agent, or with calls of its model from inside its work."""
+    if sub_calls:
+        seat = local_seat(OpenCodeRLMHarnessConfig(id="opencode-rlm", **spare(OpenCodeRLMHarnessConfig)))
+        rlm = OpenCodeRLMEnvConfig.model_validate(
+            {"taskset": {"id": "opencode-env"}, "include_sub_llm_in_trajectory": sub_calls == "trained"}
+        )
+        return OpenCodeRLMEnv(rlm.model_copy(update={"agent": seat.model_copy(update={"max_turns": TURNS})}))
+    seat = local_seat(kind(id="opencode-env", **spare(kind)))
+    config = OpenCodeEnvConfig.model_validate({"taskset": {"id": "opencode-env"}})
+    return OpenCodeEnv(config.model_copy(update={"agent": seat.model_copy(update={"max_turns": TURNS})}))
 
 
 @asynccontextmanager
 async def playing(
-    url: str, tokenizer: Path, at_once: int, kind: type[OpenCodeHarnessConfig] = OpenCodeHarnessConfig
+    url: str,
+    tokenizer: Path,
+    at_once: int,
+    kind: type[OpenCodeHarnessConfig] = OpenCodeHarnessConfig,
+    sub_calls: str = "",
 ) -> AsyncIterator[Player]:
     """The environment, over an engine.
 
@@ -113,11 +136,10 @@ async def playing(
         url: base URL of the engine.
         tokenizer: directory of its tokenizer.
         at_once: how many rollouts run side by side.
-        kind: class of the harness's configuration.
+        kind: class of the harness's configuration, where there are no sub calls.
+        sub_calls: "", "frozen" or "trained", as the curriculum says.
     """
-    seat = local_seat(harness(kind)).model_copy(update={"max_turns": TURNS})
-    config = OpenCodeEnvConfig.model_validate({"taskset": {"id": "opencode-env"}})
-    env = OpenCodeEnv(config.model_copy(update={"agent": seat}))
+    env = environment(kind, sub_calls)
     client = TrainClientConfig(
         base_url=url,
         api_key_var="NO_SUCH_KEY",

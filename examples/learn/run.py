@@ -1,12 +1,14 @@
-"""One run: record, clone, evaluate, learn, evaluate, plot."""
+"""One run: clone, evaluate, learn, evaluate, plot."""
 
 import asyncio
+import math
 import random
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,6 @@ from examples.learn.curve import HEADER, Step, save_plot, terminal_plot
 from examples.learn.engine import Engine
 from examples.learn.grpo import Batch, Settings, Trainer, advantages
 from examples.learn.model import Spoken, Transformer, sample
-from examples.learn.recording import record
 from examples.learn.rollouts import LONGEST, MODEL, Rollout, playing
 from examples.learn.sanity import findings
 from examples.learn.tokenizer import END, build_tokenizer, save
@@ -41,7 +42,7 @@ class Plan:
     cache: Path
     """Where cloned policies are kept."""
     seed: int = 0
-    steps: int = 10
+    steps: int = 18
     groups: int = 4
     """Problems of a step."""
     size: int = 8
@@ -58,20 +59,28 @@ class Plan:
 class Outcome:
     """What came of it."""
 
-    cloned: float = 0.0
+    cloned: float = math.nan
     """Mean reward of the cloned policy."""
-    trained: float | None = None
-    """Mean reward of fresh rollouts at the end."""
+    trained: float = math.nan
+    """Mean reward of fresh rollouts at the end; not a number if the run did not get there."""
     steps: Sequence[Step] = ()
     findings: Sequence[str] = ()
     """What was wrong, step by step."""
 
+    def rollouts_to(self, goal: float) -> int | None:
+        """Training rollouts at the first two steps whose mean reward reaches the goal."""
+        for last, step in pairwise(self.steps):
+            if last.reward + step.reward >= 2 * goal:
+                return step.rollouts
+        return None
+
 
 class Run:
-    """Carries a plan out; `say` gets its lines."""
+    """Carries a plan out, from the recorded conversations of its curriculum; `say` gets its lines."""
 
-    def __init__(self, plan: Plan, say: Callable[[str], None]) -> None:
+    def __init__(self, plan: Plan, recorded: Sequence[Transcript], say: Callable[[str], None]) -> None:
         self.plan = plan
+        self.recorded = recorded
         self.outcome = Outcome()
         self._say = say
         self._draw = random.Random(plan.seed)
@@ -80,9 +89,8 @@ class Run:
     async def go(self) -> Outcome:
         """The whole run; however it ends, the checkpoint `policy.pt` is that of its last update."""
         self.plan.directory.mkdir(parents=True, exist_ok=True)
-        self._say("recording one rollout of the script")
-        recorded = await record(self.plan.curriculum, self.plan.directory / "bytes")
-        words = build_tokenizer(recorded.system, recorded.rest)
+        recorded = self.recorded
+        words = build_tokenizer([one.system for one in recorded], [one.rest for one in recorded])
         save(words, self.plan.directory / "tokenizer")
         started = time.monotonic()
         args = (recorded, self.plan.curriculum, words, self.plan.seed, self.plan.cache)
@@ -91,14 +99,14 @@ class Run:
         parameters = sum(weight.numel() for weight in policy.parameters())
         self._say(f"cloned the format {how}: {parameters:,} parameters, {len(words)} tokens")
         try:
-            async with self._play(policy, words, recorded) as play:
+            async with self._play(policy, words) as play:
                 await self._learn(policy, play)
         finally:
             torch.save(policy.state_dict(), self.plan.directory / "policy.pt")
         return self.outcome
 
     @asynccontextmanager
-    async def _play(self, policy: Transformer, words: Any, recorded: Transcript) -> AsyncIterator[Play]:
+    async def _play(self, policy: Transformer, words: Any) -> AsyncIterator[Play]:
         """Plays with the policy as it is then."""
         stops = frozenset({words.convert_tokens_to_ids(END)})
 
@@ -106,7 +114,7 @@ class Run:
             return sample(policy, prompts, stops, LONGEST, self._noise)
 
         async def bare(problems: Sequence[tuple[str, Problem]]) -> list[Rollout]:
-            return await asyncio.to_thread(play_bare, speak, recorded, words, problems)
+            return await asyncio.to_thread(play_bare, speak, self.recorded, words, self.plan.curriculum, problems)
 
         if self.plan.bare:
             yield bare
@@ -115,7 +123,7 @@ class Run:
         directory = self.plan.directory / "tokenizer"
         async with (
             Engine(speak, MODEL).serving() as url,
-            playing(url, directory, self.plan.at_once, kind) as player,
+            playing(url, directory, self.plan.at_once, kind, self.plan.curriculum.sub_calls) as player,
         ):
             yield player.play
 
@@ -138,7 +146,7 @@ class Run:
         rewards = [rollout.reward for rollout in rollouts if not rollout.error]
         if len(rewards) < count:
             self._say(f"{count - len(rewards)} rollouts of the evaluation failed")
-        return sum(rewards) / len(rewards)
+        return sum(rewards) / len(rewards) if rewards else math.nan
 
     async def _step(self, number: int, trainer: Trainer, breaker: Breaker, play: Play) -> None:
         started = time.monotonic()

@@ -6,6 +6,7 @@ prompt in a moment. Questions and contents, which differ from rollout to rollout
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +24,20 @@ _MARK = re.compile("|".join(map(re.escape, [*FRAMES, *MARKS])))
 _SPACE = re.compile(rf"\s+|{_MARK.pattern}")
 
 
-def build_tokenizer(system: str = "", rest: str = "") -> Any:
+def build_tokenizer(systems: Sequence[str] = (), rests: Sequence[str] = ()) -> Any:
     """A tokenizer of the Qwen3 family's form.
 
     Args:
-        system: a rendered system prompt, of which what stands between two marks becomes a token.
-        rest: what follows in a rollout, whose words become tokens.
+        systems: rendered system prompts, of which what stands between two marks becomes a token.
+        rests: what follows in their conversations, whose words become tokens.
     """
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     made = Tokenizer(models.BPE(vocab={letter: number for number, letter in enumerate(letters)}, merges=[]))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     made.decoder = decoders.ByteLevel()
     made.add_special_tokens(FRAMES)
-    parts = [*_MARK.split(system), *_SPACE.split(rest)]
+    parts = [part for text in systems for part in _MARK.split(text)]
+    parts += [part for text in rests for part in _SPACE.split(text)]
     known = dict.fromkeys(part for part in parts if len(part) >= SHORTEST)
     made.add_tokens([AddedToken(word, normalized=False) for word in [*MARKS, *known]])
     kind: Any = PreTrainedTokenizerFast  # its constructor is untyped

@@ -1,4 +1,4 @@
-"""One real rollout as text, from which the rollouts of all other questions and contents follow.
+"""One conversation of a real rollout as text, from which those of all other questions and contents follow.
 
 Whatever the environment and the renderer put around what the model says is recorded, not written down here: the system
 prompt with OpenCode's tools, the marks between turns, the results of commands.
@@ -10,20 +10,21 @@ from typing import Any, Self
 
 from opencode_env.trainable.samples import TrainingSample
 
-QUESTION, CONTENT = "QUESTION", "CONTENT"
-"""What stands for them in the recorded rollout."""
+from examples.learn.curriculum import CONTENT, KEY, QUESTION, REPLY, Filling, fill
+
+_EMPTY = dict.fromkeys((QUESTION, CONTENT, KEY, REPLY), " ")
 
 
 @dataclass(frozen=True)
 class Transcript:
-    """A recorded rollout: what the model is given and what it says, in turns."""
+    """A recorded conversation: what the model is given and what it says, in turns."""
 
     given: tuple[str, ...]
     said: tuple[str, ...]
 
     @classmethod
     def of(cls, sample: TrainingSample, tokenizer: Any) -> Self:
-        """The text of a rollout of one branch."""
+        """The text of a sample."""
         parts: dict[bool, list[str]] = {False: [], True: []}
         for own, run in groupby(zip(sample.mask, sample.token_ids, strict=True), key=lambda pair: pair[0]):
             parts[own].append(tokenizer.decode([token for _, token in run]))
@@ -31,22 +32,19 @@ class Transcript:
 
     @property
     def system(self) -> str:
-        """The rendered system prompt, with the tools."""
-        return self.given[0].partition(QUESTION)[0]
+        """What comes before what differs from rollout to rollout: the rendered system prompt, with the tools."""
+        return fill(self.given[0], dict.fromkeys((QUESTION, KEY), "\0")).partition("\0")[0]
 
     @property
     def rest(self) -> str:
-        """Everything that follows the question."""
-        empty = self.filled(" ", " ")
+        """Everything that follows it."""
+        empty = self.filled(_EMPTY)
         return " ".join((empty.given[0][len(self.system) :], *empty.given[1:], *empty.said))
 
-    def filled(self, question: str, content: str) -> "Transcript":
-        """The same rollout for another question, when another content was said."""
-
-        def fill(text: str) -> str:
-            return text.replace(QUESTION, question).replace(CONTENT, content)
-
-        return Transcript(tuple(map(fill, self.given)), tuple(map(fill, self.said)))
+    def filled(self, filling: Filling) -> "Transcript":
+        """The same conversation with other words."""
+        given, said = (tuple(fill(text, filling) for text in texts) for texts in (self.given, self.said))
+        return Transcript(given, said)
 
     def encoded(self, tokenizer: Any) -> tuple[list[int], list[bool]]:
         """Its tokens, and which of them the model said."""

@@ -7,16 +7,17 @@ from typing import Any
 import torch
 
 from examples.learn.bare import play_bare
-from examples.learn.curriculum import Contextual
+from examples.learn.contextual import Contextual
+from examples.learn.curriculum import QUESTION
 from examples.learn.grpo import Batch, advantages
 from examples.learn.model import Shape, Spoken, Transformer, sample
 from examples.learn.rollouts import Rollout
 from examples.learn.tokenizer import END, build_tokenizer
-from examples.learn.transcript import CONTENT, QUESTION, Transcript
+from examples.learn.transcript import Transcript
 
-_PROMPT = f"<|im_start|>system\nYou work.<|im_end|>\n<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
+PROMPT = f"<|im_start|>system\nYou work.<|im_end|>\n<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
 _RESULT = "\n<|im_start|>user\n(no output)<|im_end|>\n<|im_start|>assistant\n"
-RECORDED = Transcript((_PROMPT, _RESULT), tuple(text + END for text in Contextual().script(QUESTION, CONTENT)))
+RECORDED = Transcript((PROMPT, _RESULT), tuple(text + END for text in Contextual().scripts[0]))
 
 
 @dataclass
@@ -35,7 +36,7 @@ class Setting:
     def rollouts(self) -> list[Rollout]:
         """Two of each of four problems, without an agent; the second of each counts as solved."""
         problems = [(problem.name, problem) for problem in Contextual().fresh(random.Random(0), 4) for _ in range(2)]
-        played = play_bare(self.speak, RECORDED, self.words, problems)
+        played = play_bare(self.speak, [RECORDED], self.words, Contextual(), problems)
         return [
             Rollout(one.group, float(place % 2), one.samples, derived=float(place % 2))
             for place, one in enumerate(played)
@@ -45,7 +46,7 @@ class Setting:
 def setting(seed: int = 0) -> Setting:
     """A small one."""
     torch.manual_seed(seed)
-    words = build_tokenizer(RECORDED.system, RECORDED.rest)
+    words = build_tokenizer([RECORDED.system], [RECORDED.rest])
     policy = Transformer(Shape(len(words), width=32, heads=2))
     return Setting(words, policy, torch.Generator().manual_seed(seed))
 

@@ -59,7 +59,7 @@ def test_what_is_outside_the_mask_changes_nothing() -> None:
 
 def test_learning_makes_the_better_rollouts_likelier_than_the_worse() -> None:
     made = setting()
-    batch, trainer = batch_of(made.rollouts()), Trainer(made.policy, Settings(rate=1e-3))
+    batch, trainer = batch_of(made.rollouts()), Trainer(made.policy, Settings(rate=1e-3, entropy=0.0))
 
     def lead() -> float:
         whole = (logprobs_of(made.policy, batch)[0] * batch.mask).sum(-1)
@@ -90,7 +90,7 @@ def test_without_any_advantage_nothing_is_learnt() -> None:
 )
 def test_a_mistake_between_sampling_and_training_is_named(kind: Break | None, says: str) -> None:
     made, breaker = setting(), Breaker(kind, seed=0)
-    trainer = Trainer(made.policy, Settings(rate=1e-3))
+    trainer = Trainer(made.policy, Settings(rate=1e-3, entropy=0.0))
     found: list[str] = []
     for _ in range(3):
         rollouts = list(breaker(made.rollouts()))

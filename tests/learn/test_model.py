@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from examples.learn.curriculum import CONTENT, QUESTION
 from examples.learn.tokenizer import END
 from tests.learn.setting import RECORDED, Setting, setting
 
@@ -45,10 +46,10 @@ def test_tokens_are_drawn_as_often_as_their_probability_says() -> None:
 
 def test_the_tokenizer_keeps_every_character_and_reads_the_recorded_prompt_whole() -> None:
     words = setting().words
-    text = RECORDED.filled("é{}\n \t red", "oak").given[0]
+    text = RECORDED.filled({QUESTION: "é{}\n \t red", CONTENT: "oak"}).given[0]
     ids = words.encode(text, add_special_tokens=False)
     assert words.decode(ids) == text
     assert len(words.encode("system\nYou work.", add_special_tokens=False)) == 1
-    tokens, mask = RECORDED.filled("red", "oak").encoded(words)
+    tokens, mask = RECORDED.filled({QUESTION: "red", CONTENT: "oak"}).encoded(words)
     said = [token for token, own in zip(tokens, mask, strict=True) if own]
-    assert words.decode(said) == "".join(RECORDED.filled("red", "oak").said)
+    assert words.decode(said) == "".join(RECORDED.filled({QUESTION: "red", CONTENT: "oak"}).said)
