@@ -3,10 +3,13 @@
 It knows the one command that answers. What the model is given between its answers comes from the recorded rollout.
 """
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
+from uuid import uuid4
 
+from opencode_env.difficulty.record import SCHEMA_VERSION
 from opencode_env.trainable.samples import TrainingSample
 
 from examples.learn.curriculum import CONTENT, KEY, QUESTION, REPLY, Curriculum, Problem, fill
@@ -41,9 +44,17 @@ def play_bare(
     for row in answering:
         rewards[row] = problems[row][1].reward(fill(curriculum.answer, known[row]))
     return [
-        Rollout(group, reward, said, derived=reward)
-        for (group, _), reward, said in zip(problems, rewards, samples, strict=True)
+        Rollout(group, reward, said, derived=reward, line=_line(problem, reward))
+        for (group, problem), reward, said in zip(problems, rewards, samples, strict=True)
     ]
+
+
+def _line(problem: Problem, reward: float) -> str:
+    """What `opencode-difficulty` reads of an episode."""
+    trace = {"version": SCHEMA_VERSION, "ok": True, "rewards": {"verify": {"score": reward}}}
+    task = {"key": problem.name, "data": {"id": problem.name, "prompt": problem.question}}
+    episode = {"id": uuid4().hex, "env": {"id": "bare"}, "task": task, "ok": True, "traces": [trace]}
+    return json.dumps(episode)
 
 
 class _Talk:

@@ -26,6 +26,8 @@ class Copy:
     scripts: Sequence[Sequence[str]] = ((call(f"printf {CONTENT} > {ANSWER_FILE}"), "done"),)
     answer: str = CONTENT
     sub_calls: str = ""
+    exploration: float = 0.05
+    """Little: where a policy is a bit unsure of what it read, more would make it guess."""
 
     @property
     def chance(self) -> float:
@@ -44,12 +46,13 @@ class Copy:
             yield {QUESTION: question, CONTENT: _between(question, draw.choices(self.letters, k=self.length))}
 
     def problems(self, draw: random.Random, count: int) -> list[Problem]:
-        return [self._problem(question) for question in draw.sample(self.questions[0], count)]
+        return [self.problem(question) for question in draw.sample(self.questions[0], count)]
 
     def fresh(self, draw: random.Random, count: int) -> list[Problem]:
-        return [self._problem(question) for question in draw.choices(self.questions[1], k=count)]
+        return [self.problem(question) for question in draw.choices(self.questions[1], k=count)]
 
-    def _problem(self, question: str) -> Problem:
+    def problem(self, question: str) -> Problem:
+        """The problem of a question."""
         parts = tuple((place, place) for place in range(2, 2 * self.length + 1, 2))
         return Problem(question, question, _between(question, question), parts)
 

@@ -89,6 +89,11 @@ class Curriculum(Protocol):
         """Whether there are any, and whether they train: "", "frozen" or "trained"."""
         ...
 
+    @property
+    def exploration(self) -> float:
+        """What a nat of entropy is worth, beside a reward of 1, when training begins."""
+        ...
+
     def demonstrations(self, draw: random.Random) -> Iterator[Filling]:
         """What to clone the format from, balanced."""
         ...

@@ -1,7 +1,7 @@
 """One step's figures as a line, and a run's as a plot: in the terminal, and as a picture."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,8 @@ class Step:
     forks: int
     seconds: Mapping[str, float]
     """Of the wall clock, to play and to learn; of all rollouts together, in each of their stages."""
+    by_group: Mapping[str, float] = field(default_factory=dict)
+    """The mean reward of each."""
 
     def line(self) -> str:
         """The figures on one line."""

@@ -70,14 +70,19 @@ class Batch:
         )
 
 
-def advantages(rollouts: Sequence[Rollout]) -> list[float]:
-    """Each rollout's reward less the mean of its group; one that failed has none and counts for nobody."""
+def means(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """The mean reward of each group; one that failed counts for nobody."""
     groups: defaultdict[str, list[float]] = defaultdict(list)
     for rollout in rollouts:
         if not rollout.error:
             groups[rollout.group].append(rollout.reward)
-    means = {name: sum(rewards) / len(rewards) for name, rewards in groups.items()}
-    return [0.0 if rollout.error else rollout.reward - means[rollout.group] for rollout in rollouts]
+    return {name: sum(rewards) / len(rewards) for name, rewards in groups.items()}
+
+
+def advantages(rollouts: Sequence[Rollout]) -> list[float]:
+    """Each rollout's reward less the mean of its group; one that failed has none."""
+    of_group = means(rollouts)
+    return [0.0 if rollout.error else rollout.reward - of_group[rollout.group] for rollout in rollouts]
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ class Recursion:
         (KEY + REPLY,),
     )
     answer: str = QUESTION + CONTENT + KEY + REPLY
+    exploration: float = 0.2
 
     @property
     def chance(self) -> float:

@@ -1,6 +1,7 @@
 """What a trainer gets of a rollout, and rollouts of real OpenCode in confined sandboxes through the training client."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -48,6 +49,8 @@ class Rollout:
     """Why it must not be trained on."""
     stages: Mapping[str, float] = field(default_factory=dict)
     """Seconds that it was in each stage."""
+    line: str = ""
+    """The episode as a line of `traces.jsonl`, but for its messages and tokens."""
 
 
 class Player:
@@ -72,7 +75,12 @@ class Player:
 
     async def _play(self, group: str, problem: Problem) -> Rollout:
         data = OpenCodeTaskData(
-            idx=0, prompt=problem.question, setup=problem.setup, verify=problem.verify, row_key=problem.name
+            idx=0,
+            id=problem.name,
+            prompt=problem.question,
+            setup=problem.setup,
+            verify=problem.verify,
+            row_key=problem.name,
         )
         task: Any = OpenCodeTask(data, OpenCodeTaskConfig())
         (slot,) = self._env.slots(task)
@@ -83,8 +91,9 @@ class Player:
         traces = [trace for trace in episode.traces if trace.agent.trainable]
         errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
         failed = [error.message for error in errors]
+        line = json.dumps(episode.to_record())
         if failed or not traces:
-            return Rollout(group, error="; ".join(failed) or "no trace")
+            return Rollout(group, error="; ".join(failed) or "no trace", line=line)
         main, verdicts, timing = traces[0], traces[0].info["verify"], traces[0].timing
         agent = {"model": timing.agent.model.duration, "opencode": timing.agent.harness.duration}
         stages = {**agent, "scoring": timing.scoring.duration}
@@ -95,6 +104,7 @@ class Player:
             forks=int(main.metrics["history_forks"] or 0),
             derived=sum(verdict["exit_code"] == 0 for verdict in verdicts) / len(verdicts),
             stages={**stages, "sandbox": whole - sum(stages.values())},
+            line=line,
         )
 
 

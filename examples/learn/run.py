@@ -21,7 +21,7 @@ from examples.learn.checkpoint import cloned
 from examples.learn.curriculum import Curriculum, Problem
 from examples.learn.curve import HEADER, Step, save_plot, terminal_plot
 from examples.learn.engine import Engine
-from examples.learn.grpo import Batch, Settings, Trainer, advantages
+from examples.learn.grpo import Batch, Settings, Trainer, advantages, means
 from examples.learn.model import Spoken, Transformer, sample
 from examples.learn.rollouts import LONGEST, MODEL, Rollout, playing
 from examples.learn.sanity import findings
@@ -63,6 +63,8 @@ class Outcome:
     """Mean reward of the cloned policy."""
     trained: float = math.nan
     """Mean reward of fresh rollouts at the end; not a number if the run did not get there."""
+    first: Sequence[Rollout] = ()
+    """Those of the evaluation of the cloned policy."""
     steps: Sequence[Step] = ()
     findings: Sequence[str] = ()
     """What was wrong, step by step."""
@@ -129,24 +131,30 @@ class Run:
 
     async def _learn(self, policy: Transformer, play: Play) -> None:
         curriculum, outcome = self.plan.curriculum, self.outcome
-        outcome.cloned = await self._evaluate(play, self.plan.evaluated[0])
+        outcome.cloned, outcome.first = await self._evaluate(play, self.plan.evaluated[0])
         self._say(f"cloned policy: reward {outcome.cloned:.2f}, chance is {curriculum.chance:.2f}")
-        trainer, breaker = Trainer(policy, Settings()), Breaker(self.plan.broken, self.plan.seed)
+        trainer, breaker = (
+            Trainer(policy, Settings(entropy=curriculum.exploration)),
+            Breaker(self.plan.broken, self.plan.seed),
+        )
+        if not self.plan.steps:
+            return
         self._say(HEADER)
         for number in range(1, self.plan.steps + 1):
             await self._step(number, trainer, breaker, play)
-        outcome.trained = await self._evaluate(play, self.plan.evaluated[1])
+        outcome.trained, _ = await self._evaluate(play, self.plan.evaluated[1])
         self._say(terminal_plot(outcome.steps))
         title = f"{type(curriculum).__name__}: {outcome.cloned:.2f} to {outcome.trained:.2f}"
         save_plot(outcome.steps, curriculum.chance, title, self.plan.directory / "learn.png")
         self._say(f"trained policy: reward {outcome.trained:.2f} on {self.plan.evaluated[1]} fresh rollouts")
 
-    async def _evaluate(self, play: Play, count: int) -> float:
+    async def _evaluate(self, play: Play, count: int) -> tuple[float, list[Rollout]]:
+        """The mean reward of fresh rollouts, not a number without any, and these."""
         rollouts = await play([(problem.name, problem) for problem in self.plan.curriculum.fresh(self._draw, count)])
         rewards = [rollout.reward for rollout in rollouts if not rollout.error]
         if len(rewards) < count:
             self._say(f"{count - len(rewards)} rollouts of the evaluation failed")
-        return sum(rewards) / len(rewards) if rewards else math.nan
+        return sum(rewards) / len(rewards) if rewards else math.nan, rollouts
 
     async def _step(self, number: int, trainer: Trainer, breaker: Breaker, play: Play) -> None:
         started = time.monotonic()
@@ -167,7 +175,7 @@ class Run:
             len({rollout.group for rollout, gain in zip(rollouts, gains, strict=True) if gain}), len(problems),
             measured.tokens, measured.mismatch, measured.entropy,
             len(rollouts) - len(rewards), sum(rollout.forks for rollout in rollouts),
-            {"play": after - started, "learn": time.monotonic() - after, **stages},
+            {"play": after - started, "learn": time.monotonic() - after, **stages}, means(rollouts),
         )  # fmt: skip
         self.outcome.steps = [*self.outcome.steps, step]
         self.outcome.findings = [*self.outcome.findings, *(f"step {number}: {one}" for one in found)]

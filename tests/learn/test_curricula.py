@@ -35,7 +35,7 @@ def test_demonstrations_are_worth_chance(curriculum: Curriculum) -> None:
     draw = random.Random(0)
     problems = {(problem.question, problem.key): problem for problem in curriculum.problems(draw, 16)}
     if isinstance(curriculum, Copy):
-        problems = {(q, ""): problem for q in curriculum.questions[0] for problem in [curriculum._problem(q)]}
+        problems = {(q, ""): problem for q in curriculum.questions[0] for problem in [curriculum.problem(q)]}
     rewards = [
         problem.reward(fill(curriculum.answer, shown))
         for _ in range(200)

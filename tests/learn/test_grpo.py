@@ -90,7 +90,7 @@ def test_without_any_advantage_nothing_is_learnt() -> None:
 )
 def test_a_mistake_between_sampling_and_training_is_named(kind: Break | None, says: str) -> None:
     made, breaker = setting(), Breaker(kind, seed=0)
-    trainer = Trainer(made.policy, Settings(rate=1e-3, entropy=0.0))
+    trainer = Trainer(made.policy, Settings(rate=1e-3))
     found: list[str] = []
     for _ in range(3):
         rollouts = list(breaker(made.rollouts()))
