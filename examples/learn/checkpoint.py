@@ -22,11 +22,15 @@ RATE = 3e-3
 """Of learning, at its highest."""
 
 
-def key_of(recorded: Sequence[Transcript], curriculum: Curriculum, seed: int) -> str:
-    """Names everything that makes a cloned policy what it is."""
+def key_of(recorded: Sequence[Transcript], curriculum: Curriculum, words: Any, seed: int) -> str:
+    """Names everything that makes a cloned policy what it is.
+
+    Of what was recorded these are its tokens: what the system prompt says, today's date for one, is a single one.
+    """
     modules = (sys.modules[type(curriculum).__module__], grpo, model, tokenizer, transcript, sys.modules[__name__])
     code = [Path(str(module.__file__)).read_text() for module in modules]
-    parts = [repr(recorded), repr(curriculum), str(seed), torch.__version__, *code]
+    tokens = [one.encoded(words) for one in recorded]
+    parts = [repr(tokens), str(len(words)), repr(curriculum), str(seed), torch.__version__, *code]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -36,7 +40,7 @@ def cloned(
     """The policy that has the format only, and whether it was in the cache."""
     torch.manual_seed(seed)
     policy = Transformer(Shape(len(words)))
-    kept = cache / f"{key_of(recorded, curriculum, seed)}.pt"
+    kept = cache / f"{key_of(recorded, curriculum, words, seed)}.pt"
     if kept.exists():
         policy.load_state_dict(torch.load(kept, weights_only=True))
         return policy, True

@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+from opencode_env.opencode import OpenCodeHarnessConfig
 
 from examples.learn.curriculum import KEY, QUESTION, Curriculum, Problem
 from examples.learn.engine import Engine
 from examples.learn.model import Spoken
-from examples.learn.rollouts import MODEL, playing
+from examples.learn.rollouts import MODEL, Rollout, playing
 from examples.learn.tokenizer import ASSISTANT, END, build_tokenizer, save
 from examples.learn.transcript import Transcript
 
@@ -21,9 +24,25 @@ async def record(curriculum: Curriculum, directory: Path) -> list[Transcript]:
         RuntimeError: the rollout failed, or its conversations are not those of the scripts.
     """
     tokenizer = build_tokenizer()
+    rollout = await play_scripts(curriculum, tokenizer, save(tokenizer, directory))
+    if rollout.error or rollout.reward != 1.0 or len(rollout.samples) != len(curriculum.scripts):
+        raise RuntimeError(f"the scripts of this curriculum do not play: {rollout}")
+    return [Transcript.of(sample, tokenizer) for sample in rollout.samples]
+
+
+async def play_scripts(
+    curriculum: Curriculum, tokenizer: Any, directory: Path, kind: type[OpenCodeHarnessConfig] = OpenCodeHarnessConfig
+) -> Rollout:
+    """One rollout in which the scripts speak, with their placeholders as they stand.
+
+    Args:
+        curriculum: whose scripts.
+        tokenizer: of their tokens.
+        directory: where that was saved.
+        kind: class of the harness's configuration, where there are no sub calls.
+    """
     scripts = curriculum.scripts
     key = KEY if len(scripts) > 1 else ""
-    problem = Problem("recorded", QUESTION, curriculum.answer, key=key)
 
     def speak(prompts: Sequence[Sequence[int]]) -> list[Spoken]:
         said = []
@@ -34,9 +53,7 @@ async def record(curriculum: Curriculum, directory: Path) -> list[Transcript]:
 
     async with (
         Engine(speak, MODEL).serving() as url,
-        playing(url, save(tokenizer, directory), at_once=1, sub_calls="trained" if key else "") as player,
+        playing(url, directory, 1, kind, "trained" if key else "") as player,
     ):
-        (rollout,) = await player.play([(problem.name, problem)])
-    if rollout.error or rollout.reward != 1.0 or len(rollout.samples) != len(scripts):
-        raise RuntimeError(f"the scripts of this curriculum do not play: {rollout}")
-    return [Transcript.of(sample, tokenizer) for sample in rollout.samples]
+        (rollout,) = await player.play([("recorded", Problem("recorded", QUESTION, curriculum.answer, key=key))])
+        return rollout
