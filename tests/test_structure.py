@@ -27,12 +27,8 @@ FLOORS = {
     "opencode_env.trainable": {"opencode_env.difficulty"},
     "opencode_env.simulation": {"opencode_env.cli_agent", "opencode_env.taskset"},
     "opencode_env.simulation.backends": {"opencode_env.cli_agent"},
-    "opencode_env.simulation.user": {"opencode_env.cli_agent"},
-    "opencode_env.opencode": {
-        "opencode_env.cli_agent",
-        "opencode_env.simulation.backends",
-        "opencode_env.simulation.user",
-    },
+    "opencode_env.simulation.user": {"opencode_env.cli_agent", "opencode_env.simulation.backends"},
+    "opencode_env.opencode": {"opencode_env.cli_agent", "opencode_env.simulation.user"},
     "opencode_env.openenv": {"opencode_env.cli_agent", "opencode_env.opencode", "opencode_env.taskset"},
 }
 """What each room of `opencode_env` may import of the others."""

@@ -3,9 +3,23 @@
 import asyncio
 
 import pytest
-from opencode_env.openenv.guard import GuardedApplication, Message, Receive, Send
+from opencode_env.openenv.guard import GuardedApplication, Message, Receive, Send, refusal
 
-SCOPE = {"type": "websocket", "path": "/ws", "headers": []}
+SCOPE = {"type": "websocket", "path": "/ws", "headers": [(b"host", b"127.0.0.1:8000")]}
+
+
+@pytest.mark.parametrize(
+    ("host", "served"),
+    [
+        *((host, True) for host in ("127.0.0.1:8000", "localhost:8000", "LocalHost", "[::1]:8000", "10.0.0.7")),
+        *((host, False) for host in ("rebound.example:8000", "localhost.example", "127.0.0.1.example:80", "", "a:b:c")),
+    ],
+)
+def test_without_a_token_the_server_answers_to_no_name_that_a_page_could_have(host: str, served: bool) -> None:
+    scope = {"type": "http", "path": "/state", "headers": [(b"host", host.encode())]}
+    assert (refusal(scope, None) == "") is served
+    authorized = {**scope, "headers": [*scope["headers"], (b"authorization", b"Bearer a-long-token")]}
+    assert refusal(authorized, "a-long-token") == ""
 
 
 def sent(*sizes: int) -> tuple[Receive, list[int]]:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import traceback
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
@@ -66,7 +67,7 @@ async def test_a_caller_that_goes_away_leaves_nothing_and_the_server_ends_cleanl
     async with ScriptedModel(SILENT) as silent, ScriptedModel(DONE) as model, running(home) as server:
         _, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
         body = json.dumps({"action": json.loads(step(silent))["data"]}).encode()
-        writer.write(b"POST /step HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+        writer.write(b"POST /step HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n")
         writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
         async with websocket(server) as gone, websocket(server) as polite:
             await gone.send(step(silent))
@@ -152,9 +153,11 @@ async def test_only_who_has_the_token_is_served_and_no_page_of_a_browser(home: U
     token = {"OPENCODE_OPENENV_TOKEN": "a-long-token"}
     async with ScriptedModel(DONE) as model, running(home, env=token) as server:
         for wrong in (None, "another-token"):
-            with pytest.raises(ConnectionError):
+            with pytest.raises(ConnectionError) as refusal:
                 async with OpenCodeEnv(server.url, token=wrong) as env:
                     await env.reset()
+            shown = "".join(traceback.format_exception(refusal.value))
+            assert "another-token" not in shown.replace('token="another-token"', "")
         async with OpenCodeEnv(server.url, token="a-long-token") as env:
             result = await env.run_rollout(base_url=model.base_url, model="m", instruction="do it", verify=["true"])
             assert result.reward == 1.0

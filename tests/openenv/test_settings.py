@@ -76,6 +76,8 @@ def test_the_environment_has_the_servers_runtime_and_harness(monkeypatch: pytest
         ({"mode": "other"}, "mode: "),
         ({"api_key": ["a-secret-key"]}, "api_key: "),
         ({"token_ids": True, "renderer": "no-such-renderer"}, "no-such-renderer"),
+        ({"token_ids": True, "renderer": "kimi-k2.5", "tokenizer": "some/code"}, "runs code"),
+        ({"token_ids": True, "renderer": "kimi-k2.5", "tokenizer": "moonshotai/Kimi-K2.5"}, "--max-tokenizers"),
         ({"token_ids": True, "tokenizer": "one-too-many"}, "--max-tokenizers"),
     ],
 )
@@ -86,6 +88,15 @@ async def test_wrong_arguments_are_refused_before_anything_starts(wrong: dict[st
         await service.run({**CALL, **wrong})
     assert told in str(refusal.value)
     assert "a-secret-key" not in str(refusal.value)
+
+
+def test_recursive_agents_are_served_by_the_environment_that_has_them() -> None:
+    config = ServerConfig.model_validate({"env_id": "opencode-rlm", "harness": {"log_tail": 7}}).environment()
+    harness: Any = config.agent.harness  # type: ignore[attr-defined]
+    assert (config.id, harness.id, harness.log_tail) == ("opencode-rlm", "opencode-rlm", 7)
+    assert harness.disabled_tools == ["question"]
+    with pytest.raises(ValueError, match="--env-id opencode-rlm"):
+        ServerConfig(include_sub_llm_in_trajectory=True)
 
 
 class BrokenEngine(Engine):

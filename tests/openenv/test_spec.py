@@ -37,6 +37,8 @@ def test_defaults_are_those_of_the_old_server() -> None:
         {"setup": "true"},
         {"verify": ["true"] * 65},
         {"verify": ["x" * 100_001]},
+        {"verify": ["echo a\0b"]},
+        *({"template": name} for name in ("--volume=/:/host", "-v", "dir:/srv/image", "docker://a/b", "a b", "a\n")),
         {"reward_min": 2.0},
         {"reward_max": float("inf")},
         {"tokenizer": "some/model"},
@@ -49,6 +51,13 @@ def test_defaults_are_those_of_the_old_server() -> None:
 def test_wrong_arguments_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         RolloutSpec.model_validate({"instruction": "do it", **wrong})
+
+
+@pytest.mark.parametrize(
+    "image", ["python:3.11-slim", "localhost/made:1", "host:5000/a/b:tag", "docker.io/a/b@sha256:0123", "a-template_id"]
+)
+def test_images_are_names_as_registries_have_them(image: str) -> None:
+    assert spec(template=image).template == image
 
 
 def test_a_rollouts_longest_time_counts_its_commands() -> None:
@@ -87,6 +96,8 @@ def test_explicit_goes_before_the_environment_and_that_before_the_catalog() -> N
         ({"endpoint": "hf_router"}, "HF_ROUTER_API_KEY"),
         ({"base_url": "file:///etc/passwd", "model": "m"}, "no http"),
         ({"base_url": "http://", "model": "m"}, "no http"),
+        ({"base_url": "http://me:a-secret@mine/v1", "model": "m"}, "given as api_key"),
+        ({"base_url": "http://mine/v1?key=a-secret", "model": "m"}, "given as api_key"),
         ({"base_url": "http://mine", "model": "m", "api_key": "a\r\nX: y"}, "line break"),
         ({"base_url": "http://mine", "model": "m", "api_key": "schlüssel"}, "no HTTP header"),
     ],
@@ -94,8 +105,9 @@ def test_explicit_goes_before_the_environment_and_that_before_the_catalog() -> N
 def test_an_endpoint_that_cannot_be_asked_is_an_error_that_says_what_is_missing(
     given: dict[str, Any], told: str
 ) -> None:
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=told) as refusal:
         resolve_endpoint(spec(**given), {})
+    assert "a-secret" not in str(refusal.value)
 
 
 def test_the_servers_own_key_is_not_sent_to_an_endpoint_that_a_caller_names() -> None:

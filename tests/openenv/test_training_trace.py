@@ -8,11 +8,13 @@ import pytest
 from opencode_env.openenv.catalog import resolve_endpoint
 from opencode_env.openenv.engine import Engine
 from opencode_env.openenv.result import RolloutResult
+from opencode_env.openenv.sequence import flat_sequence
+from opencode_env.openenv.settings import ServerConfig
 from opencode_env.openenv.spec import RolloutSpec
 
 from tests.openenv.playing import play
 from tests.support.families import Qwen3, save_tokenizer
-from tests.support.token_engine import Says, TokenEngine
+from tests.support.token_engine import Policy, Says, TokenEngine
 from tests.training.hostile import bash
 from tests.training.trained import Lines
 
@@ -27,21 +29,18 @@ print(len(trace.turns))
 """
 
 
-async def trained(engine: Engine, directory: Path) -> tuple[RolloutResult, TokenEngine]:
-    """A rollout of three turns, asked token by token."""
-    family = Qwen3(thinks=True)
-    lines = [
-        Says(family.answer("First.", bash(family, "echo one > one"), reasoning="Let me look.")),
-        Says(family.answer("Ünd 😀", bash(family, "printf '<tool_call>two'"), reasoning="Once more.")),
-    ]
+async def trained(
+    engine: Engine, directory: Path, policy: Policy, verify: list[str]
+) -> tuple[RolloutResult, TokenEngine]:
+    """A rollout that is asked token by token."""
     tokenizer = save_tokenizer(directory)
-    tokens = TokenEngine(tokenizer, family, Lines(family, lines, {}))
+    tokens = TokenEngine(tokenizer, Qwen3(thinks=True), policy)
     async with tokens.serving() as url:
         spec = RolloutSpec(
             base_url=url,
             model="org/main-model",
             instruction="do it",
-            verify=["test -e workdir/one"],
+            verify=verify,
             token_ids=True,
             tokenizer=str(tokenizer),
             renderer="qwen3",
@@ -52,7 +51,12 @@ async def trained(engine: Engine, directory: Path) -> tuple[RolloutResult, Token
 async def test_a_training_trace_is_what_the_engine_saw_and_sampled(
     engine: Engine, tmp_path: Path, newest_python: Path
 ) -> None:
-    result, tokens = await trained(engine, tmp_path)
+    family = Qwen3(thinks=True)
+    lines = [
+        Says(family.answer("First.", bash(family, "echo one > one"), reasoning="Let me look.")),
+        Says(family.answer("Ünd 😀", bash(family, "printf '<tool_call>two'"), reasoning="Once more.")),
+    ]
+    result, tokens = await trained(engine, tmp_path, Lines(family, lines, {}), ["test -e workdir/one"])
     assert (result.reward, result.error, result.training_trace_reason) == (1.0, None, "")
     assert result.training_trace is not None
     turns = result.training_trace.turns
@@ -75,6 +79,37 @@ async def test_a_training_trace_is_what_the_engine_saw_and_sampled(
         [str(newest_python), "-c", _CHECK], input=text, capture_output=True, text=True, check=False, timeout=120
     )
     assert (checked.returncode, checked.stdout) == (0, "3\n"), checked.stderr
+
+
+@pytest.mark.parametrize("trains", [False, True])
+async def test_sub_calls_are_turns_of_their_own_role_and_train_where_the_server_says_so(
+    tmp_path: Path, trains: bool
+) -> None:
+    family = Qwen3(thinks=True)
+    asked = "llm 'Which number is it?' > number.txt"
+    lines = Lines(family, [Says(family.answer("First.", bash(family, asked), reasoning="Let me ask."))], {})
+
+    def policy(model: str, prompt: str, /) -> Says:
+        # The agent's own prompts tell it of its tools.
+        return lines(model, prompt) if "<tools>" in prompt else Says(family.answer("seven", reasoning="I guess."))
+
+    config = ServerConfig(env_id="opencode-rlm", include_sub_llm_in_trajectory=trains)
+    async with Engine(config.environment()).open() as engine:
+        result, tokens = await trained(engine, tmp_path, policy, ["grep -qx seven workdir/number.txt"])
+    assert (result.reward, result.error, result.training_trace_reason) == (1.0, None, "")
+    assert result.training_trace is not None
+    first, last, sub = result.training_trace.turns
+    assert [turn.metadata["role"] for turn in (first, last, sub)] == ["main", "main", "sub"]
+    assert (last.metadata["parent"], sub.metadata["parent"]) == (first.node_id, None)
+    assert [turn.completion_token_ids for turn in (first, sub, last)] == [call.completion for call in tokens.calls]
+    assert [turn.per_token_logps for turn in (first, sub, last)] == [call.logprobs for call in tokens.calls]
+    assert sub.loss_mask == [0] * len(sub.prompt_token_ids) + [int(trains)] * len(sub.completion_token_ids)
+    assert last.loss_mask == [0] * len(last.prompt_token_ids) + [1] * len(last.completion_token_ids)
+    assert [turn.role for turn in result.proxy_turns] == ["main", "sub", "main"]
+    assert [turn.completion_token_ids for turn in result.proxy_turns] == [call.completion for call in tokens.calls]
+    flat = flat_sequence(result)
+    assert flat is not None
+    assert flat.dropped_turns == 1
 
 
 async def test_without_token_ids_there_is_no_training_trace_and_a_reason(engine: Engine) -> None:

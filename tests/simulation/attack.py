@@ -4,6 +4,7 @@ import glob
 import json
 import os
 import re
+import socket
 import stat
 import urllib.error
 import urllib.request
@@ -15,7 +16,7 @@ def content(path: str) -> str:
 
 
 CONFIGS = [*glob.glob("/tmp/**/*.json", recursive=True), *glob.glob("/home/**/*.json", recursive=True)]
-REPORT: dict[str, list[str]] = {"tried": [], "reached": [], "sockets": [], "secrets": [], "own move": []}
+REPORT: dict[str, list[str]] = {"tried": [], "reached": [], "sockets": [], "secrets": [], "ports": [], "own move": []}
 
 
 def tool_url() -> str:
@@ -66,6 +67,15 @@ for number, url in enumerate(others):
     REPORT["tried"].append("world")
     if "You are in" in answer:
         REPORT["reached"].append(url)
+
+for port in range(1, 65536):  # of all rollouts' servers on this machine, and of whatever else listens
+    with socket.socket() as line:
+        line.settimeout(1)
+        if f":{port}/" in URL or line.connect_ex(("127.0.0.1", port)) != 0:
+            continue
+    REPORT["ports"].append(str(port))
+    if "You are in" in move(f"http://127.0.0.1:{port}/mcp?{query}", "down", f"port-{port}"):
+        REPORT["reached"].append(f"port {port}")
 
 for path in (
     "/state",

@@ -78,6 +78,12 @@ class SharedWorlds:
         return seat
 
 
+def server_processes(served: SharedWorlds) -> list[int]:
+    """The processes of a world's server."""
+    assert served.server.runtime is not None
+    return [process.pid for process in served.server.runtime._background]  # type: ignore[attr-defined]
+
+
 @asynccontextmanager
 async def shared_worlds(world: str) -> AsyncIterator[SharedWorlds]:
     """Start the shared server of one world."""

@@ -1,9 +1,14 @@
 """Worlds that fail: each failure is a typed error that says what happened, and touches no other world."""
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 
+import httpx
 import pytest
 import pytest_asyncio
+from mcp import MCPError
 from opencode_env.simulation import WorldError
 from opencode_env.simulation.config import SimulationTaskConfig
 from opencode_env.simulation.episode import EpisodeSpec
@@ -13,9 +18,17 @@ from opencode_env.simulation.reference import find_world
 from opencode_env.simulation.toolset import SimulationToolsetConfig
 from pydantic import ValidationError
 
-from tests.simulation.served import SharedWorlds, agent, shared_worlds, text
+from tests.simulation.served import SharedWorlds, agent, server_processes, shared_worlds, text
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PLAIN = {"accept": "application/json, text/event-stream"}
+
+
+def peak_bytes(pid: int) -> int:
+    """The most memory that a process has ever had."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -32,6 +45,8 @@ async def bare() -> AsyncIterator[SharedWorlds]:
         ("hangs", r"world Bare: tool act: did not return within 1 s \(call_timeout\)"),
         ("no json", "world Bare: tool act: TypeError: the observation is not JSON"),
         ("no number", "world Bare: tool act: gave a step whose reward is wrong"),
+        ("text", "world Bare: tool act: TypeError: the reward is no number but str"),
+        ("no end", "world Bare: tool act: TypeError: terminated is neither true nor false but str"),
     ],
 )
 async def test_a_step_that_fails_ends_the_episode_as_an_error(bare: SharedWorlds, how: str, message: str) -> None:
@@ -46,6 +61,52 @@ async def test_a_step_that_fails_ends_the_episode_as_an_error(bare: SharedWorlds
         assert text(await other.call_tool("act", {"how": "well"})) == "well done"
     with pytest.raises(BrokenWorldError, match=message):
         await seat.finish()
+    assert len((await beside.finish()).steps) == 1
+
+
+@pytest.mark.parametrize("depth", [60, 150, 185, 190, 250])
+async def test_what_is_nested_deep_touches_no_neighbour_and_fails_no_world(bare: SharedWorlds, depth: int) -> None:
+    seat, beside = await bare.seat(), await bare.seat()
+    words: list[object] = []
+    for _ in range(depth):
+        words = [words]
+    async with agent(seat.url) as client, agent(beside.url) as other:
+        with contextlib.suppress(MCPError):
+            await client.call_tool("quote", {"words": words})
+        assert text(await other.call_tool("act", {"how": "well"})) == "well done"
+    assert (await seat.finish()).summary.error is None
+    assert len((await beside.finish()).steps) == 1
+
+
+async def test_a_failure_that_quotes_megabytes_is_told_in_short(bare: SharedWorlds) -> None:
+    seat = await bare.seat()
+    async with agent(seat.url) as client:
+        assert (await client.call_tool("quote", {"words": ["\x01" * 600_000], "fail": True})).is_error
+    with pytest.raises(BrokenWorldError, match="KeyError") as failed:
+        await seat.finish()
+    assert len(str(failed.value)) < 3000
+
+
+async def test_one_rollout_cannot_fill_the_server_that_it_shares(bare: SharedWorlds) -> None:
+    seat, beside = await bare.seat(), await bare.seat()
+    (pid,) = server_processes(bare)
+    before = peak_bytes(pid)
+    params = {"name": "act", "arguments": {"how": "well", "more": "x" * 4_000_000}}
+    gate = asyncio.Semaphore(64)
+
+    async def flood(client: httpx.AsyncClient, number: int) -> None:
+        async with gate:
+            await client.post(
+                seat.url, json={"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}, headers=PLAIN
+            )
+
+    async with httpx.AsyncClient(timeout=120, limits=httpx.Limits(max_connections=64)) as client:
+        flooding = asyncio.gather(*(flood(client, number) for number in range(64)))
+        async with agent(beside.url) as other:
+            assert text(await other.call_tool("act", {"how": "well"})) == "well done"
+        await flooding
+    assert peak_bytes(pid) - before < 400 * 2**20
+    assert len((await seat.finish()).steps) == 64
     assert len((await beside.finish()).steps) == 1
 
 

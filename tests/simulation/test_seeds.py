@@ -2,56 +2,53 @@
 
 import asyncio
 import json
+import random
 import subprocess
 import sys
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opencode_env.simulation.alone import WorldAlone
 from opencode_env.simulation.episode import EpisodeSpec
 from opencode_env.simulation.ledger import Ledger
-from opencode_env.simulation.reference import find_world
+from opencode_env.simulation.reference import SAMPLES
 
-DIRECTIONS = ("left", "down", "right", "up")
+from tests.simulation.wandering import Call, played_alone, random_call
 
 ELSEWHERE = """
-import asyncio, json, sys
+import json, sys
 from tests.simulation.test_seeds import played
-world, seed, calls = json.loads(sys.argv[1])
-print(played(world, seed, {}, calls).model_dump_json())
+for world, seed, calls in json.loads(sys.argv[1]):
+    print(played(world, seed, calls).model_dump_json())
 """
 
+SEEDS = st.one_of(st.integers(0, 2**32), st.integers(-(2**70), 2**70))
 
-def played(world: str, seed: int, config: dict[str, object], calls: list[tuple[str, dict[str, object]]]) -> Ledger:
+
+def played(world: str, seed: int, calls: list[Call]) -> Ledger:
     """The ledger of an episode with these calls, as far as it goes."""
+    return asyncio.run(played_alone(world, EpisodeSpec(seed=seed), calls))
 
-    async def play() -> Ledger:
-        async with WorldAlone(find_world(world), EpisodeSpec(seed=seed, config=config)) as alone:
-            for tool, arguments in calls:
-                if alone.ledger.summary.terminated:
-                    break
-                await alone.episode.call(tool, arguments)
-            return alone.ledger
 
-    return asyncio.run(play())
+def random_calls(world: str, seed: int) -> list[Call]:
+    """What a player of this seed does."""
+    source = random.Random(seed)
+    return [random_call(world, source) for _ in range(40)]
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 2**32), st.lists(st.sampled_from(DIRECTIONS), max_size=30), st.booleans())
-def test_the_same_seed_and_moves_give_the_same_walk(seed: int, moves: list[str], slippery: bool) -> None:
-    calls: list[tuple[str, dict[str, object]]] = [("move", {"direction": direction}) for direction in moves]
-    config: dict[str, object] = {"slippery": slippery}
-    assert played("frozen-lake", seed, config, calls) == played("frozen-lake", seed, config, calls)
+@given(st.sampled_from(sorted(SAMPLES)), SEEDS, st.integers(0, 2**32))
+def test_the_same_seed_and_calls_give_the_same_episode(world: str, seed: int, player: int) -> None:
+    calls = random_calls(world, player)
+    first = played(world, seed, calls)
+    assert first == played(world, seed, calls)
+    assert first.steps
+    assert first.summary.error is None
 
 
-def test_another_process_gives_the_same_episode() -> None:
-    calls: list[tuple[str, dict[str, object]]] = [
-        ("list_people", {}),
-        ("list_issues", {}),
-        ("label_issue", {"number": 2, "add": ["bug"]}),
-        ("finish", {}),
-    ]
-    given_here = played("issue-tracker", 11, {}, calls)
-    asked = json.dumps(["issue-tracker", 11, calls])
-    done = subprocess.run([sys.executable, "-c", ELSEWHERE, asked], capture_output=True, text=True, check=True)
-    assert Ledger.model_validate_json(done.stdout) == given_here
+def test_another_process_gives_the_same_episodes() -> None:
+    asked = [(world, seed, random_calls(world, seed)) for world in sorted(SAMPLES) for seed in (11, -3, 2**80)]
+    done = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE, json.dumps(asked)], capture_output=True, text=True, check=True
+    )
+    found = [Ledger.model_validate_json(line) for line in done.stdout.splitlines()]
+    assert found == [played(*episode) for episode in asked]

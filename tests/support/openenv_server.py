@@ -61,9 +61,9 @@ def openenv_server(home: UserHome, *arguments: str, env: Mapping[str, str] | Non
         process.wait()
 
 
-def spoken_by(python: Path | str, program: Path, *arguments: Any) -> Any:
+def spoken_by(python: Path | str, program: Path, *arguments: Any, timeout: float = 300) -> Any:
     """What a client program says (a line of JSON, its last) when another Python runs it."""
     argv = [str(python), str(program), *(json.dumps(argument) for argument in arguments)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

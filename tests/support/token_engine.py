@@ -93,6 +93,10 @@ class TokenEngine:
         assert self.text(ids) == text
         return ids
 
+    def logprobs(self, prompt: list[int], completion: list[int], sampling: dict[str, Any]) -> list[float]:
+        """Of a completion: numbers that tell call and token."""
+        return [-(self.asked + number / 1024) for number in range(len(completion))]
+
     async def generate(self, request: web.Request) -> web.Response:
         """One completion."""
         body = json.loads(await request.text())
@@ -104,7 +108,7 @@ class TokenEngine:
             return web.json_response({"error": {"message": says.refuses, "code": 400}}, status=400)
         stop = self._family.stop(says.text) if says.stops else ""
         completion = self.sample(says.text + stop, self.asked)
-        logprobs = [-(self.asked + number / 1024) for number in range(len(completion))]
+        logprobs = self.logprobs(prompt, completion, body["sampling_params"])
         pairs = zip(completion, logprobs, strict=True)
         content = [{"token": f"token_id:{token}", "logprob": logprob} for token, logprob in pairs]
         reason = "stop" if says.stops else "length"

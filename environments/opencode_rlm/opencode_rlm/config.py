@@ -4,7 +4,7 @@ from typing import Any, Self
 
 from opencode_env.cli_agent.interception import SubSettings
 from opencode_env.cli_agent.seats import local_seat
-from opencode_env.simulation.backends.env import EquippedEnvConfig
+from opencode_env.simulation.user.env import ConversingEnvConfig
 from pydantic import Field, FiniteFloat, model_validator
 from verifiers.v1.configs.agent import AgentConfig, TimeoutConfig
 from verifiers.v1.harnesses.null import NullHarnessConfig
@@ -12,7 +12,7 @@ from verifiers.v1.harnesses.null import NullHarnessConfig
 from opencode_rlm.harness_config import OpenCodeRLMHarnessConfig
 
 
-class OpenCodeRLMEnvConfig(EquippedEnvConfig):
+class OpenCodeRLMEnvConfig(ConversingEnvConfig):
     """Recursive OpenCode; over any taskset with `--env.id opencode-rlm`."""
 
     agent: AgentConfig = local_seat(OpenCodeRLMHarnessConfig(id="opencode-rlm"))

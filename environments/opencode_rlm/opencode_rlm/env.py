@@ -7,12 +7,10 @@ from typing import Any, ClassVar
 
 from opencode_env.cli_agent.interception import SubRollout
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.simulation.backends.env import EquippedEnv
-from opencode_env.simulation.user.asked import asked_user
+from opencode_env.simulation.user.env import ConversingEnv
 from opencode_rubrics.verifiers_versions import drop_with
 from verifiers.v1.agent import Agents
 from verifiers.v1.episode import Episode
-from verifiers.v1.errors import TaskError
 from verifiers.v1.runtimes import Runtime
 from verifiers.v1.task import Task
 
@@ -21,10 +19,10 @@ from opencode_rlm.config import OpenCodeRLMEnvConfig
 logger = logging.getLogger("verifiers.v1.opencode_rlm")
 
 
-class OpenCodeRLMEnv(EquippedEnv[OpenCodeRLMEnvConfig]):
+class OpenCodeRLMEnv(ConversingEnv[OpenCodeRLMEnvConfig]):
     """Plays the main agent in a sandbox and serves its sub-LLM calls from the `sub` seat."""
 
-    SEATS_WITHOUT_SANDBOX: ClassVar[frozenset[str]] = frozenset({"sub"})
+    SEATS_WITHOUT_SANDBOX: ClassVar[frozenset[str]] = frozenset({"sub"}) | ConversingEnv.SEATS_WITHOUT_SANDBOX
 
     def __init__(self, config: OpenCodeRLMEnvConfig) -> None:
         super().__init__(config)
@@ -32,22 +30,14 @@ class OpenCodeRLMEnv(EquippedEnv[OpenCodeRLMEnvConfig]):
         """Finished sub traces by main trace id, between `run` and `finalize` of an episode."""
 
     async def setup(self, agents: Agents) -> None:
-        """Decide whether the sub trace trains."""
+        """Decide whether the sub trace trains; a user's never does."""
+        await super().setup(agents)
         agents.sub.trainable = self.config.include_sub_llm_in_trajectory
 
     async def run_agent(
         self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, on_trace: Callable[[AnyTrace], None]
     ) -> None:
-        """Run the main agent with a sub side that lives as long as its run.
-
-        Raises:
-            TaskError: the row asks for a simulated user, and this environment has no seat for one.
-        """
-        if asked_user(task) is not None:
-            raise TaskError(
-                f"task {task.data.idx} asks for a simulated user, whom opencode-rlm has no seat for: use --env.id "
-                "opencode-env, or take user_simulation out of the row"
-            )
+        """Run the main agent with a sub side that lives as long as its run."""
         sides: list[SubRollout] = []
 
         def minted(main: AnyTrace) -> None:
@@ -56,8 +46,7 @@ class OpenCodeRLMEnv(EquippedEnv[OpenCodeRLMEnvConfig]):
             on_trace(main)
 
         try:
-            async with self.equipped(task, box) as equipped:
-                await agents.agent.run(equipped, runtime=box, on_trace=minted)
+            await super().run_agent(task, agents, box, minted)
         finally:
             for side in sides:
                 await side.end()

@@ -65,11 +65,13 @@ class InstanceApi:
     """Port by id."""
     break_creation: str | None = None
     """What a creation answers instead."""
+    refused_deletions: int = 0
+    """How many deletions are refused, with the header that they came with, before one is made."""
     _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
     _stacks: dict[str, contextlib.AsyncExitStack] = field(default_factory=dict)
 
     async def __aenter__(self) -> "InstanceApi":
-        app = web.Application()
+        app = web.Application(client_max_size=2**26)
         app.router.add_post("/v1/make", self._make)
         app.router.add_post("/v1/made/{id}/call", self._call)
         app.router.add_delete("/v1/made/{id}", self._delete)
@@ -128,6 +130,9 @@ class InstanceApi:
 
     async def _delete(self, request: web.Request) -> web.Response:
         await self._note(request)
+        if self.refused_deletions:
+            self.refused_deletions -= 1
+            return web.Response(status=500, text=f"you sent {request.headers['Authorization']}")
         del self.alive[request.match_info["id"]]
         await self._stacks.pop(request.match_info["id"]).aclose()
         return web.json_response({})

@@ -207,6 +207,10 @@ WRONG = {
         API + "        auth_type: bearer_token\n        auth_details: {token: '${NO_SUCH_TOKEN}'}\n",
         "line 5, global_remote_apis.farm.auth_details: the environment variable NO_SUCH_TOKEN is not set",
     ),
+    "a token that no header can hold": (
+        API + '        auth_type: bearer_token\n        auth_details: {token: "hush-hush\\n"}\n',
+        "line 5, global_remote_apis.farm.auth_details: token cannot be sent: it holds a line break",
+    ),
     "a template without the instance": (
         API + "        delete_instance_endpoint_template: /all\n",
         "line 4, global_remote_apis.farm.delete_instance_endpoint_template: must hold {remote_instance_id}",
@@ -214,6 +218,15 @@ WRONG = {
     "a base URL that is none": (
         API.replace("http://127.0.0.1:9", "farm"),
         "line 3, global_remote_apis.farm.base_url: must",
+    ),
+    "a port that is a password": (
+        URL.replace("127.0.0.1:9", "user:hush-hush"),
+        "line 4, backends[0].url: must begin with http:// or https://, name a host",
+    ),
+    "a variable of a program that is not set": (
+        "backends:\n  - {backend_name_ref: a, orchestration_mode: local_program, command: [x],\n"
+        "     env: {KEY: '${NO_SUCH_KEY}'}}\n",
+        "line 3, backends[0].env: the environment variable NO_SUCH_KEY is not set",
     ),
     "a limit that is none": (
         "global_remote_api_defaults:\n  timeout: 0\n",
@@ -242,6 +255,7 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, case: str) -> None:
         read_backends(write(tmp_path, text))
     assert len(raised.value.problems) == 1
     assert words in str(raised.value)
+    assert "hush" not in str(raised.value)
 
 
 def test_everything_wrong_is_told_at_once_and_no_secret_with_it(tmp_path: Path) -> None:

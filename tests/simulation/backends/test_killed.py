@@ -17,7 +17,10 @@ from tests.support.waiting import until
 pytestmark = [pytest.mark.opencode, pytest.mark.podman]
 
 
-async def test_a_killed_evaluation_leaves_no_backend(tmp_path: Path, podman_image: str) -> None:
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
+async def test_an_evaluation_that_is_ended_leaves_no_backend(
+    tmp_path: Path, podman_image: str, ending: signal.Signals
+) -> None:
     (tmp_path / "template").mkdir()
     home = UserHome(tmp_path)
     before = set(podman_containers())
@@ -36,7 +39,7 @@ async def test_a_killed_evaluation_leaves_no_backend(tmp_path: Path, podman_imag
         async with home.running("killed", model.base_url, *arguments, env=environment) as evaluation:
             await until(lambda: len(model.requests) == 1 and len(set(podman_containers()) - before) == 1)
             assert servers()
-            evaluation.process.send_signal(signal.SIGKILL)
+            evaluation.process.send_signal(ending)
             await evaluation.process.wait()
             await until(lambda: not servers() and set(podman_containers()) <= before)
     await until(lambda: not list(home.temporary.glob("vf-podman-*")))

@@ -14,7 +14,7 @@ from opencode_env.simulation.backends.serving import ToolBackends
 from verifiers.v1.errors import ToolsetError
 
 from tests.simulation.backends.surroundings import program, said, write_file
-from tests.simulation.backends.test_servers import started
+from tests.simulation.backends.test_servers import processes, started
 from tests.support.waiting import until
 
 
@@ -69,6 +69,31 @@ async def test_a_shared_server_that_died_is_made_anew_for_the_next_rollout(tmp_p
         assert said(await second.call("add_note", {"text": "two"})) == "1 notes: two"
     finally:
         await backends.stop()
+
+
+async def test_a_shared_server_that_does_not_start_takes_the_others_with_it(tmp_path: Path) -> None:
+    silent = program("silent", command=["sh", "-c", "echo no licence >&2; exec sleep 2"])
+    shared = [dict(backend, instance_scoping="shared_global") for backend in (program(), silent)]
+    backends = ToolBackends(BackendsConfig(file=write_file(tmp_path / "backends.yaml", *shared)))
+    try:
+        with pytest.raises(ToolsetError, match=r"'silent' did not start: .* it said: no licence"):
+            await backends.start()
+    finally:
+        await backends.stop()
+    await until(lambda: processes() == [])
+
+
+async def test_a_shared_server_that_one_rollout_hangs_is_an_error_of_no_rollout_that_it_answers(tmp_path: Path) -> None:
+    async with started(tmp_path, program(), call_timeout=2.0) as notes:
+        culprit, neighbour = [await tools_of(notes) for _ in range(2)]
+        hanging = [asyncio.create_task(culprit._ways["notes"].call("hang", {})) for _ in range(20)]
+        await until(lambda: culprit.record["notes"]["calls"] == 16)
+        for number in range(1, 4):
+            answer = await neighbour._ways["notes"].call("add_note", {"text": "on"})
+            assert said(answer).startswith(f"{number} notes")
+        assert all(result.is_error for result in await asyncio.gather(*hanging))
+    assert isinstance(culprit.failure, BrokenBackendError)
+    assert neighbour.failure is None
 
 
 async def test_calls_do_not_pile_up_at_a_server_that_hangs(tmp_path: Path) -> None:

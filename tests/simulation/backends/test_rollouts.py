@@ -123,14 +123,21 @@ async def test_from_the_sandbox_no_other_way_leads_to_a_backend_and_a_way_ends_w
         "for path in '' /mcp /x/mcp /notes/mcp /docs /openapi.json; do "
         "curl -s -o /dev/null -w '%{http_code} ' $(echo $url | cut -d/ -f1-3)$path; done; echo; "
         "head -c 5000000 /dev/zero | curl -s -o /dev/null -w '%{http_code}' -H 'content-type: application/json' "
-        "--data-binary @- $url"
+        "--data-binary @- $url; echo $url > /tmp/url"
     )
-    policy = ScriptPolicy.of(bash(ask), call("notes_add_note", text="still here"), DONE)
+    own = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add_note","arguments":{"text":"by hand"}}}'
+    by_hand = (
+        "curl -s -H 'content-type: application/json' -H 'accept: application/json, text/event-stream' "
+        f"-d '{own}' $(cat /tmp/url)"
+    )
+    policy = ScriptPolicy.of(bash(ask), call("notes_add_note", text="still here"), bash(by_hand), DONE)
     async with serving(tmp_path, policy, backends={"file": str(file)}) as served:
         episode = await served.play()
         (trace,) = episode.traces
         assert problems(episode) == []
-        seen, noted = tool_results(trace)
+        seen, noted, answered = tool_results(trace)
+        assert "2 notes: still here, by hand" in answered
+        assert trace.info["tool_backends"]["notes"]["calls"] == 2
         found["lines"] = seen.splitlines()
         assert found["lines"][1].split() == ["404"] * 6
         assert found["lines"][2] == "413"

@@ -3,6 +3,7 @@
 import contextlib
 import sys
 import tempfile
+import traceback
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 import verifiers.v1 as vf
 from opencode_env.cli_agent.podman import left_behind
+from opencode_env.simulation.backends import instance_api
 from opencode_env.simulation.backends.description import StartupCheck
 from opencode_env.simulation.backends.instance import Instance, check_start, starting
+from opencode_env.simulation.backends.leftovers import Leftovers
 from opencode_env.simulation.backends.options import BackendsConfig
 from opencode_env.simulation.backends.reading import read_backends
 from opencode_env.simulation.hub import hub
@@ -36,9 +39,16 @@ TOOLS = ["add_note", "read_data", "surroundings", "refuse", "hang", "die"]
 
 @contextlib.asynccontextmanager
 async def started(
-    directory: Path, backend: dict[str, Any], *, call_timeout: float = 60.0, start_timeout: float = 120.0, **rest: Any
+    directory: Path,
+    backend: dict[str, Any],
+    *,
+    call_timeout: float = 60.0,
+    start_timeout: float = 120.0,
+    leftovers: Leftovers | None = None,
+    **rest: Any,
 ) -> AsyncIterator[Instance]:
     """The backend of a file with one, as a rollout starts it."""
+    rest.setdefault("global_remote_api_defaults", {"timeout": 300})  # this machine may be busy
     options = BackendsConfig(
         file=write_file(directory / "backends.yaml", backend, **rest),
         call_timeout=call_timeout,
@@ -46,7 +56,7 @@ async def started(
     )
     assert options.file is not None
     file = read_backends(options.file)
-    async with starting(file.config.backends[0], file, options, "a-session") as made:
+    async with starting(file.config.backends[0], file, options, "a-session", leftovers or Leftovers()) as made:
         yield made
 
 
@@ -65,6 +75,13 @@ def backend_directories() -> list[Path]:
     return list(Path(tempfile.gettempdir()).glob("vf-backend-*"))
 
 
+def left_here() -> list[str]:
+    """Names of the containers that this process has, or would leave behind: others use podman too."""
+    prefix = left_behind._prefix()
+    found = Path(tempfile.gettempdir()).glob(f"{Path(prefix).name}*")
+    return [f"vf-{str(path).removeprefix(prefix)}" for path in found]
+
+
 async def test_a_program_answers_keeps_its_state_sees_nothing_of_ours_and_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,7 +90,7 @@ async def test_a_program_answers_keeps_its_state_sees_nothing_of_ours_and_ends(
     template.mkdir()
     (template / "letter.txt").write_text("dear reader\n")
     before = set(backend_directories())
-    async with started(tmp_path, program(template_data_path_host="template", env={"GIVEN": "yes"})) as notes:
+    async with started(tmp_path, program(template_data_path_host="template", env={"GIVEN": "for-it-alone"})) as notes:
         assert [tool.name for tool in notes.tools] == TOOLS
         assert said(await notes.call("add_note", {"text": "one"})) == "1 notes: one"
         assert said(await notes.call("add_note", {"text": "two"})) == "2 notes: one, two"
@@ -93,6 +110,7 @@ async def test_a_program_answers_keeps_its_state_sees_nothing_of_ours_and_ends(
             assert result.is_error
             assert words in said(result)
         assert processes() != []
+        assert "for-it-alone" not in str(processes())
     await until(lambda: processes() == [])
     assert set(backend_directories()) == before
 
@@ -131,6 +149,16 @@ async def test_a_server_that_hangs_or_dies_in_a_call_is_the_machinerys_failure(t
 async def test_a_program_that_does_not_start_says_why(tmp_path: Path, command: list[str], words: str) -> None:
     with pytest.raises(vf.ToolsetError, match=words):
         async with started(tmp_path, program(command=command)):
+            pass
+
+
+async def test_a_key_is_a_variable_of_its_program_and_stands_in_no_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUR_KEY", "hush-hush")
+    asking = program(command=["sh", "-c", "echo bad key $KEY >&2; exit 3"], env={"KEY": "${OUR_KEY}"})
+    with pytest.raises(vf.ToolsetError, match=r"it said: bad key \*\*\*"):
+        async with started(tmp_path, asking):
             pass
 
 
@@ -174,6 +202,9 @@ async def test_a_server_elsewhere_is_asked_with_its_bearer_and_missed_when_it_di
         assert said(await notes.call("add_note", {"text": "far"})) == "1 notes: far"
         assert (await notes.call("refuse", {})).is_error
         with pytest.raises(vf.ToolsetError, match="cannot be connected to"):
+            async with started(tmp_path, remote(port, "another")):
+                pass
+        with pytest.raises(vf.ToolsetError, match="it answers 401, so look at auth_type"):
             async with started(tmp_path, remote(port, "another")):
                 pass
         process.kill()
@@ -232,6 +263,46 @@ async def test_an_instance_whose_server_cannot_be_used_is_deleted_all_the_same(t
         assert api.alive == {}
 
 
+async def test_an_instance_that_is_not_deleted_at_once_is_deleted_later_and_its_rollout_is_none_the_worse(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instance_api, "_PAUSES", (0.01, 0.01))
+    leftovers = Leftovers()
+    async with InstanceApi() as api:
+        given = api.config | {"delete_instance_endpoint_template": "/made/{remote_instance_id}?key=pass-word"}
+        for refusals, removed in ((1, True), (3, False)):
+            api.refused_deletions = refusals
+            async with started(tmp_path, instance(), leftovers=leftovers, global_remote_apis={"here": given}):
+                pass
+            assert (api.alive == {}) == removed
+        api.refused_deletions = 1
+        kept = Leftovers()
+        kept._removals.extend(leftovers._removals)
+        await kept.remove()
+        assert "1 left behind, to be removed by hand: instance 'made 0' of tool backend 'notes'" in caplog.text
+        await leftovers.remove()
+        assert api.alive == {}
+    assert "you sent" in caplog.text
+    assert TOKEN not in caplog.text
+    assert "pass-word" not in caplog.text
+
+
+async def test_a_failure_to_start_shows_no_secret(tmp_path: Path) -> None:
+    async with InstanceApi(break_creation='[{"remote_instance_id": "x", "url": "http://a/?key=hush-hush"}]') as api:
+        given = api.config | {"create_instance_endpoint": "/make?key=pass-word"}
+        with pytest.raises(vf.ToolsetError, match="mcp_endpoint_url: Field required") as raised:
+            async with started(tmp_path, instance(), global_remote_apis={"here": given}):
+                pass
+        shown = "".join(traceback.format_exception(raised.value))
+        far = {"backend_name_ref": "far", "orchestration_mode": "remote_url"}
+        url = f"http://user:pass-word@127.0.0.1:{closed_port()}/mcp?key=hush-hush"
+        with pytest.raises(vf.ToolsetError) as raised:
+            async with started(tmp_path, {**far, "url": url}):
+                pass
+        shown += "".join(traceback.format_exception(raised.value))
+    assert not [secret for secret in (TOKEN, "pass-word", "hush-hush") if secret in shown]
+
+
 @pytest.mark.podman
 @pytest.mark.parametrize("transport", ["http", "stdio"])
 async def test_a_container_answers_and_is_removed_with_its_copy_of_the_data(
@@ -239,24 +310,25 @@ async def test_a_container_answers_and_is_removed_with_its_copy_of_the_data(
 ) -> None:
     (tmp_path / "template").mkdir()
     (tmp_path / "template" / "letter.txt").write_text("dear reader\n")
-    before, known = set(podman_containers()), set(backend_directories())
+    known = set(backend_directories())
     options = {"mem_limit": "512m", "environment": {"SET": "by all"}, "template_commit_delay_s": 5}
     backend = in_container(podman_image, transport, startup_check_mcp_tool={"tool_name": "ping", "arguments": {}})
     async with started(tmp_path, backend, global_docker_options=options) as notes:
-        (name,) = set(podman_containers()) - before
+        (name,) = left_here()
+        assert name in podman_containers()
         assert said(await notes.call("read_data", {"name": "letter.txt"})) == "dear reader\n"
         assert said(await notes.call("read_data", {"name": "letter.txt"})) == "dear reader\nread before\n"
         assert "'SET'" in said(await notes.call("surroundings", {}))
     assert name not in podman_containers()
     assert (tmp_path / "template" / "letter.txt").read_text() == "dear reader\n"
     assert set(backend_directories()) == known
-    assert not list(Path(tempfile.gettempdir()).glob(f"{Path(left_behind._prefix()).name}*"))
+    assert left_here() == []
 
 
 @pytest.mark.podman
 async def test_a_container_that_ends_at_once_says_why_and_is_removed(tmp_path: Path, podman_image: str) -> None:
     (tmp_path / "template").mkdir()
-    before = set(podman_containers())
+    before = left_here()
     backend = in_container(podman_image, "http", container_command=["sh", "-c", "echo no licence >&2; exit 3"])
     with pytest.raises(vf.ToolsetError, match="its container has ended; it said: no licence"):
         async with started(tmp_path, backend):
@@ -264,4 +336,4 @@ async def test_a_container_that_ends_at_once_says_why_and_is_removed(tmp_path: P
     with pytest.raises(vf.ToolsetError, match="the image is not on this machine"):
         async with started(tmp_path, in_container("localhost/no-such-image:1", "http")):
             pass
-    assert set(podman_containers()) <= before
+    assert left_here() == before == []

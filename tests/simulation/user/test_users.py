@@ -114,14 +114,15 @@ async def test_a_conversation_ends_when_the_user_has_said_all_it_may(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("reply", "words"),
+    ("reply", "kind", "words"),
     [
-        (Reply(faults=(Fault(kind=FaultKind.STATUS, status=400),)), "the user could not be played"),
-        (Reply(), "its model said nothing"),
+        (Reply(faults=(Fault(kind=FaultKind.STATUS, status=400),)), "BrokenUserError", "the user could not be played"),
+        (Reply(faults=(Fault(kind=FaultKind.STATUS, status=404),)), "EnvError", "the user could not be played"),
+        (Reply(), "BrokenUserError", "its model said nothing"),
     ],
 )
 async def test_a_user_who_fails_is_an_error_of_the_rollout_and_no_reward(
-    tmp_path: Path, reply: Reply, words: str
+    tmp_path: Path, reply: Reply, kind: str, words: str
 ) -> None:
     asked = row("one", user_simulation=WANTS)
     policy = ScriptPolicy(Script(steps=(reply,), model=USER, repeat_last=True), script("one", *says("Seven.")))
@@ -129,6 +130,7 @@ async def test_a_user_who_fails_is_an_error_of_the_rollout_and_no_reward(
         episode = await served.play()
     trace = episode.traces[0]
     assert not trace.ok
+    assert trace.errors[0].type == kind
     assert words in trace.errors[0].message
     assert set(trace.rewards.values()) <= {None}
     assert not episode.ok

@@ -63,13 +63,16 @@ class Bare(World):
         if config.get("reset") == "raises":
             raise OSError("no such lake")
         if config.get("reset") == "dies":
+            os.write(2, b"no display found")
             os._exit(3)
         if config.get("reset") == "hangs":
             time.sleep(3600)
         return "ready"
 
     @tool
-    def act(self, how: Literal["well", "raises", "hangs", "no json", "no number", "dies"]) -> Step:
+    def act(
+        self, how: Literal["well", "raises", "hangs", "no json", "no number", "text", "no end", "dies", "slow"]
+    ) -> Step:
         """Do something."""
         match how:
             case "raises":
@@ -80,9 +83,22 @@ class Bare(World):
                 return Step(object())
             case "no number":
                 return Step("so", float("nan"))
+            case "text":
+                return Step("so", "1")  # type: ignore[arg-type]
+            case "no end":
+                return Step("so", 1.0, "false")  # type: ignore[arg-type]
             case "dies":
                 os._exit(3)
+            case "slow":
+                time.sleep(40)
         return Step("well done", 1.0)
+
+    @tool
+    def quote(self, words: list[Any], fail: bool = False) -> Step:
+        """Say it again."""
+        if fail:
+            raise KeyError(words)
+        return Step({"said": {"words": words}})
 
     def close(self) -> None:
         type(self).closed += 1

@@ -61,7 +61,8 @@ class CliAgentEnvConfig(EnvConfig):
     """What one rollout may ask of the way to the model, on every runtime."""
     retries: RetryConfig = without_agent_errors(RetryConfig())
     """Tries of a whole episode after an error. What an agent can bring about at will (`AgentError`, `BrokenWorldError`,
-    `BrokenBackendError`) is tried again only if a rule names it: else the best of several attempts would count."""
+    `BrokenBackendError`, `BrokenUserError`) is tried again only if a rule names it: else the best of several attempts
+    would count."""
 
     @field_validator("retries")
     @classmethod

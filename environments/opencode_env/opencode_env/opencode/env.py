@@ -1,57 +1,23 @@
-"""`OpenCodeEnv`: `CliAgentEnv` with the OpenCode harness, and what an agent can be surrounded with."""
-
-from collections.abc import Callable
-from typing import Any, ClassVar
+"""`OpenCodeEnv`: the OpenCode harness in a `CliAgentEnv`, with all that an agent can be surrounded with."""
 
 from opencode_rubrics.verifiers_versions import OPENCODE_HARNESSES
-from verifiers.v1.agent import Agents
 from verifiers.v1.configs.agent import AgentConfig
-from verifiers.v1.harnesses.null import NullHarnessConfig
-from verifiers.v1.runtimes import Runtime
-from verifiers.v1.task import Task
 
 from opencode_env.cli_agent.harness_files import NPM_AGENTS
 from opencode_env.cli_agent.seats import local_seat
-from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode import OpenCodeHarnessConfig
 from opencode_env.opencode.verifiers_harness import opencode2_tree
-from opencode_env.simulation.backends.env import EquippedEnv, EquippedEnvConfig
-from opencode_env.simulation.user.asked import asked_user
-from opencode_env.simulation.user.conversation import converse
-from opencode_env.simulation.user.options import UserSimulationConfig
+from opencode_env.simulation.user.env import ConversingEnv, ConversingEnvConfig
 
 NPM_AGENTS.update(dict.fromkeys(OPENCODE_HARNESSES, opencode2_tree))
 
 
-class OpenCodeEnvConfig(EquippedEnvConfig):
+class OpenCodeEnvConfig(ConversingEnvConfig):
     """OpenCode in a sandbox; over any taskset with `--env.id opencode-env`."""
 
     agent: AgentConfig = local_seat(OpenCodeHarnessConfig(id="opencode-env"))
     """The seat: OpenCode in the confined local sandbox unless another runtime is named."""
-    user: AgentConfig = local_seat(NullHarnessConfig(id="null"))
-    """Who plays the users that rows ask for: model, client, sampling and budgets. It runs no program, so its harness
-    and runtime mean nothing; it never trains."""
-    user_simulation: UserSimulationConfig = UserSimulationConfig()
-    """How those users are played."""
 
 
-class OpenCodeEnv(EquippedEnv[OpenCodeEnvConfig]):
+class OpenCodeEnv(ConversingEnv[OpenCodeEnvConfig]):
     """Runs OpenCode on each task in a sandbox of its own and scores where it worked."""
-
-    SEATS_WITHOUT_SANDBOX: ClassVar[frozenset[str]] = frozenset({"user"})
-
-    async def setup(self, agents: Agents) -> None:
-        """A user is part of the world, and what it says no training data."""
-        agents.user.trainable = False
-
-    async def run_agent(
-        self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, on_trace: Callable[[AnyTrace], None]
-    ) -> None:
-        """Run the agent with its tool backends, and with the user that its row asks for."""
-        async with self.equipped(task, box) as equipped:
-            asked = asked_user(equipped)
-            if asked is None:
-                await super().run_agent(equipped, agents, box, on_trace)
-            else:
-                options = self.config.user_simulation
-                await converse(equipped, agents, box, on_trace, asked, options, self.config.user)

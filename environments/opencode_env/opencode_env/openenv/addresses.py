@@ -1,5 +1,7 @@
-"""The address of a server with the token that it asks for."""
+"""The address of a server with the token that it asks for, which no error shows."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.parse import urlsplit, urlunsplit
 
 
@@ -9,3 +11,19 @@ def with_token(base_url: str, token: str | None) -> str:
         return base_url
     parts = urlsplit(base_url)
     return urlunsplit(parts._replace(netloc=f"openenv:{token}@{parts.netloc.rpartition('@')[2]}"))
+
+
+@contextmanager
+def without_secrets(base_url: str) -> Iterator[None]:
+    """Take a URL's token out of what OpenEnv's client says of a connection that failed.
+
+    Raises:
+        ConnectionError: in the place of OpenEnv's.
+    """
+    secret = urlsplit(base_url).netloc.rpartition("@")[0]
+    try:
+        yield
+    except ConnectionError as error:
+        if not secret:
+            raise
+        raise ConnectionError(str(error).replace(secret, "***")) from None

@@ -93,8 +93,11 @@ def _require(spec: RolloutSpec, **values: str) -> None:
 
 def _checked(base_url: str, api_key: str, model: str, disable_thinking: bool) -> Endpoint:
     parts = urlsplit(base_url)
+    # Without the URL: it may be the server's own.
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"base_url {base_url!r} is no http or https URL, such as http://127.0.0.1:8000/v1")
+        raise ValueError("base_url is no http or https URL, such as http://127.0.0.1:8000/v1")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ValueError("base_url holds more than scheme, host, port and path: a key is given as api_key")
     if any(character in api_key for character in "\r\n\0"):
         raise ValueError("api_key holds a line break, which no HTTP header may")
     if not api_key.isascii():

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from openenv.core.containers.runtime.providers import LocalDockerProvider
 from openenv.core.mcp_client import MCPToolClient
 
-from opencode_env.openenv.addresses import with_token
+from opencode_env.openenv.addresses import with_token, without_secrets
 from opencode_env.openenv.answers import read_result
 from opencode_env.openenv.listening import TOKEN_VARIABLE
 from opencode_env.openenv.result import RolloutResult
@@ -22,6 +22,9 @@ _NEW_ARGUMENTS = frozenset(
     ("token_ids", "tokenizer", "temperature", "renderer", "command_timeout_s", "reward_min", "reward_max")
 )
 """What OpenEnv's own server does not know; they are sent only when they say something else than their defaults."""
+
+_SILENT_SECONDS = 3600.0
+"""How long the server may not answer to a ping."""
 
 
 class OpenCodeEnv(MCPToolClient):
@@ -37,8 +40,16 @@ class OpenCodeEnv(MCPToolClient):
     def __init__(
         self, base_url: str, *, token: str | None = None, queue_timeout_s: float = 3600.0, **options: Any
     ) -> None:
-        super().__init__(base_url=with_token(base_url, token), **options)
+        self._address = with_token(base_url, token)
+        # A trainer that steps between its rollouts answers to no ping meanwhile, and OpenEnv's 20 s end the session.
+        options.setdefault("websocket_ping_timeout_s", _SILENT_SECONDS)
+        super().__init__(base_url=self._address, **options)
         self._queue_timeout_s = queue_timeout_s
+
+    async def _connect_async(self) -> "OpenCodeEnv":
+        with without_secrets(self._address):
+            connected: OpenCodeEnv = await super()._connect_async()
+        return connected
 
     @classmethod
     async def from_docker_image(

@@ -10,9 +10,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from verifiers.v1.clients import ModelContext
+from verifiers.v1.configs.env import EnvConfig
 from verifiers.v1.task import Task
+from verifiers.v1.utils.loaders import load_environment
 
-from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.openenv.catalog import Endpoint
 from opencode_env.openenv.keys import LentKeys
 from opencode_env.openenv.model_calls import client_of, sampling_of
@@ -25,8 +26,8 @@ from opencode_env.openenv.task import RolloutTask
 class Engine:
     """Runs rollouts while it is open (`async with engine.open()`); many at once."""
 
-    def __init__(self, config: OpenCodeEnvConfig) -> None:
-        self._env = OpenCodeEnv(config)
+    def __init__(self, config: EnvConfig) -> None:
+        self._env = load_environment(config)
         self._keys = LentKeys()
 
     @asynccontextmanager

@@ -1,14 +1,17 @@
 """What stands in front of OpenEnv's application: who may call, and what becomes of a call whose caller is gone.
 
 Invariant: a browser's page is never served, wherever it comes from: it could send the user's own loopback server
-commands.
+commands. One whose own name was made to lead here says nothing of itself in some requests, so without a token the
+server answers to no names but `localhost`.
 """
 
 import asyncio
 import base64
 import binascii
 import hmac
+import ipaddress
 import json
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -28,12 +31,24 @@ def refusal(scope: Message, token: str | None) -> str:
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope.get("headers", ())}
     if "origin" in headers:
         return "pages in a browser are not served"
-    if token is None or scope.get("path") in _OPEN_PATHS:
+    if scope.get("path") in _OPEN_PATHS:
         return ""
+    if token is None:
+        by_address = _is_address(headers.get("host", ""))
+        return "" if by_address else "a page in a browser could come by a name: call an address, or set a token"
     given = _given_token(headers.get("authorization", ""))
     if given is None or not hmac.compare_digest(given.encode(), token.encode()):
         return "this server asks for a token: Authorization: Bearer TOKEN, or http://openenv:TOKEN@host:port"
     return ""
+
+
+def _is_address(host: str) -> bool:
+    """Whether a Host header is no name that somebody else could make lead here."""
+    name = host.rpartition(":")[0] if re.search(r":\d*$", host) else host
+    try:
+        return name.lower() == "localhost" or bool(ipaddress.ip_address(name.strip("[]")))
+    except ValueError:
+        return False
 
 
 def _given_token(authorization: str) -> str | None:

@@ -25,12 +25,21 @@ _WHOLE_DISTRIBUTION: Mapping[str, float | int] = {
 """As vLLM writes that nothing narrows or bends it."""
 
 
+_RUNS_CODE_OF: Mapping[str, str] = {"kimi-k2.5": "moonshotai/"}
+"""Renderers that run Python code out of the tokenizer's repository in this process, and whose repositories they are
+for (renderers 0.1.12 does so for pictures, with `trust_remote_code=True`)."""
+
+
 def client_of(spec: RolloutSpec, endpoint: Endpoint, variable: str) -> EvalClientConfig | TrainClientConfig:
     """The client of a rollout, whose key is in the environment variable `variable`.
 
     Raises:
-        ValueError: there is no such renderer.
+        ValueError: there is no such renderer, or it would run code of a repository that the caller names.
     """
+    tokenizer = spec.tokenizer or endpoint.model
+    owner = _RUNS_CODE_OF.get(spec.renderer)
+    if owner is not None and not tokenizer.startswith(owner):
+        raise ValueError(f"renderer {spec.renderer} runs code that comes with {owner}…, and not that of {tokenizer!r}")
     settings: dict[str, Any] = {"base_url": endpoint.base_url, "api_key_var": variable}
     if spec.token_ids:
         renderer = {"name": spec.renderer} if spec.renderer else None

@@ -1,6 +1,7 @@
 """What an episode means to the caller of `run_rollout`."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from opencode_rubrics.verify_commands import INFO_KEY, UNREADY_KEY
@@ -8,10 +9,11 @@ from verifiers.v1.episode import Episode
 from verifiers.v1.trace import Error
 
 from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace
+from opencode_env.difficulty.attempt import SUB_SEAT
 from opencode_env.openenv.result import CommandResult, RolloutResult
 from opencode_env.openenv.spec import RolloutSpec
 from opencode_env.openenv.task import FILES_RECORD, SETUP_RECORD
-from opencode_env.openenv.training_trace import NoTrainingTraceError, training_trace
+from opencode_env.openenv.training_trace import NoTrainingTraceError, Role, training_trace
 from opencode_env.openenv.turns import call_log, turns_of
 
 _TAIL_CHARS = 2000
@@ -21,7 +23,8 @@ _ERROR_CHARS = 4000
 def result_of(spec: RolloutSpec, episode: Episode[Any, Any, Any], wall_s: float) -> RolloutResult:
     """The result of a rollout that ended."""
     result = RolloutResult(task_id=spec.task_id, mode=spec.mode, wall_s=round(wall_s, 3))
-    trace = episode.traces[-1] if episode.traces else None
+    traces = {_role(trace): trace for trace in episode.traces}
+    trace = traces.get("main")
     error = (trace and trace.last_error) or next(reversed(episode.errors), None)
     if error is not None:
         result.error, result.stop_condition = _told(error), "error"
@@ -29,6 +32,8 @@ def result_of(spec: RolloutSpec, episode: Episode[Any, Any, Any], wall_s: float)
         result.training_trace_reason = "the rollout failed before the agent"
         return result
     _add_trace(result, spec, trace)
+    if spec.mode != "black_box":
+        _add_calls(result, traces)
     if error is None and trace.stop_condition == "agent_timeout":
         result.error = f"agent timeout: the agent had not ended after {spec.agent_timeout_s:g} s"
     return result
@@ -50,12 +55,18 @@ def _add_trace(result: RolloutResult, spec: RolloutSpec, trace: AnyTrace) -> Non
         result.reward = float(trace.reward)
     if spec.mode == "black_box":
         result.training_trace_reason = "mode = black_box records no turns"
-        return
-    result.proxy_turns, result.proxy_log_tail = turns_of(trace), call_log(trace)
+
+
+def _add_calls(result: RolloutResult, traces: Mapping[Role, AnyTrace]) -> None:
+    result.proxy_turns, result.proxy_log_tail = turns_of(traces), call_log(traces)
     try:
-        result.training_trace = training_trace([("main", trace)])
+        result.training_trace = training_trace(traces)
     except NoTrainingTraceError as reason:
         result.training_trace_reason = str(reason)
+
+
+def _role(trace: AnyTrace) -> Role:
+    return "sub" if trace.agent is not None and trace.agent.name == SUB_SEAT else "main"
 
 
 def _command(entry: dict[str, Any]) -> CommandResult:

@@ -16,6 +16,9 @@ from opencode_env.openenv.listening import ListenConfig
 logger = logging.getLogger("verifiers.v1.opencode_env.openenv")
 
 _ANSWER_SECONDS = 3.0
+_SILENT_SECONDS = 3600.0
+"""How long a caller may not answer to a ping: a trainer that steps between its rollouts does nothing else meanwhile. A
+connection that breaks is seen at once, except where the network or the machine behind it is gone."""
 
 Stop = Callable[[], Awaitable[None]]
 
@@ -70,15 +73,20 @@ async def serve_application(name: str, application: Application, config: ListenC
             config.host,
         )
     guarded = GuardedApplication(application, token, config.max_request_bytes)
-    settings = uvicorn.Config(
-        guarded,
+    await _Server(settings_of(guarded, config), name, stop, guarded).serve()
+
+
+def settings_of(application: Application, config: ListenConfig) -> uvicorn.Config:
+    """How uvicorn serves it."""
+    return uvicorn.Config(
+        application,
         host=config.host,
         port=config.port,
         log_level="warning",
         ws_max_size=config.max_request_bytes,
+        ws_ping_timeout=_SILENT_SECONDS,
         timeout_graceful_shutdown=int(config.shutdown_s),
     )
-    await _Server(settings, name, stop, guarded).serve()
 
 
 def log_to_stderr() -> None:

@@ -16,7 +16,8 @@ _COLLECT_SECONDS = 300.0
 _COMMAND_GRACE_SECONDS = 50.0
 """Seconds beyond its own that a command may need to be ended."""
 
-Command = Annotated[str, StringConstraints(max_length=100_000)]
+_NO_NUL = r"^[^\x00]*$"
+Command = Annotated[str, StringConstraints(max_length=100_000, pattern=_NO_NUL)]
 Commands = Annotated[list[Command], Field(max_length=64)]
 Mode = Literal["transparent_proxy", "black_box"]
 
@@ -63,7 +64,13 @@ class RolloutSpec(BaseModel):
     agent_timeout_s: FiniteFloat = Field(
         600.0, gt=0, description="Seconds for the agent alone. When they are up, verify still runs."
     )
-    template: str = Field("", max_length=1000, description="Container image; for servers that run containers.")
+    template: str = Field(
+        "",
+        max_length=1000,
+        # No option of a container engine's command, and no transport but registries.
+        pattern=r"^([A-Za-z0-9][\w./-]*(:\d+/[\w./-]+)?(:[\w.-]+)?(@[\w.:+-]+)?)?$",
+        description="Container image; for servers that run containers.",
+    )
     token_ids: bool = Field(
         False,
         description="Ask the endpoint token by token (vLLM's /inference/v1/generate), which gives a training_trace.",

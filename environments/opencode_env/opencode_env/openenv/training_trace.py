@@ -5,7 +5,7 @@ and completion whose prompt part is 0, and one finite logprob ≤ 0 for each com
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -30,7 +30,8 @@ class TrainingTurn(BaseModel):
     completion_token_ids: list[int]
     per_token_logps: list[float]
     loss_mask: list[int]
-    """1 for each completion token that trains; over prompt and completion."""
+    """1 for each completion token that trains; over prompt and completion. Those of the role `sub` train where the
+    server includes them (`--include-sub-llm-in-trajectory`)."""
     request: dict[str, Any] = Field(default_factory=dict)
     response: dict[str, Any] = Field(default_factory=dict)
     metadata: dict[str, Any] = Field(default_factory=dict)
@@ -39,7 +40,7 @@ class TrainingTurn(BaseModel):
 
 
 class TrainingTrace(BaseModel):
-    """The calls of a rollout, in the order of their answers."""
+    """The calls of a rollout in the order of their answers, those of the role `sub` after the others."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -51,7 +52,7 @@ class NoTrainingTraceError(ValueError):
     """Why a rollout has no training trace."""
 
 
-def training_trace(traces: Iterable[tuple[Role, AnyTrace]]) -> TrainingTrace:
+def training_trace(traces: Mapping[Role, AnyTrace]) -> TrainingTrace:
     """The training trace of a rollout's traces.
 
     Raises:
@@ -59,7 +60,7 @@ def training_trace(traces: Iterable[tuple[Role, AnyTrace]]) -> TrainingTrace:
     """
     turns: list[TrainingTurn] = []
     tokens = 0
-    for turn in (turn for role, trace in traces for turn in _turns(role, trace)):
+    for turn in (turn for role, trace in traces.items() for turn in _turns(role, trace)):
         tokens += len(turn.loss_mask)
         if tokens > MAX_TOKENS:
             raise NoTrainingTraceError(f"the turns hold more than {MAX_TOKENS:,} tokens with their prompts")
@@ -71,6 +72,7 @@ def training_trace(traces: Iterable[tuple[Role, AnyTrace]]) -> TrainingTrace:
 
 def _turns(role: Role, trace: AnyTrace) -> Iterator[TrainingTurn]:
     calls = {call.node: call for call in trace.calls if call.node is not None}
+    trains = {call.node for call in own_calls(trace)} if role == "main" or _trains(trace) else set()
     own = {call.node for call in own_calls(trace)}
     for number, node in enumerate(trace.nodes):
         if not node.sampled:
@@ -92,7 +94,7 @@ def _turns(role: Role, trace: AnyTrace) -> Iterator[TrainingTurn]:
             prompt_token_ids=prompt,
             completion_token_ids=ids[cut:],
             per_token_logps=logprobs,
-            loss_mask=[0] * len(prompt) + [0 if program else 1] * sampled,
+            loss_mask=[0] * len(prompt) + [int(number in trains)] * sampled,
             request=_request(calls.get(number)),
             response=_response(calls.get(number)),
             metadata={
@@ -101,6 +103,10 @@ def _turns(role: Role, trace: AnyTrace) -> Iterator[TrainingTurn]:
                 "program": program,
             },
         )
+
+
+def _trains(trace: AnyTrace) -> bool:
+    return trace.agent is not None and trace.agent.trainable
 
 
 def _before(trace: AnyTrace, parent: int | None) -> tuple[list[int], int | None]:

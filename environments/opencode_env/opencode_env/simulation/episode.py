@@ -8,15 +8,18 @@ import asyncio
 import inspect
 import json
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from contextvars import Context
 from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictInt, ValidationError
-from pydantic_core import to_jsonable_python
 
 from opencode_env.simulation.declared import tools_of
 from opencode_env.simulation.errors import InvalidAction, WorldError
 from opencode_env.simulation.ledger import LedgerEntry
+from opencode_env.simulation.plain_json import given_arguments, world_json
+from opencode_env.simulation.step_entry import entry_of
 from opencode_env.simulation.thread import WorldThread
 from opencode_env.simulation.world import Step, World
 
@@ -31,6 +34,9 @@ _ENTRY_BYTES = 4096
 
 MOST_WAITING = 64
 """Calls of one episode at once; more are refused, as who has sent one need not stay for its answer."""
+
+_LONGEST_ERROR = 2000
+"""Characters of how a world failed."""
 
 _TOO_LONG = "the episode is over: its ledger is full"
 
@@ -99,6 +105,8 @@ class Episode:
         async with self._turn:
             try:
                 shown: JsonValue = await self._timed(self._first())
+                if (size := len(json.dumps(shown, ensure_ascii=False).encode())) > LEDGER_BYTES:
+                    raise WorldError(f"the first observation has {size} bytes, of which a ledger takes {LEDGER_BYTES}")
             except Exception as error:
                 await self._fail(f"reset(): {_said(error)}")
                 raise WorldError(f"world {self._kind.__name__}: reset(): {_said(error)}") from error
@@ -126,7 +134,8 @@ class Episode:
         if len(self._waiting) >= MOST_WAITING:
             self.refused += 1
             raise Refused(f"{MOST_WAITING} calls are waiting already: call again when some are answered")
-        task = asyncio.create_task(self._act(tool, arguments))
+        # Of the context of its request a task that is remembered would keep the whole body.
+        task = asyncio.create_task(self._act(tool, arguments), context=Context())
         self._waiting.add(task)
         task.add_done_callback(self._answered)
         if key is not None:
@@ -161,13 +170,17 @@ class Episode:
             except Exception as error:
                 raise Refused(await self._fail(f"resource: {_said(error)}")) from error
 
-    async def close(self) -> None:
+    async def close(self, patience: float | None = None) -> None:
         """Close the world, when its last call is done; idempotent.
+
+        Args:
+            patience: seconds that the call may take. One that takes longer is no step, and the world, which it keeps,
+                is left as it is. None: as long as calls may take.
 
         Raises:
             WorldError: it could not be closed.
         """
-        async with self._turn:
+        async with self._last_turn(patience):
             if self._closed:
                 return
             self._closed, self._over = True, "the episode is over"
@@ -181,15 +194,29 @@ class Episode:
             finally:
                 self._thread.stop()
 
+    @asynccontextmanager
+    async def _last_turn(self, patience: float | None) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(patience):
+                await self._turn.acquire()
+        except TimeoutError:
+            self._hung = True
+            yield
+            return
+        try:
+            yield
+        finally:
+            self._turn.release()
+
     async def _act(self, name: str, arguments: Mapping[str, Any]) -> str:
         async with self._turn:
             if self._over:
                 self.refused += 1
                 raise Refused(self._over)
             try:
-                given = _given(arguments)
+                given = given_arguments(arguments)
                 step, shown = await self._timed(self._perform(tools_of(self.world)[name], arguments))
-                entry = self._bounded(self._entry(name, given, step, shown))
+                entry = self._bounded(self._cut_off(entry_of(self._steps + 1, name, given, step, shown)))
             except InvalidAction as error:
                 self.refused += 1
                 raise Refused(str(error)) from None
@@ -198,6 +225,8 @@ class Episode:
             self._steps = entry.step
             if entry.terminated or entry.truncated:
                 self._over = "the episode is over: no further action counts"
+            if self._closed:
+                raise Refused(self._over)  # nobody waited for it
             await self._recorder.step(entry)
             seen = entry.observation
             return seen if isinstance(seen, str) else json.dumps(seen, ensure_ascii=False)
@@ -215,26 +244,16 @@ class Episode:
     def _stepped(self, tool: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[Step, JsonValue]:
         result = tool(**arguments)
         step = result if isinstance(result, Step) else Step(*self.world.step(result))
-        return step, _json(self.world.format_observation(step.observation), "the observation")
+        return step, world_json(self.world.format_observation(step.observation), "the observation")
 
     async def _shown(self, observation: Any) -> JsonValue:
-        return _json(await self._thread.run(self.world.format_observation, observation), "the observation")
+        return world_json(await self._thread.run(self.world.format_observation, observation), "the observation")
 
-    def _entry(self, tool: str, arguments: dict[str, JsonValue], step: Step, shown: JsonValue) -> LedgerEntry:
-        number = self._steps + 1
-        info, truncated = dict(step.info), bool(step.truncated)
-        if number == self._spec.max_steps and not (step.terminated or truncated):
-            info, truncated = {**info, "truncated_by": "max_steps"}, True
-        return LedgerEntry(
-            step=number,
-            tool=tool,
-            arguments=arguments,
-            observation=shown,
-            reward=float(step.reward),
-            terminated=bool(step.terminated),
-            truncated=truncated,
-            info=_json(info, "info"),
-        )
+    def _cut_off(self, entry: LedgerEntry) -> LedgerEntry:
+        """The entry, which is the last one if its number is that of `max_steps`."""
+        if entry.step != self._spec.max_steps or entry.terminated or entry.truncated:
+            return entry
+        return entry.model_copy(update={"info": {**entry.info, "truncated_by": "max_steps"}, "truncated": True})
 
     def _bounded(self, entry: LedgerEntry) -> LedgerEntry:
         """The entry, or, where the ledger cannot take it in, one that ends the episode."""
@@ -262,33 +281,11 @@ class Episode:
         return self._over
 
 
-def _given(arguments: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """The arguments as JSON, before the tool can change them.
-
-    Raises:
-        InvalidAction: they hold what JSON cannot say, such as NaN, and with what a world could be made to fail.
-    """
-    try:
-        plain: dict[str, JsonValue] = to_jsonable_python(dict(arguments))
-        json.dumps(plain, allow_nan=False, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:
-        raise InvalidAction(f"the arguments are not JSON: {error}") from None
-    return plain
-
-
-def _json(value: Any, what: str) -> JsonValue:
-    try:
-        plain: JsonValue = to_jsonable_python(value)
-        json.dumps(plain, allow_nan=False, ensure_ascii=False).encode()
-    except (ValueError, TypeError, RecursionError) as error:
-        raise TypeError(f"{what} is not JSON: {error}") from error
-    return plain
-
-
 def _said(error: Exception) -> str:
     if isinstance(error, WorldError):
         return str(error)
     if isinstance(error, ValidationError):
         problem = error.errors(include_url=False)[0]
         return f"gave a step whose {'.'.join(map(str, problem['loc']))} is wrong: {problem['msg']}"
-    return f"{type(error).__name__}: {error}"
+    # A world may quote what its agent gave: megabytes, or half a character.
+    return f"{type(error).__name__}: {error}"[:_LONGEST_ERROR].encode(errors="backslashreplace").decode()

@@ -17,6 +17,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from opencode_env.cli_agent.aftermath import removed_afterwards
+from opencode_env.simulation.dead_server import ShutDoor, last_words
 from opencode_env.simulation.episode import EpisodeSpec
 from opencode_env.simulation.errors import BrokenWorldError, WorldError
 from opencode_env.simulation.ledger import Ledger
@@ -48,6 +49,9 @@ class Connection:
 
     writer: asyncio.StreamWriter
     rollouts: set[str] = field(default_factory=set)
+    port: int | None = None
+    """Of a server of a rollout's own: where its agent finds it."""
+    log: Path | None = None
 
     def send(self, message: BaseModel) -> None:
         """Say something to the server; what it no longer hears is lost."""
@@ -73,6 +77,7 @@ class OpenRollout:
 
     played: bool = False
     """Whether it was reset: from then on the agent can act."""
+    door: ShutDoor = field(default_factory=ShutDoor)
 
     @property
     def over(self) -> bool:
@@ -166,8 +171,10 @@ class Hub:
     async def forget(self, rollout: str) -> None:
         """Let a rollout go, whatever became of it; idempotent."""
         played = self._rollouts.pop(rollout, None)
-        for connection in played.playing if played is not None else ():
-            connection.send(End(rollout=rollout))
+        if played is not None:
+            played.door.close()
+            for connection in played.playing:
+                connection.send(End(rollout=rollout))
         self._rest()
 
     @staticmethod
@@ -203,8 +210,8 @@ class Hub:
         finally:
             self._connections.discard(connection)
             self._leave(connection)
-            for rollout in connection.rollouts & self._rollouts.keys():
-                self._gone(self._rollouts[rollout])
+            for played in [self._rollouts[rollout] for rollout in connection.rollouts & self._rollouts.keys()]:
+                await self._gone(connection, played)
             writer.close()
             self._rest()
 
@@ -217,10 +224,12 @@ class Hub:
                 self._lost.add(group)
 
     @staticmethod
-    def _gone(played: OpenRollout) -> None:
+    async def _gone(connection: Connection, played: OpenRollout) -> None:
         if not played.closed.is_set():
-            played.fail("the world's server died")
+            played.fail(f"the world's server died{last_words(connection.log)}")
             played.changed(played.ledger)
+            if connection.port is not None:
+                await played.door.stand_at(connection.port)
 
     def _take(self, connection: Connection, message: BaseModel) -> None:
         if isinstance(message, Hello):
@@ -254,7 +263,9 @@ class Hub:
     def _greet(self, connection: Connection, hello: Hello) -> None:
         if not hmac.compare_digest(hello.token, self.token):
             connection.writer.close()
-        elif hello.group is not None:
+            return
+        connection.port, connection.log = hello.port, Path(hello.log) if hello.log is not None else None
+        if hello.group is not None:
             self._shared.setdefault(hello.group, []).append(connection)
             self._lost.discard(hello.group)
             self._there.setdefault(hello.group, asyncio.Event()).set()

@@ -28,6 +28,9 @@ logger = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 0.2
 
+_LAST_CALL_SECONDS = 2.0
+"""How long a call may go on when the server is told to end: its sender is gone, and verifiers kills the server soon."""
+
 
 class _Reports:
     """What happens in one episode, to the environment. What ends it is waited for until the environment has read it,
@@ -62,6 +65,7 @@ class Link:
         self._heard: dict[str, asyncio.Event] = {}
         self._orders: set[asyncio.Task[None]] = set()
         self._reading: asyncio.Task[None] | None = None
+        self._stopping: asyncio.Task[None] | None = None
         self.episodes: dict[str, Episode] = {}
         self.opened = asyncio.Event()
         """Whether any world was opened, or failed to be."""
@@ -87,8 +91,12 @@ class Link:
             await heard.wait()
 
     async def stop(self) -> None:
-        """Close every world and the line."""
-        await asyncio.gather(*(self._close(rollout) for rollout in list(self.episodes)))
+        """Close every world and the line; whoever asks again waits for the same end."""
+        self._stopping = self._stopping or asyncio.create_task(self._stop())
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self) -> None:
+        await asyncio.gather(*(self._close(rollout, _LAST_CALL_SECONDS) for rollout in list(self.episodes)))
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
@@ -132,13 +140,13 @@ class Link:
                 logger.warning("%s", error)
         self.opened.set()
 
-    async def _close(self, rollout: str) -> None:
+    async def _close(self, rollout: str, patience: float | None = None) -> None:
         episode = self.episodes.pop(rollout, None)
         if episode is None:
             return
         with contextlib.suppress(ConnectionError):
             try:
-                await episode.close()
+                await episode.close(patience)
             except WorldError as error:
                 await self.say(Failed(rollout=rollout, error=str(error)))
             await self.say(Closed(rollout=rollout, refused=episode.refused))

@@ -6,6 +6,7 @@ which episode a request is for is the server's to say, and nothing in the reques
 
 import contextlib
 import functools
+import hashlib
 import inspect
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
@@ -96,7 +97,7 @@ def _key(request: Request) -> CallKey | None:
     if request.request_id is None or request.params is None:
         return None
     called = f"{request.request_id!r} {request.params.get('name')} {request.params.get('arguments')!r}"
-    return _client(request), called
+    return _client(request), hashlib.sha256(called.encode(errors="backslashreplace")).hexdigest()
 
 
 def _client(request: Request) -> str:

@@ -1,10 +1,12 @@
 """The tool server of one rollout's world."""
 
 import os
+from pathlib import Path
 from typing import Any
 
-from opencode_env.simulation.mcp_tools import Request
-from opencode_env.simulation.toolset import SimulationToolset
+from starlette.datastructures import QueryParams
+
+from opencode_env.simulation.toolset import SimulationToolset, own_log
 from opencode_env.simulation.wire import Hello
 
 
@@ -16,14 +18,14 @@ class RolloutToolset(SimulationToolset):
     async def setup_task(self, task: Any) -> None:
         """Play the rollout's world: it is reset before the agent starts."""
         self._rollout = task.rollout
-        await self.connect(Hello(token=self.config.token, rollout=task.rollout))
+        port = int(Path(os.environ["MCP_PORT_FILE"]).read_text())
+        await self.connect(Hello(token=self.config.token, rollout=task.rollout, port=port, log=own_log()))
         await self._link.opened.wait()
 
-    def rollout_of(self, request: Request) -> str | None:
+    def rollout_of(self, query: QueryParams) -> str | None:
         """The one rollout."""
         return self._rollout
 
 
 if __name__ == "__main__":
     RolloutToolset.run()
-    os._exit(0)  # the environment waits for the end, and Python takes seconds to take its modules apart

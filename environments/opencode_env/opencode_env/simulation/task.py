@@ -22,6 +22,8 @@ from opencode_env.simulation.rollout_toolset import RolloutToolset
 from opencode_env.simulation.server_config import server_config, shared_group
 from opencode_env.simulation.termination import TERMINATION_KEY, termination_reason
 
+_DONE = "environment_done"
+
 
 class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]):
     """One row of a `SimulationTaskset`."""
@@ -62,6 +64,8 @@ class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]
 
         def changed(ledger: Ledger) -> None:
             _write(trace, ledger)
+            if ledger.summary.error is not None and ledger.summary.first_observation is None:
+                trace.stop(_DONE)  # before the agent was started: it then never is
 
         trace.task.data = trace.task.data.model_copy(update={"rollout": trace.id})
         await hub().open(trace.id, spec, ledger, changed)

@@ -5,15 +5,21 @@ came by: a shared server knows a rollout by the coordinates that verifiers signs
 cannot be made without the server's secret, which no sandbox sees.
 """
 
+import asyncio
+import contextlib
+import faulthandler
 import hmac
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
 from mcp.server.mcpserver import MCPServer
 from pydantic import model_validator
+from starlette.datastructures import QueryParams
+from starlette.types import ASGIApp
 from verifiers.v1.mcp.server import (
     STATE_ROUTE_PARAM,
     STATE_SIGNATURE_PARAM,
@@ -26,6 +32,7 @@ from opencode_env.simulation.episode import Episode, Refused
 from opencode_env.simulation.link import Link
 from opencode_env.simulation.mcp_tools import Request, offer_world
 from opencode_env.simulation.reference import find_world
+from opencode_env.simulation.request_gate import RequestGate
 from opencode_env.simulation.wire import Hello
 
 
@@ -71,40 +78,62 @@ class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
 
     async def setup(self) -> None:
         """Find the world; a shared server is then ready, and waits for orders."""
-        # verifiers ends the server with SIGTERM; uvicorn stops serving at that, and would then die of it too early.
-        signal.signal(signal.SIGTERM, lambda *_: None)
+        faulthandler.enable()  # the log then says where a world brought Python down
         sys.path.extend(path for path in self.config.import_path if path not in sys.path)
         self._world = find_world(self.config.world)
         if self.config.group is not None:
-            await self.connect(Hello(token=self.config.token, group=self.config.group))
+            await self.connect(Hello(token=self.config.token, group=self.config.group, log=own_log()))
 
     async def connect(self, hello: Hello) -> None:
         """Connect to the environment, until the server ends."""
         self._link = Link(self._world, self.config.socket, hello)
         await self._link.start()
-        self._exit_stack.push_async_callback(self._link.stop)
+        # verifiers ends the server with SIGTERM, and kills it five seconds later. uvicorn would spend them on calls
+        # that nobody waits for any more; the environment is to hear of the end whatever uvicorn does.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._told_to_end)
+        self._exit_stack.push_async_callback(self._end)
 
-    def rollout_of(self, request: Request) -> str | None:
+    def _told_to_end(self) -> None:
+        self._ending = asyncio.ensure_future(self._end())
+
+    async def _end(self) -> None:
+        await self._link.stop()
+        os._exit(0)  # Python takes seconds to take its modules apart
+
+    def rollout_of(self, query: QueryParams) -> str | None:
         """The rollout whose world a request is for."""
-        return signed_rollout(request, os.environ.get("VF_STATE_SECRET", ""))
+        return signed_rollout(query, os.environ.get("VF_STATE_SECRET", ""))
 
     def register(self, mcp: MCPServer[Any]) -> None:
         """Offer the world's tools and resources."""
 
         async def find(request: Request) -> Episode:
-            rollout = self.rollout_of(request)
+            rollout = self.rollout_of(getattr(request.request, "query_params", QueryParams()))
             episode = self._link.episodes.get(rollout) if rollout else None
             if episode is None:
                 raise Refused("there is no world at this address")
             return episode
 
         offer_world(mcp, self._world, find)
+        served = mcp.streamable_http_app
+
+        def behind_a_gate(**options: Any) -> ASGIApp:
+            return RequestGate(served(**options), self.rollout_of)
+
+        mcp.streamable_http_app = behind_a_gate  # type: ignore[method-assign,assignment]  # what verifiers serves
 
 
-def signed_rollout(request: Request, secret: str) -> str | None:
-    """The rollout that a request's URL names, if it was signed with the server's secret."""
-    query = getattr(request.request, "query_params", None)
-    if query is None or not secret:
+def own_log() -> str | None:
+    """The file to which this process prints, if it is one."""
+    with contextlib.suppress(OSError):
+        path = Path(os.readlink("/proc/self/fd/2"))
+        return str(path) if path.is_file() else None
+    return None
+
+
+def signed_rollout(query: QueryParams, secret: str) -> str | None:
+    """The rollout that a request's query names, if it was signed with the server's secret."""
+    if not secret:
         return None
     found = [query.getlist(name) for name in (STATE_URL_PARAM, STATE_ROUTE_PARAM, STATE_SIGNATURE_PARAM)]
     if any(len(values) != 1 for values in found):
@@ -116,4 +145,3 @@ def signed_rollout(request: Request, secret: str) -> str | None:
 
 if __name__ == "__main__":
     SimulationToolset.run()
-    os._exit(0)  # the environment waits for the end, and Python takes seconds to take its modules apart

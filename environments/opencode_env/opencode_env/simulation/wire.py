@@ -24,6 +24,10 @@ class Hello(BaseModel):
     """Of a shared server: the tasks whose worlds it serves."""
     rollout: str | None = None
     """Of a server for one rollout."""
+    port: int | None = None
+    """Of the same: where it listens."""
+    log: str | None = None
+    """The file to which it prints."""
 
 
 class Opened(BaseModel):

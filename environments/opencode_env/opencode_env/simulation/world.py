@@ -60,7 +60,8 @@ class World:
         )
 
     def close(self) -> None:
-        """Free what the world holds; called once, also after a failure."""
+        """Free what the world holds; called once, also after a failure. A server of the rollout's own is killed when it
+        takes more than some 3 s."""
 
     def format_observation(self, observation: Any) -> Any:
         """The observation as the agent sees it."""

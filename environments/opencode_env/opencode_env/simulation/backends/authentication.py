@@ -1,13 +1,16 @@
-"""Headers that prove who requests are from; what they are made of never reaches the agent."""
+"""Headers that prove who requests are from; what they are made of never reaches the agent, nor any message."""
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from opencode_env.simulation.backends.description import Authentication
 
 _NEEDED = {"none": (), "bearer_token": ("token",), "custom_header": ("header_name", "header_value")}
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
+_HEADER = re.compile(r"[!-~]([ -~]*[!-~])?")
+_SECRET_CHARS = 7
+"""What is shorter is no secret: `Bearer`."""
 
 
 def missing_details(given: Authentication) -> Iterator[tuple[str, str]]:
@@ -19,14 +22,28 @@ def missing_details(given: Authentication) -> Iterator[tuple[str, str]]:
         yield field, f"{given.auth_type} needs auth_details with {' and '.join(missing)}"
     if needed and (unknown := sorted(set(details) - set(needed))):
         yield "auth_details", f"{given.auth_type} knows no {', '.join(unknown)}; it has {' and '.join(needed)}"
-    for name in sorted({name for value in details.values() for name in _VARIABLE.findall(value)}):
+    unset = list(unset_variables(details))
+    yield from (("auth_details", message) for message in unset)
+    for name, value in {} if unset else expanded(details).items():
+        if value and not _HEADER.fullmatch(value):
+            yield "auth_details", f"{name} cannot be sent: it holds a line break, a space at an end, or no ASCII"
+
+
+def unset_variables(values: Mapping[str, str]) -> Iterator[str]:
+    """What to change for each `${NAME}` in the values that is no variable of this environment."""
+    for name in sorted({name for value in values.values() for name in _VARIABLE.findall(value)}):
         if name not in os.environ:
-            yield "auth_details", f"the environment variable {name} is not set"
+            yield f"the environment variable {name} is not set"
+
+
+def expanded(values: Mapping[str, str]) -> dict[str, str]:
+    """The values with each `${NAME}` replaced."""
+    return {name: _VARIABLE.sub(lambda found: os.environ[found.group(1)], value) for name, value in values.items()}
 
 
 def headers_of(given: Authentication) -> dict[str, str]:
     """The headers of every request."""
-    details = {name: _VARIABLE.sub(_variable, value) for name, value in (given.auth_details or {}).items()}
+    details = expanded(given.auth_details or {})
     if given.auth_type == "bearer_token":
         return {"Authorization": f"Bearer {details['token']}"}
     if given.auth_type == "custom_header":
@@ -34,5 +51,9 @@ def headers_of(given: Authentication) -> dict[str, str]:
     return {}
 
 
-def _variable(found: re.Match[str]) -> str:
-    return os.environ[found.group(1)]
+def without_secrets(text: str, values: Mapping[str, str]) -> str:
+    """What a server said, without the values that it was given: it may repeat them."""
+    for word in sorted({word for value in values.values() for word in value.split()}, key=len, reverse=True):
+        if len(word) >= _SECRET_CHARS:
+            text = text.replace(word, "***")
+    return text

@@ -6,8 +6,9 @@ import re
 import string
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from opencode_env.simulation.backends.authentication import missing_details
+from opencode_env.simulation.backends.authentication import missing_details, unset_variables
 from opencode_env.simulation.backends.description import (
     AppConfig,
     BackendServerConfig,
@@ -114,6 +115,8 @@ def _instance(backend: BackendServerConfig, config: AppConfig, directory: Path) 
 def _program(backend: BackendServerConfig, config: AppConfig, directory: Path) -> _Found:
     if not backend.command:
         yield (), "has no command: give the program and its arguments as a list"
+    for message in unset_variables(backend.env or {}):
+        yield ("env",), message
     for index, path in enumerate(backend.reads or []):
         if not _resolved(path, directory).exists():
             yield ("reads", index), f"{_resolved(path, directory)} does not exist"
@@ -122,8 +125,8 @@ def _program(backend: BackendServerConfig, config: AppConfig, directory: Path) -
 def _url(backend: BackendServerConfig, config: AppConfig, directory: Path) -> _Found:
     if backend.url is None:
         yield (), "has no url: give the whole URL of the server"
-    elif not _is_http(backend.url):
-        yield ("url",), "must begin with http:// or https://"
+    elif not is_http(backend.url):
+        yield ("url",), "must begin with http:// or https://, name a host, and hold no space"
     for field, message in missing_details(backend):
         yield (field,), message
 
@@ -145,8 +148,8 @@ def _template(backend: BackendServerConfig, directory: Path) -> _Found:
 
 
 def _api(api: RemoteApiConfig, place: Place) -> _Found:
-    if not _is_http(api.base_url):
-        yield (*place, "base_url"), "must begin with http:// or https://"
+    if not is_http(api.base_url):
+        yield (*place, "base_url"), "must begin with http:// or https://, name a host, and hold no space"
     for field, message in missing_details(api):
         yield (*place, field), message
     for field in ("delete_instance_endpoint_template", "call_tool_endpoint_template"):
@@ -162,8 +165,15 @@ def _placeholders(template: str) -> set[str | None]:
         return {None}
 
 
-def _is_http(url: str) -> bool:
-    return url.startswith(("http://", "https://"))
+def is_http(url: str) -> bool:
+    """Whether requests can be sent there."""
+    try:
+        parts = urlsplit(url)
+        return (
+            parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not re.search(r"\s", url)
+        )
+    except ValueError:  # a port that is none; its text may be a password
+        return False
 
 
 def _resolved(path: str, directory: Path) -> Path:

@@ -128,9 +128,9 @@ class Connection:
         self._leave.set()
         if self._owner is None:
             return
-        _, late = await asyncio.wait({self._owner}, timeout=_CLOSE_SECONDS)
-        if late or self._client is None:
-            self._owner.cancel()
+        if self._client is not None:
+            await asyncio.wait({self._owner}, timeout=_CLOSE_SECONDS)
+        self._owner.cancel()
         await asyncio.gather(self._owner, return_exceptions=True)
 
 

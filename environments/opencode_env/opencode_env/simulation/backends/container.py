@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mcp.client.stdio import StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult
 from verifiers.v1.errors import ToolsetError
 from verifiers.v1.utils.aio import run_shielded
@@ -25,6 +23,8 @@ from opencode_env.cli_agent.podman import engine, left_behind, start_failure
 from opencode_env.simulation.backends.connection import Opening
 from opencode_env.simulation.backends.description import BackendServerConfig
 from opencode_env.simulation.backends.docker_options import option_words
+from opencode_env.simulation.backends.http import http_connection
+from opencode_env.simulation.backends.pipe import Command
 from opencode_env.simulation.backends.program import StdioServer
 from opencode_env.simulation.backends.reading import BackendFile
 from opencode_env.simulation.backends.work_directory import host_path, make_data
@@ -44,7 +44,7 @@ class HttpContainer:
     @property
     def opening(self) -> Opening:
         """A connection to its `/mcp`."""
-        return lambda: streamable_http_client(self.url)
+        return lambda: http_connection(self.url, {}, proxies=False)
 
     async def failure(self) -> str | None:
         """Its last words, once it has ended."""
@@ -78,8 +78,7 @@ async def container(backend: BackendServerConfig, file: BackendFile) -> AsyncIte
             return
         log = directory / "stderr.log"
         stderr = stack.enter_context(log.open("w"))
-        argv = ["run", "--interactive", *arguments]
-        yield StdioServer(StdioServerParameters(command="podman", args=argv, env=dict(os.environ)), stderr, log)
+        yield StdioServer(Command(["podman", "run", "--interactive", *arguments], os.environ, stderr), log)
 
 
 def _arguments(backend: BackendServerConfig, file: BackendFile, directory: Path, name: str) -> list[str]:

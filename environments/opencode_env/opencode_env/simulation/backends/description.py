@@ -101,7 +101,8 @@ class BackendServerConfig(Authentication):
     """Of a `local_program`: files and directories of this machine that it sees, read-only, beyond the system's, this
     Python's and those that its command names. Whatever it sees, its tools may show the agent."""
     env: dict[str, str] | None = None
-    """Of a `local_program`: its variables, beyond PATH and a HOME of its own."""
+    """Of a `local_program`: its variables, beyond PATH and a HOME of its own. `${NAME}` in a value is that variable of
+    the environment, none of which it has otherwise."""
     url: Text | None = None
     """Of a `remote_url`: the server's whole URL."""
 

@@ -6,9 +6,10 @@ Invariant: what `starting` has made is gone when it is left, whatever happened i
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mcp.types import CallToolResult, Tool
@@ -17,6 +18,7 @@ from verifiers.v1.errors import ToolsetError
 from opencode_env.simulation.backends.connection import Connection, Opening
 from opencode_env.simulation.backends.container import container
 from opencode_env.simulation.backends.description import BackendServerConfig, Orchestration, StartupCheck
+from opencode_env.simulation.backends.leftovers import Leftovers
 from opencode_env.simulation.backends.options import BackendsConfig
 from opencode_env.simulation.backends.program import program
 from opencode_env.simulation.backends.reading import BackendFile
@@ -25,6 +27,8 @@ from opencode_env.simulation.backends.remote import remote_instance, remote_url
 logger = logging.getLogger("verifiers.v1.opencode_env.simulation.backends")
 
 _RETRY_SECONDS = 0.2
+_TRUSTED_SECONDS = 5.0
+"""After an answer: rollouts that start together do not all ask a shared server first."""
 
 
 class Server(Protocol):
@@ -57,6 +61,8 @@ class Instance:
     _server: Server
     suspect: bool = False
     """Whether the last call was not answered."""
+    _answered: float = field(default_factory=time.monotonic)
+    """When it last answered."""
 
     @property
     def tools(self) -> list[Tool]:
@@ -75,25 +81,25 @@ class Instance:
         except ToolsetError:
             self.suspect = True
             raise
-        self.suspect = False
+        self.suspect, self._answered = False, time.monotonic()
         return result
 
     async def works(self) -> bool:
-        """Whether it can be used on; after a call that was not answered it is asked."""
-        if self.suspect:
+        """Whether it can be used on; it is asked unless it has answered just now."""
+        if self.suspect or time.monotonic() - self._answered > _TRUSTED_SECONDS:
             try:
                 await self.connection.probe()
             except ToolsetError:
                 return False
-            self.suspect = False
+            self.suspect, self._answered = False, time.monotonic()
         return self.connection.lives
 
 
 @contextlib.asynccontextmanager
 async def starting(
-    backend: BackendServerConfig, file: BackendFile, options: BackendsConfig, session: str
+    backend: BackendServerConfig, file: BackendFile, options: BackendsConfig, session: str, leftovers: Leftovers
 ) -> AsyncIterator[Instance]:
-    """Start an instance; it is removed on exit.
+    """Start an instance; it is removed on exit, or one of the `leftovers`.
 
     Raises:
         ToolsetError: it did not start, or not in time.
@@ -102,7 +108,7 @@ async def starting(
     async with AsyncExitStack() as stack:
         try:
             async with asyncio.timeout(options.start_timeout) as limit:
-                instance = await _start(stack, backend, file, options, session)
+                instance = await _start(stack, backend, file, options, session, leftovers)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -114,7 +120,12 @@ async def starting(
 
 
 async def _start(
-    stack: AsyncExitStack, backend: BackendServerConfig, file: BackendFile, options: BackendsConfig, session: str
+    stack: AsyncExitStack,
+    backend: BackendServerConfig,
+    file: BackendFile,
+    options: BackendsConfig,
+    session: str,
+    leftovers: Leftovers,
 ) -> Instance:
     server: Server
     match backend.orchestration_mode:
@@ -125,7 +136,8 @@ async def _start(
         case Orchestration.REMOTE_URL:
             server = remote_url(backend)
         case Orchestration.REMOTE_HTTP_API:
-            server = await stack.enter_async_context(remote_instance(backend, file, options.call_timeout, session))
+            made = remote_instance(backend, file, options.call_timeout, session, leftovers)
+            server = await stack.enter_async_context(made)
     connection = await _connected(backend.backend_name_ref, server, options.call_timeout)
     stack.push_async_callback(connection.close)
     instance = Instance(connection, server)

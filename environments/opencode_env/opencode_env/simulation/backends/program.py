@@ -10,23 +10,24 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.types import CallToolResult
 
 from opencode_env.cli_agent.sandbox import require_bubblewrap
 from opencode_env.cli_agent.sandbox.bubblewrap import system_arguments
 from opencode_env.cli_agent.sandbox.interpreter import interpreter_roots
+from opencode_env.simulation.backends.authentication import expanded, without_secrets
 from opencode_env.simulation.backends.connection import Opening
 from opencode_env.simulation.backends.description import BackendServerConfig
+from opencode_env.simulation.backends.pipe import Command, piped
 from opencode_env.simulation.backends.reading import BackendFile
 from opencode_env.simulation.backends.work_directory import host_path, log_tail, work_directory
 
-_APART = ("--unshare-pid", "--unshare-ipc", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL")
+_APART = ("--unshare-pid", "--unshare-ipc", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
 _SETTINGS = (
     *(
         "alternatives",
@@ -48,19 +49,21 @@ _SETTINGS = (
 class StdioServer:
     """A server on the other side of a pipe; its end is its connection's."""
 
-    parameters: StdioServerParameters
-    stderr: TextIO
+    command: Command
     log: Path
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Values that no message shows."""
     patient: bool = False
 
     @property
     def opening(self) -> Opening:
         """Starts it."""
-        return lambda: stdio_client(self.parameters, self.stderr)
+        return lambda: piped(self.command)
 
     async def failure(self) -> str | None:
         """What it said, as it does not come up later."""
-        return f"its program ended, or does not speak MCP; it said: {log_tail(self.log) or 'nothing'}"
+        said = without_secrets(log_tail(self.log), self.secrets)
+        return f"its program ended, or does not speak MCP; it said: {said or 'nothing'}"
 
     def call(self) -> Callable[[str, dict[str, Any]], Awaitable[CallToolResult]] | None:
         """Tools are called over the connection."""
@@ -78,19 +81,30 @@ async def program(backend: BackendServerConfig, file: BackendFile) -> AsyncItera
     async with work_directory(backend, file.directory) as directory:
         log = directory / "stderr.log"
         with log.open("w") as stderr:
-            yield StdioServer(_parameters(backend, file.directory, directory / "data"), stderr, log)
+            given = backend.env or {}
+            values = expanded(given)
+            secrets = {name: value for name, value in values.items() if value != given[name]}
+            yield StdioServer(_command(backend, values, file.directory, directory / "data", stderr), log, secrets)
 
 
-def _parameters(backend: BackendServerConfig, base: Path, data: Path) -> StdioServerParameters:
+def _command(backend: BackendServerConfig, given: Mapping[str, str], base: Path, data: Path, stderr: TextIO) -> Command:
     bubblewrap = require_bubblewrap()
     assert backend.command is not None
-    variables = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(data), "TMPDIR": str(data), "LANG": "C.UTF-8"}
-    variables |= backend.env or {}
-    settings = [word for name, value in variables.items() for word in ("--setenv", name, value)]
     view = [word for path in _seen(backend, base) for word in ("--ro-bind-try", path, path)]
     own = ["--bind", str(data), str(data), "--remount-ro", "/", "--chdir", str(data)]
-    arguments = [*bubblewrap.new_users, *_APART, *system_arguments(), *view, *own, *settings, "--", *backend.command]
-    return StdioServerParameters(command=bubblewrap.program, args=arguments)
+    argv = [
+        bubblewrap.program,
+        *bubblewrap.new_users,
+        *_APART,
+        *system_arguments(),
+        *view,
+        *own,
+        "--",
+        *backend.command,
+    ]
+    # Not as arguments of bubblewrap, which everybody on this machine can read.
+    variables = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(data), "TMPDIR": str(data), "LANG": "C.UTF-8"}
+    return Command(argv, {**variables, **given}, stderr)
 
 
 def _seen(backend: BackendServerConfig, base: Path) -> list[str]:

@@ -8,8 +8,8 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
 
 from verifiers.v1.runtimes import Runtime
@@ -19,8 +19,9 @@ from opencode_env.simulation.backends.bridge import Bridge
 from opencode_env.simulation.backends.description import BackendServerConfig
 from opencode_env.simulation.backends.equipped import equipped_task
 from opencode_env.simulation.backends.instance import Instance, starting
+from opencode_env.simulation.backends.leftovers import Leftovers
 from opencode_env.simulation.backends.options import BackendsConfig
-from opencode_env.simulation.backends.reading import BackendFile, read_backends
+from opencode_env.simulation.backends.reading import read_backends
 from opencode_env.simulation.backends.rollout_tools import RolloutTools, Start, all_started
 
 _LOGGER = "verifiers.v1.opencode_env.simulation.backends"
@@ -40,8 +41,9 @@ class ToolBackends:
         self._options = options
         self._file = read_backends(options.file)
         self._bridge = Bridge()
+        self._leftovers = Leftovers()
         self._shared = [
-            _Shared(backend, self._file, options)
+            _Shared(backend, self._started)
             for backend in self._file.config.backends
             if backend.instance_scoping == "shared_global"
         ]
@@ -60,8 +62,12 @@ class ToolBackends:
         """Remove what is left; idempotent, also after a failed start."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._bridge.stop)
+            stack.push_async_callback(self._leftovers.remove)
             for shared in self._shared:
                 stack.push_async_callback(shared.stop)
+
+    def _started(self, backend: BackendServerConfig, session: str) -> AbstractAsyncContextManager[Instance]:
+        return starting(backend, self._file, self._options, session, self._leftovers)
 
     @contextlib.asynccontextmanager
     async def equipped(self, task: Task[Any, Any, Any], box: Runtime) -> AsyncIterator[Task[Any, Any, Any]]:
@@ -77,7 +83,7 @@ class ToolBackends:
                 shared = next((shared for shared in self._shared if shared.backend is backend), None)
                 if shared is not None:
                     return shared.instance
-                return lambda: stack.enter_async_context(starting(backend, self._file, self._options, session))
+                return lambda: stack.enter_async_context(self._started(backend, session))
 
             starts = {backend.backend_name_ref: start_of(backend) for backend in self._file.config.backends}
             tools = RolloutTools(starts, self._bridge, base)
@@ -88,10 +94,11 @@ class ToolBackends:
 class _Shared:
     """An instance for all rollouts of this process."""
 
-    def __init__(self, backend: BackendServerConfig, file: BackendFile, options: BackendsConfig) -> None:
+    def __init__(
+        self, backend: BackendServerConfig, started: Callable[..., AbstractAsyncContextManager[Instance]]
+    ) -> None:
         self.backend = backend
-        self._file = file
-        self._options = options
+        self._started = started
         self._stack = AsyncExitStack()
         self._instance: Instance | None = None
         self._lock = asyncio.Lock()
@@ -107,7 +114,7 @@ class _Shared:
             if found is None or not await found.works():
                 self._instance = None
                 await self._stack.aclose()
-                made = starting(self.backend, self._file, self._options, _SHARED_SESSION)
+                made = self._started(self.backend, _SHARED_SESSION)
                 self._instance = found = await self._stack.enter_async_context(made)
             return found
 

@@ -16,6 +16,14 @@ MAX_USER_TURNS = "max_user_turns"
 _GREETING = "Hello! How can I help you?"
 _STOPS = (STOP, "###TRANSFER###", "###OUT-OF-SCOPE###")
 """The words of the users of the family that eval-protocol plays."""
+_REFUSALS = (400, 413, 422)
+"""What model endpoints say to a request that they will not answer, as it is too long for one."""
+
+
+class BrokenUserError(EnvError):
+    """A user could not be played on after the agent had spoken to it. What the agent said may be the reason (it was too
+    long, or no model would answer it), so `--env.retries` leaves it alone unless a rule says otherwise: else an agent
+    could have a bad episode played again."""
 
 
 class User(Protocol):
@@ -57,23 +65,31 @@ class PlayedUser:
         self._side = side
 
     async def open(self) -> str | None:
-        """What the user says to a greeting that only the user hears."""
-        return await self.answer(_GREETING)
+        """What the user says to a greeting that only the user hears.
+
+        Raises:
+            EnvError: its model failed, or said nothing.
+        """
+        return await self._said(_GREETING, EnvError)
 
     async def answer(self, reply: str) -> str | None:
         """What the model says.
 
         Raises:
-            EnvError: it failed, or said nothing.
+            EnvError: it failed; a `BrokenUserError` where the agent's words can be the reason.
         """
-        segment = await self._side.turn(reply or "(The assistant has nothing to say.)")
+        return await self._said(reply or "(The assistant has nothing to say.)", BrokenUserError)
+
+    async def _said(self, heard: str, refused: type[EnvError]) -> str | None:
+        segment = await self._side.turn(heard)
         if segment.terminated:
             if (error := self._side.trace.last_error) is not None:
-                raise EnvError(f"the user could not be played: {error.type}: {error.message}")
+                kind = refused if error.status_code in _REFUSALS else EnvError
+                raise kind(f"the user could not be played: {error.type}: {error.message}")
             self.ending = MAX_USER_TURNS
             return None
         if any(word in segment.last_reply for word in _STOPS):
             return None
         if not segment.last_reply:
-            raise EnvError("the user could not be played: its model said nothing")
+            raise refused("the user could not be played: its model said nothing")
         return segment.last_reply

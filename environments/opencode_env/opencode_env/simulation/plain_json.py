@@ -1,0 +1,55 @@
+"""What a world is given and what it gives, as JSON that whoever reads it later can read.
+
+Invariant: whatever passes here can be written to the environment, put on a trace and read again. Parsers of JSON refuse
+what is nested too deep: one such line would end a server that other rollouts share.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import JsonValue
+from pydantic_core import from_json, to_jsonable_python
+
+from opencode_env.simulation.errors import InvalidAction
+
+_AROUND = 20
+"""Levels of nesting that the wire and the trace put around a value."""
+
+_ECHO = 80
+"""Further levels that a world may put around what it was given."""
+
+
+def given_arguments(arguments: Mapping[str, Any]) -> dict[str, JsonValue]:
+    """What an agent gave, before a tool can change it.
+
+    Raises:
+        InvalidAction: it holds what JSON cannot say, such as NaN, or is nested so deep that a world which shows it
+            again would seem to fail.
+    """
+    try:
+        return {name: _checked(value, _AROUND + _ECHO) for name, value in arguments.items()}
+    except ValueError as error:
+        raise InvalidAction(f"the arguments are not JSON: {error}") from None
+
+
+def world_json(value: Any, what: str) -> JsonValue:
+    """What a world gave; `what` names it.
+
+    Raises:
+        TypeError: it is not JSON.
+    """
+    try:
+        return _checked(value, _AROUND)
+    except ValueError as error:
+        raise TypeError(f"{what} is not JSON: {error}") from error
+
+
+def _checked(value: Any, around: int) -> JsonValue:
+    try:
+        plain: JsonValue = to_jsonable_python(value)
+        text = json.dumps(plain, allow_nan=False, ensure_ascii=False).encode()
+        from_json(b"[" * around + text + b"]" * around)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+    return plain

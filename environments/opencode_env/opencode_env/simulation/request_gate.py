@@ -1,0 +1,37 @@
+"""How many requests of one rollout a world's server takes in at once.
+
+A request may have 4 MiB and costs several times that while it is read, and an agent's programs have 128 connections:
+without a gate one rollout takes gigabytes of a server that it shares, and its neighbours wait.
+"""
+
+import asyncio
+from collections.abc import Callable
+from weakref import WeakValueDictionary
+
+from starlette.datastructures import QueryParams
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+_AT_ONCE = 8
+
+
+class RequestGate:
+    """Lets a few requests of each rollout through, and the others wait unread.
+
+    Args:
+        app: what is behind it.
+        rollout_of: the rollout that a request's query names; all that name none are together.
+    """
+
+    def __init__(self, app: ASGIApp, rollout_of: Callable[[QueryParams], str | None]) -> None:
+        self._app = app
+        self._rollout_of = rollout_of
+        self._gates: WeakValueDictionary[str | None, asyncio.Semaphore] = WeakValueDictionary()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        rollout = self._rollout_of(QueryParams(scope["query_string"]))
+        gate = self._gates.setdefault(rollout, asyncio.Semaphore(_AT_ONCE))
+        async with gate:
+            await self._app(scope, receive, send)

@@ -1,0 +1,47 @@
+"""Random players of the shipped worlds, and what their calls give in a world alone."""
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+from opencode_env.simulation.alone import WorldAlone
+from opencode_env.simulation.episode import EpisodeSpec, Refused
+from opencode_env.simulation.ledger import Ledger
+from opencode_env.simulation.reference import find_world
+
+Call = tuple[str, dict[str, Any]]
+
+_LABELS = ("bug", "feature", "parser", "no such label")
+_PEOPLE = ("ada", "bela", "chen", "dora", "emil", "nobody of that name", None)
+
+
+def random_call(world: str, source: random.Random) -> Call:
+    """One call of a shipped world's tools, which the world need not accept."""
+    if world == "frozen-lake":
+        return "move", {"direction": source.choice(("left", "down", "right", "up"))}
+    number, labels = source.randint(1, 18), source.sample(_LABELS, source.randint(0, 2))
+    calls: list[Call] = [
+        ("list_issues", {"state": source.choice(("open", "closed")), "label": source.choice((None, *_LABELS))}),
+        ("get_issue", {"number": number}),
+        ("search_issues", {"text": source.choice(("slow", "PARSER", "é"))}),
+        ("list_people", {}),
+        ("create_issue", {"title": f"new {number}", "body": "", "labels": labels}),
+        ("comment_issue", {"number": number, "text": f"see #{number}"}),
+        ("label_issue", {"number": number, "add": labels, "remove": ["question"]}),
+        ("assign_issue", {"number": number, "assignee": source.choice(_PEOPLE)}),
+        ("close_issue", {"number": number, "reason": source.choice(("done", "stale", "duplicate"))}),
+        ("close_issue", {"number": number, "reason": "duplicate", "duplicate_of": source.randint(1, 18)}),
+    ]
+    return ("finish", {"summary": "so"}) if source.random() < 0.05 else source.choice(calls)
+
+
+async def played_alone(world: str, spec: EpisodeSpec, calls: Iterable[Call]) -> Ledger:
+    """The ledger of these calls in a world of this process, as far as the episode goes."""
+    async with WorldAlone(find_world(world), spec) as alone:
+        for tool, arguments in calls:
+            try:
+                await alone.episode.call(tool, arguments)
+            except Refused:
+                continue
+        alone.ledger.summary.refused = alone.episode.refused
+        return alone.ledger
