@@ -44,14 +44,19 @@ def play_bare(
     for row in answering:
         rewards[row] = problems[row][1].reward(fill(curriculum.answer, known[row]))
     return [
-        Rollout(group, reward, said, derived=reward, line=_line(problem, reward))
+        Rollout(group, reward, said, derived=reward, line=episode_line(problem, reward))
         for (group, problem), reward, said in zip(problems, rewards, samples, strict=True)
     ]
 
 
-def _line(problem: Problem, reward: float) -> str:
+def episode_line(problem: Problem, reward: float) -> str:
     """What `opencode-difficulty` reads of an episode."""
-    trace = {"version": SCHEMA_VERSION, "ok": True, "rewards": {"verify": {"score": reward}}}
+    trace = {
+        "version": SCHEMA_VERSION,
+        "ok": True,
+        "nodes": [{"sampled": True}],
+        "rewards": {"verify": {"score": reward}},
+    }
     task = {"key": problem.name, "data": {"id": problem.name, "prompt": problem.question}}
     episode = {"id": uuid4().hex, "env": {"id": "bare"}, "task": task, "ok": True, "traces": [trace]}
     return json.dumps(episode)

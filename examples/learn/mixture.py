@@ -21,6 +21,11 @@ class Mixture(Contextual):
     chosen: Sequence[str] = field(default=(*(beginning for beginning, _ in WORDS), *EASY, *IMPOSSIBLE))
     """The problems that are played, by name."""
 
+    @property
+    def chance(self) -> float:
+        worth = {**dict.fromkeys(EASY, 1.0), **dict.fromkeys(IMPOSSIBLE, 0.0)}
+        return sum(worth.get(name, super(Mixture, self).chance) for name in self.chosen) / len(self.chosen)
+
     def demonstrations(self, draw: random.Random) -> Iterator[Filling]:
         shown = [*super().demonstrations(draw)]
         for other in (*EASY, *IMPOSSIBLE):
