@@ -150,6 +150,8 @@ class Run:
 
     async def _evaluate(self, play: Play, count: int) -> tuple[float, list[Rollout]]:
         """The mean reward of fresh rollouts, not a number without any, and these."""
+        if not count:
+            return math.nan, []
         rollouts = await play([(problem.name, problem) for problem in self.plan.curriculum.fresh(self._draw, count)])
         rewards = [rollout.reward for rollout in rollouts if not rollout.error]
         if len(rewards) < count:
