@@ -1,13 +1,14 @@
 """verifiers' own taskset `harbor` with our environment and harness, by hand; it needs Python 3.12 or newer.
 
 It runs in an environment of its own: the locked verifiers with its extra `harbor`, and our packages from this
-checkout. Without `--dataset` the task directories of the tests stand in for a package of Harbor's hub, put where the
-taskset keeps what it has downloaded; those that it cannot take (a verifier of their own) are left out. The scripted
-model knows none of them, so each is to be scored 0 and none to fail. What follows `--` are arguments of `vf-eval`, such
-as a runtime that this machine has, and a model.
+checkout. Without `--dataset` a task directory of the tests stands in for a package of Harbor's hub, put where the
+taskset keeps what it has downloaded: one whose work directory begins empty and whose tests run where the agent worked,
+which are those that the taskset can take without an image of their own. The scripted model plays its solution, so it is
+to be scored 1. What follows `--` are arguments of `vf-eval`, such as a runtime that this machine has, and a model.
 """
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = ROOT / ".cache" / "harbor-venv"
 OURS = ("rubrics", "environments/opencode_env")
-TASKS = ROOT / "tests" / "task_folders" / "tasks"
+TASK = ROOT / "tests" / "task_folders" / "tasks" / "quote-puzzle"
 STAND_IN = "task-folders"
 
 
@@ -44,19 +45,23 @@ def make_environment(python: str) -> None:
     run("uv", "pip", "install", "--quiet", "--python", str(ENVIRONMENT), *wanted, *ours)
 
 
-def stand_in(home: Path) -> None:
-    """Task directories where the taskset looks for a package that is downloaded already."""
-    place = home / ".cache" / "harbor" / STAND_IN
-    for task in sorted(TASKS.iterdir()):
-        declared = tomllib.loads((task / "task.toml").read_text())
-        if not {"environment", "environment_mode"} & set(declared.get("verifier", {})):
-            shutil.copytree(task, place / task.name)
+def stand_in(home: Path) -> list[str]:
+    """A task directory where the taskset looks for a package that is downloaded already.
+
+    Returns the scripted model's arguments: it plays the solution.
+    """
+    shutil.copytree(TASK, home / ".cache" / "harbor" / STAND_IN / TASK.name)
+    arguments = {"command": (TASK / "solution" / "solve.sh").read_text(), "description": "the solution"}
+    steps = [{"tool_calls": [{"name": "bash", "arguments": arguments}]}, {"text": "done"}]
+    script = home / "script.json"
+    script.write_text(json.dumps(steps))
+    return ["--script", str(script)]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", default="3.12", help="interpreter (default: %(default)s)")
-    parser.add_argument("--dataset", help="package of Harbor's hub (default: the task directories of the tests)")
+    parser.add_argument("--python", default="3.12", help="interpreter, by version or path (default: %(default)s)")
+    parser.add_argument("--dataset", help="package of Harbor's hub (default: a task directory of the tests)")
     parser.add_argument("arguments", nargs="*", help="further arguments of vf-eval, after --")
     options = parser.parse_args()
     make_environment(options.python)
@@ -64,11 +69,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="try-harbor-") as scratch:
         home = Path(scratch)
         env = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+        plays: list[str] = []
         if options.dataset is None:
-            stand_in(home)
+            plays = stand_in(home)
             env["HOME"] = str(home)
         port = home / "port"
-        argv = [str(programs / "python"), "-m", "opencode_env.scripted_model", "--port-file", str(port)]
+        argv = [str(programs / "python"), "-m", "opencode_env.scripted_model", "--port-file", str(port), *plays]
         with subprocess.Popen(argv, env=env) as model:
             try:
                 while not port.exists():

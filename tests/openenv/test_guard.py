@@ -1,9 +1,16 @@
 """What a connection holds of its caller is bounded, and a caller that is gone ends the work for it."""
 
 import asyncio
+import traceback
 
 import pytest
+from opencode_env.openenv import OpenCodeEnv
 from opencode_env.openenv.guard import GuardedApplication, Message, Receive, Send, refusal
+from opencode_env.openenv.serving import settings_of
+from opencode_env.openenv.settings import ServerConfig
+from opencode_env.openenv.tbench2.client import Tbench2Env
+
+from tests.support.user_home import closed_port
 
 SCOPE = {"type": "websocket", "path": "/ws", "headers": [(b"host", b"127.0.0.1:8000")]}
 
@@ -33,6 +40,23 @@ def sent(*sizes: int) -> tuple[Receive, list[int]]:
         return {"type": "websocket.receive", "text": "x" * taken[-1]}
 
     return receive, taken
+
+
+def test_a_trainer_that_answers_no_ping_while_it_steps_keeps_its_session() -> None:
+    async def application(scope: Message, receive: Receive, send: Send) -> None:
+        """Serves nobody."""
+
+    assert (settings_of(application, ServerConfig()).ws_ping_timeout or 0) >= 1800
+    assert OpenCodeEnv("http://127.0.0.1:9")._websocket_ping_timeout_s >= 1800
+
+
+@pytest.mark.parametrize("client", [OpenCodeEnv, Tbench2Env])
+async def test_no_error_of_a_connection_shows_the_token(client: type[OpenCodeEnv] | type[Tbench2Env]) -> None:
+    env = client(f"http://127.0.0.1:{closed_port()}", token="a-secret-token")
+    with pytest.raises(ConnectionError) as refusal:
+        await env.connect()
+    assert "127.0.0.1" in str(refusal.value)
+    assert "a-secret-token" not in "".join(traceback.format_exception(refusal.value))
 
 
 async def no_send(message: Message) -> None:

@@ -61,7 +61,7 @@ def test_where_agents_may_reach_the_server_it_asks_for_a_token(
 def test_the_environment_has_the_servers_runtime_and_harness(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENCODE_OPENENV_TOKEN", "a-long-token")
     given = {"runtime": {"type": "docker", "image": "an-image"}, "harness": {"log_tail": 7}}
-    config = ServerConfig.model_validate(given).environment()
+    config: Any = ServerConfig.model_validate(given).environment()
     assert (config.agent.runtime.type, getattr(config.agent.runtime, "image", None)) == ("docker", "an-image")
     assert getattr(config.agent.harness, "log_tail", None) == 7
 
@@ -91,8 +91,8 @@ async def test_wrong_arguments_are_refused_before_anything_starts(wrong: dict[st
 
 
 def test_recursive_agents_are_served_by_the_environment_that_has_them() -> None:
-    config = ServerConfig.model_validate({"env_id": "opencode-rlm", "harness": {"log_tail": 7}}).environment()
-    harness: Any = config.agent.harness  # type: ignore[attr-defined]
+    config: Any = ServerConfig.model_validate({"env_id": "opencode-rlm", "harness": {"log_tail": 7}}).environment()
+    harness = config.agent.harness
     assert (config.id, harness.id, harness.log_tail) == ("opencode-rlm", "opencode-rlm", 7)
     assert harness.disabled_tools == ["question"]
     with pytest.raises(ValueError, match="--env-id opencode-rlm"):

@@ -76,7 +76,7 @@ async def test_a_training_trace_is_what_the_engine_saw_and_sampled(
     assert again == result
     text = json.dumps(json.loads(result.model_dump_json())["training_trace"])
     checked = subprocess.run(
-        [str(newest_python), "-c", _CHECK], input=text, capture_output=True, text=True, check=False, timeout=120
+        [str(newest_python), "-c", _CHECK], input=text, capture_output=True, text=True, check=False, timeout=600
     )
     assert (checked.returncode, checked.stdout) == (0, "3\n"), checked.stderr
 

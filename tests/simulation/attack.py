@@ -69,9 +69,9 @@ for number, url in enumerate(others):
         REPORT["reached"].append(url)
 
 for port in range(1, 65536):  # of all rollouts' servers on this machine, and of whatever else listens
-    with socket.socket() as line:
-        line.settimeout(1)
-        if f":{port}/" in URL or line.connect_ex(("127.0.0.1", port)) != 0:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        if f":{port}/" in URL or probe.connect_ex(("127.0.0.1", port)) != 0:
             continue
     REPORT["ports"].append(str(port))
     if "You are in" in move(f"http://127.0.0.1:{port}/mcp?{query}", "down", f"port-{port}"):

@@ -35,12 +35,17 @@ class Echo(World):
         time.sleep(3)
         return Step("")
 
+    @tool
+    def pay(self, amount: float) -> Step:
+        """Give a reward."""
+        return Step("", amount)
+
     def total(self) -> int:
         """How much was said."""
         return self.said
 
 
-@pytest.mark.parametrize("word", [math.nan, math.inf, "\ud800", {"deep": [-math.inf]}])
+@pytest.mark.parametrize("word", [math.nan, math.inf, "\ud800", {"deep": [-math.inf]}, 2**63, [-(10**5000)]])
 async def test_arguments_that_are_not_json_are_refused_before_a_world_can_fail_at_them(word: Any) -> None:
     async with WorldAlone(Echo, EpisodeSpec()) as world:
         with pytest.raises(Refused, match="the arguments are not JSON"):
@@ -48,6 +53,15 @@ async def test_arguments_that_are_not_json_are_refused_before_a_world_can_fail_a
         assert await world.episode.call("say", {"words": ["so"]}) == '{"said": ["so", "and more"]}'
     assert world.ledger.summary.error is None
     assert (world.ledger.summary.steps, world.episode.refused) == (1, 1)
+
+
+async def test_a_return_that_is_no_number_any_more_is_the_worlds_failure() -> None:
+    async with WorldAlone(Echo, EpisodeSpec()) as world:
+        assert await world.episode.call("pay", {"amount": 1e308}) == ""
+        with pytest.raises(Refused, match="the simulation has failed"):
+            await world.episode.call("pay", {"amount": 1e308})
+    assert "the return is no longer finite" in str(world.ledger.summary.error)
+    assert world.ledger.summary.total_reward == 1e308
 
 
 async def test_the_ledger_has_the_arguments_as_they_were_given() -> None:

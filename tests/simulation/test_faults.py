@@ -130,8 +130,8 @@ async def test_a_world_that_ends_its_process_is_an_error_of_all_who_shared_it() 
 
 
 async def test_a_seed_of_a_wrong_type_is_refused() -> None:
-    for seed in ("seven", 1.5, True):
-        with pytest.raises(ValidationError, match="valid integer"):
+    for seed in ("seven", 1.5, True, 2**63):
+        with pytest.raises(ValidationError, match=r"valid integer|less than"):
             EpisodeSpec(seed=seed)
 
 

@@ -51,6 +51,8 @@ def test_without_a_file_there_are_the_shipped_rows_or_seeds() -> None:
     [
         ({"seed": "seven"}, 'row 2: column "seed": .*valid integer.*"seven"'),
         ({"seed": True}, 'column "seed"'),
+        ({"seed": 2**63}, 'column "seed"'),
+        ({"environment_context": {"seed": -(2**70)}}, 'column "environment_context.seed" must be a whole number'),
         ({"environment_context": {"seed": "x"}}, 'column "environment_context.seed" must be a whole number'),
         ({"config": [1]}, 'column "config'),
         ({"question": "?"}, 'column "question": Extra inputs'),

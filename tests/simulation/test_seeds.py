@@ -21,7 +21,7 @@ for world, seed, calls in json.loads(sys.argv[1]):
     print(played(world, seed, calls).model_dump_json())
 """
 
-SEEDS = st.one_of(st.integers(0, 2**32), st.integers(-(2**70), 2**70))
+SEEDS = st.integers(-(2**63), 2**63 - 1)
 
 
 def played(world: str, seed: int, calls: list[Call]) -> Ledger:
@@ -46,7 +46,7 @@ def test_the_same_seed_and_calls_give_the_same_episode(world: str, seed: int, pl
 
 
 def test_another_process_gives_the_same_episodes() -> None:
-    asked = [(world, seed, random_calls(world, seed)) for world in sorted(SAMPLES) for seed in (11, -3, 2**80)]
+    asked = [(world, seed, random_calls(world, seed)) for world in sorted(SAMPLES) for seed in (11, -3, 2**62)]
     done = subprocess.run(
         [sys.executable, "-c", ELSEWHERE, json.dumps(asked)], capture_output=True, text=True, check=True
     )

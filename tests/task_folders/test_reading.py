@@ -132,13 +132,16 @@ def test_compose_is_refused_with_a_way_out(folder: Path, name: str) -> None:
         folder_task(folder)
 
 
-@pytest.mark.parametrize("name", ["instruction.md", "tests", "environment", "tests/helper", "environment/data"])
+LINKS = ["instruction.md", "task.toml", "tests", "environment", "tests/helper", "environment/data"]
+
+
+@pytest.mark.parametrize("name", [*LINKS, "environment/Dockerfile"])
 def test_a_link_that_leaves_the_task_directory_is_refused(folder: Path, name: str) -> None:
     path = folder / name
     if path.is_dir():
         shutil.rmtree(path)
     path.unlink(missing_ok=True)
-    path.symlink_to("/etc/passwd" if name.endswith((".md", "helper", "data")) else "/etc")
+    path.symlink_to("/etc/passwd" if name.endswith((".md", ".toml", "helper", "data", "file")) else "/etc")
     with pytest.raises(DatasetError, match=r"leads out|outside"):
         folder_task(folder)
 

@@ -139,6 +139,28 @@ async def test_a_verdict_that_is_none_is_an_error_that_says_so(make: Make, verdi
         await played(folder_task(make(f"echo '{content}' >/logs/verifier/{name}")), "true")
 
 
+@pytest.mark.parametrize(
+    ("made", "state"),
+    [
+        ("ln -s /etc/passwd", "symlink"),
+        ("mkfifo", "not a file"),
+        ("head -c 99 /dev/zero >", "binary"),
+    ],
+)
+async def test_a_reward_file_that_is_no_text_is_an_error_that_says_so(make: Make, made: str, state: str) -> None:
+    with pytest.raises(ScoringError, match=f"untouched copy.*reward.txt is {state}"):
+        await played(folder_task(make(f"{made} /logs/verifier/reward.txt")), "true")
+
+
+async def test_a_script_that_is_not_executable_runs_with_its_own_interpreter(make: Make) -> None:
+    folder = make("")
+    (folder / "tests" / "test.sh").write_text(
+        "#!/usr/bin/env python3\nopen('/logs/verifier/reward.txt', 'w').write('1.0\\n\\n')\n"
+    )
+    (folder / "tests" / "test.sh").chmod(0o644)
+    assert (await played(folder_task(folder), "true")).reward == 1.0
+
+
 async def test_json_goes_before_text_and_a_bound_can_be_moved(make: Make) -> None:
     folder = make(
         'echo 0 >/logs/verifier/reward.txt; echo \'{"points": 2.5, "bonus": true}\' >/logs/verifier/reward.json'

@@ -3,6 +3,7 @@
 import hashlib
 import stat
 import zipfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -96,6 +97,50 @@ def test_what_is_not_named_or_not_what_was_named_is_refused(
     archive.write_bytes(b"this is no archive")
     with pytest.raises(ValueError, match="no sound zip archive"):
         downloaded_benchmark(served.url(archive), cache)
+    with pytest.raises(ValueError, match=r"TB2_REPO_URL nowhere cannot be downloaded"):
+        downloaded_benchmark(f"nowhere#sha256={'0' * 64}", cache)
+    monkeypatch.setattr(download, "MAX_DOWNLOAD_BYTES", 10)
+    with pytest.raises(ValueError, match="larger than 10 bytes"):
+        downloaded_benchmark(served.url(archive), cache)
     assert [path for path in cache.iterdir() if path.is_dir()] == []
     assert not (tmp_path / "outside").exists()
+    served.close()
+
+
+def encrypted(packed: zipfile.ZipFile) -> None:
+    """A member that asks for a password."""
+    packed.writestr("a", "x")
+    packed.filelist[0].flag_bits |= 1
+
+
+def of_no_known_compression(packed: zipfile.ZipFile) -> None:
+    """A member that nothing here unpacks."""
+    packed.writestr("a", "x")
+    packed.filelist[0].compress_type = 99
+
+
+def in_a_file(packed: zipfile.ZipFile) -> None:
+    """A member below another that is a file."""
+    packed.writestr("a", "x")
+    packed.writestr("a/b", "x")
+
+
+def larger_than_it_says(packed: zipfile.ZipFile) -> None:
+    """A member that unpacks to more than its entry names."""
+    packed.writestr("a", "x" * 100_000, zipfile.ZIP_DEFLATED)
+    packed.filelist[0].file_size = 10
+
+
+@pytest.mark.parametrize("odd", [encrypted, of_no_known_compression, in_a_file, larger_than_it_says])
+def test_an_odd_archive_is_refused_and_leaves_nothing(tmp_path: Path, odd: Callable[[zipfile.ZipFile], None]) -> None:
+    path, cache = tmp_path / "served" / "odd.zip", tmp_path / "cache"
+    path.parent.mkdir()
+    with zipfile.ZipFile(path, "w") as packed:
+        odd(packed)
+    served = Served(path.parent)
+    digest = served.url(path).rpartition("=")[2]
+    (cache / f".{digest}-killed").mkdir(parents=True)
+    with pytest.raises(ValueError, match="no sound zip archive"):
+        downloaded_benchmark(served.url(path), cache)
+    assert [entry for entry in cache.iterdir() if entry.is_dir()] == []
     served.close()

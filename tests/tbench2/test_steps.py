@@ -1,19 +1,25 @@
 """The actions of a Terminal-Bench 2 environment: what they do, what they refuse, and each defect of OpenEnv's own."""
 
 import asyncio
+import contextlib
+import os
 import shutil
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.openenv.tbench2 import Tbench2Action, Tbench2Environment, session_log, terminals
+from opencode_env.openenv.tbench2 import Tbench2Action, Tbench2Environment, episode, session_log, terminals
 from opencode_env.openenv.tbench2.models import ActionType
+from opencode_env.openenv.tbench2.place import Place
+from opencode_env.openenv.tbench2.session_log import SessionLog
 from opencode_env.openenv.tbench2.terminals import MAX_OUTPUT_CHARS
 from opencode_rubrics import ScoringError
 from opencode_rubrics.verifiers_versions import PodmanConfig
 from verifiers.v1.errors import TaskError
+from verifiers.v1.runtimes import DockerConfig
 
+from tests.rubrics.math_places import image_with_agent_user
 from tests.task_folders.folders import BROKEN, CONTAINERS, SOLVED, oracle
 from tests.tbench2.conftest import TASKS, MakeEnvironment
 
@@ -95,12 +101,17 @@ def test_a_time_limit_holds_and_ends_all_that_was_started(make_environment: Make
     environment = make_environment(command_timeout_s=1.0)
     environment.reset(task_id="count-lines")
     started = time.monotonic()
-    seen = environment.step(Tbench2Action(command="(trap '' TERM; sleep 4242) & sleep 4242"))
+    seen = environment.step(Tbench2Action(command="echo begun; (trap '' TERM; setsid sleep 4242) & sleep 4242"))
     assert time.monotonic() - started < 30
     assert not seen.success
     assert "did not end within 1 s" in seen.error
-    assert seen.info == {"exit_code": None}
+    assert (seen.output, seen.info) == ("begun\n", {"exit_code": None})
     assert sh(environment, "grep -l [4]242 /proc/[0-9]*/cmdline 2>/dev/null || true") == ""
+
+
+def test_a_command_reads_nothing_and_leaves_what_it_started_on_purpose(environment: Tbench2Environment) -> None:
+    assert sh(environment, "cat; setsid sleep 4243 >/dev/null 2>&1 & wc -c") == "0\n"
+    assert sh(environment, "grep -l [4]243 /proc/[0-9]*/cmdline 2>/dev/null | wc -l") == "1\n"
 
 
 def test_several_live_sessions_stand_beside_each_other(environment: Tbench2Environment) -> None:
@@ -139,6 +150,9 @@ def test_wrong_use_is_an_error_that_names_it(make_environment: MakeEnvironment) 
     wrong: list[tuple[dict[str, Any], str]] = [
         ({}, "needs a task_id.*count-lines"),
         ({"task_id": "no-such"}, "no task 'no-such'"),
+        ({"task_id": 3}, "task_id is 3"),
+        ({"task_path": ["count-lines"]}, "task_path is"),
+        ({"task_id": "a\0b"}, "task_id is"),
         ({"task_id": "count-lines", "difficulty": 3}, "not difficulty"),
     ]
     for options, reason in wrong:
@@ -242,6 +256,35 @@ async def test_it_works_on_the_callers_event_loop_and_a_cancelled_call_ends_its_
         await environment.step_async(Tbench2Action(command="true"))
 
 
+async def test_an_evaluation_that_is_cancelled_leaves_no_sandbox(
+    make_environment: MakeEnvironment, tmp_path: Path
+) -> None:
+    tasks = shutil.copytree(TASKS, tmp_path / "tasks")
+    (tasks / "count-lines" / "tests" / "test.sh").write_text("#!/bin/sh\nsleep 4244\n")
+    environment = make_environment(tasks_dir=tasks)
+    await environment.reset_async(task_id="count-lines")
+    scoring = asyncio.create_task(environment.step_async(Tbench2Action(action_type=ActionType.EVALUATE)))
+    while not running("sleep 4244"):
+        await asyncio.sleep(0.05)
+    scoring.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await scoring
+    while running("sleep 4244"):
+        await asyncio.sleep(0.05)
+    with pytest.raises(ValueError, match="call reset first"):
+        await environment.step_async(Tbench2Action(command="true"))
+
+
+def running(command: str) -> bool:
+    """Whether a process of this machine has this command line."""
+    wanted = command.replace(" ", "\0").encode() + b"\0"
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if path.read_bytes() == wanted:
+                return True
+    return False
+
+
 def test_a_task_with_an_image_is_never_run_elsewhere(make_environment: MakeEnvironment) -> None:
     environment = make_environment(tasks_dir=CONTAINERS)
     with pytest.raises(TaskError, match="TB2_MODE"):
@@ -260,6 +303,44 @@ def test_a_task_with_an_image_runs_in_podman(
     sh(environment, oracle(CONTAINERS / "from-dockerfile"))
     seen = environment.step(Tbench2Action(action_type=ActionType.EVALUATE))
     assert (seen.reward, str(seen.info["docker_image"]).startswith("localhost/opencode-task:")) == (1.0, True)
+
+
+@pytest.mark.podman
+def test_the_tasks_agent_user_is_who_acts(make_environment: MakeEnvironment, tmp_path: Path, podman_image: str) -> None:
+    folder = shutil.copytree(TASKS / "count-lines", tmp_path / "tasks" / "count-lines")
+    (folder / "task.toml").write_text('[agent]\nuser = "agent"\n[environment]\nworkdir = "/home/agent"\n')
+    place = Place(PodmanConfig(image=image_with_agent_user(podman_image)))
+    environment = make_environment(tasks_dir=folder.parent, place=place)
+    environment.reset(task_id="count-lines")
+    act(environment, ActionType.WRITE_FILE, file_path="mine/note", content="x")
+    assert (
+        sh(environment, "id -un; stat -c %U mine/note; echo $HOME; pwd") == "agent\nagent\n/home/agent\n/home/agent\n"
+    )
+    environment.step(Tbench2Action(command="id -un", block=False))
+    assert environment.step(Tbench2Action(action_type=ActionType.WAIT, wait_seconds=60)).output == "agent\n"
+    (folder / "task.toml").write_text('[agent]\nuser = "nobody-there"\n')
+    with pytest.raises(TaskError, match="nobody-there"):
+        environment.reset(task_id="count-lines")
+
+
+@pytest.mark.podman
+def test_time_limits_hold_in_containers_that_verifiers_runs(
+    make_environment: MakeEnvironment, podman_image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text('#!/bin/sh\nexec podman "$@"\n')  # the same commands, where there is no docker
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(episode, "WRITE_FILE_SECONDS", 3.0)
+    environment = make_environment(place=Place(DockerConfig(image=podman_image)), command_timeout_s=1.0)
+    environment.reset(task_id="count-lines")
+    seen = environment.step(Tbench2Action(command="echo begun; setsid sleep 4242 & sleep 4242"))
+    assert (seen.success, seen.output, seen.info) == (False, "begun\n", {"exit_code": None})
+    environment.step(Tbench2Action(command="mkfifo pipe; ps() { grep -l [4]242 /proc/[0-9]*/cmdline; }; ps >left"))
+    with pytest.raises(ValueError, match="'pipe' could not be written within 3 s"):
+        act(environment, ActionType.WRITE_FILE, file_path="pipe", content="x")
+    environment.step(Tbench2Action(action_type=ActionType.EXEC, command="cat left", metadata={"timeout_s": 60}))
+    assert environment.state.last_output == ""
 
 
 @pytest.mark.parametrize(
@@ -282,9 +363,34 @@ def test_the_settings_are_read_of_the_variables(monkeypatch: pytest.MonkeyPatch,
     assert isinstance(settings.place.runtime, PodmanConfig)
 
 
+def test_no_link_leads_a_session_log_elsewhere_and_one_that_fails_costs_no_step(
+    make_environment: MakeEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret, logs = tmp_path / "secret", tmp_path / "logs"
+    secret.write_text("kept")
+    environment = make_environment()
+    environment.reset(task_id="count-lines", episode_id="one")
+    directory = logs / "count-lines.one"
+    assert directory.stat().st_mode & 0o077 == 0
+    (directory / "planted.log").symlink_to(secret)
+    os.mkfifo(directory / "pipe.log")
+    for session in ("planted", "pipe"):
+        assert sh(environment, "echo hello", session_id=session) == "hello\n"
+    assert secret.read_text() == "kept"
+    shutil.rmtree(directory)
+    assert sh(environment, "echo hello") == "hello\n"
+    (logs / "count-lines.two").symlink_to(tmp_path)
+    with pytest.raises(ValueError, match="TB2_OUTPUT_DIR"):
+        environment.reset(task_id="count-lines", episode_id="two")
+    (logs / "count-lines.three").mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: 4242)
+    with pytest.raises(ValueError, match="another user's: set TB2_OUTPUT_DIR"):
+        SessionLog(logs, "count-lines", "three")
+
+
 def test_session_logs_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_log, "MAX_LOG_BYTES", 1000)
-    log = session_log.SessionLog(tmp_path, "../task", "e/1")
+    log = SessionLog(tmp_path, "../task", "e/1")
     for number in range(200):
         log.add(f"session-{number}", "true", "")
         log.add("one", "y" * 500, "x" * 500)

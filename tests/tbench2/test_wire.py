@@ -1,5 +1,6 @@
 """The served environment with real OpenEnv clients: ours, and the generic one that knows nothing of it."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -89,14 +90,36 @@ def test_a_task_is_solved_over_the_wire(server: str) -> None:
         assert (scored.reward, scored.done, scored.observation.info["tests_passed"]) == (1.0, True, True)
 
 
-def test_the_generic_client_and_a_client_that_vanishes(server: str) -> None:
+def test_the_generic_client_and_clients_that_say_goodbye(server: str, tmp_path: Path) -> None:
     with GenericEnvClient(base_url=server, message_timeout_s=120).sync() as client:
         client.reset(task_id="count-lines")
         assert client.step({"action_type": "exec", "command": "ls"}).observation["output"] == "access.log\n"
-    for _ in range(4):  # more than there are places: each that goes gives its own back
+    for _ in range(6):  # more than there are places: each that goes gives its own back, with its sandbox
         with Tbench2Env(server).sync() as client:
             client.reset(task_id="count-lines")
             client.step(Tbench2Action(command="sleep 600", block=False))
+    deadline = time.monotonic() + 60
+    while (left := sandboxes(tmp_path)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == []
+
+
+def sandboxes(root: Path) -> list[str]:
+    """What there is of sandboxes of the server below `root`."""
+    return [name for name in UserHome(root).leftovers() if "tbench2" not in name]
+
+
+def test_a_server_that_was_killed_leaves_nothing_that_runs_and_the_next_one_nothing_at_all(tmp_path: Path) -> None:
+    with serving(tmp_path) as url, Tbench2Env(url).sync() as client:
+        client.reset(task_id="count-lines")
+        client.step(Tbench2Action(command="sleep 600", block=False))
+        (server,) = [name for name in UserHome(tmp_path).leftovers() if "tbench2" in name]
+        os.kill(int(server.split()[1].rstrip(":")), signal.SIGKILL)
+        deadline = time.monotonic() + 60
+        while any(name.startswith("process") for name in sandboxes(tmp_path)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        with serving(tmp_path) as again, Tbench2Env(again).sync() as other:
+            other.reset(task_id="count-lines")
 
 
 def test_a_page_of_a_browser_is_not_served(server: str) -> None:

@@ -24,8 +24,9 @@ logger = logging.getLogger("verifiers.v1.opencode_rubrics.sandbox.command")
 
 TAIL_CHARS = 2000
 """How much of each output stream is kept, counted from its end."""
+MARK_VARIABLE = "OPENCODE_COMMAND_MARK"
+"""The variable by which `end_marked` knows what a command started."""
 
-_MARK_VARIABLE = "OPENCODE_COMMAND_MARK"
 _TEXT_VARIABLE = "OPENCODE_COMMAND"
 _KILL_AFTER = 2
 _HOST_GRACE = 8.0
@@ -90,7 +91,7 @@ async def run_command(
     mark = uuid.uuid4().hex
     argv = program_argv("run_command", workdir, f"{timeout:g}", str(_KILL_AFTER), str(TAIL_CHARS), tools)
     # Not as an argument, which every user of the sandbox could read: it may hold what is expected of the agent's code.
-    variables = {**(environment or {}), _MARK_VARIABLE: mark, _TEXT_VARIABLE: command}
+    variables = {**(environment or {}), MARK_VARIABLE: mark, _TEXT_VARIABLE: command}
     argv[0] = shell
     started = time.monotonic()
     limit = timeout + _KILL_AFTER + _HOST_GRACE
@@ -98,7 +99,7 @@ async def run_command(
     duration = time.monotonic() - started
     timed_out = duration >= timeout and result.exit_code in _ENDED_BY_TIMEOUT
     if timed_out:
-        await _end_processes(runtime, mark, command)
+        await end_marked(runtime, mark, command)
     return CommandResult(
         command=command,
         exit_code=result.exit_code,
@@ -109,9 +110,13 @@ async def run_command(
     )
 
 
-async def _end_processes(runtime: vf.Runtime, mark: str, command: str) -> None:
-    """Kill what is left of a timed-out command; a dead sandbox raises `vf.SandboxError`."""
-    sweep = program_argv("kill_marked", f"{_MARK_VARIABLE}={mark}")
+async def end_marked(runtime: vf.Runtime, mark: str, command: str) -> None:
+    """Kill what is left of a timed-out command whose `MARK_VARIABLE` is `mark`.
+
+    Raises:
+        SandboxError: the sandbox is gone.
+    """
+    sweep = program_argv("kill_marked", f"{MARK_VARIABLE}={mark}")
     swept = await run_for(runtime, sweep, _SWEEP_TIMEOUT, f"timed-out command {command!r} could not be ended")
     if swept.exit_code != 0:
         await require_alive(runtime, f"ending timed-out command {command!r}")

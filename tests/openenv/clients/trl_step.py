@@ -95,7 +95,12 @@ def main() -> None:
     torch.manual_seed(0)
     place = save_tokenizer(Path(folder))
     tokenizer = AutoTokenizer.from_pretrained(place)
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 1}
+    sizes: dict[str, Any] = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 1,
+    }
     config = Qwen3Config(
         **sizes, vocab_size=len(tokenizer), num_key_value_heads=1, head_dim=16, max_position_embeddings=40_960
     )

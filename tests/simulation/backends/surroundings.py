@@ -67,6 +67,8 @@ class InstanceApi:
     """What a creation answers instead."""
     refused_deletions: int = 0
     """How many deletions are refused, with the header that they came with, before one is made."""
+    silent: bool = False
+    """Whether deletions are not answered."""
     _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
     _stacks: dict[str, contextlib.AsyncExitStack] = field(default_factory=dict)
 
@@ -130,6 +132,8 @@ class InstanceApi:
 
     async def _delete(self, request: web.Request) -> web.Response:
         await self._note(request)
+        if self.silent:
+            await asyncio.sleep(600)
         if self.refused_deletions:
             self.refused_deletions -= 1
             return web.Response(status=500, text=f"you sent {request.headers['Authorization']}")

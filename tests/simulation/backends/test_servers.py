@@ -12,7 +12,7 @@ import pytest
 import verifiers.v1 as vf
 from opencode_env.cli_agent.podman import left_behind
 from opencode_env.simulation.backends import instance_api
-from opencode_env.simulation.backends.description import StartupCheck
+from opencode_env.simulation.backends.description import RemoteApiConfig, RemoteApiDefaults, StartupCheck
 from opencode_env.simulation.backends.instance import Instance, check_start, starting
 from opencode_env.simulation.backends.leftovers import Leftovers
 from opencode_env.simulation.backends.options import BackendsConfig
@@ -285,6 +285,16 @@ async def test_an_instance_that_is_not_deleted_at_once_is_deleted_later_and_its_
     assert "you sent" in caplog.text
     assert TOKEN not in caplog.text
     assert "pass-word" not in caplog.text
+
+
+async def test_a_rollout_waits_once_for_an_api_that_does_not_answer(tmp_path: Path) -> None:
+    async with InstanceApi(silent=True) as here:
+        config = RemoteApiConfig.model_validate(here.config)
+        api = instance_api.InstanceApi(config, "notes", RemoteApiDefaults(timeout=0.5))
+        made = instance_api.Made(remote_instance_id="x", mcp_endpoint_url="http://127.0.0.1:9/mcp")
+        with pytest.raises(vf.ToolsetError, match=r"DELETE /made/x at the API .* was not answered in time"):
+            await api.delete_patiently(made)
+        assert len(here.asked) <= 1  # it may not even have come to read it
 
 
 async def test_a_failure_to_start_shows_no_secret(tmp_path: Path) -> None:

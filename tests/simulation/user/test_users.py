@@ -118,7 +118,7 @@ async def test_a_conversation_ends_when_the_user_has_said_all_it_may(tmp_path: P
     [
         (Reply(faults=(Fault(kind=FaultKind.STATUS, status=400),)), "BrokenUserError", "the user could not be played"),
         (Reply(faults=(Fault(kind=FaultKind.STATUS, status=404),)), "EnvError", "the user could not be played"),
-        (Reply(), "BrokenUserError", "its model said nothing"),
+        (Reply(text=" \n"), "BrokenUserError", "its model said nothing"),
     ],
 )
 async def test_a_user_who_fails_is_an_error_of_the_rollout_and_no_reward(
@@ -175,6 +175,11 @@ async def test_a_user_opens_a_conversation_that_no_prompt_opens(tmp_path: Path) 
 )
 def test_a_row_has_a_user_where_eval_protocol_gives_it_one_or_it_has_a_script(value: Any, plays: bool) -> None:
     assert (asked_user(vf.Task(OpenedData(idx=0, user_simulation=value or {}))) is not None) == plays
+
+
+def test_a_script_without_a_word_cannot_be_played() -> None:
+    with pytest.raises(vf.TaskError, match=r"script\.1\s+String should match pattern"):
+        asked_user(vf.Task(OpenedData(idx=3, user_simulation={"script": ["Hello.", " "]})))
 
 
 def test_a_user_without_anything_to_want_cannot_be_played() -> None:

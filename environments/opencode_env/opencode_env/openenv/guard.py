@@ -21,6 +21,8 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 _MOST_AHEAD = 32
+_GOODBYE_SECONDS = 1.0
+"""How long an application whose caller is gone may take to end by itself."""
 _POLICY_VIOLATION = 1008
 _OPEN_PATHS = ("/health",)
 """Served without a token: they tell nothing, and whoever starts a container waits for them."""
@@ -113,12 +115,14 @@ class Connection:
         """Set while the application waits for the caller."""
 
     async def serve(self, application: Application, scope: Message, send: Send) -> None:
-        """Run the application; it is cancelled when the caller goes away while it works."""
+        """Run the application; it is cancelled when the caller goes away while it works, and it does not end."""
         work = asyncio.ensure_future(application(scope, self._next, send))
         watch = asyncio.ensure_future(self._read_ahead())
         try:
             await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done() and not self.idle.is_set():
+                # A caller that says goodbye goes, too: cancelled then, OpenEnv would give the session up half closed.
+                await asyncio.wait({work}, timeout=_GOODBYE_SECONDS)
                 work.cancel()
             await asyncio.wait({work})
         finally:

@@ -9,7 +9,6 @@ from verifiers.v1.episode import Episode
 from verifiers.v1.trace import Error
 
 from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace
-from opencode_env.difficulty.attempt import SUB_SEAT
 from opencode_env.openenv.result import CommandResult, RolloutResult
 from opencode_env.openenv.spec import RolloutSpec
 from opencode_env.openenv.task import FILES_RECORD, SETUP_RECORD
@@ -66,7 +65,7 @@ def _add_calls(result: RolloutResult, traces: Mapping[Role, AnyTrace]) -> None:
 
 
 def _role(trace: AnyTrace) -> Role:
-    return "sub" if trace.agent is not None and trace.agent.name == SUB_SEAT else "main"
+    return "sub" if trace.agent is not None and trace.agent.name == "sub" else "main"
 
 
 def _command(entry: dict[str, Any]) -> CommandResult:

@@ -66,9 +66,12 @@ class ServerConfig(ListenConfig):
         """The environment whose rollouts are served.
 
         Raises:
-            ModuleNotFoundError: it is not installed.
+            ValueError: it is not installed.
         """
-        kind = env_config_type("", self.env_id)
+        try:
+            kind = env_config_type("", self.env_id)
+        except ModuleNotFoundError as error:
+            raise ValueError(f"--env-id {self.env_id} is not installed here: pip install {self.env_id}") from error
         seat = kind.model_fields["agent"].default
         harness = seat.harness.model_copy(update=self._harness_options())
         options: dict[str, Any] = {

@@ -7,6 +7,7 @@ import verifiers.v1 as vf
 from opencode_rubrics import AnyRubricConfig, EnvironmentReturnConfig
 from pydantic import Field, field_validator, model_validator
 
+from opencode_env.simulation.episode import Seed
 from opencode_env.simulation.reference import find_world
 
 
@@ -41,7 +42,7 @@ class SimulationTasksetConfig(vf.TasksetConfig):
     """A JSONL file of rows. None: `episodes` rows with nothing but a seed, or the shipped rows of a shipped world."""
     episodes: int | None = Field(None, ge=1)
     """Rows to make, with the seeds `first_seed`, `first_seed` + 1, …"""
-    first_seed: int = 0
+    first_seed: Seed = 0
     prompt: str | None = None
     """Template of the prompt of rows without one. None: the world's own."""
 

@@ -7,18 +7,19 @@ refused and changes nothing; what the world did wrong ends the episode as a fail
 import asyncio
 import inspect
 import json
+import math
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import Context
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictInt, ValidationError
 
 from opencode_env.simulation.declared import tools_of
 from opencode_env.simulation.errors import InvalidAction, WorldError
 from opencode_env.simulation.ledger import LedgerEntry
-from opencode_env.simulation.plain_json import given_arguments, world_json
+from opencode_env.simulation.plain_json import MAX_INTEGER, MIN_INTEGER, given_arguments, world_json
 from opencode_env.simulation.step_entry import entry_of
 from opencode_env.simulation.thread import WorldThread
 from opencode_env.simulation.world import Step, World
@@ -45,12 +46,15 @@ CallKey = tuple[str, str]
 """The client of a call, and what the call has in common with itself when it is sent again."""
 
 
+Seed = Annotated[StrictInt, Field(ge=MIN_INTEGER, le=MAX_INTEGER)]
+
+
 class EpisodeSpec(BaseModel):
     """Which episode of a world is played, and its limits."""
 
     model_config = ConfigDict(frozen=True)
 
-    seed: StrictInt | None = None
+    seed: Seed | None = None
     config: dict[str, JsonValue] = {}
     max_steps: int | None = Field(None, ge=1)
     """Steps after which the episode is truncated. None: no limit but the world's."""
@@ -83,7 +87,7 @@ class Episode:
         self._waiting: set[asyncio.Task[str]] = set()
         self._calls: OrderedDict[CallKey, asyncio.Task[str]] = OrderedDict()
         self._over = "the episode has not begun"
-        self._steps = 0
+        self._steps, self._total = 0, 0.0
         self._bytes = 0
         self._closed = False
         self._failed = False
@@ -217,12 +221,14 @@ class Episode:
                 given = given_arguments(arguments)
                 step, shown = await self._timed(self._perform(tools_of(self.world)[name], arguments))
                 entry = self._bounded(self._cut_off(entry_of(self._steps + 1, name, given, step, shown)))
+                if not math.isfinite(self._total + entry.reward):
+                    raise TypeError("the return is no longer finite")
             except InvalidAction as error:
                 self.refused += 1
                 raise Refused(str(error)) from None
             except Exception as error:
                 raise Refused(await self._fail(f"tool {name}: {_said(error)}")) from error
-            self._steps = entry.step
+            self._steps, self._total = entry.step, self._total + entry.reward
             if entry.terminated or entry.truncated:
                 self._over = "the episode is over: no further action counts"
             if self._closed:

@@ -1,7 +1,8 @@
 """What a world is given and what it gives, as JSON that whoever reads it later can read.
 
 Invariant: whatever passes here can be written to the environment, put on a trace and read again. Parsers of JSON refuse
-what is nested too deep: one such line would end a server that other rollouts share.
+what is nested too deep: one such line would end a server that other rollouts share. Whole numbers have 64 bits, as an
+env server can send no others.
 """
 
 import json
@@ -12,6 +13,8 @@ from pydantic import JsonValue
 from pydantic_core import from_json, to_jsonable_python
 
 from opencode_env.simulation.errors import InvalidAction
+
+MIN_INTEGER, MAX_INTEGER = -(2**63), 2**63 - 1
 
 _AROUND = 20
 """Levels of nesting that the wire and the trace put around a value."""
@@ -45,11 +48,17 @@ def world_json(value: Any, what: str) -> JsonValue:
         raise TypeError(f"{what} is not JSON: {error}") from error
 
 
+def _sendable(digits: str) -> None:
+    if not MIN_INTEGER <= int(digits) <= MAX_INTEGER:
+        raise ValueError("a whole number has more than 64 bits")
+
+
 def _checked(value: Any, around: int) -> JsonValue:
     try:
         plain: JsonValue = to_jsonable_python(value)
         text = json.dumps(plain, allow_nan=False, ensure_ascii=False).encode()
         from_json(b"[" * around + text + b"]" * around)
+        json.loads(text, parse_int=_sendable)
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(str(error)) from error
     return plain

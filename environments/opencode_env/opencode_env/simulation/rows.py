@@ -8,10 +8,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, JsonValue, StrictInt, ValidationError, field_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+)
 
+from opencode_env.simulation.episode import Seed
 from opencode_env.simulation.user.asked import AskedUser
 from opencode_env.taskset import DatasetError
+
+_SEED: TypeAdapter[int] = TypeAdapter(Seed)
 
 
 class SimulationRow(BaseModel):
@@ -20,7 +32,7 @@ class SimulationRow(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: str | None = None
-    seed: StrictInt | None = None
+    seed: Seed | None = None
     """None: the world is not seeded, and no two episodes need be the same."""
     config: dict[str, JsonValue] = Field({}, validation_alias=AliasChoices("config", "environment_context"))
     """Laid on the world's `default_config()`. A `seed` in it is the row's where the row has none of its own."""
@@ -75,7 +87,10 @@ def parse_row(place: str, values: dict[str, Any]) -> SimulationRow:
         shown = json.dumps(problem["input"], default=repr)[:200]
         raise DatasetError(f'{place}: column "{column}": {problem["msg"]} (it holds {shown})') from error
     if row.seed is None and (seed := row.config.get("seed")) is not None:
-        if not isinstance(seed, int) or isinstance(seed, bool):
-            raise DatasetError(f'{place}: column "environment_context.seed" must be a whole number, not {seed!r}')
-        return row.model_copy(update={"seed": seed})
+        try:
+            return row.model_copy(update={"seed": _SEED.validate_python(seed)})
+        except ValidationError:
+            raise DatasetError(
+                f'{place}: column "environment_context.seed" must be a whole number of 64 bits, not {seed!r}'
+            ) from None
     return row

@@ -5,7 +5,7 @@ from typing import Any
 from openenv.core.client_types import StepResult
 from openenv.core.env_client import EnvClient
 
-from opencode_env.openenv.addresses import with_token
+from opencode_env.openenv.addresses import with_token, without_secrets
 from opencode_env.openenv.tbench2.models import Tbench2Action, Tbench2Observation, Tbench2State
 
 
@@ -23,7 +23,13 @@ class Tbench2Env(EnvClient[Tbench2Action, Tbench2Observation, Tbench2State]):
     def __init__(
         self, base_url: str, *, token: str | None = None, message_timeout_s: float = 3600.0, **options: Any
     ) -> None:
-        super().__init__(base_url=with_token(base_url, token), message_timeout_s=message_timeout_s, **options)
+        self._address = with_token(base_url, token)
+        super().__init__(base_url=self._address, message_timeout_s=message_timeout_s, **options)
+
+    async def _connect_async(self) -> "Tbench2Env":
+        with without_secrets(self._address):
+            connected: Tbench2Env = await super()._connect_async()
+        return connected
 
     def _step_payload(self, action: Tbench2Action) -> dict[str, Any]:
         given: dict[str, Any] = action.model_dump(mode="json", exclude_defaults=True)

@@ -5,12 +5,14 @@ the same directory, and none a part of one.
 """
 
 import hashlib
+import http.client
+import lzma
 import re
 import shutil
 import tempfile
-import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -20,6 +22,9 @@ _CHECKSUM = re.compile(r"(?P<url>.+)#sha256=(?P<digest>[0-9a-f]{64})")
 _SECONDS = 120.0
 MAX_DOWNLOAD_BYTES = 2 << 30
 MAX_UNPACKED_BYTES = 8 << 30
+
+# RuntimeError: an encrypted archive, an unknown compression. OSError: a file where another member has a directory.
+_UNSOUND = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, OSError)
 
 
 def downloaded_benchmark(repo_url: str | None, cache: Path) -> Path:
@@ -43,25 +48,27 @@ def downloaded_benchmark(repo_url: str | None, cache: Path) -> Path:
         cache.mkdir(parents=True, exist_ok=True)
         with locked(cache / f".{found['digest']}.lock"):
             if not made.is_dir():
+                for left in cache.glob(f".{found['digest']}-*"):  # by a process that was killed
+                    shutil.rmtree(left)
                 _make(found["url"], found["digest"], made)
     entries = [path for path in made.iterdir() if path.is_dir()]
     return entries[0] if len(entries) == 1 else made
 
 
 def _make(url: str, digest: str, made: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=made.parent, prefix=".download-") as scratch:
+    with tempfile.TemporaryDirectory(dir=made.parent, prefix=f".{digest}-") as scratch:
         archive = Path(scratch, "archive.zip")
         try:
             with urllib.request.urlopen(url, timeout=_SECONDS) as answer, archive.open("wb") as file:
                 got = _copied(answer, file)
-        except (OSError, urllib.error.URLError) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:
             raise ValueError(f"TB2_REPO_URL {url} cannot be downloaded: {error}") from error
         if got != digest:
             raise ValueError(f"TB2_REPO_URL {url} serves an archive with the checksum {got}, not {digest}")
         unpacked = Path(scratch, "unpacked")
         try:
             _unpack(archive, unpacked)
-        except zipfile.BadZipFile as error:
+        except _UNSOUND as error:
             raise ValueError(f"TB2_REPO_URL {url} serves no sound zip archive: {error}") from error
         unpacked.rename(made)
 
@@ -72,7 +79,7 @@ def _copied(answer: IO[bytes], file: IO[bytes]) -> str:
     while block := answer.read(1 << 20):
         total += len(block)
         if total > MAX_DOWNLOAD_BYTES:
-            raise ValueError(f"TB2_REPO_URL serves more than {MAX_DOWNLOAD_BYTES >> 30} GiB")
+            raise ValueError(f"it is larger than {MAX_DOWNLOAD_BYTES} bytes")
         digest.update(block)
         file.write(block)
     return digest.hexdigest()

@@ -136,7 +136,7 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         return self._observation("reset", instruction=str(task.data.prompt), info=limits, reward=0.0)
 
     async def _step(self, action: Tbench2Action, timeout_s: float | None) -> Tbench2Observation:
-        if self._episode is None or self._log is None:
+        if self._episode is None or self._episode.over or self._log is None:
             raise ValueError("there is no task in progress: call reset first")
         if timeout_s is not None:
             action = action.model_copy(update={"metadata": {**action.metadata, "timeout_s": timeout_s}})

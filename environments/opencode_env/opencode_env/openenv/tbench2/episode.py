@@ -4,6 +4,7 @@ Invariant: what scores is never in the sandbox before `evaluate`, which first en
 sandbox is removed whatever happened.
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -13,12 +14,16 @@ from typing import Any
 import verifiers.v1 as vf
 from opencode_rubrics import AnyTrace
 from opencode_rubrics.sandbox.spare_box import BoxOrder, boxes_from
+from verifiers.v1.rollout import resolve_agent_runtime
 
 from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.cli_agent.spare_boxes import ordered_task
 from opencode_env.openenv.tbench2.place import Place, workdir_of_task
 from opencode_env.openenv.tbench2.terminals import Terminals
 from opencode_env.taskset import OpenCodeTask
+
+WRITE_FILE_SECONDS = 120.0
+"""How long `write_file` may take."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +53,11 @@ class Episode:
         self._trace = _new_trace(task)
         self._resources = AsyncExitStack()
         self._box: vf.Runtime | None = None
+        self._agents_box: vf.Runtime
         self._fence: ProcessFence | None = None
         self.terminals: Terminals
+        self.over = False
+        """Whether it is scored, or was to be: nothing more is done for the agent then."""
 
     async def start(self) -> None:
         """Provision the sandbox and make it ready.
@@ -62,7 +70,8 @@ class Episode:
             self._box = await self._resources.enter_async_context(self._ready_box(self.task))
             self._fence = ProcessFence(self._box)
             await self._fence.mark()
-            self.terminals = Terminals(self._box)
+            self._agents_box = await resolve_agent_runtime(self._box, self.task.data.agent_user)
+            self.terminals = Terminals(self._agents_box)
         except BaseException:
             await self.close()
             raise
@@ -70,7 +79,6 @@ class Episode:
     @contextlib.asynccontextmanager
     async def _ready_box(self, task: OpenCodeTask) -> AsyncIterator[vf.Runtime]:
         async with self._place.box(task) as box:
-            await box.run(["mkdir", "-p", "--", workdir_of_task(task)], {})
             await task.setup(self._trace, box)
             yield box
 
@@ -79,12 +87,16 @@ class Episode:
 
         Raises:
             SandboxError: it cannot be written.
+            ValueError: what stands there takes no content in `WRITE_FILE_SECONDS`, as a FIFO that nobody reads.
         """
-        assert self._box is not None
         absolute = path if path.startswith("/") else f"{self.workdir}/{path}"
         parent = absolute.rpartition("/")[0] or "/"
-        await self._box.run(["mkdir", "-p", "--", parent], {})
-        await self._box.write(absolute, content.encode())
+        try:
+            async with asyncio.timeout(WRITE_FILE_SECONDS):
+                await self._agents_box.run(["mkdir", "-p", "--", parent], {})
+                await self._agents_box.write(absolute, content.encode())
+        except TimeoutError as error:
+            raise ValueError(f"{path!r} could not be written within {WRITE_FILE_SECONDS:g} s") from error
 
     async def evaluate(self) -> Score:
         """Score what is in the sandbox.
@@ -95,6 +107,7 @@ class Episode:
         """
         assert self._box is not None
         assert self._fence is not None
+        self.over = True
         await self.terminals.end_all()
         await self._fence.end()
         with boxes_from(self._spare):

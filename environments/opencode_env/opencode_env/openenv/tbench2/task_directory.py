@@ -14,7 +14,7 @@ from opencode_env.taskset.folders.reading import read_folder, task_directories
 from opencode_env.taskset.mapping import RowMapper
 
 
-def find_task(settings: Settings, task_id: str | None, task_path: str | None) -> Path:
+def find_task(settings: Settings, task_id: object, task_path: object) -> Path:
     """The directory of a task (blocking: it may download).
 
     Raises:
@@ -27,10 +27,12 @@ def find_task(settings: Settings, task_id: str | None, task_path: str | None) ->
         raise ValueError(f"tasks_dir {str(root)!r} is no directory: set TB2_TASKS_DIR to the folder of the tasks")
     if not task_id and not task_path:
         raise ValueError(f"reset needs a task_id or a task_path; {nearest_name('', _names(root))}")
-    wanted = Path(task_path or str(task_id))
+    given, name = ("task_path", task_path) if task_path else ("task_id", task_id)
+    if not isinstance(name, str) or "\0" in name:
+        raise ValueError(f"{given} is {name!r}, which names no directory")
+    wanted = Path(name)
     folder = wanted if wanted.is_absolute() else root / wanted
     if not folder.resolve().is_relative_to(root.resolve()):
-        given = "task_path" if task_path else "task_id"
         raise ValueError(f"{given} {str(wanted)!r} leads out of the tasks' directory, which is {str(root)!r}")
     if not (folder / CONFIG_FILE).is_file():
         raise ValueError(

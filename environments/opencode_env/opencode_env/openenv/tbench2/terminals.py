@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import verifiers.v1 as vf
 from opencode_rubrics.sandbox.checked_run import OUT_OF_TIME, run_for
+from opencode_rubrics.sandbox.command import MARK_VARIABLE, end_marked
 from opencode_rubrics.sandbox.processes import EndsAgentProcesses
 from opencode_rubrics.verifiers_versions import start_process
 from verifiers.v1.runtimes import RuntimeProcess
@@ -26,6 +27,7 @@ MAX_SESSIONS = 32
 
 _MAX_ARGUMENT_BYTES = 100_000
 _MERGED = "exec 2>&1; "
+_NO_INPUT = "exec </dev/null; "
 _GRACE_SECONDS = 10.0
 _ENDED = frozenset({OUT_OF_TIME, 137, 143})
 
@@ -105,15 +107,27 @@ class Terminals:
         Raises:
             SandboxError: the sandbox is gone.
         """
-        argv, limit = ["bash", "-c", await self._text(command)], seconds
+        argv = ["bash", "-c", _NO_INPUT + await self._text(command)]
         if not isinstance(self._runtime, EndsAgentProcesses):
-            # Other sandboxes do not end a cancelled command, so it is ended inside.
-            argv, limit = ["timeout", "-k", "2", f"{seconds:g}", *argv], seconds + _GRACE_SECONDS
-        started = time.monotonic()
-        result = await run_for(self._runtime, argv, limit, "the command could not be run")
-        if time.monotonic() - started >= seconds and result.exit_code in _ENDED:
-            return Ran(shortened(result.stdout), None)
-        return Ran(shortened(result.stdout + result.stderr), result.exit_code)
+            return await self._run_elsewhere(command, argv, seconds)
+        live, code = _Live(await start_process(self._runtime, argv, {})), None
+        try:
+            code = await live.ended(seconds)
+        finally:
+            if code is None:
+                await live.end()
+        return Ran(live.take(), code)
+
+    async def _run_elsewhere(self, command: str, argv: list[str], seconds: float) -> Ran:
+        """The same where killing a process does not end all that it started."""
+        mark, started = uuid.uuid4().hex, time.monotonic()
+        argv, limit = ["timeout", "-k", "2", f"{seconds:g}", *argv], seconds + _GRACE_SECONDS
+        failure = "the command could not be run"
+        result = await run_for(self._runtime, argv, limit, failure, {MARK_VARIABLE: mark})
+        if time.monotonic() - started < seconds or result.exit_code not in _ENDED:
+            return Ran(shortened(result.stdout + result.stderr), result.exit_code)
+        await end_marked(self._runtime, mark, command)
+        return Ran(shortened(result.stdout), None)
 
     async def start(self, name: str, command: str) -> None:
         """Start a live session.

@@ -88,7 +88,8 @@ async def _handed_on(process: Process, heard: MemoryObjectSendStream[SessionMess
             await heard.send(SessionMessage(message))
         elif (junk := junk + len(line)) > MAX_ANSWER_BYTES:
             logger.error("a tool backend is ended: it printed %d bytes that are no MCP", junk)
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
             return
 
 

@@ -1,6 +1,6 @@
 """What a row says of its user."""
 
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 from verifiers.v1.errors import TaskError
@@ -22,7 +22,7 @@ class AskedUser(BaseModel):
     """The model that plays the user, where the `user` seat names none."""
     llm_args: dict[str, JsonValue] = Field(default_factory=dict)
     """Its sampling, where the `user` seat has none."""
-    script: list[str] | None = Field(None, min_length=1)
+    script: list[Annotated[str, Field(pattern=r"\S")]] | None = Field(None, min_length=1)
     """The user's messages, one after the other; after the last the user stops. No model is asked."""
 
     @model_validator(mode="after")

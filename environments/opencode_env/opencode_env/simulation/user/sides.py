@@ -90,6 +90,6 @@ class PlayedUser:
             return None
         if any(word in segment.last_reply for word in _STOPS):
             return None
-        if not segment.last_reply:
+        if not segment.last_reply.strip():
             raise refused("the user could not be played: its model said nothing")
         return segment.last_reply

@@ -59,6 +59,7 @@ def read_folder(directory: Path, root: Path, number: int) -> Row:
         DatasetError: something is missing, outside of the directory, or cannot be honoured.
     """
     name = directory.name if directory == root else directory.relative_to(root).as_posix()
+    _inside(directory, CONFIG_FILE)
     declared = read_declaration(directory)
     _refuse_compose(directory)
     try:
@@ -70,7 +71,7 @@ def read_folder(directory: Path, root: Path, number: int) -> Row:
 def _row(directory: Path, name: str, number: int, declared: Declaration) -> Row:
     environment, image = declared.environment, declared.environment.docker_image
     definition, build = _inside(directory, "environment"), None
-    dockerfile = definition / _DOCKERFILE
+    dockerfile = _inside(directory, f"environment/{_DOCKERFILE}")
     if image is None and dockerfile.is_file():
         context = pack_directory(definition)
         image = f"{BUILT_IMAGE}:{hashlib.sha256(context.encode()).hexdigest()[:16]}"
