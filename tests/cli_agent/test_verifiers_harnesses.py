@@ -44,6 +44,10 @@ def shell(command: str) -> Reply:
     return Reply(tool_calls=(ToolCall(name="bash", arguments={"command": command}),))
 
 
+NO_PRICES = ["--env.agent.harness.env.LITELLM_LOCAL_MODEL_COST_MAP", "True"]
+"""LiteLLM 1.105 logs from a thread that it cannot fetch prices while it is imported, and may then wait for itself."""
+
+
 def plain_policy(last: Reply) -> ScriptPolicy:
     """Writes each row's answer, then plays `last`."""
     return ScriptPolicy(
@@ -107,7 +111,7 @@ def runs(home: UserHome, holding: HoldingPolicy) -> Mapping[str, Finished]:
         # A first download, which may take a while, is not on the clock of a run.
         await harness_binds(PiHarness(PiHarnessConfig(id="pi", version=PI)))
         bash, _ = await play(home, "bash", plain_policy(Reply(text="done")), two)
-        mini, _ = await play(home, "mini_swe_agent", plain_policy(shell(SUBMIT)), two)
+        mini, _ = await play(home, "mini_swe_agent", plain_policy(shell(SUBMIT)), two, *NO_PRICES)
         pi, _ = await play(home, "pi", holding, three, "-c", "2", "--env.agent.harness.version", PI)
         return {"bash": bash, "mini_swe_agent": mini, "pi": pi}
 

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel
+from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel, WorldsPolicy
 from opencode_env.scripted_model.request import ChatRequest
 from packaging.version import Version
 
@@ -24,7 +24,7 @@ from tests.support.user_home import Finished, UserHome
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
 ROOT = Path(__file__).parent.parent.parent
-CONFIG = ROOT / "configs" / "eval" / "local.toml"
+CONFIGS = ROOT / "configs" / "eval"
 PACKAGES = {
     "opencode_env": ROOT / "environments" / "opencode_env" / "opencode_env",
     "opencode_rlm": ROOT / "environments" / "opencode_rlm" / "opencode_rlm",
@@ -39,8 +39,15 @@ README_COMMANDS = {
     "configuration": "@ configs/eval/local.toml --no-push",
     "opencode-rlm": "opencode-rlm -m MODEL --client.base-url URL --env.sub-model SMALL --no-push",
     "foreign": "TASKSET --env.id opencode-env -m MODEL --client.base-url URL",
+    "world": "opencode-simulation --env.taskset.task.world my_worlds:Shop -m MODEL --client.base-url URL --no-push",
+    "simulation": "@ configs/eval/simulation.toml --no-push",
+    "user": "opencode-env --env.taskset.dataset rows.jsonl -m MODEL --client.base-url URL --no-push",
 }
 """What the README tells users to type behind `vf-eval`, by what it shows, as far as it can be run here."""
+REWARDS = {"opencode-rlm": 0.0, "world": 3.0}
+"""Where it is not 1: nobody answers, and three apples are sold."""
+FILES = {"my_worlds.py": r"```python\n(# my_worlds.py\n.*?)```", "rows.jsonl": r"cat > rows.jsonl <<'END'\n(.*?)END\n"}
+"""Where the README has the files that its commands read."""
 NOT_RUN = {
     "TASKSET --env.agent.harness.id opencode-env --env.agent.runtime.type docker -m MODEL --client.base-url URL",
     "@ configs/eval/rate.toml --no-push",
@@ -123,16 +130,23 @@ def test_programs_and_data_that_are_read_at_run_time_are_in_the_wheels(installed
 
 
 class Policy:
-    """Solves the samples; with opencode-rlm it asks a sub-LLM first."""
+    """Solves the samples, with opencode-rlm it asks a sub-LLM first; plays the shipped worlds and the README's."""
 
     def __init__(self) -> None:
         self.samples = SamplesPolicy(1.0)
+        self.worlds = WorldsPolicy()
 
     def __call__(self, request: ChatRequest, /) -> Reply:
         if not request.tools:
             return Reply(text="a sub-LLM's answer")
         if "llm_subcall" in request.tools:
             return Reply(text="done") if request.turn else call("llm_subcall", prompt="what is it?")
+        if "shop_sell" in request.tools:
+            return call("shop_sell", count=1)
+        if "tracker_finish" in request.tools:
+            return self.worlds(request)
+        if "Think of a number." in request.prompt:
+            return Reply(text="done")
         return self.samples(request)
 
 
@@ -143,7 +157,8 @@ def words(command: str, rows: Path) -> list[str]:
         if option in found:
             del found[found.index(option) : found.index(option) + 2]
     taskset = ["--env.taskset.id", "probe-tasks", "--env.taskset.rows", str(rows)]
-    given = {"TASKSET": taskset, "SMALL": ["small-model"], "--no-push": [], "configs/eval/local.toml": [str(CONFIG)]}
+    given = {"TASKSET": taskset, "SMALL": ["small-model"], "--no-push": []}
+    given |= {f"configs/eval/{path.name}": [str(path)] for path in CONFIGS.iterdir()}
     return [new for word in found for new in given.get(word, [word])] + ["--select.limit", "1"]
 
 
@@ -151,12 +166,16 @@ def words(command: str, rows: Path) -> list[str]:
 def runs(installed: Installed, shared_home: UserHome) -> dict[str, Finished]:
     """The commands of the README, each played by the installed `vf-eval`."""
     rows = write_rows(shared_home.root / "rows.jsonl", [probe("one")])
+    for name, place in FILES.items():
+        (found,) = re.findall(place, (ROOT / "README.md").read_text(), re.DOTALL)
+        (shared_home.work / name).write_text(found)
 
     async def run() -> dict[str, Finished]:
         async with ScriptedModel(Policy()) as model:
             program = installed.program("vf-eval")
+            env = {"PYTHONPATH": f"{shared_home.work}:{shared_home.environment()['PYTHONPATH']}"}
             return {
-                name: await shared_home.run(name, model.base_url, *words(command, rows), program=program)
+                name: await shared_home.run(name, model.base_url, *words(command, rows), env=env, program=program)
                 for name, command in README_COMMANDS.items()
             }
 
@@ -176,7 +195,7 @@ def test_a_command_of_the_readme_runs_from_another_directory(
     assert finished.exit_code == 0, finished.log
     (episode,) = finished.episodes
     assert episode.ok, finished.log
-    assert episode.traces[0].reward == (0.0 if name == "opencode-rlm" else 1.0)
+    assert episode.traces[0].reward == REWARDS.get(name, 1.0)
     names = [trace.agent.name for trace in episode.traces if trace.agent is not None]
     assert names == (["agent", "sub"] if name == "opencode-rlm" else ["agent"])
     assert shared_home.leftovers() == []

@@ -2,16 +2,11 @@
 
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
-from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_rlm.config import OpenCodeRLMEnvConfig
-from opencode_rlm.env import OpenCodeRLMEnv
 from pydantic import ValidationError
 from verifiers.v1.clients import EvalClientConfig
-from verifiers.v1.errors import TaskError
-from verifiers.v1.task import Task
 from verifiers.v1.utils.loaders import environment_class, harness_class, resolve_env_config, taskset_class
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -32,7 +27,9 @@ def test_the_defaults_need_no_tunnel_and_pin_the_harness() -> None:
     assert {name: harness.id for name, harness in config.agent_harnesses().items()} == {
         "agent": "opencode-rlm",
         "sub": "null",
+        "user": "null",
     }
+    assert config.user.runtime.type == "subprocess"
     settings = config.sub_settings
     assert (settings.max_parallel, settings.max_turns, settings.timeout, settings.max_depth) == (10, 10, 120.0, 1)
     assert not config.include_sub_llm_in_trajectory
@@ -86,13 +83,3 @@ def test_the_shipped_configurations_are_valid() -> None:
     assert config.include_sub_llm_in_trajectory
     assert (config.sub.model, config.sub.client, config.sub.sampling) == (None, None, None)
     assert config.agent.runtime.type == "prime"
-
-
-async def test_a_row_that_asks_for_a_user_is_refused() -> None:
-    config = resolve_env_config(TASKSET)
-    assert isinstance(config, OpenCodeRLMEnvConfig)
-    asking = OpenCodeTaskData(idx=3, prompt="x", info={"user_simulation": {"script": ["Hello."]}})
-    run_agent = OpenCodeRLMEnv(config).run_agent
-    unused: Any = None
-    with pytest.raises(TaskError, match="task 3 asks for a simulated user"):
-        await run_agent(Task(asking), unused, unused, unused)

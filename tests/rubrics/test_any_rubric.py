@@ -130,7 +130,9 @@ def test_an_unknown_id_is_refused_with_all_that_are_known(tmp_path: Path, monkey
     announce(tmp_path / "more", "more_rubrics", f"twice = {WORDS}")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path / "more"))
-    with pytest.raises(ValidationError, match=r'no rubric "anwser": ours are answer, group, hybrid-math.*known-one'):
+    with pytest.raises(
+        ValidationError, match=r'no rubric "anwser": ours are answer, environment-return, group, hybrid-math.*known-one'
+    ):
         OpenCodeTaskConfig.model_validate({"rubric": {"type": "anwser"}})
     with pytest.raises(ValidationError, match=f'several packages announce the rubric "twice": write {LENGTH} or'):
         read(type="twice")
@@ -148,7 +150,7 @@ def test_an_unknown_id_is_refused_with_all_that_are_known(tmp_path: Path, monkey
         ({"type": "no_such_package:Rubric"}, ("rubric",), "cannot be imported"),
         ({"type": "tests.rubrics.breaks_at_import:Rubric"}, ("rubric",), "cannot be imported: this module breaks"),
         ({"type": True}, ("rubric",), "needs a `type`"),
-        ({"most": 2}, ("rubric",), "needs a `type`: answer, group"),
+        ({"most": 2}, ("rubric",), "needs a `type`: answer, environment-return, group"),
         ("answer", ("rubric",), "valid dictionary"),
     ],
 )

@@ -90,6 +90,25 @@ def test_the_second_version_limits_a_group_of_two_parts_and_freezes_one(tree: Pa
     assert not made.exists()
 
 
+@pytest.mark.parametrize(("name", "usual", "ours"), [("cpu.weight", 100, 25), ("cpu.shares", 1024, 256)])
+def test_a_sandbox_weighs_less_than_the_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, usual: int, ours: int
+) -> None:
+    made = Path.mkdir
+
+    def as_the_kernel_makes_them(path: Path) -> None:
+        made(path)
+        (path / name).write_text(f"{usual}\n")
+
+    monkeypatch.setattr(Path, "mkdir", as_the_kernel_makes_them)
+    group = ControlGroup(Hierarchies({"cpu": tmp_path}), "box", None)
+    (box,) = tmp_path.glob("confined-sandbox-*-box")
+    assert int((box / name).read_text()) == ours
+    (box / name).unlink()
+    group.remove()
+    assert not box.exists()
+
+
 def test_without_a_delegated_controller_there_is_no_memory_limit(tree: Path) -> None:
     (tree / "cgroup.subtree_control").write_text("")
     (tree / "cgroup.controllers").write_text("cpu")

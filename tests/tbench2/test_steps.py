@@ -341,6 +341,7 @@ def test_time_limits_hold_in_containers_that_verifiers_runs(
         act(environment, ActionType.WRITE_FILE, file_path="pipe", content="x")
     environment.step(Tbench2Action(action_type=ActionType.EXEC, command="cat left", metadata={"timeout_s": 60}))
     assert environment.state.last_output == ""
+    environment.close()  # here, where there is a docker
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from opencode_rubrics.verifiers_versions.harnesses import OPENCODE_HARNESSES
 from opencode_rubrics.verifiers_versions.installed import AFTER_0_4_0
 from opencode_rubrics.verifiers_versions.own_runtime import OwnRuntime, OwnSubprocessRuntime, provisioned
 from opencode_rubrics.verifiers_versions.podman import ContainerBackend, PodmanConfig, own_container, podman_info
+from opencode_rubrics.verifiers_versions.prime import PrimeBase, command_of, provisioned_prime
 from opencode_rubrics.verifiers_versions.runtimes import GONE_RUNTIMES
 from opencode_rubrics.verifiers_versions.tasks import asked_network, lift_network, network_fields
 from opencode_rubrics.verifiers_versions.traces import drop_with, index_nodes
@@ -27,7 +28,9 @@ __all__ = [
     "OwnRuntime",
     "OwnSubprocessRuntime",
     "PodmanConfig",
+    "PrimeBase",
     "asked_network",
+    "command_of",
     "drop_with",
     "error_body",
     "index_nodes",
@@ -37,6 +40,7 @@ __all__ = [
     "own_container",
     "podman_info",
     "provisioned",
+    "provisioned_prime",
     "run_program",
     "start_process",
     "starts_processes",

@@ -17,8 +17,11 @@ from opencode_env.cli_agent.traces import AnyTrace, agent_record
 
 _VMSTAT = Path("/proc/vmstat")
 _CGROUP_EVENTS = "/sys/fs/cgroup/memory.events"
-_BROUGHT_ABOUT = ("AgentError", "BrokenWorldError", "BrokenBackendError", "BrokenUserError")
-"""Names of the errors that an agent can bring about at will; those after the first are of rooms above this one."""
+_BROUGHT_ABOUT = (
+    *("AgentError", "SandboxMemoryError", "SandboxEndedError"),
+    *("BrokenWorldError", "BrokenBackendError", "BrokenUserError"),
+)
+"""Names of the errors that an agent can bring about at will; those of the second line are of rooms above this one."""
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 

@@ -1,15 +1,16 @@
-"""The container of a rollout: for podman of our runtime, else of verifiers' own, with the task's image built first."""
+"""The container of a rollout: of our runtimes for podman and Prime, else of verifiers' own; the task's image first."""
 
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
 from verifiers.v1.agent import Agent
-from verifiers.v1.runtimes import Runtime
+from verifiers.v1.runtimes import PrimeConfig, Runtime
 from verifiers.v1.task import Task
 from verifiers.v1.utils.compile import resolve_runtime_config
 
 from opencode_env.cli_agent.podman import is_ours, provision_podman
+from opencode_env.cli_agent.prime import lifetime_minutes, provision_prime
 from opencode_env.cli_agent.task_image import build_task_image
 
 
@@ -23,6 +24,10 @@ async def provision_container(task: Task[Any, Any, Any], agent: Agent) -> AsyncI
     """
     config = resolve_runtime_config(agent.runtime_config, task)
     await build_task_image(config, task)
+    if isinstance(config, PrimeConfig):
+        async with provision_prime(config, lifetime_minutes(_stages(task, agent)), task.runtime_env()) as sandbox:
+            yield sandbox
+        return
     if not is_ours(config):
         async with agent.provision(task) as runtime:
             yield runtime
@@ -30,3 +35,11 @@ async def provision_container(task: Task[Any, Any, Any], agent: Agent) -> AsyncI
     shown = getattr(agent.harness, "container_binds", None)
     async with provision_podman(config, [] if shown is None else shown(), task.runtime_env()) as box:
         yield box
+
+
+def _stages(task: Task[Any, Any, Any], agent: Agent) -> list[float | None]:
+    """The seconds that the stages of a rollout may take; that of scoring as it was before `take_scoring_limit`."""
+    own, tasks = agent.timeout, task.data.timeout
+    scoring = agent.config.timeout.scoring
+    pairs = [(own.setup, tasks.setup), (own.rollout, tasks.agent), (own.finalize, tasks.finalize)]
+    return [first if first is not None else second for first, second in [*pairs, (scoring, tasks.scoring)]]

@@ -53,16 +53,16 @@ class CliAgentEnvConfig(EnvConfig):
     """An environment of one CLI agent; a subclass pins the agent's harness in the seat's default."""
 
     agent: AgentConfig = AgentConfig(runtime=SubprocessConfig())
-    """The seat. Its `subprocess` runtime, the default, is the confined local sandbox, and `podman` one of ours;
-    `docker`, `prime`, … are verifiers' own runtimes."""
+    """The seat. Its `subprocess` runtime, the default, is the confined local sandbox, `podman` one of ours, and `prime`
+    verifiers' own under our ownership; `docker`, … are verifiers' own runtimes."""
     sandbox: LocalSandboxConfig = LocalSandboxConfig()
     """The confined local sandbox; without effect on other runtimes."""
     gateway: GatewayConfig = GatewayConfig()
     """What one rollout may ask of the way to the model, on every runtime."""
     retries: RetryConfig = without_agent_errors(RetryConfig())
-    """Tries of a whole episode after an error. What an agent can bring about at will (`AgentError`, `BrokenWorldError`,
-    `BrokenBackendError`, `BrokenUserError`) is tried again only if a rule names it: else the best of several attempts
-    would count."""
+    """Tries of a whole episode after an error. What an agent can bring about at will (`AgentError`,
+    `SandboxMemoryError`, `SandboxEndedError`, `BrokenWorldError`, `BrokenBackendError`, `BrokenUserError`) is tried
+    again only if a rule names it: else the best of several attempts would count."""
 
     @field_validator("retries")
     @classmethod

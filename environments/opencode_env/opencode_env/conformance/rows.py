@@ -141,7 +141,7 @@ def main_rows(key: str) -> list[Row]:
         _neighbour("2", "1"),
         Row("silent", (faulty(FaultKind.HANG),), seconds=SILENT_SECONDS),
         # The time is over while an agent that tries again is still trying: no time limit hides a failing endpoint.
-        Row("short-500", (_HELLO, faulty(FaultKind.STATUS, status=500)), seconds=LIMIT_SECONDS),
+        Row("short-500", (faulty(FaultKind.STATUS, status=500),), seconds=LIMIT_SECONDS),
         Row(
             "late",
             (Move(command="touch made; setsid sleep 59801 & sleep 59802"), _DONE),

@@ -6,6 +6,7 @@ import pytest
 
 from opencode_env.conformance.evidence import Evidence, Runs
 from opencode_env.conformance.rollout import Rollout
+from opencode_env.conformance.rows import LIMIT_SECONDS
 
 Row = Callable[[str], Rollout]
 
@@ -24,13 +25,19 @@ def assert_unscored(rollout: Rollout, errors: tuple[str, ...], fault: str) -> No
     ("name", "fault"),
     [
         ("always-500", "The endpoint answers 500 for ever"),
-        ("short-500", "The agent's time is over while the endpoint answers 500"),
         ("refused", "The endpoint answers 401"),
         ("always-cut", "The endpoint closes every connection in mid-reply"),
     ],
 )
 def test_an_endpoint_that_fails_for_good_is_a_typed_error_and_never_a_reward(row: Row, name: str, fault: str) -> None:
     assert_unscored(row(name), MODEL_ERRORS, fault)
+
+
+def test_a_time_limit_hides_no_failing_endpoint(row: Row, main: Evidence) -> None:
+    short = row("short-500")
+    if short.ok and len(main.asked("short-500")) < 2:
+        pytest.skip(f"this machine is too busy: the agent read no answer within {LIMIT_SECONDS:g} s")
+    assert_unscored(short, MODEL_ERRORS, "The agent's time is over while the endpoint answers 500")
 
 
 def test_an_endpoint_that_cannot_be_reached_is_a_typed_error_and_never_a_reward(runs: Runs) -> None:

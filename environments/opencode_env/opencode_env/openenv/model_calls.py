@@ -7,8 +7,8 @@ asks for, because a trainer recomputes their logprobs so.
 from collections.abc import Mapping
 from typing import Any
 
+from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import EvalClientConfig, TrainClientConfig
-from verifiers.v1.types import SamplingConfig
 
 from opencode_env.openenv.catalog import Endpoint
 from opencode_env.openenv.spec import RolloutSpec

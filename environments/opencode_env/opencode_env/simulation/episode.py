@@ -111,7 +111,7 @@ class Episode:
                 shown: JsonValue = await self._timed(self._first())
                 if (size := len(json.dumps(shown, ensure_ascii=False).encode())) > LEDGER_BYTES:
                     raise WorldError(f"the first observation has {size} bytes, of which a ledger takes {LEDGER_BYTES}")
-            except Exception as error:
+            except Exception as error:  # whatever a world raises is its failure
                 await self._fail(f"reset(): {_said(error)}")
                 raise WorldError(f"world {self._kind.__name__}: reset(): {_said(error)}") from error
             self._over = ""
@@ -171,7 +171,7 @@ class Episode:
                 return await self._timed(self._thread.run(method, *arguments, **named))
             except InvalidAction as error:
                 raise Refused(str(error)) from None
-            except Exception as error:
+            except Exception as error:  # whatever a world raises is its failure
                 raise Refused(await self._fail(f"resource: {_said(error)}")) from error
 
     async def close(self, patience: float | None = None) -> None:
@@ -193,7 +193,7 @@ class Episode:
                 return
             try:
                 await self._timed(self._thread.run(self._world.close))
-            except Exception as error:
+            except Exception as error:  # whatever a world raises is its failure
                 raise WorldError(f"close(): {_said(error)}") from error
             finally:
                 self._thread.stop()
@@ -226,7 +226,7 @@ class Episode:
             except InvalidAction as error:
                 self.refused += 1
                 raise Refused(str(error)) from None
-            except Exception as error:
+            except Exception as error:  # whatever a world raises is its failure
                 raise Refused(await self._fail(f"tool {name}: {_said(error)}")) from error
             self._steps, self._total = entry.step, self._total + entry.reward
             if entry.terminated or entry.truncated:

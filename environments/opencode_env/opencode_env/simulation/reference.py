@@ -30,7 +30,9 @@ def find_world(reference: str) -> type[World]:
     try:
         found = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise ValueError(f'world "{reference}" cannot be imported: {error}; write "module:Class"') from error
+        raise ValueError(
+            f'world "{reference}" cannot be imported: {error}; write "module:Class", of a module on PYTHONPATH'
+        ) from error
     if not (isinstance(found, type) and issubclass(found, World)):
         raise ValueError(f'"{reference}" is no world: derive it from opencode_env.simulation.World')
     if not tools_of(found):

@@ -5,11 +5,11 @@ without a gate one rollout takes gigabytes of a server that it shares, and its n
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 from weakref import WeakValueDictionary
 
-from starlette.datastructures import QueryParams
-from starlette.types import ASGIApp, Receive, Scope, Send
+AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
 
 _AT_ONCE = 8
 
@@ -22,16 +22,16 @@ class RequestGate:
         rollout_of: the rollout that a request's query names; all that name none are together.
     """
 
-    def __init__(self, app: ASGIApp, rollout_of: Callable[[QueryParams], str | None]) -> None:
+    def __init__(self, app: AsgiApp, rollout_of: Callable[[str], str | None]) -> None:
         self._app = app
         self._rollout_of = rollout_of
         self._gates: WeakValueDictionary[str | None, asyncio.Semaphore] = WeakValueDictionary()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        rollout = self._rollout_of(QueryParams(scope["query_string"]))
+        rollout = self._rollout_of(scope["query_string"].decode(errors="replace"))
         gate = self._gates.setdefault(rollout, asyncio.Semaphore(_AT_ONCE))
         async with gate:
             await self._app(scope, receive, send)

@@ -4,8 +4,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from starlette.datastructures import QueryParams
-
 from opencode_env.simulation.toolset import SimulationToolset, own_log
 from opencode_env.simulation.wire import Hello
 
@@ -22,7 +20,7 @@ class RolloutToolset(SimulationToolset):
         await self.connect(Hello(token=self.config.token, rollout=task.rollout, port=port, log=own_log()))
         await self._link.opened.wait()
 
-    def rollout_of(self, query: QueryParams) -> str | None:
+    def rollout_of(self, query: str) -> str | None:
         """The one rollout."""
         return self._rollout
 

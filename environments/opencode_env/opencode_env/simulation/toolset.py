@@ -14,12 +14,11 @@ import signal
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import verifiers.v1 as vf
 from mcp.server.mcpserver import MCPServer
 from pydantic import model_validator
-from starlette.datastructures import QueryParams
-from starlette.types import ASGIApp
 from verifiers.v1.mcp.server import (
     STATE_ROUTE_PARAM,
     STATE_SIGNATURE_PARAM,
@@ -32,7 +31,7 @@ from opencode_env.simulation.episode import Episode, Refused
 from opencode_env.simulation.link import Link
 from opencode_env.simulation.mcp_tools import Request, offer_world
 from opencode_env.simulation.reference import find_world
-from opencode_env.simulation.request_gate import RequestGate
+from opencode_env.simulation.request_gate import AsgiApp, RequestGate
 from opencode_env.simulation.wire import Hello
 
 
@@ -100,15 +99,15 @@ class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
         await self._link.stop()
         os._exit(0)  # Python takes seconds to take its modules apart
 
-    def rollout_of(self, query: QueryParams) -> str | None:
-        """The rollout whose world a request is for."""
+    def rollout_of(self, query: str) -> str | None:
+        """The rollout whose world a request with this query is for."""
         return signed_rollout(query, os.environ.get("VF_STATE_SECRET", ""))
 
     def register(self, mcp: MCPServer[Any]) -> None:
         """Offer the world's tools and resources."""
 
         async def find(request: Request) -> Episode:
-            rollout = self.rollout_of(getattr(request.request, "query_params", QueryParams()))
+            rollout = self.rollout_of(request.request.url.query if request.request is not None else "")
             episode = self._link.episodes.get(rollout) if rollout else None
             if episode is None:
                 raise Refused("there is no world at this address")
@@ -117,7 +116,7 @@ class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
         offer_world(mcp, self._world, find)
         served = mcp.streamable_http_app
 
-        def behind_a_gate(**options: Any) -> ASGIApp:
+        def behind_a_gate(**options: Any) -> AsgiApp:
             return RequestGate(served(**options), self.rollout_of)
 
         mcp.streamable_http_app = behind_a_gate  # type: ignore[method-assign,assignment]  # what verifiers serves
@@ -131,11 +130,12 @@ def own_log() -> str | None:
     return None
 
 
-def signed_rollout(query: QueryParams, secret: str) -> str | None:
+def signed_rollout(query: str, secret: str) -> str | None:
     """The rollout that a request's query names, if it was signed with the server's secret."""
     if not secret:
         return None
-    found = [query.getlist(name) for name in (STATE_URL_PARAM, STATE_ROUTE_PARAM, STATE_SIGNATURE_PARAM)]
+    named = parse_qs(query, keep_blank_values=True)
+    found = [named.get(name, []) for name in (STATE_URL_PARAM, STATE_ROUTE_PARAM, STATE_SIGNATURE_PARAM)]
     if any(len(values) != 1 for values in found):
         return None
     (url,), (route,), (signature,) = found

@@ -22,6 +22,9 @@ _MAIN, _ALONE = "main", "alone"
 _SOCKETS_PART, _SOCKETS_BYTES = 32, 16 << 20
 """What sockets of networks may hold beside the limit, where the first version counts them apart: the kernel bounds all
 of a machine's together, and beyond that everybody's wait."""
+_CPU_PART = 4
+"""A sandbox's weight is one of so many parts of a usual group's: the evaluation, which serves every agent its model
+calls, comes before what any of them computes."""
 _TIMEOUT_S = 5.0
 _PAUSE_S = 0.002
 
@@ -103,6 +106,7 @@ class ControlGroup:
         unified = _delegated(found.unified)
         if unified is not None and (group := self._directory(unified / name)) is not None:
             self._memory = group if memory_bytes is not None and _set_memory(group, memory_bytes) else None
+            _lower_weight(group)
             for part, entries in ((_MAIN, self._entries), (_ALONE, self._entries_alone)):
                 if (made := self._directory(group / part)) is not None:
                     entries.append(made / "cgroup.procs")
@@ -113,6 +117,7 @@ class ControlGroup:
                 continue
             if controller == "memory" and memory_bytes is not None and _set_memory(group, memory_bytes):
                 self._memory = group
+            _lower_weight(group)
             # `tasks`, not `cgroup.procs`: a thread that moves itself needs no lock of the whole system's (13 ms).
             self._entries.append(group / "tasks")
             self._entries_alone.append(group / "tasks")
@@ -234,6 +239,13 @@ def _set_memory(group: Path, limit: int) -> bool:
                 (group / swap).write_text("0" if swap == "memory.swap.max" else str(limit))
             return True
     return False
+
+
+def _lower_weight(group: Path) -> None:
+    for name in ("cpu.weight", "cpu.shares"):
+        with contextlib.suppress(OSError):  # a group of another controller, or of the other version
+            weight = group / name
+            weight.write_text(str(int(weight.read_text()) // _CPU_PART))
 
 
 def _freeze(group: Path, hold: bool) -> None:

@@ -1,0 +1,115 @@
+"""What Prime says went wrong, as errors that retry rules can tell apart by their type.
+
+The SDK raises for each its own, or one general error whose cause is the HTTP answer; verifiers wraps either in a
+`SandboxError`. Which of them an agent can bring about at will, `agent_error` says.
+"""
+
+import contextlib
+import re
+from collections.abc import AsyncIterator, Iterator
+
+import httpx
+from prime_sandboxes import (
+    PaymentRequiredError,
+    SandboxImagePullError,
+    SandboxNotRunningError,
+    SandboxOOMError,
+)
+from verifiers.v1.errors import SandboxError
+
+_OVER = ("TERMINATED", "ERROR", "TIMEOUT")
+_OUT_OF_MEMORY = "OOM_KILLED"
+_PAYMENT, _TIMEOUT, _TOO_MANY, _SERVER = 402, 408, 429, 500
+_SAID = re.compile(r"\bHTTP (\d{3})\b")
+_CONNECT = re.compile(r"RPC failed \((unavailable|deadline_exceeded|internal|aborted|unknown|not_found)\)")
+
+
+class SandboxQuotaError(SandboxError):
+    """The account may have no more sandboxes: a person has to pay or to ask for more, or a run to want fewer."""
+
+
+class SandboxImageError(SandboxError):
+    """The image cannot be pulled or built: its name is wrong, or the registry did not answer."""
+
+
+class SandboxNotReadyError(SandboxError):
+    """The sandbox did not come up in time, or ended before it was up."""
+
+
+class SandboxMemoryError(SandboxError):
+    """The sandbox was ended for want of memory, which an agent can bring about."""
+
+
+class SandboxEndedError(SandboxError):
+    """The sandbox ended under its rollout: its lifetime was over, its machine went, or its agent shut it down."""
+
+
+class SandboxGatewayError(SandboxError):
+    """The platform or its gateway did not answer, or not soundly (5xx, 408, 429, a broken connection)."""
+
+
+def chain(error: BaseException) -> Iterator[BaseException]:
+    """An error and what brought it about, the outermost first."""
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
+
+
+def ended_by(reason: str) -> type[SandboxError]:
+    """The error of a sandbox that ended under its rollout, by what the platform calls the reason."""
+    return SandboxMemoryError if reason == _OUT_OF_MEMORY else SandboxEndedError
+
+
+def http_status(error: BaseException) -> int | None:
+    """The HTTP status that is behind an error of the SDK's; None when no answer is."""
+    for one in chain(error):
+        if isinstance(one, httpx.HTTPStatusError):
+            return one.response.status_code
+        if found := _SAID.search(str(one)):
+            return int(found[1])
+    return None
+
+
+def kind_of(error: BaseException, *, starting: bool = False) -> type[SandboxError]:
+    """Which of the errors above one of the SDK's is, `SandboxError` itself when none.
+
+    Args:
+        error: as the SDK raised it, or wrapped.
+        starting: whether the sandbox was not yet up, so that no agent can have ended it.
+    """
+    for one in chain(error):
+        if isinstance(one, SandboxError) and type(one) is not SandboxError:
+            return type(one)
+        if isinstance(one, PaymentRequiredError):
+            return SandboxQuotaError
+        if isinstance(one, SandboxImagePullError):
+            return SandboxImageError
+        if isinstance(one, SandboxOOMError):
+            return SandboxNotReadyError if starting else SandboxMemoryError
+        if isinstance(one, SandboxNotRunningError):
+            return SandboxEndedError if not starting and one.status in _OVER else SandboxNotReadyError
+        if isinstance(one, httpx.TransportError | TimeoutError) or _CONNECT.search(str(one)):
+            return SandboxGatewayError
+    status = http_status(error)
+    if status is not None and (status in (_TIMEOUT, _TOO_MANY) or status >= _SERVER):
+        return SandboxGatewayError
+    return SandboxQuotaError if status == _PAYMENT else SandboxError
+
+
+@contextlib.asynccontextmanager
+async def told_apart(*, starting: bool = False) -> AsyncIterator[None]:
+    """Have a `SandboxError` of verifiers' leave as what it is."""
+    try:
+        yield
+    except SandboxError as error:
+        kind = kind_of(error, starting=starting)
+        if isinstance(error, kind) and kind is not SandboxError:
+            raise
+        raise kind(str(error)) from error
+
+
+def surely_refused(error: BaseException) -> bool:
+    """Whether a creation that failed so made no sandbox: the platform itself said no."""
+    status = http_status(error)
+    return status is not None and status < _SERVER and status != _TIMEOUT

@@ -1,0 +1,50 @@
+"""Sandboxes on the platform, found by their labels, whoever started them."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from prime_sandboxes import APIClient, Sandbox, SandboxClient
+
+OURS = "opencode-env"
+"""The label of every sandbox that an environment of ours asked for."""
+_PAGE = 100
+_AT_ONCE = 100
+
+
+@contextlib.contextmanager
+def platform() -> Iterator[SandboxClient]:
+    """The SDK's client for a caller without an event loop."""
+    api = APIClient()
+    try:
+        yield SandboxClient(api)
+    finally:
+        api.client.close()
+
+
+def list_sandboxes(client: SandboxClient, labels: Sequence[str]) -> list[Sandbox]:
+    """The sandboxes that live and carry all of `labels`, over all pages.
+
+    Raises:
+        APIError: the platform cannot be asked.
+    """
+    found: list[Sandbox] = []
+    page = 1
+    while True:
+        answer = client.list(labels=list(labels) or None, page=page, per_page=_PAGE, exclude_terminated=True)
+        found += answer.sandboxes
+        if not answer.has_next:
+            return found
+        page += 1
+
+
+def delete_sandboxes(client: SandboxClient, ids: Sequence[str]) -> dict[str, str]:
+    """Delete sandboxes, many with one request; what could not be deleted, with the reason.
+
+    Raises:
+        APIError: the platform cannot be asked.
+    """
+    failed: dict[str, str] = {}
+    for start in range(0, len(ids), _AT_ONCE):
+        answer = client.bulk_delete(sandbox_ids=list(ids[start : start + _AT_ONCE]))
+        failed |= {one.get("sandbox_id", "?"): one.get("error", "no reason given") for one in answer.failed}
+    return failed

@@ -1,0 +1,161 @@
+"""Our Prime runtime. The private parts of verifiers' own that it stands on are here and nowhere else: `_client`.
+
+Invariant: whoever asks the platform for a sandbox deletes it, also when the answer was lost, the caller is cancelled or
+the event loop is gone. Only a process that is killed leaves one, which its labels find and its lifetime ends.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from opencode_rubrics.verifiers_versions import PrimeBase, command_of, provisioned_prime
+from prime_sandboxes import APIError
+from verifiers.v1.errors import SandboxError
+from verifiers.v1.runtimes import PrimeConfig, ProgramResult, Runtime
+
+from opencode_env.cli_agent.prime.commands import run_command
+from opencode_env.cli_agent.prime.errors import told_apart
+from opencode_env.cli_agent.prime.ownership import OwnedClient, Ownership, report_left
+
+logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.prime")
+
+_WRAPPED = "_owned_client"
+
+
+class OwnPrimeRuntime(PrimeBase):
+    """One Prime sandbox, from `start` to `stop`.
+
+    Args:
+        config: the seat's.
+        lifetime: minutes after which the platform ends it; -1 is never.
+        name: for messages and labels; random and unique by default.
+    """
+
+    def __init__(self, config: PrimeConfig, lifetime: int, name: str | None = None) -> None:
+        super().__init__(config, name)
+        self.ownership = Ownership(self.name, lifetime)
+
+    @property  # type: ignore[override]  # a plain attribute there
+    def _client(self) -> OwnedClient | None:
+        """Where verifiers keeps the SDK's client, which all runtimes of an event loop share."""
+        wrapped: OwnedClient | None = self.__dict__.get(_WRAPPED)
+        return wrapped
+
+    @_client.setter
+    def _client(self, client: Any) -> None:
+        self.__dict__[_WRAPPED] = None if client is None else OwnedClient(client, self.ownership)
+
+    @property
+    def client(self) -> OwnedClient:
+        """The SDK's client.
+
+        Raises:
+            SandboxError: the runtime is not started, or is stopped.
+        """
+        if self._client is None:
+            raise SandboxError(f"prime runtime {self.name} is not up")
+        return self._client
+
+    @property
+    def sandbox_id(self) -> str:
+        """What the platform calls it.
+
+        Raises:
+            SandboxError: there was never one.
+        """
+        if self.info.id is None:
+            raise SandboxError(f"prime runtime {self.name} is not up")
+        return self.info.id
+
+    @property
+    def workdir(self) -> str:
+        """Where commands start."""
+        return str(self.config.workdir)
+
+    async def start(self) -> None:
+        """Have a sandbox and wait until it is up.
+
+        Raises:
+            SandboxError: there is none; its type says why.
+        """
+        async with told_apart(starting=True):
+            await super().start()
+
+    async def run(self, *arguments: Any) -> ProgramResult:
+        """Run a command to its end; cancelled, it is killed first.
+
+        Raises:
+            SandboxError: the sandbox is gone or cannot be reached.
+        """
+        argv, env, user = command_of(self, arguments)
+        async with told_apart():
+            return await run_command(self, argv, env, user)
+
+    async def run_background(self, *arguments: Any) -> None:
+        """Start a process that runs until `stop`.
+
+        Raises:
+            SandboxError: it could not be started.
+        """
+        async with told_apart():
+            await super().run_background(*arguments)
+
+    async def read(self, *arguments: Any, **options: Any) -> bytes:
+        """Read a file.
+
+        Raises:
+            SandboxError: there is none, it is too large, or the sandbox is gone.
+        """
+        async with told_apart():
+            content: bytes = await super().read(*arguments, **options)
+            return content
+
+    async def write(self, *arguments: Any) -> None:
+        """Write a file and make its parents.
+
+        Raises:
+            SandboxError: it cannot be written, or the sandbox is gone.
+        """
+        async with told_apart():
+            await super().write(*arguments)
+
+    async def teardown(self) -> None:
+        """Delete the sandbox, one also whose id nobody was told; idempotent."""
+        try:
+            if self.ownership.lost():
+                await asyncio.to_thread(self._delete_lost)
+        finally:
+            await super().teardown()
+
+    def _delete_lost(self) -> None:
+        try:
+            self.ownership.find_and_delete()
+        except APIError as error:
+            report_left("without a known id", self.ownership, error)
+
+    def cleanup(self) -> None:
+        """Delete the sandbox without an event loop, unless `teardown` did; idempotent."""
+        try:
+            self.ownership.delete_now()
+        except APIError as error:
+            report_left(self.info.id or "without a known id", self.ownership, error)
+
+
+@contextlib.asynccontextmanager
+async def provision_prime(
+    config: PrimeConfig, lifetime: int, env: Mapping[str, str] | None = None
+) -> AsyncIterator[Runtime]:
+    """Have a Prime sandbox and delete it on exit, whatever happens.
+
+    Args:
+        config: the seat's, resolved for the task.
+        lifetime: minutes after which the platform ends it; -1 is never.
+        env: environment variables of every command.
+
+    Raises:
+        SandboxError: it could not be had; its type says why.
+    """
+    async with provisioned_prime(OwnPrimeRuntime(config, lifetime), env) as box:
+        yield box

@@ -1,0 +1,38 @@
+# Runs a command whose end must not be missed, and prints how it ended: remote_run.sh DIRECTORY MOST COMMAND [ARGUMENT…]
+# Without a command it waits up to SECONDS for one that was started so: remote_run.sh DIRECTORY MOST SECONDS
+# First a line: `ended CODE OUT ERR`, then OUT bytes of standard output and ERR of standard error (the last MOST of
+# each); or `running`, or `lost` when the command is gone and nobody wrote its end.
+directory=$1 most=$2
+shift 2
+
+ended() {
+    tail -c "$most" "$directory/out" >"$directory/out.end"
+    tail -c "$most" "$directory/err" >"$directory/err.end"
+    printf 'ended %s %s %s\n' "$1" "$(($(wc -c <"$directory/out.end")))" "$(($(wc -c <"$directory/err.end")))"
+    cat "$directory/out.end" "$directory/err.end"
+}
+
+case $#:$1 in
+1:wait=*)
+    left=$((${1#wait=} * 5))
+    while [ ! -s "$directory/code" ]; do
+        [ -s "$directory/pid" ] && kill -0 "$(cat "$directory/pid")" 2>/dev/null || {
+            [ -s "$directory/code" ] && break
+            echo lost
+            exit
+        }
+        [ "$left" -gt 0 ] || { echo running; exit; }
+        left=$((left - 1))
+        sleep 0.2
+    done
+    ended "$(cat "$directory/code")"
+    ;;
+*)
+    umask 077
+    mkdir -p "$directory" && echo $$ >"$directory/pid" || exit 125
+    (umask 022; exec "$@") >"$directory/out" 2>"$directory/err" </dev/null
+    code=$?
+    echo "$code" >"$directory/code"
+    ended "$code"
+    ;;
+esac

@@ -1,0 +1,53 @@
+"""verifiers' own Prime runtime, to be derived from.
+
+0.4.0: `PrimeRuntime` is the sandbox and a view of it; 0.4.1 (dev18) has a `PrimeBackend`, whose methods are told the
+view as their first argument. When 0.4.0 is no longer supported, its branches go.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from verifiers.v1.runtimes import Runtime
+from verifiers.v1.runtimes.base import register
+
+from opencode_rubrics.verifiers_versions.installed import AFTER_0_4_0
+
+if AFTER_0_4_0:
+    from verifiers.v1.runtimes import PrimeBackend
+
+    PrimeBase = PrimeBackend
+else:
+    from verifiers.v1.runtimes import PrimeRuntime
+
+    PrimeBase = PrimeRuntime
+
+
+def command_of(box: PrimeBase, arguments: tuple[Any, ...]) -> tuple[list[str], dict[str, str], str | None]:
+    """The argv, variables and user of a command, from what `run` was given."""
+    *view, argv, env = arguments
+    seen: Any = view[0] if view else box
+    return argv, seen.process_env(env), seen.user
+
+
+@contextlib.asynccontextmanager
+async def provisioned_prime(box: PrimeBase, env: Mapping[str, str] | None = None) -> AsyncIterator[Runtime]:
+    """Start a Prime sandbox and delete it on exit, whatever happens.
+
+    Args:
+        box: not started yet.
+        env: variables of every process in it.
+
+    Raises:
+        SandboxError: it could not be started.
+    """
+    register(box)
+    box.env = dict(env or {})
+    try:
+        await box.start()
+        if AFTER_0_4_0:
+            yield box.bind()
+        else:
+            yield box
+    finally:
+        await box.stop()

@@ -1,0 +1,26 @@
+"""The local server that speaks Prime's API, and the SDK of this process led to it."""
+
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.prime_api import PrimeApi
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if shutil.which("bwrap") is None:
+        for item in items:
+            if item.path.parent == Path(__file__).parent:
+                item.add_marker(pytest.mark.skip(reason="bubblewrap is not installed: apt-get install bubblewrap"))
+
+
+@pytest.fixture
+async def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[PrimeApi]:
+    """A server with nothing in it; nothing may be left in it."""
+    async with PrimeApi(minute_s=3600.0) as started:
+        for name, value in {**started.environment, "HOME": str(tmp_path), "VF_RUN_ID": "run-of-tests"}.items():
+            monkeypatch.setenv(name, value)
+        yield started
+        assert [sandbox.id for sandbox in started.living] == []

@@ -1,0 +1,15 @@
+"""Has a Prime sandbox until it is interrupted."""
+
+import asyncio
+
+from opencode_env.cli_agent.prime import provision_prime
+from verifiers.v1.runtimes import PrimeConfig
+
+
+async def hold() -> None:
+    """Have one for ever."""
+    async with provision_prime(PrimeConfig(), 60):
+        await asyncio.Event().wait()
+
+
+asyncio.run(hold())

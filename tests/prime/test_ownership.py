@@ -1,0 +1,211 @@
+"""No sandbox is left, whatever becomes of the request for it, of its deletion, or of the process that asked."""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from opencode_env.cli_agent.prime import provision_prime
+from opencode_env.cli_agent.prime.errors import (
+    SandboxEndedError,
+    SandboxGatewayError,
+    SandboxImageError,
+    SandboxNotReadyError,
+    SandboxQuotaError,
+)
+from opencode_env.sandboxes import main
+from verifiers.v1.errors import SandboxError
+from verifiers.v1.runtimes import PrimeConfig
+
+from tests.support.prime_api import Fault, Plan, PrimeApi
+from tests.support.waiting import until
+
+HOLDER = Path(__file__).parent / "programs" / "holder.py"
+
+
+async def provision(lifetime: int = 60) -> None:
+    """Have a sandbox and give it back."""
+    async with provision_prime(PrimeConfig(labels=["mine"]), lifetime):
+        pass
+
+
+async def test_a_sandbox_carries_labels_and_a_lifetime(api: PrimeApi) -> None:
+    await provision(lifetime=77)
+    (sandbox,) = api.sandboxes
+    assert sandbox.request["timeout_minutes"] == 77
+    assert {"mine", "run-of-tests", "opencode-env"} < set(sandbox.labels)
+    assert api.requests["delete"] == 1
+
+
+async def test_a_sandbox_whose_lifetime_is_over_ends_its_commands(api: PrimeApi) -> None:
+    async with PrimeApi(minute_s=1.0) as short:
+        os.environ.update(short.environment)
+        async with provision_prime(PrimeConfig(), 1) as box:
+            with pytest.raises(SandboxEndedError, match="TIMEOUT"):
+                await box.run(["sleep", "600"], {})
+
+
+async def test_a_creation_whose_answers_are_all_lost_is_found_and_deleted(api: PrimeApi) -> None:
+    api.add(Fault("create", lost=True, times=3))
+    with pytest.raises(SandboxGatewayError):
+        await provision()
+    assert len(api.sandboxes) == 1
+    assert api.living == []
+
+
+async def test_a_creation_that_is_cancelled_leaves_nothing(api: PrimeApi) -> None:
+    api.add(Fault("create", delay=0.5))
+    creation = asyncio.ensure_future(provision())
+    await until(lambda: api.requests["create"])
+    creation.cancel()
+    await asyncio.gather(creation, return_exceptions=True)
+    assert len(api.sandboxes) == 1
+    assert api.living == []
+
+
+async def test_a_wait_that_is_cancelled_leaves_nothing(api: PrimeApi) -> None:
+    api.plan(Plan(never_ready=True))
+    waiting = asyncio.ensure_future(provision())
+    await until(lambda: api.requests["statuses"])
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert len(api.sandboxes) == 1
+    assert api.living == []
+
+
+@pytest.mark.parametrize(
+    ("plan", "fault", "error"),
+    [
+        (Plan(), Fault("create", status=402), SandboxQuotaError),
+        (Plan(), Fault("create", status=500), SandboxGatewayError),
+        (Plan(), Fault("create", status=400), SandboxError),
+        (Plan(), Fault("create", status=503, times=3), SandboxGatewayError),
+        (Plan(boot_s=0.1, fails="IMAGE_PULL_FAILED"), None, SandboxImageError),
+        (Plan(boot_s=0.1, fails="OOM_KILLED"), None, SandboxNotReadyError),
+        (Plan(boot_s=0.1, fails="NODE_LOST"), None, SandboxNotReadyError),
+    ],
+)
+async def test_why_there_is_no_sandbox_is_told_by_the_type_of_the_error(
+    api: PrimeApi, plan: Plan, fault: Fault | None, error: type[SandboxError]
+) -> None:
+    api.plan(plan)
+    if fault is not None:
+        api.add(fault)
+    with pytest.raises(SandboxError) as raised:
+        await provision()
+    assert type(raised.value) is error
+
+
+async def test_a_deletion_that_fails_is_tried_again(api: PrimeApi) -> None:
+    api.add(Fault("delete", status=500, times=2))
+    await provision()
+    assert api.requests["delete"] == 3
+
+
+async def test_a_deletion_that_fails_for_good_is_reported_and_cleaned_by_its_label(
+    api: PrimeApi, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opencode_env.cli_agent.prime.ownership._DELETION_PAUSES_S", (0.0,))
+    api.add(Fault("delete", status=500, times=2))
+    with caplog.at_level(logging.ERROR):
+        await provision()
+    (sandbox,) = api.living
+    label = next(one for one in sandbox.labels if one.startswith("sandbox:"))
+    assert sandbox.id in caplog.text
+    assert label in caplog.text
+    assert await asyncio.to_thread(main, ["clean", "--label", label, "--yes"]) == 0
+
+
+async def test_the_command_lists_and_deletes_by_label_and_asks_before(
+    api: PrimeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with provision_prime(PrimeConfig(labels=["one"]), 60), provision_prime(PrimeConfig(labels=["two"]), 60):
+        assert await asyncio.to_thread(main, ["list", "--label", "run-of-tests", "--json"]) == 0
+        assert len(json.loads(capsys.readouterr().out)) == 2
+        assert await asyncio.to_thread(main, ["clean"]) == 2
+        assert "wants at least one --label" in capsys.readouterr().err
+        assert await asyncio.to_thread(main, ["clean", "--label", "one", "--dry-run"]) == 0
+        said = capsys.readouterr().out
+        assert [sandbox.id in said for sandbox in api.living] == [True, False]
+        assert await asyncio.to_thread(main, ["clean", "--label", "one"]) == 1, "no terminal to ask at"
+        assert len(api.living) == 2
+        assert await asyncio.to_thread(main, ["clean", "--label", "one", "--yes"]) == 0
+        (left,) = api.living
+        assert "two" in left.labels
+
+
+@contextmanager
+def holder(log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """A process that has, or asks for, a sandbox."""
+    with log.open("wb") as stderr:
+        process = subprocess.Popen([sys.executable, str(HOLDER)], stdout=stderr, stderr=stderr)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def ended(process: "subprocess.Popen[bytes]") -> None:
+    """Wait for its end, with the server going on."""
+    await until(lambda: process.poll() is not None)
+
+
+async def test_what_a_killed_process_left_is_found_by_the_label_of_its_run(api: PrimeApi, tmp_path: Path) -> None:
+    with holder(tmp_path / "log") as process:
+        await until(lambda: api.requests["Start"] >= 2)
+        process.send_signal(signal.SIGKILL)
+        await ended(process)
+    assert len(api.living) == 1
+    assert await asyncio.to_thread(main, ["clean", "--label", "run-of-tests", "--yes"]) == 0
+
+
+async def test_an_interrupted_process_deletes_what_it_has(api: PrimeApi, tmp_path: Path) -> None:
+    with holder(tmp_path / "log") as process:
+        await until(lambda: api.requests["Start"] >= 2)
+        process.send_signal(signal.SIGINT)
+        await ended(process)
+    assert api.living == []
+
+
+async def test_a_process_interrupted_twice_while_it_asks_deletes_what_comes_of_it(
+    api: PrimeApi, tmp_path: Path
+) -> None:
+    api.add(Fault("create", delay=1.0))
+    with holder(tmp_path / "log") as process:
+        await until(lambda: api.requests["create"])
+        for _ in range(2):
+            process.send_signal(signal.SIGINT)
+            await asyncio.sleep(0.2)
+        await ended(process)
+    assert len(api.sandboxes) == 1
+    assert api.living == [], (tmp_path / "log").read_text()
+
+
+async def test_with_every_tenth_request_failing_each_use_ends_well_or_says_so_and_nothing_is_left(
+    api: PrimeApi,
+) -> None:
+    api.add(Fault("*", status=503, share=0.07, times=10**6), Fault("*", lost=True, share=0.03, times=10**6))
+    room = asyncio.Semaphore(8)
+
+    async def use() -> str:
+        async with room:
+            try:
+                async with provision_prime(PrimeConfig(), 60) as box:
+                    return (await box.run(["echo", "well"], {})).stdout.strip()
+            except SandboxError as error:
+                return type(error).__name__
+
+    uses = int(os.environ.get("PRIME_USES", "24"))
+    outcomes = Counter(await asyncio.gather(*(use() for _ in range(uses))))
+    assert set(outcomes) <= {"well", "SandboxGatewayError"}, outcomes
+    assert outcomes["well"] > uses / 2, outcomes
+    assert api.faults_happened > uses / 4

@@ -1,0 +1,98 @@
+"""Whole rollouts of `vf-eval` with the real OpenCode in sandboxes of the server."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+
+import pytest
+from opencode_env.cli_agent.sandbox import Bind
+from opencode_env.opencode.build_cache import ensure_build, host_platform
+from opencode_env.opencode.builds import DEFAULT_VERSION
+from opencode_env.samples import SAMPLES_PATH
+from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel
+from opencode_env.scripted_model.request import ChatRequest
+
+from tests.support.prime_api import PrimeApi
+from tests.support.rows import write_rows
+from tests.support.user_home import Finished, UserHome, closed_port
+
+pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+
+SAMPLES = ("arithmetic-orders", "count-errors")
+"""Samples whose verify commands run no agent code: that would need root in the sandbox, which the server's have not."""
+IMAGE = "ghcr.io/tests/opencode:prepared"
+
+
+def prepared() -> dict[str, list[Bind]]:
+    """An image that holds OpenCode."""
+    build = ensure_build(DEFAULT_VERSION, host_platform())
+    return {IMAGE: [Bind(build.directory, f"/opencode/{build.name}")]}
+
+
+def own_url() -> list[str]:
+    """The interception at an URL of our own, which sandboxes reach."""
+    port = str(closed_port())
+    url = ["--env.interception.tunnel.type", "custom", "--env.interception.tunnel.url", f"http://127.0.0.1:{port}"]
+    return ["--env.interception.type", "server", *url, "--env.interception.tunnel.port", port]
+
+
+class Counting:
+    """Solves the samples, and notes how many requests the server has had at each call."""
+
+    def __init__(self, api: PrimeApi) -> None:
+        self._api = api
+        self._samples = SamplesPolicy(1.0)
+        self.seen: list[int] = []
+
+    def __call__(self, request: ChatRequest, /) -> Reply:
+        self.seen.append(self._api.requests.total())
+        return self._samples(request)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Two samples, one after the other."""
+
+    finished: Finished
+    api: PrimeApi
+    before_first_call: int
+    """Requests to the server, in a rollout whose row has no setup commands of its own."""
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    home = UserHome(tmp_path_factory.mktemp("home"))
+    rows = {row["id"]: row for row in map(json.loads, SAMPLES_PATH.read_text().splitlines())}
+    dataset = write_rows(home.root / "samples.jsonl", [rows[name] for name in SAMPLES])
+
+    async def run() -> Run:
+        async with PrimeApi(prepared()) as api, ScriptedModel(policy := Counting(api)) as model:
+            runtime = ["--env.agent.runtime.type", "prime", "--env.agent.runtime.image", IMAGE]
+            arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), "-c", "1", *runtime, *own_url()]
+            finished = await home.run("samples", model.base_url, *arguments, env=api.environment)
+            assert api.living == [], finished.log
+            return Run(finished, api, policy.seen[0])
+
+    return asyncio.run(run())
+
+
+def test_the_samples_are_solved_in_sandboxes(samples: Run) -> None:
+    finished = samples.finished
+    assert finished.exit_code == 0, finished.log
+    for episode in finished.episodes:
+        (trace,) = episode.traces
+        assert (trace.ok, trace.reward) == (True, 1.0), trace.errors
+        assert trace.info["agent"]["exit_code"] == 0
+    assert len(finished.lines) == len(SAMPLES)
+
+
+def test_each_rollout_had_one_sandbox_that_its_limits_bound(samples: Run) -> None:
+    api = samples.api
+    assert [sandbox.request["docker_image"] for sandbox in api.sandboxes] == [IMAGE] * len(SAMPLES)
+    assert {sandbox.request["timeout_minutes"] for sandbox in api.sandboxes} == {255}, "an hour for each stage"
+
+
+def test_the_platform_is_asked_little_before_the_first_call_and_never_whether_something_ended(samples: Run) -> None:
+    assert samples.before_first_call <= 8
+    assert set(samples.api.requests) == {"create", "statuses", "Start", "delete"}
+    assert samples.api.requests["create"] == samples.api.requests["delete"] == len(SAMPLES)

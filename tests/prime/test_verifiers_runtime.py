@@ -1,0 +1,53 @@
+"""verifiers' own Prime runtime against the server: what a box of it does on the platform it does here."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from verifiers.v1.errors import SandboxError
+from verifiers.v1.runtimes import PrimeConfig, provision_runtime
+
+from tests.support.prime_api import Plan, PrimeApi
+
+
+async def test_a_box_runs_commands_and_keeps_files(api: PrimeApi) -> None:
+    async with provision_runtime(PrimeConfig(labels=["mine"]), env={"GIVEN": "value"}) as box:
+        done = await box.run(["sh", "-c", "pwd; echo $GIVEN >&2; exit 7"], {})
+        assert (done.exit_code, done.stdout, done.stderr) == (7, "/app\n", "value\n")
+        data = bytes(range(256)) * 1024
+        await box.write("made/data.bin", data)
+        assert await box.read("/app/made/data.bin") == data
+        assert await box.read("made/data.bin", max_bytes=len(data)) == data
+        with pytest.raises(SandboxError, match="over the 10 byte limit"):
+            await box.read("made/data.bin", max_bytes=10)
+        (sandbox,) = api.living
+        assert sandbox.labels == ["mine", "run-of-tests"]
+        assert sandbox.request["timeout_minutes"] == -1
+    assert api.requests["delete"] == 1
+
+
+async def test_a_live_process_speaks_and_ends(api: PrimeApi) -> None:
+    async with provision_runtime(PrimeConfig()) as made:
+        box: Any = made  # only in 0.4.0 every `Runtime` has live processes
+        process = await box.open_process(["sh", "-c", "read line; echo $line back"], {})
+        await process.write(b"there and\n")
+        assert [chunk async for chunk in process.stdout] == [b"there and back\n"]
+        assert await process.wait() == 0
+
+
+async def test_a_box_that_is_not_ready_at_once_is_waited_for(api: PrimeApi) -> None:
+    api.plan(Plan(boot_s=0.2, gateway_misses=1))
+    async with provision_runtime(PrimeConfig()) as box:
+        assert await box.alive()
+
+
+async def test_a_cancelled_command_goes_on_in_the_sandbox(api: PrimeApi) -> None:
+    """What our own runtime mends."""
+    async with provision_runtime(PrimeConfig()) as box:
+        running = asyncio.ensure_future(box.run(["sh", "-c", "echo $$ >/tmp/pid; sleep 600"], {}))
+        async with asyncio.timeout(30):
+            while (await box.run(["test", "-s", "/tmp/pid"], {})).exit_code:
+                pass
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert (await box.run(["sh", "-c", "kill -0 $(cat /tmp/pid)"], {})).exit_code == 0
