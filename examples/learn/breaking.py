@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 
-from opencode_env.cli_agent.interception.echo_rules import EchoRules
+from opencode_env.cli_agent.interception.echo_rules import EchoRules, Wire
 from opencode_env.opencode import OpenCodeHarnessConfig
+from opencode_env.opencode.echo import OpenCodeEcho
 from opencode_env.trainable.samples import TrainingSample
+from verifiers.v1.types import AssistantMessage
 
 from examples.learn.rollouts import Rollout
 
@@ -27,11 +29,18 @@ class Break(StrEnum):
     """Half of the samples are those of the policy as it was at the first step."""
 
 
+class _Unknown(OpenCodeEcho):
+    """Which conversation a call belongs to, and nothing of what comes back in it."""
+
+    def recognise(self, sampled: AssistantMessage, echo: Wire) -> None:
+        return None
+
+
 class NoEchoConfig(OpenCodeHarnessConfig):
     """OpenCode, whose history is believed as it comes back."""
 
-    def echo_rules(self) -> EchoRules | None:  # type: ignore[override]
-        return None
+    def echo_rules(self) -> EchoRules:
+        return _Unknown()
 
 
 class Breaker:
