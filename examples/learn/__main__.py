@@ -12,6 +12,7 @@ from examples.learn.breaking import Break
 from examples.learn.contextual import Contextual
 from examples.learn.copying import Copy
 from examples.learn.curriculum import Curriculum
+from examples.learn.prime_environment import is_here, run_there
 from examples.learn.recording import record
 from examples.learn.recursion import Recursion
 from examples.learn.run import Outcome, Plan, Run
@@ -38,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--goal", type=float, help="reward that each run has to end with, for exit code 0")
     add("--break", dest="broken", type=Break, choices=list(Break), help="make a mistake in every step")
     add("--bare", action="store_true", help="a function in place of the environment")
+    add("--prime-rl", type=Path, metavar="PATH", help="the trainer of a checkout of prime-rl, in place of ours")
     add("--out", type=Path, default=Path("outputs/learn"), help="default: %(default)s")
     return parser
 
@@ -48,6 +50,10 @@ def main() -> int:
     options = parser.parse_args()
     if options.broken is Break.ECHO and (options.bare or CURRICULA[options.curriculum].sub_calls):
         parser.error("--break echo needs OpenCode's own history: without --bare, and of a curriculum without sub calls")
+    if options.prime_rl and (options.bare or options.broken or CURRICULA[options.curriculum].sub_calls):
+        parser.error("--prime-rl goes without --bare and --break, and with a curriculum without sub calls")
+    if options.prime_rl and not is_here():
+        return run_there(options.prime_rl, sys.argv[1:])
     logging.getLogger("verifiers").setLevel(logging.ERROR)
     torch.set_num_threads(1)
     try:
@@ -70,12 +76,21 @@ async def _runs(options: argparse.Namespace) -> bool:
             curriculum, directory, Path(".cache/learn"), seed, options.steps, options.groups, options.size,
             options.at_once, tuple(options.evaluate), options.broken, options.bare,
         )  # fmt: skip
-        outcome = await Run(plan, recorded, _say).go()
+        outcome = await _trainer(options)(plan, recorded, _say).go()
         lines.append(_line(seed, outcome))
         sound &= not outcome.findings and (options.goal is None or outcome.trained >= options.goal)
         _say(lines[-1])
     _say("\n".join(["", *lines]))
     return sound
+
+
+def _trainer(options: argparse.Namespace) -> type[Run]:
+    """What carries plans out; prime-rl can be imported in its own environment only."""
+    if not options.prime_rl:
+        return Run
+    from examples.learn.prime import PrimeRun
+
+    return PrimeRun
 
 
 def _line(seed: int, outcome: Outcome) -> str:

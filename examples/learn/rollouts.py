@@ -24,6 +24,7 @@ from opencode_rlm.env import OpenCodeRLMEnv
 from opencode_rlm.harness_config import OpenCodeRLMHarnessConfig
 from renderers import Qwen3RendererConfig
 from verifiers.v1.clients import ModelContext, TrainClientConfig
+from verifiers.v1.episode import Episode
 
 from examples.learn.curriculum import Problem
 
@@ -87,25 +88,36 @@ class Player:
         async with self._places:
             started = time.monotonic()
             episode = await self._env.run_slot(slot, self._ctx)
-            whole = time.monotonic() - started
-        traces = [trace for trace in episode.traces if trace.agent.trainable]
-        errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
-        failed = [error.message for error in errors]
-        line = json.dumps(episode.to_record())
-        if failed or not traces:
-            return Rollout(group, error="; ".join(failed) or "no trace", line=line)
-        main, verdicts, timing = traces[0], traces[0].info["verify"], traces[0].timing
-        agent = {"model": timing.agent.model.duration, "opencode": timing.agent.harness.duration}
-        stages = {**agent, "scoring": timing.scoring.duration}
-        return Rollout(
-            group,
-            main.reward,
-            [sample for trace in traces for sample in training_samples(trace)],
-            forks=int(main.metrics["history_forks"] or 0),
-            derived=sum(verdict["exit_code"] == 0 for verdict in verdicts) / len(verdicts),
-            stages={**stages, "sandbox": whole - sum(stages.values())},
-            line=line,
-        )
+            return rollout_of(group, episode, time.monotonic() - started)
+
+
+def rollout_of(group: str, episode: Episode[Any, Any, Any], seconds: float | None = None) -> Rollout:
+    """What a trainer gets of an episode.
+
+    Args:
+        group: the name of its group.
+        episode: that was played.
+        seconds: that it took; what no other stage took is the sandbox's. None: not known.
+    """
+    traces = [trace for trace in episode.traces if trace.agent.trainable]
+    errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
+    failed = [error.message for error in errors]
+    line = json.dumps(episode.to_record())
+    if failed or not traces:
+        return Rollout(group, error="; ".join(failed) or "no trace", line=line)
+    main, verdicts, timing = traces[0], traces[0].info["verify"], traces[0].timing
+    agent = {"model": timing.agent.model.duration, "opencode": timing.agent.harness.duration}
+    stages = {**agent, "scoring": timing.scoring.duration}
+    rest = {} if seconds is None else {"sandbox": seconds - sum(stages.values())}
+    return Rollout(
+        group,
+        main.reward,
+        [sample for trace in traces for sample in training_samples(trace)],
+        forks=int(main.metrics["history_forks"] or 0),
+        derived=sum(verdict["exit_code"] == 0 for verdict in verdicts) / len(verdicts),
+        stages={**stages, **rest},
+        line=line,
+    )
 
 
 def spare(kind: type[OpenCodeHarnessConfig]) -> dict[str, Any]:

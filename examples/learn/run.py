@@ -126,8 +126,23 @@ class Run:
         async with (
             Engine(speak, MODEL).serving() as url,
             playing(url, directory, self.plan.at_once, kind, self.plan.curriculum.sub_calls) as player,
+            self.training(url),
         ):
             yield player.play
+
+    @asynccontextmanager
+    async def training(self, url: str) -> AsyncIterator[None]:
+        """What else the run needs over its engine."""
+        yield
+
+    async def rollouts(self, play: Play) -> Sequence[Rollout]:
+        """Those of one step."""
+        problems = self.plan.curriculum.problems(self._draw, self.plan.groups)
+        return await play([(problem.name, problem) for problem in problems for _ in range(self.plan.size)])
+
+    def update(self, trainer: Trainer, batch: Batch, done: float) -> None:
+        """Learn from them; `done` is the part of the run that lies behind, 0 to 1."""
+        trainer.learn(batch, done)
 
     async def _learn(self, policy: Transformer, play: Play) -> None:
         curriculum, outcome = self.plan.curriculum, self.outcome
@@ -160,24 +175,25 @@ class Run:
 
     async def _step(self, number: int, trainer: Trainer, breaker: Breaker, play: Play) -> None:
         started = time.monotonic()
-        problems = self.plan.curriculum.problems(self._draw, self.plan.groups)
-        played = await play([(problem.name, problem) for problem in problems for _ in range(self.plan.size)])
-        rollouts = breaker(played)
+        rollouts = breaker(await self.rollouts(play))
+        rewards = [rollout.reward for rollout in rollouts if not rollout.error]
+        if not rewards:
+            raise RuntimeError(f"every rollout of step {number} failed, the first one with: {rollouts[0].error}")
         after = time.monotonic()
         gains = advantages(rollouts)
         pairs = [(one, gain) for rollout, gain in zip(rollouts, gains, strict=True) for one in rollout.samples]
         batch = Batch.of([one for one, _ in pairs], [gain for _, gain in pairs])
         measured = await asyncio.to_thread(trainer.measure, batch)
         found = findings(rollouts, measured)
-        await asyncio.to_thread(trainer.learn, batch, (number - 1) / self.plan.steps)
+        await asyncio.to_thread(self.update, trainer, batch, (number - 1) / self.plan.steps)
         stages = sum((Counter(rollout.stages) for rollout in rollouts), Counter[str]())
-        rewards = [rollout.reward for rollout in rollouts if not rollout.error]
+        of_group = means(rollouts)
         step = Step(
             number, number * len(rollouts), sum(rewards) / len(rewards),
-            len({rollout.group for rollout, gain in zip(rollouts, gains, strict=True) if gain}), len(problems),
+            len({rollout.group for rollout, gain in zip(rollouts, gains, strict=True) if gain}), len(of_group),
             measured.tokens, measured.mismatch, measured.entropy,
             len(rollouts) - len(rewards), sum(rollout.forks for rollout in rollouts),
-            {"play": after - started, "learn": time.monotonic() - after, **stages}, means(rollouts),
+            {"play": after - started, "learn": time.monotonic() - after, **stages}, of_group,
         )  # fmt: skip
         self.outcome.steps = [*self.outcome.steps, step]
         self.outcome.findings = [*self.outcome.findings, *(f"step {number}: {one}" for one in found)]
