@@ -1,5 +1,6 @@
 """One step's figures as a line, and a run's as a plot: in the terminal, and as a picture."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -42,6 +43,18 @@ class Step:
             f"{self.number:4} {self.rollouts:8} {self.reward:6.2f} {self.mixed:3}/{self.groups:<2} {self.tokens:7} "
             f"{self.mismatch:9.1e} {self.entropy:8.2f} {self.errors:7} {self.forks:6}  {times}"
         )
+
+
+def rates(steps: Sequence[Step]) -> str:
+    """How fast it went, and what share of their time the rollouts were in each stage, on one line."""
+    stages = sum((Counter(step.seconds) for step in steps), Counter[str]())
+    played, learnt = stages.pop("play"), stages.pop("learn")
+    whole = sum(stages.values())
+    shares = "".join(f", {stage} {seconds / whole:.1%}" for stage, seconds in stages.most_common())
+    clock = played + learnt
+    return f"{60 * steps[-1].rollouts / clock:.1f} rollouts a minute; trainer {learnt / clock:.1%} of the clock" + (
+        f"; of a rollout{shares[1:]}" if shares else ""
+    )
 
 
 def terminal_plot(steps: Sequence[Step]) -> str:

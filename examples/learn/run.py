@@ -19,7 +19,7 @@ from examples.learn.bare import play_bare
 from examples.learn.breaking import Break, Breaker, NoEchoConfig
 from examples.learn.checkpoint import cloned
 from examples.learn.curriculum import Curriculum, Problem
-from examples.learn.curve import HEADER, Step, save_plot, terminal_plot
+from examples.learn.curve import HEADER, Step, rates, save_plot, terminal_plot
 from examples.learn.engine import Engine
 from examples.learn.grpo import Batch, Settings, Trainer, advantages, means
 from examples.learn.model import Spoken, Transformer, sample
@@ -158,7 +158,7 @@ class Run:
         for number in range(1, self.plan.steps + 1):
             await self._step(number, trainer, breaker, play)
         outcome.trained, _ = await self._evaluate(play, self.plan.evaluated[1])
-        self._say(terminal_plot(outcome.steps))
+        self._say(f"{terminal_plot(outcome.steps)}\n{rates(outcome.steps)}")
         title = f"{type(curriculum).__name__}: {outcome.cloned:.2f} to {outcome.trained:.2f}"
         save_plot(outcome.steps, curriculum.chance, title, self.plan.directory / "learn.png")
         self._say(f"trained policy: reward {outcome.trained:.2f} on {self.plan.evaluated[1]} fresh rollouts")
