@@ -1,5 +1,5 @@
 # Two commands are all a newcomer needs: `make demo` and `make test`. Each sets up what is missing by itself.
-.PHONY: demo test test-next check bench image setup setup-check setup-tests lint help
+.PHONY: demo test test-next learn test-learn check bench image setup setup-check setup-tests setup-learn lint help
 SHELL := /bin/bash
 UV = PATH="$(CURDIR)/.cache/uv/bin:$$PATH" uv
 RUN = $(UV) run --no-sync
@@ -10,6 +10,8 @@ help:
 	@echo "make demo   evaluate the sample tasks: real OpenCode, local sandboxes, scripted model (no account needed)"
 	@echo "make test   run the whole test suite"
 	@echo "make test-next  type check and whole rollouts against the newest verifiers, pre-releases included"
+	@echo "make learn  train a small policy from nothing on rollouts of real OpenCode (installs torch; ARGS=--help)"
+	@echo "make test-learn  the tests of that trainer"
 	@echo "make check  lint and type check: what CI runs before the tests"
 	@echo "make bench  run every benchmark and print its ratios"
 	@echo "make image  build the image of a sandbox that holds OpenCode: BASE=image TAG=name LIBC=glibc|musl"
@@ -22,6 +24,12 @@ test: setup-tests
 
 test-next: setup-tests
 	@$(RUN) python scripts/test_next.py
+
+learn: setup-learn
+	@$(RUN) python -m examples.learn $(ARGS)
+
+test-learn: setup-learn
+	@$(RUN) pytest tests/learn
 
 check: setup-check
 	@$(RUN) ruff format --check .
@@ -42,3 +50,6 @@ setup-check:
 
 setup-tests:
 	@scripts/setup.sh --tests
+
+setup-learn:
+	@scripts/setup.sh --learn

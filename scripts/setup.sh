@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing: uv, the workspace, bubblewrap, the OpenCode binary; with --check also what the type checker
 # reads; with --tests that too, and curl, podman and debootstrap (root only; without them the container tests are
-# skipped). Says in one line what it cannot install.
+# skipped); with --learn also torch, unless one is there. Says in one line what it cannot install.
 set -eu
 cd "$(dirname "$0")/.."
 PATH="$PWD/.cache/uv/bin:$PATH"
@@ -31,6 +31,9 @@ groups=
 if ! command -v npm >/dev/null 2>&1; then groups="--group npm"; fi
 case "${1:-}" in
     --check | --tests) groups="$groups --group openenv" ;;
+    --learn)
+        groups="$groups --inexact"
+        .venv/bin/python -c 'import torch' 2>/dev/null || groups="$groups --extra learn" ;;
     *) groups="$groups --inexact" ;; # what the tests need stays
 esac
 say "installing the workspace"

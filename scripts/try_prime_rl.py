@@ -2,7 +2,7 @@
 
 It runs in an environment of its own: prime-rl and its configuration classes from the checkout, our packages from this
 one with the locked verifiers, and of prime-rl's requirements those that need no GPU. Two things stand in for what is
-not there: `Branch.multi_modal_data`, which verifiers 0.4 no longer has (`prime_rl_trial/__main__.py`), and, unless
+not there: `Branch.multi_modal_data`, which verifiers 0.4 no longer has (`prime_rl_trial/learning.py`), and, unless
 torch is installed there, the few functions of it that the orchestrator uses (`prime_rl_trial/stand_ins`).
 """
 
@@ -62,6 +62,11 @@ def make_environment(checkout: Path, python: str) -> None:
     uv(*install, "--no-deps", *(word for place in code for word in ("--editable", place)))
 
 
+def has_torch() -> bool:
+    """Whether torch is installed there."""
+    return subprocess.run([ENVIRONMENT / "bin" / "python", "-c", _HAS_TORCH], check=False).returncode == 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prime-rl", type=Path, required=True, metavar="PATH", help="checkout of prime-rl")
@@ -72,7 +77,7 @@ def main() -> int:
     make_environment(options.prime_rl.resolve(), options.python)
     programs = ENVIRONMENT / "bin"
     path = [str(ROOT)]
-    if subprocess.run([programs / "python", "-c", _HAS_TORCH], check=False).returncode != 0:
+    if not has_torch():
         path.append(str(ROOT / "scripts" / "prime_rl_trial" / "stand_ins"))
     work = options.work or Path(tempfile.mkdtemp(prefix="prime-rl-trial-"))
     print(f"try_prime_rl: runs and logs are in {work}", flush=True)

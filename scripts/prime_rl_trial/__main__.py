@@ -11,8 +11,6 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-import verifiers.v1 as vf
-
 from scripts.prime_rl_trial import configurations, evaluating, stepping
 from scripts.prime_rl_trial.report import Report
 
@@ -43,10 +41,6 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
-    # verifiers 0.4 has no such attribute: the images of a branch are reached in another way, and here are none.
-    branch: Any = vf.Branch
-    if not hasattr(branch, "multi_modal_data"):
-        branch.multi_modal_data = None
     report = Report()
     for part in options.parts or PARTS:
         work = options.work / part

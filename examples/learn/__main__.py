@@ -1,0 +1,109 @@
+"""`python -m examples.learn`: a policy from nothing that learns on rollouts of real OpenCode."""
+
+import argparse
+import asyncio
+import logging
+import sys
+from pathlib import Path
+
+import torch
+
+from examples.learn.breaking import Break
+from examples.learn.contextual import Contextual
+from examples.learn.copying import Copy
+from examples.learn.curriculum import Curriculum
+from examples.learn.prime_environment import is_here, run_there
+from examples.learn.recording import record
+from examples.learn.recursion import Recursion
+from examples.learn.run import Outcome, Plan, Run
+
+CURRICULA: dict[str, Curriculum] = {
+    "contextual": Contextual(),
+    "copy": Copy(),
+    "recursion": Recursion(),
+    "recursion-frozen": Recursion("frozen"),
+}
+"""By name; in the last one what sub calls say is not trained."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m examples.learn", description=__doc__)
+    add = parser.add_argument
+    add("curriculum", nargs="?", choices=CURRICULA, default="contextual")
+    add("--seeds", type=int, nargs="+", default=[0], metavar="SEED", help="a run for each (default: 0)")
+    add("--steps", type=int, default=Plan.steps, help="default: %(default)s")
+    add("--groups", type=int, default=Plan.groups, help="problems of a step (default: %(default)s)")
+    add("--size", type=int, default=Plan.size, help="rollouts of a problem (default: %(default)s)")
+    add("--at-once", type=int, default=Plan.at_once, help="rollouts side by side (default: %(default)s)")
+    add("--evaluate", type=int, nargs=2, default=Plan.evaluated, metavar=("BEFORE", "AFTER"))
+    add("--goal", type=float, help="reward that each run has to end with, for exit code 0")
+    add("--break", dest="broken", type=Break, choices=list(Break), help="make a mistake in every step")
+    add("--bare", action="store_true", help="a function in place of the environment")
+    add("--prime-rl", type=Path, metavar="PATH", help="the trainer of a checkout of prime-rl, in place of ours")
+    add("--out", type=Path, default=Path("outputs/learn"), help="default: %(default)s")
+    return parser
+
+
+def main() -> int:
+    """Entry point; the exit code is 1 if a run was not sound or missed the goal."""
+    parser = _parser()
+    options = parser.parse_args()
+    if options.broken is Break.ECHO and (options.bare or CURRICULA[options.curriculum].sub_calls):
+        parser.error("--break echo needs OpenCode's own history: without --bare, and of a curriculum without sub calls")
+    if options.prime_rl and (options.bare or options.broken or CURRICULA[options.curriculum].sub_calls):
+        parser.error("--prime-rl goes without --bare and --break, and with a curriculum without sub calls")
+    if options.prime_rl and not is_here():
+        return run_there(options.prime_rl, sys.argv[1:])
+    logging.getLogger("verifiers").setLevel(logging.ERROR)
+    torch.set_num_threads(1)
+    try:
+        sound = asyncio.run(_runs(options))
+    except KeyboardInterrupt:
+        _say(f"interrupted: the policy of the run's last update is below {options.out}")
+        return 130
+    return 0 if sound else 1
+
+
+async def _runs(options: argparse.Namespace) -> bool:
+    """A run for each seed and a line about each; whether all were sound and reached the goal."""
+    _say("recording one rollout of the script")
+    curriculum = CURRICULA[options.curriculum]
+    recorded = await record(curriculum, options.out / "bytes")
+    lines, sound = [], True
+    for seed in options.seeds:
+        directory = options.out / f"seed-{seed}"
+        plan = Plan(
+            curriculum, directory, Path(".cache/learn"), seed, options.steps, options.groups, options.size,
+            options.at_once, tuple(options.evaluate), options.broken, options.bare,
+        )  # fmt: skip
+        outcome = await _trainer(options)(plan, recorded, _say).go()
+        lines.append(_line(seed, outcome))
+        sound &= not outcome.findings and (options.goal is None or outcome.trained >= options.goal)
+        _say(lines[-1])
+    _say("\n".join(["", *lines]))
+    return sound
+
+
+def _trainer(options: argparse.Namespace) -> type[Run]:
+    """What carries plans out; prime-rl can be imported in its own environment only."""
+    if not options.prime_rl:
+        return Run
+    from examples.learn.prime import PrimeRun
+
+    return PrimeRun
+
+
+def _line(seed: int, outcome: Outcome) -> str:
+    reached = outcome.rollouts_to(0.9)
+    what = f"0.9 after {reached} rollouts" if reached else "0.9 not reached"
+    first = f", not sound; {outcome.findings[0]}" if outcome.findings else ", sound"
+    return f"seed {seed}: cloned {outcome.cloned:.2f}, trained {outcome.trained:.2f}, {what}{first}"
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""The cloned policy: it says the format and any content, and is kept for the next run that would make the same one."""
+
+import hashlib
+import math
+import random
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from opencode_env.trainable.samples import TrainingSample
+
+from examples.learn import grpo, model, tokenizer, transcript
+from examples.learn.curriculum import Curriculum
+from examples.learn.grpo import Batch, Settings, Trainer
+from examples.learn.model import Shape, Transformer
+from examples.learn.transcript import Transcript
+
+STEPS = 200
+RATE = 3e-3
+"""Of learning, at its highest."""
+
+
+def key_of(recorded: Sequence[Transcript], curriculum: Curriculum, words: Any, seed: int) -> str:
+    """Names everything that makes a cloned policy what it is.
+
+    Of what was recorded these are its tokens: what the system prompt says, today's date for one, is a single one.
+    """
+    modules = (sys.modules[type(curriculum).__module__], grpo, model, tokenizer, transcript, sys.modules[__name__])
+    code = [Path(str(module.__file__)).read_text() for module in modules]
+    tokens = [one.encoded(words) for one in recorded]
+    parts = [repr(tokens), str(len(words)), repr(curriculum), str(seed), torch.__version__, *code]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def cloned(
+    recorded: Sequence[Transcript], curriculum: Curriculum, words: Any, seed: int, cache: Path
+) -> tuple[Transformer, bool]:
+    """The policy that has the format only, and whether it was in the cache."""
+    torch.manual_seed(seed)
+    policy = Transformer(Shape(len(words)))
+    kept = cache / f"{key_of(recorded, curriculum, words, seed)}.pt"
+    if kept.exists():
+        policy.load_state_dict(torch.load(kept, weights_only=True))
+        return policy, True
+    trainer, draw = Trainer(policy, Settings(rate=RATE)), random.Random(seed)
+    for step in range(STEPS):
+        for group in trainer.optimizer.param_groups:
+            group["lr"] = RATE * min(1, (step + 1) / 10) * (1 + math.cos(math.pi * step / STEPS)) / 2
+        samples = []
+        for filling in curriculum.demonstrations(draw):
+            for conversation in recorded:
+                tokens, mask = conversation.filled(filling).encoded(words)
+                samples.append(TrainingSample(0, (), (), tokens, mask, [0.0] * len(tokens)))
+        trainer.clone(Batch.of(samples, [0.0] * len(samples)))
+    cache.mkdir(parents=True, exist_ok=True)
+    torch.save(policy.state_dict(), kept)
+    return policy, False

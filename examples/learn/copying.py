@@ -1,0 +1,61 @@
+"""Each letter of the question is to be written twice; the questions of the evaluation never occurred before.
+
+The format has it that each letter is written once, with any letter behind it: for that a policy must read, from cloning
+on. That what it read is what comes next is to be found out.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from examples.learn.curriculum import ANSWER_FILE, CONTENT, QUESTION, Filling, Problem, call
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Only the second of each two letters counts."""
+
+    letters: str = "abcd"
+    length: int = 3
+    """Of a question."""
+    held_out: int = 4
+    """One in so many questions is kept for the evaluation."""
+    shown: int = 24
+    """Questions of one step of cloning."""
+    scripts: Sequence[Sequence[str]] = ((call(f"printf {CONTENT} > {ANSWER_FILE}"), "done"),)
+    answer: str = CONTENT
+    sub_calls: str = ""
+    exploration: float = 0.05
+    """Little: where a policy is a bit unsure of what it read, more would make it guess."""
+
+    @property
+    def chance(self) -> float:
+        return 1 / len(self.letters)
+
+    @property
+    def questions(self) -> tuple[list[str], list[str]]:
+        """Those of cloning and training, and those of the evaluation."""
+        mixed = ["".join(letters) for letters in product(self.letters, repeat=self.length)]
+        random.Random(0).shuffle(mixed)
+        kept = len(mixed) // self.held_out
+        return mixed[kept:], mixed[:kept]
+
+    def demonstrations(self, draw: random.Random) -> Iterator[Filling]:
+        for question in draw.sample(self.questions[0], self.shown):
+            yield {QUESTION: question, CONTENT: _between(question, draw.choices(self.letters, k=self.length))}
+
+    def problems(self, draw: random.Random, count: int) -> list[Problem]:
+        return [self.problem(question) for question in draw.sample(self.questions[0], count)]
+
+    def fresh(self, draw: random.Random, count: int) -> list[Problem]:
+        return [self.problem(question) for question in draw.choices(self.questions[1], k=count)]
+
+    def problem(self, question: str) -> Problem:
+        """The problem of a question."""
+        parts = tuple((place, place) for place in range(2, 2 * self.length + 1, 2))
+        return Problem(question, question, _between(question, question), parts)
+
+
+def _between(letters: str, others: Sequence[str]) -> str:
+    return "".join(letter + other for letter, other in zip(letters, others, strict=True))

@@ -1,0 +1,159 @@
+"""The trainer: cloning a format, and group-relative policy optimisation (GRPO) on samples with recorded logprobs.
+
+A sample is a sequence of tokens, which of them the policy sampled, and the log-probability with which it did. The
+advantage of a sample is its rollout's reward less the mean reward of its group; a token's loss is that advantage times
+the ratio of its probability now to that when it was sampled, clipped as in PPO. Before the first update of a step that
+ratio is 1 within float error for every token, or something between sampling and training is wrong.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from opencode_env.trainable.samples import TrainingSample
+from torch import nn
+
+from examples.learn.model import Transformer
+from examples.learn.rollouts import Rollout
+
+EPSILON = 1e-4
+"""Of Adam: weights whose gradients are as small as noise should not move as far as the others."""
+
+UNDECIDED = 0.05
+"""Nats of entropy from which on a token counts as not decided."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How it is trained."""
+
+    rate: float = 3e-4
+    """Of learning, at the first step; it falls to a tenth at the last."""
+    epochs: int = 2
+    """Updates on each step's samples."""
+    clip: float = 0.2
+    """How far a ratio counts from 1."""
+    entropy: float = 0.2
+    """What a nat of entropy is worth, beside a reward of 1, at a token that is not decided. A group without a success
+    teaches nothing, so what is not yet known must stay open; what is decided, such as the format, stays so."""
+    norm: float = 1.0
+    """The largest norm of a gradient."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences side by side, padded at their ends."""
+
+    tokens: torch.Tensor
+    """Ids (samples, length)."""
+    mask: torch.Tensor
+    """Which tokens train (samples, length - 1), from the second token on: none comes before the first."""
+    logprobs: torch.Tensor
+    """Those of sampling, in the places of the mask."""
+    advantages: torch.Tensor
+    """One for each sample."""
+
+    @classmethod
+    def of(cls, samples: Sequence[TrainingSample], advantages: Sequence[float]) -> "Batch":
+        """The samples with their advantages."""
+        length = max(len(sample.token_ids) for sample in samples)
+
+        def padded(values: Iterable[Sequence[float]], kind: torch.dtype) -> torch.Tensor:
+            return torch.tensor([[*row, *[0] * (length - len(row))] for row in values], dtype=kind)
+
+        return cls(
+            padded((sample.token_ids for sample in samples), torch.long),
+            padded((sample.mask for sample in samples), torch.bool)[:, 1:],
+            padded((sample.logprobs for sample in samples), torch.float)[:, 1:],
+            torch.tensor(advantages),
+        )
+
+
+def means(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """The mean reward of each group; one that failed counts for nobody."""
+    groups: defaultdict[str, list[float]] = defaultdict(list)
+    for rollout in rollouts:
+        if not rollout.error:
+            groups[rollout.group].append(rollout.reward)
+    return {name: sum(rewards) / len(rewards) for name, rewards in groups.items()}
+
+
+def advantages(rollouts: Sequence[Rollout]) -> list[float]:
+    """Each rollout's reward less the mean of its group; one that failed has none."""
+    of_group = means(rollouts)
+    return [0.0 if rollout.error else rollout.reward - of_group[rollout.group] for rollout in rollouts]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a batch says about the policy before it is updated."""
+
+    mismatch: float
+    """The largest difference of a log-probability, recomputed, from the recorded one."""
+    entropy: float
+    """Of the tokens that a sample trains, together, in nats; the mean over samples."""
+    tokens: int
+    """How many train."""
+
+
+class Trainer:
+    """Holds the policy's optimizer."""
+
+    def __init__(self, model: Transformer, settings: Settings) -> None:
+        self.model = model
+        self.settings = settings
+        self.optimizer = torch.optim.Adam(model.parameters(), settings.rate, eps=EPSILON)
+
+    def measure(self, batch: Batch) -> Measured:
+        """Look at a batch without learning from it."""
+        with torch.inference_mode():
+            now, entropy = logprobs_of(self.model, batch)
+        apart = (now - batch.logprobs).abs()[batch.mask]
+        whole = (entropy * batch.mask).sum() / len(batch.tokens)
+        return Measured(float(apart.max()), float(whole), int(batch.mask.sum()))
+
+    def learn(self, batch: Batch, done: float = 0.0) -> None:
+        """Update the policy; samples without any advantage teach nothing.
+
+        Args:
+            batch: of one step.
+            done: the part of the run that lies behind, 0 to 1.
+        """
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.settings.rate * (1 - 0.9 * done)
+        now = replace(self.settings, entropy=self.settings.entropy * (1 - done) ** 2)
+        teaching = batch.advantages != 0
+        if not teaching.any():
+            return
+        for _ in range(self.settings.epochs):
+            self._update(policy_loss(self.model, batch, now))
+
+    def clone(self, batch: Batch) -> float:
+        """One update towards saying what the samples say; returns the loss, in nats per token."""
+        loss = -(logprobs_of(self.model, batch)[0] * batch.mask).sum() / batch.mask.sum()
+        self._update(loss)
+        return float(loss.detach())
+
+    def _update(self, loss: torch.Tensor) -> None:
+        self.optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.norm)
+        self.optimizer.step()
+
+
+def logprobs_of(model: Transformer, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probability and entropy of each token, from the second on (samples, length - 1)."""
+    distribution = model(batch.tokens[:, :-1]).log_softmax(-1)
+    chosen = distribution.gather(2, batch.tokens[:, 1:, None])[..., 0]
+    return chosen, -(distribution.exp() * distribution).sum(-1)
+
+
+def policy_loss(model: Transformer, batch: Batch, settings: Settings) -> torch.Tensor:
+    """PPO's clipped loss less what entropy is worth, summed over the tokens of a sample, as a mean over samples."""
+    now, entropy = logprobs_of(model, batch)
+    ratio = ((now - batch.logprobs) * batch.mask).exp()
+    advantage = batch.advantages[:, None]
+    gain = torch.minimum(ratio * advantage, ratio.clamp(1 - settings.clip, 1 + settings.clip) * advantage)
+    undecided = entropy.detach() > UNDECIDED
+    return -((gain + settings.entropy * entropy * undecided) * batch.mask).sum() / len(batch.tokens)

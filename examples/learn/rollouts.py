@@ -1,0 +1,173 @@
+"""What a trainer gets of a rollout, and rollouts of real OpenCode in confined sandboxes through the training client."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import verifiers.v1 as vf
+from opencode_env.cli_agent.seats import local_seat
+from opencode_env.opencode import OpenCodeHarnessConfig
+from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
+from opencode_env.opencode.harness_config import BUILT_IN_TOOLS
+from opencode_env.simulation.backends.env import EquippedEnv
+from opencode_env.taskset import OpenCodeTask
+from opencode_env.taskset.config import OpenCodeTaskConfig
+from opencode_env.taskset.data import OpenCodeTaskData
+from opencode_env.trainable.samples import TrainingSample, training_samples
+from opencode_rlm.config import OpenCodeRLMEnvConfig
+from opencode_rlm.env import OpenCodeRLMEnv
+from opencode_rlm.harness_config import OpenCodeRLMHarnessConfig
+from renderers import Qwen3RendererConfig
+from verifiers.v1.clients import ModelContext, TrainClientConfig
+from verifiers.v1.episode import Episode
+
+from examples.learn.curriculum import Problem
+
+MODEL = "learner"
+LONGEST = 128
+"""Tokens of one answer."""
+TURNS = 4
+SYSTEM = "You answer with one command."
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """What a trainer gets of one rollout."""
+
+    group: str
+    """Rollouts of one group are compared with each other."""
+    reward: float = 0.0
+    samples: Sequence[TrainingSample] = ()
+    forks: int = 0
+    derived: float = 0.0
+    """The reward once more, from what the environment noted of each verify command."""
+    error: str = ""
+    """Why it must not be trained on."""
+    stages: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that it was in each stage."""
+    line: str = ""
+    """The episode as a line of `traces.jsonl`, but for its messages and tokens."""
+
+
+class Player:
+    """Plays problems with real OpenCode.
+
+    Args:
+        env: the environment, serving.
+        ctx: model and training client.
+        at_once: how many rollouts run side by side.
+    """
+
+    def __init__(self, env: EquippedEnv[Any], ctx: ModelContext, at_once: int) -> None:
+        self._env = env
+        self._ctx = ctx
+        self._places = asyncio.Semaphore(at_once)
+
+    async def play(self, problems: Sequence[tuple[str, Problem]]) -> list[Rollout]:
+        """One rollout of each problem, with the name of its group."""
+        async with asyncio.TaskGroup() as group:
+            playing = [group.create_task(self._play(name, problem)) for name, problem in problems]
+        return [one.result() for one in playing]
+
+    async def _play(self, group: str, problem: Problem) -> Rollout:
+        data = OpenCodeTaskData(
+            idx=0,
+            id=problem.name,
+            prompt=problem.question,
+            setup=problem.setup,
+            verify=problem.verify,
+            row_key=problem.name,
+        )
+        task: Any = OpenCodeTask(data, OpenCodeTaskConfig())
+        (slot,) = self._env.slots(task)
+        async with self._places:
+            started = time.monotonic()
+            episode = await self._env.run_slot(slot, self._ctx)
+            return rollout_of(group, episode, time.monotonic() - started)
+
+
+def rollout_of(group: str, episode: Episode[Any, Any, Any], seconds: float | None = None) -> Rollout:
+    """What a trainer gets of an episode.
+
+    Args:
+        group: the name of its group.
+        episode: that was played.
+        seconds: that it took; what no other stage took is the sandbox's. None: not known.
+    """
+    traces = [trace for trace in episode.traces if trace.agent.trainable]
+    errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
+    failed = [error.message for error in errors]
+    line = json.dumps(episode.to_record())
+    if failed or not traces:
+        return Rollout(group, error="; ".join(failed) or "no trace", line=line)
+    main, verdicts, timing = traces[0], traces[0].info["verify"], traces[0].timing
+    agent = {"model": timing.agent.model.duration, "opencode": timing.agent.harness.duration}
+    stages = {**agent, "scoring": timing.scoring.duration}
+    rest = {} if seconds is None else {"sandbox": seconds - sum(stages.values())}
+    return Rollout(
+        group,
+        main.reward,
+        [sample for trace in traces for sample in training_samples(trace)],
+        forks=int(main.metrics["history_forks"] or 0),
+        derived=sum(verdict["exit_code"] == 0 for verdict in verdicts) / len(verdicts),
+        stages={**stages, **rest},
+        line=line,
+    )
+
+
+def spare(kind: type[OpenCodeHarnessConfig]) -> dict[str, Any]:
+    """OpenCode with the shell as its only tool, and a system prompt of one line."""
+    options: dict[str, Any] = {
+        "system_prompt": SYSTEM,
+        "system_prompt_mode": "replace",
+        "prompt_model": MODEL,
+        "disabled_tools": [name for name in BUILT_IN_TOOLS if name != "bash"],
+    }
+    return {**options, "recursion_prompt": ""} if issubclass(kind, OpenCodeRLMHarnessConfig) else options
+
+
+def environment(kind: type[OpenCodeHarnessConfig], sub_calls: str) -> EquippedEnv[Any]:
+    """OpenCode as the only agent, or with calls of its model from inside its work."""
+    if sub_calls:
+        seat = local_seat(OpenCodeRLMHarnessConfig(id="opencode-rlm", **spare(OpenCodeRLMHarnessConfig)))
+        rlm = OpenCodeRLMEnvConfig.model_validate(
+            {"taskset": {"id": "opencode-env"}, "include_sub_llm_in_trajectory": sub_calls == "trained"}
+        )
+        return OpenCodeRLMEnv(rlm.model_copy(update={"agent": seat.model_copy(update={"max_turns": TURNS})}))
+    seat = local_seat(kind(id="opencode-env", **spare(kind)))
+    config = OpenCodeEnvConfig.model_validate({"taskset": {"id": "opencode-env"}})
+    return OpenCodeEnv(config.model_copy(update={"agent": seat.model_copy(update={"max_turns": TURNS})}))
+
+
+@asynccontextmanager
+async def playing(
+    url: str,
+    tokenizer: Path,
+    at_once: int,
+    kind: type[OpenCodeHarnessConfig] = OpenCodeHarnessConfig,
+    sub_calls: str = "",
+) -> AsyncIterator[Player]:
+    """The environment, over an engine.
+
+    Args:
+        url: base URL of the engine.
+        tokenizer: directory of its tokenizer.
+        at_once: how many rollouts run side by side.
+        kind: class of the harness's configuration, where there are no sub calls.
+        sub_calls: "", "frozen" or "trained", as the curriculum says.
+    """
+    env = environment(kind, sub_calls)
+    client = TrainClientConfig(
+        base_url=url,
+        api_key_var="NO_SUCH_KEY",
+        renderer=Qwen3RendererConfig(enable_thinking=False),
+        renderer_model_name=str(tokenizer),
+    )
+    sampling = vf.SamplingConfig(max_tokens=LONGEST, temperature=1.0)
+    async with env.serving():
+        yield Player(env, ModelContext(model=MODEL, client=client, sampling=sampling), at_once)

@@ -1,0 +1,201 @@
+"""One run: clone, evaluate, learn, evaluate, plot."""
+
+import asyncio
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from opencode_env.opencode import OpenCodeHarnessConfig
+
+from examples.learn.bare import play_bare
+from examples.learn.breaking import Break, Breaker, NoEchoConfig
+from examples.learn.checkpoint import cloned
+from examples.learn.curriculum import Curriculum, Problem
+from examples.learn.curve import HEADER, Step, rates, save_plot, terminal_plot
+from examples.learn.engine import Engine
+from examples.learn.grpo import Batch, Settings, Trainer, advantages, means
+from examples.learn.model import Spoken, Transformer, sample
+from examples.learn.rollouts import LONGEST, MODEL, Rollout, playing
+from examples.learn.sanity import findings
+from examples.learn.tokenizer import END, build_tokenizer, save
+from examples.learn.transcript import Transcript
+
+Play = Callable[[Sequence[tuple[str, Problem]]], Awaitable[list[Rollout]]]
+"""Plays each problem once, with the name of its group."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done."""
+
+    curriculum: Curriculum
+    directory: Path
+    """Where the run's files go."""
+    cache: Path
+    """Where cloned policies are kept."""
+    seed: int = 0
+    steps: int = 18
+    groups: int = 4
+    """Problems of a step."""
+    size: int = 8
+    """Rollouts of each problem."""
+    at_once: int = 3
+    evaluated: tuple[int, int] = (100, 64)
+    """Rollouts of the evaluations, of the cloned policy and of the trained one."""
+    broken: Break | None = None
+    bare: bool = False
+    """Whether a function stands in place of the environment."""
+
+
+@dataclass
+class Outcome:
+    """What came of it."""
+
+    cloned: float = math.nan
+    """Mean reward of the cloned policy."""
+    trained: float = math.nan
+    """Mean reward of fresh rollouts at the end; not a number if the run did not get there."""
+    first: Sequence[Rollout] = ()
+    """Those of the evaluation of the cloned policy."""
+    steps: Sequence[Step] = ()
+    findings: Sequence[str] = ()
+    """What was wrong, step by step."""
+
+    def rollouts_to(self, goal: float) -> int | None:
+        """Training rollouts at the first two steps whose mean reward reaches the goal."""
+        for last, step in pairwise(self.steps):
+            if last.reward + step.reward >= 2 * goal:
+                return step.rollouts
+        return None
+
+
+class Run:
+    """Carries a plan out, from the recorded conversations of its curriculum; `say` gets its lines."""
+
+    def __init__(self, plan: Plan, recorded: Sequence[Transcript], say: Callable[[str], None]) -> None:
+        self.plan = plan
+        self.recorded = recorded
+        self.outcome = Outcome()
+        self._say = say
+        self._draw = random.Random(plan.seed)
+        self._noise = torch.Generator().manual_seed(plan.seed)
+
+    async def go(self) -> Outcome:
+        """The whole run; however it ends, the checkpoint `policy.pt` is that of its last update."""
+        self.plan.directory.mkdir(parents=True, exist_ok=True)
+        recorded = self.recorded
+        words = build_tokenizer([one.system for one in recorded], [one.rest for one in recorded])
+        save(words, self.plan.directory / "tokenizer")
+        started = time.monotonic()
+        args = (recorded, self.plan.curriculum, words, self.plan.seed, self.plan.cache)
+        policy, cached = await asyncio.to_thread(cloned, *args)
+        how = "from the cache" if cached else f"in {time.monotonic() - started:.0f} s"
+        parameters = sum(weight.numel() for weight in policy.parameters())
+        self._say(f"cloned the format {how}: {parameters:,} parameters, {len(words)} tokens")
+        try:
+            async with self._play(policy, words) as play:
+                await self._learn(policy, play)
+        finally:
+            torch.save(policy.state_dict(), self.plan.directory / "policy.pt")
+        return self.outcome
+
+    @asynccontextmanager
+    async def _play(self, policy: Transformer, words: Any) -> AsyncIterator[Play]:
+        """Plays with the policy as it is then."""
+        stops = frozenset({words.convert_tokens_to_ids(END)})
+
+        def speak(prompts: Sequence[Sequence[int]]) -> list[Spoken]:
+            return sample(policy, prompts, stops, LONGEST, self._noise)
+
+        async def bare(problems: Sequence[tuple[str, Problem]]) -> list[Rollout]:
+            return await asyncio.to_thread(play_bare, speak, self.recorded, words, self.plan.curriculum, problems)
+
+        if self.plan.bare:
+            yield bare
+            return
+        kind = NoEchoConfig if self.plan.broken is Break.ECHO else OpenCodeHarnessConfig
+        directory = self.plan.directory / "tokenizer"
+        async with (
+            Engine(speak, MODEL).serving() as url,
+            playing(url, directory, self.plan.at_once, kind, self.plan.curriculum.sub_calls) as player,
+            self.training(url),
+        ):
+            yield player.play
+
+    @asynccontextmanager
+    async def training(self, url: str) -> AsyncIterator[None]:
+        """What else the run needs over its engine."""
+        yield
+
+    async def rollouts(self, play: Play) -> Sequence[Rollout]:
+        """Those of one step."""
+        problems = self.plan.curriculum.problems(self._draw, self.plan.groups)
+        return await play([(problem.name, problem) for problem in problems for _ in range(self.plan.size)])
+
+    def update(self, trainer: Trainer, batch: Batch, done: float) -> None:
+        """Learn from them; `done` is the part of the run that lies behind, 0 to 1."""
+        trainer.learn(batch, done)
+
+    async def _learn(self, policy: Transformer, play: Play) -> None:
+        curriculum, outcome = self.plan.curriculum, self.outcome
+        outcome.cloned, outcome.first = await self._evaluate(play, self.plan.evaluated[0])
+        self._say(f"cloned policy: reward {outcome.cloned:.2f}, chance is {curriculum.chance:.2f}")
+        trainer, breaker = (
+            Trainer(policy, Settings(entropy=curriculum.exploration)),
+            Breaker(self.plan.broken, self.plan.seed),
+        )
+        if not self.plan.steps:
+            return
+        self._say(HEADER)
+        for number in range(1, self.plan.steps + 1):
+            await self._step(number, trainer, breaker, play)
+        outcome.trained, _ = await self._evaluate(play, self.plan.evaluated[1])
+        self._say(f"{terminal_plot(outcome.steps)}\n{rates(outcome.steps)}")
+        title = f"{type(curriculum).__name__}: {outcome.cloned:.2f} to {outcome.trained:.2f}"
+        save_plot(outcome.steps, curriculum.chance, title, self.plan.directory / "learn.png")
+        self._say(f"trained policy: reward {outcome.trained:.2f} on {self.plan.evaluated[1]} fresh rollouts")
+
+    async def _evaluate(self, play: Play, count: int) -> tuple[float, list[Rollout]]:
+        """The mean reward of fresh rollouts, not a number without any, and these."""
+        if not count:
+            return math.nan, []
+        rollouts = await play([(problem.name, problem) for problem in self.plan.curriculum.fresh(self._draw, count)])
+        rewards = [rollout.reward for rollout in rollouts if not rollout.error]
+        if len(rewards) < count:
+            self._say(f"{count - len(rewards)} rollouts of the evaluation failed")
+        return sum(rewards) / len(rewards) if rewards else math.nan, rollouts
+
+    async def _step(self, number: int, trainer: Trainer, breaker: Breaker, play: Play) -> None:
+        started = time.monotonic()
+        rollouts = breaker(await self.rollouts(play))
+        rewards = [rollout.reward for rollout in rollouts if not rollout.error]
+        if not rewards:
+            raise RuntimeError(f"every rollout of step {number} failed, the first one with: {rollouts[0].error}")
+        after = time.monotonic()
+        gains = advantages(rollouts)
+        pairs = [(one, gain) for rollout, gain in zip(rollouts, gains, strict=True) for one in rollout.samples]
+        batch = Batch.of([one for one, _ in pairs], [gain for _, gain in pairs])
+        measured = await asyncio.to_thread(trainer.measure, batch)
+        found = findings(rollouts, measured)
+        await asyncio.to_thread(self.update, trainer, batch, (number - 1) / self.plan.steps)
+        stages = sum((Counter(rollout.stages) for rollout in rollouts), Counter[str]())
+        of_group = means(rollouts)
+        step = Step(
+            number, number * len(rollouts), sum(rewards) / len(rewards),
+            len({rollout.group for rollout, gain in zip(rollouts, gains, strict=True) if gain}), len(of_group),
+            measured.tokens, measured.mismatch, measured.entropy,
+            len(rollouts) - len(rewards), sum(rollout.forks for rollout in rollouts),
+            {"play": after - started, "learn": time.monotonic() - after, **stages}, of_group,
+        )  # fmt: skip
+        self.outcome.steps = [*self.outcome.steps, step]
+        self.outcome.findings = [*self.outcome.findings, *(f"step {number}: {one}" for one in found)]
+        for line in (step.line(), *(f"     not sound: {one}" for one in found)):
+            self._say(line)

@@ -1,0 +1,58 @@
+"""One conversation of a real rollout as text, from which those of all other questions and contents follow.
+
+Whatever the environment and the renderer put around what the model says is recorded, not written down here: the system
+prompt with OpenCode's tools, the marks between turns, the results of commands.
+"""
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Self
+
+from opencode_env.trainable.samples import TrainingSample
+
+from examples.learn.curriculum import CONTENT, KEY, QUESTION, REPLY, Filling, fill
+
+_EMPTY = dict.fromkeys((QUESTION, CONTENT, KEY, REPLY), " ")
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """A recorded conversation: what the model is given and what it says, in turns."""
+
+    given: tuple[str, ...]
+    said: tuple[str, ...]
+
+    @classmethod
+    def of(cls, sample: TrainingSample, tokenizer: Any) -> Self:
+        """The text of a sample."""
+        parts: dict[bool, list[str]] = {False: [], True: []}
+        for own, run in groupby(zip(sample.mask, sample.token_ids, strict=True), key=lambda pair: pair[0]):
+            parts[own].append(tokenizer.decode([token for _, token in run]))
+        return cls(tuple(parts[False][: len(parts[True])]), tuple(parts[True]))
+
+    @property
+    def system(self) -> str:
+        """What comes before what differs from rollout to rollout: the rendered system prompt, with the tools."""
+        return fill(self.given[0], dict.fromkeys((QUESTION, KEY), "\0")).partition("\0")[0]
+
+    @property
+    def rest(self) -> str:
+        """Everything that follows it."""
+        empty = self.filled(_EMPTY)
+        return " ".join((empty.given[0][len(self.system) :], *empty.given[1:], *empty.said))
+
+    def filled(self, filling: Filling) -> "Transcript":
+        """The same conversation with other words."""
+        given, said = (tuple(fill(text, filling) for text in texts) for texts in (self.given, self.said))
+        return Transcript(given, said)
+
+    def encoded(self, tokenizer: Any) -> tuple[list[int], list[bool]]:
+        """Its tokens, and which of them the model said."""
+        tokens: list[int] = []
+        mask: list[bool] = []
+        for texts in zip(self.given, self.said, strict=True):
+            for own, text in zip((False, True), texts, strict=True):
+                ids = tokenizer.encode(text, add_special_tokens=False)
+                tokens += ids
+                mask += [own] * len(ids)
+        return tokens, mask
