@@ -98,7 +98,7 @@ async def test_a_wait_that_is_cancelled_leaves_nothing(api: PrimeApi) -> None:
         (Plan(), Fault("create", status=400), SandboxError),
         (Plan(), Fault("create", status=503, times=3), SandboxGatewayError),
         (Plan(), Fault("create", status=408), SandboxGatewayError),
-        (Plan(), Fault("statuses", status=504, times=3), SandboxGatewayError),
+        (Plan(), Fault("statuses", status=504, times=100), SandboxGatewayError),
         (Plan(boot_s=0.1, fails="IMAGE_PULL_FAILED"), None, SandboxImageError),
         (Plan(boot_s=0.1, fails="OOM_KILLED"), None, SandboxNotReadyError),
         (Plan(boot_s=0.1, fails="NODE_LOST"), None, SandboxNotReadyError),

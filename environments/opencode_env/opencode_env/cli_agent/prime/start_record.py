@@ -28,6 +28,8 @@ class StartRecord:
     """Seconds, by what it waited for: a `place`, the creation `rate`, or the platform, which `refused` it for now."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Of the platform: `create` until the sandbox had an id, `ready` from then until it took commands."""
+    taken: bool = False
+    """Whether a sandbox started with it."""
     created_at: float = 0.0
     """When it had an id, by the monotonic clock."""
     _refused_at: float | None = None

@@ -17,7 +17,7 @@ from opencode_env.cli_agent.prime.limits import PrimeLimits
 from opencode_env.cli_agent.prime.start_record import StartRecord
 
 _TURN: ContextVar[StartRecord | None] = ContextVar("turn", default=None)
-"""Of the rollout whose sandbox is asked for next."""
+"""Of the rollout that this task plays."""
 
 
 class Turns:
@@ -44,10 +44,10 @@ class Turns:
 async def taken_turn(config: PrimeConfig) -> StartRecord:
     """The turn that this rollout waited for; a sandbox beside its first waits for the rate here."""
     record = _TURN.get()
-    _TURN.set(None)
-    if record is None:
-        record = StartRecord()
+    if record is None or record.taken:
+        record = StartRecord() if record is None else StartRecord(record.limits)
         await _paced(config, record)
+    record.taken = True
     return record
 
 
