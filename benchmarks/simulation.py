@@ -206,7 +206,8 @@ async def through_opencode() -> dict[str, str]:
         rows.write_text("".join(json.dumps(row) + "\n" for row in lakes))
         async with ScriptedModel(WorldsPolicy()) as model:
             words = ("opencode-simulation", "--env.taskset.dataset", str(rows), "--env.taskset.task.server", "shared")
-            await UserHome(Path(place)).run("turns", model.base_url, *words, "-c", "4")
+            done = await UserHome(Path(place)).run("turns", model.base_url, *words, "-c", "4")
+        assert done.exit_code == 0, done.log
         turns = []
         by_session: dict[str | None, list[tuple[float, float]]] = {}
         for request in model.requests:

@@ -80,6 +80,7 @@ class Episode:
     def __init__(self, kind: type[World], spec: EpisodeSpec, recorder: Recorder) -> None:
         self._kind = kind
         self._world: World | None = None
+        self._tools: dict[str, Callable[..., Any]] = {}
         self._spec = spec
         self._recorder = recorder
         self._thread = WorldThread()
@@ -119,6 +120,7 @@ class Episode:
 
     async def _first(self) -> JsonValue:
         self._world = await self._thread.run(self._kind)
+        self._tools = tools_of(self._world)
         config = {**self._kind.default_config(), **self._spec.config}
         return await self._shown(await self._thread.run(self.world.reset, self._spec.seed, config))
 
@@ -219,7 +221,7 @@ class Episode:
                 raise Refused(self._over)
             try:
                 given = given_arguments(arguments)
-                step, shown = await self._timed(self._perform(tools_of(self.world)[name], arguments))
+                step, shown = await self._timed(self._perform(self._tools[name], arguments))
                 entry = self._bounded(self._cut_off(entry_of(self._steps + 1, name, given, step, shown)))
                 if not math.isfinite(self._total + entry.reward):
                     raise TypeError("the return is no longer finite")

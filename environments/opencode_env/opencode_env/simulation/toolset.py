@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import faulthandler
 import hmac
+import logging
 import os
 import signal
 import sys
@@ -78,6 +79,7 @@ class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
     async def setup(self) -> None:
         """Find the world; a shared server is then ready, and waits for orders."""
         faulthandler.enable()  # the log then says where a world brought Python down
+        logging.getLogger("mcp").setLevel(logging.WARNING)  # below it says something of every call
         sys.path.extend(path for path in self.config.import_path if path not in sys.path)
         self._world = find_world(self.config.world)
         if self.config.group is not None:
