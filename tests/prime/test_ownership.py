@@ -153,23 +153,23 @@ async def test_the_command_lists_and_deletes_by_label_and_asks_before(
         assert "two" in left.labels
 
 
-def asked_at_a_terminal(answer: bytes) -> int:
-    """What `clean` exits with when this is the answer to its question."""
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A descriptor: what is written there is typed at this process's standard input."""
     ours, theirs = pty.openpty()
-    argv = [sys.executable, "-m", "opencode_env.sandboxes", "clean", "--label", "mine"]
-    os.write(ours, answer)
-    try:
-        return subprocess.run(argv, stdin=theirs, stdout=subprocess.DEVNULL, check=False).returncode
-    finally:
-        os.close(ours)
-        os.close(theirs)
+    with os.fdopen(theirs) as typed:
+        monkeypatch.setattr(sys, "stdin", typed)
+        yield ours
+    os.close(ours)
 
 
-async def test_at_a_terminal_it_asks_and_deletes_on_a_yes_only(api: PrimeApi) -> None:
+async def test_at_a_terminal_it_asks_and_deletes_on_a_yes_only(api: PrimeApi, terminal: int) -> None:
     async with provision_prime(PrimeConfig(labels=["mine"]), 60):
-        assert await asyncio.to_thread(asked_at_a_terminal, b"\n") == 1
+        os.write(terminal, b"\n")
+        assert await asyncio.to_thread(main, ["clean", "--label", "mine"]) == 1
         assert len(api.living) == 1
-        assert await asyncio.to_thread(asked_at_a_terminal, b"y\n") == 0
+        os.write(terminal, b"y\n")
+        assert await asyncio.to_thread(main, ["clean", "--label", "mine"]) == 0
         assert api.living == []
 
 

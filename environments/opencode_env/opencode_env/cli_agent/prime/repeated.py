@@ -19,8 +19,9 @@ async def repeated(request: Callable[[], Awaitable[ResultT]]) -> ResultT:
     """The answer to a request, at the latest to its third try.
 
     Raises:
-        APIError, RuntimeError, OSError, SandboxError: as the request raised it, if not the way failed or it did so to
-            the end.
+        APIError: the request failed otherwise, or to the end.
+        RuntimeError: the same, of a sandbox that is over.
+        SandboxError: the same, wrapped.
     """
     for pause in _PAUSES_S:
         try:
