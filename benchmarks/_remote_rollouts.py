@@ -166,7 +166,7 @@ async def watch_remote(load: Load, rollouts: int, at_once: int, scratch: Path) -
         env = {**os.environ, **api.environment, "HOME": str(scratch / "home")}
         config = {**fields(load, "prime"), "interception": interception()}
         async with watched_worker(config, scratch, env) as worker:
-            await play(worker, load, at_once, at_once, "short", Seen())
+            await play(worker, load, at_once, at_once, "steady", Seen())
             before = await worker.held()
             await api.order("begin")
             seen = await watched(worker, load, rollouts, at_once)

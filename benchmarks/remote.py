@@ -5,7 +5,7 @@ is answered, 1.5 s until the sandbox is up, 0.3 s for a deletion, 0.05 s for any
 and our runtime are the real ones; behind the sandboxes are light boxes without a process (`_light_boxes.py`), so that
 256 at once fit on two cores. OpenCode is recorded once, and simulated agents send its requests to the interception, as
 in `scale.py`; the model, a process of its own, takes its time for each answer. All rollouts run in one environment
-worker (verifiers' `EnvServer`), so many at a time; before anything is measured, as many short ones have run.
+worker (verifiers' `EnvServer`), so many at a time; before anything is measured, as many have run.
 
   cpu                   of the worker's process for one rollout ÷ the same with confined local sandboxes, which run a
                         program that sends the same requests. Neither counts sandboxes, agents or model; what watching
