@@ -11,6 +11,7 @@ from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 from opencode_env.simulation.backends.errors import BrokenBackendError
 from opencode_env.simulation.errors import BrokenWorldError
 from opencode_env.simulation.user.sides import BrokenUserError
+from opencode_rubrics import SandboxFileError
 from verifiers.v1.trace import Error
 from verifiers.v1.utils.retries import RetryState
 
@@ -21,7 +22,7 @@ from tests.support.user_home import Finished, UserHome
 RULE = {"type": "AgentError", "max_retries": 1}
 
 
-BROUGHT_ABOUT = (AgentError, BrokenWorldError, BrokenBackendError, BrokenUserError)
+BROUGHT_ABOUT = (AgentError, SandboxFileError, BrokenWorldError, BrokenBackendError, BrokenUserError)
 
 
 def tries(retries: dict[str, Any], kind: str) -> int:
