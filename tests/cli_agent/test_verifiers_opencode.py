@@ -58,7 +58,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> UserHome:
 
 @pytest.fixture(scope="module")
 def finished(home: UserHome) -> Finished:
-    """One run of all rows, one at a time: OpenCode 2 gives up on a machine that is too busy."""
+    """One run of all rows, one at a time, and tried again: OpenCode 2 gives up on a machine that is too busy."""
     env = {
         "PATH": f"{npm_with_opencode2(home.root / 'npm')}{os.pathsep}{os.environ['PATH']}",
         "OPENCODE_ENV_CACHE": str(home.root / "cache"),
@@ -73,6 +73,7 @@ def finished(home: UserHome) -> Finished:
         ],
     )
     arguments = ["opencode-env", "--env.taskset.dataset", str(rows), "--env.agent.harness.id", "opencode"]
+    arguments += ["--env.retries.max-retries", "3"]
 
     async def run() -> Finished:
         async with ScriptedModel(Policy(home.home)) as model:

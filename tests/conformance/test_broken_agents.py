@@ -12,6 +12,7 @@ SOUND = "test_a_sound_answer_is_a_finished_rollout_with_its_reward"
 KEY = "test_the_providers_key_is_sent_to_the_provider_and_is_nowhere_in_the_sandbox"
 LEFT = "test_no_process_that_the_agent_left_lives_when_it_is_scored"
 UNREACHABLE = "test_an_endpoint_that_cannot_be_reached_is_a_typed_error_and_never_a_reward"
+LIMITED = "test_a_time_limit_hides_no_failing_endpoint"
 FAILING = "test_an_endpoint_that_fails_for_good_is_a_typed_error_and_never_a_reward"
 
 
@@ -48,7 +49,8 @@ def test_an_agent_that_leaks_the_key_is_found_out_and_what_it_swallows_or_leaves
         report.failure(KEY)
     )
     assert {LEFT, UNREACHABLE} <= report.passed
-    assert sum(name.startswith(FAILING) for name in report.passed) == 4
+    assert sum(name.startswith(FAILING) for name in report.passed) == 3
+    assert LIMITED in report.passed | report.skipped  # a busy machine skips it
 
 
 def test_an_agent_that_cannot_be_run_at_all_ends_the_suite_with_the_reason(tmp_path: Path) -> None:
