@@ -1,11 +1,13 @@
-"""A Python process beside a benchmark's own, and the CPU that it used."""
+"""A Python process beside a benchmark's own, what it answers, and the CPU that it used."""
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 
 @asynccontextmanager
@@ -19,6 +21,15 @@ async def process(*arguments: str, env: Mapping[str, str] | None = None) -> Asyn
         if child.returncode is None:
             child.terminate()
         await child.wait()
+
+
+async def ask(child: asyncio.subprocess.Process, what: str) -> dict[str, Any]:
+    """A child's answer, one line of JSON, to an order, which is one line of text."""
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write(what.encode() + b"\n")
+    said: dict[str, Any] = json.loads(await child.stdout.readline())
+    return said
 
 
 def cpu_seconds(pid: int) -> float:

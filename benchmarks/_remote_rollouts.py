@@ -17,6 +17,7 @@ from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import EvalClientConfig
 from verifiers.v1.episode import WireEpisode
 
+from benchmarks._child import ask
 from benchmarks._prime_api import BOOT_SECONDS, CREATE_SECONDS, DELETE_SECONDS, REQUEST_SECONDS
 from benchmarks._simulated_agents import SHORT_TURNS, START_SECONDS
 from benchmarks._watched_worker import WatchedWorker, program, watched_worker
@@ -77,11 +78,7 @@ class Server:
 
     async def order(self, what: str) -> dict[str, Any]:
         """What it has counted since `begin`."""
-        assert self._child.stdin is not None
-        assert self._child.stdout is not None
-        self._child.stdin.write(what.encode() + b"\n")
-        said: dict[str, Any] = json.loads(await self._child.stdout.readline())
-        return said
+        return await ask(self._child, what)
 
 
 @asynccontextmanager

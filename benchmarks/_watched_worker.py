@@ -11,7 +11,7 @@ from typing import Any
 
 from verifiers.v1.serve import EnvClient
 
-from benchmarks._child import process
+from benchmarks._child import ask, process
 
 HERE = Path(__file__).parent
 
@@ -48,15 +48,15 @@ class WatchedWorker:
 
     async def begin(self) -> None:
         """Have it watch from here on."""
-        await self._order("begin")
+        await ask(self._child, "begin")
 
     async def watched(self) -> dict[str, float]:
         """What it has seen since: see `Watch.seen` of `_env_worker.py`."""
-        return await self._order("watched")
+        return await ask(self._child, "watched")
 
     async def held(self) -> dict[str, int]:
         """What it holds now, by kind."""
-        return await self._order("held")
+        return await ask(self._child, "held")
 
     async def more_than(self, before: Mapping[str, int], seconds: float) -> dict[str, int]:
         """What it holds beyond `before`, as soon as that is nothing, or after so many seconds."""
@@ -67,13 +67,6 @@ class WatchedWorker:
             if not more or time.monotonic() > deadline:
                 return more
             await asyncio.sleep(1)
-
-    async def _order(self, what: str) -> dict[str, Any]:
-        assert self._child.stdin is not None
-        assert self._child.stdout is not None
-        self._child.stdin.write(what.encode() + b"\n")
-        said: dict[str, Any] = json.loads(await self._child.stdout.readline())
-        return said
 
 
 @asynccontextmanager
