@@ -2,8 +2,9 @@
 
 Latency: one MCP client each calls, in turn, the tool of a bare server (the SDK's `MCPServer`, sessionless HTTP with
 JSON answers as verifiers serves it, the same lake behind the same signature) and one of 64 worlds of one world server,
-whose ledger goes to this process; both servers are processes of their own. A pair of calls is made back to
-back, so that whatever else the machine does hits both.
+whose ledger goes to this process; servers and clients are processes of their own, as an agent is. Both servers are
+called by the URLs that verifiers signs for shared tool servers. A pair of calls is made back to back, so that whatever
+else the machine does hits both.
 
 Apart: 256 worlds in one server with 50 calls each, 32 clients at once; every world's ledger must be what the same calls
 give alone. Memory: the growth of that server by a world that was reset and then left alone, less what a bare object of
@@ -27,6 +28,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 # The repository, not this folder, belongs on the path.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
@@ -40,7 +42,7 @@ from opencode_env.simulation.episode import EpisodeSpec
 from opencode_env.simulation.ledger import Ledger
 from opencode_env.simulation.samples.frozen_lake import FrozenLake
 
-from benchmarks._child import process
+from benchmarks._child import ask, process
 from benchmarks._measure import machine, percentile, report
 from tests.simulation.served import SharedWorlds, shared_worlds
 from tests.support.user_home import UserHome
@@ -126,24 +128,33 @@ async def posted(session: aiohttp.ClientSession, url: str, number: int, directio
     assert not answer["result"].get("isError"), answer
 
 
-async def latency(served: SharedWorlds) -> tuple[dict[str, float], dict[str, str]]:
-    """The ratios of a call's time, with 64 worlds in the server's process."""
-    seats = [await served.seat(seed=number, config=CONFIG) for number in range(WORLDS_AT_ONCE)]
+async def call_in_turn(urls: dict[str, list[str]]) -> dict[str, list[float]]:
+    """Seconds of the calls of one client for each URL: all kinds' first, all kinds' second, and so on."""
     source = random.Random(0)
-    times: dict[str, list[float]] = {"bare": [], "world": []}
+    times: dict[str, list[float]] = {kind: [] for kind in urls}
     async with AsyncExitStack() as stack:
-        bare_url = await stack.enter_async_context(bare_server())
-        # As many clients of the bare server, so that both have the same connections.
-        bare = [await stack.enter_async_context(Client(bare_url)) for _ in seats]
-        worlds = [await stack.enter_async_context(Client(seat.url)) for seat in seats]
+        clients = {
+            kind: [await stack.enter_async_context(Client(url)) for url in places] for kind, places in urls.items()
+        }
         for round_number in range(ROUNDS + 1):
-            for pair in zip(bare, worlds, strict=True):
-                order = list(zip(("bare", "world"), pair, strict=True))
+            for seats in zip(*clients.values(), strict=True):
+                order = list(zip(clients, seats, strict=True))
                 source.shuffle(order)
                 for kind, client in order:
                     seconds = await timed(client, source.choice(DIRECTIONS))
                     if round_number:  # the first round warms up
                         times[kind].append(seconds)
+    return times
+
+
+async def latency(served: SharedWorlds) -> tuple[dict[str, float], dict[str, str]]:
+    """The ratios of a call's time, with 64 worlds in the server's process."""
+    seats = [await served.seat(seed=number, config=CONFIG) for number in range(WORLDS_AT_ONCE)]
+    async with bare_server() as bare_url, process(__file__, "--call") as clients:
+        # As many clients of the bare server, with as long URLs.
+        worlds = [seat.url for seat in seats]
+        urls = {"bare": [f"{bare_url}?{urlsplit(url).query}" for url in worlds], "world": worlds}
+        times = await ask(clients, json.dumps(urls))
     for seat in seats:
         await seat.finish()
     ratios = {f"call_p{n}": percentile(times["world"], n / 100) / percentile(times["bare"], n / 100) for n in (50, 99)}
@@ -232,10 +243,14 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object on the last line")
     parser.add_argument("--opencode", action="store_true", help="also play 4 worlds through OpenCode")
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--call", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--weigh", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.bare:
         serve_bare()
+        return
+    if options.call:
+        print(json.dumps(asyncio.run(call_in_turn(json.loads(sys.stdin.readline())))), flush=True)
         return
     if options.weigh:
         weigh_bare()

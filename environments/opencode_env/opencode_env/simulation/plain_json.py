@@ -54,6 +54,8 @@ def _sendable(digits: str) -> None:
 
 
 def _checked(value: Any, around: int) -> JsonValue:
+    if type(value) is str and value.isascii():
+        return value
     try:
         plain: JsonValue = to_jsonable_python(value)
         text = json.dumps(plain, allow_nan=False, ensure_ascii=False).encode()

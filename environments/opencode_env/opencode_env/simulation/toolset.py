@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import sys
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -34,6 +35,12 @@ from opencode_env.simulation.mcp_tools import Request, offer_world
 from opencode_env.simulation.reference import find_world
 from opencode_env.simulation.request_gate import AsgiApp, RequestGate
 from opencode_env.simulation.wire import Hello
+
+_LONGEST_QUERY = 4096
+"""Characters; verifiers' own has a few hundred."""
+
+_REMEMBERED_QUERIES = 4096
+"""Each is looked at several times for every call."""
 
 
 class SimulationState(vf.State):
@@ -132,9 +139,10 @@ def own_log() -> str | None:
     return None
 
 
+@lru_cache(_REMEMBERED_QUERIES)
 def signed_rollout(query: str, secret: str) -> str | None:
     """The rollout that a request's query names, if it was signed with the server's secret."""
-    if not secret:
+    if not secret or len(query) > _LONGEST_QUERY:
         return None
     named = parse_qs(query, keep_blank_values=True)
     found = [named.get(name, []) for name in (STATE_URL_PARAM, STATE_ROUTE_PARAM, STATE_SIGNATURE_PARAM)]
