@@ -20,7 +20,7 @@ from verifiers.v1.errors import SandboxError
 
 _OVER = ("TERMINATED", "ERROR", "TIMEOUT")
 _OUT_OF_MEMORY = "OOM_KILLED"
-_PAYMENT, _TIMEOUT, _TOO_MANY, _SERVER = 402, 408, 429, 500
+_REFUSED, _PAYMENT, _TIMEOUT, _TOO_MANY, _SERVER = 400, 402, 408, 429, 500
 _SAID = re.compile(r"\bHTTP (\d{3})\b")
 _CONNECT = re.compile(r"RPC failed \((unavailable|deadline_exceeded|internal|aborted|unknown|not_found)\)")
 
@@ -113,7 +113,6 @@ async def told_apart(*, starting: bool = False) -> AsyncIterator[None]:
         raise kind(str(error)) from error
 
 
-def surely_refused(error: BaseException) -> bool:
-    """Whether a creation that failed so made no sandbox: the platform itself said no."""
-    status = http_status(error)
-    return status is not None and status < _SERVER and status != _TIMEOUT
+def surely_refused(status: int) -> bool:
+    """Whether a request for a sandbox that was answered with this HTTP status made none: the platform said no."""
+    return _REFUSED <= status < _SERVER and status != _TIMEOUT
