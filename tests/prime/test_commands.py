@@ -142,6 +142,16 @@ async def test_a_shell_that_is_flooded_is_killed_with_its_command(taken_over: Ru
     assert (await taken_over.run(["sh", "-c", "kill -0 $(cat /tmp/pid)"], {})).exit_code != 0
 
 
+async def test_what_floods_the_end_of_a_command_is_not_kept(
+    taken_over: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    command = await running(taken_over, "sleep 600")
+    await taken_over.write("/tmp/shell", b"sh() { head -c 100000000 /dev/zero; }")
+    command.cancel()
+    await asyncio.gather(command, return_exceptions=True)
+    assert "could not be ended: a program wrote without end" in caplog.text
+
+
 async def test_an_answer_that_nobody_understands_is_no_error_of_the_platform(
     taken_over: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ from verifiers.v1.runtimes import ProgramResult
 from verifiers.v1.utils.aio import run_shielded
 
 from opencode_env.cli_agent.prime.errors import SandboxEndedError, SandboxGatewayError, ended_by
+from opencode_env.cli_agent.prime.repeated import repeated
 from opencode_env.cli_agent.programs import program
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.prime")
@@ -205,9 +206,18 @@ async def _end(place: Place, mark: str) -> None:
     """Kill what a command started, as the default user. That it could not is logged: the sandbox is deleted soon."""
     command = shlex.join(["sh", "-c", program("remote_end.sh"), "remote_end", mark])
     try:
-        done = await place.client.execute_command(place.sandbox_id, command, timeout=_END_TIMEOUT_S)
-    except (*_ERRORS, SandboxError) as error:
+        async with asyncio.timeout(_END_TIMEOUT_S):
+            code = await repeated(lambda: _code_of(place, command))
+    except (*_ERRORS, SandboxError, KilledError) as error:
         logger.warning("prime sandbox %s: a command could not be ended: %s", place.sandbox_id, error)
         return
-    if done.exit_code:
-        logger.warning("prime sandbox %s: a command could not be ended: %s", place.sandbox_id, done.stderr.strip())
+    if code:
+        logger.warning("prime sandbox %s: a command could not be ended: some processes live on", place.sandbox_id)
+
+
+async def _code_of(place: Place, command: str) -> int:
+    process = await place.client.open_process(place.sandbox_id, command)
+    async with contextlib.aclosing(process):
+        await _received(process)
+        code: int = await process.wait()
+    return code

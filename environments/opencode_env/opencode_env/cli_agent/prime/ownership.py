@@ -147,7 +147,7 @@ class OwnedClient:
         await repeated(lambda: self._client.wait_for_creation(sandbox_id, **options))
 
     async def execute_command(self, *arguments: Any, **options: Any) -> Any:
-        """Run a short command that can be repeated; verifiers makes the work directory with one, and we end processes.
+        """Run a short command that can be repeated; verifiers makes the work directory with one.
 
         Raises:
             APIError: it could not be run.
@@ -185,7 +185,7 @@ def report_left(sandbox: str, own: Ownership, reason: object) -> None:
 
 @atexit.register
 def look_again() -> None:
-    """Delete what was reported and lives after all; that it does was said."""
+    """Delete what was reported, once more, and what came after all."""
     if not _LEFT:
         return
     with contextlib.suppress(APIError), platform() as client:
