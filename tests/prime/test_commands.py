@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from opencode_env.cli_agent.prime import commands, provision_prime
 from opencode_env.cli_agent.prime.errors import SandboxEndedError, SandboxMemoryError
+from opencode_env.cli_agent.process_fence import ProcessFence
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig, ProgramResult, Runtime
 
@@ -140,6 +141,17 @@ async def test_a_shell_that_is_flooded_is_killed_with_its_command(taken_over: Ru
     assert "wrote without end" in done.stderr
     await taken_over.write("/tmp/shell", b"")
     assert (await taken_over.run(["sh", "-c", "kill -0 $(cat /tmp/pid)"], {})).exit_code != 0
+
+
+async def test_an_agent_that_replaced_the_shell_kept_itself_from_being_ended(
+    api: PrimeApi, taken_over: Runtime
+) -> None:
+    fence = ProcessFence(taken_over)
+    await fence.mark()
+    await taken_over.write("/tmp/shell", b"sh() { echo lost; }")
+    with pytest.raises(SandboxError):
+        await fence.end()
+    assert fence.spoilt
 
 
 async def test_what_floods_the_end_of_a_command_is_not_kept(
