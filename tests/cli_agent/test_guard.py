@@ -8,6 +8,7 @@ import pytest
 import verifiers.v1 as vf
 from opencode_env.cli_agent import runaway
 from opencode_env.cli_agent.guard import GuardedSession, guarded, guarded_task
+from opencode_env.cli_agent.prime.errors import SandboxEndedError
 from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.cli_agent.runaway import RUNAWAY_FAILURES, led_nowhere
 from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig
@@ -107,7 +108,11 @@ async def test_the_tasks_own_scoring_does_not_start_when_a_score_is_refused() ->
     task = guarded_task(Scored(vf.TaskData(idx=0, prompt="x")))
     await task.score(trace)
     trace.info["agent"] = {"survivors": "pid 7"}
-    with pytest.raises(SandboxError, match="could not be ended: pid 7"):
+    with pytest.raises(SandboxError, match="could not be ended: pid 7") as raised:
+        await task.score(trace)
+    assert type(raised.value) is SandboxError
+    trace.info["agent"]["survivors_own"] = True
+    with pytest.raises(SandboxEndedError, match="could not be ended: pid 7"):
         await task.score(trace)
     assert started == [trace]
 

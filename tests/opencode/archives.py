@@ -7,11 +7,12 @@ from tests.opencode.fake_npm import tgz
 
 PROGRAM = b"#!/bin/sh\necho 9.9.9\n"
 GOOD = tgz({"opencode": PROGRAM})
+STALLED = b"stalled"
 DIGEST = hashlib.sha256(PROGRAM).hexdigest()
 
 
 class Archives(ThreadingHTTPServer):
-    """Serves one body after the other, the last one for ever; an empty one is a 503."""
+    """Serves one body after the other, the last one for ever; an empty one is a 503, and `STALLED` never comes."""
 
     def __init__(self, *bodies: bytes) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -35,6 +36,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
+        if body == STALLED:
+            self.connection.recv(1)  # returns when the client gives up
+            return
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: object) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from opencode_env.opencode.state import program
 
-from tests.opencode.archives import DIGEST, GOOD, PROGRAM, Archives
+from tests.opencode.archives import DIGEST, GOOD, PROGRAM, STALLED, Archives
 from tests.opencode.fake_npm import tgz
 
 TOOLS = ("sh", "tar", "gzip", "cut", "mkdir", "mv", "chmod", "rm", "sha256sum")
@@ -33,9 +33,12 @@ class Machine:
         (self.bin / "sleep").write_text(f'#!/bin/sh\necho "$1" >> {self._slept}\n')
         (self.bin / "sleep").chmod(0o755)
 
-    def download(self, url: str, digest: str = DIGEST, jitter: str = "0") -> "subprocess.CompletedProcess[str]":
+    def download(
+        self, url: str, digest: str = DIGEST, jitter: str = "0", script: str | None = None
+    ) -> "subprocess.CompletedProcess[str]":
         wanted = ["opencode", url, digest, "opencode"]
-        argv = [str(self.bin / "sh"), "-c", program("download.sh"), "download", str(self.target), jitter, *wanted]
+        script = program("download.sh") if script is None else script
+        argv = [str(self.bin / "sh"), "-c", script, "download", str(self.target), jitter, *wanted]
         return subprocess.run(
             argv, env={"PATH": str(self.bin)}, capture_output=True, text=True, check=False, timeout=60
         )
@@ -66,6 +69,21 @@ def test_a_failed_download_is_tried_again_after_longer_and_longer_pauses(archive
     assert machine.download(archives.url).returncode == 0
     assert (machine.target / "opencode").read_bytes() == PROGRAM
     assert machine.slept == ["1", "2", "4"]
+
+
+@pytest.mark.parametrize("archives", [(STALLED, GOOD)], indirect=True)
+@pytest.mark.parametrize(
+    ("downloader", "patience"), [("curl", "--speed-time"), ("wget", "-T"), ("python3", "timeout=")]
+)
+def test_a_download_that_stalls_is_given_up_and_tried_again(
+    archives: Archives, tmp_path: Path, downloader: str, patience: str
+) -> None:
+    machine = Machine(tmp_path, downloader)
+    script = program("download.sh")
+    assert f"{patience}60" in script or f"{patience} 60" in script
+    impatient = script.replace(f"{patience}60", f"{patience}1").replace(f"{patience} 60", f"{patience} 1")
+    assert machine.download(archives.url, script=impatient).returncode == 0
+    assert archives.asked == 2
 
 
 @pytest.mark.parametrize("archives", [(b"", b"", GOOD)], indirect=True)

@@ -1,11 +1,13 @@
 """Commands of our own Prime runtime: their end is seen at once, whatever the way there does, or they are killed."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 import pytest
-from opencode_env.cli_agent.prime import provision_prime
+from opencode_env.cli_agent.prime import commands, provision_prime
 from opencode_env.cli_agent.prime.errors import SandboxEndedError, SandboxMemoryError
+from opencode_env.cli_agent.process_fence import ProcessFence
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig, ProgramResult, Runtime
 
@@ -83,6 +85,117 @@ async def test_a_command_whose_shell_somebody_killed_has_ended_so_with_what_it_s
     await box.run(["sh", "-c", "kill -9 $(cut -d ' ' -f 4 /proc/$(cat /tmp/pid)/stat)"], {})
     assert (await command).exit_code == 128 + 9
     assert (await box.run(["sh", "-c", "kill -0 $(cat /tmp/pid)"], {})).exit_code != 0
+
+
+async def test_output_that_the_command_removed_is_none(box: Runtime) -> None:
+    done = await box.run(["sh", "-c", "rm /tmp/.vf-run-$OPENCODE_ENV_COMMAND/out; echo said; exit 7"], {})
+    assert (done.exit_code, done.stdout) == (7, "")
+
+
+@pytest.fixture
+async def taken_over(api: PrimeApi) -> AsyncIterator[Runtime]:
+    """A sandbox whose `sh` is what /tmp/shell says, once it is there: an agent that is root can replace it, and others
+    can write to the streams of the shell around their command."""
+    async with provision_prime(PrimeConfig(), 60, {"BASH_ENV": "/tmp/shell"}) as started:
+        yield started
+
+
+async def spoil(box: Runtime, first: str) -> None:
+    """Have the shell around a command do something first; what looks for its end, or ends it, is sound."""
+    sound = f"wait=*|{commands.MARK}=*"
+    await box.write(
+        "/tmp/shell", f'sh() {{ case "${{@: -1}}" in {sound}) ;; *) {first};; esac; command sh "$@"; }}'.encode()
+    )
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [r"ended 0 0 x\n", r"ended 0 0 -1\n", r"running\n", r"lost\n", r"ended 0 2 0\nno", r"\377\n", r"\n", "ended 0 0 0"],
+)
+async def test_what_is_written_into_the_answer_does_not_end_a_command_otherwise(
+    taken_over: Runtime, forged: str
+) -> None:
+    await spoil(taken_over, f"printf '{forged}'")
+    done = await taken_over.run(["sh", "-c", "echo true word; exit 7"], {})
+    assert (done.exit_code, done.stdout) == (7, "true word\n")
+
+
+async def test_an_end_that_was_forged_before_the_shell_was_killed_is_none(taken_over: Runtime) -> None:
+    await spoil(taken_over, r"printf 'ended 0 3 0\nwon'; kill -9 $$")
+    done = await taken_over.run(["true"], {})
+    assert (done.exit_code, done.stdout) == (128 + 9, "")
+
+
+async def test_a_record_that_somebody_removed_is_no_success(taken_over: Runtime) -> None:
+    await spoil(taken_over, "echo")
+    done = await taken_over.run(["sh", "-c", "rm -r /tmp/.vf-run-$OPENCODE_ENV_COMMAND"], {})
+    assert done.exit_code != 0
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+async def test_a_shell_that_is_flooded_is_killed_with_its_command(taken_over: Runtime, stream: int) -> None:
+    flood = f'command sh "$@" & until [ -s /tmp/pid ]; do sleep 0.1; done; head -c 100000000 /dev/zero >&{stream}; wait'
+    await spoil(taken_over, flood)
+    done = await taken_over.run(["sh", "-c", "echo $$ >/tmp/pid; exec sleep 600"], {})
+    assert (done.exit_code, done.stdout) == (128 + 9, "")
+    assert "wrote without end" in done.stderr
+    await taken_over.write("/tmp/shell", b"")
+    assert (await taken_over.run(["sh", "-c", "kill -0 $(cat /tmp/pid)"], {})).exit_code != 0
+
+
+async def test_an_agent_that_replaced_the_shell_kept_itself_from_being_ended(
+    api: PrimeApi, taken_over: Runtime
+) -> None:
+    fence = ProcessFence(taken_over)
+    await fence.mark()
+    await taken_over.write("/tmp/shell", b"sh() { echo lost; }")
+    with pytest.raises(SandboxError):
+        await fence.end()
+    assert fence.spoilt
+
+
+async def test_what_floods_the_end_of_a_command_is_not_kept(
+    taken_over: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    command = await running(taken_over, "sleep 600")
+    await taken_over.write("/tmp/shell", b"sh() { head -c 100000000 /dev/zero; }")
+    command.cancel()
+    await asyncio.gather(command, return_exceptions=True)
+    assert "could not be ended: a program wrote without end" in caplog.text
+
+
+async def test_an_answer_that_nobody_understands_is_no_error_of_the_platform(
+    taken_over: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "_SILENCE_S", 0.1)
+    await taken_over.write("/tmp/shell", b"sh() { echo HTTP 503; }")
+    with pytest.raises(SandboxEndedError, match="HTTP 503") as raised:
+        await taken_over.run(["true"], {})
+    assert type(raised.value) is SandboxEndedError
+
+
+async def test_a_command_that_a_replaced_shell_says_is_lost_has_failed(taken_over: Runtime) -> None:
+    await taken_over.write("/tmp/shell", b"sh() { echo lost; }")
+    assert (await taken_over.run(["true"], {})).exit_code == 128 + 9
+
+
+async def test_a_sandbox_that_says_at_once_that_a_command_goes_on_is_not_asked_at_once_again(
+    api: PrimeApi, taken_over: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "_WAIT_S", pause := 0.3)
+    await taken_over.write("/tmp/shell", b"sh() { echo running; }")
+    before, started = api.requests["Start"], time.monotonic()
+    command = asyncio.ensure_future(taken_over.run(["true"], {}))
+    await until(lambda: api.requests["Start"] > before + 4)
+    assert time.monotonic() - started > 3 * pause
+    command.cancel()
+    await asyncio.gather(command, return_exceptions=True)
+
+
+async def test_words_of_a_sandbox_are_not_taken_for_the_platforms(box: Runtime) -> None:
+    with pytest.raises(SandboxError) as raised:
+        await box.read("/tmp/HTTP 503", max_bytes=10)
+    assert type(raised.value) is SandboxError
 
 
 async def test_a_cancelled_command_is_dead_with_all_that_it_started(box: Runtime) -> None:

@@ -95,6 +95,21 @@ async def test_patience_with_refusals_ends(api: PrimeApi, short_pauses: None) ->
     assert api.sandboxes == []
 
 
+async def test_a_refusal_after_an_answer_that_was_lost_is_none(api: PrimeApi, short_pauses: None) -> None:
+    api.add(Fault("create", lost=True), Fault("create", status=429, times=100))
+    with pytest.raises(SandboxGatewayError, match="429"):
+        await rollout(Turns(PrimeLimits(creation_patience=0.0)), PrimeConfig())
+    assert len(api.sandboxes) == 1
+    assert api.living == []
+
+
+async def test_what_is_asked_for_again_after_refusals_is_the_same_sandbox(api: PrimeApi, short_pauses: None) -> None:
+    api.add(Fault("create", lost=True), Fault("create", status=429, times=2))
+    await rollout(Turns(PrimeLimits()), PrimeConfig())
+    assert len(api.sandboxes) == 1
+    assert api.living == []
+
+
 async def test_connections_are_bounded(api: PrimeApi) -> None:
     api.add(Fault("create", delay=0.3, times=100), Fault("upload", delay=0.3, times=100))
     room = Turns(PrimeLimits(max_connections=2))

@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from opencode_env.cli_agent.prime import provision_prime
+from opencode_env import sandboxes
+from opencode_env.cli_agent.prime import ownership, provision_prime
 from opencode_env.cli_agent.prime.errors import (
     SandboxEndedError,
     SandboxGatewayError,
@@ -22,8 +24,14 @@ from opencode_env.cli_agent.prime.errors import (
     SandboxNotReadyError,
     SandboxQuotaError,
 )
+from opencode_env.cli_agent.prime.left_behind import platform
 from opencode_env.sandboxes import main
-from prime_sandboxes import BulkDeleteSandboxResponse, SandboxClient
+from prime_sandboxes import (
+    BulkDeleteSandboxResponse,
+    CreateSandboxRequest,
+    SandboxClient,
+    SandboxListResponse,
+)
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig
 
@@ -37,6 +45,11 @@ async def provision(lifetime: int = 60) -> None:
     """Have a sandbox and give it back."""
     async with provision_prime(PrimeConfig(labels=["mine"]), lifetime):
         pass
+
+
+def label_of(labels: Sequence[str]) -> str:
+    """The one that no other sandbox has."""
+    return next(one for one in labels if one.startswith("sandbox:"))
 
 
 async def test_a_sandbox_carries_labels_and_a_lifetime(api: PrimeApi) -> None:
@@ -61,6 +74,45 @@ async def test_a_creation_whose_answers_are_all_lost_is_found_and_deleted(api: P
         await provision()
     assert len(api.sandboxes) == 1
     assert api.living == []
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+async def test_what_a_lost_creation_made_is_deleted_at_a_later_try(api: PrimeApi, failures: int) -> None:
+    api.add(Fault("create", lost=True, times=3), Fault("bulk_delete", status=500, times=failures))
+    with pytest.raises(SandboxGatewayError):
+        await provision()
+    assert (len(api.sandboxes), api.living) == (1, [])
+
+
+async def test_what_a_lost_creation_made_and_cannot_be_deleted_is_reported_and_tried_as_the_process_ends(
+    api: PrimeApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    api.add(Fault("create", lost=True, times=3), Fault("bulk_delete", status=500, times=3))
+    with pytest.raises(SandboxGatewayError):
+        await provision()
+    (sandbox,) = api.living
+    assert f"prime sandbox {sandbox.id} could not be deleted" in caplog.text
+    assert label_of(sandbox.labels) in caplog.text
+    await asyncio.to_thread(ownership.look_again)
+    assert api.living == []
+
+
+async def test_a_sandbox_that_comes_when_nobody_expects_it_any_more_is_deleted_as_the_process_ends(
+    api: PrimeApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    api.add(Fault("create", status=500))
+    with pytest.raises(SandboxGatewayError):
+        await provision()
+    assert api.sandboxes == []
+    label = caplog.text.split("its label is ")[1].split()[0]
+    with platform() as client:
+        for one in (label, "sandbox:of-another"):
+            late = CreateSandboxRequest(name="one", docker_image="python:3.11-slim", labels=["opencode-env", one])
+            await asyncio.to_thread(client.create, late)
+    await asyncio.to_thread(ownership.look_again)
+    (left,) = api.living
+    assert "sandbox:of-another" in left.labels
+    await asyncio.to_thread(main, ["clean", "--label", "sandbox:of-another", "--yes"])
 
 
 async def test_the_way_into_a_deleted_sandbox_is_forgotten(api: PrimeApi, tmp_path: Path) -> None:
@@ -129,7 +181,7 @@ async def test_a_deletion_that_fails_for_good_is_reported_and_cleaned_by_its_lab
     with caplog.at_level(logging.ERROR):
         await provision()
     (sandbox,) = api.living
-    label = next(one for one in sandbox.labels if one.startswith("sandbox:"))
+    label = label_of(sandbox.labels)
     assert sandbox.id in caplog.text
     assert label in caplog.text
     assert await asyncio.to_thread(main, ["clean", "--label", label, "--yes"]) == 0
@@ -176,12 +228,72 @@ async def test_at_a_terminal_it_asks_and_deletes_on_a_yes_only(api: PrimeApi, te
 async def test_what_cannot_be_deleted_is_named(
     api: PrimeApi, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refused = BulkDeleteSandboxResponse(succeeded=[], failed=[{"sandbox_id": "sbx-1", "error": "busy"}], message="")
+    monkeypatch.setattr(sandboxes, "_PAUSES_S", (0.0,))
     async with provision_prime(PrimeConfig(labels=["mine"]), 60):
+        (sandbox,) = api.living
+        busy = [{"sandbox_id": sandbox.id, "error": "busy"}]
+        refused = BulkDeleteSandboxResponse(succeeded=[], failed=busy, message="")
         with monkeypatch.context() as patched:
             patched.setattr(SandboxClient, "bulk_delete", lambda *_, **__: refused)
             assert await asyncio.to_thread(main, ["clean", "--label", "mine", "--yes"]) == 1
-    assert "sbx-1 was not deleted: busy" in capsys.readouterr().err
+        assert f"{sandbox.id} was not deleted: busy" in capsys.readouterr().err
+        api.add(Fault("bulk_delete", status=500))
+        assert await asyncio.to_thread(main, ["clean", "--label", "mine", "--yes"]) == 1
+        assert f"{sandbox.id} was not deleted: HTTP 500" in capsys.readouterr().err
+
+
+async def test_what_a_list_missed_is_deleted_too(api: PrimeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists have pages, and what is not shown yet moves to an earlier one while sandboxes end."""
+    whole, lists = SandboxClient.list, 0
+
+    def first_of(client: SandboxClient, **options: Any) -> SandboxListResponse:
+        nonlocal lists
+        lists += 1
+        answer = whole(client, **options)
+        return answer.model_copy(update={"sandboxes": answer.sandboxes[:1]}) if lists == 1 else answer
+
+    async with provision_prime(PrimeConfig(labels=["mine"]), 60), provision_prime(PrimeConfig(labels=["mine"]), 60):
+        monkeypatch.setattr(SandboxClient, "list", first_of)
+        assert await asyncio.to_thread(main, ["clean", "--label", "mine", "--yes"]) == 0
+        assert api.living == []
+
+
+async def test_what_came_after_the_question_is_named_and_not_deleted(
+    api: PrimeApi, terminal: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sandboxes, "_PAUSES_S", (0.0,))
+    whole = SandboxClient.list
+    async with provision_prime(PrimeConfig(labels=["mine"]), 60), provision_prime(PrimeConfig(labels=["mine"]), 60):
+        asked = api.living[0].id
+        with monkeypatch.context() as patched:
+            patched.setattr(
+                sandboxes,
+                "list_sandboxes",
+                lambda client, labels: [
+                    one
+                    for one in whole(client, labels=labels, exclude_terminated=True).sandboxes
+                    if one.id == asked or asked not in [living.id for living in api.living]
+                ],
+            )
+            os.write(terminal, b"y\n")
+            assert await asyncio.to_thread(main, ["clean", "--label", "mine"]) == 1
+        (left,) = api.living
+        assert f"{left.id} was not deleted: it is there still, or came meanwhile" in capsys.readouterr().err
+
+
+async def test_sandboxes_that_the_platform_lists_by_mistake_are_not_touched(
+    api: PrimeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = SandboxClient.list
+
+    def unfiltered(client: SandboxClient, labels: Sequence[str], **options: Any) -> SandboxListResponse:
+        return whole(client, **options)
+
+    async with provision_prime(PrimeConfig(labels=["mine"]), 60), provision_prime(PrimeConfig(labels=["theirs"]), 60):
+        monkeypatch.setattr(SandboxClient, "list", unfiltered)
+        assert await asyncio.to_thread(main, ["clean", "--label", "mine", "--yes"]) == 0
+        (left,) = api.living
+        assert "theirs" in left.labels
 
 
 @contextmanager

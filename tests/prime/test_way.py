@@ -58,7 +58,7 @@ async def watched(
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Signs come within tenths of seconds on the loopback, so less patience is needed."""
     monkeypatch.setattr(way, "_AGAIN_S", 0.1)
-    monkeypatch.setattr(way, "_REST_S", 0.1)
+    monkeypatch.setattr(way, "_REST_S", (0.1, 0.2))
 
 
 async def test_a_proxy_that_goes_is_found_and_a_new_rollout_waits_until_it_is_back() -> None:
@@ -176,6 +176,29 @@ async def tunnels(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[Loopbac
     assert all(tunnel.stopped for tunnel in LoopbackTunnel.opened)
     for tunnel in LoopbackTunnel.opened:
         await tunnel.proxy.stop()
+
+
+@pytest.mark.filterwarnings("ignore::pydantic.PydanticDeprecatedSince20")
+async def test_a_tunnel_that_cannot_be_watched_is_dead_and_replaced(
+    tunnels: list[LoopbackTunnel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = role_interception(ElasticInterceptionPoolConfig(), True, (), OFTEN)
+    sign_missing = way.WatchedTunnel._sign_missing
+
+    async def broken(watched: way.WatchedTunnel, url: str, **options: bool) -> str:
+        if url == tunnels[0].proxy.url:
+            raise KeyError(url)
+        return await sign_missing(watched, url, **options)
+
+    async with pool:
+        first = session()
+        async with pool.acquire(first) as one:
+            monkeypatch.setattr(way.WatchedTunnel, "_sign_missing", broken)
+            await asyncio.wait_for(way.until_lost(first.trace), 60)
+            with pytest.raises(TunnelError, match="KeyError"):
+                await way.require_way(first.trace, doubted=False)
+            async with pool.acquire(session()) as two:
+                assert two[0] != one[0]
 
 
 @pytest.mark.filterwarnings("ignore::pydantic.PydanticDeprecatedSince20")

@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+import time
 from collections.abc import Sequence
 
 from prime_sandboxes import APIError, Sandbox, SandboxClient
@@ -12,6 +13,8 @@ from opencode_env.cli_agent.prime.left_behind import OURS, platform
 
 PROG = "opencode-sandboxes"
 _OK, _FAILED, _WRONG_USE = 0, 1, 2
+_PAUSES_S = (0.0, 1.0, 3.0)
+"""Before looks at what is left: a deletion may take a while, and a list that others leave meanwhile may miss some."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -49,17 +52,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(client: SandboxClient, options: argparse.Namespace) -> int:
-    found = list_sandboxes(client, [OURS, *options.label])
+    labels = [OURS, *options.label]
+    found = list_sandboxes(client, labels)
     _show(found, as_json=options.json)
     if options.command == "list" or options.dry_run or not found:
         return _OK
     if not options.yes and not _agreed(len(found)):
         return _complain("nothing was deleted", _FAILED)
-    failed = delete_sandboxes(client, [sandbox.id for sandbox in found])
-    for sandbox_id, reason in failed.items():
-        _complain(f"{sandbox_id} was not deleted: {reason}", _FAILED)
-    print(f"{len(found) - len(failed)} of {len(found)} deleted", file=sys.stderr)  # noqa: T201
-    return _FAILED if failed else _OK
+    agreed, left, failed = {one.id for one in found}, found, dict[str, str]()
+    for pause in _PAUSES_S:
+        failed |= delete_sandboxes(client, [one.id for one in left if options.yes or one.id in agreed])
+        time.sleep(pause)
+        if not (left := list_sandboxes(client, labels)):
+            break
+    for one in left:
+        _complain(f"{one.id} was not deleted: {failed.get(one.id, 'it is there still, or came meanwhile')}", _FAILED)
+    print(f"{len(agreed - {one.id for one in left})} of {len(agreed)} deleted", file=sys.stderr)  # noqa: T201
+    return _FAILED if left else _OK
 
 
 def _show(found: Sequence[Sandbox], *, as_json: bool) -> None:

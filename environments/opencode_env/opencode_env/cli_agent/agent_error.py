@@ -61,14 +61,14 @@ async def blamed(error: HarnessError, trace: AnyTrace, runtime: Runtime, kills_b
         runtime: where the agent runs.
         kills_before: `memory_kills()` before it ran.
     """
-    if not _has_hands(trace) or isinstance(error, AgentError):
+    if not has_hands(trace) or isinstance(error, AgentError):
         return error
     if agent_record(trace).get("exit_code") in _KILLED and await _short_of_memory(runtime, kills_before):
         return HarnessError(f"{error}\nprocesses were killed for want of memory meanwhile")
     return AgentError(f"{error}\nthe agent's own programs could have done that: it is not tried again by default")
 
 
-def _has_hands(trace: AnyTrace) -> bool:
+def has_hands(trace: AnyTrace) -> bool:
     """Whether the model called a tool that could be carried out."""
     return any(call.id for message in trace.assistant_messages for call in message.tool_calls or [])
 

@@ -22,7 +22,7 @@ from verifiers.v1.task import Task, TaskData
 from verifiers.v1.types import Messages
 from verifiers.v1.utils.decorators import invoke
 
-from opencode_env.cli_agent.agent_error import blamed, memory_kills
+from opencode_env.cli_agent.agent_error import blamed, has_hands, memory_kills
 from opencode_env.cli_agent.interception.gateway import refused_last
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.interception.sub_rollout import sub_rollout_of
@@ -30,6 +30,7 @@ from opencode_env.cli_agent.interception.way import require_way, until_lost
 from opencode_env.cli_agent.limits_met import limits_met, outlived_its_end
 from opencode_env.cli_agent.metrics import agent_metrics
 from opencode_env.cli_agent.model_failure import overflowed, require_model_calls
+from opencode_env.cli_agent.prime.errors import SandboxEndedError
 from opencode_env.cli_agent.process_fence import ProcessFence, TellsAgent
 from opencode_env.cli_agent.runaway import until_runaway
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
@@ -88,12 +89,15 @@ def require_scorable(trace: AnyTrace) -> None:
     """Refuse a score that the agent could still be changing, or whose agent ran out of time for want of a model.
 
     Raises:
-        SandboxError: processes of the agent are left in the sandbox.
+        SandboxError: processes of the agent are left in the sandbox; a `SandboxEndedError` where its own programs can
+            have kept them from being ended, which is not tried again.
         ProviderError: the time was over while the endpoint failed the agent's calls.
         InterceptionError: the same, while they failed on the way to the endpoint.
     """
-    if survivors := agent_record(trace).get("survivors"):
-        raise SandboxError(f"not scored, the agent's processes could not be ended: {survivors}")
+    record = agent_record(trace)
+    if survivors := record.get("survivors"):
+        kind = SandboxEndedError if record.get("survivors_own") else SandboxError
+        raise kind(f"not scored, the agent's processes could not be ended: {survivors}")
     calls = own_calls(trace)
     if trace.stop_condition == "agent_timeout" and calls:
         require_model_calls(calls, "when its time was over")
@@ -256,7 +260,7 @@ class GuardedSession(HarnessSession):
             try:
                 await self._fence.end()
             except SandboxError as error:
-                record["survivors"] = str(error)
+                record |= {"survivors": str(error), "survivors_own": self._fence.spoilt and has_hands(self.trace)}
             record |= await limits_met(self.runtime)
             if (side := sub_rollout_of(self.trace)) is not None:
                 await side.end()

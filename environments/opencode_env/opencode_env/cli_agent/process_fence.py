@@ -17,6 +17,7 @@ from opencode_rubrics.sandbox.processes import EndsAgentProcesses
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import Runtime
 
+from opencode_env.cli_agent.prime.errors import SandboxGatewayError
 from opencode_env.cli_agent.programs import program
 
 
@@ -88,6 +89,12 @@ class ProcessFence:
         if self._failure is not None:
             raise self._failure
         self._ended = True
+
+    @property
+    def spoilt(self) -> bool:
+        """Whether `end` failed, and an agent that is root can have done that: the way to the sandbox did not fail."""
+        scripts = not isinstance(self.runtime, EndsAgentProcesses)
+        return scripts and self._failure is not None and not isinstance(self._failure, SandboxGatewayError)
 
     async def _end(self, mark: str) -> None:
         if isinstance(self.runtime, EndsAgentProcesses):

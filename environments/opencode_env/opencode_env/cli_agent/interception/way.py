@@ -9,6 +9,7 @@ never reached.
 
 import asyncio
 import logging
+import random
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
@@ -39,7 +40,8 @@ _BIRTH_S = 30.0
 """How long a new tunnel may take until it leads here."""
 _NEW_WAY_S = 120.0
 """How long a new rollout waits for a way."""
-_REST_S = 5.0
+_REST_S = (5.0, 60.0)
+"""Between tries for a new way: the first rest, and the longest."""
 _LONGEST_SIGN = 200
 
 
@@ -204,15 +206,19 @@ class WatchedTunnel:
             await asyncio.gather(keeping, return_exceptions=True)
 
     async def _keep(self, port: int, first: asyncio.Future[str]) -> None:
+        """Open one way after the other; only the first may fail."""
+        rest, longest = _REST_S
         while True:
             try:
                 async with self._inner.expose(port) as url:
                     await self._hold(url, port, first)
-            except TunnelError as error:
+                rest = _REST_S[0]
+            except Exception as error:  # a tunnel's client may raise anything, and rollouts wait for the next way
                 if not first.done():
                     raise
-                logger.warning("no new way from the sandboxes to the model: %s", error)
-                await asyncio.sleep(_REST_S)
+                logger.warning("no new way from the sandboxes to the model: %s: %s", type(error).__name__, error)
+                await asyncio.sleep(rest * random.uniform(0.5, 1.5))
+                rest = min(rest * 2, longest)
 
     async def _hold(self, url: str, port: int, first: asyncio.Future[str]) -> None:
         """Let rollouts have a way until it is dead; one that follows another has to answer first."""
@@ -228,6 +234,9 @@ class WatchedTunnel:
             reason = await self._until_dead(way, port, answered=again)
             logger.error("the way from the sandboxes to the model, %s, is dead: %s", shown(url), reason)
             way.lost.set_result(reason)
+        except Exception as error:  # nobody watches it any more, so nobody may rely on it
+            way.lost.set_result(type(error).__name__)
+            raise
         finally:
             self.way = None
             self._up.clear()

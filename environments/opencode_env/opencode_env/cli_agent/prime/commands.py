@@ -7,6 +7,7 @@ with a connection; and when `run` is cancelled or fails, what it started was kil
 import asyncio
 import contextlib
 import logging
+import re
 import shlex
 import uuid
 from collections.abc import Sequence
@@ -17,7 +18,8 @@ from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult
 from verifiers.v1.utils.aio import run_shielded
 
-from opencode_env.cli_agent.prime.errors import SandboxGatewayError, ended_by
+from opencode_env.cli_agent.prime.errors import SandboxEndedError, SandboxGatewayError, ended_by
+from opencode_env.cli_agent.prime.repeated import repeated
 from opencode_env.cli_agent.programs import program
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.prime")
@@ -25,6 +27,10 @@ logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.prime")
 MARK = "OPENCODE_ENV_COMMAND"
 OUTPUT_BYTES = 10 << 20
 """The end of each stream that is kept; verifiers keeps as much."""
+_ENDED = re.compile(rb"ended (\d{1,3}) (\d{1,8}) (\d{1,8})")
+_HEAD_BYTES = 200
+"""More than any line that says how a command ended."""
+_KILLED = 137
 _LINE_BYTES = 120_000
 """Linux takes no argument beyond 128 KiB, and the SDK makes one of a whole command."""
 _WAIT_S = 20
@@ -51,15 +57,26 @@ class Place(Protocol):
 
 
 class UnclearEndError(Exception):
-    """The stream did not say how the command ended; `exit_code` is that of the shell around it, if it ended."""
+    """The stream did not say how the command ended, though the shell around it ended with `exit_code`."""
 
-    def __init__(self, message: str, exit_code: int | None = None) -> None:
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class KilledError(Exception):
+    """Somebody inside kept the shell around the command from telling its end; what it started is to be killed."""
+
+    def __init__(self, message: str, exit_code: int = _KILLED) -> None:
         super().__init__(message)
         self.exit_code = exit_code
 
 
 async def run_command(place: Place, argv: Sequence[str], env: dict[str, str], user: str | None) -> ProgramResult:
     """Run a command to its end.
+
+    A command whose shell somebody killed inside, or wrote more into than it says, has ended so, with what it started:
+    data, as any end of a program.
 
     Raises:
         SandboxError: the sandbox is gone, cannot be reached, or has lost the command.
@@ -72,6 +89,9 @@ async def run_command(place: Place, argv: Sequence[str], env: dict[str, str], us
         except (*_ERRORS, UnclearEndError) as error:
             logger.info("prime sandbox %s: the stream of a command was lost: %s", place.sandbox_id, error)
             return await _found_again(place, name, user, error)
+    except KilledError as killed:
+        await run_shielded(_end(place, f"{MARK}={name}"))
+        return ProgramResult(killed.exit_code, "", f"{killed}\n")
     except BaseException:  # cancelled, too: nobody waits for the command any more
         await run_shielded(_end(place, f"{MARK}={name}"))
         raise
@@ -86,7 +106,8 @@ async def _printed(place: Place, arguments: Sequence[str], env: dict[str, str], 
 
     Raises:
         APIError: the stream broke, or never was there.
-        UnclearEndError: a part of it is missing.
+        UnclearEndError: a part of it is missing, or is not what `remote_run.sh` says.
+        KilledError: it is more than `remote_run.sh` prints.
     """
     command = shlex.join(["sh", "-c", program("remote_run.sh"), "remote_run", *arguments])
     if len(command.encode()) > _LINE_BYTES:
@@ -95,48 +116,73 @@ async def _printed(place: Place, arguments: Sequence[str], env: dict[str, str], 
         command = f"sh {script}"
     process = await place.client.open_process(place.sandbox_id, command, place.workdir, env, user)
     async with contextlib.aclosing(process):
-        printed = b"".join([chunk async for chunk in process.stdout])
+        printed = await _received(process)
         code = await process.wait()
     head, _, rest = printed.partition(b"\n")
-    words = head.split()
-    if len(words) != 4 or words[0] != b"ended":
-        raise UnclearEndError(words[0].decode(errors="replace") if words else f"exit code {code}, no word of it", code)
-    exit_code, out, err = (int(word) for word in words[1:])
+    if code:
+        raise UnclearEndError(f"exit code {code}", code)
+    if (ended := _ENDED.fullmatch(head)) is None:
+        raise UnclearEndError(printed[:_HEAD_BYTES].decode(errors="replace").rstrip("\n") or "no word of it", code)
+    exit_code, out, err = map(int, ended.groups())
     if len(rest) != out + err:
-        raise UnclearEndError(f"{len(rest)} of {out + err} bytes of output")
+        raise UnclearEndError(f"{len(rest)} of {out + err} bytes of output", code)
     return ProgramResult(exit_code, rest[:out].decode(errors="replace"), rest[out:].decode(errors="replace"))
+
+
+async def _received(process: Any) -> bytes:
+    """The standard output of a process; its standard error is dropped. Any program inside may write to either.
+
+    Raises:
+        KilledError: they are too much.
+    """
+    received, room = bytearray(), 2 * OUTPUT_BYTES + _HEAD_BYTES
+
+    async def take(stream: Any, kept: bytearray) -> None:
+        nonlocal room
+        async for chunk in stream:
+            room -= len(chunk)
+            if room < 0:
+                process.stdout.close()  # or the SDK would keep what comes until the process has ended
+                process.stderr.close()
+                raise KilledError("a program wrote without end to the shell around the command")
+            kept += chunk
+
+    await asyncio.gather(take(process.stdout, received), take(process.stderr, bytearray()))
+    return bytes(received)
 
 
 async def _found_again(place: Place, name: str, user: str | None, lost: Exception) -> ProgramResult:
     """Ask the sandbox for the end of a command, again and again; each time it waits a while for it.
 
-    A command whose shell somebody killed inside has ended so, with what it started: data, as any end of a program.
-
     Raises:
-        SandboxError: the sandbox is gone, could not be reached for long, or has lost the command.
+        KilledError: the shell around it had ended, and nobody wrote the command's end.
+        SandboxError: the sandbox is gone, could not be reached for long, says what nobody understands, or has lost the
+            command.
     """
     loop = asyncio.get_running_loop()
-    silent_since, tries = loop.time(), 0
+    silent_since, tries, last = loop.time(), 0, lost
     while True:
+        asked = loop.time()
         try:
             return await _printed(place, [_directory(name), str(OUTPUT_BYTES), f"wait={_WAIT_S}"], {}, user)
         except UnclearEndError as error:
             if str(error) == "lost":
-                if isinstance(lost, UnclearEndError) and lost.exit_code:
-                    await _end(place, f"{MARK}={name}")
-                    return ProgramResult(lost.exit_code, "", "the shell around the command was killed\n")
-                raise SandboxError(f"prime sandbox {place.sandbox_id} has lost a command: {lost}") from lost
+                if isinstance(lost, UnclearEndError):
+                    raise KilledError("the shell around the command was killed", lost.exit_code or _KILLED) from lost
+                raise SandboxEndedError(f"prime sandbox {place.sandbox_id} has lost a command: {lost}") from lost
             if str(error) == "running":
                 silent_since, tries = loop.time(), 0
+                await asyncio.sleep(asked + _WAIT_S - silent_since)  # nothing, unless that was not our program's word
                 continue
-            lost = error
+            last = error
         except _ERRORS as error:
-            lost = error
+            last = error
             await _require_living(place, error)
         if loop.time() - silent_since > _SILENCE_S:
-            raise SandboxGatewayError(
-                f"prime sandbox {place.sandbox_id} could not be reached for {_SILENCE_S:g} s: {lost}"
-            ) from lost
+            unclear = isinstance(last, UnclearEndError)  # which the way here brings about for moments only
+            raise (SandboxEndedError if unclear else SandboxGatewayError)(
+                f"prime sandbox {place.sandbox_id} said nothing of a command's end for {_SILENCE_S:g} s: {last}"
+            ) from last
         await asyncio.sleep(_PAUSES_S[min(tries, len(_PAUSES_S) - 1)])
         tries += 1
 
@@ -160,9 +206,18 @@ async def _end(place: Place, mark: str) -> None:
     """Kill what a command started, as the default user. That it could not is logged: the sandbox is deleted soon."""
     command = shlex.join(["sh", "-c", program("remote_end.sh"), "remote_end", mark])
     try:
-        done = await place.client.execute_command(place.sandbox_id, command, timeout=_END_TIMEOUT_S)
-    except (*_ERRORS, SandboxError) as error:
+        async with asyncio.timeout(_END_TIMEOUT_S):
+            code = await repeated(lambda: _code_of(place, command))
+    except (*_ERRORS, SandboxError, KilledError) as error:
         logger.warning("prime sandbox %s: a command could not be ended: %s", place.sandbox_id, error)
         return
-    if done.exit_code:
-        logger.warning("prime sandbox %s: a command could not be ended: %s", place.sandbox_id, done.stderr.strip())
+    if code:
+        logger.warning("prime sandbox %s: a command could not be ended: some processes live on", place.sandbox_id)
+
+
+async def _code_of(place: Place, command: str) -> int:
+    process = await place.client.open_process(place.sandbox_id, command)
+    async with contextlib.aclosing(process):
+        await _received(process)
+        code: int = await process.wait()
+    return code

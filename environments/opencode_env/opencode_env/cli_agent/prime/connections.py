@@ -13,6 +13,7 @@ import httpx
 from opencode_rubrics.verifiers_versions import bound_gateway
 from prime_sandboxes import AsyncSandboxClient
 
+from opencode_env.cli_agent.prime.errors import surely_refused
 from opencode_env.cli_agent.prime.start_record import StartRecord
 
 TOO_MANY = 429
@@ -56,5 +57,9 @@ async def _asking(_: httpx.Request) -> None:
 
 
 async def _answered(response: httpx.Response) -> None:
-    if response.status_code == TOO_MANY and (record := _CREATING.get()) is not None:
+    if (record := _CREATING.get()) is None:
+        return
+    if surely_refused(response.status_code):
+        record.unclear -= 1
+    if response.status_code == TOO_MANY:
         record.refused()

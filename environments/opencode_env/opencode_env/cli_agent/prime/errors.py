@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import httpx
 from prime_sandboxes import (
+    APIError,
     PaymentRequiredError,
     SandboxImagePullError,
     SandboxNotRunningError,
@@ -19,7 +20,7 @@ from verifiers.v1.errors import SandboxError
 
 _OVER = ("TERMINATED", "ERROR", "TIMEOUT")
 _OUT_OF_MEMORY = "OOM_KILLED"
-_PAYMENT, _TIMEOUT, _TOO_MANY, _SERVER = 402, 408, 429, 500
+_REFUSED, _PAYMENT, _TIMEOUT, _TOO_MANY, _SERVER = 400, 402, 408, 429, 500
 _SAID = re.compile(r"\bHTTP (\d{3})\b")
 _CONNECT = re.compile(r"RPC failed \((unavailable|deadline_exceeded|internal|aborted|unknown|not_found)\)")
 
@@ -41,7 +42,8 @@ class SandboxMemoryError(SandboxError):
 
 
 class SandboxEndedError(SandboxError):
-    """The sandbox ended under its rollout: its lifetime was over, its machine went, or its agent shut it down."""
+    """The sandbox ended under its rollout, or says nothing sound of a command's end: its lifetime was over, its machine
+    went, or its agent did that."""
 
 
 class SandboxGatewayError(SandboxError):
@@ -66,7 +68,7 @@ def http_status(error: BaseException) -> int | None:
     for one in chain(error):
         if isinstance(one, httpx.HTTPStatusError):
             return one.response.status_code
-        if found := _SAID.search(str(one)):
+        if isinstance(one, APIError) and (found := _SAID.search(str(one))):  # other words may be the sandbox's own
             return int(found[1])
     return None
 
@@ -89,7 +91,9 @@ def kind_of(error: BaseException, *, starting: bool = False) -> type[SandboxErro
             return SandboxNotReadyError if starting else SandboxMemoryError
         if isinstance(one, SandboxNotRunningError):
             return SandboxEndedError if not starting and one.status in _OVER else SandboxNotReadyError
-        if isinstance(one, httpx.TransportError | TimeoutError) or _CONNECT.search(str(one)):
+        if isinstance(one, httpx.TransportError | TimeoutError) or (
+            isinstance(one, APIError) and _CONNECT.search(str(one))
+        ):
             return SandboxGatewayError
     status = http_status(error)
     if status is not None and (status in (_TIMEOUT, _TOO_MANY) or status >= _SERVER):
@@ -109,7 +113,6 @@ async def told_apart(*, starting: bool = False) -> AsyncIterator[None]:
         raise kind(str(error)) from error
 
 
-def surely_refused(error: BaseException) -> bool:
-    """Whether a creation that failed so made no sandbox: the platform itself said no."""
-    status = http_status(error)
-    return status is not None and status < _SERVER and status != _TIMEOUT
+def surely_refused(status: int) -> bool:
+    """Whether a request for a sandbox that was answered with this HTTP status made none: the platform said no."""
+    return _REFUSED <= status < _SERVER and status != _TIMEOUT

@@ -12,7 +12,7 @@ class PrimeLimits(BaseConfig):
     """Sandboxes of rollouts at once; further rollouts wait for a place, which no deadline counts. None is as many as
     rollouts are played at once. Second sandboxes that scoring asks for come on top, so that none waits for another."""
     max_connections: int = Field(1000, ge=1)
-    """Connections to the platform, and as many to its gateway's files; commands share some of their own, 100 to each.
+    """Connections to the platform, and as many to its gateway's files. Each running command has one of its own on top.
     The first environment of a process decides."""
     creation_patience: FiniteFloat = Field(600.0, ge=0)
     """Seconds for which the creation of a sandbox is tried again while the platform answers that there are too many

@@ -1,19 +1,23 @@
 """Who owns a sandbox, from the request that creates it to its deletion.
 
-Invariant: each request carries a label that no other has. When its answer is lost, whatever it made is found by that
-label and deleted; when a deletion fails for good, it is reported with what finds the sandbox.
+Invariant: a request carries a label and a key that no other sandbox's has, so that it makes one however often it is
+sent. When its answer is lost, whatever it made is found by the label and deleted; when nothing is found, or a deletion
+fails for good, that is reported with what finds the sandbox, which is looked for once more as the process ends.
 """
 
 import asyncio
+import atexit
+import contextlib
 import logging
 import time
+import uuid
 from typing import Any
 
 from opencode_rubrics.verifiers_versions import forget_access
 from prime_sandboxes import APIError, CreateSandboxRequest
 
 from opencode_env.cli_agent.prime.connections import creating
-from opencode_env.cli_agent.prime.errors import http_status, surely_refused
+from opencode_env.cli_agent.prime.errors import http_status
 from opencode_env.cli_agent.prime.left_behind import OURS, delete_sandboxes, list_sandboxes, platform
 from opencode_env.cli_agent.prime.repeated import repeated
 from opencode_env.cli_agent.prime.start_record import StartRecord
@@ -25,8 +29,11 @@ _UP = "RUNNING"
 _FIRST_LOOK_S = 1.0
 """No sandbox is up within less; the SDK looks at once, then after 1 s, 1.5 s, … more."""
 _DELETION_PAUSES_S = (0.5, 2.0, 5.0)
-_LOST_LOOKS, _LOST_PAUSE_S = 3, 1.0
-"""A creation whose answer was lost may still be on its way."""
+_LOST_PAUSES_S = (0.0, 1.0, 1.0)
+"""Before looks: a creation whose answer was lost may still be on its way."""
+
+_LEFT: set[str] = set()
+"""Labels of what may live on."""
 
 
 class Ownership:
@@ -39,6 +46,7 @@ class Ownership:
 
     def __init__(self, name: str, lifetime_minutes: int) -> None:
         self.label = f"sandbox:{name}"
+        self._key = uuid.uuid4().hex
         self._lifetime_minutes = lifetime_minutes
         self.asked = False
         """Whether there may be a sandbox."""
@@ -46,9 +54,10 @@ class Ownership:
         self.labels: list[str] = []
 
     def stamped(self, request: CreateSandboxRequest) -> CreateSandboxRequest:
-        """The request with our labels and the lifetime."""
+        """The request with our labels, our key and the lifetime."""
         self.labels = list(dict.fromkeys([*request.labels, OURS, self.label]))
-        return request.model_copy(update={"labels": self.labels, "timeout_minutes": self._lifetime_minutes})
+        ours = {"labels": self.labels, "idempotency_key": self._key, "timeout_minutes": self._lifetime_minutes}
+        return request.model_copy(update=ours)
 
     def lost(self) -> bool:
         """Whether there may be a sandbox of which nobody has the id."""
@@ -60,14 +69,21 @@ class Ownership:
         Raises:
             APIError: the platform cannot be asked.
         """
+        found, failed = False, dict[str, str]()
         with platform() as client:
-            for look in range(_LOST_LOOKS):
-                if look:
-                    time.sleep(_LOST_PAUSE_S)
-                if found := list_sandboxes(client, [self.label]):
-                    delete_sandboxes(client, [sandbox.id for sandbox in found])
+            for pause in _LOST_PAUSES_S:
+                time.sleep(pause)
+                made = list_sandboxes(client, [self.label])
+                failed = delete_sandboxes(client, [sandbox.id for sandbox in made])
+                found = found or bool(made)
+                if found and not failed:
                     break
         self.asked = False
+        for sandbox, reason in failed.items():
+            report_left(sandbox, self, reason)
+        if not found:
+            _LEFT.add(self.label)
+            logger.warning("a Prime sandbox whose creation was not answered may come yet; its label is %s", self.label)
 
     def delete_now(self) -> None:
         """Delete the sandbox without an event loop; idempotent.
@@ -111,8 +127,8 @@ class OwnedClient:
         try:
             with creating(record):
                 sandbox = await self._client.create(own.stamped(request))
-        except APIError as error:
-            own.asked = not surely_refused(error)
+        except APIError:
+            own.asked = record.unclear > 0
             raise
         record.created_at = time.monotonic()
         record.seconds["create"] = record.created_at - started - (record.waited["refused"] - refused)
@@ -131,7 +147,7 @@ class OwnedClient:
         await repeated(lambda: self._client.wait_for_creation(sandbox_id, **options))
 
     async def execute_command(self, *arguments: Any, **options: Any) -> Any:
-        """Run a short command that can be repeated; verifiers makes the work directory with one, and we end processes.
+        """Run a short command that can be repeated; verifiers makes the work directory with one.
 
         Raises:
             APIError: it could not be run.
@@ -156,11 +172,22 @@ class OwnedClient:
         await forget_access(self._client, sandbox_id)
 
 
-def report_left(sandbox: str, own: Ownership, error: BaseException) -> None:
+def report_left(sandbox: str, own: Ownership, reason: object) -> None:
     """Say what may still cost something, and how to end it."""
+    _LEFT.add(own.label)
     logger.error(
         "prime sandbox %s could not be deleted and costs until its lifetime is over: %s; its labels find it: %s",
         sandbox,
-        error,
+        reason,
         ", ".join(own.labels),
     )
+
+
+@atexit.register
+def look_again() -> None:
+    """Delete what was reported, once more, and what came after all."""
+    if not _LEFT:
+        return
+    with contextlib.suppress(APIError), platform() as client:
+        found = list_sandboxes(client, [OURS])
+        delete_sandboxes(client, [sandbox.id for sandbox in found if not _LEFT.isdisjoint(sandbox.labels)])

@@ -1,6 +1,7 @@
 """When a rollout may ask Prime for its sandbox: there is a place, and it is its turn.
 
-Invariant: what a rollout waits for here, no deadline counts, and nothing that was asked for waits for a place.
+Invariant: what a rollout's own sandbox waits for here, no deadline counts. A second one, which scoring asks for, waits
+for the creation rate within the time for scoring, and for no place.
 """
 
 import asyncio

@@ -9,7 +9,8 @@ mkdir -p "$scratch" || exit 1
 trap 'rm -rf "$scratch"' EXIT
 
 fetch() {
-    if command -v curl >/dev/null 2>&1; then curl -fsSL --connect-timeout 20 -o "$1" "$url"
+    if command -v curl >/dev/null 2>&1; then
+        curl -fsSL --connect-timeout 20 --speed-limit 1024 --speed-time 60 -o "$1" "$url"
     elif command -v wget >/dev/null 2>&1; then wget -q -T 60 -O "$1" "$url"
     elif python3 -c 'import shutil, urllib.request' >/dev/null 2>&1; then # a minimal Python has neither
         python3 -c 'import shutil, sys, urllib.request as u
