@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,10 @@ from tests.support.podman import Unavailable, base_image, containers_conf
 from tests.support.prime_api import PrimeApi, serving_apart, with_opencode
 
 NEWEST_OPENENV = "0.10.0"
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what runs in the background so, and what the tests start and interrupt would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
