@@ -16,6 +16,7 @@ from tests.simulation.backends import surroundings
 from tests.simulation.backends.surroundings import TOKEN, InstanceApi, notes_at, program, said
 from tests.simulation.backends.test_servers import remote, started
 from tests.support.user_home import closed_port
+from tests.support.waiting import until
 
 RUDE = Path(__file__).with_name("rude_server.py")
 
@@ -57,7 +58,11 @@ async def test_a_program_that_ends_between_calls_is_missed_by_the_next_rollout_a
     monkeypatch.setattr(instance, "_TRUSTED_SECONDS", 0.0)
     async with rude(tmp_path) as server:
         assert said(await server.call("leave", {})) == "x"
-        assert not await server.works()
+
+        async def gone() -> bool:
+            return not await server.works()
+
+        await until(gone)  # it answers first, then ends
         with pytest.raises(vf.ToolsetError, match="'rude'"):
             await server.call("long", {})
 
