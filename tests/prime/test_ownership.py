@@ -60,6 +60,13 @@ async def test_a_sandbox_carries_labels_and_a_lifetime(api: PrimeApi) -> None:
     assert api.requests["delete"] == 1
 
 
+@pytest.mark.parametrize(("lifetime", "idle"), [(36, 36), (77, 60), (-1, 60)])
+async def test_a_sandbox_may_not_be_idle_for_longer_than_it_lives(api: PrimeApi, lifetime: int, idle: int) -> None:
+    await provision(lifetime)
+    asked = CreateSandboxRequest.model_validate(api.sandboxes[0].request)
+    assert (asked.timeout_minutes, asked.idle_timeout_minutes) == (lifetime, idle)
+
+
 async def test_a_sandbox_whose_lifetime_is_over_ends_its_commands(api: PrimeApi) -> None:
     async with PrimeApi(minute_s=1.0) as short:
         os.environ.update(short.environment)

@@ -54,10 +54,13 @@ class Ownership:
         self.labels: list[str] = []
 
     def stamped(self, request: CreateSandboxRequest) -> CreateSandboxRequest:
-        """The request with our labels, our key and the lifetime."""
+        """The request with our labels, our key and the lifetime; idle for longer is no sound request."""
         self.labels = list(dict.fromkeys([*request.labels, OURS, self.label]))
-        ours = {"labels": self.labels, "idempotency_key": self._key, "timeout_minutes": self._lifetime_minutes}
-        return request.model_copy(update=ours)
+        idle, lifetime = request.idle_timeout_minutes, self._lifetime_minutes
+        if idle is not None and lifetime > 0:
+            idle = min(idle, lifetime)
+        ours = {"labels": self.labels, "idempotency_key": self._key}
+        return request.model_copy(update={**ours, "timeout_minutes": lifetime, "idle_timeout_minutes": idle})
 
     def lost(self) -> bool:
         """Whether there may be a sandbox of which nobody has the id."""
