@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 from opencode_env.cli_agent.prime import commands, provision_prime
-from opencode_env.cli_agent.prime.errors import SandboxEndedError, SandboxMemoryError
+from opencode_env.cli_agent.prime.errors import SandboxEndedError, SandboxGatewayError, SandboxMemoryError
 from opencode_env.cli_agent.process_fence import ProcessFence
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig, ProgramResult, Runtime
 
-from tests.support.prime_api import PrimeApi
+from tests.support.prime_api import Fault, PrimeApi
 from tests.support.waiting import until
 
 
@@ -177,6 +177,31 @@ async def test_an_answer_that_nobody_understands_is_no_error_of_the_platform(
 async def test_a_command_that_a_replaced_shell_says_is_lost_has_failed(taken_over: Runtime) -> None:
     await taken_over.write("/tmp/shell", b"sh() { echo lost; }")
     assert (await taken_over.run(["true"], {})).exit_code == 128 + 9
+
+
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK waits less between its tries."""
+    monkeypatch.setattr("prime_sandboxes.process._STREAM_RECONNECT_BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr("prime_sandboxes.sandbox.RETRY_409_BASE_DELAY", 0.01)
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503])
+async def test_a_command_that_the_way_kept_from_starting_is_no_deed_of_an_agent(
+    api: PrimeApi, box: Runtime, short_pauses: None, status: int
+) -> None:
+    api.add(fault := Fault("Start", status=status, times=6))
+    with pytest.raises(SandboxGatewayError):
+        await box.run(["true"], {})
+    assert fault.times == 0 or status == 500, "the SDK gives 500 up at once"
+
+
+async def test_a_long_command_that_could_not_be_uploaded_is_no_deed_of_an_agent(
+    api: PrimeApi, box: Runtime, short_pauses: None
+) -> None:
+    api.add(Fault("upload", status=503, times=20))
+    with pytest.raises(SandboxGatewayError):
+        await box.run(["true", "x" * 200_000], {})
 
 
 async def test_a_sandbox_that_says_at_once_that_a_command_goes_on_is_not_asked_at_once_again(
