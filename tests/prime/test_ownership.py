@@ -287,6 +287,8 @@ async def test_the_command_lists_and_deletes_by_label_and_asks_before(
         assert len(json.loads(capsys.readouterr().out)) == 2
         assert await asyncio.to_thread(main, ["clean"]) == 2
         assert "wants at least one --label" in capsys.readouterr().err
+        assert await asyncio.to_thread(main, ["clean", "--label", "opencode-env", "--yes"]) == 2
+        assert "wants at least one --label" in capsys.readouterr().err
         assert await asyncio.to_thread(main, ["clean", "--label", "one", "--dry-run"]) == 0
         said = capsys.readouterr().out
         assert [sandbox.id in said for sandbox in api.living] == [True, False]
@@ -315,6 +317,34 @@ async def test_at_a_terminal_it_asks_and_deletes_on_a_yes_only(api: PrimeApi, te
         os.write(terminal, b"y\n")
         assert await asyncio.to_thread(main, ["clean", "--label", "mine"]) == 0
         assert api.living == []
+
+
+@pytest.mark.parametrize("end", [EOFError, KeyboardInterrupt])
+async def test_no_answer_to_the_question_is_a_no(
+    api: PrimeApi,
+    terminal: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    end: type[BaseException],
+) -> None:
+    monkeypatch.setattr("builtins.input", Mock(side_effect=end))
+    async with provision_prime(PrimeConfig(labels=["mine"]), 60):
+        assert await asyncio.to_thread(main, ["clean", "--label", "mine"]) == 1
+        assert len(api.living) == 1
+    assert capsys.readouterr().err == "opencode-sandboxes: interrupted: some may live on, list shows them\n"
+
+
+async def test_a_page_instead_of_a_list_is_said_in_a_line(api: PrimeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.add(Fault("list", page=PAGE))
+    assert await asyncio.to_thread(main, ["list"]) == 1
+    assert capsys.readouterr().err.startswith("opencode-sandboxes: JSONDecodeError: ")
+
+
+async def test_a_list_ends_at_an_empty_page(api: PrimeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = SandboxListResponse(sandboxes=[], total=0, page=1, per_page=100, has_next=True)
+    monkeypatch.setattr(SandboxClient, "list", asked := Mock(return_value=empty))
+    assert await asyncio.to_thread(main, ["list"]) == 0
+    assert asked.call_count == 1
 
 
 async def test_what_cannot_be_deleted_is_named(
