@@ -22,6 +22,13 @@ async def box(api: PrimeApi) -> AsyncIterator[Runtime]:
         yield started
 
 
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK waits less between its tries."""
+    monkeypatch.setattr("prime_sandboxes.process._STREAM_RECONNECT_BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr("prime_sandboxes.sandbox.RETRY_409_BASE_DELAY", 0.01)
+
+
 async def is_there(box: Runtime, path: str) -> bool:
     """Whether a file of the sandbox holds something."""
     return (await box.run(["test", "-s", path], {})).exit_code == 0
@@ -154,6 +161,22 @@ async def test_an_agent_that_replaced_the_shell_kept_itself_from_being_ended(
     assert fence.spoilt
 
 
+@pytest.mark.parametrize("failure", ["402", "404", "node"])
+async def test_what_the_platform_says_as_processes_are_ended_is_no_deed_of_the_agent(
+    api: PrimeApi, box: Runtime, short_pauses: None, monkeypatch: pytest.MonkeyPatch, failure: str
+) -> None:
+    monkeypatch.setattr(commands, "_SILENCE_S", 0.1)
+    fence = ProcessFence(box)
+    await fence.mark()
+    if failure == "node":
+        await api.end(api.living[0], "NODE_LOST")
+    else:
+        api.add(Fault("Start", status=int(failure), times=6))
+    with pytest.raises(SandboxError):
+        await fence.end()
+    assert not fence.spoilt
+
+
 async def test_what_floods_the_end_of_a_command_is_not_kept(
     taken_over: Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -177,13 +200,6 @@ async def test_an_answer_that_nobody_understands_is_no_error_of_the_platform(
 async def test_a_command_that_a_replaced_shell_says_is_lost_has_failed(taken_over: Runtime) -> None:
     await taken_over.write("/tmp/shell", b"sh() { echo lost; }")
     assert (await taken_over.run(["true"], {})).exit_code == 128 + 9
-
-
-@pytest.fixture
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The SDK waits less between its tries."""
-    monkeypatch.setattr("prime_sandboxes.process._STREAM_RECONNECT_BACKOFF_SECONDS", 0.01)
-    monkeypatch.setattr("prime_sandboxes.sandbox.RETRY_409_BASE_DELAY", 0.01)
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503])

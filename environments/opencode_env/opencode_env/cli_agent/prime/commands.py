@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from prime_sandboxes import APIError, SandboxNotRunningError
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult
 from verifiers.v1.utils.aio import run_shielded
@@ -21,6 +22,9 @@ from opencode_env.cli_agent.prime.errors import (
     SDK_ERRORS,
     SandboxEndedError,
     SandboxGatewayError,
+    SandboxMemoryError,
+    SandboxQuotaError,
+    chain,
     ended_by,
     kind_of,
 )
@@ -73,6 +77,16 @@ class KilledError(Exception):
     def __init__(self, message: str, exit_code: int = _KILLED) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def from_inside(error: SandboxError) -> bool:
+    """Whether programs inside can have made a command fail so: neither the platform nor the way there says it."""
+    for one in chain(error):
+        if isinstance(one, UnclearEndError | SandboxMemoryError):
+            return True
+        if isinstance(one, SandboxGatewayError | SandboxQuotaError | APIError | SandboxNotRunningError):
+            return False
+    return True
 
 
 async def run_command(place: Place, argv: Sequence[str], env: dict[str, str], user: str | None) -> ProgramResult:
