@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from opencode_env.cli_agent.prime import ownership
 
 from tests.support.prime_api import PrimeApi
 
@@ -18,7 +19,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 async def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[PrimeApi]:
-    """A server with nothing in it; nothing may be left in it."""
+    """A server with nothing in it; nothing may be left in it. What other tests asked for is not there."""
+    monkeypatch.setattr(ownership, "_MAY_LIVE", {})
     async with PrimeApi(minute_s=3600.0) as started:
         for name, value in {**started.environment, "HOME": str(tmp_path), "VF_RUN_ID": "run-of-tests"}.items():
             monkeypatch.setenv(name, value)

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 from opencode_env.cli_agent.prime import commands, provision_prime
-from opencode_env.cli_agent.prime.errors import SandboxEndedError, SandboxMemoryError
+from opencode_env.cli_agent.prime.errors import SandboxEndedError, SandboxGatewayError, SandboxMemoryError
 from opencode_env.cli_agent.process_fence import ProcessFence
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig, ProgramResult, Runtime
 
-from tests.support.prime_api import PrimeApi
+from tests.support.prime_api import Fault, PrimeApi
 from tests.support.waiting import until
 
 
@@ -20,6 +20,13 @@ async def box(api: PrimeApi) -> AsyncIterator[Runtime]:
     """A sandbox that is up."""
     async with provision_prime(PrimeConfig(), 60, {"GIVEN": "value"}) as started:
         yield started
+
+
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK waits less between its tries."""
+    monkeypatch.setattr("prime_sandboxes.process._STREAM_RECONNECT_BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr("prime_sandboxes.sandbox.RETRY_409_BASE_DELAY", 0.01)
 
 
 async def is_there(box: Runtime, path: str) -> bool:
@@ -154,6 +161,22 @@ async def test_an_agent_that_replaced_the_shell_kept_itself_from_being_ended(
     assert fence.spoilt
 
 
+@pytest.mark.parametrize("failure", ["402", "404", "node"])
+async def test_what_the_platform_says_as_processes_are_ended_is_no_deed_of_the_agent(
+    api: PrimeApi, box: Runtime, short_pauses: None, monkeypatch: pytest.MonkeyPatch, failure: str
+) -> None:
+    monkeypatch.setattr(commands, "_SILENCE_S", 0.1)
+    fence = ProcessFence(box)
+    await fence.mark()
+    if failure == "node":
+        await api.end(api.living[0], "NODE_LOST")
+    else:
+        api.add(Fault("Start", status=int(failure), times=6))
+    with pytest.raises(SandboxError):
+        await fence.end()
+    assert not fence.spoilt
+
+
 async def test_what_floods_the_end_of_a_command_is_not_kept(
     taken_over: Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -177,6 +200,24 @@ async def test_an_answer_that_nobody_understands_is_no_error_of_the_platform(
 async def test_a_command_that_a_replaced_shell_says_is_lost_has_failed(taken_over: Runtime) -> None:
     await taken_over.write("/tmp/shell", b"sh() { echo lost; }")
     assert (await taken_over.run(["true"], {})).exit_code == 128 + 9
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503])
+async def test_a_command_that_the_way_kept_from_starting_is_no_deed_of_an_agent(
+    api: PrimeApi, box: Runtime, short_pauses: None, status: int
+) -> None:
+    api.add(fault := Fault("Start", status=status, times=6))
+    with pytest.raises(SandboxGatewayError):
+        await box.run(["true"], {})
+    assert fault.times == 0 or status == 500, "the SDK gives 500 up at once"
+
+
+async def test_a_long_command_that_could_not_be_uploaded_is_no_deed_of_an_agent(
+    api: PrimeApi, box: Runtime, short_pauses: None
+) -> None:
+    api.add(Fault("upload", status=503, times=20))
+    with pytest.raises(SandboxGatewayError):
+        await box.run(["true", "x" * 200_000], {})
 
 
 async def test_a_sandbox_that_says_at_once_that_a_command_goes_on_is_not_asked_at_once_again(

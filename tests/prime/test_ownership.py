@@ -1,11 +1,13 @@
 """No sandbox is left, whatever becomes of the request for it, of its deletion, or of the process that asked."""
 
 import asyncio
+import dataclasses
 import json
 import logging
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -13,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from opencode_env import sandboxes
@@ -60,6 +63,13 @@ async def test_a_sandbox_carries_labels_and_a_lifetime(api: PrimeApi) -> None:
     assert api.requests["delete"] == 1
 
 
+@pytest.mark.parametrize(("lifetime", "idle"), [(36, 36), (77, 60), (-1, 60)])
+async def test_a_sandbox_may_not_be_idle_for_longer_than_it_lives(api: PrimeApi, lifetime: int, idle: int) -> None:
+    await provision(lifetime)
+    asked = CreateSandboxRequest.model_validate(api.sandboxes[0].request)
+    assert (asked.timeout_minutes, asked.idle_timeout_minutes) == (lifetime, idle)
+
+
 async def test_a_sandbox_whose_lifetime_is_over_ends_its_commands(api: PrimeApi) -> None:
     async with PrimeApi(minute_s=1.0) as short:
         os.environ.update(short.environment)
@@ -105,9 +115,10 @@ async def test_a_sandbox_that_comes_when_nobody_expects_it_any_more_is_deleted_a
         await provision()
     assert api.sandboxes == []
     label = caplog.text.split("its label is ")[1].split()[0]
+    shared = ["mine", "run-of-tests", "opencode-env"]
     with platform() as client:
         for one in (label, "sandbox:of-another"):
-            late = CreateSandboxRequest(name="one", docker_image="python:3.11-slim", labels=["opencode-env", one])
+            late = CreateSandboxRequest(name="one", docker_image="python:3.11-slim", labels=[*shared, one])
             await asyncio.to_thread(client.create, late)
     await asyncio.to_thread(ownership.look_again)
     (left,) = api.living
@@ -187,6 +198,87 @@ async def test_a_deletion_that_fails_for_good_is_reported_and_cleaned_by_its_lab
     assert await asyncio.to_thread(main, ["clean", "--label", label, "--yes"]) == 0
 
 
+PAGE = "<html>502 of a proxy, with 200</html>"
+
+
+@pytest.mark.parametrize("failure", [Fault("delete", page=PAGE, times=2), Fault("delete", delay=5.0, times=2)])
+async def test_a_deletion_that_is_not_answered_soundly_is_reported_and_tried_as_the_process_ends(
+    api: PrimeApi, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, failure: Fault
+) -> None:
+    monkeypatch.setattr(ownership, "_DELETION_PAUSES_S", (0.0,))
+    monkeypatch.setattr(ownership, "_DELETION_S", 0.5)
+    api.add(dataclasses.replace(failure))
+    await provision()
+    (sandbox,) = api.sandboxes
+    assert f"prime sandbox {sandbox.id} could not be deleted" in caplog.text
+    assert label_of(sandbox.labels) in caplog.text
+    await asyncio.to_thread(ownership.look_again)
+    assert api.living == []
+
+
+async def test_a_page_instead_of_the_platforms_answers_is_an_error_of_the_way_and_what_may_live_is_reported(
+    api: PrimeApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    api.add(Fault("create", page=PAGE), Fault("list", page=PAGE, times=3))
+    with pytest.raises(SandboxGatewayError):
+        await provision()
+    assert "prime sandbox without a known id could not be deleted" in caplog.text
+
+
+async def test_a_platform_that_cannot_be_connected_to_made_no_sandbox(
+    api: PrimeApi, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    monkeypatch.setenv("PRIME_API_BASE_URL", f"http://127.0.0.1:{port}")
+    with pytest.raises(SandboxGatewayError):
+        await provision()
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def at_exit() -> BaseException | None:
+    """What the process's last look ends with."""
+    try:
+        ownership.look_again()
+    except BaseException as error:  # noqa: BLE001 - an interruption, which no thread passes on
+        return error
+    return None
+
+
+async def test_all_that_a_process_has_is_deleted_at_once_as_it_ends(
+    api: PrimeApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with provision_prime(PrimeConfig(), 60), provision_prime(PrimeConfig(), 60):
+        before = api.requests["bulk_delete"]
+        assert await asyncio.to_thread(at_exit) is None
+        assert api.living == []
+        assert api.requests["bulk_delete"] == before + 1
+    assert "deleting 2 sandboxes" in caplog.text
+    assert "may live on" not in caplog.text
+
+
+@pytest.mark.parametrize("failure", ["refused", "hung", "interrupted"])
+async def test_what_lives_on_as_the_process_ends_is_reported_whole(
+    api: PrimeApi, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, failure: str
+) -> None:
+    async with provision_prime(PrimeConfig(), 60), provision_prime(PrimeConfig(), 60):
+        if failure == "refused":
+            api.add(faults := Fault("bulk_delete", status=500, times=1 << 30))
+        else:
+            api.add(faults := Fault("*", delay=5.0, times=1 << 30))
+            monkeypatch.setattr(ownership, "_EXIT_S", 0.5)
+        if failure == "interrupted":
+            monkeypatch.setattr(ownership, "list_sandboxes", Mock(side_effect=KeyboardInterrupt))
+        error = await asyncio.to_thread(at_exit)
+        assert isinstance(error, KeyboardInterrupt) == (failure == "interrupted")
+        assert len(api.living) == 2
+        (said,) = [record.message for record in caplog.records if record.levelno == logging.ERROR]
+        for sandbox in api.living:
+            assert sandbox.id in said
+            assert label_of(sandbox.labels) in said
+        faults.times = 0
+
+
 async def test_the_command_lists_and_deletes_by_label_and_asks_before(
     api: PrimeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -194,6 +286,8 @@ async def test_the_command_lists_and_deletes_by_label_and_asks_before(
         assert await asyncio.to_thread(main, ["list", "--label", "run-of-tests", "--json"]) == 0
         assert len(json.loads(capsys.readouterr().out)) == 2
         assert await asyncio.to_thread(main, ["clean"]) == 2
+        assert "wants at least one --label" in capsys.readouterr().err
+        assert await asyncio.to_thread(main, ["clean", "--label", "opencode-env", "--yes"]) == 2
         assert "wants at least one --label" in capsys.readouterr().err
         assert await asyncio.to_thread(main, ["clean", "--label", "one", "--dry-run"]) == 0
         said = capsys.readouterr().out
@@ -223,6 +317,34 @@ async def test_at_a_terminal_it_asks_and_deletes_on_a_yes_only(api: PrimeApi, te
         os.write(terminal, b"y\n")
         assert await asyncio.to_thread(main, ["clean", "--label", "mine"]) == 0
         assert api.living == []
+
+
+@pytest.mark.parametrize("end", [EOFError, KeyboardInterrupt])
+async def test_no_answer_to_the_question_is_a_no(
+    api: PrimeApi,
+    terminal: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    end: type[BaseException],
+) -> None:
+    monkeypatch.setattr("builtins.input", Mock(side_effect=end))
+    async with provision_prime(PrimeConfig(labels=["mine"]), 60):
+        assert await asyncio.to_thread(main, ["clean", "--label", "mine"]) == 1
+        assert len(api.living) == 1
+    assert capsys.readouterr().err == "opencode-sandboxes: interrupted: some may live on, list shows them\n"
+
+
+async def test_a_page_instead_of_a_list_is_said_in_a_line(api: PrimeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.add(Fault("list", page=PAGE))
+    assert await asyncio.to_thread(main, ["list"]) == 1
+    assert capsys.readouterr().err.startswith("opencode-sandboxes: JSONDecodeError: ")
+
+
+async def test_a_list_ends_at_an_empty_page(api: PrimeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = SandboxListResponse(sandboxes=[], total=0, page=1, per_page=100, has_next=True)
+    monkeypatch.setattr(SandboxClient, "list", asked := Mock(return_value=empty))
+    assert await asyncio.to_thread(main, ["list"]) == 0
+    assert asked.call_count == 1
 
 
 async def test_what_cannot_be_deleted_is_named(

@@ -136,6 +136,14 @@ async def test_what_passes_is_tried_again_by_the_sdk(api: PrimeApi) -> None:
         assert api.requests["auth"] == 1, "a token that was over is asked for again"
 
 
+async def test_a_sandbox_may_not_be_asked_to_be_idle_for_longer_than_it_lives(api: PrimeApi) -> None:
+    unchecked = asked().model_copy(update={"timeout_minutes": 36, "idle_timeout_minutes": 60})
+    async with client() as sdk:
+        with pytest.raises(APIError, match="HTTP 422"):
+            await sdk.create(unchecked)
+    assert api.sandboxes == []
+
+
 async def test_what_does_not_pass_is_said(api: PrimeApi) -> None:
     api.add(Fault("create", status=402), Fault("create", status=400, body={"detail": "no such region"}))
     async with client() as sdk:

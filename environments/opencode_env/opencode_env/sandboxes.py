@@ -6,9 +6,10 @@ import sys
 import time
 from collections.abc import Sequence
 
-from prime_sandboxes import APIError, Sandbox, SandboxClient
+from prime_sandboxes import Sandbox, SandboxClient
 
 from opencode_env.cli_agent.prime import delete_sandboxes, list_sandboxes
+from opencode_env.cli_agent.prime.errors import SDK_ERRORS, reason_of
 from opencode_env.cli_agent.prime.left_behind import OURS, platform
 
 PROG = "opencode-sandboxes"
@@ -40,15 +41,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line `arguments` (None: those of the process) and return the exit code: 0 when all was done, 1
     when something lives on that should not, 2 for a wrong use."""
     options = build_parser().parse_args(arguments)
-    if options.command == "clean" and not options.label:
+    if options.command == "clean" and set(options.label) <= {OURS}:
         return _complain(
-            "clean wants at least one --label: without one it would delete every run's sandboxes", _WRONG_USE
+            f"clean wants at least one --label beside {OURS}: without one it would delete every run's sandboxes",
+            _WRONG_USE,
         )
     try:
         with platform() as client:
             return _run(client, options)
-    except APIError as error:
-        return _complain(str(error), _FAILED)
+    except SDK_ERRORS as error:
+        return _complain(reason_of(error).replace("\n", " "), _FAILED)
+    except (EOFError, KeyboardInterrupt):
+        return _complain("interrupted: some may live on, list shows them", _FAILED)
 
 
 def _run(client: SandboxClient, options: argparse.Namespace) -> int:

@@ -30,7 +30,8 @@ Assumed, because neither says it:
 - A quota that is used up is 402; too many sandboxes at once is 429.
 - A signal reaches the process that `Start` started, and no other. A process without `session_uuid` lives on when its
   client is gone, as one with it does; its end is kept for as long as its sandbox.
-- `timeout_minutes` counts from the creation; -1 is no limit. `idle_timeout_minutes` is kept and not enforced.
+- `timeout_minutes` counts from the creation; -1 is no limit. `idle_timeout_minutes` is kept and not enforced; beyond
+  the lifetime it is refused (422), as the SDK's own check of a request does.
 - The limit of `read-file` is 16 MiB.
 
 Different from a virtual machine of Prime's: commands run as uid 1000 on a root that is read-only (the writable places

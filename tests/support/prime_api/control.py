@@ -83,7 +83,11 @@ class Control:
         return handler
 
     async def _create(self, request: Request) -> Response:
-        sandbox = await self._sandboxes.create(await request.json())
+        asked = await request.json()
+        idle, lifetime = asked.get("idle_timeout_minutes"), asked.get("timeout_minutes", 60)
+        if idle is not None and 0 < lifetime < idle:
+            return JSONResponse({"detail": "idle_timeout_minutes exceeds timeout_minutes"}, 422)
+        sandbox = await self._sandboxes.create(asked)
         return JSONResponse({**sandbox.record(), "gatewayAuth": sandbox.auth(self._gateway())})
 
     async def _list(self, request: Request) -> Response:

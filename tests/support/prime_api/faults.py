@@ -16,13 +16,15 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 class Fault:
     """What happens to requests of one name.
 
-    With a status they are refused; with `lost` they are done, and their answer is cut off; else they only take longer.
+    With a status they are refused; with a `page` that is the answer, as of a proxy on the way, and nothing is done;
+    with `lost` they are done, and their answer is cut off; else they only take longer.
     """
 
     route: str
     """A name as in `Traffic.requests`, such as `create`, `upload` or `Start`; `*` is any."""
     status: int | None = None
     body: dict[str, Any] = field(default_factory=dict)
+    page: str = ""
     lost: bool = False
     delay: float = 0.0
     """Seconds between the request and what happens then."""
@@ -79,6 +81,8 @@ class Traffic:
         if fault is not None and fault.lost:
             await app(scope, receiving, _nowhere)
             await _cut(send)
+        elif fault is not None and fault.page:
+            await _send(sending, 200, b"text/html", fault.page.encode())
         elif fault is not None and fault.status is not None:
             await answer(sending, fault.status, fault.body or {"detail": f"{route} was refused by the test"})
         else:
@@ -87,8 +91,11 @@ class Traffic:
 
 async def answer(send: Any, status: int, body: dict[str, Any]) -> None:
     """Answer with JSON."""
-    data = json.dumps(body).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
+    await _send(send, status, b"application/json", json.dumps(body).encode())
+
+
+async def _send(send: Any, status: int, kind: bytes, data: bytes) -> None:
+    headers = [(b"content-type", kind), (b"content-length", str(len(data)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": data})
 

@@ -17,7 +17,7 @@ from opencode_rubrics.sandbox.processes import EndsAgentProcesses
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import Runtime
 
-from opencode_env.cli_agent.prime.errors import SandboxGatewayError
+from opencode_env.cli_agent.prime.commands import from_inside
 from opencode_env.cli_agent.programs import program
 
 
@@ -92,9 +92,9 @@ class ProcessFence:
 
     @property
     def spoilt(self) -> bool:
-        """Whether `end` failed, and an agent that is root can have done that: the way to the sandbox did not fail."""
+        """Whether `end` failed, and programs inside of an agent that is root can have done that."""
         scripts = not isinstance(self.runtime, EndsAgentProcesses)
-        return scripts and self._failure is not None and not isinstance(self._failure, SandboxGatewayError)
+        return scripts and self._failure is not None and from_inside(self._failure)
 
     async def _end(self, mark: str) -> None:
         if isinstance(self.runtime, EndsAgentProcesses):

@@ -13,12 +13,21 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from prime_sandboxes import APIError
+from prime_sandboxes import APIError, SandboxNotRunningError
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult
 from verifiers.v1.utils.aio import run_shielded
 
-from opencode_env.cli_agent.prime.errors import SandboxEndedError, SandboxGatewayError, ended_by
+from opencode_env.cli_agent.prime.errors import (
+    SDK_ERRORS,
+    SandboxEndedError,
+    SandboxGatewayError,
+    SandboxMemoryError,
+    SandboxQuotaError,
+    chain,
+    ended_by,
+    kind_of,
+)
 from opencode_env.cli_agent.prime.repeated import repeated
 from opencode_env.cli_agent.programs import program
 
@@ -39,8 +48,6 @@ _SILENCE_S = 120.0
 _PAUSES_S = (0.5, 1.0, 2.0, 5.0)
 _END_TIMEOUT_S = 20
 _OVER = ("TERMINATED", "ERROR", "TIMEOUT")
-_ERRORS = (APIError, RuntimeError, OSError)
-"""What the SDK raises: its errors of states and timeouts are `RuntimeError`s."""
 
 
 class Place(Protocol):
@@ -72,6 +79,16 @@ class KilledError(Exception):
         self.exit_code = exit_code
 
 
+def from_inside(error: SandboxError) -> bool:
+    """Whether programs inside can have made a command fail so: neither the platform nor the way there says it."""
+    for one in chain(error):
+        if isinstance(one, UnclearEndError | SandboxMemoryError):
+            return True
+        if isinstance(one, SandboxGatewayError | SandboxQuotaError | APIError | SandboxNotRunningError):
+            return False
+    return True
+
+
 async def run_command(place: Place, argv: Sequence[str], env: dict[str, str], user: str | None) -> ProgramResult:
     """Run a command to its end.
 
@@ -83,12 +100,14 @@ async def run_command(place: Place, argv: Sequence[str], env: dict[str, str], us
     """
     name = uuid.uuid4().hex
     env = {**env, MARK: name}
+    process = None
     try:
         try:
-            return await _printed(place, [_directory(name), str(OUTPUT_BYTES), *argv], env, user)
-        except (*_ERRORS, UnclearEndError) as error:
+            process = await _opened(place, [_directory(name), str(OUTPUT_BYTES), *argv], env, user)
+            return await _printed(process)
+        except (*SDK_ERRORS, UnclearEndError) as error:
             logger.info("prime sandbox %s: the stream of a command was lost: %s", place.sandbox_id, error)
-            return await _found_again(place, name, user, error)
+            return await _found_again(place, name, user, error, started=process is not None)
     except KilledError as killed:
         await run_shielded(_end(place, f"{MARK}={name}"))
         return ProgramResult(killed.exit_code, "", f"{killed}\n")
@@ -101,20 +120,28 @@ def _directory(name: str) -> str:
     return f"/tmp/.vf-run-{name}"
 
 
-async def _printed(place: Place, arguments: Sequence[str], env: dict[str, str], user: str | None) -> ProgramResult:
-    """What `remote_run.sh` prints.
+async def _opened(place: Place, arguments: Sequence[str], env: dict[str, str], user: str | None) -> Any:
+    """The process of a `remote_run.sh`, which runs.
 
     Raises:
-        APIError: the stream broke, or never was there.
-        UnclearEndError: a part of it is missing, or is not what `remote_run.sh` says.
-        KilledError: it is more than `remote_run.sh` prints.
+        APIError: it could not be started, as far as anybody here knows.
     """
     command = shlex.join(["sh", "-c", program("remote_run.sh"), "remote_run", *arguments])
     if len(command.encode()) > _LINE_BYTES:
         script = f"{arguments[0]}.sh"
         await place.client.upload_bytes(place.sandbox_id, script, command.encode(), filename="command.sh")
         command = f"sh {script}"
-    process = await place.client.open_process(place.sandbox_id, command, place.workdir, env, user)
+    return await place.client.open_process(place.sandbox_id, command, place.workdir, env, user)
+
+
+async def _printed(process: Any) -> ProgramResult:
+    """What `remote_run.sh` prints.
+
+    Raises:
+        APIError: the stream broke.
+        UnclearEndError: a part of it is missing, or is not what `remote_run.sh` says.
+        KilledError: it is more than `remote_run.sh` prints.
+    """
     async with contextlib.aclosing(process):
         printed = await _received(process)
         code = await process.wait()
@@ -151,8 +178,16 @@ async def _received(process: Any) -> bytes:
     return bytes(received)
 
 
-async def _found_again(place: Place, name: str, user: str | None, lost: Exception) -> ProgramResult:
+async def _found_again(place: Place, name: str, user: str | None, lost: Exception, *, started: bool) -> ProgramResult:
     """Ask the sandbox for the end of a command, again and again; each time it waits a while for it.
+
+    Args:
+        place: the sandbox.
+        name: of the command.
+        user: whose it is.
+        lost: how the stream of the command ended.
+        started: whether that had begun. What the way here kept from starting, and the sandbox knows nothing of, failed
+            by the way.
 
     Raises:
         KilledError: the shell around it had ended, and nobody wrote the command's end.
@@ -164,18 +199,24 @@ async def _found_again(place: Place, name: str, user: str | None, lost: Exceptio
     while True:
         asked = loop.time()
         try:
-            return await _printed(place, [_directory(name), str(OUTPUT_BYTES), f"wait={_WAIT_S}"], {}, user)
+            return await _printed(
+                await _opened(place, [_directory(name), str(OUTPUT_BYTES), f"wait={_WAIT_S}"], {}, user)
+            )
         except UnclearEndError as error:
             if str(error) == "lost":
                 if isinstance(lost, UnclearEndError):
                     raise KilledError("the shell around the command was killed", lost.exit_code or _KILLED) from lost
+                if not started and kind_of(lost) is SandboxGatewayError:
+                    raise SandboxGatewayError(
+                        f"prime sandbox {place.sandbox_id} could not be told a command: {lost}"
+                    ) from lost
                 raise SandboxEndedError(f"prime sandbox {place.sandbox_id} has lost a command: {lost}") from lost
             if str(error) == "running":
                 silent_since, tries = loop.time(), 0
                 await asyncio.sleep(asked + _WAIT_S - silent_since)  # nothing, unless that was not our program's word
                 continue
             last = error
-        except _ERRORS as error:
+        except SDK_ERRORS as error:
             last = error
             await _require_living(place, error)
         if loop.time() - silent_since > _SILENCE_S:
@@ -195,7 +236,7 @@ async def _require_living(place: Place, error: Exception) -> None:
     """
     try:
         sandbox = await place.client.get(place.sandbox_id)
-    except APIError:
+    except SDK_ERRORS:
         return
     if sandbox.status in _OVER:
         reason = sandbox.error_type or sandbox.status
@@ -208,7 +249,7 @@ async def _end(place: Place, mark: str) -> None:
     try:
         async with asyncio.timeout(_END_TIMEOUT_S):
             code = await repeated(lambda: _code_of(place, command))
-    except (*_ERRORS, SandboxError, KilledError) as error:
+    except (*SDK_ERRORS, SandboxError, KilledError) as error:
         logger.warning("prime sandbox %s: a command could not be ended: %s", place.sandbox_id, error)
         return
     if code:

@@ -1,12 +1,14 @@
 """The SDK's client as we use it: its connections are bounded, and what the platform answers to a creation is watched.
 
 The SDK takes a bound from whoever makes the client, which is verifiers, and for the gateway only. Waits that it makes
-by itself after a 429 are seen at the public hooks of its HTTP client.
+by itself after a 429 are seen at the public hooks of its HTTP client. What it says of timeouts does not hold by itself
+(0.5.1): each request to the platform overrules them with none.
 """
 
 import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
+from typing import Any
 from weakref import WeakSet
 
 import httpx
@@ -19,6 +21,11 @@ from opencode_env.cli_agent.prime.start_record import StartRecord
 TOO_MANY = 429
 _MOST_KEPT = 200
 """Connections that stay open while they are idle, as the SDK has it."""
+
+_ANSWER = httpx.Timeout(120.0, connect=10.0)
+"""For one answer of the platform, and for a connection to it."""
+_SENT = "send_request_headers.started"
+"""How the event ends after which a request may have done something; a connection that cannot be made comes before."""
 
 _PREPARED: WeakSet[AsyncSandboxClient] = WeakSet()
 _CREATING: ContextVar[StartRecord | None] = ContextVar("creating", default=None)
@@ -51,9 +58,20 @@ def prepare(client: AsyncSandboxClient, most: int) -> None:
     )
 
 
-async def _asking(_: httpx.Request) -> None:
-    if (record := _CREATING.get()) is not None:
-        record.asked()
+async def _asking(request: httpx.Request) -> None:
+    request.extensions["timeout"] = _ANSWER.as_dict()
+    if (record := _CREATING.get()) is None:
+        return
+    record.asked()
+    sent = False
+
+    async def watch(event: str, _: Any) -> None:
+        nonlocal sent
+        if not sent and event.endswith(_SENT):
+            sent = True
+            record.unclear += 1
+
+    request.extensions["trace"] = watch
 
 
 async def _answered(response: httpx.Response) -> None:

@@ -7,6 +7,7 @@ The SDK raises for each its own, or one general error whose cause is the HTTP an
 import contextlib
 import re
 from collections.abc import AsyncIterator, Iterator
+from json import JSONDecodeError
 
 import httpx
 from prime_sandboxes import (
@@ -16,12 +17,16 @@ from prime_sandboxes import (
     SandboxNotRunningError,
     SandboxOOMError,
 )
+from pydantic import ValidationError
 from verifiers.v1.errors import SandboxError
 
 _OVER = ("TERMINATED", "ERROR", "TIMEOUT")
 _OUT_OF_MEMORY = "OOM_KILLED"
 _REFUSED, _PAYMENT, _TIMEOUT, _TOO_MANY, _SERVER = 400, 402, 408, 429, 500
 _SAID = re.compile(r"\bHTTP (\d{3})\b")
+SDK_ERRORS = (APIError, RuntimeError, OSError, JSONDecodeError, ValidationError)
+"""What the SDK raises: its errors of states and timeouts are `RuntimeError`s; those of an answer that is not the
+platform's, such as a proxy's page, are of whoever reads it."""
 _CONNECT = re.compile(r"RPC failed \((unavailable|deadline_exceeded|internal|aborted|unknown|not_found)\)")
 
 
@@ -47,7 +52,8 @@ class SandboxEndedError(SandboxError):
 
 
 class SandboxGatewayError(SandboxError):
-    """The platform or its gateway did not answer, or not soundly (5xx, 408, 429, a broken connection)."""
+    """The platform or its gateway did not answer, or not soundly (5xx, 408, 429, a broken connection, a page that
+    is not its)."""
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:
@@ -91,7 +97,7 @@ def kind_of(error: BaseException, *, starting: bool = False) -> type[SandboxErro
             return SandboxNotReadyError if starting else SandboxMemoryError
         if isinstance(one, SandboxNotRunningError):
             return SandboxEndedError if not starting and one.status in _OVER else SandboxNotReadyError
-        if isinstance(one, httpx.TransportError | TimeoutError) or (
+        if isinstance(one, httpx.TransportError | TimeoutError | JSONDecodeError) or (
             isinstance(one, APIError) and _CONNECT.search(str(one))
         ):
             return SandboxGatewayError
@@ -111,6 +117,11 @@ async def told_apart(*, starting: bool = False) -> AsyncIterator[None]:
         if isinstance(error, kind) and kind is not SandboxError:
             raise
         raise kind(str(error)) from error
+
+
+def reason_of(error: Exception) -> str:
+    """An error in words; one that is not the SDK's own by its type, too."""
+    return str(error) if isinstance(error, APIError) else f"{type(error).__name__}: {error}"
 
 
 def surely_refused(status: int) -> bool:

@@ -2,22 +2,22 @@
 
 Invariant: a request carries a label and a key that no other sandbox's has, so that it makes one however often it is
 sent. When its answer is lost, whatever it made is found by the label and deleted; when nothing is found, or a deletion
-fails for good, that is reported with what finds the sandbox, which is looked for once more as the process ends.
+fails for good, that is reported with what finds the sandbox. As the process ends, all that it may still have is deleted
+at once, and what is left then is reported.
 """
 
 import asyncio
 import atexit
-import contextlib
 import logging
 import time
 import uuid
 from typing import Any
 
 from opencode_rubrics.verifiers_versions import forget_access
-from prime_sandboxes import APIError, CreateSandboxRequest
+from prime_sandboxes import APIError, CreateSandboxRequest, SandboxClient
 
 from opencode_env.cli_agent.prime.connections import creating
-from opencode_env.cli_agent.prime.errors import http_status
+from opencode_env.cli_agent.prime.errors import http_status, reason_of
 from opencode_env.cli_agent.prime.left_behind import OURS, delete_sandboxes, list_sandboxes, platform
 from opencode_env.cli_agent.prime.repeated import repeated
 from opencode_env.cli_agent.prime.start_record import StartRecord
@@ -28,12 +28,16 @@ _GONE = 404
 _UP = "RUNNING"
 _FIRST_LOOK_S = 1.0
 """No sandbox is up within less; the SDK looks at once, then after 1 s, 1.5 s, … more."""
+_DELETION_S = 30.0
+"""For one try of it; the SDK waits without end."""
 _DELETION_PAUSES_S = (0.5, 2.0, 5.0)
 _LOST_PAUSES_S = (0.0, 1.0, 1.0)
 """Before looks: a creation whose answer was lost may still be on its way."""
+_EXIT_S = 60.0
+"""For all that the end of the process deletes."""
 
-_LEFT: set[str] = set()
-"""Labels of what may live on."""
+_MAY_LIVE: "dict[str, Ownership]" = {}
+"""What this process asked for and does not know to be deleted, by its label."""
 
 
 class Ownership:
@@ -54,53 +58,43 @@ class Ownership:
         self.labels: list[str] = []
 
     def stamped(self, request: CreateSandboxRequest) -> CreateSandboxRequest:
-        """The request with our labels, our key and the lifetime."""
+        """The request with our labels, our key and the lifetime; idle for longer is no sound request."""
         self.labels = list(dict.fromkeys([*request.labels, OURS, self.label]))
-        ours = {"labels": self.labels, "idempotency_key": self._key, "timeout_minutes": self._lifetime_minutes}
-        return request.model_copy(update=ours)
+        idle, lifetime = request.idle_timeout_minutes, self._lifetime_minutes
+        if idle is not None and lifetime > 0:
+            idle = min(idle, lifetime)
+        ours = {"labels": self.labels, "idempotency_key": self._key}
+        return request.model_copy(update={**ours, "timeout_minutes": lifetime, "idle_timeout_minutes": idle})
 
     def lost(self) -> bool:
         """Whether there may be a sandbox of which nobody has the id."""
         return self.asked and self.id is None
 
-    def find_and_delete(self) -> None:
-        """Delete what a creation made whose answer was lost (blocking, without an event loop).
-
-        Raises:
-            APIError: the platform cannot be asked.
-        """
-        found, failed = False, dict[str, str]()
-        with platform() as client:
-            for pause in _LOST_PAUSES_S:
-                time.sleep(pause)
-                made = list_sandboxes(client, [self.label])
-                failed = delete_sandboxes(client, [sandbox.id for sandbox in made])
-                found = found or bool(made)
-                if found and not failed:
-                    break
+    def over(self) -> None:
+        """There is no sandbox any more, or there never was."""
         self.asked = False
+        _MAY_LIVE.pop(self.label, None)
+
+    def find_and_delete(self) -> None:
+        """Delete what a creation made whose answer was lost, or report it (blocking, without an event loop)."""
+        self.asked = False
+        found, failed = False, dict[str, str]()
+        try:
+            with platform() as client:
+                for pause in _LOST_PAUSES_S:
+                    time.sleep(pause)
+                    made = list_sandboxes(client, [self.label])
+                    failed = delete_sandboxes(client, [sandbox.id for sandbox in made])
+                    found = found or bool(made)
+                    if found and not failed:
+                        self.over()
+                        return
+        except Exception as error:  # noqa: BLE001 - whatever it is, a sandbox may live on
+            failed = failed or {"without a known id": reason_of(error)}
         for sandbox, reason in failed.items():
             report_left(sandbox, self, reason)
-        if not found:
-            _LEFT.add(self.label)
+        if not failed:
             logger.warning("a Prime sandbox whose creation was not answered may come yet; its label is %s", self.label)
-
-    def delete_now(self) -> None:
-        """Delete the sandbox without an event loop; idempotent.
-
-        Raises:
-            APIError: the platform cannot be asked.
-        """
-        if self.lost():
-            self.find_and_delete()
-        elif self.asked and self.id is not None:
-            with platform() as client:
-                try:
-                    client.delete(self.id)
-                except APIError as error:
-                    if http_status(error) != _GONE:
-                        raise
-            self.asked = False
 
 
 class OwnedClient:
@@ -122,13 +116,16 @@ class OwnedClient:
             APIError: there is none, or nobody knows.
         """
         own, record = self._ownership, self._record
+        request = own.stamped(request)
         own.asked = True
+        _MAY_LIVE[own.label] = own
         started, refused = time.monotonic(), record.waited["refused"]
         try:
             with creating(record):
-                sandbox = await self._client.create(own.stamped(request))
+                sandbox = await self._client.create(request)
         except APIError:
-            own.asked = record.unclear > 0
+            if record.unclear <= 0:
+                own.over()
             raise
         record.created_at = time.monotonic()
         record.seconds["create"] = record.created_at - started - (record.waited["refused"] - refused)
@@ -158,23 +155,22 @@ class OwnedClient:
         """Delete the sandbox; tried again when that fails, and reported when it fails for good."""
         for pause in (*_DELETION_PAUSES_S, None):
             try:
-                await self._client.delete(sandbox_id)
-            except APIError as error:
+                async with asyncio.timeout(_DELETION_S):
+                    await self._client.delete(sandbox_id)
+                break
+            except Exception as error:  # noqa: BLE001 - whatever it is, the sandbox lives on
                 if http_status(error) == _GONE:
                     break
                 if pause is None:
-                    report_left(sandbox_id, self._ownership, error)
+                    report_left(sandbox_id, self._ownership, reason_of(error))
                     return
                 await asyncio.sleep(pause)
-            else:
-                break
-        self._ownership.asked = False
+        self._ownership.over()
         await forget_access(self._client, sandbox_id)
 
 
-def report_left(sandbox: str, own: Ownership, reason: object) -> None:
+def report_left(sandbox: str, own: Ownership, reason: str) -> None:
     """Say what may still cost something, and how to end it."""
-    _LEFT.add(own.label)
     logger.error(
         "prime sandbox %s could not be deleted and costs until its lifetime is over: %s; its labels find it: %s",
         sandbox,
@@ -185,9 +181,55 @@ def report_left(sandbox: str, own: Ownership, reason: object) -> None:
 
 @atexit.register
 def look_again() -> None:
-    """Delete what was reported, once more, and what came after all."""
-    if not _LEFT:
+    """Delete, as the process ends, all that it may have left, at once and within a deadline; say what that is."""
+    if not _MAY_LIVE:
         return
-    with contextlib.suppress(APIError), platform() as client:
-        found = list_sandboxes(client, [OURS])
-        delete_sandboxes(client, [sandbox.id for sandbox in found if not _LEFT.isdisjoint(sandbox.labels)])
+    failures = {"": "interrupted"}
+    try:
+        logger.warning("deleting %d sandboxes that this process may have at Prime, for %g s", len(_MAY_LIVE), _EXIT_S)
+        with platform(_EXIT_S) as client:
+            for number, pause in enumerate(_LOST_PAUSES_S):
+                time.sleep(pause)
+                failures = _delete_rest(client, first=number == 0)
+                if not _MAY_LIVE:
+                    return
+    except Exception as error:  # noqa: BLE001 - whatever it is, they live on
+        failures = {"": reason_of(error)}
+    finally:  # also of an interruption
+        if _MAY_LIVE:
+            known = failures or any(own.id for own in _rest())
+            logger.log(
+                logging.ERROR if known else logging.WARNING,  # what nobody ever saw may never come
+                "%d sandboxes at Prime may live on and cost until their lifetime is over (%s): %s",
+                len(_MAY_LIVE),
+                "; ".join(sorted(set(failures.values()))) or "they were not found",
+                "; ".join(f"{own.id or 'without a known id'}, labels {', '.join(own.labels)}" for own in _rest()),
+            )
+            _MAY_LIVE.clear()
+
+
+def _rest() -> list[Ownership]:
+    return list(_MAY_LIVE.values())
+
+
+def _delete_rest(client: SandboxClient, *, first: bool) -> dict[str, str]:
+    """Look once for what is left, and delete it; why something could not be."""
+    failures: dict[str, str] = {}
+    shared = set.intersection(*(set(own.labels) for own in _rest()))
+    try:
+        made = list_sandboxes(client, sorted(shared))
+    except Exception as error:  # noqa: BLE001 - what has an id is deleted nevertheless
+        failures["list"] = reason_of(error)
+    else:
+        for one in made:
+            for own in (_MAY_LIVE[label] for label in one.labels if label in _MAY_LIVE):
+                own.id = one.id
+        living = {one.id for one in made}
+        for own in _rest():
+            if not first and own.id is not None and own.id not in living:
+                own.over()
+    failed = delete_sandboxes(client, [own.id for own in _rest() if own.id is not None])
+    for own in _rest():
+        if own.id is not None and own.id not in failed:
+            own.over()
+    return failures | failed

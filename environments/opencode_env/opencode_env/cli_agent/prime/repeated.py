@@ -4,13 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from prime_sandboxes import APIError
 from verifiers.v1.errors import SandboxError
 
-from opencode_env.cli_agent.prime.errors import SandboxGatewayError, kind_of
+from opencode_env.cli_agent.prime.errors import SDK_ERRORS, SandboxGatewayError, kind_of
 
 _PAUSES_S = (0.5, 2.0)
-_ERRORS = (APIError, RuntimeError, OSError, SandboxError)
+_ERRORS = (*SDK_ERRORS, SandboxError)
 
 ResultT = TypeVar("ResultT")
 

@@ -14,14 +14,13 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from opencode_rubrics.verifiers_versions import PrimeBase, command_of, provisioned_prime
-from prime_sandboxes import APIError
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig, ProgramResult, Runtime
 
 from opencode_env.cli_agent.prime.commands import run_command
 from opencode_env.cli_agent.prime.connections import TOO_MANY, prepare
 from opencode_env.cli_agent.prime.errors import http_status, told_apart
-from opencode_env.cli_agent.prime.ownership import OwnedClient, Ownership, report_left
+from opencode_env.cli_agent.prime.ownership import OwnedClient, Ownership
 from opencode_env.cli_agent.prime.repeated import repeated
 from opencode_env.cli_agent.prime.start_record import StartRecord
 from opencode_env.cli_agent.prime.turns import taken_turn
@@ -155,22 +154,12 @@ class OwnPrimeRuntime(PrimeBase):
         """Delete the sandbox, one also whose id nobody was told; idempotent."""
         try:
             if self.ownership.lost():
-                await asyncio.to_thread(self._delete_lost)
+                await asyncio.to_thread(self.ownership.find_and_delete)
         finally:
             await super().teardown()
 
-    def _delete_lost(self) -> None:
-        try:
-            self.ownership.find_and_delete()
-        except APIError as error:
-            report_left("without a known id", self.ownership, error)
-
     def cleanup(self) -> None:
-        """Delete the sandbox without an event loop, unless `teardown` did; idempotent."""
-        try:
-            self.ownership.delete_now()
-        except APIError as error:
-            report_left(self.info.id or "without a known id", self.ownership, error)
+        """Nothing: as the process ends, `ownership` deletes what all runtimes have left, at once."""
 
 
 @contextlib.asynccontextmanager

@@ -31,7 +31,7 @@ class StartRecord:
     taken: bool = False
     """Whether a sandbox started with it."""
     unclear: int = 0
-    """Requests for it that were not surely refused: each may have made it."""
+    """Requests for it that were sent and not surely refused: each may have made it."""
     created_at: float = 0.0
     """When it had an id, by the monotonic clock."""
     _refused_at: float | None = None
@@ -56,7 +56,6 @@ class StartRecord:
 
     def asked(self) -> None:
         """The sandbox is asked for, again perhaps."""
-        self.unclear += 1
         if self._refused_at is not None:
             self.waited["refused"] += time.monotonic() - self._refused_at
             self._refused_at = None
