@@ -39,7 +39,7 @@ async def test_an_agent_that_runs_out_of_time_is_scored_with_its_whole_process_t
     look = f"{LIST_PROCESSES}; wc -c < /app/late; sleep 0.5; wc -c < /app/late"
     played = await play(
         place,
-        [bash(DAEMONS + "echo made > /app/made; sleep 600", timeout=700_000)],
+        [bash(": >> /app/late; " + DAEMONS + "echo made > /app/made; sleep 600", timeout=700_000)],
         settings={"timeout": TimeoutConfig(rollout=patience(5.0))},
         after=look,
     )

@@ -24,6 +24,9 @@ from verifiers.v1.utils.aio import run_shielded
 
 _ENGINES = ("podman", "docker")
 
+_SAFELY: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+"""Debian's Python 3.11.2 has no filters; what is extracted was packed from the task's own folder."""
+
 
 async def build_task_image(config: RuntimeConfig, task: Task[Any, Any, Any]) -> None:
     """Build the image that `config` names, unless the task brings none or the engine has it.
@@ -47,7 +50,7 @@ async def build_task_image(config: RuntimeConfig, task: Task[Any, Any, Any]) -> 
             return
         with tempfile.TemporaryDirectory(prefix="vf-task-image-") as directory:
             with tarfile.open(fileobj=io.BytesIO(base64.b64decode(build.context)), mode="r:gz") as archive:
-                await asyncio.to_thread(archive.extractall, directory, filter="data")
+                await asyncio.to_thread(archive.extractall, directory, **_SAFELY)
             code, said = await _call([engine, "build", "--quiet", "--tag", image, directory], build.timeout)
     if code != 0:
         raise SandboxError(f"the image of {task.data.id} could not be built with {engine} (exit {code}): {said[-800:]}")
