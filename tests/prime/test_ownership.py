@@ -39,6 +39,7 @@ from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig
 
 from tests.support.prime_api import Fault, Plan, PrimeApi
+from tests.support.prime_api.sandboxes import Sandbox
 from tests.support.waiting import until
 
 HOLDER = Path(__file__).parent / "programs" / "holder.py"
@@ -94,6 +95,14 @@ async def test_what_a_lost_creation_made_is_deleted_at_a_later_try(api: PrimeApi
     assert (len(api.sandboxes), api.living) == (1, [])
 
 
+async def is_reported_and_deleted_at_the_end(api: PrimeApi, sandbox: Sandbox, said: str) -> None:
+    """The log names a sandbox that could not be deleted, and the end of the process deletes it."""
+    assert f"prime sandbox {sandbox.id} could not be deleted" in said
+    assert label_of(sandbox.labels) in said
+    await asyncio.to_thread(ownership.look_again)
+    assert api.living == []
+
+
 async def test_what_a_lost_creation_made_and_cannot_be_deleted_is_reported_and_tried_as_the_process_ends(
     api: PrimeApi, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -101,10 +110,7 @@ async def test_what_a_lost_creation_made_and_cannot_be_deleted_is_reported_and_t
     with pytest.raises(SandboxGatewayError):
         await provision()
     (sandbox,) = api.living
-    assert f"prime sandbox {sandbox.id} could not be deleted" in caplog.text
-    assert label_of(sandbox.labels) in caplog.text
-    await asyncio.to_thread(ownership.look_again)
-    assert api.living == []
+    await is_reported_and_deleted_at_the_end(api, sandbox, caplog.text)
 
 
 async def test_a_sandbox_that_comes_when_nobody_expects_it_any_more_is_deleted_as_the_process_ends(
@@ -210,10 +216,7 @@ async def test_a_deletion_that_is_not_answered_soundly_is_reported_and_tried_as_
     api.add(dataclasses.replace(failure))
     await provision()
     (sandbox,) = api.sandboxes
-    assert f"prime sandbox {sandbox.id} could not be deleted" in caplog.text
-    assert label_of(sandbox.labels) in caplog.text
-    await asyncio.to_thread(ownership.look_again)
-    assert api.living == []
+    await is_reported_and_deleted_at_the_end(api, sandbox, caplog.text)
 
 
 async def test_a_page_instead_of_the_platforms_answers_is_an_error_of_the_way_and_what_may_live_is_reported(
