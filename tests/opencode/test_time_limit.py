@@ -8,7 +8,7 @@ import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel
 from verifiers.v1.agent import TimeoutConfig, make_agent
 
-from tests.support.machine import assert_no_longer, patience
+from tests.support.machine import assert_no_longer
 from tests.support.places import Place
 from tests.support.processes import runs
 from tests.support.replies import bash
@@ -35,25 +35,30 @@ def survivors(processes: str) -> list[str]:
 
 
 async def test_an_agent_that_runs_out_of_time_is_scored_with_its_whole_process_tree_dead(place: Place) -> None:
-    started = time.monotonic()
     look = f"{LIST_PROCESSES}; wc -c < /app/late; sleep 0.5; wc -c < /app/late"
-    played = await play(
-        place,
-        [bash(": >> /app/late; " + DAEMONS + "echo made > /app/made; sleep 600", timeout=700_000)],
-        settings={"timeout": TimeoutConfig(rollout=patience(5.0))},
-        after=look,
-    )
+    for limit in (5.0, 20.0, 80.0):  # until the agent got as far as its command in it, on a busy machine too
+        started = time.monotonic()
+        played = await play(
+            place,
+            [bash(": >> /app/late; " + DAEMONS + "echo made > /app/made; sleep 600", timeout=700_000)],
+            settings={"timeout": TimeoutConfig(rollout=limit)},
+            after=look,
+        )
+        taken = time.monotonic() - started
+        *processes, before, after = played.seen.splitlines()
+        if before.isdigit():
+            break
     trace = played.trace
     assert trace.ok, trace.errors
     assert (trace.stop_condition, trace.is_timeout, trace.reward) == ("agent_timeout", True, 1.0)
     assert trace.metrics["agent_timeout"] == 1.0
     assert trace.metrics["agent_error"] == 0.0
-    *processes, before, after = played.seen.splitlines()
     assert survivors("\n".join(processes)) == []
+    assert before.isdigit()
     assert before == after
     assert played.record["exit_code"] is None
     assert '"type":"step_start"' in played.record["log_tail"]
-    assert_no_longer(time.monotonic() - started, 30)
+    assert_no_longer(taken, limit + 25)
 
 
 async def test_what_a_finished_agent_left_running_is_dead_before_scoring(place: Place) -> None:
