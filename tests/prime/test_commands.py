@@ -197,6 +197,12 @@ async def test_an_answer_that_nobody_understands_is_no_error_of_the_platform(
     assert type(raised.value) is SandboxEndedError
 
 
+async def test_a_sandbox_without_a_shell_says_so_at_once(taken_over: Runtime) -> None:
+    await taken_over.write("/tmp/shell", b"sh() { return 127; }")
+    with pytest.raises(SandboxEndedError, match=r"cannot run sh \(exit code 127\)"):
+        await taken_over.run(["true"], {})
+
+
 async def test_a_command_that_a_replaced_shell_says_is_lost_has_failed(taken_over: Runtime) -> None:
     await taken_over.write("/tmp/shell", b"sh() { echo lost; }")
     assert (await taken_over.run(["true"], {})).exit_code == 128 + 9

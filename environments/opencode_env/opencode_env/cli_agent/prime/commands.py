@@ -40,6 +40,8 @@ _ENDED = re.compile(rb"ended (\d{1,3}) (\d{1,8}) (\d{1,8})")
 _HEAD_BYTES = 200
 """More than any line that says how a command ended."""
 _KILLED = 137
+_NOT_RUN = (126, 127)
+"""What a shell, or whatever starts commands for a platform, says of a program that it cannot run or find."""
 _LINE_BYTES = 120_000
 """Linux takes no argument beyond 128 KiB, and the SDK makes one of a whole command."""
 _WAIT_S = 20
@@ -215,6 +217,10 @@ async def _found_again(place: Place, name: str, user: str | None, lost: Exceptio
                 silent_since, tries = loop.time(), 0
                 await asyncio.sleep(asked + _WAIT_S - silent_since)  # nothing, unless that was not our program's word
                 continue
+            if isinstance(lost, UnclearEndError) and lost.exit_code in _NOT_RUN and error.exit_code in _NOT_RUN:
+                raise SandboxEndedError(
+                    f"prime sandbox {place.sandbox_id} cannot run sh ({error}): its image has none, or lost it"
+                ) from error
             last = error
         except SDK_ERRORS as error:
             last = error
