@@ -82,6 +82,7 @@ OVERRIDDEN: dict[str, str | None] = {
     "mcp.server.ServerBase.server_name": None,
     "mcp.server.ServerBase.setup": "self",
     "mcp.server.ServerBase.setup_task": "self task",
+    "mcp.server.ServerBase.run": "",
     "mcp.toolset.Toolset.register": "self mcp",
     "runtimes.base.RuntimeProcess.kill": "self",
     "runtimes.base.RuntimeProcess.poll": "self",

@@ -105,7 +105,7 @@ async def test_one_rollout_cannot_fill_the_server_that_it_shares(bare: SharedWor
         async with agent(beside.url) as other:
             assert text(await other.call_tool("act", {"how": "well"})) == "well done"
         await flooding
-    assert peak_bytes(pid) - before < 400 * 2**20
+    assert peak_bytes(pid) - before < 600 * 2**20  # without a gate: 800
     assert len((await seat.finish()).steps) == 64
     assert len((await beside.finish()).steps) == 1
 
