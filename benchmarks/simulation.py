@@ -3,9 +3,8 @@
 Latency: one MCP client each calls, in turn, the tool of a bare server (the SDK's `MCPServer`, sessionless HTTP with
 JSON answers as verifiers serves it, the same lake behind the same signature) and one of 64 worlds of one world server,
 whose ledger goes to this process; servers and clients are processes of their own, as an agent is. The bare server is as
-the SDK makes it: on asyncio's own loop, with its spans. Both are called by the URLs that verifiers signs for shared tool
-servers. A pair of calls is made back to back, so that whatever
-else the machine does hits both.
+the SDK makes it, on asyncio's own loop and with its spans. Both are called by the URLs that verifiers signs for shared
+tool servers. A pair of calls is made back to back, so that whatever else the machine does hits both.
 
 Apart: 256 worlds in one server with 50 calls each, 32 clients at once; every world's ledger must be what the same calls
 give alone. Memory: the growth of that server by a world that was reset and then left alone, less what a bare object of
