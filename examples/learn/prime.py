@@ -26,7 +26,9 @@ from scripts.prime_rl_trial.configurations import QWEN3
 from scripts.prime_rl_trial.learning import Learner, learner, serving
 
 RATE = 3e-4
-"""Of learning. Its loss has nothing that keeps open what is not yet known: faster, a policy gives up what it missed."""
+"""Of learning, with the AdamW of prime-rl's settings: faster, a policy gives up what it missed."""
+LOSS = {"type": "custom", "import_path": "examples.learn.prime_loss.open_loss", "kwargs": {"openness": 0.1}}
+"""Its own default has nothing that keeps an answer open which no group has hit yet."""
 
 
 class PrimeRun(Run):
@@ -151,7 +153,7 @@ def configuration(plan: Plan, work: Path, url: str) -> RLConfig:
             "seq_len": 1 << 14,
             "deployment": {"num_train_gpus": 1, "num_infer_gpus": 1},
             "model": {"name": str(plan.directory.resolve() / "tokenizer")},
-            "trainer": {"optim": {"lr": RATE}},
+            "trainer": {"optim": {"lr": RATE}, "loss": LOSS},
             "orchestrator": orchestrator,
         }
     )
