@@ -5,7 +5,7 @@ It knows the one command that answers. What the model is given between its answe
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -13,16 +13,15 @@ from opencode_env.difficulty.record import SCHEMA_VERSION
 from opencode_env.trainable.samples import TrainingSample
 
 from examples.learn.curriculum import CONTENT, KEY, QUESTION, REPLY, Curriculum, Problem, fill
-from examples.learn.model import Spoken
 from examples.learn.rollouts import Rollout
+from examples.learn.spoken import Speaker, Spoken
 from examples.learn.transcript import Transcript
 
-Speak = Callable[[Sequence[Sequence[int]]], list[Spoken]]
 _WORDS = {placeholder: rf"(?P<{placeholder}>\w+)" for placeholder in (QUESTION, CONTENT, KEY, REPLY)}
 
 
 def play_bare(
-    speak: Speak,
+    speak: Speaker,
     recorded: Sequence[Transcript],
     tokenizer: Any,
     curriculum: Curriculum,
@@ -83,7 +82,7 @@ class _Talk:
         self.logprobs += spoken.logprobs
 
 
-def _converse(speak: Speak, transcript: Transcript, tokenizer: Any, talks: Sequence[_Talk]) -> None:
+def _converse(speak: Speaker, transcript: Transcript, tokenizer: Any, talks: Sequence[_Talk]) -> None:
     """Hold conversations side by side; one whose first answer is not of the format ends with it."""
     form = re.compile(fill(re.escape(transcript.said[0]), _WORDS))
     going = list(talks)

@@ -101,7 +101,10 @@ async def compare(recorded: Sequence[Transcript], options: argparse.Namespace, s
     for name, chosen in {"band": band, "everything": whole.chosen}.items():
         steps = options.steps * len(chosen) // len(wanted)
         curriculum = replace(whole, chosen=tuple(chosen))
-        going = replace(plan, curriculum=curriculum, directory=directory / name, steps=steps, evaluated=(0, 0))
+        going = replace(
+            plan, curriculum=curriculum, directory=directory / name, steps=steps, evaluated=(0, 0),
+            enough=lambda steps: rollouts_to_goal(steps, wanted) is not None,
+        )  # fmt: skip
         reached.append(rollouts_to_goal((await Run(going, recorded, _say).go()).steps, wanted))
     return Comparison(seed, band, rating, *reached)
 

@@ -1,15 +1,12 @@
 """An engine with vLLM's token-in, token-out protocol, as far as verifiers' training client speaks it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from aiohttp import web
 
-from examples.learn.model import Spoken
-
-Speaker = Callable[[Sequence[Sequence[int]]], list[Spoken]]
-"""What answers a batch of prompts."""
+from examples.learn.spoken import Speaker, Spoken
 
 GATHER_SECONDS = 0.005
 """How long a call waits for others, to be answered together with them."""
@@ -21,7 +18,7 @@ class Engine:
     """Answers all calls that are waiting in one batch.
 
     Args:
-        speaker: the model, or what plays one; runs in a thread.
+        speaker: runs in a thread.
         name: the model's.
     """
 

@@ -28,9 +28,11 @@ class Mixture(Contextual):
 
     def demonstrations(self, draw: random.Random) -> Iterator[Filling]:
         shown = [*super().demonstrations(draw)]
-        for other in (*EASY, *IMPOSSIBLE):
-            shown += [{**filling, QUESTION: other} for filling in shown[: len(self.words)]]
-        yield from draw.sample(shown, len(shown) // 2)
+        yield from shown
+        others = [
+            {**filling, QUESTION: other} for other in (*EASY, *IMPOSSIBLE) for filling in shown[: len(self.words)]
+        ]
+        yield from draw.sample(others, len(others) // 2)
 
     def problems(self, draw: random.Random, count: int) -> list[Problem]:
         rounds = [draw.sample(self.chosen, len(self.chosen)) for _ in range(-(-count // len(self.chosen)))]

@@ -11,6 +11,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from examples.learn.spoken import Spoken
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -111,16 +113,6 @@ class Transformer(nn.Module):
             x = layer(x, turn, seen, positions, cache, at)
         logits: torch.Tensor = self.last(x) @ self.embedding.weight.T
         return logits
-
-
-@dataclass(frozen=True)
-class Spoken:
-    """One answer."""
-
-    tokens: list[int]
-    logprobs: list[float]
-    stopped: bool
-    """Whether it ends with a token that stops; else it was cut off at its length."""
 
 
 def sample(

@@ -1,4 +1,4 @@
-"""prime-rl's loss with what is not yet known kept open, for the place that its settings have for a loss of one's own."""
+"""prime-rl's loss with what is not yet known kept open: named in its settings, as a loss of one's own."""
 
 from dataclasses import replace
 

@@ -8,8 +8,8 @@ from opencode_env.opencode import OpenCodeHarnessConfig
 
 from examples.learn.curriculum import KEY, QUESTION, Curriculum, Problem
 from examples.learn.engine import Engine
-from examples.learn.model import Spoken
 from examples.learn.rollouts import MODEL, Rollout, playing
+from examples.learn.spoken import Spoken
 from examples.learn.tokenizer import ASSISTANT, END, build_tokenizer, save
 from examples.learn.transcript import Transcript
 

@@ -22,9 +22,10 @@ from examples.learn.curriculum import Curriculum, Problem
 from examples.learn.curve import HEADER, Step, rates, save_plot, terminal_plot
 from examples.learn.engine import Engine
 from examples.learn.grpo import Batch, Settings, Trainer, advantages, means
-from examples.learn.model import Spoken, Transformer, sample
+from examples.learn.model import Transformer, sample
 from examples.learn.rollouts import LONGEST, MODEL, Rollout, playing
 from examples.learn.sanity import findings
+from examples.learn.spoken import Spoken
 from examples.learn.tokenizer import END, build_tokenizer, save
 from examples.learn.transcript import Transcript
 
@@ -53,6 +54,8 @@ class Plan:
     broken: Break | None = None
     bare: bool = False
     """Whether a function stands in place of the environment."""
+    enough: Callable[[Sequence[Step]], bool] = lambda steps: False
+    """Whether training can end after these steps."""
 
 
 @dataclass
@@ -157,6 +160,8 @@ class Run:
         self._say(HEADER)
         for number in range(1, self.plan.steps + 1):
             await self._step(number, trainer, breaker, play)
+            if self.plan.enough(outcome.steps):
+                break
         outcome.trained, _ = await self._evaluate(play, self.plan.evaluated[1])
         self._say(f"{terminal_plot(outcome.steps)}\n{rates(outcome.steps)}")
         title = f"{type(curriculum).__name__}: {outcome.cloned:.2f} to {outcome.trained:.2f}"

@@ -10,8 +10,9 @@ from examples.learn.bare import play_bare
 from examples.learn.contextual import Contextual
 from examples.learn.curriculum import QUESTION
 from examples.learn.grpo import Batch, advantages
-from examples.learn.model import Shape, Spoken, Transformer, sample
+from examples.learn.model import Shape, Transformer, sample
 from examples.learn.rollouts import Rollout
+from examples.learn.spoken import Spoken
 from examples.learn.tokenizer import END, build_tokenizer
 from examples.learn.transcript import Transcript
 

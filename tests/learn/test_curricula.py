@@ -12,8 +12,8 @@ from examples.learn.__main__ import CURRICULA
 from examples.learn.bare import play_bare
 from examples.learn.copying import Copy
 from examples.learn.curriculum import ANSWER_FILE, CONTENT, KEY, KEY_FILE, QUESTION, REPLY, Curriculum, fill
-from examples.learn.model import Spoken
 from examples.learn.recursion import Recursion
+from examples.learn.spoken import Spoken
 from examples.learn.tokenizer import ASSISTANT, END, build_tokenizer
 from examples.learn.transcript import Transcript
 from tests.learn.setting import PROMPT
