@@ -172,6 +172,7 @@ class Run:
         """The mean reward of fresh rollouts, not a number without any, and these."""
         if not count:
             return math.nan, []
+        self._say(f"playing {count} fresh rollouts")
         rollouts = await play([(problem.name, problem) for problem in self.plan.curriculum.fresh(self._draw, count)])
         rewards = [rollout.reward for rollout in rollouts if not rollout.error]
         if len(rewards) < count:
