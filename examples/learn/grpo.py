@@ -23,6 +23,9 @@ EPSILON = 1e-4
 UNDECIDED = 0.05
 """Nats of entropy from which on a token counts as not decided."""
 
+OPEN = 6.0
+"""Nats of a sample's undecided tokens that are worth something: no policy shall gain by rambling."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -155,5 +158,6 @@ def policy_loss(model: Transformer, batch: Batch, settings: Settings) -> torch.T
     ratio = ((now - batch.logprobs) * batch.mask).exp()
     advantage = batch.advantages[:, None]
     gain = torch.minimum(ratio * advantage, ratio.clamp(1 - settings.clip, 1 + settings.clip) * advantage)
-    undecided = entropy.detach() > UNDECIDED
-    return -((gain + settings.entropy * entropy * undecided) * batch.mask).sum() / len(batch.tokens)
+    undecided = batch.mask & (entropy.detach() > UNDECIDED)
+    left_open = (entropy * undecided).sum(-1).clamp(max=OPEN)
+    return -((gain * batch.mask).sum() + settings.entropy * left_open.sum()) / len(batch.tokens)

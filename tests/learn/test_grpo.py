@@ -57,6 +57,21 @@ def test_what_is_outside_the_mask_changes_nothing() -> None:
     assert torch.allclose(policy_loss(made.policy, moved, Settings()).detach(), loss, atol=1e-6)
 
 
+def test_what_is_left_open_is_worth_something_but_rambling_is_not() -> None:
+    made = setting()
+    said = made.words.encode("abc", add_special_tokens=False)
+
+    def worth(length: int) -> list[torch.Tensor]:
+        tokens = (said * length)[:length]
+        sample = TrainingSample(0, (), (), tokens, [True] * length, [0.0] * length)
+        batch = Batch.of([sample], [0.0])
+        loss = policy_loss(made.policy, batch, Settings(entropy=1.0))
+        return [weight.abs().sum() for weight in torch.autograd.grad(loss, list(made.policy.parameters()))]
+
+    assert sum(worth(2)) > 0
+    assert sum(worth(60)) == 0
+
+
 def test_learning_makes_the_better_rollouts_likelier_than_the_worse() -> None:
     made = setting()
     batch, trainer = batch_of(made.rollouts()), Trainer(made.policy, Settings(rate=1e-3, entropy=0.0))
