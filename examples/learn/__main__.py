@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import logging
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -12,7 +13,7 @@ from examples.learn.breaking import Break
 from examples.learn.contextual import Contextual
 from examples.learn.copying import Copy
 from examples.learn.curriculum import Curriculum
-from examples.learn.prime_environment import is_here, run_there
+from examples.learn.prime_environment import is_checkout, is_here, run_there
 from examples.learn.recording import record
 from examples.learn.recursion import Recursion
 from examples.learn.run import Outcome, Plan, Run
@@ -26,16 +27,28 @@ CURRICULA: dict[str, Curriculum] = {
 """By name; in the last one what sub calls say is not trained."""
 
 
+def at_least(least: int) -> Callable[[str], int]:
+    """The type of an option that is a whole number from `least` on."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} on")
+        return int(text)
+
+    return read
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m examples.learn", description=__doc__)
     add = parser.add_argument
     add("curriculum", nargs="?", choices=CURRICULA, default="contextual")
     add("--seeds", type=int, nargs="+", default=[0], metavar="SEED", help="a run for each (default: 0)")
-    add("--steps", type=int, default=Plan.steps, help="default: %(default)s")
-    add("--groups", type=int, default=Plan.groups, help="problems of a step (default: %(default)s)")
-    add("--size", type=int, default=Plan.size, help="rollouts of a problem (default: %(default)s)")
-    add("--at-once", type=int, default=Plan.at_once, help="rollouts side by side (default: %(default)s)")
-    add("--evaluate", type=int, nargs=2, default=Plan.evaluated, metavar=("BEFORE", "AFTER"))
+    add("--steps", type=at_least(0), default=Plan.steps, help="default: %(default)s")
+    add("--groups", type=at_least(1), default=Plan.groups, help="problems of a step (default: %(default)s)")
+    add("--size", type=at_least(2), default=Plan.size, help="rollouts of a problem (default: %(default)s)")
+    add("--at-once", type=at_least(1), default=Plan.at_once, help="rollouts side by side (default: %(default)s)")
+    evaluations = "rollouts that evaluate the cloned policy and the trained one (default: %(default)s)"
+    add("--evaluate", type=at_least(0), nargs=2, default=Plan.evaluated, metavar=("BEFORE", "AFTER"), help=evaluations)
     add("--goal", type=float, help="reward that each run has to end with, for exit code 0")
     add("--break", dest="broken", type=Break, choices=list(Break), help="make a mistake in every step")
     add("--bare", action="store_true", help="a function in place of the environment")
@@ -52,8 +65,12 @@ def main() -> int:
         parser.error("--break echo needs OpenCode's own history: without --bare, and of a curriculum without sub calls")
     if options.prime_rl and (options.bare or options.broken or CURRICULA[options.curriculum].sub_calls):
         parser.error("--prime-rl goes without --bare and --break, and with a curriculum without sub calls")
+    if options.goal is not None and not (options.steps and options.evaluate[1]):
+        parser.error("--goal needs --steps, and rollouts of an evaluation after them")
+    if options.prime_rl and not is_checkout(options.prime_rl):
+        parser.error(f"--prime-rl: {options.prime_rl} is no checkout of prime-rl: it has no packages/prime-rl-configs")
     if options.prime_rl and not is_here():
-        return run_there(options.prime_rl, sys.argv[1:])
+        run_there(options.prime_rl, sys.argv[1:])
     logging.getLogger("verifiers").setLevel(logging.ERROR)
     torch.set_num_threads(1)
     try:

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import os
 import random
 import sys
 from collections.abc import Sequence
@@ -55,5 +56,7 @@ def cloned(
                 samples.append(TrainingSample(0, (), (), tokens, mask, [0.0] * len(tokens)))
         trainer.clone(Batch.of(samples, [0.0] * len(samples)))
     cache.mkdir(parents=True, exist_ok=True)
-    torch.save(policy.state_dict(), kept)
+    part = kept.with_suffix(f".{os.getpid()}")  # never half of one under its name
+    torch.save(policy.state_dict(), part)
+    part.replace(kept)
     return policy, False

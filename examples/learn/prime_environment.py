@@ -1,10 +1,10 @@
 """Runs this program once more, in the environment that has prime-rl."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from scripts.try_prime_rl import ENVIRONMENT, ROOT, has_torch, make_environment, uv
 
@@ -17,8 +17,13 @@ def is_here() -> bool:
     return Path(sys.prefix) == ENVIRONMENT
 
 
-def run_there(checkout: Path, arguments: Sequence[str]) -> int:
-    """Make the environment, with torch for the CPU if it has none yet, and run there; returns the exit code.
+def is_checkout(path: Path) -> bool:
+    """Whether prime-rl is there."""
+    return (path / "packages" / "prime-rl-configs").is_dir()
+
+
+def run_there(checkout: Path, arguments: Sequence[str]) -> NoReturn:
+    """Make the environment, with torch for the CPU if it has none yet, and become the program there.
 
     Raises:
         SystemExit: the environment could not be made; the message is on standard error.
@@ -29,4 +34,4 @@ def run_there(checkout: Path, arguments: Sequence[str]) -> int:
     programs = ENVIRONMENT / "bin"
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     argv = [str(programs / "python"), "-m", "examples.learn", *arguments]
-    return subprocess.run(argv, env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": path}, check=False).returncode
+    os.execve(argv[0], argv, {**os.environ, "PYTHONPATH": str(ROOT), "PATH": path})
