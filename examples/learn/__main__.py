@@ -3,12 +3,16 @@
 import argparse
 import asyncio
 import logging
+import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError:
+    sys.exit("a policy that learns needs torch: `make setup-learn`, or install any from 2.6 on")
 
+from examples.learn.arguments import at_least
 from examples.learn.breaking import Break
 from examples.learn.contextual import Contextual
 from examples.learn.copying import Copy
@@ -25,17 +29,6 @@ CURRICULA: dict[str, Curriculum] = {
     "recursion-frozen": Recursion("frozen"),
 }
 """By name; in the last one what sub calls say is not trained."""
-
-
-def at_least(least: int) -> Callable[[str], int]:
-    """The type of an option that is a whole number from `least` on."""
-
-    def read(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} on")
-        return int(text)
-
-    return read
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -58,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Entry point; the exit code is 1 if a run was not sound or missed the goal."""
+    """Entry point; the exit code is 0 if every run was sound, without a mistake on purpose, and reached the goal."""
     parser = _parser()
     options = parser.parse_args()
     if options.broken is Break.ECHO and (options.bare or CURRICULA[options.curriculum].sub_calls):
@@ -67,6 +60,10 @@ def main() -> int:
         parser.error("--prime-rl goes without --bare and --break, and with a curriculum without sub calls")
     if options.goal is not None and not (options.steps and options.evaluate[1]):
         parser.error("--goal needs --steps, and rollouts of an evaluation after them")
+    if options.broken and options.steps < (2 if options.broken is Break.STALE else 1):
+        parser.error(f"--break {options.broken} needs more --steps")
+    if options.out.exists() and not options.out.is_dir():
+        parser.error(f"--out: {options.out} is no directory")
     if options.prime_rl and not is_checkout(options.prime_rl):
         parser.error(f"--prime-rl: {options.prime_rl} is no checkout of prime-rl: it has no packages/prime-rl-configs")
     if options.prime_rl and not is_here():
@@ -76,7 +73,8 @@ def main() -> int:
     try:
         sound = asyncio.run(_runs(options))
     except KeyboardInterrupt:
-        _say(f"interrupted: the policy of the run's last update is below {options.out}")
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # `uv run` passes on what the terminal sent already
+        _say("interrupted")
         return 130
     return 0 if sound else 1
 
@@ -94,8 +92,8 @@ async def _runs(options: argparse.Namespace) -> bool:
             options.at_once, tuple(options.evaluate), options.broken, options.bare,
         )  # fmt: skip
         outcome = await _trainer(options)(plan, recorded, _say).go()
-        lines.append(_line(seed, outcome))
-        sound &= not outcome.findings and (options.goal is None or outcome.trained >= options.goal)
+        lines.append(_line(seed, outcome, options.broken))
+        sound &= not (outcome.findings or options.broken) and (options.goal is None or outcome.trained >= options.goal)
         _say(lines[-1])
     _say("\n".join(["", *lines]))
     return sound
@@ -110,11 +108,13 @@ def _trainer(options: argparse.Namespace) -> type[Run]:
     return PrimeRun
 
 
-def _line(seed: int, outcome: Outcome) -> str:
+def _line(seed: int, outcome: Outcome, broken: Break | None) -> str:
     reached = outcome.rollouts_to(0.9)
     what = f"0.9 after {reached} rollouts" if reached else "0.9 not reached"
-    first = f", not sound; {outcome.findings[0]}" if outcome.findings else ", sound"
-    return f"seed {seed}: cloned {outcome.cloned:.2f}, trained {outcome.trained:.2f}, {what}{first}"
+    verdict = f"the mistake {broken} was not found" if broken else "sound"
+    if outcome.findings:
+        verdict = f"not sound; {outcome.findings[0]}"
+    return f"seed {seed}: cloned {outcome.cloned:.2f}, trained {outcome.trained:.2f}, {what}, {verdict}"
 
 
 def _say(text: str) -> None:

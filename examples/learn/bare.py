@@ -4,7 +4,6 @@ It knows the one command that answers. What the model is given between its answe
 """
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
@@ -12,12 +11,10 @@ from uuid import uuid4
 from opencode_env.difficulty.record import SCHEMA_VERSION
 from opencode_env.trainable.samples import TrainingSample
 
-from examples.learn.curriculum import CONTENT, KEY, QUESTION, REPLY, Curriculum, Problem, fill
+from examples.learn.curriculum import KEY, QUESTION, Curriculum, Problem, fill
 from examples.learn.rollouts import Rollout
 from examples.learn.spoken import Speaker, Spoken
 from examples.learn.transcript import Transcript
-
-_WORDS = {placeholder: rf"(?P<{placeholder}>\w+)" for placeholder in (QUESTION, CONTENT, KEY, REPLY)}
 
 
 def play_bare(
@@ -84,16 +81,15 @@ class _Talk:
 
 def _converse(speak: Speaker, transcript: Transcript, tokenizer: Any, talks: Sequence[_Talk]) -> None:
     """Hold conversations side by side; one whose first answer is not of the format ends with it."""
-    form = re.compile(fill(re.escape(transcript.said[0]), _WORDS))
     going = list(talks)
     for turn, given in enumerate(transcript.given):
         for talk in going:
             talk.hear(tokenizer.encode(fill(given, talk.known), add_special_tokens=False))
         for talk, spoken in zip(going, speak([talk.tokens for talk in going]), strict=True):
             talk.say(spoken)
-            found = None if turn else form.fullmatch(tokenizer.decode(spoken.tokens))
+            found = None if turn else transcript.read(tokenizer.decode(spoken.tokens))
             talk.answered |= found is not None
-            talk.known = {**talk.known, **(found.groupdict() if found else {})}
+            talk.known = {**talk.known, **(found or {})}
         going = [talk for talk in going if talk.answered]
         if not going:
             return

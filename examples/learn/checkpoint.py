@@ -5,13 +5,14 @@ import math
 import os
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from opencode_env.trainable.samples import TrainingSample
 
+from examples.learn import curriculum as curricula
 from examples.learn import grpo, model, tokenizer, transcript
 from examples.learn.curriculum import Curriculum
 from examples.learn.grpo import Batch, Settings, Trainer
@@ -28,7 +29,8 @@ def key_of(recorded: Sequence[Transcript], curriculum: Curriculum, words: Any, s
 
     Of what was recorded these are its tokens: what the system prompt says, today's date for one, is a single one.
     """
-    modules = (sys.modules[type(curriculum).__module__], grpo, model, tokenizer, transcript, sys.modules[__name__])
+    kinds = [sys.modules[kind.__module__] for kind in type(curriculum).__mro__ if kind is not object]
+    modules = (*kinds, curricula, grpo, model, tokenizer, transcript, sys.modules[__name__])
     code = [Path(str(module.__file__)).read_text() for module in modules]
     tokens = [one.encoded(words) for one in recorded]
     parts = [repr(tokens), str(len(words)), repr(curriculum), str(seed), torch.__version__, *code]
@@ -56,7 +58,12 @@ def cloned(
                 samples.append(TrainingSample(0, (), (), tokens, mask, [0.0] * len(tokens)))
         trainer.clone(Batch.of(samples, [0.0] * len(samples)))
     cache.mkdir(parents=True, exist_ok=True)
-    part = kept.with_suffix(f".{os.getpid()}")  # never half of one under its name
-    torch.save(policy.state_dict(), part)
-    part.replace(kept)
+    keep(policy.state_dict(), kept)
     return policy, False
+
+
+def keep(weights: Mapping[str, Any], path: Path) -> None:
+    """Save a policy; there is never half of one under its name."""
+    part = path.with_suffix(f".{os.getpid()}")
+    torch.save(weights, part)
+    part.replace(path)

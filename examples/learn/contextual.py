@@ -28,13 +28,16 @@ class Contextual:
     def chance(self) -> float:
         return 1 / len(self.words)
 
+    def problem(self, name: str) -> Problem:
+        return Problem(name, name, name + dict(self.words)[name])
+
     def demonstrations(self, draw: random.Random) -> Iterator[Filling]:
         for (beginning, _), (_, ending) in product(self.words, repeat=2):
             yield {QUESTION: beginning, CONTENT: ending}
 
     def problems(self, draw: random.Random, count: int) -> list[Problem]:
         chosen = [*self.words] * (count // len(self.words)) + draw.sample(self.words, count % len(self.words))
-        return [Problem(beginning, beginning, beginning + ending) for beginning, ending in chosen]
+        return [self.problem(beginning) for beginning, _ in chosen]
 
     def fresh(self, draw: random.Random, count: int) -> list[Problem]:
         return self.problems(draw, count)

@@ -46,15 +46,15 @@ class Copy:
             yield {QUESTION: question, CONTENT: _between(question, draw.choices(self.letters, k=self.length))}
 
     def problems(self, draw: random.Random, count: int) -> list[Problem]:
-        return [self.problem(question) for question in draw.sample(self.questions[0], count)]
+        known = self.questions[0]
+        return [self.problem(question) for question in draw.sample(known * -(-count // len(known)), count)]
 
     def fresh(self, draw: random.Random, count: int) -> list[Problem]:
         return [self.problem(question) for question in draw.choices(self.questions[1], k=count)]
 
-    def problem(self, question: str) -> Problem:
-        """The problem of a question."""
+    def problem(self, name: str) -> Problem:
         parts = tuple((place, place) for place in range(2, 2 * self.length + 1, 2))
-        return Problem(question, question, _between(question, question), parts)
+        return Problem(name, name, _between(name, name), parts)
 
 
 def _between(letters: str, others: Sequence[str]) -> str:

@@ -94,6 +94,10 @@ class Curriculum(Protocol):
         """What a nat of entropy is worth, beside a reward of 1, when training begins."""
         ...
 
+    def problem(self, name: str) -> Problem:
+        """The problem of that name."""
+        ...
+
     def demonstrations(self, draw: random.Random) -> Iterator[Filling]:
         """What to clone the format from, balanced."""
         ...

@@ -28,7 +28,7 @@ class Step:
     mismatch: float
     """The largest difference of a log-probability, recomputed, from the recorded one."""
     entropy: float
-    """Nats of a rollout."""
+    """Nats of a sample."""
     errors: int
     forks: int
     seconds: Mapping[str, float]
@@ -76,6 +76,6 @@ def save_plot(steps: Sequence[Step], chance: float, title: str, path: Path) -> N
     axes.set(xlabel="training rollouts", ylabel="mean reward", ylim=(0, 1.05), title=title)
     other = axes.twinx()
     other.plot(played, [step.entropy for step in steps], color="tab:orange", alpha=0.6, label="entropy")
-    other.set(ylabel="entropy of a rollout, nats")
+    other.set(ylabel="entropy of a sample, nats")
     axes.legend(loc="lower right")
     figure.savefig(path)

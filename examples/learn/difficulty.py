@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import json
 import logging
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from pathlib import Path
 import torch
 from pyarrow.parquet import read_table
 
+from examples.learn.arguments import at_least
 from examples.learn.contextual import WORDS
 from examples.learn.curve import Step
 from examples.learn.mixture import Mixture
@@ -38,6 +40,8 @@ class Comparison:
     rating: int
     on_band: int | None
     on_everything: int | None
+    findings: Sequence[str] = ()
+    """What was wrong with its runs."""
 
     def line(self) -> str:
         """The figures on one line."""
@@ -98,6 +102,7 @@ async def compare(recorded: Sequence[Transcript], options: argparse.Namespace, s
     (plan.directory / "traces.jsonl").write_text("".join(one.line + "\n" for one in outcome.first if one.line))
     band = await asyncio.to_thread(recommended, plan.directory, whole, plan.size)
     wanted, reached = [beginning for beginning, _ in WORDS], []
+    found: list[str] = []
     for name, chosen in {"band": band, "everything": whole.chosen}.items():
         steps = options.steps * len(chosen) // len(wanted)
         curriculum = replace(whole, chosen=tuple(chosen))
@@ -105,28 +110,41 @@ async def compare(recorded: Sequence[Transcript], options: argparse.Namespace, s
             plan, curriculum=curriculum, directory=directory / name, steps=steps, evaluated=(0, 0),
             enough=lambda steps: rollouts_to_goal(steps, wanted) is not None,
         )  # fmt: skip
-        reached.append(rollouts_to_goal((await Run(going, recorded, _say).go()).steps, wanted))
-    return Comparison(seed, band, rating, *reached)
+        outcome = await Run(going, recorded, _say).go()
+        reached.append(rollouts_to_goal(outcome.steps, wanted))
+        found += outcome.findings
+    on_band, on_everything = reached
+    return Comparison(seed, band, rating, on_band, on_everything, found)
 
 
-async def _compare_all(options: argparse.Namespace) -> None:
+async def _compare_all(options: argparse.Namespace) -> bool:
+    """Whether all was sound."""
     recorded = await record(Mixture(), options.out / "bytes")
-    lines = [(await compare(recorded, options, seed)).line() for seed in options.seeds]
-    _say("\n".join(lines))
+    compared = [await compare(recorded, options, seed) for seed in options.seeds]
+    _say("\n".join(one.line() for one in compared))
+    return not any(one.findings for one in compared)
 
 
 def main() -> int:
-    """Entry point."""
+    """Entry point; the exit code is 1 if a run was not sound, or no band can be recommended."""
     parser = argparse.ArgumentParser(prog="python -m examples.learn.difficulty", description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="SEED")
-    parser.add_argument("--steps", type=int, default=18, help="for as many tasks as teach (default: %(default)s)")
+    parser.add_argument(
+        "--steps", type=at_least(1), default=18, help="for as many tasks as teach (default: %(default)s)"
+    )
     parser.add_argument("--bare", action="store_true", help="a function in place of the environment")
     parser.add_argument("--out", type=Path, default=Path("outputs/learn-difficulty"), help="default: %(default)s")
     options = parser.parse_args()
     logging.getLogger("verifiers").setLevel(logging.ERROR)
     torch.set_num_threads(1)
-    asyncio.run(_compare_all(options))
-    return 0
+    try:
+        return 0 if asyncio.run(_compare_all(options)) else 1
+    except subprocess.CalledProcessError:  # it has said why
+        return 1
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _say("interrupted")
+        return 130
 
 
 def _say(text: str) -> None:

@@ -114,7 +114,7 @@ class Trainer:
             now, entropy = logprobs_of(self.model, batch)
         apart = (now - batch.logprobs).abs()[batch.mask]
         whole = (entropy * batch.mask).sum() / len(batch.tokens)
-        return Measured(float(apart.max()), float(whole), int(batch.mask.sum()))
+        return Measured(float(apart.max()) if len(apart) else 0.0, float(whole), len(apart))
 
     def learn(self, batch: Batch, done: float = 0.0) -> None:
         """Update the policy; samples without any advantage teach nothing.

@@ -39,7 +39,6 @@ class Mixture(Contextual):
         return [self.problem(name) for name in [name for names in rounds for name in names][:count]]
 
     def problem(self, name: str) -> Problem:
-        """The problem of that name."""
         if name in EASY:
             return Problem(name, name, name, parts=((1, len(name)),))
         return Problem(name, name, name + dict(self.words).get(name, "zz"))

@@ -6,6 +6,7 @@ step's rollouts are those of the policy as it is then, so that the sanity of a s
 """
 
 import json
+import math
 import random
 import shutil
 import socket
@@ -27,6 +28,9 @@ from scripts.prime_rl_trial.learning import Learner, learner, serving
 
 RATE = 3e-4
 """Of learning, with the AdamW of prime-rl's settings: faster, a policy gives up what it missed."""
+MOST = 4
+"""Times as many rollouts as a step has: when these have been played and there is no batch, something is wrong."""
+
 LOSS = {"type": "custom", "import_path": "examples.learn.prime_loss.open_loss", "kwargs": {"openness": 0.1}}
 """Its own default has nothing that keeps an answer open which no group has hit yet."""
 
@@ -37,6 +41,8 @@ class PrimeRun(Run):
     _now: Learner
     _source: "_Source"
     _samples: Sequence[Any] = ()
+    _whole = True
+    """Whether no rollout has failed."""
     _optimizer: torch.optim.Optimizer | None = None
 
     @asynccontextmanager
@@ -55,10 +61,28 @@ class PrimeRun(Run):
         now, dispatcher, before = self._now, self._now.dispatcher, len(self._now.episodes)
         self._source.left += self.plan.groups
         while (batch := await now.take()) is None:
+            if len(now.episodes) - before >= MOST * self.plan.groups * self.plan.size:
+                raise RuntimeError(f"most rollouts failed, the last one with: {now.episodes[-1].errors}")
             if not (self._source.left or dispatcher.groups) and dispatcher.out_q.empty():
                 self._source.left += 1  # for what failed and is no part of a batch
         self._samples = batch.samples
         return [rollout_of(str(episode.task.data.id), episode) for episode in now.episodes[before:]]
+
+    def not_of(self, rollouts: Sequence[Rollout], gains: Sequence[float]) -> list[str]:
+        """prime-rl's samples that are none of the rollouts' own, or have another advantage.
+
+        Where a rollout failed, a batch can hold samples of an earlier step, and groups that are not whole.
+        """
+        if any(rollout.error for rollout in rollouts):
+            self._whole = False
+        own = {
+            _streams(sample): gain for rollout, gain in zip(rollouts, gains, strict=True) for sample in rollout.samples
+        }
+        other = sum(
+            not all(abs(here - own.get(_streams(one), math.inf)) <= 1e-5 for here in _of_mask(one, one.advantages))
+            for one in self._samples
+        )
+        return [f"{other} samples of prime-rl's batch are not those of the rollouts"] if self._whole and other else []
 
     def update(self, trainer: Trainer, batch: Batch, done: float) -> None:
         """One step of AdamW on prime-rl's loss of its batch, which holds no sample without an advantage."""
@@ -74,6 +98,15 @@ class PrimeRun(Run):
             self._optimizer.step()
         self._now.progress.step += 1
         self._now.dispatcher.policy.version += 1
+
+
+def _of_mask(sample: Any, values: Sequence[float]) -> list[float]:
+    return [value for own, value in zip(sample.mask, values, strict=True) if own]
+
+
+def _streams(sample: Any) -> tuple[tuple[float, ...], ...]:
+    """Token ids, mask and log-probabilities."""
+    return tuple(sample.token_ids), tuple(sample.mask), tuple(_of_mask(sample, sample.logprobs))
 
 
 class _Source:

@@ -37,6 +37,11 @@ class Recursion:
     def chance(self) -> float:
         return 1 / len(self.words)
 
+    def problem(self, name: str) -> Problem:
+        asked, _, key = name.partition("-")
+        answer = asked + dict(self.words)[asked] + key + dict(self.sub_words)[key]
+        return Problem(name, asked, answer, ((1, 4), (5, 8)), key)
+
     def demonstrations(self, draw: random.Random) -> Iterator[Filling]:
         of_sub = [*product(self.sub_words, repeat=2)]
         draw.shuffle(of_sub)
@@ -46,12 +51,9 @@ class Recursion:
             yield {QUESTION: asked, CONTENT: content, KEY: key, REPLY: reply}
 
     def problems(self, draw: random.Random, count: int) -> list[Problem]:
-        """Of as many pairs of beginnings; all beginnings are equally often in them if their number divides `count`."""
+        """Of as many pairs of beginnings, none of which is in more than `1 + count // len(words)` of them."""
         chosen = [*zip(self._mixed(self.words, draw, count), self._mixed(self.sub_words, draw, count), strict=True)]
-        return [
-            Problem(f"{asked}-{key}", asked, asked + ending + key + reply, ((1, 4), (5, 8)), key)
-            for (asked, ending), (key, reply) in chosen
-        ]
+        return [self.problem(f"{asked}-{key}") for (asked, _), (key, _) in chosen]
 
     def fresh(self, draw: random.Random, count: int) -> list[Problem]:
         return self.problems(draw, count)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
+from opencode_env.cli_agent.interception.sub_rollout import RLM_RECORD
 from opencode_env.cli_agent.seats import local_seat
 from opencode_env.opencode import OpenCodeHarnessConfig
 from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
@@ -102,6 +103,9 @@ def rollout_of(group: str, episode: Episode[Any, Any, Any], seconds: float | Non
     traces = [trace for trace in episode.traces if trace.agent.trainable]
     errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
     failed = [error.message for error in errors]
+    failed += [
+        f"a sub call failed: {why}" for trace in traces for why in trace.info.get(RLM_RECORD, {}).get("failures", ())
+    ]
     line = json.dumps(episode.to_record())
     if failed or not traces:
         return Rollout(group, error="; ".join(failed) or "no trace", line=line)
@@ -113,7 +117,7 @@ def rollout_of(group: str, episode: Episode[Any, Any, Any], seconds: float | Non
         group,
         main.reward,
         [sample for trace in traces for sample in training_samples(trace)],
-        forks=int(main.metrics["history_forks"] or 0),
+        forks=sum(int(main.metrics.get(name) or 0) for name in ("history_forks", "sub_llm_history_forks")),
         derived=sum(verdict["exit_code"] == 0 for verdict in verdicts) / len(verdicts),
         stages={**stages, **rest},
         line=line,

@@ -5,8 +5,9 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -17,17 +18,20 @@ from opencode_env.opencode import OpenCodeHarnessConfig
 
 from examples.learn.bare import play_bare
 from examples.learn.breaking import Break, Breaker, NoEchoConfig
-from examples.learn.checkpoint import cloned
+from examples.learn.checkpoint import cloned, keep
 from examples.learn.curriculum import Curriculum, Problem
 from examples.learn.curve import HEADER, Step, rates, save_plot, terminal_plot
 from examples.learn.engine import Engine
 from examples.learn.grpo import Batch, Settings, Trainer, advantages, means
 from examples.learn.model import Transformer, sample
 from examples.learn.rollouts import LONGEST, MODEL, Rollout, playing
-from examples.learn.sanity import findings
+from examples.learn.sanity import Answers, findings, strangers, unearned
 from examples.learn.spoken import Spoken
 from examples.learn.tokenizer import END, build_tokenizer, save
 from examples.learn.transcript import Transcript
+
+PLAYED = 0.9
+"""Of an evaluation's rollouts, the part that must not fail."""
 
 Play = Callable[[Sequence[tuple[str, Problem]]], Awaitable[list[Rollout]]]
 """Plays each problem once, with the name of its group."""
@@ -83,6 +87,10 @@ class Outcome:
 class Run:
     """Carries a plan out, from the recorded conversations of its curriculum; `say` gets its lines."""
 
+    _words: Any
+    _weights: Mapping[str, Any]
+    """Of the policy after its last update."""
+
     def __init__(self, plan: Plan, recorded: Sequence[Transcript], say: Callable[[str], None]) -> None:
         self.plan = plan
         self.recorded = recorded
@@ -90,10 +98,14 @@ class Run:
         self._say = say
         self._draw = random.Random(plan.seed)
         self._noise = torch.Generator().manual_seed(plan.seed)
+        self._given: Answers = Counter()
 
     async def go(self) -> Outcome:
-        """The whole run; however it ends, the checkpoint `policy.pt` is that of its last update."""
+        """The whole run; however it ends, the checkpoint `policy.pt`, if there is one, is that of its last update."""
         self.plan.directory.mkdir(parents=True, exist_ok=True)
+        kept = self.plan.directory / "policy.pt"
+        for old in (kept, self.plan.directory / "learn.png"):
+            old.unlink(missing_ok=True)
         recorded = self.recorded
         words = build_tokenizer([one.system for one in recorded], [one.rest for one in recorded])
         save(words, self.plan.directory / "tokenizer")
@@ -103,11 +115,14 @@ class Run:
         how = "from the cache" if cached else f"in {time.monotonic() - started:.0f} s"
         parameters = sum(weight.numel() for weight in policy.parameters())
         self._say(f"cloned the format {how}: {parameters:,} parameters, {len(words)} tokens")
+        self._words = words
+        self._weights = deepcopy(policy.state_dict())
         try:
             async with self._play(policy, words) as play:
                 await self._learn(policy, play)
         finally:
-            torch.save(policy.state_dict(), self.plan.directory / "policy.pt")
+            keep(self._weights, kept)
+            self._say(f"the policy is in {kept}")
         return self.outcome
 
     @asynccontextmanager
@@ -116,7 +131,9 @@ class Run:
         stops = frozenset({words.convert_tokens_to_ids(END)})
 
         def speak(prompts: Sequence[Sequence[int]]) -> list[Spoken]:
-            return sample(policy, prompts, stops, LONGEST, self._noise)
+            said = sample(policy, prompts, stops, LONGEST, self._noise)
+            self._given.update(tuple(one.tokens) for one in said if one.tokens)
+            return said
 
         async def bare(problems: Sequence[tuple[str, Problem]]) -> list[Rollout]:
             return await asyncio.to_thread(play_bare, speak, self.recorded, words, self.plan.curriculum, problems)
@@ -143,6 +160,10 @@ class Run:
         problems = self.plan.curriculum.problems(self._draw, self.plan.groups)
         return await play([(problem.name, problem) for problem in problems for _ in range(self.plan.size)])
 
+    def not_of(self, rollouts: Sequence[Rollout], gains: Sequence[float]) -> list[str]:
+        """What is wrong with what the update learns from, if that is not these rollouts and advantages themselves."""
+        return []
+
     def update(self, trainer: Trainer, batch: Batch, done: float) -> None:
         """Learn from them; `done` is the part of the run that lies behind, 0 to 1."""
         trainer.learn(batch, done)
@@ -162,25 +183,28 @@ class Run:
             await self._step(number, trainer, breaker, play)
             if self.plan.enough(outcome.steps):
                 break
-        outcome.trained, _ = await self._evaluate(play, self.plan.evaluated[1])
+        outcome.trained, last = await self._evaluate(play, self.plan.evaluated[1])
         self._say(f"{terminal_plot(outcome.steps)}\n{rates(outcome.steps)}")
         title = f"{type(curriculum).__name__}: {outcome.cloned:.2f} to {outcome.trained:.2f}"
         save_plot(outcome.steps, curriculum.chance, title, self.plan.directory / "learn.png")
-        self._say(f"trained policy: reward {outcome.trained:.2f} on {self.plan.evaluated[1]} fresh rollouts")
+        played = sum(not rollout.error for rollout in last)
+        self._say(f"trained policy: reward {outcome.trained:.2f} on {played} fresh rollouts")
 
     async def _evaluate(self, play: Play, count: int) -> tuple[float, list[Rollout]]:
-        """The mean reward of fresh rollouts, not a number without any, and these."""
+        """The mean reward of fresh rollouts, and these; not a number without any, and if many failed."""
         if not count:
             return math.nan, []
         self._say(f"playing {count} fresh rollouts")
         rollouts = await play([(problem.name, problem) for problem in self.plan.curriculum.fresh(self._draw, count)])
         rewards = [rollout.reward for rollout in rollouts if not rollout.error]
         if len(rewards) < count:
-            self._say(f"{count - len(rewards)} rollouts of the evaluation failed")
-        return sum(rewards) / len(rewards) if rewards else math.nan, rollouts
+            why = next(rollout.error for rollout in rollouts if rollout.error)
+            self._say(f"{count - len(rewards)} rollouts of the evaluation failed, the first one with: {why}")
+        return sum(rewards) / len(rewards) if len(rewards) >= PLAYED * count else math.nan, rollouts
 
     async def _step(self, number: int, trainer: Trainer, breaker: Breaker, play: Play) -> None:
         started = time.monotonic()
+        self._given.clear()
         rollouts = breaker(await self.rollouts(play))
         rewards = [rollout.reward for rollout in rollouts if not rollout.error]
         if not rewards:
@@ -190,8 +214,14 @@ class Run:
         pairs = [(one, gain) for rollout, gain in zip(rollouts, gains, strict=True) for one in rollout.samples]
         batch = Batch.of([one for one, _ in pairs], [gain for _, gain in pairs])
         measured = await asyncio.to_thread(trainer.measure, batch)
-        found = findings(rollouts, measured)
+        found = [
+            *findings(rollouts, measured),
+            *strangers(rollouts, self._given, every=self.plan.curriculum.sub_calls != "frozen"),
+            *unearned(rollouts, self.plan.curriculum, self.recorded, self._words),
+            *self.not_of(rollouts, gains),
+        ]
         await asyncio.to_thread(self.update, trainer, batch, (number - 1) / self.plan.steps)
+        self._weights = deepcopy(trainer.model.state_dict())
         stages = sum((Counter(rollout.stages) for rollout in rollouts), Counter[str]())
         of_group = means(rollouts)
         step = Step(

@@ -1,12 +1,22 @@
 """What must hold in every step of a sound run, whatever the policy does, and the name of what does not."""
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
 
+from opencode_env.trainable.samples import TrainingSample
+
+from examples.learn.curriculum import Curriculum, Filling, fill
 from examples.learn.grpo import Measured
 from examples.learn.rollouts import Rollout
+from examples.learn.transcript import Transcript
 
 FLOAT_ERROR = 1e-3
 """Of a log-probability. A batch with a cache and one without add up the same numbers in different orders."""
+
+Answers = Counter[tuple[int, ...]]
+"""How often the model said what, in tokens."""
 
 
 def findings(rollouts: Sequence[Rollout], measured: Measured) -> list[str]:
@@ -19,6 +29,57 @@ def findings(rollouts: Sequence[Rollout], measured: Measured) -> list[str]:
         )
     if forks := sum(rollout.forks for rollout in rollouts):
         found.append(f"{forks} forks: a history came back that was not what was sampled")
-    if wrong := sum(abs(rollout.reward - rollout.derived) > 1e-6 for rollout in rollouts):
+    if wrong := sum(not abs(rollout.reward - rollout.derived) <= 1e-6 for rollout in rollouts):
         found.append(f"{wrong} rewards are not what their own verify commands say")
     return found
+
+
+def strangers(rollouts: Sequence[Rollout], given: Answers, *, every: bool) -> list[str]:
+    """What is trained and was not said in this step, or the reverse: masks, samples that were dropped or repeated.
+
+    Args:
+        rollouts: of the step.
+        given: what the model said in it.
+        every: whether all that it said is to be trained; of a step in which a rollout failed, it is not.
+    """
+    trained: Answers = Counter(
+        answer for rollout in rollouts for sample in rollout.samples for answer in _answers(sample)
+    )
+    found = []
+    if strange := (trained - given).total():
+        found.append(f"{strange} answers are trained that the model did not give in this step")
+    if every and not any(rollout.error for rollout in rollouts) and (missing := (given - trained).total()):
+        found.append(f"{missing} answers that the model gave are not trained")
+    return found
+
+
+def unearned(
+    rollouts: Sequence[Rollout], curriculum: Curriculum, recorded: Sequence[Transcript], tokenizer: Any
+) -> list[str]:
+    """Rewards that are not what the rollout's own trained tokens are worth, where these are of the cloned format."""
+    wrong = 0
+    for rollout in rollouts:
+        written = _written(rollout, recorded, tokenizer)
+        if written is not None:
+            worth = curriculum.problem(rollout.group).reward(fill(curriculum.answer, written))
+            wrong += not abs(rollout.reward - worth) <= 1e-6
+    return [f"{wrong} rewards are not what their own trained answers are worth"] if wrong else []
+
+
+def _answers(sample: TrainingSample) -> list[tuple[int, ...]]:
+    pairs = zip(sample.mask, sample.token_ids, strict=True)
+    return [tuple(token for _, token in run) for own, run in groupby(pairs, key=lambda pair: pair[0]) if own]
+
+
+def _written(rollout: Rollout, recorded: Sequence[Transcript], tokenizer: Any) -> Filling | None:
+    """What a rollout wrote whose only command is its first answer; None: that cannot be told without a shell."""
+    if len(rollout.samples) != len(recorded):
+        return None
+    written: dict[str, str] = {}
+    for sample, transcript in zip(rollout.samples, recorded, strict=True):
+        first, *others = [tokenizer.decode(answer) for answer in _answers(sample)] or [""]
+        read = transcript.read(first)
+        if read is None or not first.isascii() or any("<tool_call>" in other for other in others):
+            return None
+        written |= read
+    return written

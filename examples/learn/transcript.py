@@ -4,6 +4,7 @@ Whatever the environment and the renderer put around what the model says is reco
 prompt with OpenCode's tools, the marks between turns, the results of commands.
 """
 
+import re
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Self
@@ -13,6 +14,7 @@ from opencode_env.trainable.samples import TrainingSample
 from examples.learn.curriculum import CONTENT, KEY, QUESTION, REPLY, Filling, fill
 
 _EMPTY = dict.fromkeys((QUESTION, CONTENT, KEY, REPLY), " ")
+_WORDS = {placeholder: rf"(?P<{placeholder}>\w+)" for placeholder in _EMPTY}
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,11 @@ class Transcript:
         """The same conversation with other words."""
         given, said = (tuple(fill(text, filling) for text in texts) for texts in (self.given, self.said))
         return Transcript(given, said)
+
+    def read(self, text: str) -> Filling | None:
+        """What stands in the placeholders of a first answer; None: it is not of this format."""
+        found = re.fullmatch(fill(re.escape(self.said[0]), _WORDS), text)
+        return found.groupdict() if found else None
 
     def encoded(self, tokenizer: Any) -> tuple[list[int], list[bool]]:
         """Its tokens, and which of them the model said."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from examples.learn.__main__ import main
+from examples.learn.breaking import Breaker
 from tests.support.processes import alive, is_below
 from tests.support.waiting import wait_until
 
@@ -42,6 +43,9 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callabl
         ("--prime-rl", "somewhere"),
         ("--goal", "0.9", "--evaluate", "0", "0"),
         ("--goal", "0.9", "--steps", "0"),
+        ("--break", "mask", "--steps", "0"),
+        ("--break", "stale", "--steps", "1"),
+        ("--out", __file__),
         ("--size", "1"),
         ("--groups", "0"),
         ("--at-once", "0"),
@@ -70,6 +74,14 @@ def test_the_exit_code_is_0_for_sound_runs_that_reach_their_goal_only(
     assert capsys.readouterr().out.count("not sound;") == 4  # in each run's line, and in the summary's
 
 
+def test_a_mistake_that_is_not_found_is_no_success(
+    command: Callable[..., int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Breaker, "__call__", lambda breaker, rollouts: rollouts)
+    assert command("--bare", *SMALL, "--evaluate", "0", "0", "--break", "rewards") == 1
+    assert "the mistake rewards was not found" in capsys.readouterr().out
+
+
 def test_an_interrupt_leaves_the_policy_and_nothing_running(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "examples.learn", *SMALL, "--evaluate", "0", "0", "--out", str(tmp_path)]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -86,8 +98,9 @@ def test_an_interrupt_leaves_the_policy_and_nothing_running(tmp_path: Path) -> N
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()
     assert process.returncode == 130, err
-    assert "interrupted" in out
-    assert (tmp_path / "seed-0" / "policy.pt").exists()
+    policy = tmp_path / "seed-0" / "policy.pt"
+    assert out.endswith(f"the policy is in {policy}\ninterrupted\n")
+    assert policy.exists()
     assert not any(map(alive, agents))
 
 

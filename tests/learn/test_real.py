@@ -1,6 +1,7 @@
 """What reaches the trainer of rollouts of real OpenCode."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,15 @@ SOUND = Measured(mismatch=0.0, entropy=0.0, tokens=1)
 def test_each_conversation_trains_what_its_script_says_and_nothing_else(curriculum: Curriculum, tmp_path: Path) -> None:
     recorded = asyncio.run(record(curriculum, tmp_path))
     assert [one.said for one in recorded] == [tuple(text + END for text in script) for script in curriculum.scripts]
+
+
+def test_a_sub_call_that_fails_is_an_error_and_no_lost_reward(tmp_path: Path) -> None:
+    agent, _ = Recursion().scripts
+    silent = replace(Recursion(), scripts=(agent, ()))
+    tokenizer = build_tokenizer()
+    rollout = asyncio.run(play_scripts(silent, tokenizer, save(tokenizer, tmp_path)))
+    assert rollout.error.startswith("a sub call failed")
+    assert not rollout.samples
 
 
 def test_without_the_echo_repair_a_history_forks_and_that_is_named(tmp_path: Path) -> None:
