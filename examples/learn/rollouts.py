@@ -117,7 +117,7 @@ def rollout_of(group: str, episode: Episode[Any, Any, Any], seconds: float | Non
         group,
         main.reward,
         [sample for trace in traces for sample in training_samples(trace)],
-        forks=sum(int(main.metrics.get(name) or 0) for name in ("history_forks", "sub_llm_history_forks")),
+        forks=int((main.metrics["history_forks"] or 0) + (main.metrics.get("sub_llm_history_forks") or 0)),
         derived=sum(verdict["exit_code"] == 0 for verdict in verdicts) / len(verdicts),
         stages={**stages, **rest},
         line=line,
