@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import logging
+import math
 import signal
 import sys
 from pathlib import Path
@@ -114,7 +115,9 @@ def _line(seed: int, outcome: Outcome, broken: Break | None) -> str:
     verdict = f"the mistake {broken} was not found" if broken else "sound"
     if outcome.findings:
         verdict = f"not sound; {outcome.findings[0]}"
-    return f"seed {seed}: cloned {outcome.cloned:.2f}, trained {outcome.trained:.2f}, {what}, {verdict}"
+    rewards = {"cloned": outcome.cloned, "trained": outcome.trained}
+    evaluated = "".join(f"{name} {reward:.2f}, " for name, reward in rewards.items() if not math.isnan(reward))
+    return f"seed {seed}: {evaluated}{what}, {verdict}"
 
 
 def _say(text: str) -> None:

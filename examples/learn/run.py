@@ -171,7 +171,8 @@ class Run:
     async def _learn(self, policy: Transformer, play: Play) -> None:
         curriculum, outcome = self.plan.curriculum, self.outcome
         outcome.cloned, outcome.first = await self._evaluate(play, self.plan.evaluated[0])
-        self._say(f"cloned policy: reward {outcome.cloned:.2f}, chance is {curriculum.chance:.2f}")
+        if outcome.first:
+            self._say(f"cloned policy: reward {outcome.cloned:.2f}, chance is {curriculum.chance:.2f}")
         trainer, breaker = (
             Trainer(policy, Settings(entropy=curriculum.exploration)),
             Breaker(self.plan.broken, self.plan.seed),
@@ -185,10 +186,12 @@ class Run:
                 break
         outcome.trained, last = await self._evaluate(play, self.plan.evaluated[1])
         self._say(f"{terminal_plot(outcome.steps)}\n{rates(outcome.steps)}")
-        title = f"{type(curriculum).__name__}: {outcome.cloned:.2f} to {outcome.trained:.2f}"
+        first, final = outcome.steps[0].reward, outcome.steps[-1].reward
+        title = f"{type(curriculum).__name__}: {first:.2f} to {final:.2f}"
         save_plot(outcome.steps, curriculum.chance, title, self.plan.directory / "learn.png")
-        played = sum(not rollout.error for rollout in last)
-        self._say(f"trained policy: reward {outcome.trained:.2f} on {played} fresh rollouts")
+        if last:
+            played = sum(not rollout.error for rollout in last)
+            self._say(f"trained policy: reward {outcome.trained:.2f} on {played} fresh rollouts")
 
     async def _evaluate(self, play: Play, count: int) -> tuple[float, list[Rollout]]:
         """The mean reward of fresh rollouts, and these; not a number without any, and if many failed."""
