@@ -147,3 +147,5 @@ async def _ended(process: Process, ends: Sequence[asyncio.Task[None]]) -> None:
     for task in (ending, *ends):
         task.cancel()
     await asyncio.gather(ending, *ends, return_exceptions=True)
+    # asyncio closes the pipes at the end of its stdout only, which what the program left running can hold.
+    process._transport.close()  # type: ignore[attr-defined]
