@@ -1,20 +1,12 @@
 """`python -m examples.learn`: a policy from nothing that learns on rollouts of real OpenCode."""
 
 import argparse
-import asyncio
-import logging
 import math
-import signal
 import sys
 from pathlib import Path
 
-try:
-    import torch
-except ModuleNotFoundError:
-    sys.exit("a policy that learns needs torch: `make setup-learn`, or install any from 2.6 on")
-
-from examples.learn.arguments import at_least
 from examples.learn.breaking import Break
+from examples.learn.command import at_least, exit_code, say
 from examples.learn.contextual import Contextual
 from examples.learn.copying import Copy
 from examples.learn.curriculum import Curriculum
@@ -69,20 +61,12 @@ def main() -> int:
         parser.error(f"--prime-rl: {options.prime_rl} is no checkout of prime-rl: it has no packages/prime-rl-configs")
     if options.prime_rl and not is_here():
         run_there(options.prime_rl, sys.argv[1:])
-    logging.getLogger("verifiers").setLevel(logging.ERROR)
-    torch.set_num_threads(1)
-    try:
-        sound = asyncio.run(_runs(options))
-    except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # `uv run` passes on what the terminal sent already
-        _say("interrupted")
-        return 130
-    return 0 if sound else 1
+    return exit_code(_runs(options))
 
 
 async def _runs(options: argparse.Namespace) -> bool:
     """A run for each seed and a line about each; whether all were sound and reached the goal."""
-    _say("recording one rollout of the script")
+    say("recording one rollout of the script")
     curriculum = CURRICULA[options.curriculum]
     recorded = await record(curriculum, options.out / "bytes")
     lines, sound = [], True
@@ -92,11 +76,11 @@ async def _runs(options: argparse.Namespace) -> bool:
             curriculum, directory, Path(".cache/learn"), seed, options.steps, options.groups, options.size,
             options.at_once, tuple(options.evaluate), options.broken, options.bare,
         )  # fmt: skip
-        outcome = await _trainer(options)(plan, recorded, _say).go()
+        outcome = await _trainer(options)(plan, recorded, say).go()
         lines.append(_line(seed, outcome, options.broken))
         sound &= not (outcome.findings or options.broken) and (options.goal is None or outcome.trained >= options.goal)
-        _say(lines[-1])
-    _say("\n".join(["", *lines]))
+        say(lines[-1])
+    say("\n".join(["", *lines]))
     return sound
 
 
@@ -118,11 +102,6 @@ def _line(seed: int, outcome: Outcome, broken: Break | None) -> str:
     rewards = {"cloned": outcome.cloned, "trained": outcome.trained}
     evaluated = "".join(f"{name} {reward:.2f}, " for name, reward in rewards.items() if not math.isnan(reward))
     return f"seed {seed}: {evaluated}{what}, {verdict}"
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

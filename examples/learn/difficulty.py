@@ -7,18 +7,15 @@ on, and for comparison everything is. Both go on until every task that can be le
 import argparse
 import asyncio
 import json
-import logging
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
 from pyarrow.parquet import read_table
 
-from examples.learn.arguments import at_least
+from examples.learn.command import at_least, exit_code, say
 from examples.learn.contextual import WORDS
 from examples.learn.curve import Step
 from examples.learn.mixture import Mixture
@@ -74,9 +71,9 @@ def recommended(directory: Path, curriculum: Mixture, size: int) -> list[str]:
     problems = [curriculum.problem(name) for name in curriculum.chosen]
     rows = [{"id": one.name, "question": one.question, "verify": one.verify} for one in problems]
     tasks.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    _say(_difficulty("rate", str(directory), "--rows", "0"))
+    say(_difficulty("rate", str(directory), "--rows", "0"))
     _difficulty("join", str(tasks), str(directory), "-o", str(rated), "--on", "id", "--force")
-    _say(_difficulty("recommend", str(rated), "-G", str(size)))
+    say(_difficulty("recommend", str(rated), "-G", str(size)))
     band = json.loads(_difficulty("recommend", str(rated), "-G", str(size), "--json"))
     return [
         row["id"]
@@ -98,7 +95,7 @@ async def compare(recorded: Sequence[Transcript], options: argparse.Namespace, s
     plan = Plan(
         whole, directory / "rating", Path(".cache/learn"), seed, steps=0, evaluated=(rating, 0), bare=options.bare
     )
-    outcome = await Run(plan, recorded, _say).go()
+    outcome = await Run(plan, recorded, say).go()
     (plan.directory / "traces.jsonl").write_text("".join(one.line + "\n" for one in outcome.first if one.line))
     band = await asyncio.to_thread(recommended, plan.directory, whole, plan.size)
     wanted, reached = [beginning for beginning, _ in WORDS], []
@@ -110,7 +107,7 @@ async def compare(recorded: Sequence[Transcript], options: argparse.Namespace, s
             plan, curriculum=curriculum, directory=directory / name, steps=steps, evaluated=(0, 0),
             enough=lambda steps: rollouts_to_goal(steps, wanted) is not None,
         )  # fmt: skip
-        outcome = await Run(going, recorded, _say).go()
+        outcome = await Run(going, recorded, say).go()
         reached.append(rollouts_to_goal(outcome.steps, wanted))
         found += outcome.findings
     on_band, on_everything = reached
@@ -121,7 +118,7 @@ async def _compare_all(options: argparse.Namespace) -> bool:
     """Whether all was sound."""
     recorded = await record(Mixture(), options.out / "bytes")
     compared = [await compare(recorded, options, seed) for seed in options.seeds]
-    _say("\n".join(one.line() for one in compared))
+    say("\n".join(one.line() for one in compared))
     return not any(one.findings for one in compared)
 
 
@@ -135,21 +132,10 @@ def main() -> int:
     parser.add_argument("--bare", action="store_true", help="a function in place of the environment")
     parser.add_argument("--out", type=Path, default=Path("outputs/learn-difficulty"), help="default: %(default)s")
     options = parser.parse_args()
-    logging.getLogger("verifiers").setLevel(logging.ERROR)
-    torch.set_num_threads(1)
     try:
-        return 0 if asyncio.run(_compare_all(options)) else 1
+        return exit_code(_compare_all(options))
     except subprocess.CalledProcessError:  # it has said why
         return 1
-    except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        _say("interrupted")
-        return 130
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

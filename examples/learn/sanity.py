@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any
 
 from opencode_env.trainable.samples import TrainingSample
@@ -10,7 +9,7 @@ from opencode_env.trainable.samples import TrainingSample
 from examples.learn.curriculum import Curriculum, Filling, fill
 from examples.learn.grpo import Measured
 from examples.learn.rollouts import Rollout
-from examples.learn.transcript import Transcript
+from examples.learn.transcript import Transcript, turns
 
 FLOAT_ERROR = 1e-3
 """Of a log-probability. A batch with a cache and one without add up the same numbers in different orders."""
@@ -67,8 +66,7 @@ def unearned(
 
 
 def _answers(sample: TrainingSample) -> list[tuple[int, ...]]:
-    pairs = zip(sample.mask, sample.token_ids, strict=True)
-    return [tuple(token for _, token in run) for own, run in groupby(pairs, key=lambda pair: pair[0]) if own]
+    return [tokens for own, tokens in turns(sample) if own]
 
 
 def _written(rollout: Rollout, recorded: Sequence[Transcript], tokenizer: Any) -> Filling | None:

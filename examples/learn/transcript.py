@@ -28,8 +28,8 @@ class Transcript:
     def of(cls, sample: TrainingSample, tokenizer: Any) -> Self:
         """The text of a sample."""
         parts: dict[bool, list[str]] = {False: [], True: []}
-        for own, run in groupby(zip(sample.mask, sample.token_ids, strict=True), key=lambda pair: pair[0]):
-            parts[own].append(tokenizer.decode([token for _, token in run]))
+        for own, tokens in turns(sample):
+            parts[own].append(tokenizer.decode(tokens))
         return cls(tuple(parts[False][: len(parts[True])]), tuple(parts[True]))
 
     @property
@@ -63,3 +63,9 @@ class Transcript:
                 tokens += ids
                 mask += [own] * len(ids)
         return tokens, mask
+
+
+def turns(sample: TrainingSample) -> list[tuple[bool, tuple[int, ...]]]:
+    """The tokens that the model is given and those that it says, by turns; and whether it says them."""
+    pairs = zip(sample.mask, sample.token_ids, strict=True)
+    return [(own, tuple(token for _, token in run)) for own, run in groupby(pairs, key=lambda pair: pair[0])]
