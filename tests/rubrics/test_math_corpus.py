@@ -100,7 +100,7 @@ def test_math_verify_alone_disagrees_for_the_listed_reasons_only() -> None:
 
 
 @pytest.fixture
-async def box_with_bundle() -> AsyncIterator[vf.Runtime]:
+async def box_with_bundle(sandboxes: None) -> AsyncIterator[vf.Runtime]:
     if shutil.which("bwrap") is None:
         pytest.skip("bubblewrap is not installed: apt-get install bubblewrap")
     bundle = await ensure_bundle()

@@ -50,7 +50,7 @@ def test_no_cheat_is_rewarded_in_a_file_or_in_a_box() -> None:
     [
         r"\boxed{5} is wrong.",
         r"It is not \boxed{5}.",
-        r"\boxed{5}. Wait, that is 6.",
+        r"\boxed{5}. Wait, that is wrong.",
         r"\boxed{5}, no, 6",
         r"\boxed{5} isn't it",
     ],

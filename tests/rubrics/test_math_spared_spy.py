@@ -13,6 +13,8 @@ from opencode_rubrics import RemoteHybridMathConfig, RemoteHybridMathRubric
 from tests.rubrics.math_support import score
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
 SERVICE = "while :; do test -f /app/job.py && python3 /app/job.py; sleep 0.05; done"
 SPY = (Path(__file__).parent / "cheats" / "spared_spy.py").read_text()
 

@@ -16,6 +16,8 @@ from pydantic import ByteSize
 from tests.rubrics.math_places import Place, confined_place, place_named
 from tests.rubrics.math_support import Scored, score
 
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
 SOLUTION = "27182818"
 PLACES = ["confined", *(pytest.param(name, marks=pytest.mark.podman) for name in ("agent-user", "root")), "prime"]
 CHEATS = ["planted_modules", "startup_hooks", "fake_python", "poisoned_profiles", "preload", "replaced_programs"]

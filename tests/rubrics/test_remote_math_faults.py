@@ -28,6 +28,8 @@ from tests.support.processes import is_below
 from tests.support.versions import sandbox_of
 from tests.support.waiting import until, wait_until
 
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
 HANG = r"(1/3)!+10^{-2000}\sqrt{2}"
 BOTH = ["confined", pytest.param("root", marks=pytest.mark.podman)]
 

@@ -18,6 +18,10 @@ _WITH_TEXT = re.compile(
 _ANOTHER = re.compile(
     r"^\s*(?:or\b|and\b|[,;&/|])|\(\s*[A-J]\s*\)|(?<![\w\\])[A-J]\s*[).:?]|\b(?:or|and|nor|option|choice)\s+[A-J]\b|\?"
 )
+_LETTERS = re.compile(
+    r"(?i:(?:the\s+)?(?:correct\s+)?(?:options?|choices?|answers?|statements?)\s+(?:are\s+)?)?(?i:both\s+)?"
+    r"\(?[A-J]\)?(?:\s*(?:[,;/&]\s*(?:and\b)?|and\b)\s*\(?[A-J]\)?)+"
+)
 _REFERENCE = re.compile(r"\(?\s*([A-J])\s*[).]?")
 
 
@@ -27,6 +31,24 @@ class Choice:
 
     letter: str
     text: str = ""
+
+
+def same_choices(reference: str, answer: str) -> bool | None:
+    """Whether an answer names the several letters of the reference; `None` if the reference is no such list."""
+    wanted, given = _several(reference), _several(answer)
+    if wanted is None:
+        return None
+    if given is None and re.search(r"\bor\b", bare_words(answer)):
+        return False
+    if given is None and (found := re.fullmatch(r"\(?([A-J]{2,})\)?", bare_words(answer).strip("."))):
+        given = frozenset(found[1]) if list(found[1]) == sorted(set(found[1])) else frozenset()
+    return None if given is None else wanted == given
+
+
+def _several(text: str) -> frozenset[str] | None:
+    bare = bare_words(text).strip(". ")
+    found = re.findall(r"(?<![A-Za-z])[A-J](?![A-Za-z])", bare) if len(bare) < 100 and _LETTERS.fullmatch(bare) else []
+    return frozenset(found) if len(set(found)) == len(found) > 1 else None
 
 
 def reference_choice(text: str) -> Choice | None:

@@ -8,24 +8,37 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
-from .choices import Choice, answered_choice, reference_choice
+from .bearings import same_bearing
+from .choices import Choice, answered_choice, reference_choice, same_choices
+from .components import in_components
+from .dates import same_date
 from .expressions import equal_trees, read, rounds_to
-from .left_open import is_solved, leaves_more_open
+from .left_open import is_solved, leaves_more_open, without_question
+from .letters import bound_renamed, constants_renamed, named_alike, with_letters_of
 from .notations import same_notation
 from .numbers import read_number, same_number
+from .progressions import same_progression
+from .quantities import same_parts, same_quantity
 from .realsets import real_set, same_set
 from .relations import Relation, is_name, relation_of, same_relation, says
 from .spelling import spell, without_lead
-from .structure import Structure, balanced, row_elements, structure_of
+from .structure import Structure, are_strings, balanced, row_elements, structure_of
 from .tree import Unparsable
-from .units import parts_of, quantity_of, same_unit
-from .words import as_words, meaning
+from .units import quantity_of
+from .wordings import same_words
+from .words import meaning
 
 MAX_EXPRESSION_CHARS = 2000
 """A longer expression is compared as text only."""
 
 _MAX_DEPTH = 5
 _MEMBER = re.compile(r"^[A-Za-z]\s*\\in(?![a-z])\s*")
+_NAMED_MATRIX = re.compile(
+    r"^(?:[A-Z]|\\vec\s*\{?\s*[a-z]\s*\}?|\\nabla\s*[a-zA-Z](?:\s*\([a-z, ]+\))?)"
+    r"(?:\s*\^\s*\{?(?:-?\d|T)\}?)?\s*=\s*(?=[^=&(]{0,40}?(?:\\begin|\\langle))"
+)
+_ONE_NAME = re.compile(r"(?:[A-Za-z]|\\lambda)\s*=\s*(?P<values>[^=<>]+,[^=<>]+)")
+"""`x=2,3`: one name for several values."""
 _ORDER = re.compile(r"\\(?:le|ge|ne)(?![a-z])|[<>]")
 _PLUS_MINUS = re.compile(r"\\pm(?![a-z])")
 _CONSTANT = re.compile(r"\+\s*[cCkK]$")
@@ -36,6 +49,15 @@ def equal(reference: str, answer: str, depth: int = 0) -> bool:
     reference, answer = meaning(without_lead(reference)), meaning(without_lead(answer))
     if reference.split() == answer.split():
         return True
+    inner = partial(equal, depth=depth + 1)
+    for decided in (
+        same_date(reference, answer),
+        same_choices(reference, answer),
+        same_progression(reference, answer),
+        same_bearing(reference, answer, inner),
+    ):
+        if decided is not None:
+            return decided
     choice = reference_choice(reference)
     if choice:
         decided = _same_choice(choice, answer, depth)
@@ -43,21 +65,24 @@ def equal(reference: str, answer: str, depth: int = 0) -> bool:
             return decided
     elif (named := answered_choice(answer)) and named.text and equal(reference, named.text, depth + 1):
         return True
-    elif (words := as_words(reference)) is not None:
-        return words == as_words(answer)
+    elif (in_words := same_words(reference, answer)) is not None:
+        return in_words
+    reference, answer = with_letters_of(reference, answer)
     gold, given = spell(reference), spell(answer)
     if gold == given and gold:
         return True
     if max(len(gold), len(given)) > MAX_EXPRESSION_CHARS or depth > _MAX_DEPTH or not _whole(given):
         return False
+    gold, given = without_question(gold, given)
     if leaves_more_open(gold, given):
         return False
-    if parts := parts_of(gold):
-        others = parts_of(given)
-        return [part.unit for part in parts] == [part.unit for part in others] and _ordered(
-            [part.figure for part in parts], [part.figure for part in others], depth
-        )
-    return _equal_spelled(_expanded(gold), _expanded(given), depth)
+    amounts = same_parts(gold, given)
+    if amounts is not None:
+        return amounts
+    given = bound_renamed(gold, named_alike(gold, given))
+    others = constants_renamed(gold, given)
+    pairs = (in_components(_expanded(gold), _expanded(text)) for text in (given, *others))
+    return any(left == right or _equal_spelled(left, right, depth) for left, right in pairs)
 
 
 def _same_choice(choice: Choice, answer: str, depth: int) -> bool | None:
@@ -77,9 +102,11 @@ def _whole(text: str) -> bool:
 
 def _expanded(text: str) -> str:
     r"""`\pm` written out as two answers, `x \in S` as S, and `(x,y)=(1,2)` as `x=1, y=2`."""
-    text = _MEMBER.sub("", text)
+    text = _NAMED_MATRIX.sub("", _MEMBER.sub("", text))
     if len(_PLUS_MINUS.findall(text)) == 1:
         return f"{_PLUS_MINUS.sub('+', text).lstrip('+ ')}, {_PLUS_MINUS.sub('-', text)}".replace("=+", "=")
+    if one_name := _ONE_NAME.fullmatch(text):
+        return one_name["values"]
     relation = relation_of(text) if text.startswith("(") else None
     if relation and relation.signs == ("=",):
         names, values = (structure_of(side) for side in relation.sides)
@@ -166,6 +193,8 @@ def _same_structure(form: Structure, other: Structure, depth: int) -> bool:
     if kinds == {"union"}:
         return _unordered(form.elements, other.elements, depth)
     if form.kind == other.kind or kinds == {"{}", "list"}:
+        if are_strings(form.elements) or are_strings(other.elements):
+            return form.elements == other.elements if "()" in kinds else sorted(form.elements) == sorted(other.elements)
         named = len(_names(form)) == len(form.elements) > 1 and not _names(other)
         if form.kind in {"{}", "list"} and not named:
             return _unordered(form.elements, other.elements, depth)
@@ -230,10 +259,11 @@ def _same_single(gold: str, given: str, depth: int) -> bool:
         return same_number(number, other)
     quantity, given_quantity = quantity_of(gold), quantity_of(given)
     if quantity.unit or given_quantity.unit:
-        if bool(number and number.percent) != bool(other and other.percent):
+        shares = [number or read_number(quantity.figure), other or read_number(given_quantity.figure)]
+        if len({share is not None and share.percent for share in shares}) > 1:
             # A percentage counts nothing.
             return False
-        return same_unit(quantity, given_quantity) and equal(quantity.figure, given_quantity.figure, depth + 1)
+        return same_quantity(quantity, given_quantity, partial(equal, depth=depth + 1))
     if _CONSTANT.search(gold) and _CONSTANT.search(given):
         gold, given = (_CONSTANT.sub("+C", text) for text in (gold, given))
     try:

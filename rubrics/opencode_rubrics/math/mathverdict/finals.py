@@ -8,11 +8,16 @@ import re
 from dataclasses import dataclass
 
 from .announced import announced, clean_lines
+from .corrections import correction, introduces, supersedes, takes_back
+from .marks import closing_brace
+from .sentences import stated, without_closing_words
+from .units import unit_behind
 
 MAX_BARE_LINES = 12
 """More lines without any mark are a text about the answer, not the answer."""
 
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])\s*")
+_ONE_TOKEN = re.compile(r"\\[A-Za-z]+|.")
 _TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 _HASHES = re.compile(r"^\s*####\s*(.+?)\s*$", re.MULTILINE)
 _ANNOUNCES = re.compile(r"\b(?:final|answer|result)\b[^\n]{0,60}$", re.IGNORECASE)
@@ -24,6 +29,12 @@ _SUPERSEDED = re.compile(
     r"again|means|gives|implies|becomes|equivalently|i\.e\.)\b|\\(?:implies|Rightarrow)|=\s*\$?\s*$",
     re.IGNORECASE,
 )
+_OR = re.compile(
+    r"(?:\\[,;: )]|[\s$,])*(?:\\text\s*\{\s*or\s*\}|or\b(?:\s+(?:maybe|perhaps|possibly|else))?)[\s$]*"
+    r"(?P<other>-?(?:\d[\d,]*(?:\.\d+)?(?:/\d+)?|\\[dt]?frac\s*\{[^{}]*\}\s*\{[^{}]*\}))"
+)
+"""A second value that is offered behind a box."""
+_MINUS = re.compile(r"(?:^|[$=(\[:,]|\\[(\[])\s*-$")
 _ASSIGNED = re.compile(r"(?<![A-Za-z\\])(?P<name>[A-Za-z](?:_\{?\w\}?)?)\s*=\s*\$?\s*$")
 _DENIED_BEFORE = re.compile(
     r"(?:\bnot|n't(?:\s+be)?|\bnever|\b(?:wrong|incorrect)(?:\s+answer)?(?:\s+is)?)\W*$", re.IGNORECASE
@@ -42,6 +53,8 @@ class Finals:
     joined: str = ""
     """Several boxes listed side by side ("`A` and `B`") as one list; empty otherwise."""
     reason: str = ""
+    stated: tuple[str, ...] = ()
+    """Of the one answer: the readings of the value that it states in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +63,8 @@ class _Box:
     end: int
     content: str | None
     """`None`: the braces do not close."""
+    split: bool = False
+    r"""More than the one character that LaTeX takes stands behind a `\boxed` without braces."""
 
 
 def finals_of_reply(text: str) -> Finals:
@@ -65,7 +80,7 @@ def finals_of_reply(text: str) -> Finals:
 
 def finals_of_file(text: str) -> Finals:
     """The final answer in a file: boxed, tagged, announced, or the file's few lines as they are."""
-    text = text.lstrip("\ufeff").strip()
+    text = without_closing_words(text.lstrip("\ufeff").strip())
     if not text:
         return Finals(reason="empty")
     if boxed := _final_boxes(text):
@@ -80,7 +95,8 @@ def finals_of_file(text: str) -> Finals:
     if len(lines) > MAX_BARE_LINES:
         return Finals(reason="no_answer_marked")
     environment = "\\begin{" in text
-    return Finals((" ".join(lines) if environment else ", ".join(line.rstrip(",;") for line in lines),))
+    whole = " ".join(lines) if environment else ", ".join(line.rstrip(",;") for line in lines)
+    return Finals((whole,), stated=stated(text))
 
 
 def reference_value(text: str) -> str:
@@ -106,7 +122,10 @@ def _marked(text: str) -> list[str]:
 
 
 def _all_or_empty(answers: list[str]) -> Finals:
-    return Finals(tuple(dict.fromkeys(answers))) if answers[-1] else Finals(reason="empty")
+    if not answers[-1]:
+        return Finals(reason="empty")
+    different = tuple(dict.fromkeys(answers))
+    return Finals(different, stated=stated(different[0]) if len(different) == 1 else ())
 
 
 def _final_boxes(text: str) -> Finals | None:
@@ -114,25 +133,41 @@ def _final_boxes(text: str) -> Finals | None:
     boxes = _boxes(text)
     if not boxes:
         return None
-    if boxes[-1].content is None:
+    if boxes[-1].content is None or boxes[-1].split:
         return Finals(reason="unbalanced_box")
     if not boxes[-1].content.strip():
         return Finals(reason="empty")
-    if _denied(text, boxes[-1]):
+    if corrected := correction(text[boxes[-1].end :], boxes[-1].content):
+        return Finals((corrected,))
+    if _denied(text, boxes[-1]) or takes_back(text[boxes[-1].end :]):
         return Finals(reason="taken_back")
     rivals, listed = [boxes[-1]], [boxes[-1]]
     only_listed = True
     for box, following in zip(reversed(boxes[:-1]), reversed(boxes[1:]), strict=True):
-        if box.content is None:
+        between = text[box.end : following.start]
+        if box.content is None or introduces(between) or supersedes(text[: box.start], between):
             break
         if only_listed and _is_listed(text, box, following):
             listed.insert(0, box)
             rivals.insert(0, box)
-        elif _as_final(text, box, following, text[box.end : following.start]):
+        elif _as_final(text, box, following, between):
             only_listed = False
             rivals.insert(0, box)
-    answers = tuple(dict.fromkeys(_unboxed(box.content or "") for box in rivals))
-    return Finals(answers, _joined(text, listed) if len(listed) == len(rivals) > 1 else "")
+    answers = [_with_surroundings(text, box) for box in rivals]
+    if other := _OR.match(text, boxes[-1].end):
+        answers.append(other["other"])
+    answers = list(dict.fromkeys(answers))
+    return Finals(tuple(answers), _joined(text, listed) if len(listed) == len(rivals) > 1 else "")
+
+
+def _with_surroundings(text: str, box: _Box) -> str:
+    """The content of a box with the sign, unit or factor that stands right beside it."""
+    content, behind = _unboxed(box.content or ""), unit_behind(text, box.end)
+    if behind and not behind.startswith(" "):
+        content = f"({content}){behind}" if behind[0] in "\\^" else content + behind
+    else:
+        content += behind
+    return f"-({content})" if _MINUS.search(text[max(0, box.start - 20) : box.start]) else content
 
 
 def _is_listed(text: str, box: _Box, following: _Box) -> bool:
@@ -177,28 +212,15 @@ def _boxes(text: str) -> list[_Box]:
     while match := _BOX.search(text, position):
         start = match.end()
         if text[start : start + 1] == "{":
-            end = _closing_brace(text, start)
+            end = closing_brace(text, start)
             content = None if end is None else text[start + 1 : end]
             position = len(text) if end is None else end + 1
         else:
             token = re.compile(r"\S+?(?=[\s$.,;]|\\[)\]]|$)").match(text, start)
             content, position = (token[0], token.end()) if token else (None, start)
-        found.append(_Box(match.start(), position, content))
+        split = text[start : start + 1] != "{" and not _ONE_TOKEN.fullmatch(content or "")
+        found.append(_Box(match.start(), position, content, split))
     return found
-
-
-def _closing_brace(text: str, opening: int) -> int | None:
-    depth, index = 0, opening
-    while index < len(text):
-        char = text[index]
-        if char == "\\":
-            index += 2
-            continue
-        depth += (char == "{") - (char == "}")
-        if depth == 0:
-            return index
-        index += 1
-    return None
 
 
 def _unboxed(content: str) -> str:

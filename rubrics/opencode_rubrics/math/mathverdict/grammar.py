@@ -91,12 +91,14 @@ class _Reader(Stream):
     def _starts_factor(self) -> bool:
         token = self.peek()
         if token.kind == "number":
-            # A number multiplies only behind a factorial: anywhere else "4 2" is not 8.
-            return self.peek(-1).kind == "!"
+            # A number multiplies only behind a factorial and the imaginary unit, or a power behind a power: "4 2" is
+            # not 8.
+            last = self.peek(-1)
+            return last.kind == "!" or last == Token("letter", "i") or (last.kind == "}" and self.peek(1).kind == "^")
         if token.kind == "|":
             return self._bars == 0
         if token.kind == "command":
-            return token.text not in {"rfloor", "rceil", "cdot"}
+            return token.text not in {"rfloor", "rceil", "cdot", "mid"}
         return token.kind in {"letter", "derivative", "(", "[", "{"}
 
     def _factor(self) -> Node:
@@ -154,7 +156,7 @@ class _Reader(Stream):
         self.expect("(")
         bars, self._bars = self._bars, 0
         found = [self.sum()]
-        while self.sees(","):
+        while self.sees(",", "mid"):
             self.next()
             found.append(self.sum())
         self._bars = bars

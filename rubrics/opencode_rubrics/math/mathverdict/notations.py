@@ -1,16 +1,22 @@
 r"""Answers with a notation of their own: times of day, ratios, numerals in a base, residues.
 
-Invariant: what stands in the notation is compared in it. "1010_3" is no "1010_2", and "3:2" is no time.
+Invariant: what stands in the notation is compared in it. "1010_3" is no "1010_2", "3:2" is no time, and
+"12:30" is no quotient.
 """
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import gcd
 
 _WORD = r"(?:\\text\{\s*)?"
 _TIME = re.compile(
     rf"(?P<hour>\d{{1,2}})(?:\s*\{{?:\}}?\s*(?P<minute>\d\d))?(?:\s*{_WORD}\s*(?P<half>[aApP])\s*\.?\s*[mM]\s*\.?\s*\}}?)?",
     re.ASCII,
+)
+_TEXT_DIGITS = re.compile(
+    r"\\text\{\s*(?P<text>[0-9A-Za-z]+)\s*\}(?=\s*_)"
+    r"|\(\s*(?:\\text\{)?(?P<group>[0-9A-Za-z]+)\}?\s*\)(?=\s*_\s*\{?\d)|^(?P<hex>[0-9a-f]+)(?=\s*_\s*\{?\s*16)"
 )
 _BASE = re.compile(
     rf"(?P<digits>[0-9A-Z]+)\s*_\s*(?:(?P<one>\d)|\{{\s*{_WORD}\s*(?P<base>\d+|[a-z]+)\s*\}}?\s*\}})"
@@ -19,7 +25,7 @@ _BASE = re.compile(
 _NUMERALS = "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
 _BASES = {name: str(value) for value, name in enumerate(_NUMERALS.split(" "), 2)}
 _TO = re.compile(r"(\d+)\s*(?:\\text\{\s*to\s*\}|to)\s*(\d+)", re.ASCII)
-_CONGRUENT = re.compile(r"^[A-Za-z](?:_\{?\w+\}?|\([^()]*\))?\s*\\equiv\s*")
+_CONGRUENT = re.compile(r"^(?:[A-Za-z](?:[_^]\{?\w+\}?|\([^()]*\))?)?\s*\\equiv\s*")
 _MODULUS = r"(?P<{}>[^()=<>]+)"
 _RESIDUE = re.compile(
     r"(?P<left>.+?)\s*,?\s*(?:\\pmod\s*(?:\{(?P<a>[^{}]+)\}|(?P<b>\w))"
@@ -44,7 +50,7 @@ def notation_of(text: str) -> Notation | None:
         half = (found["half"] or "").lower()
         if int(found["minute"] or 0) < 60:
             return Notation("time", (str(int(found["hour"])), found["minute"] or "00", half))
-    if found := _BASE.fullmatch(text):
+    if found := _BASE.fullmatch(_TEXT_DIGITS.sub(lambda digits: digits[digits.lastgroup or 0].upper(), text)):
         base = found["one"] or found["base"] or found["named"]
         base = _BASES.get(base, base)
         if base.isdigit():
@@ -65,8 +71,9 @@ def same_notation(gold: str, given: str, equal: Equal) -> bool | None:
     form, other = notation_of(gold), notation_of(given)
     if form is None and other is None:
         return None
-    if form and other and {form.kind, other.kind} == {"time", "ratio"}:
-        form, other = (one if one.kind == "ratio" else Notation("ratio", one.parts[:2]) for one in (form, other))
+    if form and other and (form.kind, other.kind) == ("ratio", "time") and not other.parts[2]:
+        # "30:45" for "2:3": what a reference writes as no time of day is none in the answer either.
+        other = Notation("ratio", other.parts[:2])
     if form and other:
         return form.kind == other.kind and _SAME[form.kind](form.parts, other.parts, equal)
     if form:
@@ -78,17 +85,19 @@ def _bare_for(form: Notation, given: str, equal: Equal) -> bool:
     """Whether a bare answer is enough for the reference's notation."""
     if form.kind == "base":
         return given.strip("{} ").lstrip("0") == form.parts[0]
-    numbers = form.parts[:2] if form.kind == "time" and not form.parts[2] else form.parts
-    if form.kind in {"ratio", "time"} and len(numbers) == 2:
-        return equal(f"({numbers[0]})/({numbers[1]})", given)
+    if form.kind == "ratio" and len(form.parts) == 2 and _is_reduced(form.parts):
+        return equal(f"({form.parts[0]})/({form.parts[1]})", given)
     return False
+
+
+def _is_reduced(parts: tuple[str, ...]) -> bool:
+    """Whether a ratio is in lowest terms, as an answer is; "75:20" is minutes and seconds, or a score."""
+    return not all(re.fullmatch(r"\d{1,30}", part) for part in parts) or gcd(*map(int, parts)) == 1
 
 
 def _added(gold: str, other: Notation, equal: Equal) -> bool:
     """Whether an answer in a notation says the same as a reference without it."""
     if other.kind == "ratio" and len(other.parts) == 2:
-        return equal(gold, f"({other.parts[0]})/({other.parts[1]})")
-    if other.kind == "time" and not other.parts[2]:
         return equal(gold, f"({other.parts[0]})/({other.parts[1]})")
     if other.kind == "residue":
         left, modulus = other.parts
@@ -98,7 +107,21 @@ def _added(gold: str, other: Notation, equal: Equal) -> bool:
 
 
 def _same_time(left: tuple[str, ...], right: tuple[str, ...], _: Equal) -> bool:
-    return left[:2] == right[:2] and (left[2] == right[2] or not left[2])
+    if left[1] != right[1]:
+        return False
+    hours = int(left[0]), int(right[0])
+    if left[2] == right[2]:
+        return hours[0] == hours[1]
+    if left[2] and right[2]:
+        return False
+    if left[2]:
+        return not 0 < hours[1] < 13 and _of_day(left) == hours[1]
+    return hours[0] == hours[1] or (not 0 < hours[0] < 13 and _of_day(right) == hours[0])
+
+
+def _of_day(time: tuple[str, ...]) -> int:
+    """The hour from midnight of a time with a.m. or p.m."""
+    return int(time[0]) % 12 + (12 if time[2] == "p" else 0) if int(time[0]) < 13 else int(time[0])
 
 
 def _same_base(left: tuple[str, ...], right: tuple[str, ...], _: Equal) -> bool:

@@ -104,14 +104,13 @@ def recurring(fixed: str, period: str) -> Fraction:
 
 
 def same_number(left: Plain, right: Plain) -> bool:
-    """Whether an answer (`right`) is the number `left`; a percent equals its fraction, and its bare figure if that is
-    what the reference asks for: a percentage, or a figure above one."""
+    """Whether an answer (`right`) is the number `left`; a percent equals its fraction, and its bare figure if the
+    reference is a percentage."""
     rounded = left.rounded or right.rounded
     shares = [number.value / 100 if number.percent else number.value for number in (left, right)]
     if _close(shares[0], shares[1], rounded):
         return True
-    by_figure = left.percent or not right.percent or abs(left.value) > 1
-    return by_figure and _close(left.value, right.value, rounded)
+    return (left.percent or not right.percent) and _close(left.value, right.value, rounded)
 
 
 def _close(left: Fraction, right: Fraction, rounded: bool) -> bool:

@@ -19,6 +19,9 @@ from .values import SLACK, real
 _INFINITE = re.compile(r"(?P<sign>[+-]?)\s*\\infty")
 _REALS = r"\\mathbb\s*\{?\s*R\s*\}?"
 _WITHOUT = re.compile(rf"^{_REALS}\s*(?:\\backslash(?![a-z])|-|/)\s*(?=\\\{{)")
+_REALS_OF_ONE_SIGN = re.compile(
+    rf"{_REALS}\s*(?P<mark>(?:[_^]\s*(?:\{{\s*(?:[+\-*0]|\\cdot|(?:>|<|\\ge|\\le|\\ne)\s*0)\s*\}}|[+\-*0])\s*)*)"
+)
 _DISTANCE = re.compile(r"\|\s*(?P<name>[A-Za-z])\s*(?:(?P<sign>[-+])\s*(?P<shift>[^|]+))?\|")
 _BUILDER = re.compile(
     rf"\\\{{\s*(?P<name>[a-z])\s*(?:\\in\s*{_REALS}\s*)?(?:\\mid|\\vert|\||:)\s*(?P<condition>.+)\\\}}", re.DOTALL
@@ -51,8 +54,8 @@ def real_set(text: str) -> RealSet | None:
     if found := _BUILDER.fullmatch(text):
         inside = real_set(found["condition"])
         return inside if inside and inside.name == found["name"] else None
-    if re.fullmatch(_REALS, text):
-        return RealSet((Piece(None, True, None, True),))
+    if found := _REALS_OF_ONE_SIGN.fullmatch(text):
+        return _of_one_sign(found["mark"])
     text = _WITHOUT.sub(lambda _: r"\mathbb{R}\setminus ", text)
     if r"\setminus" in text:
         return _without(text)
@@ -69,6 +72,24 @@ def real_set(text: str) -> RealSet | None:
     if form.kind in {"()", "[]", "(]", "[)"} and len(form.elements) == 2:
         return _interval(form.kind, form.elements)
     return None
+
+
+def _of_one_sign(mark: str) -> RealSet | None:
+    r"""The reals that a mark behind `\mathbb{R}` leaves: `^+`, `_{\ge 0}`, `^*`; `^+_0` has zero in it."""
+    parts = frozenset(
+        re.findall(r"[+\-*0<>]|\\(?:ge|le|ne)", re.sub(r"(?<=[<>e])\s*0", "", mark.replace(r"\cdot", "*")))
+    )
+    zero = Fraction(0)
+    above, below = Piece(zero, True, None, True), Piece(None, True, zero, True)
+    marks: dict[frozenset[str], tuple[Piece, ...]] = {
+        frozenset(): (Piece(None, True, None, True),),
+        **dict.fromkeys(map(frozenset, ("+", ">", "+*")), (above,)),
+        **dict.fromkeys(map(frozenset, ("-", "<", "-*")), (below,)),
+        **dict.fromkeys((frozenset("+0"), frozenset({r"\ge"})), (Piece(zero, False, None, True),)),
+        **dict.fromkeys((frozenset("-0"), frozenset({r"\le"})), (Piece(None, True, zero, False),)),
+        **dict.fromkeys((frozenset("*"), frozenset({r"\ne"})), (below, above)),
+    }
+    return RealSet(marks[parts]) if parts in marks else None
 
 
 def same_set(gold: RealSet, given: RealSet, rounded: bool) -> bool:

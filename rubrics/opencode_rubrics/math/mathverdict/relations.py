@@ -21,6 +21,13 @@ _ONE_SIDED = frozenset({"=", r"\ne", "<", r"\le"})
 _NOT_ASKED_FOR = re.compile(r"(?<![\^_\d{])\d|(?<![\\A-Za-z])[A-Za-z]{3,}")
 """Coefficients, and words."""
 
+_NAMED = re.compile(
+    r"[fghFGT]\s*\^\s*\{?\s*(?:-1|\(\d\))\s*\}?\s*\([a-z\d]+\)|\(?[fgh]\s*\\circ\s*[fgh]\)?\s*\([a-z\d]+\)|[A-Z]\s*\^\s*\{?-1\}?"
+    r"|(?:\\mathbb\s*\{\s*[EP]\s*\}|[EP]|\\text\{\s*(?:Var|Cov|SD|E|P|Area|area|Volume)\s*\})\s*[(\[][^=<>]{1,30}[)\]]"
+    r"|\[[A-Z]{3,6}\]|m\s*\\angle\s*[A-Z]{1,3}|\\nabla\s*[a-zA-Z](?:\s*\([^=]{1,20}\))?|\\bar\s*\{?[a-z]\}?|\\text\{\s*[A-Za-z]+\s*\}"
+)
+"""Names that are no single symbol: `f^{-1}(x)`, `\\text{Var}(X)`, `[ABC]`, `m\\angle A`."""
+
 _UNKNOWNS = frozenset("abcdhkmnpqrstuvxy")
 _OPERATION = re.compile(
     r"\b(?:twice|half|double|triple|minus|plus|negative|opposite|inverse|reciprocal|times|root|log|squared?|cubed?|less|"
@@ -80,6 +87,8 @@ def tree_of(text: str) -> Node | None:
 
 def is_name(text: str) -> bool:
     """Whether a side only names what the other one says: `x`, `f(2)`, `\\angle ABC`, `AB`, "area"."""
+    if _NAMED.fullmatch(text):
+        return True
     node = tree_of(text)
     if node is not None and (node.kind in {"symbol", "opaque"} or _is_point(node)):
         return True

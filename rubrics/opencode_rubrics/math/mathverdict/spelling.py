@@ -7,6 +7,8 @@ functions and symbols change. Applied to the reference and to the answer alike.
 import re
 import unicodedata
 
+from .marks import without_marks, without_math_marks
+
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿⁱ", "0123456789+-ni")
 _SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊₋", "0123456789+-")
 _SUPERSCRIPT_RUN = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿⁱ]+")
@@ -38,20 +40,31 @@ _SPACING = re.compile(
 )
 _SIZES = re.compile(r"\\(?:left|right|[bB]igg?[lrm]?)(?![a-zA-Z])\.?")
 _EMPTY_SET = re.compile(r"^\\\{\s*\\\}$")
-_FRACTIONS = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
+_SIZED = re.compile(r"\\[dtc](frac|binom)(?![a-zA-Z])")
+_OUTWARD = re.compile(
+    r"(?:(?<=^)|(?<=\\cup)|(?<=\\in)|(?<==))(?P<space>\s*)(?P<open>[\[\]])(?P<ends>[^\[\]]+[,;][^\[\]]+)(?P<close>[\[\]])"
+    r"(?=\s*(?:$|\\cup))"
+)
+_SIGNED_REALS = re.compile(r"(\\mathbb\s*\{?\s*[RQZ]\s*\}?\s*(?:\^\{?\+\}?)?[_^])\s*([-+*])")
+_BRACKETED_ARRAY = re.compile(
+    r"[(\[]\s*(\\begin\{(?P<name>array|matrix|smallmatrix)\}.*\\end\{(?P=name)\})\s*[)\]]", re.DOTALL
+)
 _FONTS = re.compile(
     r"\\(?:mathrm|mathbf|mathit|mathsf|boldsymbol|bm|textbf|textit|textrm|operatorname\*?|mbox|emph|mathsf|textsf|texttt|"
     r"textnormal|underline|rm|bf)\s*\{([^{}]*)\}"
 )
 _OLD_FONTS = re.compile(r"\{\s*\\(?:rm|bf|it|sf)\s+([^{}]*)\}")
 _FUNCTION_TEXT = re.compile(
-    r"\\text\{\s*(sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|log|ln|lg|exp|gcd|lcm|max|min|Re|Im)\s*\}"
+    r"\\text\{\s*(sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|log|ln|lg|exp|gcd|lcm|max|Re|Im|min(?=\s*\}\s*[({_\\]))\s*\}"
 )
 _TEXT_AROUND = re.compile(r"\\text\{([^{}]*\d[^{}]*)\}")
 _NUMBER_TEXT = re.compile(r"\\text\{\s*([+-]?\d[\d,.]*)\s*\}")
 _NOT = re.compile(r"\\not\s*(=|<|>|\\in(?![A-Za-z])|\\equiv(?![A-Za-z]))")
 _NOT_NAMES = {"=": r"\ne ", "<": r"\ge ", ">": r"\le ", r"\in": r"\notin ", r"\equiv": r"\nequiv "}
 _DOTTED = re.compile(r"\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?")
+_CHOSEN = re.compile(r"(?:\{\s*\}\s*)?[_^]\s*\{?(?P<n>\d+)\}?\s*C\s*_\s*\{?(?P<k>\d+)\}?")
+_RECURS = re.compile(r"^(-?\d+\.\d*?)(?:(\d)\2{2,}|(\d{2,6})\3+)\s*(?:\.\.\.|\\[lc]?dots)$", re.ASCII)
+_CONDITIONAL = re.compile(r"(?<![A-Za-z\\])([PE])\s*\(([^()|]+)\|([^()|]+)\)")
 _MAGNITUDES = {
     "hundred": "10^{2}", "thousand": "10^{3}", "million": "10^{6}", "billion": "10^{9}", "trillion": "10^{12}",
     "dozen": "12",
@@ -79,14 +92,16 @@ _PLAIN_FUNCTION = re.compile(
     r"(?<![A-Za-z\\])(sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|log|ln|exp|gcd|lcm)(?![A-Za-z])"
 )
 _PLAIN_NAME = re.compile(
-    r"(?<![A-Za-z\\])(pi|alpha|beta|gamma|delta|theta|lambda|phi|omega|infty|infinity|inf|oo|cup|cap)(?![A-Za-z])"
+    r"(?<![A-Za-z\\])(pi|alpha|beta|gamma|delta|theta|lambda|phi|omega|infty|infinity|inf|oo"
+    r"|(?<=[)\]A-Z])(?:cup|cap)|(?<=[)\]A-Z] )(?:cup|cap))(?![A-Za-z])"
 )
 _NAMES = {"infinity": "infty", "inf": "infty", "oo": "infty"}
 _PLAIN_ROOT = re.compile(r"(?<![A-Za-z\\])(sqrt|cbrt)\s*\(")
 _OTHER_NAMES = {
     "lbrace": r"\{", "rbrace": r"\}", "lbrack": "[", "rbrack": "]", "lvert": "|", "rvert": "|", "div": "/",
     "leq": r"\le", "geq": r"\ge", "leqslant": r"\le", "geqslant": r"\ge", "neq": r"\ne", "varnothing": r"\emptyset",
-    "times": r"\cdot", "ast": r"\cdot", "lt": "<", "gt": ">",
+    "land": r"\wedge", "lor": r"\vee", "lnot": r"\neg", "rightarrow": r"\to", "overrightarrow": r"\vec",
+    "given": r"\mid", "vert": "|", "times": r"\cdot", "ast": r"\cdot", "lt": "<", "gt": ">",
 }  # fmt: skip
 _RENAMED = re.compile(rf"\\({'|'.join(_OTHER_NAMES)})(?![a-zA-Z])")
 _INVERSE = re.compile(r"(?<![A-Za-z\\])(?:asin|acos|atan)(?![A-Za-z])")
@@ -119,20 +134,28 @@ def without_lead(text: str) -> str:
 
 def spell(text: str) -> str:
     """`text` in the one spelling; idempotent for what it produces."""
-    text = _unicode(unwrap(text))
+    text = _unicode(unwrap(without_marks(without_math_marks(text))))
+    text = re.sub(r"(?<=\d)\\!\s*(?=[,{])|(?:(?<=\d,)|(?<=,\}))\\!\s*(?=\d)", "", text)
     text = re.sub(r"\{,\}(?=\d{3}(?!\d))", "", text).replace("{,}", ".")
     # A space command between groups of three digits is a thousands separator.
     text = re.sub(r"(?<=\d)\\[,;!: ]\s*(?=\d{3}(?!\d))", "", text)
+    text = re.sub(r"\\text\{\s*:\s*\}|\\colon(?![A-Za-z])|\{:\}", ":", text)
     text = _SPACING.sub(" ", text)
     text = _EMPTY_SET.sub(r"\\emptyset", _SIZES.sub("", text))
-    text = _FRACTIONS.sub(r"\\frac", text)
+    text = _SIZED.sub(r"\\\1", text)
+    text = _SIGNED_REALS.sub(r"\1{\2}", text)
+    text = _OUTWARD.sub(_inward, text)
+    text = _BRACKETED_ARRAY.sub(r"\1", text)
     text = _RENAMED.sub(lambda found: _OTHER_NAMES[found[1]], text)
     text = _NOT.sub(lambda found: _NOT_NAMES[found[1]], text)
     text = _OLD_FONTS.sub(r"\\text{\1}", text)
     text = _FONTS.sub(lambda found: rf"\text{{{found[1]}}}", text)
     text = _NUMBER_TEXT.sub(r"\1", text)
     text = _FUNCTION_TEXT.sub(r"\\\1 ", text)
+    text = _CHOSEN.sub(lambda found: rf"\binom{{{found['n']}}}{{{found['k']}}}", text)
+    text = _RECURS.sub(lambda found: rf"{found[1]}\overline{{{found[2] or found[3]}}}", text)
     text = _DOTTED.sub(lambda found: rf"\overline{{{''.join(part or '' for part in found.groups())}}}", text)
+    text = _CONDITIONAL.sub(r"\1(\2\\mid \3)", text)
     text = _QUANTIFIER.sub("", text)
     text = _JOINING.sub(", ", text)
     text = _MAGNITUDE.sub(_multiplied, text)
@@ -140,6 +163,13 @@ def spell(text: str) -> str:
     while (shorter := unwrap(_LEADS.sub("", text))) != text:
         text = shorter
     return "e" if text == "E" else re.sub(r"\s+", " ", text).strip()
+
+
+def _inward(found: "re.Match[str]") -> str:
+    """`(a,b]` for `]a,b]`, as open ends are written in much of Europe."""
+    opening = "(" if found["open"] == "]" else "["
+    closing = ")" if found["close"] == "[" else "]"
+    return f"{found['space']}{opening}{found['ends']}{closing}"
 
 
 def _multiplied(found: "re.Match[str]") -> str:

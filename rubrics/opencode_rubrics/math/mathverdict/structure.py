@@ -4,6 +4,7 @@ Invariant: only brackets and separators at the top level count; elements are nev
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -61,6 +62,15 @@ def _bracketed(text: str) -> Structure | None:
     if len(elements) < 2 and kind != "{}":
         return None
     return Structure(kind, tuple(elements) if inner.strip() else ())
+
+
+def are_strings(elements: Sequence[str]) -> bool:
+    """Whether elements are strings of letters such as `HT`, and no products: several of capitals, or two anagrams."""
+    words = [element for element in elements if re.fullmatch(r"[A-Za-z]{2,12}", element)]
+    if len(words) < len(elements) or len(words) < 2:
+        return False
+    anagrams = {tuple(sorted(word)) for word in words}
+    return all(map(str.isupper, words)) or len(anagrams) < len(set(words))
 
 
 def row_elements(row: str) -> list[str]:

@@ -38,7 +38,9 @@ _COUNTED_NAMES = (
     "window floor stair problem question mark vote signal lap trip train plane boat truck wheel bike bicycle row "
     "column cell handshake committee function polynomial zero intersection revolution rotation gram item person kid "
     "sandwich muffin donut doughnut cupcake pie lemon peach pear plum grape strawberry cherry mango carrot potato "
-    "tomato bean seed leaf petal rose widget photo picture song movie video lattice"
+    "tomato bean seed leaf petal rose widget photo picture song movie video lattice "
+    "class total work job way trip distance tank circle money class whole day hour year week town population "
+    "molecule atom electron proton neutron particle photon ion"
 )
 COUNTED = frozenset(_COUNTED_NAMES.split(" "))
 """Things that an answer may say it counts, in the singular."""

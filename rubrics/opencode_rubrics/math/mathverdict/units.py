@@ -1,13 +1,13 @@
 r"""Splits a quantity into its figure and what it counts or measures.
 
-Invariant: a letter that could be a variable is a unit only where the text marks it as one (`\text{m}`, "5 m"); units
-are compared by name, never converted, because a question that asks for metres wants metres. Words behind a figure that
-are no unit known here are kept as they are: they never vanish from an answer.
+Invariant: a letter that could be a variable is a unit only where the text marks it as one (`\text{m}`, "5 m"). Words
+behind a figure that are no unit known here are kept as they are: they never vanish from an answer.
 """
 
 import re
 from dataclasses import dataclass
 
+from .measures import measure
 from .unit_names import COUNTED, UNITS
 
 _ADJECTIVES = (
@@ -17,7 +17,9 @@ _ADJECTIVES = (
 _ONE = "|".join(UNITS.values())
 _ANY = rf"(?:{_ONE})(?:\s*(?:/|per)\s*(?:{_ONE}))?"
 _RATE = re.compile(r"\s*(?:/|\bper\b)\s*")
-_STACKED = re.compile(r"\\frac\s*\{\s*\\text\{\s*([^{}]+?)\s*\}\s*\}\s*\{\s*\\text\{\s*([^{}]+?)\s*\}\s*\}$")
+_STACKED = re.compile(
+    r"\\frac\s*\{\s*\\text\{\s*([^{}]+?)\s*\}\s*\}\s*\{\s*\\text\{\s*([^{}]+?)\s*\}\s*(\^\s*\{?\d\}?)?\s*\}$"
+)
 _PART = re.compile(
     rf"\s*(?P<figure>\d[\d./]*)\s*(?:\\text\{{\s*(?P<marked>{_ONE})\s*,?\s*\}}|(?P<plain>{_ONE})(?![A-Za-z]))\s*,?\s*"
     r"(?:(?:\\text\{)?\s*and\s*\}?)?"
@@ -37,13 +39,34 @@ _JOINED = re.compile(
 _DEGREES = re.compile(
     r"\s*(?:\^\s*(?:\\circ|\{\s*\\circ\s*\})|\\degree)\s*(?:\\text\{\s*(?P<marked>[CFK])\s*\}|(?P<scale>[CF]))?$"
 )
+_MINUTES = re.compile(
+    r"(?P<degrees>-?\d+)\s*\^\s*\{?\s*\\circ\s*\}?\s*(?P<minutes>\d+)\s*(?:'|\^\s*\{?\s*\\prime\s*\}?)"
+    r"(?:\s*(?P<seconds>\d+)\s*(?:''|\"|\^\s*\{\s*\\prime\s*\\prime\s*\}))?"
+)
+_NO_BRACES = str.maketrans("", "", "{}")
+_COMPOUND = (
+    re.compile(r"(?P<figure>.*?[\d)}])\s*(?P<unit>(?:\\mu\s*)?\\text\s*\{.*)", re.DOTALL),
+    re.compile(
+        r"(?P<figure>[+-]?[\d.,]*\d(?:\s*\\cdot\s*10\s*\^\s*\{?-?\d+\}?)?)\s+"
+        r"(?P<unit>\(?[A-Za-z]+\)?(?:\^\{?-?\d\}?)?\s*(?:/|per\b).*|[kMmuμ]?\s*\\(?:Omega|mu)\s*[A-Za-z]?)"
+    ),
+)
 _CURRENCY = re.compile(r"^(?P<sign>-?)\s*\\?(?P<mark>[$€£¥])\s*(?=[\d.])")
 _MARKS = {"$": "dollar", "€": "euro", "£": "pound", "¥": "yen"}
+_BEHIND = re.compile(
+    r"(?P<joined>(?:\^\s*(?!\{?\s*\\circ)\{?[-+]?\w+\}?|\.\d+|[A-Za-z](?![A-Za-z])"
+    r"|(?:\\[,;:]|\s)*(?:\\pi(?![A-Za-z])|\\(?:times|cdot)\s*10\s*\^\s*\{?-?\d+\}?)))"
+    r"|(?:\\[,;: )]|[\s$~])*(?P<unit>\\?%|\^\s*(?:\\circ|\{\s*\\circ\s*\})|°"
+    rf"|\\(?:text|mathrm)\s*\{{\s*(?:{_ONE})[^{{}}]*\}}(?:\^\{{?[23]\}}?)?"
+    rf"|(?:percent|hundred|thousand|million|billion|dozen|(?!(?:in|m|s|h|g|l|A|C|T|K|V|W|N|J|F|t)\b)(?:{_ONE})"
+    rf"(?:\s*/\s*(?:{_ONE})|\s*\^\s*\{{?[23]\}}?|²|³)?)(?![A-Za-z/^]))"
+)
 _CANONICAL = [(re.compile(pattern), name) for name, pattern in UNITS.items()]
 _TRAILING = re.compile(
     r"(?<=[\d)}%])(?:\s*\\text\{\s*(?P<marked>[A-Za-z][A-Za-z .'-]+?)\s*\}"
     r"|\s+(?P<plain>[A-Za-z]{3,}(?:[ -][A-Za-z']+){0,3}))$"
 )
+_OF = re.compile(r"^(?:of (?:the|an?|all|his|her|their|its)(?: (?:the|whole|entire|total))?) ")
 _UP = r"increased?s?|rise|growth|gain|higher|more"
 _DOWN = r"decreased?s?|drop|reduction|fall|lower|less|discount"
 _CHANGES = rf"(?P<name>{_UP}|{_DOWN}|profit|loss)"
@@ -67,7 +90,7 @@ class Quantity:
 
 def quantity_of(text: str) -> Quantity:
     """The spelled `text` as a quantity; the unit is canonical and empty if there is none."""
-    text = _STACKED.sub(r"\\text{\1/\2}", text)
+    text = _STACKED.sub(r"\\text{\1/\2}\3", text)
     if found := _CURRENCY.match(text):
         rest = quantity_of(text[found.end() :])
         if rest.unit in {"", _MARKS[found["mark"]]}:
@@ -75,6 +98,10 @@ def quantity_of(text: str) -> Quantity:
         return Quantity(text)
     if found := _DEGREES.search(text):
         return Quantity(text[: found.start()].strip(), "degree" + (found["marked"] or found["scale"] or ""))
+    if found := _MINUTES.fullmatch(text):
+        return _angle(found.groupdict())
+    if compound := _compound(text):
+        return compound
     for pattern in _CHANGE:
         if found := pattern.match(text):
             return Quantity(found["figure"].strip(), _direction(found["name"]), needed=True)
@@ -83,9 +110,45 @@ def quantity_of(text: str) -> Quantity:
         if found and found.start() > 0 and any(char.isdigit() or char == "\\" for char in text[: found.start()]):
             unit = _canonical(found.groupdict())
             return Quantity(text[: found.start()].strip(), unit, known=unit not in _DOUBTFUL)
+    if marked := _marked(text):
+        return marked
     if (found := _TRAILING.search(text)) and any(char.isdigit() for char in text[: found.start()]):
         return _counted(text[: found.start()].strip(), found["marked"] or found["plain"])
     return Quantity(text)
+
+
+def _angle(groups: dict[str, str | None]) -> Quantity:
+    minutes, seconds = int(groups["minutes"] or 0), int(groups["seconds"] or 0)
+    if minutes > 59 or seconds > 59:
+        return Quantity("", "no angle", known=False)
+    degrees = abs(int(groups["degrees"] or 0)) * 3600 + minutes * 60 + seconds
+    sign = "-" if (groups["degrees"] or "").startswith("-") else ""
+    return Quantity(f"{sign}\\frac{{{degrees}}}{{3600}}", "degree")
+
+
+def _compound(text: str) -> Quantity | None:
+    """A quantity in a unit made of several, such as `\\text{J/(mol K)}`, or with a Greek letter."""
+    for pattern in _COMPOUND:
+        found = pattern.fullmatch(text)
+        if found is None:
+            continue
+        unit = re.sub(r"\\text\s*", " ", found["unit"]).replace("{", "").replace("}", "").strip()
+        if len(re.findall(r"[A-Za-z]+", unit)) > 1 and "squ" not in unit and "cub" not in unit and measure(unit):
+            return Quantity(
+                found["figure"].strip(), unit, known="\\text" in found["unit"] or "/" in unit or "per" in unit
+            )
+        if re.search(r"\\Omega", unit) and measure(unit):
+            return Quantity(found["figure"].strip(), unit, known=False)
+    return None
+
+
+def _marked(text: str) -> Quantity | None:
+    r"""A quantity in one unit that only `\text` and a figure before it tell from a letter, such as `5\text{ nC}`."""
+    found = _COMPOUND[0].fullmatch(text)
+    unit = re.sub(r"\\text\s*", " ", found["unit"]).translate(_NO_BRACES).strip() if found else ""
+    if found is None or unit in {"pm", "am", "Pm", "d", "k"} or not measure(unit):
+        return None
+    return Quantity(found["figure"].strip(), unit, known="^" in unit)
 
 
 def _direction(name: str) -> str:
@@ -97,7 +160,7 @@ def _direction(name: str) -> str:
 def _counted(figure: str, words: str) -> Quantity:
     parts = [
         part
-        for part in words.casefold().replace("-", " ").replace(".", " ").split()
+        for part in _OF.sub("", words.casefold()).replace("-", " ").replace(".", " ").split()
         if not re.fullmatch(_ADJECTIVES, part)
     ]
     names = [_singular(part) for part in parts]
@@ -106,10 +169,20 @@ def _counted(figure: str, words: str) -> Quantity:
 
 
 def _singular(word: str) -> str:
+    if word.removesuffix("s") in COUNTED:
+        return word.removesuffix("s")
     for ending, replacement in (("ies", "y"), ("sses", "ss"), ("xes", "x"), ("ches", "ch"), ("shes", "sh"), ("s", "")):
         if word.endswith(ending) and len(word) > len(ending) + 1 and not word.endswith("ss"):
             return word.removesuffix(ending) + replacement
     return word
+
+
+def unit_behind(text: str, position: int) -> str:
+    """The unit, sign or factor right behind a box that ends at `position`, a unit after a space; may be empty."""
+    found = _BEHIND.match(text, position)
+    if found is None:
+        return ""
+    return found["joined"].strip() if found["joined"] else " " + found["unit"].strip()
 
 
 def parts_of(text: str) -> list[Quantity]:

@@ -3,6 +3,7 @@
 Invariant: whatever the answer holds, the result is a verdict; only a reference that states nothing raises.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +11,9 @@ from .equality import equal
 from .finals import Finals, finals_of_file, finals_of_reply, reference_value
 
 Source = Literal["reply", "file"]
+
+_SPACES = re.compile(r"[^\S\n]+")
+_EMPTY_LINES = re.compile(r"(?: ?\n){3,}")
 
 
 class EmptyReference(ValueError):
@@ -55,6 +59,7 @@ def stated_answer(text: str, source: Source) -> str:
 
 
 def _finals(text: str, source: Source) -> Finals:
+    text = _EMPTY_LINES.sub("\n\n", _SPACES.sub(" ", text))
     return finals_of_reply(text) if source == "reply" else finals_of_file(text)
 
 
@@ -65,6 +70,9 @@ def _compare_finals(value: str, finals: Finals) -> Verdict:
     fits = [equal(value, answer) for answer in finals.answers]
     if all(fits):
         return Verdict(True, "equal", last)
+    for reading in finals.stated:
+        if equal(value, reading):
+            return Verdict(True, "equal", reading)
     if any(fits) or not all(equal(last, answer) for answer in finals.answers[:-1]):
         return Verdict(False, "conflicting", finals.joined or last, conflicting=not finals.joined)
     return Verdict(False, "different", finals.joined or last)

@@ -6,6 +6,8 @@ name an object of mathematics have one name each.
 
 import re
 
+from .number_words import in_figures
+
 _TEXT = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|textrm|textsf|mbox|emph|underline)\s*\{([^{}]*)\}")
 _SHORT_WORDS = frozenset({"no", "if", "up", "on", "in", "so", "ok", "is", "it", "he", "we", "us", "go"})
 _FUNCTION_NAMES = (
@@ -15,11 +17,27 @@ _FUNCTION_NAMES = (
 _FUNCTIONS = frozenset(_FUNCTION_NAMES.split(" "))
 _WORDS = re.compile(r"[^\W\d_][\w\s'’.,:!?&/-]*")  # noqa: RUF001
 _PUNCTUATION = re.compile(r"[^\w\s-]")
-_ARTICLES = re.compile(r"^(?:the|an?|it is|it's)\s+")
+_ARTICLES = re.compile(
+    r"^(?:(?:it|this|that|the answer)\s+(?:is|was|will be|falls on)\s+|it's\s+)?(?:(?:on )?(?:the|an?)\s+)?"
+)
 _TAKES_BACK = re.compile(
     r"\b(?:not|wrong|incorrect|false|instead|actually|rather|maybe|perhaps|possibly|but|never|no|except|unless|"
     r"isn|doesn|mistake|correction|wait|sorry|guess|unsure|ignore|scratch)\b",
     re.IGNORECASE,
+)
+_THING = (
+    r"(?:(?:positive|negative|real|prime|natural|rational|integer|whole) )*"
+    r"(?:integers?|numbers?|values?|pairs?|triples?|primes?|functions?|polynomials?|triangles?|sets?|points?|matrix|matrices|sequences?|graphs?|tuples?|x|n|k)"
+)
+_OF_A_SERIES = (
+    r"(?:(?:(?:the|this) (?:given )?(?:infinite )?(?:series|integral|improper integral|sequence|sum|product)|it) )?"
+)
+_CLOCK = re.compile(r"\b(\d{1,2}) o ?['\u2019]? ?clock")
+_PERSON = "(?:it|they|there|he|she|we|you)"
+_EXCEPT = re.compile(
+    r"(?:the )?(?:set of )?(?:all )?(?:real numbers|reals)(?: [a-z])? "
+    r"(?:except|other than|excluding|but)(?: for)? (?:[a-z] ?= ?)?"
+    r"(?P<points>[-\d/\\{}a-z, ]*\d[-\d/\\{}a-z, ]*)"
 )
 _PHRASES = (
     (
@@ -29,6 +47,32 @@ _PHRASES = (
         ),
         r"\emptyset",
     ),
+    (
+        re.compile(
+            rf"(?:there (?:is|are|exists?) )?(?:no such {_THING}|no {_THING}(?= exists?))(?: exists?)?"
+            r"|there (?:is|are) none|none(?: of them)? exists?"
+        ),
+        r"\emptyset",
+    ),
+    (
+        re.compile(
+            r"(?:(?:it|this|that|the (?:answer|value|area|length|result))(?: of [a-z])? )?"
+            r"(?:cannot|can not|can't|could not) be (?:determined|found)"
+            r"(?: (?:from|with) (?:the )?(?:given )?(?:information|data)(?: given)?)?"
+            r"|(?:there is )?(?:not enough|insufficient) (?:information|data)(?: (?:is )?given)?"
+        ),
+        r"\text{cannot be determined}",
+    ),
+    (re.compile(rf"yes,? {_PERSON} (?:is|are|does|do|can|will|has|have|must|exists?)"), r"\text{yes}"),
+    (
+        re.compile(
+            rf"no,? {_PERSON} (?:(?:is|are|does|do|can|will|has|have|must) not|cannot|(?:is|are|does|do"
+            r"|ca|has|have)n['\u2019]t)"
+        ),
+        r"\text{no}",
+    ),
+    (re.compile(r"(?:12(?::00)? )?noon"), "12:00 pm"),
+    (re.compile(r"(?:12(?::00)? )?midnight"), "12:00 am"),
     (re.compile(r"(?:the )?(?:empty|null) set"), r"\emptyset"),
     (re.compile(r"(?:(?:the )?set of )?(?:all )?(?:the )?real numbers|all (?:the )?reals"), r"\mathbb{R}"),
     (re.compile(r"(?:positive |plus )?infinity"), r"\infty"),
@@ -36,7 +80,15 @@ _PHRASES = (
     (re.compile(r"(?:the )?(?:limit |value |it )?(?:dne|does not exist|doesn't exist)"), r"\text{does not exist}"),
     (re.compile(r"a\.? ?m"), r"\text{am}"),
     (re.compile(r"p\.? ?m"), r"\text{pm}"),
-    (re.compile(r"infinitely many(?: solutions?)?|infinite(?: number of)? solutions?"), r"\text{infinitely many}"),
+    (re.compile(rf"{_OF_A_SERIES}(?:diverges|(?:is )?divergent|does not converge)"), r"\text{divergent}"),
+    (re.compile(rf"{_OF_A_SERIES}(?:converges|(?:is )?convergent|does not diverge)"), r"\text{convergent}"),
+    (
+        re.compile(
+            r"(?:there (?:is|are) |it has |has )?(?:an )?infinitely many(?: (?:solutions?|real solutions?))?"
+            r"|infinite(?: number of)? solutions?"
+        ),
+        r"\text{infinitely many}",
+    ),
 )
 """What a phrase means; an object of mathematics in its LaTeX."""
 
@@ -54,11 +106,16 @@ def takes_back(text: str) -> bool:
 
 
 def meaning(text: str) -> str:
-    r"""`text`, or the object that it names in words: `\emptyset` for "no solution"."""
+    r"""`text`, or the object that it names in words: `\emptyset` for "no solution", 2 for "two"."""
     bare = bare_words(text).casefold().rstrip(".! ")
     if len(bare) > 60:
         return text
-    return next((name for phrase, name in _PHRASES if phrase.fullmatch(bare)), text)
+    if found := _EXCEPT.fullmatch(bare):
+        return rf"\mathbb{{R}}\setminus\{{{re.sub(' and | or ', ', ', found['points'])}\}}"
+    if _CLOCK.search(bare):
+        return _CLOCK.sub(r"\1:00", bare)
+    figures = in_figures(bare)
+    return next((name for phrase, name in _PHRASES if phrase.fullmatch(bare)), text if figures == bare else figures)
 
 
 def as_words(text: str) -> str | None:
