@@ -91,6 +91,10 @@ class Rubric(Generic[ConfigT]):
             for fn, score in zip(metrics, await _run_together(metrics, available), strict=True):
                 trace.record_metrics(_named(fn, score, trace.metrics))
 
+    def longest(self, task: vf.TaskData) -> float:
+        """Seconds that its programs in the sandbox may take for a task, by their own limits."""
+        return 0.0
+
     async def teardown(self) -> None:
         """Free what the rubric holds for the whole environment; called once, when the environment stops."""
 

@@ -1,6 +1,7 @@
 """The time that scoring one rollout may take, in which waiting for a place among others does not count.
 
-Invariant: however many parts of a scoring wait at once, its clock stands still from the first to the last of them.
+Invariant: however many parts of a scoring wait at once, its clock stands still from the first to the last of them; and
+a scoring that took too long says whether programs used the time that may be the agent's.
 """
 
 import asyncio
@@ -10,7 +11,16 @@ from contextvars import ContextVar
 
 
 class ScoringTimeout(Exception):
-    """The time was over."""
+    """The time was over.
+
+    Args:
+        message: what took too long.
+        in_programs: whether programs used it: one ran in the end, or they ran for half of it.
+    """
+
+    def __init__(self, message: str, *, in_programs: bool = False) -> None:
+        super().__init__(message)
+        self.in_programs = in_programs
 
 
 class _Clock:
@@ -18,6 +28,23 @@ class _Clock:
         self._limit = limit
         self._waiting = 0
         self._left = 0.0
+        self._running = 0
+        self._started = 0.0
+        self.in_programs = 0.0
+        """Seconds in which at least one program ran."""
+        self.cut = False
+        """Whether one ran when the time was over."""
+
+    def program_starts(self) -> None:
+        if self._running == 0:
+            self._started = asyncio.get_running_loop().time()
+        self._running += 1
+
+    def program_ends(self) -> None:
+        self._running -= 1
+        self.cut = self.cut or self._limit.expired()
+        if self._running == 0:
+            self.in_programs += asyncio.get_running_loop().time() - self._started
 
     def stop(self) -> None:
         when = self._limit.when()
@@ -47,7 +74,8 @@ async def scoring_time(seconds: float | None) -> AsyncIterator[None]:
         return
     try:
         async with asyncio.timeout(seconds) as limit:
-            token = _clock.set(_Clock(limit))
+            clock = _Clock(limit)
+            token = _clock.set(clock)
             try:
                 yield
             finally:
@@ -55,7 +83,8 @@ async def scoring_time(seconds: float | None) -> AsyncIterator[None]:
     except TimeoutError as error:
         if not limit.expired():
             raise
-        raise ScoringTimeout(f"scoring took longer than {seconds:g} s") from error
+        used = clock.cut or clock.in_programs >= seconds / 2
+        raise ScoringTimeout(f"scoring took longer than {seconds:g} s", in_programs=used) from error
 
 
 @contextmanager
@@ -70,3 +99,17 @@ def not_counted() -> Iterator[None]:
         yield
     finally:
         clock.go_on()
+
+
+@contextmanager
+def program() -> Iterator[None]:
+    """Count the time of a program that may run the agent's code, for the scoring that runs here, if it has a clock."""
+    clock = _clock.get()
+    if clock is None:
+        yield
+        return
+    clock.program_starts()
+    try:
+        yield
+    finally:
+        clock.program_ends()

@@ -77,11 +77,18 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
         else:
             run = await self._run_apart(tests, tests.box, runtime, workdir)
         record = trace.info[INFO_KEY] = run.record()
+        if run.warning:
+            logger.warning("task %s: %s", task.id or task.idx, run.warning)
         if not run.verdict.problem:
             return run.verdict.reward
         record["problem"] = problem = await self._blamed(tests, workdir, run.verdict.problem)
         logger.warning("task %s: %s", task.id or task.idx, problem)
         return 0.0
+
+    def longest(self, task: vf.TaskData) -> float:
+        """The tests may take their whole time."""
+        tests = getattr(task, "tests", None)
+        return tests.timeout if isinstance(tests, StagedTests) else 0.0
 
     @property
     def _expected(self) -> Expected:

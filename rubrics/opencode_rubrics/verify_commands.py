@@ -94,6 +94,10 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
             raise ScoringError(f"verify commands run agent code, and it could not be kept apart: {home.failure}")
         return await self.reward(task, trace, runtime, home, results)
 
+    def longest(self, task: vf.TaskData) -> float:
+        """Every command may take its whole time."""
+        return len(getattr(task, "verify", ())) * (getattr(task, "verify_timeout", None) or self.config.command_timeout)
+
     def directory(self, trace: AnyTrace) -> str:
         """The directory in which the commands run."""
         return workdir_of(trace)

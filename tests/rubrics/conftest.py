@@ -1,6 +1,5 @@
 """A started sandbox of each kind for the tests that need one, and traces to score."""
 
-import shutil
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -30,9 +29,7 @@ def trace_of(data: vf.TaskData, reply: str | None = None) -> AnyTrace:
 
 
 @pytest.fixture
-async def confined() -> AsyncIterator[vf.Runtime]:
-    if shutil.which("bwrap") is None:
-        pytest.skip("bubblewrap is not installed: apt-get install bubblewrap")
+async def confined(sandboxes: None) -> AsyncIterator[vf.Runtime]:
     async with provision_confined(LocalSandboxConfig(), (), name=None, env={}) as runtime:
         yield runtime
 
@@ -58,12 +55,12 @@ _CONTAINER = pytest.param("container", marks=pytest.mark.podman)
 
 
 @pytest.fixture(params=["confined", _CONTAINER, pytest.param("prime", marks=pytest.mark.skip(reason=NO_ROOT))])
-def root_box(request: pytest.FixtureRequest) -> vf.Runtime:
+def root_box(sandboxes: None, request: pytest.FixtureRequest) -> vf.Runtime:
     """A sandbox of each kind in which agent code can be kept apart from what checks it."""
     return _named(request)
 
 
 @pytest.fixture(params=["confined", _CONTAINER, "prime"])
-def box(request: pytest.FixtureRequest) -> vf.Runtime:
+def box(sandboxes: None, request: pytest.FixtureRequest) -> vf.Runtime:
     """A sandbox of each kind."""
     return _named(request)

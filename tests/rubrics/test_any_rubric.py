@@ -200,6 +200,7 @@ def test_a_rows_wrong_rubric_is_named_by_file_row_and_column(
     assert problem in str(caught.value)
 
 
+@pytest.mark.usefixtures("sandboxes")
 @pytest.mark.opencode
 @pytest.mark.slow
 def test_vf_eval_takes_another_packages_rubric_by_its_entry_point(tmp_path: Path) -> None:

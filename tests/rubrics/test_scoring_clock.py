@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from opencode_rubrics.scoring_clock import ScoringTimeout, not_counted, scoring_time
+from opencode_rubrics.scoring_clock import ScoringTimeout, not_counted, program, scoring_time
 
 from tests.rubrics.math_support import HANG, pool_of
 from tests.support.machine import patience
@@ -59,3 +59,26 @@ async def test_who_waits_behind_other_answers_keeps_the_time_of_its_scoring() ->
         for one in hanging:
             one.cancel()
         await asyncio.gather(*hanging, return_exceptions=True)
+
+
+async def test_a_scoring_says_whether_programs_used_its_time() -> None:
+    async def runs_one(seconds: float) -> None:
+        with program():
+            await asyncio.sleep(seconds)
+
+    async def one_to_the_end() -> None:
+        await asyncio.sleep(0.15)
+        await runs_one(60)
+
+    async def one_for_most_of_it() -> None:
+        await asyncio.gather(runs_one(0.15), runs_one(0.12))
+        await asyncio.Event().wait()
+
+    async def one_for_a_moment() -> None:
+        await runs_one(0.0)
+        await asyncio.Event().wait()
+
+    for body, in_programs in ((one_to_the_end, True), (one_for_most_of_it, True), (one_for_a_moment, False)):
+        with pytest.raises(ScoringTimeout) as raised:
+            await _runs(0.2, body)
+        assert raised.value.in_programs is in_programs

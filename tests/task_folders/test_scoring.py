@@ -10,6 +10,8 @@ from verifiers.v1.errors import TaskError
 
 from tests.task_folders.folders import BROKEN, CONTAINERS, FOLDERS, SOLVED, folder_task, oracle, played
 
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
 TASKS = FOLDERS / "tasks"
 COUNT = TASKS / "count-lines"
 REPORT = TASKS / "build-report"
@@ -66,6 +68,33 @@ async def test_tests_that_are_broken_are_an_error_and_not_a_zero() -> None:
 async def test_where_nobody_gives_a_copy_a_missing_verdict_is_an_error() -> None:
     with pytest.raises(ScoringError, match="no verdict"):
         await played(folder_task(BROKEN), "true", copies=False)
+
+
+LACKING = {
+    "a line on the way": (
+        "no-such-runner /tests; echo 0 >/logs/verifier/reward.txt",
+        "no-such-runner: command not found",
+    ),
+    "a line of a shell below": ("sh -c no-such-runner; echo 0 >/logs/verifier/reward.txt", "no-such-runner"),
+    "the exit code alone": ("echo 0 >/logs/verifier/reward.txt; exit 127", "exit code 127"),
+    "one that cannot be run": ("echo 1 >/logs/verifier/reward.txt; exec /tests", "exit code 126"),
+}
+
+
+@pytest.mark.parametrize(("script", "told"), LACKING.values(), ids=LACKING)
+async def test_tests_that_lack_a_program_are_told_and_warned_of(
+    make: Make, script: str, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    trace = await played(folder_task(make(script)), "true")
+    assert trace.reward == float("echo 1" in script)
+    assert told in trace.info["tests"]["warning"]
+    assert told in caplog.text
+
+
+async def test_tests_that_lack_nothing_are_not_warned_of(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    trace = await played(folder_task(make("echo 0 >/logs/verifier/reward.txt; cat no-file; exit 1")), "true")
+    assert (trace.reward, trace.info["tests"]["warning"]) == (0.0, "")
+    assert "lacked a program" not in caplog.text
 
 
 CHEATS = {

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.sandbox.command import CommandResult, run_command
+from opencode_rubrics.sandbox.lacked_program import lacked_program
 from opencode_rubrics.sandbox.packed_directory import unpack_new
 from opencode_rubrics.sandbox.processes import TrustedSystem
 from opencode_rubrics.sandbox.scoring_home import ScoringHome, scoring_home
@@ -83,10 +84,17 @@ class TestRun:
         """Of the script; None if it never ran."""
         return None if self.script is None else self.script.exit_code
 
+    @property
+    def warning(self) -> str:
+        """That the script lacked a program; empty if nothing says so."""
+        missing = "" if self.script is None else lacked_program(self.script)
+        return f"{SCRIPT} lacked a program, so its verdict may be the sandbox's: {missing}" if missing else ""
+
     def record(self) -> dict[str, JsonValue]:
         """The run as JSON, for `trace.info`."""
         script = {} if self.script is None else self.script.record()
-        return {**script, "problem": self.verdict.problem, "numbers": dict(self.verdict.others)}
+        numbers: dict[str, JsonValue] = dict(self.verdict.others)
+        return {**script, "problem": self.verdict.problem, "numbers": numbers, "warning": self.warning}
 
 
 def require_box(runtime: vf.Runtime) -> None:
