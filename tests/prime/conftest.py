@@ -1,6 +1,5 @@
 """The local server that speaks Prime's API, and the SDK of this process led to it."""
 
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,15 +9,8 @@ from opencode_env.cli_agent.prime import ownership
 from tests.support.prime_api import PrimeApi
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if shutil.which("bwrap") is None:
-        for item in items:
-            if item.path.parent == Path(__file__).parent:
-                item.add_marker(pytest.mark.skip(reason="bubblewrap is not installed: apt-get install bubblewrap"))
-
-
 @pytest.fixture
-async def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[PrimeApi]:
+async def api(sandboxes: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[PrimeApi]:
     """A server with nothing in it; nothing may be left in it. What other tests asked for is not there."""
     monkeypatch.setattr(ownership, "_MAY_LIVE", {})
     async with PrimeApi(minute_s=3600.0) as started:

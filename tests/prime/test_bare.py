@@ -14,7 +14,7 @@ from tests.support.prime_api import PrimeApi
 from tests.support.rows import write_rows
 from tests.support.user_home import Finished, UserHome
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
 
 STAGES = {
     "download": {"check", "download", "unpack", "verify"},

@@ -1,7 +1,6 @@
 """Whole rollouts of `vf-eval` whose sandboxes reach the interception at an own URL, behind a real reverse proxy."""
 
 import json
-from pathlib import Path
 
 import pytest
 from opencode_env.samples import SAMPLES_PATH
@@ -19,11 +18,6 @@ pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
 SAMPLE = "arithmetic-orders"
 PRIME = ["--env.agent.runtime.type", "prime", "--env.agent.runtime.image", OPENCODE_IMAGE]
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> UserHome:
-    return UserHome(tmp_path)
 
 
 @pytest.fixture

@@ -40,6 +40,7 @@ from verifiers.v1.runtimes import PrimeConfig
 
 from tests.support.prime_api import Fault, Plan, PrimeApi
 from tests.support.prime_api.sandboxes import Sandbox
+from tests.support.sizes import size
 from tests.support.waiting import until
 
 HOLDER = Path(__file__).parent / "programs" / "holder.py"
@@ -483,7 +484,7 @@ async def test_with_every_tenth_request_failing_each_use_ends_well_or_says_so_an
             except SandboxError as error:
                 return type(error).__name__
 
-    uses = int(os.environ.get("PRIME_USES", "24"))
+    uses = size(24, 200)
     outcomes = Counter(await asyncio.gather(*(use() for _ in range(uses))))
     assert set(outcomes) <= {"well", "SandboxGatewayError"}, outcomes
     assert outcomes["well"] > uses / 2, outcomes

@@ -15,7 +15,7 @@ from tests.support.prime_api import OPENCODE_IMAGE, PrimeApi, with_opencode
 from tests.support.rows import write_rows
 from tests.support.user_home import Finished, UserHome, closed_port
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
 
 SAMPLES = ("count-errors", "arithmetic-orders")
 """Samples whose verify commands run no agent code: that would need root in the sandbox, which the server's have not."""

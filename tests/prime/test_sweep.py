@@ -1,6 +1,5 @@
 """Every tenth request to the platform fails, at random: each rollout ends well or says what failed, nothing is left."""
 
-import os
 from collections import Counter
 from pathlib import Path
 
@@ -9,11 +8,12 @@ from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
 from tests.prime.shell_runs import shell_run
 from tests.support.prime_api import Fault, PrimeApi
+from tests.support.sizes import size
 from tests.support.user_home import Finished, UserHome
 
 pytestmark = pytest.mark.slow
 
-ROLLOUTS, AT_ONCE = (500, 16) if os.environ.get("WHOLE_SWEEP") else (32, 8)
+ROLLOUTS, AT_ONCE = size((32, 8), (500, 16))
 FOR_EVER = 1 << 30
 FAULTS = [
     Fault("*", status=503, share=0.04, times=FOR_EVER),

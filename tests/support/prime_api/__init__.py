@@ -25,13 +25,17 @@ Read in the source of prime-sandboxes 0.5.1 (`sandbox.py`, `core/client.py`, `mo
 
 Assumed, because neither says it:
 
+- A list holds the sandboxes of the team that it names, or those of no team; a team of others is 403.
 - Labels in a list and in a bulk deletion must all be there. A deleted sandbox stays known as TERMINATED, and deleting
   it again is 404, as is one that was never there. Lists are newest first.
+- A sandbox that is deleted before it runs can come up nevertheless, as users report (`Plan.outlives_deletion`).
 - A quota that is used up is 402; too many sandboxes at once is 429.
 - A signal reaches the process that `Start` started, and no other. A process without `session_uuid` lives on when its
   client is gone, as one with it does; its end is kept for as long as its sandbox.
-- `timeout_minutes` counts from the creation; -1 is no limit. `idle_timeout_minutes` is kept and not enforced; beyond
-  the lifetime it is refused (422), as the SDK's own check of a request does.
+- `timeout_minutes` counts from the creation; -1 is no limit. `idle_timeout_minutes` counts from the
+  last request to the gateway, a command that runs on is none: TIMEOUT with the reason IDLE_TIMEOUT; beyond the lifetime
+  it is refused (422), as the SDK's own check of a request does.
+- An upload to a full disk is 500 with the system's words (`Sandbox.full`).
 - The limit of `read-file` is 16 MiB.
 
 Different from a virtual machine of Prime's: commands run as uid 1000 on a root that is read-only (the writable places

@@ -1,6 +1,6 @@
 """The platform's own routes: sandboxes asked for, looked at, listed and deleted."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from starlette.applications import Starlette
@@ -41,12 +41,14 @@ class Control:
     Args:
         sandboxes: whose.
         key: the API key that is let in.
+        teams: those that its owner is a member of.
         gateway: the URL that sandboxes are reached through.
     """
 
-    def __init__(self, sandboxes: Sandboxes, key: str, gateway: Callable[[], str]) -> None:
+    def __init__(self, sandboxes: Sandboxes, key: str, gateway: Callable[[], str], teams: Collection[str] = ()) -> None:
         self._sandboxes = sandboxes
         self._key = key
+        self._teams = teams
         self._gateway = gateway
         one = f"{_PREFIX}/{{id}}"
         self.application = Starlette(
@@ -87,6 +89,8 @@ class Control:
         idle, lifetime = asked.get("idle_timeout_minutes"), asked.get("timeout_minutes", 60)
         if idle is not None and 0 < lifetime < idle:
             return JSONResponse({"detail": "idle_timeout_minutes exceeds timeout_minutes"}, 422)
+        if asked.get("team_id") not in (None, *self._teams):
+            return JSONResponse({"detail": "Not a member of this team"}, 403)
         sandbox = await self._sandboxes.create(asked)
         return JSONResponse({**sandbox.record(), "gatewayAuth": sandbox.auth(self._gateway())})
 
@@ -97,6 +101,7 @@ class Control:
             sandbox
             for sandbox in reversed(self._sandboxes.all.values())
             if set(labels) <= set(sandbox.labels)
+            and sandbox.request.get("team_id") == query.get("team_id")
             and query.get("status") in (None, sandbox.status)
             and not (query.get("is_active") == "true" and sandbox.over)
         ]

@@ -1,5 +1,6 @@
 """The gateway, which leads to one sandbox each: its files and its commands."""
 
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,6 +33,8 @@ class Gateway:
         _, _, job, rest = scope["path"].split("/", 3)
         request = Request(scope, receive)
         sandbox = self._sandboxes.all.get(job)
+        if sandbox is not None:
+            sandbox.used = time.monotonic()
         if sandbox is not None and not sandbox.over and not sandbox.admits(request.headers.get("authorization", "")):
             refused = JSONResponse({"code": "unauthenticated", "message": "token is over"}, 401)
             await refused(scope, receive, send)
@@ -51,6 +54,8 @@ class Gateway:
         path = request.query_params["path"]
         if not path.startswith("/"):
             return JSONResponse({"detail": "path must be absolute"}, 400)
+        if what == "upload" and sandbox.full:
+            return JSONResponse({"detail": f"write {path}: no space left on device"}, 500)
         if what == "upload":
             async with request.form(max_part_size=_MOST_BYTES) as form:
                 file: Any = form["file"]

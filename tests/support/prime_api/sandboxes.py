@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import secrets
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +35,8 @@ class Plan:
     """How many commands the gateway does not know it for, once it is RUNNING."""
     expired_tokens: int = 0
     """How many of its first tokens are over for the gateway already."""
+    outlives_deletion: bool = False
+    """Deleted before it runs, it comes up nevertheless, when it is due."""
 
 
 BoxOf = Callable[[Sequence[Bind], str], Box]
@@ -60,6 +63,10 @@ class Sandbox:
     tokens: list[str] = field(default_factory=list)
     policy: dict[str, Any] = field(default_factory=lambda: {"allowlist": None, "denylist": None})
     misses: int = 0
+    full: bool = False
+    """Whether no file can be written any more, as far as the gateway says."""
+    used: float = 0.0
+    """When its gateway was last asked for something, by the monotonic clock; at first, when it ran."""
 
     @property
     def labels(self) -> Sequence[str]:
@@ -157,19 +164,29 @@ class Sandboxes:
             await self._boot(sandbox)
 
     async def _boot(self, sandbox: Sandbox) -> None:
-        if sandbox.over:
+        late = sandbox.plan.outlives_deletion and sandbox.status == "TERMINATED"
+        if sandbox.over and not late:
             return
         binds = self._images.get(str(sandbox.request.get("docker_image")), ())
         box = sandbox.box = self._box_of(binds, sandbox.id)
         await box.start()
         sandbox.sessions = Sessions(box, sandbox.request.get("environment_vars") or {})
-        sandbox.status = "RUNNING"
-        if sandbox.id not in self.all or sandbox.over:
+        ended = sandbox.over and not late
+        if ended or sandbox.id not in self.all:
             await box.stop()
+        else:
+            sandbox.status, sandbox.used = "RUNNING", time.monotonic()
+            if (minutes := sandbox.request.get("idle_timeout_minutes")) is not None:
+                self._live(self._end_idle(sandbox, minutes * self._minute_s))
 
     async def _expire(self, sandbox: Sandbox, seconds: float) -> None:
         await asyncio.sleep(seconds)
         await self.end(sandbox, "TIMEOUT", "TIMEOUT")
+
+    async def _end_idle(self, sandbox: Sandbox, seconds: float) -> None:
+        while (left := sandbox.used + seconds - time.monotonic()) > 0:
+            await asyncio.sleep(left)
+        await self.end(sandbox, "TIMEOUT", "IDLE_TIMEOUT")
 
     async def end(self, sandbox: Sandbox, status: str = "TERMINATED", error_type: str | None = None) -> None:
         """End a sandbox, as its owner or its machine does; idempotent."""

@@ -46,9 +46,11 @@ class PrimeApi:
         box_of: BoxOf = confined,
     ) -> None:
         self.key = f"test-{secrets.token_hex(8)}"
+        self.team = f"team-{secrets.token_hex(4)}"
+        """The one team that the key's owner is a member of."""
         self._traffic = Traffic(seed)
         self._sandboxes = Sandboxes(images or {}, minute_s, box_of)
-        self._control = control.Control(self._sandboxes, self.key, lambda: self.url).application
+        self._control = control.Control(self._sandboxes, self.key, lambda: self.url, (self.team,)).application
         self._gateway = gateway.Gateway(self._sandboxes)
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=2048)
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"

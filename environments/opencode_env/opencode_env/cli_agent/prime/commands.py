@@ -20,6 +20,8 @@ from verifiers.v1.utils.aio import run_shielded
 
 from opencode_env.cli_agent.prime.errors import (
     SDK_ERRORS,
+    SandboxAccessError,
+    SandboxDiskError,
     SandboxEndedError,
     SandboxGatewayError,
     SandboxMemoryError,
@@ -27,6 +29,7 @@ from opencode_env.cli_agent.prime.errors import (
     chain,
     ended_by,
     kind_of,
+    no_access,
 )
 from opencode_env.cli_agent.prime.repeated import repeated
 from opencode_env.cli_agent.programs import program
@@ -40,6 +43,7 @@ _ENDED = re.compile(rb"ended (\d{1,3}) (\d{1,8}) (\d{1,8})")
 _HEAD_BYTES = 200
 """More than any line that says how a command ended."""
 _KILLED = 137
+_NOT_STARTED = 125
 _NOT_RUN = (126, 127)
 """What a shell, or whatever starts commands for a platform, says of a program that it cannot run or find."""
 _LINE_BYTES = 120_000
@@ -84,9 +88,11 @@ class KilledError(Exception):
 def from_inside(error: SandboxError) -> bool:
     """Whether programs inside can have made a command fail so: neither the platform nor the way there says it."""
     for one in chain(error):
-        if isinstance(one, UnclearEndError | SandboxMemoryError):
+        if isinstance(one, UnclearEndError | SandboxMemoryError | SandboxDiskError):
             return True
-        if isinstance(one, SandboxGatewayError | SandboxQuotaError | APIError | SandboxNotRunningError):
+        if isinstance(
+            one, SandboxGatewayError | SandboxAccessError | SandboxQuotaError | APIError | SandboxNotRunningError
+        ):
             return False
     return True
 
@@ -150,6 +156,8 @@ async def _printed(process: Any) -> ProgramResult:
     head, _, rest = printed.partition(b"\n")
     if code:
         raise UnclearEndError(f"exit code {code}", code)
+    if head == b"full":
+        raise KilledError("the command was not run: no space is left on the sandbox's disk", _NOT_STARTED)
     if (ended := _ENDED.fullmatch(head)) is None:
         raise UnclearEndError(printed[:_HEAD_BYTES].decode(errors="replace").rstrip("\n") or "no word of it", code)
     exit_code, out, err = map(int, ended.groups())
@@ -200,6 +208,8 @@ async def _found_again(place: Place, name: str, user: str | None, lost: Exceptio
     silent_since, tries, last = loop.time(), 0, lost
     while True:
         asked = loop.time()
+        if kind_of(last) is SandboxAccessError:
+            raise no_access(last) from last
         try:
             return await _printed(
                 await _opened(place, [_directory(name), str(OUTPUT_BYTES), f"wait={_WAIT_S}"], {}, user)

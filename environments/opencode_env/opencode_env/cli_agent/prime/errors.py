@@ -16,6 +16,7 @@ from prime_sandboxes import (
     SandboxImagePullError,
     SandboxNotRunningError,
     SandboxOOMError,
+    UnauthorizedError,
 )
 from pydantic import ValidationError
 from verifiers.v1.errors import SandboxError
@@ -23,11 +24,20 @@ from verifiers.v1.errors import SandboxError
 _OVER = ("TERMINATED", "ERROR", "TIMEOUT")
 _OUT_OF_MEMORY = "OOM_KILLED"
 _REFUSED, _PAYMENT, _TIMEOUT, _TOO_MANY, _SERVER = 400, 402, 408, 429, 500
+_NO_ACCESS = (401, 403)
 _SAID = re.compile(r"\bHTTP (\d{3})\b")
 SDK_ERRORS = (APIError, RuntimeError, OSError, JSONDecodeError, ValidationError)
 """What the SDK raises: its errors of states and timeouts are `RuntimeError`s; those of an answer that is not the
 platform's, such as a proxy's page, are of whoever reads it."""
 _CONNECT = re.compile(r"RPC failed \((unavailable|deadline_exceeded|internal|aborted|unknown|not_found)\)")
+_DENIED = re.compile(r"RPC failed \((unauthenticated|permission_denied)\)")
+_FULL = re.compile(r"\bHTTP (507\b|5\d\d\b.*no space left on device)", re.IGNORECASE | re.DOTALL)
+_KEY = "the key, or its team, is not let in: set PRIME_API_KEY or run `prime login`, and PRIME_TEAM_ID for a team's"
+
+
+class SandboxAccessError(SandboxError):
+    """The platform does not let the key in, or not to this (401, 403): a person has to mend that, so that nothing is
+    tried again."""
 
 
 class SandboxQuotaError(SandboxError):
@@ -44,6 +54,10 @@ class SandboxNotReadyError(SandboxError):
 
 class SandboxMemoryError(SandboxError):
     """The sandbox was ended for want of memory, which an agent can bring about."""
+
+
+class SandboxDiskError(SandboxError):
+    """Nothing can be written into the sandbox: its disk is full, which an agent can bring about."""
 
 
 class SandboxEndedError(SandboxError):
@@ -91,6 +105,10 @@ def kind_of(error: BaseException, *, starting: bool = False) -> type[SandboxErro
             return type(one)
         if isinstance(one, PaymentRequiredError):
             return SandboxQuotaError
+        if isinstance(one, APIError) and _FULL.search(str(one)):
+            return SandboxDiskError
+        if isinstance(one, UnauthorizedError) or (isinstance(one, APIError) and _DENIED.search(str(one))):
+            return SandboxAccessError
         if isinstance(one, SandboxImagePullError):
             return SandboxImageError
         if isinstance(one, SandboxOOMError):
@@ -104,6 +122,8 @@ def kind_of(error: BaseException, *, starting: bool = False) -> type[SandboxErro
     status = http_status(error)
     if status is not None and (status in (_TIMEOUT, _TOO_MANY) or status >= _SERVER):
         return SandboxGatewayError
+    if status in _NO_ACCESS:
+        return SandboxAccessError
     return SandboxQuotaError if status == _PAYMENT else SandboxError
 
 
@@ -116,7 +136,16 @@ async def told_apart(*, starting: bool = False) -> AsyncIterator[None]:
         kind = kind_of(error, starting=starting)
         if isinstance(error, kind) and kind is not SandboxError:
             raise
+        if kind is SandboxAccessError:
+            raise no_access(error) from error
+        if kind is SandboxDiskError:
+            raise kind(f"the sandbox's disk is full (--env.agent.runtime.disk): {error}") from error
         raise kind(str(error)) from error
+
+
+def no_access(error: Exception) -> SandboxAccessError:
+    """An error of the SDK as what it is, with what to change."""
+    return SandboxAccessError(f"{error}; {_KEY}")
 
 
 def reason_of(error: Exception) -> str:

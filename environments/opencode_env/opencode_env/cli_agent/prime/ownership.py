@@ -2,8 +2,9 @@
 
 Invariant: a request carries a label and a key that no other sandbox's has, so that it makes one however often it is
 sent. When its answer is lost, whatever it made is found by the label and deleted; when nothing is found, or a deletion
-fails for good, that is reported with what finds the sandbox. As the process ends, all that it may still have is deleted
-at once, and what is left then is reported.
+fails for good, that is reported with what finds the sandbox. What was deleted before anybody saw it run may come up
+nevertheless: it is looked for again for some minutes. As the process ends, all that it may still have is deleted at
+once, and what is left then is reported.
 """
 
 import asyncio
@@ -11,13 +12,14 @@ import atexit
 import logging
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from opencode_rubrics.verifiers_versions import forget_access
 from prime_sandboxes import APIError, CreateSandboxRequest, SandboxClient
 
 from opencode_env.cli_agent.prime.connections import creating
-from opencode_env.cli_agent.prime.errors import http_status, reason_of
+from opencode_env.cli_agent.prime.errors import SandboxAccessError, http_status, kind_of, reason_of
 from opencode_env.cli_agent.prime.left_behind import OURS, delete_sandboxes, list_sandboxes, platform
 from opencode_env.cli_agent.prime.repeated import repeated
 from opencode_env.cli_agent.prime.start_record import StartRecord
@@ -33,11 +35,15 @@ _DELETION_S = 30.0
 _DELETION_PAUSES_S = (0.5, 2.0, 5.0)
 _LOST_PAUSES_S = (0.0, 1.0, 1.0)
 """Before looks: a creation whose answer was lost may still be on its way."""
+_LATE_PAUSES_S = (1.0, 4.0, 15.0, 40.0, 120.0)
+"""Before looks for what was deleted while the platform still made it."""
 _EXIT_S = 60.0
 """For all that the end of the process deletes."""
 
 _MAY_LIVE: "dict[str, Ownership]" = {}
 """What this process asked for and does not know to be deleted, by its label."""
+_LOOKING: set[asyncio.Task[None]] = set()
+_LOOKERS = ThreadPoolExecutor(2, "prime-late")
 
 
 class Ownership:
@@ -56,6 +62,10 @@ class Ownership:
         """Whether there may be a sandbox."""
         self.id: str | None = None
         self.labels: list[str] = []
+        self.idle_minutes: int | None = None
+        """After which the platform ends the sandbox when nobody asks anything of it."""
+        self.deleted_unseen = False
+        """Whether it was deleted while the platform may still have been making it, and may come yet."""
 
     def stamped(self, request: CreateSandboxRequest) -> CreateSandboxRequest:
         """The request with our labels, our key and the lifetime; idle for longer is no sound request."""
@@ -63,6 +73,7 @@ class Ownership:
         idle, lifetime = request.idle_timeout_minutes, self._lifetime_minutes
         if idle is not None and lifetime > 0:
             idle = min(idle, lifetime)
+        self.idle_minutes = idle
         ours = {"labels": self.labels, "idempotency_key": self._key}
         return request.model_copy(update={**ours, "timeout_minutes": lifetime, "idle_timeout_minutes": idle})
 
@@ -75,8 +86,43 @@ class Ownership:
         self.asked = False
         _MAY_LIVE.pop(self.label, None)
 
-    def find_and_delete(self) -> None:
-        """Delete what a creation made whose answer was lost, or report it (blocking, without an event loop)."""
+    def look_for_late(self, *, deleted: bool) -> None:
+        """Look again for a sandbox that nobody saw run, beside whatever goes on; the end of the event loop ends that,
+        and the end of the process looks once more.
+
+        Args:
+            deleted: whether it was, as far as the platform says.
+        """
+        self.asked, self.deleted_unseen, self.id = False, deleted, None
+        _MAY_LIVE[self.label] = self
+        task = asyncio.create_task(self._look())
+        _LOOKING.add(task)
+        task.add_done_callback(_LOOKING.discard)
+
+    async def _look(self) -> None:
+        failed = dict[str, str]()
+        for pause in _LATE_PAUSES_S:
+            await asyncio.sleep(pause)
+            failed = await asyncio.get_running_loop().run_in_executor(_LOOKERS, self._delete_late)
+        for sandbox, reason in failed.items():
+            report_left(sandbox, self, reason)
+        if self.deleted_unseen and not failed:
+            self.over()
+
+    def _delete_late(self) -> dict[str, str]:
+        """Delete what has come meanwhile (blocking); why something could not be."""
+        try:
+            with platform() as client:
+                made = [sandbox.id for sandbox in list_sandboxes(client, [self.label])]
+                if made:
+                    logger.warning("prime sandbox %s came up after its deletion, and is deleted", ", ".join(made))
+                return delete_sandboxes(client, made)
+        except Exception as error:  # noqa: BLE001 - whatever it is, a sandbox may live on
+            return {"without a known id": reason_of(error)}
+
+    def find_and_delete(self) -> bool:
+        """Delete what a creation made whose answer was lost, or report it (blocking, without an event loop); whether
+        there was something and it was deleted."""
         self.asked = False
         found, failed = False, dict[str, str]()
         try:
@@ -88,13 +134,14 @@ class Ownership:
                     found = found or bool(made)
                     if found and not failed:
                         self.over()
-                        return
+                        return True
         except Exception as error:  # noqa: BLE001 - whatever it is, a sandbox may live on
             failed = failed or {"without a known id": reason_of(error)}
         for sandbox, reason in failed.items():
             report_left(sandbox, self, reason)
         if not failed:
             logger.warning("a Prime sandbox whose creation was not answered may come yet; its label is %s", self.label)
+        return False
 
 
 class OwnedClient:
@@ -105,6 +152,7 @@ class OwnedClient:
         self._ownership = ownership
         self._record = record
         self._up = False
+        """Whether somebody saw the sandbox run."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
@@ -142,6 +190,7 @@ class OwnedClient:
         if not self._up:
             await asyncio.sleep(_FIRST_LOOK_S)
         await repeated(lambda: self._client.wait_for_creation(sandbox_id, **options))
+        self._up = True
 
     async def execute_command(self, *arguments: Any, **options: Any) -> Any:
         """Run a short command that can be repeated; verifiers makes the work directory with one.
@@ -161,11 +210,14 @@ class OwnedClient:
             except Exception as error:  # noqa: BLE001 - whatever it is, the sandbox lives on
                 if http_status(error) == _GONE:
                     break
-                if pause is None:
+                if pause is None or kind_of(error) is SandboxAccessError:
                     report_left(sandbox_id, self._ownership, reason_of(error))
                     return
                 await asyncio.sleep(pause)
-        self._ownership.over()
+        if self._up:
+            self._ownership.over()
+        else:
+            self._ownership.look_for_late(deleted=True)
         await forget_access(self._client, sandbox_id)
 
 
@@ -196,6 +248,9 @@ def look_again() -> None:
     except Exception as error:  # noqa: BLE001 - whatever it is, they live on
         failures = {"": reason_of(error)}
     finally:  # also of an interruption
+        for own in _rest():
+            if own.deleted_unseen and own.id is None and not failures:
+                own.over()  # nothing came
         if _MAY_LIVE:
             known = failures or any(own.id for own in _rest())
             logger.log(

@@ -16,11 +16,12 @@ from typing import Any
 
 from opencode_rubrics.verifiers_versions import PrimeBase, command_of, provisioned_prime
 from verifiers.v1.errors import SandboxError
-from verifiers.v1.runtimes import PrimeConfig, ProgramResult, Runtime
+from verifiers.v1.runtimes import PrimeConfig, ProgramResult, Runtime, RuntimeProcess
 
 from opencode_env.cli_agent.prime.commands import run_command
 from opencode_env.cli_agent.prime.connections import TOO_MANY, prepare
 from opencode_env.cli_agent.prime.errors import http_status, told_apart
+from opencode_env.cli_agent.prime.keep_alive import keep_alive
 from opencode_env.cli_agent.prime.ownership import OwnedClient, Ownership
 from opencode_env.cli_agent.prime.repeated import repeated
 from opencode_env.cli_agent.prime.start_record import StartRecord
@@ -49,6 +50,7 @@ class OwnPrimeRuntime(PrimeBase):
         super().__init__(config, name)
         self.record = StartRecord() if record is None else record
         self.ownership = Ownership(self.name, lifetime)
+        self._keeping_alive: asyncio.Task[None] | None = None
 
     @property  # type: ignore[override]  # a plain attribute there
     def _client(self) -> OwnedClient | None:
@@ -108,6 +110,8 @@ class OwnPrimeRuntime(PrimeBase):
                     raise
             else:
                 self.record.seconds["ready"] = time.monotonic() - self.record.created_at
+                if (idle := self.ownership.idle_minutes) is not None:
+                    self._keeping_alive = asyncio.create_task(keep_alive(self.client, self.sandbox_id, idle))
                 return
             await super().teardown()  # gives the client back
             await asyncio.sleep(wait)
@@ -121,6 +125,26 @@ class OwnPrimeRuntime(PrimeBase):
         argv, env, user = command_of(self, arguments)
         async with told_apart():
             return await run_command(self, argv, env, user)
+
+    async def open_process(self, *arguments: Any) -> RuntimeProcess:
+        """Start a process whose streams stay open.
+
+        Raises:
+            SandboxError: it could not be started.
+        """
+        async with told_apart():
+            inherited: Any = super()  # verifiers 0.4.1 has no such method, and never calls this one
+            opened: RuntimeProcess = await inherited.open_process(*arguments)
+            return opened
+
+    async def prepare_execution(self, *arguments: Any) -> None:
+        """Have the platform enforce the seat's network policy.
+
+        Raises:
+            SandboxError: it does not.
+        """
+        async with told_apart():
+            await repeated(lambda: super(OwnPrimeRuntime, self).prepare_execution(*arguments))
 
     async def run_background(self, *arguments: Any) -> None:
         """Start a process that runs until `stop`.
@@ -153,9 +177,12 @@ class OwnPrimeRuntime(PrimeBase):
 
     async def teardown(self) -> None:
         """Delete the sandbox, one also whose id nobody was told; idempotent."""
+        if self._keeping_alive is not None:
+            self._keeping_alive.cancel()
         try:
             if self.ownership.lost():
-                await asyncio.to_thread(self.ownership.find_and_delete)
+                deleted = await asyncio.to_thread(self.ownership.find_and_delete)
+                self.ownership.look_for_late(deleted=deleted)
         finally:
             await super().teardown()
 

@@ -1,0 +1,97 @@
+"""A sandbox that was deleted before anybody saw it run, and comes up nevertheless, is deleted again."""
+
+import asyncio
+import logging
+
+import pytest
+from opencode_env.cli_agent.prime import ownership, provision_prime
+from opencode_env.cli_agent.prime.errors import SandboxGatewayError
+from opencode_env.cli_agent.prime.runtime import OwnPrimeRuntime
+from verifiers.v1.runtimes import PrimeConfig
+
+from tests.support.prime_api import Fault, Plan, PrimeApi
+from tests.support.waiting import until
+
+OFTEN, NEVER = (0.05,) * 2000, (3600.0,)
+
+
+async def deleted_while_it_is_made(api: PrimeApi) -> None:
+    """A creation is cancelled when the platform has promised the sandbox, which is deleted."""
+
+    async def provision() -> None:
+        async with provision_prime(PrimeConfig(), 60):
+            pass
+
+    creation = asyncio.ensure_future(provision())
+    await until(lambda: api.requests["statuses"])
+    creation.cancel()
+    await asyncio.gather(creation, return_exceptions=True)
+    assert api.requests["delete"] == 1
+
+
+def came(api: PrimeApi) -> bool:
+    """Whether the one sandbox was up at any time."""
+    return api.sandboxes[0].sessions is not None
+
+
+async def test_it_is_looked_for_while_the_process_goes_on(api: PrimeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ownership, "_LATE_PAUSES_S", OFTEN)
+    api.plan(Plan(boot_s=2.5, outlives_deletion=True))
+    await deleted_while_it_is_made(api)
+    await until(lambda: came(api))
+    await until(lambda: api.living == [])
+
+
+async def test_one_whose_creation_was_not_answered_is_looked_for_too(
+    api: PrimeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ownership, "_LATE_PAUSES_S", OFTEN)
+    monkeypatch.setattr(ownership, "_LOST_PAUSES_S", (0.0,))
+    api.plan(Plan(boot_s=2.5, outlives_deletion=True))
+    api.add(Fault("create", lost=True, times=3))
+    with pytest.raises(SandboxGatewayError):
+        async with provision_prime(PrimeConfig(), 60):
+            pass
+    assert api.requests["bulk_delete"] >= 1
+    await until(lambda: came(api))
+    await until(lambda: api.living == [])
+
+
+async def test_the_end_of_the_process_looks_once_more(api: PrimeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ownership, "_LATE_PAUSES_S", NEVER)
+    api.plan(Plan(boot_s=2.5, outlives_deletion=True))
+    await deleted_while_it_is_made(api)
+    await until(lambda: came(api) and len(api.living) == 1)
+    await asyncio.to_thread(ownership.look_again)
+    assert api.living == []
+
+
+async def test_nothing_is_said_to_live_on_when_nothing_came(
+    api: PrimeApi, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ownership, "_LATE_PAUSES_S", NEVER)
+    api.plan(Plan(never_ready=True))
+    await deleted_while_it_is_made(api)
+    with caplog.at_level(logging.WARNING):
+        await asyncio.to_thread(ownership.look_again)
+    assert "may live on" not in caplog.text
+    assert ownership._MAY_LIVE == {}
+
+
+async def test_what_was_deleted_is_deleted_once_however_often_it_is_torn_down(
+    api: PrimeApi, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ownership, "_LATE_PAUSES_S", NEVER)
+    api.plan(Plan(never_ready=True))
+    runtime = OwnPrimeRuntime(PrimeConfig(), 60)
+    creation = asyncio.ensure_future(runtime.start())
+    await until(lambda: api.requests["statuses"])
+    creation.cancel()
+    await asyncio.gather(creation, return_exceptions=True)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            await runtime.teardown()
+        await asyncio.to_thread(ownership.look_again)
+    assert api.requests["delete"] == 1
+    assert "may come yet" not in caplog.text
+    assert "may live on" not in caplog.text

@@ -1,0 +1,93 @@
+"""Whatever the platform answers to whichever request: a wrong key is said at once, and what may pass is tried again."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from opencode_env.cli_agent.agent_error import without_agent_errors
+from opencode_env.cli_agent.prime import PrimeLimits, Turns, commands, ownership, provision_prime
+from opencode_env.cli_agent.prime import runtime as runtime_module
+from opencode_env.cli_agent.prime.errors import SandboxAccessError, SandboxGatewayError, SandboxNotReadyError
+from opencode_env.sandboxes import main
+from prime_sandboxes.core import client as sdk
+from verifiers.v1.configs.retries import RetryConfig, RetryRule
+from verifiers.v1.errors import SandboxError
+from verifiers.v1.runtimes import PrimeConfig
+
+from tests.support.prime_api import Fault, Plan, PrimeApi
+
+FOR_EVER = 1 << 30
+NO_KEY, PASSING = (401, 403), (429, 524)
+WHAT_TO_CHANGE = "set PRIME_API_KEY or run `prime login`, and PRIME_TEAM_ID for a team's"
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for long before another try."""
+    monkeypatch.setattr(sdk._RateLimitAwareWait, "__call__", lambda *_: 0.01)
+    monkeypatch.setattr("prime_sandboxes.process._STREAM_RECONNECT_BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr(runtime_module, "_PAUSES_S", (0.1,))
+    monkeypatch.setattr(commands, "_SILENCE_S", 0.1)
+    monkeypatch.setattr(ownership, "_DELETION_PAUSES_S", (0.01, 0.01, 0.01))
+
+
+async def use() -> None:
+    """Whatever a rollout asks of a sandbox."""
+    config = PrimeConfig(allow=["example.com"])
+    async with Turns(PrimeLimits(creation_patience=0.3)).turn(config), provision_prime(config, 60) as box:
+        await box.write("/tmp/file", b"data")
+        assert await box.read("/tmp/file") == b"data"
+        assert (await box.run(["true"], {})).exit_code == 0
+        runtime: Any = box  # as verifiers 0.4.0 has it
+        await runtime.prepare_execution(["http://127.0.0.1:1/v1"])
+        await (await runtime.open_process(["true"], {})).wait()
+
+
+@pytest.mark.parametrize("status", [*NO_KEY, *PASSING])
+@pytest.mark.parametrize(
+    "route", ["create", "statuses", "auth", "upload", "download", "Start", "last Start", "set_network"]
+)
+async def test_each_answer_to_each_request_of_a_rollout_is_an_error_of_its_kind(
+    api: PrimeApi, monkeypatch: pytest.MonkeyPatch, route: str, status: int
+) -> None:
+    if route == "auth":  # the SDK asks for minutes whether the sandbox can be reached
+        monkeypatch.setattr("prime_sandboxes.sandbox._creation_timeout_seconds", lambda _: 1.0)
+    api.plan(Plan(boot_s=0.05, expired_tokens=1 if route == "auth" else 0))
+    well = {"Start": 2, "last Start": 3}  # one is how the SDK sees that it is up, and one makes the work directory
+    api.add(fault := Fault(route.split()[-1], status=status, times=FOR_EVER, after=well.get(route, 0)))
+    with pytest.raises(SandboxError) as raised:
+        await use()
+    tries, fault.times = FOR_EVER - fault.times, 0
+    if status in PASSING:
+        assert type(raised.value) in (SandboxGatewayError, SandboxNotReadyError)
+        return
+    assert type(raised.value) is SandboxAccessError
+    assert WHAT_TO_CHANGE in str(raised.value)
+    assert "Start" in route or tries <= 2, "the SDK asks for a new way in once"
+
+
+@pytest.mark.parametrize("status", [*NO_KEY, *PASSING])
+@pytest.mark.parametrize("route", ["delete", "list", "bulk_delete"])
+async def test_a_deletion_that_is_refused_is_reported_and_a_wrong_key_is_not_tried_again(
+    api: PrimeApi, caplog: pytest.LogCaptureFixture, route: str, status: int
+) -> None:
+    api.add(fault := Fault(route, status=status, times=FOR_EVER))
+    with caplog.at_level(logging.ERROR):
+        if route == "delete":
+            await use()
+        else:
+            api.add(Fault("create", lost=True, times=3))
+            with pytest.raises(SandboxGatewayError):
+                await use()
+    tries, fault.times = FOR_EVER - fault.times, 0
+    (sandbox,) = api.living
+    assert "could not be deleted and costs until its lifetime is over" in caplog.text
+    assert next(label for label in sandbox.labels if label.startswith("sandbox:")) in caplog.text
+    assert tries == 1 or status in PASSING or route == "bulk_delete"
+    assert await asyncio.to_thread(main, ["clean", "--label", "run-of-tests", "--yes"]) == 0
+
+
+def test_no_retry_of_an_episode_mends_a_key_unless_a_rule_says_so() -> None:
+    rules = without_agent_errors(RetryConfig(max_retries=3)).rules
+    assert RetryRule(type="SandboxAccessError", max_retries=0) in rules
