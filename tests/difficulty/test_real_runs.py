@@ -27,7 +27,7 @@ from opencode_env.difficulty.recommend import recommend
 from tests.difficulty.model_server import PlanServer
 from tests.support.machine import patience
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
 
 HERE = Path(__file__).parent
 PROBE_ROWS: list[dict[str, Any]] = [

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.difficulty import lines
-from tests.trainable.graphs import Line, answer, prompt
+from tests.trainable.graphs import Line, answer, calls, prompt
 
 
 def nodes() -> list[Line]:
@@ -13,9 +13,10 @@ def nodes() -> list[Line]:
 
 
 def trace(reward: float | None = 1.0, **changes: Any) -> Line:
-    """A sound trace with tokens; None is one without any reward."""
+    """A sound trace with tokens and the calls of its nodes; None is one without any reward."""
     rewards = {} if reward is None else {"correct": {"score": reward, "weight": 1.0}}
-    return lines.trace(0.0, id=f"{next(_IDS):08x}", nodes=nodes(), rewards=rewards) | changes
+    made = lines.trace(0.0, id=f"{next(_IDS):08x}", nodes=nodes(), rewards=rewards) | changes
+    return {"calls": calls(made["nodes"], made["agent"]["config"]["model"])} | made
 
 
 def sub(reward: float | None = 1.0, **changes: Any) -> Line:

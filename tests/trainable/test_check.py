@@ -10,6 +10,7 @@ from opencode_env.trainable.findings import MEANINGS, Flaw
 from opencode_env.trainable.inspection import inspect
 
 from tests.difficulty.lines import episode, seat, write_run
+from tests.trainable import test_contradictions
 from tests.trainable.doctored import group, nodes, run, sub, trace
 from tests.trainable.graphs import Line, answer, prompt
 
@@ -88,8 +89,10 @@ def test_what_a_trainer_must_not_use_fails_and_is_named(
     assert main([str(place), "--check", "--allow", flaw]) == 0
 
 
-def test_every_finding_that_fails_is_provoked_here() -> None:
-    provoked = {flaw for _, flaw, _ in SPOILT.values()} | {Flaw.TOO_LONG, Flaw.UNREADABLE}
+def test_every_finding_that_fails_is_provoked() -> None:
+    tables = (*SPOILT.values(), *test_contradictions.CONTRADICTIONS.values())
+    elsewhere = {Flaw.TOO_LONG, Flaw.UNREADABLE, Flaw.MIXED}
+    provoked = {flaw for _, flaw, _ in tables} | elsewhere
     assert provoked == {flaw for flaw, meaning in MEANINGS.items() if meaning.fails}
     assert set(MEANINGS) == set(Flaw)
 

@@ -54,14 +54,14 @@ async def played(tokenizer: Path, tmp_path: Path) -> tuple[Path, list[Episode[An
     async with running(engine) as url:
         renderer = {"renderer": {"name": "default"}, "renderer_model_name": str(tokenizer)}
         client = TrainClientConfig.model_validate({"base_url": url, "api_key_var": "NO_KEY", **renderer})
-        async with role_server(client=client) as server:
-            for reward in (0.0, 1.0):
-                async with server.rollout() as rollout:
-                    await talk(rollout, f"rollout {reward}: main question", turns=3)
-                    await talk(rollout, f"rollout {reward}: sub question", turns=2, headers=SUB)
-                    await talk(rollout, f"rollout {reward}: another one", turns=1, headers=SUB)
-                episodes.append(close(rollout, reward))
-                write_episode(tmp_path, episodes[-1])
+        for reward in (0.0, 1.0):
+            # A server of its own: its rollouts have models of their own, and those of a group have one.
+            async with role_server(client=client) as server, server.rollout() as rollout:
+                await talk(rollout, f"rollout {reward}: main question", turns=3)
+                await talk(rollout, f"rollout {reward}: sub question", turns=2, headers=SUB)
+                await talk(rollout, f"rollout {reward}: another one", turns=1, headers=SUB)
+            episodes.append(close(rollout, reward))
+            write_episode(tmp_path, episodes[-1])
     return tmp_path, episodes, engine.sequences
 
 

@@ -26,6 +26,9 @@ class RunReport(BaseModel):
     path: Path
     episodes: int = 0
     duplicates: int = 0
+    """Episodes that were read before, from this file or another."""
+    repeated: int = 0
+    """Those of them that stand in this file before."""
     torn: int = 0
     malformed: int = 0
     truncated_end: bool = False
@@ -68,10 +71,12 @@ class Reading(Generic[Episode]):
             for file in files:
                 report = RunReport(path=file.path)
                 self.runs.append(report)
+                elsewhere = frozenset(self._seen)
                 for episode in self._lines(file, report, progress):
                     identity = hash(episode.id)
                     if identity in self._seen:
                         report.duplicates += 1
+                        report.repeated += identity not in elsewhere
                         continue
                     self._seen.add(identity)
                     report.episodes += 1

@@ -7,6 +7,7 @@ logprobs: nearly all of a line) without building Python objects, which is why th
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -60,7 +61,7 @@ class TraceRecord(Part):
     model: str | None = Field(None, validation_alias=AliasPath("agent", "config", "model"))
     sampling: dict[str, Any] | None = Field(None, validation_alias=AliasPath("agent", "config", "sampling"))
     nodes: tuple[NodeRecord, ...] = ()
-    rewards: dict[str, RewardRecord | None] = Field(default_factory=dict)
+    rewards: Mapping[str, RewardRecord | None] = Field(default_factory=dict)
     ok: bool = False
     stop_condition: str | None = None
     dropped: str | None = None
@@ -108,6 +109,14 @@ class EpisodeRecord(Part):
     def task(self) -> str | None:
         """The task's key; runs older than keys have the content hash only."""
         return self.task_key or self.task_hash
+
+
+def tries_of(retries: Any) -> int | None:
+    """How often saved retries try again, each rule's own tries included; None if they cannot be read."""
+    if not isinstance(retries, dict):
+        return None
+    entries = (retries, *(rule for rule in retries.get("rules") or () if isinstance(rule, dict)))
+    return sum(entry.get("max_retries") or 0 for entry in entries)
 
 
 class LineError(ValueError):

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
 
 from opencode_env.difficulty.errors import BadInputError
+from opencode_env.difficulty.record import tries_of
 
 TRACES_FILE = "traces.jsonl"
 MAX_NAMED = 5
@@ -25,7 +26,13 @@ class RunSettings(BaseModel):
     """Whom an episode without any trace belongs to."""
     num_rollouts: int | None = None
     """Rollouts of each task; None if the run does not say."""
+    retries: Any = Field(None, validation_alias=AliasPath("env", "retries"))
     taskset: dict[str, Any] = Field(default_factory=dict, validation_alias=AliasPath("env", "taskset"))
+
+    @property
+    def tries(self) -> int | None:
+        """How often a failed episode is tried again; None if the run does not say."""
+        return tries_of(self.retries)
 
 
 @dataclass(frozen=True)

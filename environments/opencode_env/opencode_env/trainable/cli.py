@@ -17,7 +17,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    report = inspect(options.runs, max_tokens=options.max_tokens, allowed=frozenset(options.allow))
+    allowed = frozenset(options.allow)
+    report = inspect(options.runs, max_tokens=options.max_tokens, vocabulary=options.vocab_size, allowed=allowed)
     warn(line for run in report.runs for line in run.warnings())
     if not report.summary.episodes:
         raise NothingUsableError("the runs hold no episode yet: wait for the first rollout to end")

@@ -16,15 +16,25 @@ class Flaw(StrEnum):
     NO_TOKENS = "no-tokens"
     FORKS = "forks"
     GRAPH = "graph"
+    TYPES = "types"
+    REPEATED = "repeated"
+    CALLS = "calls"
+    USAGE = "usage"
+    SETTINGS = "settings"
+    MIXED = "mixed"
     LENGTHS = "lengths"
+    MASK = "mask"
+    TOKEN_IDS = "token-ids"
     LOGPROBS = "logprobs"
     LOGPROB_VALUES = "logprob-values"
+    LOGPROB_ZEROS = "logprob-zeros"
     UNTRAINED = "untrained"
     NOT_SAMPLED = "not-sampled"
     TOO_LONG = "too-long"
     NO_REWARD = "no-reward"
     REWARD_VALUES = "reward-values"
     ERROR_REWARD = "error-reward"
+    STANDING = "standing"
     UNREADABLE = "unreadable"
     FAILED = "failed"
     NO_SPREAD = "no-spread"
@@ -50,8 +60,38 @@ MEANINGS = {
         "mend what changes the history (compaction, a plugin, a prompt that moves), or accept it: --allow forks",
     ),
     Flaw.GRAPH: Meaning("a node hangs on none before it", "make the run again: this trace was damaged"),
+    Flaw.TYPES: Meaning(
+        "fields hold other types than verifiers writes, such as a number as text", "repair or remove these traces"
+    ),
+    Flaw.REPEATED: Meaning(
+        "an episode, a trace, a conversation, an answer or a call stands twice: it would train twice",
+        "remove the copies, or make the run again",
+    ),
+    Flaw.CALLS: Meaning(
+        "answers and calls of the model do not match one another", "make the run again: this trace was damaged"
+    ),
+    Flaw.USAGE: Meaning(
+        "a call counted other tokens than its branch holds: some were cut, added or moved",
+        "make the run again: this trace was damaged",
+    ),
+    Flaw.SETTINGS: Meaning(
+        "answers of another model, or sampled otherwise, than their seat says",
+        "see what changes the calls on their way; make the run again",
+    ),
+    Flaw.MIXED: Meaning(
+        "rollouts of one group are not of one task, model and sampling: their rewards do not compare",
+        "make the group again with one configuration",
+    ),
     Flaw.LENGTHS: Meaning(
-        "a message has not one mask entry for each token", "make the run again with a released verifiers"
+        "a message has not one mask entry for each token, or other streams of another length",
+        "make the run again with a released verifiers",
+    ),
+    Flaw.MASK: Meaning(
+        "the tokens that train are not the end of their answer", "make the run again with a released verifiers"
+    ),
+    Flaw.TOKEN_IDS: Meaning(
+        "token ids that no vocabulary has, or not that of --vocab-size",
+        "see that engine, tokenizer and trainer have the same model; make the run again",
     ),
     Flaw.LOGPROBS: Meaning(
         "not one logprob for each trained token: a trainer reads the missing ones as 0, a probability of 1",
@@ -60,6 +100,10 @@ MEANINGS = {
     Flaw.LOGPROB_VALUES: Meaning(
         "logprobs that are none: NaN, infinite, above 0, or vLLM's -9999",
         "look at the engine: its sampler or its precision is wrong",
+    ),
+    Flaw.LOGPROB_ZEROS: Meaning(
+        "every logprob of a trace, or of a long answer, is 0, as if each token had been certain",
+        "look at the engine: it returns none, or processed ones at temperature 0",
     ),
     Flaw.UNTRAINED: Meaning(
         "turns of the model that train nowhere", "see why the engine returned no tokens for them; make the run again"
@@ -77,11 +121,14 @@ MEANINGS = {
         "give the trace its reward, or let its seat not train (--env.include-sub-llm-in-trajectory false)",
     ),
     Flaw.REWARD_VALUES: Meaning(
-        "rewards that are no finite number, or missing beside others", "mend the rubric; score again"
+        "rewards that are no finite number, alone or summed, or missing beside others", "mend the rubric; score again"
     ),
     Flaw.ERROR_REWARD: Meaning(
         "failed traces that carry a reward: nothing tells it from one that was earned",
         "leave them out, and do not score a rollout that failed",
+    ),
+    Flaw.STANDING: Meaning(
+        "traces or episodes that are ok and failed at once", "see which it is: what failed must not train"
     ),
     Flaw.UNREADABLE: Meaning("lines that hold no episode", "repair or remove these lines"),
     Flaw.FAILED: Meaning(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from opencode_env.trainable.figures import NO_TOKENS, GroupFigures, TraceFigures
 from opencode_env.trainable.findings import Flaw
+from opencode_env.trainable.mixture import Mixture
 
 
 @dataclass
@@ -19,6 +20,7 @@ class Group:
     """Rollouts of each task that the run was asked for."""
     rollouts: int = 0
     traces: list[TraceFigures] = field(default_factory=list)
+    mixture: Mixture = field(default_factory=Mixture)
 
     def figures(self) -> GroupFigures:
         """The figures of the group; gives each of its traces that train its advantage.
@@ -42,6 +44,8 @@ class Group:
         """What is wrong with the group."""
         if figures.spread == 0:
             yield Flaw.NO_SPREAD, f"{self.task}: every reward is {figures.mean_reward:g}, of {_rollouts(self.rollouts)}"
+        if mixed := self.mixture.found():
+            yield Flaw.MIXED, f"{self.task}: {mixed}"
         if not self.traces:
             yield Flaw.FAILED, f"{self.task}: {_rollouts(self.rollouts)} without any trace"
         if self.asked is not None and self.rollouts < self.asked:

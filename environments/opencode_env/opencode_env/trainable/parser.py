@@ -48,6 +48,10 @@ def build_parser() -> Parser:
         help="tokens to which the trainer cuts a sample (its seq_len); longer ones are found",
     )  # fmt: skip
     parser.add_argument(
+        "--vocab-size", type=checked(int, lambda value: value > 0, "is not positive"), metavar="N",
+        help="tokens of the model's vocabulary; ids beyond it are found",
+    )  # fmt: skip
+    parser.add_argument(
         "--allow", action="append", default=[], choices=[flaw for flaw, meaning in MEANINGS.items() if meaning.fails],
         metavar="KIND", help="a kind of finding that may be", type=Flaw,
     )  # fmt: skip
