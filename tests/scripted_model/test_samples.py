@@ -10,6 +10,8 @@ from opencode_env.scripted_model.solutions import SOLUTIONS
 from tests.scripted_model.box import prepared_for
 from tests.support.machine import assert_no_longer
 
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
 SAMPLES = load_samples()
 FAILED_REWARDS = {"csv-report": 0.5, "pig-latin": 0.55, "rotate-logs": 2 / 3}
 

@@ -1,5 +1,7 @@
 """A simulation with the hooks of eval-protocol plays as a world."""
 
+import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -7,6 +9,7 @@ from opencode_env.simulation import EnvironmentWorld, tool
 from opencode_env.simulation.alone import WorldAlone
 from opencode_env.simulation.episode import EpisodeSpec, Refused
 from opencode_env.simulation.errors import WorldError
+from opencode_env.simulation.world_checks import problems_of
 
 
 class Dial:
@@ -78,3 +81,115 @@ async def test_a_hook_that_is_missing_is_named() -> None:
     with pytest.raises(WorldError, match=r"Unmade has no create_environment\(config\)"):
         async with WorldAlone(Unmade, EpisodeSpec()):
             pass
+
+
+class Adapter:
+    """The shape of eval-protocol's `EnvironmentAdapter`, whose every hook is a method of an instance."""
+
+    def __init__(self, env_class: Any = None, default_config: dict[str, Any] | None = None) -> None:
+        self.env_class = env_class
+        self.default_config = default_config or {}
+
+    def create_environment(self, config: dict[str, Any] | None = None) -> Any:
+        return self.env_class({**self.get_default_config(), **(config or {})}["size"])
+
+    def create_environment_with_seed(self, config: dict[str, Any] | None = None, seed: int | None = None) -> Any:
+        made = self.create_environment(config)
+        observation, info = made.reset(seed=seed)
+        return made, observation, info
+
+    def reset_environment(self, env: Any, seed: int | None = None) -> Any:
+        return env.reset(seed=seed)
+
+    def step_environment(self, env: Any, action: Any) -> Any:
+        return env.step(action)
+
+    def close_environment(self, env: Any) -> None:
+        env.close()
+
+    def parse_action(self, action_str: str) -> Any:
+        return json.loads(action_str)
+
+    def format_observation(self, observation: Any) -> Any:
+        return {"at": observation}
+
+    def get_default_config(self) -> dict[str, Any]:
+        return self.default_config
+
+
+class Dials:
+    """What an author adds to an adapter."""
+
+    def __init__(self) -> None:
+        super().__init__(env_class=Dial, default_config={"size": 7})  # type: ignore[call-arg]
+
+    @tool
+    def turn(self, by: str) -> str:
+        """Turn the dial by the number that a text holds."""
+        return by
+
+    @tool
+    def turn_by(self, number: int) -> int:
+        """Turn the dial."""
+        return number
+
+
+def of_bases(*bases: Any, **methods: Any) -> type[EnvironmentWorld]:
+    """A class of these bases, whose hooks need not have one signature."""
+    made: type[EnvironmentWorld] = type("DialAdapterWorld", bases, methods)
+    return made
+
+
+def with_size(self: Any, obs: Any, env: Any) -> Any:
+    """An author's own hook, which takes the environment."""
+    return {"at": obs, "of": env.size}
+
+
+class AdapterWithEnvironment(Adapter):
+    """Its `format_observation` takes the environment, as that of `McpGym` does, and waits."""
+
+    async def format_observation(self, obs: Any, env: Any) -> Any:  # type: ignore[override]
+        await asyncio.sleep(0)
+        return {"at": obs, "of": env.size}
+
+
+ADAPTED = {
+    "world first": (of_bases(Dials, EnvironmentWorld, Adapter), {}),
+    "adapter first": (of_bases(Dials, Adapter, EnvironmentWorld), {}),
+    "its own hook": (of_bases(Dials, EnvironmentWorld, Adapter, format_observation=with_size), {"of": 7}),
+    "its own hook on top": (
+        of_bases(of_bases(Dials, Adapter, EnvironmentWorld), format_observation=with_size),
+        {"of": 7},
+    ),
+    "with the environment": (of_bases(Dials, EnvironmentWorld, AdapterWithEnvironment), {"of": 7}),
+}
+
+
+@pytest.mark.parametrize("case", ADAPTED)
+async def test_an_adapter_runs_unchanged_whatever_the_order_of_the_bases(case: str) -> None:
+    world, more = ADAPTED[case]
+    assert problems_of(world, "dials") == []
+    assert world.default_config() == {"size": 7}
+    async with WorldAlone(world, EpisodeSpec(seed=10)) as alone:
+        assert alone.first_observation == {"at": 3, **more}
+        assert json.loads(await alone.episode.call("turn", {"by": "2"})) == {"at": 5, **more}
+        with pytest.raises(Refused, match="is no action here"):
+            await alone.episode.call("turn", {"by": "two"})
+        assert json.loads(await alone.episode.call("turn_by", {"number": 2})) == {"at": 0, **more}
+        environment = alone.episode.world.environment  # type: ignore[attr-defined]
+    assert environment.closed
+    assert (alone.ledger.summary.error, alone.ledger.summary.total_reward) == (None, 1.0)
+
+
+async def test_a_row_of_an_adapter_is_laid_on_what_its_instance_gives() -> None:
+    async with WorldAlone(ADAPTED["world first"][0], EpisodeSpec(seed=10, config={"size": 4})) as alone:
+        assert alone.first_observation == {"at": 2}
+
+
+async def test_a_second_parameter_that_is_no_environment_keeps_its_default() -> None:
+    class Rounded(DialWorld):
+        def format_observation(self, observation: float, digits: int = 2) -> Any:
+            return round(observation / 3, digits)
+
+    async with WorldAlone(Rounded, EpisodeSpec(seed=1)) as alone:
+        assert alone.first_observation == 0.33

@@ -40,6 +40,15 @@ class Echo(World):
         """Give a reward."""
         return Step("", amount)
 
+    @tool
+    async def fetch(this, self: str, method: str) -> Step:
+        """Have parameters of any name."""
+        return Step(f"{method} {self}")
+
+    def of(self, method: str, name: str) -> str:
+        """A resource with such parameters."""
+        return f"{method} {name}"
+
     def total(self) -> int:
         """How much was said."""
         return self.said
@@ -129,3 +138,11 @@ async def test_calls_whose_senders_have_gone_do_not_pile_up() -> None:
         await until(lambda: not world.episode._waiting)
         await world.episode.call("say", {"words": ["after"]})
     assert len(world.ledger.steps) == MOST_WAITING + 1
+
+
+async def test_parameters_may_have_any_name() -> None:
+    async with WorldAlone(Echo, EpisodeSpec()) as world:
+        assert await world.episode.call("fetch", {"self": "it", "method": "GET"}) == "GET it"
+        echo = world.episode.world
+        assert isinstance(echo, Echo)
+        assert await world.episode.read(echo.of, method="GET", name="it") == "GET it"

@@ -19,7 +19,7 @@ from tests.support.replies import bash, call
 from tests.support.rows import write_rows
 from tests.support.user_home import Finished, UserHome
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
 
 LAKE = {"slippery": False, "map": ["SFFF", "FHFH", "FFFH", "HFFG"]}
 ATTACK = (Path(__file__).parent / "attack.py").read_text()

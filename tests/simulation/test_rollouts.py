@@ -41,7 +41,7 @@ def of_world(world: str, server: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> UserHome:
+def home(sandboxes: None, tmp_path_factory: pytest.TempPathFactory) -> UserHome:
     return UserHome(tmp_path_factory.mktemp("worlds"))
 
 
@@ -155,9 +155,9 @@ def test_a_trace_is_a_trajectory_of_its_family(lake: Finished, tracker: Finished
         assert len(found.observations) == len(found.actions) + 1 == len(found.rewards) + 1 == found.steps + 1
         assert (found.total_reward, found.terminated) == (sum(found.rewards), True)
         assert found.session.seed == found.session.dataset_row.seed == trace.task.data.model_dump()["seed"]
-        assert all(action.tool_call_id for action in found.actions)
+        assert all(call.tool_call_id for call in found.tool_calls)
         assert found.termination_reason == trace.info["termination_reason"]
-        assert found.llm_usage_summary.total_tokens > 0
+        assert found.usage["total_tokens"] > 0
         assert found.duration > 0
         assert len(found.conversation_history) == len(trace.messages)
 

@@ -55,9 +55,15 @@ def test_without_a_file_there_are_the_shipped_rows_or_seeds() -> None:
         ({"environment_context": {"seed": -(2**70)}}, 'column "environment_context.seed" must be a whole number'),
         ({"environment_context": {"seed": "x"}}, 'column "environment_context.seed" must be a whole number'),
         ({"config": [1]}, 'column "config'),
-        ({"question": "?"}, 'column "question": Extra inputs'),
+        ({"question": "?"}, 'column "question": Extra inputs .*"prompt"'),
+        ({"hole_share": 0.5}, 'column "hole_share": Extra inputs .*write it in "config"'),
+        ({"script": ["Hello."]}, 'column "script": Extra inputs .*write it in "user_simulation"'),
+        ({"colour": "red"}, 'column "colour": Extra inputs .* a row has id, seed, config, .*anything else in "info"'),
         ({"max_steps": 0}, 'column "max_steps"'),
-        ({"user_simulation": {"persona": "x"}}, 'column "user_simulation.persona": Extra inputs'),
+        (
+            {"user_simulation": {"persona": "x"}},
+            'column "user_simulation.persona": Extra inputs .* a user has .*script',
+        ),
         ({"user_simulation": {"enabled": True}}, 'column "user_simulation": .*needs a system_prompt'),
     ],
 )
@@ -69,3 +75,30 @@ def test_a_wrong_row_names_its_line_and_column(row: dict[str, Any], message: str
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="no such file"):
         list(SimulationTaskset(SimulationTasksetConfig(dataset=tmp_path / "rows.jsonl")))
+
+
+@pytest.mark.parametrize("form", ["plain", "indented", "marked", "pushed"])
+def test_a_json_array_of_rows_is_read_like_lines(form: str, tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"id": "é", "seed": 1}, {"id": "b", "user_prompt_template": "Go.\n{observation}"}]
+    text = json.dumps(rows, ensure_ascii=False, indent=2 if form == "indented" else None)
+    path = tmp_path / "rows.json"
+    path.write_text({"pushed": "\n \n"}.get(form, "") + text, encoding="utf-8-sig" if form == "marked" else "utf-8")
+    found = [task.data for task in SimulationTaskset(SimulationTasksetConfig(dataset=path))]
+    lines = loaded(tmp_path / "rows.jsonl", *rows)
+    assert [data.model_dump() for data in found] == [data.model_dump() for data in lines]
+    assert [data.id for data in found] == ["é", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[{"seed": 1}, {"seed": "x"}]', 'rows.json row 2: column "seed"'),
+        ('[{"seed": 1}, 7]', "rows.json row 2: a JSON object is needed, not int"),
+        ('[{"seed": 1},\n{"seed": ]', "rows.json: it begins as a JSON array and is none: .*line 2 column 10"),
+    ],
+)
+def test_what_is_wrong_in_an_array_is_told_with_its_place(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    path.write_text(text)
+    with pytest.raises(DatasetError, match=message):
+        list(SimulationTaskset(SimulationTasksetConfig(dataset=path)))

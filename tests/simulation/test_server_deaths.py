@@ -11,7 +11,7 @@ from tests.support.replies import call
 from tests.support.rows import script, write_rows
 from tests.support.user_home import Finished, UserHome
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
 
 ROWS = {"dies": {"reset": "dies"}, "raises": {"reset": "raises"}, "killed": {}, "slow": {}, "well": {}}
 

@@ -19,10 +19,11 @@ from opencode_env.simulation.reference import SAMPLES
 
 from tests.simulation.served import SharedWorlds, agent, server_processes, shared_worlds, text
 from tests.simulation.wandering import played_alone, random_call
+from tests.support.sizes import size
 from tests.support.waiting import until
 
-WORLDS = int(os.environ.get("SIMULATION_WORLDS", "24"))
-"""How many worlds play at once in the long test; 256 in its long form."""
+WORLDS = size(24, 256)
+"""How many worlds play at once in the long test."""
 
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

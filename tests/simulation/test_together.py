@@ -13,7 +13,7 @@ from tests.support.replies import call
 from tests.support.rows import script, write_rows
 from tests.support.user_home import Finished, UserHome
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
 
 NOTE = call("my_notes_add_note", text="seen")
 

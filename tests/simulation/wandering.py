@@ -6,7 +6,7 @@ from typing import Any
 
 from opencode_env.simulation.alone import WorldAlone
 from opencode_env.simulation.episode import EpisodeSpec, Refused
-from opencode_env.simulation.ledger import Ledger
+from opencode_env.simulation.ledger import FINISH, Ledger
 from opencode_env.simulation.reference import find_world
 
 Call = tuple[str, dict[str, Any]]
@@ -19,6 +19,11 @@ def random_call(world: str, source: random.Random) -> Call:
     """One call of a shipped world's tools, which the world need not accept."""
     if world == "frozen-lake":
         return "move", {"direction": source.choice(("left", "down", "right", "up"))}
+    if world == "order-desk":
+        found = {"customer": source.choice(("Ada", "Bela", "nobody of that name"))}
+        order = {"number": source.randint(1000, 9999)}
+        made: list[Call] = [("find_orders", found), ("cancel_order", order), ("accept_return", order)]
+        return source.choice(made)
     number, labels = source.randint(1, 18), source.sample(_LABELS, source.randint(0, 2))
     calls: list[Call] = [
         ("list_issues", {"state": source.choice(("open", "closed")), "label": source.choice((None, *_LABELS))}),
@@ -39,9 +44,12 @@ async def played_alone(world: str, spec: EpisodeSpec, calls: Iterable[Call]) -> 
     """The ledger of these calls in a world of this process, as far as the episode goes."""
     async with WorldAlone(find_world(world), spec) as alone:
         for tool, arguments in calls:
+            if tool == FINISH:
+                break
             try:
                 await alone.episode.call(tool, arguments)
             except Refused:
                 continue
+        await alone.episode.finish()
         alone.ledger.summary.refused = alone.episode.refused
         return alone.ledger

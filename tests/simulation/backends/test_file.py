@@ -1,7 +1,9 @@
 """Files of tool backends: those of eval-protocol load as they are, and what is wrong is told with its line."""
 
 import json
+import os
 import re
+import sys
 import textwrap
 from pathlib import Path
 
@@ -112,6 +114,12 @@ URL = """\
         orchestration_mode: remote_url
         url: http://127.0.0.1:9/mcp
 """
+PROGRAM = """\
+    backends:
+      - backend_name_ref: notes
+        orchestration_mode: local_program
+        command: [{}]
+"""
 WRONG = {
     "no YAML": ("backends: [\n", "line 2, the text: is no YAML"),
     "no mapping": ("- 1\n", "line 1, the file: input should be a valid dictionary"),
@@ -132,7 +140,10 @@ WRONG = {
         CONTAINER.replace("local_docker", "docker"),
         "line 3, backends[0].orchestration_mode: input should",
     ),
-    "no name": ("backends:\n  - orchestration_mode: remote_url\n", "line 2, backends[0].backend_name_ref: is missing"),
+    "no name": (
+        "backends:\n  - orchestration_mode: remote_url\n    url: http://localhost\n",
+        "line 2, backends[0].backend_name_ref: is missing",
+    ),
     "a wrong log level": ("log_level: LOUD\n", "line 1, log_level: 'LOUD' is no level of logging"),
     "a doubled name": (
         URL + "      - {backend_name_ref: notes, orchestration_mode: remote_url, url: 'http://a'}\n",
@@ -236,6 +247,47 @@ WRONG = {
         "backends:\n  - {backend_name_ref: a, orchestration_mode: local_program}\n",
         "line 2, backends[0]: has no command",
     ),
+    "a program that is not there": (
+        PROGRAM.format("no-such-program"),
+        "line 4, backends[0].command[0]: 'no-such-program' is no program that can be found on the PATH",
+    ),
+    "a program of a path that is not there": (
+        PROGRAM.format("/no/such/program"),
+        "line 4, backends[0].command[0]: '/no/such/program' is no program that can be found",
+    ),
+    "a program on another PATH": (
+        PROGRAM.format("cat") + "        env: {PATH: /nowhere}\n",
+        "line 4, backends[0].command[0]: 'cat' is no program that can be found on the PATH '/nowhere'",
+    ),
+    "a program that is none": (PROGRAM.format("/etc/passwd"), "line 4, backends[0].command[0]: '/etc/passwd' is there"),
+    "a program of its own directory that has none": (
+        PROGRAM.format("./serve"),
+        "line 4, backends[0].command[0]: './serve' is not in its own directory",
+    ),
+    "a shell's variable": (
+        PROGRAM.format("cat") + "        env: {A: x, KEY: 'pa$hush'}\n",
+        "line 5, backends[0].env: KEY holds a $ before a name or a brace, and only ${NAME} is replaced",
+    ),
+    "a shell's default": (
+        PROGRAM.format("cat") + "        env: {KEY: '${KEY:-hush}'}\n",
+        "line 5, backends[0].env: KEY holds a $",
+    ),
+    "a brace that does not close": (
+        PROGRAM.format("cat") + "        env: {KEY: '${KEY'}\n",
+        "line 5, backends[0].env: KEY holds a $",
+    ),
+    "a shell's variable in a token": (
+        API + "        auth_type: bearer_token\n        auth_details: {token: '$HUSH'}\n",
+        "line 5, global_remote_apis.farm.auth_details: token holds a $",
+    ),
+    "a variable in a URL": (
+        URL.replace("127.0.0.1", "'${HOST}'").replace("http://'${HOST}':9/mcp", "'http://${HOST}:9/mcp'"),
+        "line 4, backends[0].url: must begin with http:// or https://, name a host, and hold no space and no ${NAME}",
+    ),
+    "the form of other programs": (
+        '{"mcpServers": {"notes": {"command": "cat", "args": []}}}',
+        "line 1, mcpServers: is how other programs name their servers; here each is an entry of backends",
+    ),
     "a URL that is missing": (
         URL.replace("        url: http://127.0.0.1:9/mcp\n", ""),
         "line 2, backends[0]: has no url",
@@ -262,8 +314,89 @@ def test_everything_wrong_is_told_at_once_and_no_secret_with_it(tmp_path: Path) 
     text = URL + "        auth_type: bearer_token\n        auth_details: {toke: hush-hush}\n" + "        env: {A: b}\n"
     with pytest.raises(BackendFileError) as raised:
         read_backends(write(tmp_path, text))
-    assert [problem.line for problem in raised.value.problems] == [7, 6, 6]
+    assert [problem.line for problem in raised.value.problems] == [6, 6, 7]
     assert "hush" not in str(raised.value)
+
+
+def test_mistakes_of_every_kind_are_told_in_one_pass_and_none_that_only_follows(tmp_path: Path) -> None:
+    text = """\
+    log_level: LOUD
+    colour: red
+    global_remote_apis:
+      farm: {base_url: 7}
+      barn: {base_url: "http://localhost", auth_type: bearer_token}
+    backends:
+      - backend_name_ref: a
+        backend_name_ref: b
+        orchestration_mode: local_docker
+        docker_image: i
+        container_port: high
+        url: http://localhost
+      - orchestration_mode: remote_http_api
+        remote_resource_type_identifier: x
+        remote_api_config_ref: farm
+        mcp_transport: stdio
+      - {backend_name_ref: c, orchestration_mode: docker, command: [no-such-program]}
+      - 7
+      - backend_name_ref: d
+        orchestration_mode: local_program
+        command: no-such-program
+        reads: [./nowhere]
+        env: {KEY: $KEY}
+    """
+    with pytest.raises(BackendFileError) as raised:
+        read_backends(write(tmp_path, text))
+    assert sorted((problem.line, problem.place) for problem in raised.value.problems) == [
+        (1, "log_level"),
+        (2, "colour"),
+        (4, "global_remote_apis.farm.base_url"),
+        (5, "global_remote_apis.barn.auth_type"),
+        (8, "backend_name_ref"),
+        (11, "backends[0].container_port"),
+        (12, "backends[0].url"),
+        (13, "backends[1].backend_name_ref"),
+        (16, "backends[1].mcp_transport"),
+        (17, "backends[2].orchestration_mode"),
+        (18, "backends[3]"),
+        (21, "backends[4].command"),
+        (22, "backends[4].reads[0]"),
+        (23, "backends[4].env"),
+    ]
+
+
+@pytest.mark.parametrize("first", ["#!{}", "#!{} -u", "#! /usr/bin/env python4", "#!/usr/bin/env -S python4 -u"])
+def test_a_script_whose_interpreter_it_does_not_see_says_what_to_name(tmp_path: Path, first: str) -> None:
+    interpreter = tmp_path / "venv" / "bin" / "python4"
+    interpreter.parent.mkdir(parents=True)
+    interpreter.symlink_to("/bin/sh")
+    script = tmp_path / "serve"
+    script.write_text(first.format(interpreter) + "\nexit\n")
+    script.chmod(0o755)
+    text = PROGRAM.format(script) + f"        env: {{PATH: '{interpreter.parent}:/usr/bin:/bin'}}\n"
+    with pytest.raises(BackendFileError) as raised:
+        read_backends(write(tmp_path, text))
+    assert [str(problem) for problem in raised.value.problems] == [
+        f"line 4, backends[0].command[0]: the first line of {script} asks for {interpreter}, which it does not see: "
+        f"name {tmp_path}/venv in reads"
+    ]
+    assert read_backends(write(tmp_path, text + f"        reads: [{tmp_path}/venv]\n")).config.backends
+
+
+def test_programs_that_can_run_are_found_wherever_they_may_lie(tmp_path: Path) -> None:
+    own = write(tmp_path, "").parent / "template" / "serve"
+    own.write_text("#!/bin/sh\n")
+    own.chmod(0o755)
+    for command in ("sh", "/bin/sh", sys.executable, "./serve"):
+        text = PROGRAM.format(command) + "        template_data_path_host: template\n"
+        assert read_backends(write(tmp_path, text)).config.backends
+
+
+def test_a_script_whose_interpreter_is_nowhere_says_so(tmp_path: Path) -> None:
+    script = tmp_path / "serve"
+    script.write_text("#!/usr/bin/env no-such-python\n")
+    script.chmod(0o755)
+    with pytest.raises(BackendFileError, match="asks for no-such-python, which is no program here"):
+        read_backends(write(tmp_path, PROGRAM.format(script)))
 
 
 def test_a_file_that_cannot_be_read_is_no_configuration_of_an_environment(tmp_path: Path) -> None:
@@ -301,6 +434,10 @@ def test_options_of_containers_are_those_of_the_command_line() -> None:
 def test_the_sample_file_can_be_used_and_so_can_what_it_shows_in_comments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in ("npx",):  # which need not be installed
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{tmp_path}")
     sample = Path(__file__).parents[3] / "configs" / "eval" / "backends.yaml"
     assert [backend.backend_name_ref for backend in read_backends(sample).config.backends] == ["memory"]
     monkeypatch.setenv("SEARCH_TOKEN", "t")

@@ -82,6 +82,7 @@ def left_here() -> list[str]:
     return [f"vf-{str(path).removeprefix(prefix)}" for path in found]
 
 
+@pytest.mark.usefixtures("sandboxes")
 async def test_a_program_answers_keeps_its_state_sees_nothing_of_ours_and_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +116,7 @@ async def test_a_program_answers_keeps_its_state_sees_nothing_of_ours_and_ends(
     assert set(backend_directories()) == before
 
 
+@pytest.mark.usefixtures("sandboxes")
 async def test_a_program_whose_tool_reads_any_path_finds_nothing_of_the_operators(tmp_path: Path) -> None:
     for name in ("secret.env", "shown.txt"):
         (tmp_path / name).write_text("the answer")
@@ -129,6 +131,7 @@ async def test_a_program_whose_tool_reads_any_path_finds_nothing_of_the_operator
     assert (tmp_path / "shown.txt").read_text() == "the answer"
 
 
+@pytest.mark.usefixtures("sandboxes")
 async def test_a_server_that_hangs_or_dies_in_a_call_is_the_machinerys_failure(tmp_path: Path) -> None:
     async with started(tmp_path, program(), call_timeout=1.0) as notes:
         with pytest.raises(vf.ToolsetError, match="'hang' of backend 'notes' did not answer within 1 s"):
@@ -139,11 +142,16 @@ async def test_a_server_that_hangs_or_dies_in_a_call_is_the_machinerys_failure(t
             await notes.call("add_note", {"text": "late"})
 
 
+@pytest.mark.usefixtures("sandboxes")
 @pytest.mark.parametrize(
     ("command", "words"),
     [
         ([sys.executable, "-c", "import sys; sys.exit('no licence')"], "it said: no licence"),
-        (["/no/such/program"], "No such file"),
+        (
+            ["sh", "-c", "echo Usage: serve PORT; exit 2"],
+            r"it printed 'Usage: serve PORT' on its stdout; it said: nothing",
+        ),
+        (["printf", "no newline"], "it printed 'no newline' on its stdout"),
     ],
 )
 async def test_a_program_that_does_not_start_says_why(tmp_path: Path, command: list[str], words: str) -> None:
@@ -152,6 +160,7 @@ async def test_a_program_that_does_not_start_says_why(tmp_path: Path, command: l
             pass
 
 
+@pytest.mark.usefixtures("sandboxes")
 async def test_a_key_is_a_variable_of_its_program_and_stands_in_no_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +171,7 @@ async def test_a_key_is_a_variable_of_its_program_and_stands_in_no_message(
             pass
 
 
+@pytest.mark.usefixtures("sandboxes")
 async def test_a_program_that_says_nothing_is_given_up_in_time(tmp_path: Path) -> None:
     silent = program(command=["sleep", "59801"])
     with pytest.raises(vf.ToolsetError, match=r"'notes' did not start within 1 s \(--env.backends.start-timeout\)"):
@@ -169,6 +179,20 @@ async def test_a_program_that_says_nothing_is_given_up_in_time(tmp_path: Path) -
             pass
 
 
+@pytest.mark.usefixtures("sandboxes")
+async def test_a_program_that_speaks_something_else_is_quoted_when_it_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUR_KEY", "hush-hush")
+    other = program(command=["sh", "-c", "echo; echo Welcome $KEY; echo more; sleep 59802"], env={"KEY": "${OUR_KEY}"})
+    with pytest.raises(
+        vf.ToolsetError, match=r"within 2 s .*: it printed 'Welcome \*\*\*' on its stdout; it said: noth"
+    ):
+        async with started(tmp_path, other, start_timeout=2.0):
+            pass
+
+
+@pytest.mark.usefixtures("sandboxes")
 async def test_a_start_up_check_is_a_call_that_must_succeed(tmp_path: Path) -> None:
     checked = program(startup_check_mcp_tool={"tool_name": "add_note", "arguments": {"text": "checked"}})
     async with started(tmp_path, checked) as notes:

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import verifiers.v1 as vf
 from opencode_env.simulation.user.asked import AskedUser
 from opencode_env.simulation.user.conversation import converse
@@ -21,6 +22,7 @@ class Side:
         self.ctx = SimpleNamespace(model="m")
         self.harness = SimpleNamespace(config=HarnessConfig(id="null"))
         self.systems: list[str | None] = []
+        self.heard: list[str | None] = []
 
     @asynccontextmanager
     async def interaction(
@@ -35,6 +37,7 @@ class Side:
             trace.task = vf.Task(task.data.model_copy(update={"prompt": self.prompt}))
 
         async def turn(said: str | None) -> Any:
+            self.heard.append(said)
             return SimpleNamespace(terminated=False, last_reply=self.reply)
 
         self.noted.append(f"{self.name} opened")
@@ -56,3 +59,18 @@ async def test_a_played_user_knows_the_prompt_that_the_setup_filled_and_outlives
     assert "Go. You are at S." in persona
     assert "{observation}" not in persona
     assert "You want to get to G." in persona
+
+
+@pytest.mark.parametrize("prompt", ["Go.", None])
+@pytest.mark.parametrize("end", [STOP, f"Thank you. {STOP}", "###TRANSFER###", "Something else. ###OUT-OF-SCOPE###"])
+async def test_the_word_that_ends_a_conversation_is_never_said_to_the_agent(end: str, prompt: str | None) -> None:
+    noted: list[str] = []
+    agents: Any = SimpleNamespace(agent=Side("agent", "Yes?", noted, prompt), user=Side("user", "?", noted, None))
+    asked = AskedUser(script=["Hello.", end, "More."])
+    traces: list[Any] = []
+    unused: Any = None
+    task = vf.Task(vf.TaskData(idx=0, prompt=prompt))
+    await converse(task, agents, unused, traces.append, asked, UserSimulationConfig(), AgentConfig())
+    assert agents.agent.heard == [*([None] if prompt else []), "Hello."]
+    assert noted == ["agent opened", "agent closed: user_stop"]
+    assert traces[0].info["user_simulation"] == {"played_by": "script", "turns": 1}

@@ -29,7 +29,7 @@ def says(*lines: str) -> Sequence[Reply]:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, list[dict[str, Any]]]:
+def run(sandboxes: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, list[dict[str, Any]]]:
     """One `vf-eval` over rows with every kind of user, and the requests that reached the user's model."""
     home = UserHome(tmp_path_factory.mktemp("home"))
     rows = [
@@ -103,6 +103,7 @@ def test_a_user_that_cannot_be_played_is_an_error(run: tuple[Finished, list[dict
     assert "its user_simulation cannot be played" in problem
 
 
+@pytest.mark.usefixtures("sandboxes")
 async def test_a_conversation_ends_when_the_user_has_said_all_it_may(tmp_path: Path) -> None:
     endless = row("one", user_simulation={"script": ["More."] * 9})
     policy = ScriptPolicy(script("one", *says("1", "2", "done", "4")))
@@ -113,6 +114,7 @@ async def test_a_conversation_ends_when_the_user_has_said_all_it_may(tmp_path: P
     assert (trace.stop_condition, trace.num_turns, trace.reward) == ("max_user_turns", 3, 1.0)
 
 
+@pytest.mark.usefixtures("sandboxes")
 @pytest.mark.parametrize(
     ("reply", "kind", "words"),
     [
@@ -153,6 +155,7 @@ async def opened(served: Served, **asked: Any) -> vf.Trace[Any, Any, Any]:
     return episode.traces[0]
 
 
+@pytest.mark.usefixtures("sandboxes")
 async def test_a_user_opens_a_conversation_that_no_prompt_opens(tmp_path: Path) -> None:
     user = Script(steps=tuple(says("Which number?", STOP)), model=USER)
     policy = ScriptPolicy(user, Script(steps=tuple(says("Seven.")), match="Which number?"))

@@ -9,6 +9,7 @@ from opencode_env.scripted_model.request import ChatRequest
 from opencode_env.scripted_model.samples_policy import SamplesPolicy
 from opencode_env.scripted_model.script import Script, ScriptPolicy
 from opencode_env.scripted_model.server import ScriptedModel
+from opencode_env.scripted_model.tools_policy import ToolsPolicy
 from opencode_env.scripted_model.worlds_policy import WorldsPolicy
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "ScriptPolicy",
     "ScriptedModel",
     "ToolCall",
+    "ToolsPolicy",
     "Usage",
     "WorldsPolicy",
 ]

@@ -19,6 +19,7 @@ from opencode_env.scripted_model.policy import FaultyPolicy, Policy
 from opencode_env.scripted_model.samples_policy import SamplesPolicy
 from opencode_env.scripted_model.script import ScriptPolicy
 from opencode_env.scripted_model.server import ScriptedModel
+from opencode_env.scripted_model.tools_policy import ToolsPolicy
 from opencode_env.scripted_model.worlds_policy import WorldsPolicy
 
 _EXAMPLES = """\
@@ -28,6 +29,9 @@ examples:
 
   # play the shipped worlds of opencode_env.simulation
   python -m opencode_env.scripted_model --port 8000 --policy worlds
+
+  # play any world: ten calls by chance of its tools, with arguments that their schemas allow
+  python -m opencode_env.scripted_model --port 8000 --policy tools --tools 'shop_*'
 
   # a difficulty for each task: rates.json holds {"fix-median": 0.9, "pig-latin": 0.2}
   python -m opencode_env.scripted_model --port 8000 --success-rates rates.json
@@ -56,8 +60,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one (default)")
     parser.add_argument("--port-file", type=Path, help="file to write the port to, once it answers")
     parser.add_argument(
-        "--policy", choices=["samples", "worlds"], default="samples", help="what answers when no --script is given"
+        "--policy",
+        choices=["samples", "worlds", "tools"],
+        default="samples",
+        help="what answers when no --script is given",
     )
+    parser.add_argument("--tools", default="*", help="policy tools: pattern of the tools that it calls (default: all)")
+    parser.add_argument("--turns", type=int, default=10, help="policy tools: calls of a conversation (default: 10)")
     parser.add_argument("--script", type=Path, help="JSON file of fixed scripts, instead of a policy")
     parser.add_argument("--faults", type=Path, help="JSON file: faults by turn (from 0) of every conversation")
     parser.add_argument(
@@ -79,6 +88,8 @@ def _policy(options: argparse.Namespace) -> Policy:
         policy = ScriptPolicy.load(options.script)
     elif options.policy == "worlds":
         policy = WorldsPolicy()
+    elif options.policy == "tools":
+        policy = ToolsPolicy(options.tools, options.turns, options.seed)
     else:
         rates: dict[str, float] = {}
         if options.success_rates is not None:

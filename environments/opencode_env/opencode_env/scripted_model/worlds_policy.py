@@ -1,11 +1,11 @@
 """Plays the shipped worlds through their tools: it knows what a player is told, and nothing of the worlds' code."""
 
 from opencode_env.scripted_model.label import LABEL
-from opencode_env.scripted_model.players import lake, tracker
+from opencode_env.scripted_model.players import desk, lake, tracker
 from opencode_env.scripted_model.reply import Reply
 from opencode_env.scripted_model.request import ChatRequest
 
-_PLAYERS = {"frozen_lake_move": lake.play, "tracker_finish": tracker.play}
+_PLAYERS = {"frozen_lake_move": lake.play, "tracker_finish": tracker.play, "order_desk_find_orders": desk.play}
 """By a tool that only the player's world has."""
 
 

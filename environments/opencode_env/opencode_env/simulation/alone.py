@@ -23,6 +23,7 @@ class KeptLedger:
     def __init__(self, world: type[World], spec: EpisodeSpec, path: Path | None = None) -> None:
         summary = LedgerSummary(world=world.__name__, seed=spec.seed, config=dict(spec.config))
         self.ledger = Ledger(summary=summary)
+        self.on_failure: Callable[[str], object] = lambda _: None
         self._path = path
 
     async def step(self, entry: LedgerEntry) -> None:
@@ -35,6 +36,7 @@ class KeptLedger:
     async def failed(self, error: str) -> None:
         """Note the failure."""
         self.ledger.summary.error = error
+        self.on_failure(error)
 
 
 class WorldAlone:
@@ -54,6 +56,10 @@ class WorldAlone:
     def ledger(self) -> Ledger:
         """What the world gave so far."""
         return self._kept.ledger
+
+    def tell_failure(self, told: Callable[[str], object]) -> None:
+        """Call `told` when the world fails, with how."""
+        self._kept.on_failure = told
 
     async def __aenter__(self) -> "WorldAlone":
         self.first_observation = await self.episode.start()

@@ -12,6 +12,7 @@ from verifiers.v1.errors import ToolsetError
 
 from opencode_env.simulation.alone import WorldAlone, serve_alone
 from opencode_env.simulation.episode import EpisodeSpec
+from opencode_env.simulation.errors import WorldError
 from opencode_env.simulation.listing import Offering, list_tools, write_snapshot
 from opencode_env.simulation.parity import check_parity
 from opencode_env.simulation.play import play
@@ -75,17 +76,23 @@ async def _serve(options: argparse.Namespace) -> None:
     # uvicorn stops serving at a SIGTERM, and would then die of it before the world is closed.
     signal.signal(signal.SIGTERM, lambda *_: None)
     async with _alone(options) as world:
+        world.tell_failure(lambda how: sys.stderr.write(how + "\n"))
         await serve_alone(
             world,
             options.host,
             options.port,
             lambda port: _say(f"world {options.world}: http://{options.host}:{port}/mcp"),
         )
+        await world.episode.finish()
+    if world.ledger.summary.error is not None:
+        sys.exit(1)
 
 
 async def _play(options: argparse.Namespace) -> None:
     async with _alone(options) as world:
         await play(world, sys.stdin, sys.stdout)
+        if (error := world.ledger.summary.error) is not None:
+            raise WorldError(error)
 
 
 async def _parity(options: argparse.Namespace) -> None:

@@ -5,7 +5,6 @@ refused and changes nothing; what the world did wrong ends the episode as a fail
 """
 
 import asyncio
-import inspect
 import json
 import math
 from collections import OrderedDict
@@ -14,15 +13,15 @@ from contextlib import asynccontextmanager
 from contextvars import Context
 from typing import Annotated, Any, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictInt
 
-from opencode_env.simulation.declared import tools_of
 from opencode_env.simulation.errors import InvalidAction, WorldError
-from opencode_env.simulation.ledger import LedgerEntry
-from opencode_env.simulation.plain_json import MAX_INTEGER, MIN_INTEGER, given_arguments, world_json
+from opencode_env.simulation.failure import failure_text
+from opencode_env.simulation.ledger import FINISH, LedgerEntry
+from opencode_env.simulation.plain_json import MAX_INTEGER, MIN_INTEGER, given_arguments
+from opencode_env.simulation.played_world import PlayedWorld, Seen
 from opencode_env.simulation.step_entry import entry_of
-from opencode_env.simulation.thread import WorldThread
-from opencode_env.simulation.world import Step, World
+from opencode_env.simulation.world import World
 
 REMEMBERED_CALLS = 64
 """Calls of one episode whose answers are kept for those who ask again."""
@@ -35,9 +34,6 @@ _ENTRY_BYTES = 4096
 
 MOST_WAITING = 64
 """Calls of one episode at once; more are refused, as who has sent one need not stay for its answer."""
-
-_LONGEST_ERROR = 2000
-"""Characters of how a world failed."""
 
 _TOO_LONG = "the episode is over: its ledger is full"
 
@@ -79,11 +75,9 @@ class Episode:
 
     def __init__(self, kind: type[World], spec: EpisodeSpec, recorder: Recorder) -> None:
         self._kind = kind
-        self._world: World | None = None
-        self._tools: dict[str, Callable[..., Any]] = {}
+        self._played = PlayedWorld(kind)
         self._spec = spec
         self._recorder = recorder
-        self._thread = WorldThread()
         self._turn = asyncio.Lock()
         self._waiting: set[asyncio.Task[str]] = set()
         self._calls: OrderedDict[CallKey, asyncio.Task[str]] = OrderedDict()
@@ -98,8 +92,7 @@ class Episode:
     @property
     def world(self) -> World:
         """The world; there is one from `start` on."""
-        assert self._world is not None
-        return self._world
+        return self._played.world
 
     async def start(self) -> JsonValue:
         """Make the world, reset it, and return the first observation as the agent sees it.
@@ -109,20 +102,14 @@ class Episode:
         """
         async with self._turn:
             try:
-                shown: JsonValue = await self._timed(self._first())
+                shown: JsonValue = await self._timed(self._played.first(self._spec.seed, self._spec.config))
                 if (size := len(json.dumps(shown, ensure_ascii=False).encode())) > LEDGER_BYTES:
                     raise WorldError(f"the first observation has {size} bytes, of which a ledger takes {LEDGER_BYTES}")
             except Exception as error:  # whatever a world raises is its failure
-                await self._fail(f"reset(): {_said(error)}")
-                raise WorldError(f"world {self._kind.__name__}: reset(): {_said(error)}") from error
+                await self._fail(f"reset(): {failure_text(error)}")
+                raise WorldError(f"world {self._kind.__name__}: reset(): {failure_text(error)}") from error
             self._over = ""
             return shown
-
-    async def _first(self) -> JsonValue:
-        self._world = await self._thread.run(self._kind)
-        self._tools = tools_of(self._world)
-        config = {**self._kind.default_config(), **self._spec.config}
-        return await self._shown(await self._thread.run(self.world.reset, self._spec.seed, config))
 
     async def call(self, tool: str, arguments: Mapping[str, Any], key: CallKey | None = None) -> str:
         """Take one action and return what the agent sees of it.
@@ -160,7 +147,7 @@ class Episode:
         for key in [key for key in self._calls if key[0] == client]:
             del self._calls[key]
 
-    async def read(self, method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    async def read(self, method: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
         """Read from the world, in turn with its calls; also after the end.
 
         Raises:
@@ -170,11 +157,33 @@ class Episode:
             if self._closed or self._failed:
                 raise Refused(self._over)
             try:
-                return await self._timed(self._thread.run(method, *arguments, **named))
+                return await self._timed(self._played.run(method, *arguments, **named))
             except InvalidAction as error:
                 raise Refused(str(error)) from None
             except Exception as error:  # whatever a world raises is its failure
-                raise Refused(await self._fail(f"resource: {_said(error)}")) from error
+                raise Refused(await self._fail(f"resource: {failure_text(error)}")) from error
+
+    async def finish(self, patience: float | None = None) -> None:
+        """The agent has stopped: have the world judge its final state, unless its episode has ended; idempotent.
+
+        Args:
+            patience: seconds that this may take; a world with a call still going on after them is not judged. None: as
+                long as calls may take.
+        """
+        async with self._last_turn(patience):
+            if self._over or self._hung:
+                return
+            self._over = "the episode is over"
+            try:
+                seen = await self._timed(self._played.finish(), patience)
+                if seen is None:
+                    return
+                entry = self._bounded(self._entry(FINISH, {}, seen))
+            except Exception as error:  # noqa: BLE001 - whatever a world raises is its failure
+                await self._fail(f"finish(): {failure_text(error)}")
+                return
+            # Why the episode ended is not the world's to say any more.
+            await self._recorder.step(entry.model_copy(update={"terminated": False, "truncated": False}))
 
     async def close(self, patience: float | None = None) -> None:
         """Close the world, when its last call is done; idempotent.
@@ -190,15 +199,15 @@ class Episode:
             if self._closed:
                 return
             self._closed, self._over = True, "the episode is over"
-            if self._hung or self._world is None:
-                self._thread.stop()
+            if self._hung or not self._played.made:
+                self._played.stop()
                 return
             try:
-                await self._timed(self._thread.run(self._world.close))
+                await self._timed(self._played.run(self.world.close))
             except Exception as error:  # whatever a world raises is its failure
-                raise WorldError(f"close(): {_said(error)}") from error
+                raise WorldError(f"world {self._kind.__name__}: close(): {failure_text(error)}") from error
             finally:
-                self._thread.stop()
+                self._played.stop()
 
     @asynccontextmanager
     async def _last_turn(self, patience: float | None) -> AsyncIterator[None]:
@@ -221,15 +230,14 @@ class Episode:
                 raise Refused(self._over)
             try:
                 given = given_arguments(arguments)
-                step, shown = await self._timed(self._perform(self._tools[name], arguments))
-                entry = self._bounded(self._cut_off(entry_of(self._steps + 1, name, given, step, shown)))
-                if not math.isfinite(self._total + entry.reward):
-                    raise TypeError("the return is no longer finite")
+                entry = self._bounded(
+                    self._cut_off(self._entry(name, given, await self._timed(self._played.act(name, arguments))))
+                )
             except InvalidAction as error:
                 self.refused += 1
                 raise Refused(str(error)) from None
             except Exception as error:  # whatever a world raises is its failure
-                raise Refused(await self._fail(f"tool {name}: {_said(error)}")) from error
+                raise Refused(await self._fail(f"tool {name}: {failure_text(error)}")) from error
             self._steps, self._total = entry.step, self._total + entry.reward
             if entry.terminated or entry.truncated:
                 self._over = "the episode is over: no further action counts"
@@ -239,23 +247,11 @@ class Episode:
             seen = entry.observation
             return seen if isinstance(seen, str) else json.dumps(seen, ensure_ascii=False)
 
-    async def _perform(self, tool: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[Step, JsonValue]:
-        """The step and what the agent sees of it: one job of the thread where nothing in it is a coroutine function."""
-        methods = (tool, self.world.step, self.world.format_observation)
-        if not any(map(inspect.iscoroutinefunction, methods)):
-            whole: tuple[Step, JsonValue] = await self._thread.run(self._stepped, tool, arguments)
-            return whole
-        result = await self._thread.run(tool, **arguments)
-        step = result if isinstance(result, Step) else Step(*await self._thread.run(self.world.step, result))
-        return step, await self._shown(step.observation)
-
-    def _stepped(self, tool: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[Step, JsonValue]:
-        result = tool(**arguments)
-        step = result if isinstance(result, Step) else Step(*self.world.step(result))
-        return step, world_json(self.world.format_observation(step.observation), "the observation")
-
-    async def _shown(self, observation: Any) -> JsonValue:
-        return world_json(await self._thread.run(self.world.format_observation, observation), "the observation")
+    def _entry(self, name: str, given: dict[str, JsonValue], seen: Seen) -> LedgerEntry:
+        entry = entry_of(self._steps + 1, name, given, *seen)
+        if not math.isfinite(self._total + entry.reward):
+            raise TypeError("the return is no longer finite")
+        return entry
 
     def _cut_off(self, entry: LedgerEntry) -> LedgerEntry:
         """The entry, which is the last one if its number is that of `max_steps`."""
@@ -271,15 +267,18 @@ class Episode:
         changed = {"observation": _TOO_LONG, "info": {"truncated_by": "ledger_bytes"}, "truncated": True}
         return entry.model_copy(update=changed)
 
-    async def _timed(self, work: Awaitable[Any]) -> Any:
+    async def _timed(self, work: Awaitable[Any], most: float | None = None) -> Any:
+        seconds = self._spec.call_timeout if most is None else min(most, self._spec.call_timeout)
         try:
-            async with asyncio.timeout(self._spec.call_timeout) as limit:
+            async with asyncio.timeout(seconds) as limit:
                 return await work
         except TimeoutError:
             if not limit.expired():
                 raise
             self._hung = True
-            raise WorldError(f"did not return within {self._spec.call_timeout:g} s (call_timeout)") from None
+            raise WorldError(
+                f"did not return within {seconds:g} s" + (" (call_timeout)" if most is None else "")
+            ) from None
 
     async def _fail(self, how: str) -> str:
         """Record the failure, after which nothing more is played; returns what the agent is told."""
@@ -287,13 +286,3 @@ class Episode:
         self._over = "the simulation has failed; no further action counts"
         await self._recorder.failed(f"world {self._kind.__name__}: {how}")
         return self._over
-
-
-def _said(error: Exception) -> str:
-    if isinstance(error, WorldError):
-        return str(error)
-    if isinstance(error, ValidationError):
-        problem = error.errors(include_url=False)[0]
-        return f"gave a step whose {'.'.join(map(str, problem['loc']))} is wrong: {problem['msg']}"
-    # A world may quote what its agent gave: megabytes, or half a character.
-    return f"{type(error).__name__}: {error}"[:_LONGEST_ERROR].encode(errors="backslashreplace").decode()

@@ -156,9 +156,9 @@ class Hub:
             WorldError: the world failed at any time, or its server died.
         """
         played = self._rollouts[rollout]
-        seconds = _SERVER_SECONDS + 2 * played.spec.call_timeout  # the step that is being taken, and `close`
+        seconds = _SERVER_SECONDS + 3 * played.spec.call_timeout  # the step that is being taken, `finish` and `close`
         for connection in played.playing:
-            connection.send(End(rollout=rollout))
+            connection.send(End(rollout=rollout, finish=True))
         try:
             async with asyncio.timeout(seconds):
                 await played.closed.wait()
@@ -174,7 +174,7 @@ class Hub:
         if played is not None:
             played.door.close()
             for connection in played.playing:
-                connection.send(End(rollout=rollout))
+                connection.send(End(rollout=rollout, finish=False))
         self._rest()
 
     @staticmethod

@@ -7,6 +7,9 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, JsonValue
 LEDGER_KEY = "simulation"
 """Where `trace.info` has it, as the JSON of a `Ledger`."""
 
+FINISH = "finish()"
+"""In an entry's place for a tool: the world's own judgement of its final state. No tool can have this name."""
+
 TerminationReason = Literal["control_plane_signal", "max_steps", "user_stop"]
 """Why an episode ended, in the words of its family: the world said so; the step or turn limit; the simulated user."""
 
@@ -19,6 +22,7 @@ class LedgerEntry(BaseModel):
     step: int
     """From 1."""
     tool: str
+    """Its name; `FINISH` of what the world's `finish` gave."""
     arguments: dict[str, JsonValue]
     """As the tool took them, its defaults included."""
     observation: JsonValue
@@ -39,6 +43,7 @@ class LedgerSummary(BaseModel):
     config: dict[str, JsonValue]
     first_observation: JsonValue = None
     steps: int = 0
+    """The agent's: what `finish` gave is none."""
     total_reward: float = 0.0
     terminated: bool = False
     truncated: bool = False
@@ -59,8 +64,9 @@ class Ledger(BaseModel):
         """Take a step in, and bring the summary up to it."""
         self.steps.append(entry)
         whole = self.summary
-        whole.steps, whole.total_reward = entry.step, whole.total_reward + entry.reward
-        whole.terminated, whole.truncated = entry.terminated, entry.truncated
+        whole.total_reward += entry.reward
+        if entry.tool != FINISH:
+            whole.steps, whole.terminated, whole.truncated = entry.step, entry.terminated, entry.truncated
 
 
 def ledger_of(info: dict[str, Any]) -> Ledger | None:

@@ -96,7 +96,9 @@ class Link:
         await asyncio.shield(self._stopping)
 
     async def _stop(self) -> None:
-        await asyncio.gather(*(self._close(rollout, _LAST_CALL_SECONDS) for rollout in list(self.episodes)))
+        # A server of a rollout's own is told to end when the agent has stopped, before the environment asks for more.
+        own = self._hello.rollout is not None
+        await asyncio.gather(*(self._close(rollout, _LAST_CALL_SECONDS, finish=own) for rollout in list(self.episodes)))
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
@@ -126,7 +128,8 @@ class Link:
             if (heard := self._heard.get(order.rollout)) is not None:
                 heard.set()
             return
-        task = asyncio.create_task(self._open(order) if isinstance(order, Open) else self._close(order.rollout))
+        work = self._open(order) if isinstance(order, Open) else self._close(order.rollout, finish=order.finish)
+        task = asyncio.create_task(work)
         self._orders.add(task)
         task.add_done_callback(self._orders.discard)
 
@@ -140,12 +143,14 @@ class Link:
                 logger.warning("%s", error)
         self.opened.set()
 
-    async def _close(self, rollout: str, patience: float | None = None) -> None:
+    async def _close(self, rollout: str, patience: float | None = None, *, finish: bool = False) -> None:
         episode = self.episodes.pop(rollout, None)
         if episode is None:
             return
         with contextlib.suppress(ConnectionError):
             try:
+                if finish:
+                    await episode.finish(patience)
                 await episode.close(patience)
             except WorldError as error:
                 await self.say(Failed(rollout=rollout, error=str(error)))

@@ -51,17 +51,19 @@ def offer_world(mcp: MCPServer[Any], world: type[World], find: Find) -> None:
     mcp.middleware.append(remember)
     for name, tool in tools_of(world).items():
         description = inspect.getdoc(tool)
-        mcp.add_tool(_tool(name, tool, find), name=name, description=description, structured_output=False)
+        mcp.add_tool(signed_tool(name, tool, find), name=name, description=description, structured_output=False)
     resources = resources_of(world)
     for uri, method in resources.items():
-        mcp.resource(uri, name=method.__name__, description=inspect.getdoc(method))(_resource(method, find))
+        offer_resource(mcp, uri, method, find)
     if not resources:
         # A server that can list resources gives OpenCode three more tools, to read what is not there.
         for method_name in _RESOURCE_METHODS:
             mcp._lowlevel_server._request_handlers.pop(method_name, None)
 
 
-def _tool(name: str, tool: Callable[..., Any], find: Find) -> Callable[..., Awaitable[str]]:
+def signed_tool(name: str, tool: Callable[..., Any], find: Find) -> Callable[..., Awaitable[str]]:
+    """What an MCP server calls for a tool, with the tool's own parameters."""
+
     async def call(**arguments: Any) -> str:
         request = _request.get()
         try:
@@ -71,6 +73,11 @@ def _tool(name: str, tool: Callable[..., Any], find: Find) -> Callable[..., Awai
             raise ToolError(str(error)) from None
 
     return _signed(call, tool)
+
+
+def offer_resource(mcp: MCPServer[Any], uri: str, method: Callable[..., Any], find: Find) -> None:
+    """Register a resource on `mcp`."""
+    mcp.resource(uri, name=method.__name__, description=inspect.getdoc(method))(_resource(method, find))
 
 
 def _resource(method: Callable[..., Any], find: Find) -> Callable[..., Awaitable[Any]]:

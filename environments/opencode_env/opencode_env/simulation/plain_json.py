@@ -6,6 +6,7 @@ env server can send no others.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,13 @@ from pydantic_core import from_json, to_jsonable_python
 from opencode_env.simulation.errors import InvalidAction
 
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**63 - 1
+
+_DATA_URL = re.compile(r"\s*data:(image|audio|video)/[\w.+-]+;base64,", re.IGNORECASE)
+_MEDIA = ("image", "audio", "video", "image_url", "input_image", "input_audio")
+_ENCODED = ("data", "blob", "base64", "bytes")
+_CONTENTS = (*_ENCODED, "image_url", "input_audio", "source")
+_TYPED = ("mimeType", "mime_type", "media_type")
+_MEDIA_TYPE = re.compile(r"(image|audio|video)/", re.IGNORECASE)
 
 _AROUND = 20
 """Levels of nesting that the wire and the trace put around a value."""
@@ -27,13 +35,16 @@ def given_arguments(arguments: Mapping[str, Any]) -> dict[str, JsonValue]:
     """What an agent gave, before a tool can change it.
 
     Raises:
-        InvalidAction: it holds what JSON cannot say, such as NaN, or is nested so deep that a world which shows it
-            again would seem to fail.
+        InvalidAction: it holds what JSON cannot say, such as NaN, or a world which shows it again would seem to fail:
+            it is nested deep, or holds a picture.
     """
     try:
-        return {name: _checked(value, _AROUND + _ECHO) for name, value in arguments.items()}
+        given = {name: _checked(value, _AROUND + _ECHO) for name, value in arguments.items()}
     except ValueError as error:
         raise InvalidAction(f"the arguments are not JSON: {error}") from None
+    if any(map(_holds_media, given.values())):
+        raise InvalidAction("the arguments hold a picture or a sound, and only text is taken here")
+    return given
 
 
 def world_json(value: Any, what: str) -> JsonValue:
@@ -46,6 +57,34 @@ def world_json(value: Any, what: str) -> JsonValue:
         return _checked(value, _AROUND)
     except ValueError as error:
         raise TypeError(f"{what} is not JSON: {error}") from error
+
+
+def observation_json(value: Any) -> JsonValue:
+    """What an agent is shown.
+
+    Raises:
+        TypeError: it is not JSON, or holds a picture or a sound, which the agent would read as base64 text.
+    """
+    shown = world_json(value, "the observation")
+    if _holds_media(shown):
+        raise TypeError("the observation holds a picture or a sound, and agents see text: say what is to be seen")
+    return shown
+
+
+def _holds_media(value: JsonValue) -> bool:
+    """Whether somewhere in it is media as MCP, OpenAI or Anthropic write them."""
+    if isinstance(value, str):
+        return _DATA_URL.match(value) is not None
+    if isinstance(value, list):
+        return any(map(_holds_media, value))
+    if not isinstance(value, dict):
+        return False
+    if value.get("type") in _MEDIA and any(isinstance(value.get(key), str | dict) for key in _CONTENTS):
+        return True
+    typed = any(_MEDIA_TYPE.match(str(value.get(key, ""))) for key in _TYPED)
+    if typed and any(isinstance(value.get(key), str) for key in _ENCODED):
+        return True
+    return any(map(_holds_media, value.values()))
 
 
 def _sendable(digits: str) -> None:

@@ -8,6 +8,7 @@ from mcp.client.client import Client
 from mcp.types import TextContent, Tool
 
 from opencode_env.simulation.alone import WorldAlone
+from opencode_env.simulation.ledger import LedgerEntry
 
 _HELP = "a line calls a tool: NAME {JSON arguments}, or NAME VALUE where it has one parameter; `quit` ends"
 
@@ -26,8 +27,11 @@ async def play(world: WorldAlone, lines: TextIO, screen: TextIO) -> None:
                 break
             if line.strip():
                 screen.write(await _turn(world, client, tools, line.strip()) + "\n")
-    whole = world.ledger.summary
-    screen.write(f"return {whole.total_reward:g} after {whole.steps} steps\n")
+        before = len(world.ledger.steps)
+        await world.episode.finish()
+    screen.writelines(f"the final state {_unseen(entry)}\n" for entry in world.ledger.steps[before:])
+    if (whole := world.ledger.summary).error is None:
+        screen.write(f"return {whole.total_reward:g} after {whole.steps} steps\n")
 
 
 async def _turn(world: WorldAlone, client: Client, tools: dict[str, Tool], line: str) -> str:
@@ -41,10 +45,13 @@ async def _turn(world: WorldAlone, client: Client, tools: dict[str, Tool], line:
     before = len(world.ledger.steps)
     result = await client.call_tool(name, arguments)
     shown = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
-    for entry in world.ledger.steps[before:]:
-        shown += f"\n| reward {entry.reward:g}" + (" · the end" if entry.terminated or entry.truncated else "")
-        shown += f" · {json.dumps(entry.info)}" if entry.info else ""
-    return shown
+    return shown + "".join(f"\n{_unseen(entry)}" for entry in world.ledger.steps[before:])
+
+
+def _unseen(entry: LedgerEntry) -> str:
+    """What the agent would not see of a step."""
+    end = " · the end" if entry.terminated or entry.truncated else ""
+    return f"| reward {entry.reward:g}{end}" + (f" · {json.dumps(entry.info)}" if entry.info else "")
 
 
 def _arguments(tool: Tool, text: str) -> dict[str, object]:

@@ -2,15 +2,20 @@
 
 import re
 from importlib import import_module
+from weakref import WeakKeyDictionary
 
-from opencode_env.simulation.declared import tools_of
+from opencode_env.simulation.failure import failure_text
 from opencode_env.simulation.world import World
 
 SAMPLES = {
     "frozen-lake": "opencode_env.simulation.samples.frozen_lake:FrozenLake",
     "issue-tracker": "opencode_env.simulation.samples.issue_tracker:IssueTracker",
+    "order-desk": "opencode_env.simulation.samples.order_desk:OrderDesk",
 }
 """The shipped worlds by name."""
+
+_FOUND: WeakKeyDictionary[type[World], list[str]] = WeakKeyDictionary()
+"""What was wrong with each class when it was first asked for."""
 
 
 def world_name(world: type[World]) -> str:
@@ -33,8 +38,21 @@ def find_world(reference: str) -> type[World]:
         raise ValueError(
             f'world "{reference}" cannot be imported: {error}; write "module:Class", of a module on PYTHONPATH'
         ) from error
+    except Exception as error:
+        raise ValueError(f'world "{reference}" cannot be imported: {failure_text(error)}') from error
     if not (isinstance(found, type) and issubclass(found, World)):
         raise ValueError(f'"{reference}" is no world: derive it from opencode_env.simulation.World')
-    if not tools_of(found):
-        raise ValueError(f'world "{reference}" has no tool: mark a method with @tool')
+    if problems := _problems(found):
+        raise ValueError("\n  ".join([f'world "{reference}" cannot be played:', *problems]))
     return found
+
+
+def _problems(world: type[World]) -> list[str]:
+    if world in _FOUND:
+        return _FOUND[world]
+    from opencode_env.simulation.declared import tools_of
+    from opencode_env.simulation.world_checks import problems_of  # an MCP server, half a second
+
+    found = problems_of(world, world_name(world))
+    _FOUND[world] = found or ([] if tools_of(world) else ["it has no tool: mark a method with @tool"])
+    return _FOUND[world]

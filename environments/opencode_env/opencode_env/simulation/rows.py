@@ -4,7 +4,7 @@ Invariant: a row is checked when it is read; what is wrong is a `DatasetError` t
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,10 @@ from opencode_env.simulation.user.asked import AskedUser
 from opencode_env.taskset import DatasetError
 
 _SEED: TypeAdapter[int] = TypeAdapter(Seed)
+_BEGINNING = 4096
+"""Bytes in which a file shows whether it is an array."""
+_PROMPTS = ("question", "instruction", "query", "task", "problem", "user_prompt", "messages")
+"""How other rows call a prompt."""
 
 
 class SimulationRow(BaseModel):
@@ -58,23 +62,58 @@ class SimulationRow(BaseModel):
         return value
 
 
-def read_rows(path: Path) -> Iterator[SimulationRow]:
-    """The rows of a JSONL file.
+def read_rows(path: Path, config_keys: Collection[str] = ()) -> Iterator[SimulationRow]:
+    """The rows of a JSONL file, or of a JSON array; `config_keys` are what the world can be configured with.
 
     Raises:
         DatasetError: there is no such file, or a row is wrong; the message names it.
     """
+    if not path.is_file():
+        raise DatasetError(
+            f'dataset "{path}": there is no such file; a simulation reads one file, JSONL or a JSON array'
+        )
+    with path.open("rb") as file:
+        whole = file.read(_BEGINNING).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
+    for place, values in _of_array(path) if whole else _of_lines(path):
+        yield parse_row(place, values, config_keys)
+
+
+def _of_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     # It needs pyarrow, which env-server workers, that only get task data, should not have to import.
     from opencode_env.taskset.sources.jsonl_file import JsonlFile
 
-    if not path.is_file():
-        raise DatasetError(f'dataset "{path}": there is no such file; a simulation reads one JSONL file')
     for row in JsonlFile(str(path)).rows(None):
-        yield parse_row(row.place, dict(row.values))
+        yield row.place, dict(row.values)
 
 
-def parse_row(place: str, values: dict[str, Any]) -> SimulationRow:
-    """One row; `place` opens the error message.
+def _of_array(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{path}: it begins as a JSON array and is none: {error}") from error
+    for number, values in enumerate(rows, 1):
+        if not isinstance(values, dict):
+            raise DatasetError(f"{path} row {number}: a JSON object is needed, not {type(values).__name__}")
+        yield f"{path} row {number}", values
+
+
+def _belongs(column: Sequence[int | str], config_keys: Collection[str]) -> str:
+    """Where a key belongs that is none of a row's."""
+    name = str(column[-1])
+    if column[0] == "user_simulation":
+        return f"a user has {', '.join(AskedUser.model_fields)}"
+    if name in AskedUser.model_fields:
+        return 'it is the user\'s: write it in "user_simulation"'
+    if name in config_keys:
+        return 'it configures the world: write it in "config" (or "environment_context")'
+    if name in _PROMPTS:
+        return 'what the agent is asked is the column "prompt" (or "user_prompt_template")'
+    known = ", ".join(SimulationRow.model_fields)
+    return f'a row has {known}; settings of the world belong in "config", and anything else in "info"'
+
+
+def parse_row(place: str, values: dict[str, Any], config_keys: Collection[str] = ()) -> SimulationRow:
+    """One row; `place` opens the error message, and `config_keys` are what the world can be configured with.
 
     Raises:
         DatasetError: a column is unknown or has the wrong type.
@@ -85,7 +124,8 @@ def parse_row(place: str, values: dict[str, Any]) -> SimulationRow:
         problem = error.errors(include_url=False)[0]
         column = ".".join(map(str, problem["loc"]))
         shown = json.dumps(problem["input"], default=repr)[:200]
-        raise DatasetError(f'{place}: column "{column}": {problem["msg"]} (it holds {shown})') from error
+        hint = f"; {_belongs(problem['loc'], config_keys)}" if problem["type"] == "extra_forbidden" else ""
+        raise DatasetError(f'{place}: column "{column}": {problem["msg"]} (it holds {shown}){hint}') from error
     if row.seed is None and (seed := row.config.get("seed")) is not None:
         try:
             return row.model_copy(update={"seed": _SEED.validate_python(seed)})

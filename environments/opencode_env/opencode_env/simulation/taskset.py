@@ -16,7 +16,6 @@ from opencode_env.simulation.task import SimulationTask
 from opencode_env.simulation.toolset import SimulationToolset
 
 _SHIPPED_ROWS = Path(__file__).parent / "samples"
-_DEFAULT_EPISODES = 8
 
 
 # verifiers bounds the task parameter by `Task` without arguments, whose invariant config excludes every subclass.
@@ -50,10 +49,11 @@ class SimulationTaskset(vf.Taskset[SimulationTask, SimulationTasksetConfig]):  #
     def _rows(self) -> Iterator[SimulationRow]:
         shipped = _SHIPPED_ROWS / f"{self.config.task.world}.jsonl"
         if self.config.dataset is not None:
-            yield from read_rows(self.config.dataset)
+            world = find_world(self.config.task.world)
+            yield from read_rows(self.config.dataset, world.default_config().keys())
         elif self.config.episodes is None and shipped.is_file():
             yield from read_rows(shipped)
         else:
             first = self.config.first_seed
-            for seed in range(first, first + (self.config.episodes or _DEFAULT_EPISODES)):
+            for seed in range(first, first + self.config.episode_count):
                 yield SimulationRow(id=f"{self.config.task.world}-{seed}", seed=seed)

@@ -17,10 +17,13 @@ class WorldThread:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._started = False
 
-    async def run(self, method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    async def run(self, method: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
         """Call the method in the thread, or await it here if it is a coroutine function."""
         if inspect.iscoroutinefunction(method):
-            return await method(*arguments, **named)
+            try:
+                return await method(*arguments, **named)
+            except (SystemExit, KeyboardInterrupt) as ending:  # it would end the loop, and all worlds on it
+                raise RuntimeError(f"{type(ending).__name__}: {ending}") from ending
         if not self._started:
             self._started = True
             # A daemon: a method that hangs must not keep the server's process alive.
@@ -53,7 +56,10 @@ def _settle(future: asyncio.Future[Any], outcome: Any, failure: BaseException | 
         return
     if failure is None:
         future.set_result(outcome)
-    elif isinstance(failure, StopIteration | KeyboardInterrupt | SystemExit):
-        future.set_exception(RuntimeError(f"{type(failure).__name__}: {failure}"))
+    elif isinstance(failure, StopIteration) or not isinstance(failure, Exception):
+        # As it is it would end the loop, or look like the end of whoever waits.
+        other = RuntimeError(f"{type(failure).__name__}: {failure}")
+        other.__cause__ = failure
+        future.set_exception(other)
     else:
         future.set_exception(failure)

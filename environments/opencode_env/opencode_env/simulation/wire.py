@@ -82,6 +82,8 @@ class End(BaseModel):
 
     kind: Literal["end"] = "end"
     rollout: str
+    finish: bool
+    """Whether the agent came to its end, so that the world may judge its final state first."""
 
 
 FromServer = Annotated[Hello | Opened | Stepped | Failed | Closed, Field(discriminator="kind")]

@@ -59,6 +59,13 @@ class World:
             f"{type(self).__name__} has no step(action), and a tool returned no Step but {type(action).__name__}"
         )
 
+    def finish(self) -> Step | None:
+        """Judge the final state, once, when the agent has stopped, the simulated user has said stop, or a limit of the
+        rollout has ended it, and the episode had not ended yet: a reward on what all its actions have led to. It
+        stands in the ledger; nobody sees its observation. It may take 2 s, with a shared server as long as calls may. A
+        tool of this name is a tool and nothing else."""
+        return None
+
     def close(self) -> None:
         """Free what the world holds; called once, also after a failure. A server of the rollout's own is killed when it
         takes more than some 3 s."""
@@ -66,6 +73,10 @@ class World:
     def format_observation(self, observation: Any) -> Any:
         """The observation as the agent sees it."""
         return observation
+
+    def formatter(self) -> Callable[[Any], Any]:
+        """What makes of an observation what the agent sees: `format_observation`."""
+        return self.format_observation
 
 
 @overload
@@ -76,14 +87,25 @@ def tool(method: Method | None = None, *, name: str | None = None) -> Method | C
     """Mark a method of a world as a tool, under its own name or `name`."""
 
     def marked(function: Method) -> Method:
+        given: Any = function  # which need not be what was asked for
+        if not callable(given) and not isinstance(given, classmethod):  # that one is refused with its line when loaded
+            raise TypeError(f"@tool marks a method, and this is {function!r}: write @tool or @tool(name={function!r})")
         setattr(function, TOOL_NAME, name or function.__name__)
         return function
 
     return marked if method is None else marked(method)
 
 
+def is_tool(world: type[World], name: str) -> bool:
+    """Whether a method of a world is a tool."""
+    return hasattr(getattr(world, name), TOOL_NAME)
+
+
 def resource(uri: str) -> Callable[[Method], Method]:
     """Mark a method of a world as the resource `uri`; names in braces are its parameters. Reading it is no step."""
+
+    if not isinstance(uri, str):
+        raise TypeError('@resource needs its URI: write @resource("scheme://name")')
 
     def marked(function: Method) -> Method:
         setattr(function, RESOURCE_URI, uri)

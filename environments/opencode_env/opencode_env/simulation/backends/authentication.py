@@ -8,6 +8,7 @@ from opencode_env.simulation.backends.description import Authentication
 
 _NEEDED = {"none": (), "bearer_token": ("token",), "custom_header": ("header_name", "header_value")}
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
+_LIKE_A_VARIABLE = re.compile(r"\$[A-Za-z_{]")
 _HEADER = re.compile(r"[!-~]([ -~]*[!-~])?")
 _SECRET_CHARS = 7
 """What is shorter is no secret: `Bearer`."""
@@ -22,18 +23,25 @@ def missing_details(given: Authentication) -> Iterator[tuple[str, str]]:
         yield field, f"{given.auth_type} needs auth_details with {' and '.join(missing)}"
     if needed and (unknown := sorted(set(details) - set(needed))):
         yield "auth_details", f"{given.auth_type} knows no {', '.join(unknown)}; it has {' and '.join(needed)}"
-    unset = list(unset_variables(details))
+    unset = list(wrong_variables(details))
     yield from (("auth_details", message) for message in unset)
     for name, value in {} if unset else expanded(details).items():
         if value and not _HEADER.fullmatch(value):
             yield "auth_details", f"{name} cannot be sent: it holds a line break, a space at an end, or no ASCII"
 
 
-def unset_variables(values: Mapping[str, str]) -> Iterator[str]:
-    """What to change for each `${NAME}` in the values that is no variable of this environment."""
+def wrong_variables(values: Mapping[str, str]) -> Iterator[str]:
+    """What to change for each `${NAME}` in the values that is no variable of this environment, and for whatever else a
+    shell would replace: here it would be sent as it is written."""
     for name in sorted({name for value in values.values() for name in _VARIABLE.findall(value)}):
         if name not in os.environ:
             yield f"the environment variable {name} is not set"
+    for key, value in values.items():
+        if _LIKE_A_VARIABLE.search(_VARIABLE.sub("", value)):  # which may be a secret and is not shown
+            yield (
+                f"{key} holds a $ before a name or a brace, and only ${{NAME}} is replaced: write that; a $ that is "
+                "meant can come in the variable"
+            )
 
 
 def expanded(values: Mapping[str, str]) -> dict[str, str]:

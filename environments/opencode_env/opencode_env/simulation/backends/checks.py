@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from opencode_env.simulation.backends.authentication import missing_details, unset_variables
+from opencode_env.simulation.backends.authentication import expanded, missing_details, wrong_variables
 from opencode_env.simulation.backends.description import (
     AppConfig,
     BackendServerConfig,
@@ -18,6 +18,7 @@ from opencode_env.simulation.backends.description import (
 from opencode_env.simulation.backends.docker_options import wrong_options
 from opencode_env.simulation.backends.document import Place
 from opencode_env.simulation.backends.naming import tool_prefix
+from opencode_env.simulation.backends.program_view import cannot_run, search_path
 
 _Found = Iterator[tuple[Place, str]]
 
@@ -38,6 +39,10 @@ _FIELDS_OF = {
     Orchestration.LOCAL_PROGRAM: ("command", "env", "reads"),
     Orchestration.REMOTE_URL: ("url", "auth_details"),
 }
+_NO_URL = (
+    "must begin with http:// or https://, name a host, and hold no space and no ${NAME}, which is replaced in env and "
+    "auth_details only"
+)
 _MODE_OF = {field: mode for mode, fields in _FIELDS_OF.items() for field in fields}
 _GIVEN = re.compile(r"--(name|detach|rm|pidfile|cidfile|publish|replace|interactive|tty)\b|-[a-zA-Z]*[dpPit]\b")
 """Options of `docker run` that the environment sets itself."""
@@ -113,20 +118,26 @@ def _instance(backend: BackendServerConfig, config: AppConfig, directory: Path) 
 
 
 def _program(backend: BackendServerConfig, config: AppConfig, directory: Path) -> _Found:
+    reads = [str(_resolved(path, directory)) for path in backend.reads or []]
+    wrong = list(wrong_variables(backend.env or {}))
+    yield from ((("env",), message) for message in wrong)
     if not backend.command:
         yield (), "has no command: give the program and its arguments as a list"
-    for message in unset_variables(backend.env or {}):
-        yield ("env",), message
-    for index, path in enumerate(backend.reads or []):
-        if not _resolved(path, directory).exists():
-            yield ("reads", index), f"{_resolved(path, directory)} does not exist"
+    elif not wrong:
+        given = backend.template_data_path_host
+        template = None if given is None else _resolved(given, directory)
+        search = search_path(expanded(backend.env or {}))
+        yield from ((("command", 0), message) for message in cannot_run(backend.command, search, reads, template))
+    for index, path in enumerate(reads):
+        if not Path(path).exists():
+            yield ("reads", index), f"{path} does not exist"
 
 
 def _url(backend: BackendServerConfig, config: AppConfig, directory: Path) -> _Found:
     if backend.url is None:
         yield (), "has no url: give the whole URL of the server"
     elif not is_http(backend.url):
-        yield ("url",), "must begin with http:// or https://, name a host, and hold no space"
+        yield ("url",), _NO_URL
     for field, message in missing_details(backend):
         yield (field,), message
 
@@ -149,7 +160,7 @@ def _template(backend: BackendServerConfig, directory: Path) -> _Found:
 
 def _api(api: RemoteApiConfig, place: Place) -> _Found:
     if not is_http(api.base_url):
-        yield (*place, "base_url"), "must begin with http:// or https://, name a host, and hold no space"
+        yield (*place, "base_url"), _NO_URL
     for field, message in missing_details(api):
         yield (*place, field), message
     for field in ("delete_instance_endpoint_template", "call_tool_endpoint_template"):
@@ -170,7 +181,10 @@ def is_http(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return (
-            parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not re.search(r"\s", url)
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and parts.port != 0
+            and not re.search(r"\s|\$\{", url)
         )
     except ValueError:  # a port that is none; its text may be a password
         return False

@@ -19,13 +19,14 @@ class Document:
         """Read the file.
 
         Raises:
-            BackendFileError: it cannot be read, is no YAML, or says a key twice.
+            BackendFileError: it cannot be read, or is no YAML.
         """
         self.path = path
         try:
             loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
             self._root = loader.get_single_node()
-            doubled = list(_doubled_keys(self._root))
+            self.doubled = list(_doubled_keys(self._root))
+            """Keys that a mapping says twice; `content` has the last."""
             self.content: Any = None if self._root is None else loader.construct_document(self._root)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
@@ -33,8 +34,6 @@ class Document:
             raise BackendFileError(path, [Problem(line, "the text", f"is no YAML: {error.problem}")]) from error
         except (OSError, ValueError, yaml.YAMLError) as error:
             raise BackendFileError(path, [Problem(1, "the text", f"cannot be read: {error}")]) from error
-        if doubled:
-            raise BackendFileError(path, doubled)
 
     def problem(self, place: Place, message: str) -> Problem:
         """What is wrong at a place, or where it would have to be."""

@@ -20,7 +20,7 @@ from opencode_env.simulation.backends.container import container
 from opencode_env.simulation.backends.description import BackendServerConfig, Orchestration, StartupCheck
 from opencode_env.simulation.backends.leftovers import Leftovers
 from opencode_env.simulation.backends.options import BackendsConfig
-from opencode_env.simulation.backends.program import program
+from opencode_env.simulation.backends.program import StdioServer, program
 from opencode_env.simulation.backends.reading import BackendFile
 from opencode_env.simulation.backends.remote import remote_instance, remote_url
 
@@ -106,38 +106,46 @@ async def starting(
     """
     name = backend.backend_name_ref
     async with AsyncExitStack() as stack:
+        server: Server | None = None
         try:
             async with asyncio.timeout(options.start_timeout) as limit:
-                instance = await _start(stack, backend, file, options, session, leftovers)
+                server = await _server(stack, backend, file, options, session, leftovers)
+                instance = await _instance(stack, backend, server, options)
         except TimeoutError as error:
             if not limit.expired():
                 raise
+            words = f": {server.words}" if isinstance(server, StdioServer) else ""
             raise ToolsetError(
                 f"tool backend {name!r} did not start within {options.start_timeout:g} s (--env.backends.start-timeout)"
+                f"{words}"
             ) from error
         logger.info("tool backend %s started: %d tools", name, len(instance.tools))
         yield instance
 
 
-async def _start(
+async def _server(
     stack: AsyncExitStack,
     backend: BackendServerConfig,
     file: BackendFile,
     options: BackendsConfig,
     session: str,
     leftovers: Leftovers,
-) -> Instance:
-    server: Server
+) -> Server:
     match backend.orchestration_mode:
         case Orchestration.LOCAL_DOCKER:
-            server = await stack.enter_async_context(container(backend, file))
+            return await stack.enter_async_context(container(backend, file))
         case Orchestration.LOCAL_PROGRAM:
-            server = await stack.enter_async_context(program(backend, file))
+            return await stack.enter_async_context(program(backend, file))
         case Orchestration.REMOTE_URL:
-            server = remote_url(backend)
+            return remote_url(backend)
         case Orchestration.REMOTE_HTTP_API:
             made = remote_instance(backend, file, options.call_timeout, session, leftovers)
-            server = await stack.enter_async_context(made)
+            return await stack.enter_async_context(made)
+
+
+async def _instance(
+    stack: AsyncExitStack, backend: BackendServerConfig, server: Server, options: BackendsConfig
+) -> Instance:
     connection = await _connected(backend.backend_name_ref, server, options.call_timeout)
     stack.push_async_callback(connection.close)
     instance = Instance(connection, server)

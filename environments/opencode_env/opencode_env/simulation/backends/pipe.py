@@ -10,7 +10,7 @@ import logging
 import re
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TextIO
 
 import anyio
@@ -25,6 +25,8 @@ logger = logging.getLogger("verifiers.v1.opencode_env.simulation.backends")
 
 _CHUNK_BYTES = 65_536
 _END_BYTES = 512
+_QUOTED_BYTES = 300
+"""Of a line that should have been a message."""
 _GRACE_SECONDS = 2.0
 """Between the end of a program's stdin and its own."""
 _REAP_SECONDS = 5.0
@@ -43,6 +45,8 @@ class Command:
     argv: Sequence[str]
     environment: Mapping[str, str]
     stderr: TextIO
+    printed: list[str] = field(default_factory=list)
+    """The first line on its stdout, if that was no message."""
 
 
 @contextlib.asynccontextmanager
@@ -62,7 +66,7 @@ async def piped(command: Command) -> AsyncIterator[tuple[Incoming, Outgoing]]:
     )
     heard, incoming = anyio.create_memory_object_stream[SessionMessage | Exception]()
     outgoing, said = anyio.create_memory_object_stream[SessionMessage]()
-    ends = [asyncio.create_task(_hear(process, heard)), asyncio.create_task(_say(process, said))]
+    ends = [asyncio.create_task(_hear(process, heard, command.printed)), asyncio.create_task(_say(process, said))]
     try:
         with incoming, outgoing:
             yield incoming, outgoing
@@ -70,19 +74,26 @@ async def piped(command: Command) -> AsyncIterator[tuple[Incoming, Outgoing]]:
         await run_shielded(_ended(process, ends))
 
 
-async def _hear(process: Process, heard: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+async def _hear(
+    process: Process, heard: MemoryObjectSendStream[SessionMessage | Exception], printed: list[str]
+) -> None:
     """Hand on what the program prints, until nobody wants it; then read on, as else it would wait to be read."""
     assert process.stdout is not None
     with heard, contextlib.suppress(anyio.BrokenResourceError):
-        await _handed_on(process, heard)
+        await _handed_on(process, heard, printed)
     while await process.stdout.read(_CHUNK_BYTES):
         pass
 
 
-async def _handed_on(process: Process, heard: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-    junk = 0
+async def _handed_on(
+    process: Process, heard: MemoryObjectSendStream[SessionMessage | Exception], printed: list[str]
+) -> None:
+    junk, first = 0, True
     async for line, whole in _lines(process):
         message = _message(line) if whole else _too_long(line)
+        if first and message is None and line.strip():
+            printed[:] = [line[:_QUOTED_BYTES].decode(errors="replace").strip()]
+        first = first and not line.strip()
         if message is not None:
             junk = 0
             await heard.send(SessionMessage(message))
@@ -106,6 +117,8 @@ async def _lines(process: Process) -> AsyncIterator[tuple[bytes, bool]]:
             if len(line) > MAX_ANSWER_BYTES:
                 del line[_END_BYTES:-_END_BYTES]
                 whole = False
+    if line:
+        yield bytes(line), whole
 
 
 def _message(line: bytes) -> JSONRPCMessage | None:

@@ -7,9 +7,6 @@ keys, are its. All its processes end with it, and with this process, should that
 """
 
 import contextlib
-import os
-import shutil
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,30 +16,15 @@ from mcp.types import CallToolResult
 
 from opencode_env.cli_agent.sandbox import require_bubblewrap
 from opencode_env.cli_agent.sandbox.bubblewrap import system_arguments
-from opencode_env.cli_agent.sandbox.interpreter import interpreter_roots
 from opencode_env.simulation.backends.authentication import expanded, without_secrets
 from opencode_env.simulation.backends.connection import Opening
 from opencode_env.simulation.backends.description import BackendServerConfig
 from opencode_env.simulation.backends.pipe import Command, piped
+from opencode_env.simulation.backends.program_view import search_path, seen_paths
 from opencode_env.simulation.backends.reading import BackendFile
 from opencode_env.simulation.backends.work_directory import host_path, log_tail, work_directory
 
 _APART = ("--unshare-pid", "--unshare-ipc", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
-_SETTINGS = (
-    *(
-        "alternatives",
-        "ca-certificates",
-        "ca-certificates.conf",
-        "fonts",
-        "group",
-        "hosts",
-        "ld.so.cache",
-        "ld.so.conf",
-    ),
-    *("ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf", "passwd", "pki", "resolv.conf", "services"),
-    *("ssl/certs", "ssl/openssl.cnf"),
-)
-"""What programs want of /etc: names, addresses and certificates, and no secrets."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +44,13 @@ class StdioServer:
 
     async def failure(self) -> str | None:
         """What it said, as it does not come up later."""
-        said = without_secrets(log_tail(self.log), self.secrets)
-        return f"its program ended, or does not speak MCP; it said: {said or 'nothing'}"
+        return f"its program ended, or does not speak MCP; {self.words}"
+
+    @property
+    def words(self) -> str:
+        """What it said on its stderr, and what came first on its stdout, where an MCP message should have been."""
+        printed = "".join(f"it printed {line!r} on its stdout; " for line in self.command.printed)
+        return without_secrets(f"{printed}it said: {log_tail(self.log) or 'nothing'}", self.secrets)
 
     def call(self) -> Callable[[str, dict[str, Any]], Awaitable[CallToolResult]] | None:
         """Tools are called over the connection."""
@@ -90,7 +77,8 @@ async def program(backend: BackendServerConfig, file: BackendFile) -> AsyncItera
 def _command(backend: BackendServerConfig, given: Mapping[str, str], base: Path, data: Path, stderr: TextIO) -> Command:
     bubblewrap = require_bubblewrap()
     assert backend.command is not None
-    view = [word for path in _seen(backend, base) for word in ("--ro-bind-try", path, path)]
+    search, reads = search_path(given), [str(host_path(path, base)) for path in backend.reads or []]
+    view = [word for path in seen_paths(backend.command, search, reads) for word in ("--ro-bind-try", path, path)]
     own = ["--bind", str(data), str(data), "--remount-ro", "/", "--chdir", str(data)]
     argv = [
         bubblewrap.program,
@@ -103,18 +91,5 @@ def _command(backend: BackendServerConfig, given: Mapping[str, str], base: Path,
         *backend.command,
     ]
     # Not as arguments of bubblewrap, which everybody on this machine can read.
-    variables = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(data), "TMPDIR": str(data), "LANG": "C.UTF-8"}
+    variables = {"PATH": search, "HOME": str(data), "TMPDIR": str(data), "LANG": "C.UTF-8"}
     return Command(argv, {**variables, **given}, stderr)
-
-
-def _seen(backend: BackendServerConfig, base: Path) -> list[str]:
-    """Paths of this machine that the program sees beside /usr: its tools may show them to the agent."""
-    program, *rest = backend.command or [""]
-    found = shutil.which(program)
-    named = [*([found, os.path.realpath(found)] if found else []), *filter(os.path.isabs, rest)]
-    paths = [*interpreter_roots(), sys.prefix, *named, *(str(host_path(path, base)) for path in backend.reads or [])]
-    seen = ["/usr"]
-    for path in sorted(map(os.path.normpath, filter(os.path.exists, paths))):  # a directory before what is in it
-        if not any(Path(path).is_relative_to(shown) for shown in seen):
-            seen.append(path)
-    return [*(f"/etc/{name}" for name in _SETTINGS), *seen[1:]]

@@ -3,12 +3,19 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from opencode_env.simulation.backends.checks import found_in
 from opencode_env.simulation.backends.description import AppConfig
-from opencode_env.simulation.backends.document import Document
+from opencode_env.simulation.backends.document import Document, Place
 from opencode_env.simulation.backends.errors import BackendFileError
+from opencode_env.simulation.backends.salvage import Salvage
+
+_OTHER_FORMS = (("mcpServers",), ("mcp_servers",), ("servers",), ("mcp",))
+"""Under what other programs' files have their servers."""
+_OTHER_FORM = (
+    "is how other programs name their servers; here each is an entry of backends: {backend_name_ref: NAME, "
+    "orchestration_mode: local_program, command: [PROGRAM, ARGUMENT, …], env: {…}}, or with a URL {backend_name_ref: "
+    "NAME, orchestration_mode: remote_url, url: …, auth_type: bearer_token, auth_details: {token: …}}"
+)
 
 
 @dataclass(frozen=True)
@@ -27,19 +34,25 @@ def read_backends(path: Path) -> BackendFile:
         BackendFileError: it cannot be used; the message names each line.
     """
     document = Document(path)
-    content = {} if document.content is None else document.content
-    try:
-        config = AppConfig.model_validate(content)
-    except ValidationError as error:
-        problems = [document.problem(found["loc"], _message(found["type"], found["msg"])) for found in error.errors()]
-        raise BackendFileError(path, problems) from None
+    found = Salvage({} if document.content is None else document.content)
     directory = path.resolve().parent
-    if problems := [document.problem(place, message) for place, message in found_in(config, directory)]:
-        raise BackendFileError(path, problems)
-    return BackendFile(config, directory)
+    problems = [
+        *document.doubled,
+        *(document.problem(one["loc"], _message(one["type"], one["msg"], one["loc"])) for one in found.errors),
+        *(
+            document.problem(place, message)
+            for place, message in found_in(found.config, directory)
+            if not found.follows(place, message)
+        ),
+    ]
+    if problems:
+        raise BackendFileError(path, sorted(problems, key=lambda problem: problem.line))
+    return BackendFile(found.config, directory)
 
 
-def _message(kind: str, message: str) -> str:
+def _message(kind: str, message: str, place: Place) -> str:
+    if kind == "extra_forbidden" and tuple(place) in _OTHER_FORMS:
+        return _OTHER_FORM
     if kind == "extra_forbidden":
         return "is no key that is known here; take it away, or look for a misspelling"
     if kind == "missing":

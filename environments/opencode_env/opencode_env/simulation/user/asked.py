@@ -23,7 +23,8 @@ class AskedUser(BaseModel):
     llm_args: dict[str, JsonValue] = Field(default_factory=dict)
     """Its sampling, where the `user` seat has none."""
     script: list[Annotated[str, Field(pattern=r"\S")]] | None = Field(None, min_length=1)
-    """The user's messages, one after the other; after the last the user stops. No model is asked."""
+    """The user's messages, one after the other; after the last, or instead of one that holds `###STOP###`, the user
+    stops. No model is asked."""
 
     @model_validator(mode="after")
     def _wants_something(self) -> Self:

@@ -42,7 +42,7 @@ class User(Protocol):
 
 
 class ScriptedUser:
-    """Says the lines of a script, whatever it is told."""
+    """Says the lines of a script, whatever it is told, to the last one or the first that holds a word of the end."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.ending = USER_STOP
@@ -50,11 +50,15 @@ class ScriptedUser:
 
     async def open(self) -> str | None:
         """The first line."""
-        return next(self._lines, None)
+        return self._next()
 
     async def answer(self, reply: str) -> str | None:
         """The next line."""
-        return next(self._lines, None)
+        return self._next()
+
+    def _next(self) -> str | None:
+        line = next(self._lines, None)
+        return None if line is None or _wants_no_more(line) else line
 
 
 class PlayedUser:
@@ -88,8 +92,13 @@ class PlayedUser:
                 raise kind(f"the user could not be played: {error.type}: {error.message}")
             self.ending = MAX_USER_TURNS
             return None
-        if any(word in segment.last_reply for word in _STOPS):
+        if _wants_no_more(segment.last_reply):
             return None
         if not segment.last_reply.strip():
             raise refused("the user could not be played: its model said nothing")
         return segment.last_reply
+
+
+def _wants_no_more(line: str) -> bool:
+    """Whether a line ends the conversation; the agent never reads such a line."""
+    return any(word in line for word in _STOPS)

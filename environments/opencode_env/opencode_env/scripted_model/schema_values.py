@@ -1,0 +1,160 @@
+"""Values that a JSON schema allows, made from a seeded source."""
+
+import math
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from opencode_env.scripted_model.pattern_text import text_of
+
+Schema = Mapping[str, Any]
+
+_DEEPEST = 6
+"""Levels of nesting below which only what must be there is made."""
+_WORDS = ("apple", "blue", "one", "north", "note", "river")
+_FORMATS = {
+    "date": "2024-05-17",
+    "date-time": "2024-05-17T09:30:00Z",
+    "time": "09:30:00Z",
+    "duration": "PT5M",
+    "email": "ada@example.com",
+    "uri": "https://example.com/a",
+    "uuid": "5f0c1c2e-8f0b-4b7e-9d54-0d2f6c1a7e11",
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
+    "hostname": "example.com",
+}
+_RANGE = 20
+"""Numbers without bounds are from 0 to this."""
+
+
+def value_of(schema: Any, source: random.Random, root: Schema | None = None, depth: int = 0) -> Any:
+    """One value; what a schema says beyond the words that describe tools (`not`, `if`, …) is not looked at."""
+    if not isinstance(schema, Mapping):
+        return source.choice(_WORDS)  # true: anything will do
+    root = schema if root is None else root
+    schema = _whole(schema, root)
+    if "const" in schema:
+        return schema["const"]
+    if schema.get("enum"):
+        return source.choice(schema["enum"])
+    for key in ("anyOf", "oneOf"):
+        if choices := schema.get(key):
+            rest = {name: value for name, value in schema.items() if name != key}
+            chosen = source.choice(choices) if depth < _DEEPEST else min(choices, key=_weight)
+            return value_of(_merged(rest, _whole(chosen, root)), source, root, depth)
+    kind = schema.get("type") or _kind_of(schema)
+    if isinstance(kind, list):
+        kind = source.choice(kind)
+    match kind:
+        case "object":
+            return _object(schema, source, root, depth)
+        case "array":
+            return _array(schema, source, root, depth)
+        case "integer" | "number":
+            return _number(schema, source, whole=kind == "integer")
+        case "boolean":
+            return source.random() < 1 / 2
+        case "null":
+            return None
+    return _text(schema, source)
+
+
+def _whole(schema: Any, root: Schema) -> Schema:
+    """The schema with what it refers to and all that it must also be."""
+    found: Schema = schema if isinstance(schema, Mapping) else {}
+    seen = set()
+    while isinstance(reference := found.get("$ref"), str) and reference not in seen:
+        seen.add(reference)
+        target: Any = root
+        for part in filter(None, reference.lstrip("#").split("/")):
+            name = part.replace("~1", "/").replace("~0", "~")
+            target = target.get(name, {}) if isinstance(target, Mapping) else {}
+        found = _merged({name: value for name, value in found.items() if name != "$ref"}, target)
+    for part in found.get("allOf", ()):
+        found = _merged(found, _whole(part, root))
+    return found
+
+
+def _merged(first: Schema, second: Schema) -> Schema:
+    properties = {**second.get("properties", {}), **first.get("properties", {})}
+    required = list(dict.fromkeys([*first.get("required", ()), *second.get("required", ())]))
+    return {
+        **second,
+        **first,
+        **({"properties": properties} if properties else {}),
+        **({"required": required} if required else {}),
+    }
+
+
+def _weight(schema: Any) -> int:
+    """How much a choice holds, so that a type that holds itself comes to an end."""
+    return len(str(schema)) + 1000 * any(word in str(schema) for word in ("$ref", "object", "array"))
+
+
+def _kind_of(schema: Schema) -> str:
+    for kind, words in (
+        ("object", ("properties", "required", "additionalProperties")),
+        ("array", ("items", "prefixItems", "minItems")),
+        ("number", ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")),
+    ):
+        if any(word in schema for word in words):
+            return kind
+    return "string"
+
+
+def _object(schema: Schema, source: random.Random, root: Schema, depth: int) -> dict[str, Any]:
+    properties, required = schema.get("properties", {}), schema.get("required", ())
+    names = [name for name in properties if name in required or (depth < _DEEPEST and source.random() < 1 / 2)]
+    names += [name for name in required if name not in properties]
+    more = schema.get("additionalProperties")
+    made = {name: value_of(properties.get(name, more), source, root, depth + 1) for name in names}
+    free = iter(f"key{number}" for number in range(schema.get("minProperties", 0)))
+    while len(made) < schema.get("minProperties", 0):
+        made[next(free)] = value_of(more, source, root, depth + 1)
+    return made
+
+
+def _array(schema: Schema, source: random.Random, root: Schema, depth: int) -> list[Any]:
+    first = schema.get("prefixItems", [])
+    least = max(schema.get("minItems", 0), 0)
+    most = min(schema.get("maxItems", least + 2), least + 2) if depth < _DEEPEST else least
+    made = [value_of(item, source, root, depth + 1) for item in first]
+    count = max(source.randint(least, max(least, most)), len(made) if "minItems" in schema else 0)
+    items = schema.get("items")
+    for _ in range(20 * (count + 1)):
+        if len(made) >= count or items is False:
+            break
+        value = value_of(items, source, root, depth + 1)
+        if not schema.get("uniqueItems") or value not in made:
+            made.append(value)
+    return made
+
+
+def _number(schema: Schema, source: random.Random, *, whole: bool) -> float:
+    low, high = schema.get("minimum"), schema.get("maximum")
+    least, most = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    step = schema.get("multipleOf") or (1 if whole else None)
+    if step is None:
+        bottom = next((value for value in (low, least) if value is not None), None)
+        top = next((value for value in (high, most) if value is not None), None)
+        bottom = (min(0, top) - _RANGE if top is not None else 0) if bottom is None else bottom
+        top = bottom + _RANGE if top is None else top
+        return float(bottom + (top - bottom) * source.choice((0.25, 0.5, 0.75)))
+    floors = [math.ceil(low / step)] if low is not None else []
+    floors += [math.floor(least / step) + 1] if least is not None else []
+    tops = [math.floor(high / step)] if high is not None else []
+    tops += [math.ceil(most / step) - 1] if most is not None else []
+    first = max(floors) if floors else min([0, *tops])
+    last = min(tops) if tops else first + _RANGE
+    number = step * source.randint(first, max(first, min(last, first + _RANGE)))
+    return int(number) if whole else number
+
+
+def _text(schema: Schema, source: random.Random) -> str:
+    if isinstance(pattern := schema.get("pattern"), str):
+        return text_of(pattern, source)
+    word = _FORMATS.get(schema.get("format", "")) or source.choice(_WORDS)
+    least, most = schema.get("minLength", 0), schema.get("maxLength")
+    word = word.ljust(least, "a")
+    return word if most is None else word[:most]

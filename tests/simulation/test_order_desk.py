@@ -1,0 +1,97 @@
+"""The order desk: its reward is on the state of the orders at the end, also in a rollout with a user who says stop."""
+
+from typing import Any
+
+import pytest
+from mcp.client.client import Client
+from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
+from opencode_env.scripted_model import ChatRequest, ScriptedModel, WorldsPolicy
+from opencode_env.scripted_model.request import ChatBody
+from opencode_env.simulation import SimulationTaskset
+from opencode_env.simulation.alone import WorldAlone
+from opencode_env.simulation.config import SimulationTaskConfig, SimulationTasksetConfig
+from opencode_env.simulation.episode import EpisodeSpec
+from opencode_env.simulation.hub import hub
+from opencode_env.simulation.ledger import FINISH, Ledger, ledger_of
+from opencode_env.simulation.samples.order_desk import OrderDesk
+from verifiers.v1 import SamplingConfig
+from verifiers.v1.clients import EvalClientConfig, ModelContext
+
+from tests.simulation.episodes import problems
+from tests.simulation.served import shared_worlds, text
+
+
+async def played(spec: EpisodeSpec) -> Ledger:
+    """What the scripted player of the shipped worlds brings about, without an agent's program."""
+    policy = WorldsPolicy()
+    async with WorldAlone(OrderDesk, spec) as world, Client(world.server()) as client:
+        tools = [{"function": {"name": f"order_desk_{tool.name}"}} for tool in (await client.list_tools()).tools]
+        prompt = OrderDesk.PROMPT.replace("{observation}", str(world.first_observation))
+        messages: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
+        while calls := policy(
+            ChatRequest(ChatBody.model_validate({"messages": messages, "tools": tools}), {}, 0)
+        ).tool_calls:
+            for call in calls:
+                answer = await client.call_tool(call.name.removeprefix("order_desk_"), dict(call.arguments))  # type: ignore[arg-type]
+                messages.append({"role": "tool", "content": text(answer)})
+        await world.episode.finish()
+        return world.ledger
+
+
+@pytest.mark.parametrize("wish", ["colour", "cancel", "return", "late"])
+async def test_whoever_does_what_the_rules_allow_is_rewarded(wish: str) -> None:
+    for seed in range(10):
+        ledger = await played(EpisodeSpec(seed=seed, config={"wish": wish}))
+        assert ledger.summary.total_reward == 1.0, ledger
+        assert ledger.steps[-1].info == {"wish": wish, "wrong_orders": []}
+
+
+@pytest.mark.parametrize("wish", ["colour", "cancel", "return", "late"])
+async def test_whoever_does_nothing_or_too_much_is_not(wish: str) -> None:
+    spec = EpisodeSpec(seed=5, config={"wish": wish})
+    async with WorldAlone(OrderDesk, spec) as idle:
+        await idle.episode.finish()
+    assert idle.ledger.summary.total_reward == float(wish == "late")
+    async with WorldAlone(OrderDesk, spec) as busy:
+        for number in list(busy.episode.world._orders):  # type: ignore[attr-defined]
+            await busy.episode.call("cancel_order", {"number": number})
+        await busy.episode.finish()
+    assert busy.ledger.summary.total_reward == 0.0
+
+
+def test_the_shipped_rows_have_users_who_say_stop() -> None:
+    tasks = list(SimulationTaskset(SimulationTasksetConfig(task=SimulationTaskConfig(world="order-desk"))))
+    assert [bool(task.data.user_simulation) for task in tasks] == [True] * 4 + [False] * 2
+
+
+@pytest.mark.opencode
+async def test_a_conversation_that_its_user_ends_is_paid_for_the_final_state() -> None:
+    taskset = {"id": "opencode-simulation", "task": {"world": "order-desk"}}
+    env = OpenCodeEnv(OpenCodeEnvConfig.model_validate({"taskset": taskset}))
+    async with ScriptedModel(WorldsPolicy()) as model, env.serving():
+        context = ModelContext(
+            model="org/some-model",
+            client=EvalClientConfig(base_url=model.base_url, api_key_var="NO_SUCH_KEY"),
+            sampling=SamplingConfig(),
+        )
+        (slot,) = env.slots(list(env.taskset)[2])
+        episode = await env.run_slot(slot, context)
+    assert problems(episode) == []
+    (trace,) = episode.traces
+    assert (trace.reward, trace.stop_condition, trace.info["termination_reason"]) == (1.0, "user_stop", "user_stop")
+    ledger = ledger_of(trace.info)
+    assert ledger is not None
+    assert [entry.tool for entry in ledger.steps] == ["find_orders", "accept_return", FINISH]
+    assert "###STOP###" not in str([request.body for request in model.requests])
+
+
+async def test_a_shared_server_pays_for_the_final_state_and_not_for_a_rollout_that_is_given_up() -> None:
+    async with shared_worlds("order-desk") as served:
+        seat = await served.seat(seed=5, config={"wish": "late"})
+        told: list[Ledger] = []
+        given_up = await served.seat(told.append, seed=5, config={"wish": "late"})
+        await hub().forget(given_up.rollout)
+        ledger = await seat.finish()
+    assert [(entry.tool, entry.reward) for entry in ledger.steps] == [(FINISH, 1.0)]
+    assert (ledger.summary.steps, ledger.summary.total_reward) == (0, 1.0)
+    assert [ledger.steps for ledger in told] == [[]] * len(told)
