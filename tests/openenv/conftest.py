@@ -1,7 +1,6 @@
 """Fixtures of the OpenEnv tests: a server, and an open engine."""
 
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -12,21 +11,15 @@ from tests.support.openenv_server import RunningServer, openenv_server
 from tests.support.user_home import UserHome
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> UserHome:
-    """A fresh home."""
-    return UserHome(tmp_path)
-
-
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+def server(sandboxes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """A server of default settings, for a whole test module."""
     with openenv_server(UserHome(tmp_path_factory.mktemp("server"))) as running:
         yield running
 
 
 @pytest_asyncio.fixture
-async def engine() -> AsyncIterator[Engine]:
+async def engine(sandboxes: None) -> AsyncIterator[Engine]:
     """An open engine of default settings."""
     async with Engine(ServerConfig().environment()).open() as opened:
         yield opened

@@ -1,30 +1,32 @@
 """What goes wrong around a rollout is in its result, and time limits hold."""
 
 import asyncio
+from typing import Any
 
 import pytest
+from opencode_env.openenv import RolloutResult
 from opencode_env.openenv.engine import Engine
 
 from tests.openenv.playing import play
 from tests.support.replies import faulty
 from tests.support.user_home import closed_port
+from tests.support.waiting import within_a_limit
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
 
 async def test_faults_are_in_the_result_and_time_limits_hold(engine: Engine) -> None:
     """All at once, because one of them waits for OpenCode to give up on a dead endpoint."""
+
+    async def limited(seconds: float) -> RolloutResult:
+        keeps: dict[str, Any] = {"setup": ["echo kept > workdir/kept"], "verify": ["grep kept workdir/kept"]}
+        return await play(engine, faulty("hang"), **keeps, agent_timeout_s=seconds)
+
     dead, refused, hanging, slow, huge, setup = await asyncio.gather(
         play(engine, base_url=f"http://127.0.0.1:{closed_port()}/v1", verify=["true"]),
         play(engine, faulty("status", status=401), verify=["true"]),
         play(engine, "true", verify=["sleep 1000", "true"], command_timeout_s=2),
-        play(
-            engine,
-            faulty("hang"),
-            setup=["echo kept > workdir/kept"],
-            verify=["grep kept workdir/kept"],
-            agent_timeout_s=3,
-        ),
+        within_a_limit(limited, lambda slow: slow.stop_condition == "agent_timeout"),
         play(engine, "true", setup=["yes | head -c 30000000"], verify=["yes x | head -c 60000000", "true"]),
         play(engine, "true", setup=["sleep 1000"], verify=["true"], command_timeout_s=2),
     )

@@ -80,6 +80,45 @@ async def test_a_caller_that_sends_more_than_is_taken_is_cut_off(sizes: tuple[in
     assert len(taken) <= 33
 
 
+async def test_nothing_is_sent_to_a_caller_that_is_gone_and_that_is_no_error() -> None:
+    """OpenEnv closes every session in the end, also those whose callers left it; uvicorn raises then."""
+    left = asyncio.Event()
+    delivered: list[str] = []
+
+    async def receive() -> Message:
+        await left.wait()
+        return {"type": "websocket.disconnect", "code": 1006}
+
+    async def send(message: Message) -> None:
+        if left.is_set() or message["type"] == "websocket.broken":
+            raise ConnectionResetError("the caller is gone")
+        delivered.append(message["type"])
+
+    async def says_goodbye(scope: Message, receive: Receive, send: Send) -> None:
+        await send({"type": "websocket.accept"})
+        left.set()
+        assert (await receive())["type"] == "websocket.disconnect"
+        await send({"type": "websocket.close"})
+
+    async def breaks_off(scope: Message, receive: Receive, send: Send) -> None:
+        for kind in ("websocket.accept", "websocket.broken", "websocket.send"):
+            await send({"type": kind})
+
+    await asyncio.wait_for(GuardedApplication(says_goodbye, None, 1000)(SCOPE, receive, send), 10)
+    left.clear()
+    await asyncio.wait_for(GuardedApplication(breaks_off, None, 1000)(SCOPE, receive, send), 10)
+    assert delivered == ["websocket.accept", "websocket.accept"]
+
+
+async def test_an_application_s_own_error_is_not_hidden() -> None:
+    async def broken(scope: Message, receive: Receive, send: Send) -> None:
+        raise RuntimeError("a fault of its own")
+
+    receive, _ = sent()
+    with pytest.raises(RuntimeError, match="a fault of its own"):
+        await asyncio.wait_for(GuardedApplication(broken, None, 1000)(SCOPE, receive, no_send), 10)
+
+
 async def test_messages_that_are_taken_do_not_add_up() -> None:
     asked = asyncio.Semaphore(1)
     seen: list[str] = []

@@ -1,6 +1,7 @@
-"""The server as others start it: by the name in `openenv.yaml`, and in a container."""
+"""The servers as others start them: by what `openenv.yaml` says, with OpenEnv's own tools, and in a container."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,15 +21,22 @@ from tests.support.user_home import UserHome, closed_port
 from tests.support.waiting import wait_until
 from tests.test_structure import ROOT
 
-PACKAGE = ROOT / "environments" / "opencode_env"
-MANIFEST = dict(re.findall(r"^(\w+): (.+)$", (PACKAGE / "openenv.yaml").read_text(), re.MULTILINE))
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
+DIRECTORIES = sorted((ROOT / "deploy" / "openenv").iterdir())
+BOTH = pytest.mark.parametrize("directory", DIRECTORIES, ids=lambda path: str(path.name))
+
+
+def manifest(directory: Path) -> dict[str, str]:
+    """What a directory's `openenv.yaml` says."""
+    return dict(re.findall(r"^(\w+): (.+)$", (directory / "openenv.yaml").read_text(), re.MULTILINE))
 
 
 @contextmanager
-def served(home: UserHome, token: str | None) -> Iterator[tuple["subprocess.Popen[bytes]", str, Path]]:
+def served(home: UserHome, directory: Path, token: str | None) -> Iterator[tuple["subprocess.Popen[bytes]", str, Path]]:
     """uvicorn with the manifest's application: the process, its URL, its log."""
     port, log = closed_port(), home.root / "uvicorn.log"
-    argv = [sys.executable, "-m", "uvicorn", MANIFEST["app"], "--host", "127.0.0.1", "--port", str(port)]
+    argv = [sys.executable, "-m", "uvicorn", manifest(directory)["app"], "--host", "127.0.0.1", "--port", str(port)]
     variables = home.environment({} if token is None else {"OPENCODE_OPENENV_TOKEN": token})
     with log.open("wb") as said:
         process = subprocess.Popen(argv, cwd=home.work, env=variables, stdout=said, stderr=said)
@@ -40,8 +48,9 @@ def served(home: UserHome, token: str | None) -> Iterator[tuple["subprocess.Pope
         process.wait(60)
 
 
-def test_the_manifests_application_serves_who_has_the_token_and_ends_cleanly(home: UserHome) -> None:
-    with served(home, "a-long-token") as (process, url, log):
+@BOTH
+def test_the_manifests_application_serves_who_has_the_token_and_ends_cleanly(home: UserHome, directory: Path) -> None:
+    with served(home, directory, "a-long-token") as (process, url, log):
         assert process.poll() is None, log.read_text()
         request = urllib.request.Request(f"{url}/state", headers={"Authorization": "Bearer a-long-token"})
         with urllib.request.urlopen(request, timeout=60) as answer:
@@ -51,21 +60,65 @@ def test_the_manifests_application_serves_who_has_the_token_and_ends_cleanly(hom
     assert home.leftovers() == []
 
 
-def test_the_manifests_application_does_not_start_without_a_token(home: UserHome) -> None:
-    with served(home, None) as (process, _, log):
+@BOTH
+def test_the_manifests_application_does_not_start_without_a_token(home: UserHome, directory: Path) -> None:
+    with served(home, directory, None) as (process, _, log):
         assert process.poll() is not None
         assert "OPENCODE_OPENENV_TOKEN" in log.read_text()
 
 
-def test_manifest_and_dockerfile_name_what_there_is() -> None:
-    scripts = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]["scripts"]
-    dockerfile = (PACKAGE / "Dockerfile").read_text()
-    assert (MANIFEST["spec_version"], MANIFEST["name"], MANIFEST["port"]) == ("1", "opencode_env", "8000")
-    assert "opencode-openenv" in scripts
+@BOTH
+def test_openenvs_validation_of_the_directory_with_the_manifest_passes(directory: Path) -> None:
+    """Of the checkout as it is, where no other directory holds a manifest."""
+    argv = [sys.executable, "-m", "openenv.cli", "validate", "--verbose", str(directory)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "[NO]" not in done.stdout
+    found = [path for depth in ("*", "*/*", "*/*/*") for path in ROOT.glob(f"{depth}/openenv.yaml")]
+    assert sorted(path.parent for path in found) == DIRECTORIES
+
+
+@BOTH
+def test_manifest_and_dockerfile_name_what_there_is(directory: Path) -> None:
+    scripts = tomllib.loads((ROOT / "environments/opencode_env/pyproject.toml").read_text())["project"]["scripts"]
+    dockerfile, said = (directory / "server" / "Dockerfile").read_text(), manifest(directory)
+    assert (said["spec_version"], said["name"], said["port"]) == ("1", directory.name, "8000")
     assert "EXPOSE 8000" in dockerfile
-    for line in dockerfile.splitlines():
-        if line.startswith("COPY "):
-            assert all((ROOT / source).exists() for source in line.split()[1:-1]), line
+    command = re.search(r"exec (\S+) --host", dockerfile)
+    assert command is not None
+    assert command[1] in scripts
+    # The same entry point where OpenEnv's tools look for it.
+    module = scripts[command[1]].partition(":")[0]
+    assert f"from {module} import main" in (directory / "server" / "app.py").read_text()
+
+
+DOCKER = """#!/bin/sh
+# In the place of Docker: checks that the context, which is the last argument, holds what the Dockerfile copies.
+for context; do :; done
+cd "$context" || exit 1
+grep '^COPY ' server/Dockerfile | while read -r _ source _; do
+    [ -e "$source" ] || { echo "there is no $source"; exit 1; }
+done
+ls wheels
+"""
+
+
+def test_what_openenv_build_hands_to_docker_holds_all_that_the_image_installs(tmp_path: Path) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text(DOCKER)
+    docker.chmod(0o755)
+    subprocess.run([ROOT / "scripts" / "openenv_directories.sh"], check=True)
+    for directory in DIRECTORIES:
+        argv = [sys.executable, "-m", "openenv.cli", "build", str(directory)]
+        variables = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=variables)
+        assert done.returncode == 0, done.stdout + done.stderr
+        for package in ("opencode_env", "opencode_rlm", "opencode_rubrics"):
+            assert re.search(rf"^{package}-\S+\.whl$", done.stdout, re.MULTILINE), done.stdout
+        requirements = (directory / "requirements.txt").read_text()
+        locked = {entry["name"]: entry["version"] for entry in tomllib.loads((ROOT / "uv.lock").read_text())["package"]}
+        for name in ("openenv", "fastmcp", "verifiers", "uvicorn"):
+            assert f"\n{name}=={locked[name]} " in requirements
 
 
 class LocalProvider:

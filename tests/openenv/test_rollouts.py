@@ -1,6 +1,7 @@
 """What a call means: setup, agent, verify, reward, files and limits, in the confined local sandbox."""
 
 import os
+from typing import Any
 
 import pytest
 from opencode_env.openenv.engine import Engine
@@ -44,15 +45,24 @@ async def test_without_verify_commands_there_is_no_reward(engine: Engine) -> Non
 async def test_a_reward_that_a_verify_command_wrote_goes_before_the_share(engine: Engine) -> None:
     result = await play(engine, "true", verify=[f"echo 0.25 > {REWARD}", "true"])
     assert (result.reward, result.reward_note) == (0.25, "")
-    beyond = await play(engine, "true", verify=[f"echo 7 > {REWARD}"])
-    assert beyond.reward == 0.0
-    assert "not in [0, 1]" in beyond.reward_note
-    allowed = await play(engine, "true", verify=[f"echo 7 > {REWARD}"], reward_max=10.0)
-    assert allowed.reward == 7.0
     for odd in ("nan", "inf", "yes"):
         result = await play(engine, "true", verify=[f"echo {odd} > {REWARD}"])
         assert result.reward == 0.0
         assert result.reward_note
+
+
+async def test_a_reward_beyond_the_bounds_counts_where_the_caller_named_none(engine: Engine) -> None:
+    """Clients of OpenEnv's own server know of no bounds: they would see a 0 without a reason."""
+    for written in (7.0, -2.5):
+        old = await play(engine, "true", verify=[f"echo {written} > {REWARD}"])
+        assert (old.reward, old.reward_note, old.error) == (written, "", None)
+    given: list[tuple[dict[str, Any], str]] = [({"reward_max": 1.0}, "[0, 1]"), ({"reward_min": -1.0}, "[-1, 1]")]
+    for bounds, told in given:
+        beyond = await play(engine, "true", verify=[f"echo 7 > {REWARD}"], **bounds)
+        assert beyond.reward == 0.0
+        assert f"not in {told}" in beyond.reward_note
+    allowed = await play(engine, "true", verify=[f"echo 7 > {REWARD}"], reward_max=10.0)
+    assert allowed.reward == 7.0
 
 
 PLANTS = {

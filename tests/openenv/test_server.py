@@ -21,7 +21,7 @@ from tests.support.replies import bash, faulty
 from tests.support.user_home import UserHome
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
 
 DONE = ScriptPolicy.of(Reply(text="done"))
 SILENT = ScriptPolicy.of(faulty("hang"))
@@ -69,14 +69,17 @@ async def test_a_caller_that_goes_away_leaves_nothing_and_the_server_ends_cleanl
         writer.write(b"POST /step HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n")
         writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
         async with websocket(server) as gone, websocket(server) as polite:
-            await gone.send(step(silent))
-            await polite.send(step(silent))
+            await gone.send(step(silent, task_id="gone"))
+            await polite.send(step(silent, task_id="polite"))
             await until(lambda: silent.active == 3)
             assert len(home.sandboxes()) == 3
             writer.transport.abort()
             gone.transport.abort()
             await polite.close()
             await until(lambda: not home.sandboxes())
+            await until(lambda: server.log.count(": its caller is gone") == 3)
+        assert all(f"run_rollout '{name}': ended after" in server.log for name in ("gone", "polite"))
+        assert "Traceback" not in server.log
         # Who stays is served on, on the same places.
         async with websocket(server) as stays:
             await stays.send(step(model, verify=["true"]))

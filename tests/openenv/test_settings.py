@@ -1,7 +1,10 @@
 """The server's options, what it serves under them, and what it refuses before it starts anything."""
 
+import asyncio
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +76,8 @@ def test_the_environment_has_the_servers_runtime_and_harness(monkeypatch: pytest
         ({"agent_timeout_s": 100_000.0}, "--max-rollout-s"),
         ({"verify": ["true"] * 60, "command_timeout_s": 600.0}, "--max-rollout-s"),
         ({"model": ""}, "no model"),
-        ({"mode": "other"}, "mode: "),
-        ({"api_key": ["a-secret-key"]}, "api_key: "),
+        ({"mode": "other"}, "mode must"),
+        ({"api_key": ["a-secret-key"]}, "api_key must"),
         ({"token_ids": True, "renderer": "no-such-renderer"}, "no-such-renderer"),
         ({"token_ids": True, "renderer": "kimi-k2.5", "tokenizer": "some/code"}, "runs code"),
         ({"token_ids": True, "renderer": "kimi-k2.5", "tokenizer": "moonshotai/Kimi-K2.5"}, "--max-tokenizers"),
@@ -106,10 +109,51 @@ class BrokenEngine(Engine):
         raise ValueError("no such thing")
 
 
-async def test_what_the_machinery_does_is_in_the_result() -> None:
+@pytest.fixture
+def listening() -> Iterator[dict[str, Any]]:
+    """A call whose endpoint somebody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield {**CALL, "base_url": f"http://127.0.0.1:{server.getsockname()[1]}/v1"}
+
+
+async def test_what_the_machinery_does_is_in_the_result(listening: dict[str, Any]) -> None:
     config = ServerConfig()
-    result = await RolloutService(BrokenEngine(config.environment()), config).run(CALL)
+    result = await RolloutService(BrokenEngine(config.environment()), config).run(listening)
     assert (result.reward, result.stop_condition, result.error) == (None, "error", "ValueError: no such thing")
+
+
+class SilentEngine(Engine):
+    """One whose rollouts do not end by themselves."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        super().__init__(config.environment())
+        self.started = asyncio.Event()
+
+    async def rollout(self, spec: RolloutSpec, endpoint: Endpoint) -> RolloutResult:
+        self.started.set()
+        await asyncio.Event().wait()
+        raise AssertionError("it never ends")
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"), [("the caller", "its caller is gone"), ("the server", "the server is shutting down")]
+)
+async def test_a_rollout_that_is_cut_off_leaves_a_line_in_the_log(
+    ends: str, told: str, listening: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    config = ServerConfig()
+    engine = SilentEngine(config)
+    service = RolloutService(engine, config)
+    call = asyncio.ensure_future(service.run({**listening, "task_id": "lost"}))
+    await engine.started.wait()
+    if ends == "the caller":
+        call.cancel()
+        await asyncio.wait([call])
+    await service.stop()
+    (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert record.getMessage().startswith("run_rollout 'lost': ended after ")
+    assert record.getMessage().endswith(f" s: {told}")
+    assert record.exc_info is None
 
 
 def test_who_does_not_use_openenv_never_imports_it() -> None:

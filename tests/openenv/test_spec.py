@@ -1,5 +1,6 @@
 """The arguments of a call: their defaults, their bounds, and the endpoint that they name."""
 
+from collections import deque
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ def test_defaults_are_those_of_the_old_server() -> None:
         {"endpoint": "other"},
         {"agent_timeout_s": 0},
         {"agent_timeout_s": float("nan")},
-        {"setup": "true"},
+        *({"setup": given} for given in ("true", b"true", {"true"}, {"true": "false"}, 7, [7], [["true"]])),
         {"verify": ["true"] * 65},
         {"verify": ["x" * 100_001]},
         {"verify": ["echo a\0b"]},
@@ -58,6 +59,18 @@ def test_wrong_arguments_are_refused(wrong: dict[str, Any]) -> None:
 )
 def test_images_are_names_as_registries_have_them(image: str) -> None:
     assert spec(template=image).template == image
+
+
+def test_commands_stay_in_the_order_in_which_any_list_of_them_has_them() -> None:
+    expected = ["first", "second"]
+    for given in (expected, tuple(expected), iter(expected), dict(enumerate(expected)).values(), deque(expected)):
+        assert spec(setup=given).setup == expected
+
+
+def test_a_bound_of_the_reward_that_is_not_given_is_the_usual_one_or_none_at_all() -> None:
+    assert spec().reward_bounds is None
+    assert spec(reward_min=-3).reward_bounds == (-3, 1)
+    assert spec(reward_max=3).reward_bounds == (0, 3)
 
 
 def test_a_rollouts_longest_time_counts_its_commands() -> None:
@@ -87,6 +100,32 @@ def test_explicit_goes_before_the_environment_and_that_before_the_catalog() -> N
 
 
 @pytest.mark.parametrize(
+    ("url", "asked"),
+    [
+        *((f"http://vllm:8000{path}", "http://vllm:8000/v1") for path in ("", "/", "/v1", "/v1/")),
+        ("http://proxy/team/vllm/", "http://proxy/team/vllm/v1"),
+        ("http://[::1]:8000", "http://[::1]:8000/v1"),
+    ],
+)
+def test_an_address_of_vllm_needs_no_v1(url: str, asked: str) -> None:
+    own = resolve_endpoint(spec(endpoint="vllm"), {**OWN, "VLLM_URL": url})
+    assert (own.base_url, own.api_key) == (asked, "own-vllm")
+    named = resolve_endpoint(spec(endpoint="vllm", base_url=url), {**OWN, "VLLM_URL": asked})
+    assert (named.base_url, named.api_key) == (asked, "own-vllm")
+
+
+def test_other_endpoints_are_asked_where_their_users_say() -> None:
+    for url, asked in (
+        ("http://proxy", "http://proxy/v1"),
+        ("http://proxy/v1beta/openai/", "http://proxy/v1beta/openai"),
+    ):
+        assert resolve_endpoint(spec(endpoint="openai"), {**OWN, "OPENAI_BASE_URL": url}).base_url == asked
+    assert resolve_endpoint(spec(base_url="http://mine", model="m"), OWN).base_url == "http://mine"
+    with pytest.raises(ValueError, match="no http"):
+        resolve_endpoint(spec(endpoint="vllm"), {"VLLM_URL": "vllm:8000"})
+
+
+@pytest.mark.parametrize(
     ("given", "told"),
     [
         ({}, "base_url"),
@@ -95,7 +134,8 @@ def test_explicit_goes_before_the_environment_and_that_before_the_catalog() -> N
         ({"endpoint": "openai"}, "OPENAI_API_KEY"),
         ({"endpoint": "hf_router"}, "HF_ROUTER_API_KEY"),
         ({"base_url": "file:///etc/passwd", "model": "m"}, "no http"),
-        ({"base_url": "http://", "model": "m"}, "no http"),
+        *(({"base_url": f"http://{bad}", "model": "m"}, "no http") for bad in ("", "mine:70000/v1", "mine:0", "[::1")),
+        ({"endpoint": "vllm", "base_url": "http://[::1"}, "no http"),
         ({"base_url": "http://me:a-secret@mine/v1", "model": "m"}, "given as api_key"),
         ({"base_url": "http://mine/v1?key=a-secret", "model": "m"}, "given as api_key"),
         ({"base_url": "http://mine", "model": "m", "api_key": "a\r\nX: y"}, "line break"),

@@ -14,7 +14,7 @@ from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
 from tests.support.openenv_server import RunningServer, spoken_by
 from tests.support.replies import bash, faulty
-from tests.support.waiting import until
+from tests.support.waiting import until, within_a_limit
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
@@ -98,7 +98,10 @@ async def test_a_call_that_our_client_gives_up_ends_its_rollout_and_the_client_g
         await until(lambda: not server.home.sandboxes())
         require_whole(await env.run_rollout(**call_of(model)))
         # Of the server's own time limit an error in the result is heard, and not one of the client.
-        late = await env.run_rollout(**{**call_of(silent), "agent_timeout_s": 1.0, "verify": ["true"]})
+        late = await within_a_limit(
+            lambda seconds: env.run_rollout(**{**call_of(silent), "agent_timeout_s": seconds, "verify": ["true"]}),
+            lambda late: late.stop_condition == "agent_timeout",
+        )
         assert (late.reward, late.stop_condition) == (1.0, "agent_timeout")
 
 

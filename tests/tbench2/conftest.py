@@ -15,7 +15,7 @@ MakeEnvironment = Callable[..., Tbench2Environment]
 
 
 @pytest.fixture
-def make_environment(tmp_path: Path) -> Iterator[MakeEnvironment]:
+def make_environment(sandboxes: None, tmp_path: Path) -> Iterator[MakeEnvironment]:
     """Makes environments that are closed at the end."""
     made: list[Tbench2Environment] = []
 

@@ -3,7 +3,10 @@
 import asyncio
 import contextlib
 import os
+import re
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from opencode_env.openenv.tbench2 import Tbench2Action, Tbench2Environment, epis
 from opencode_env.openenv.tbench2.models import ActionType
 from opencode_env.openenv.tbench2.place import Place
 from opencode_env.openenv.tbench2.session_log import SessionLog
+from opencode_env.openenv.tbench2.settings import VARIABLES
 from opencode_env.openenv.tbench2.terminals import MAX_OUTPUT_CHARS
 from opencode_rubrics import ScoringError
 from opencode_rubrics.verifiers_versions import PodmanConfig
@@ -141,6 +145,19 @@ def test_a_wait_ends_when_its_time_is_over(environment: Tbench2Environment) -> N
     environment.step(Tbench2Action(command="echo early; sleep 600", block=False))
     seen = environment.step(Tbench2Action(action_type=ActionType.WAIT, wait_seconds=2))
     assert (seen.session_id, seen.output, seen.info) == ("tb2-session", "early\n", {"exit_code": None})
+
+
+def test_close_ends_an_episode_and_is_no_mistake_where_it_has_ended(make_environment: MakeEnvironment) -> None:
+    environment = make_environment()
+    close = Tbench2Action(action_type=ActionType.CLOSE)
+    assert environment.step(close).done
+    environment.reset(task_id="count-lines")
+    assert environment.step(Tbench2Action(action_type=ActionType.EVALUATE)).reward == 0.0
+    for _ in range(2):
+        ended = environment.step(close)
+        assert (ended.done, ended.reward, ended.success, ended.action_type) == (True, None, True, "close")
+    with pytest.raises(ValueError, match="call reset first"):
+        environment.step(Tbench2Action(action_type=ActionType.EVALUATE))
 
 
 def test_wrong_use_is_an_error_that_names_it(make_environment: MakeEnvironment) -> None:
@@ -353,6 +370,15 @@ def test_a_setting_that_means_nothing_is_refused(
     monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match=f"{name}|command_timeout_s"):
         make_environment()
+
+
+def test_help_names_every_variable_that_is_read() -> None:
+    package = Path(session_log.__file__).parent
+    read = set(re.findall(r'environ\.get\("(\w+)"', "".join(file.read_text() for file in package.glob("*.py"))))
+    argv = [sys.executable, "-m", "opencode_env.openenv.tbench2", "--help"]
+    told = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert read == set(VARIABLES)
+    assert all(f"\n  {name} " in told for name in read)
 
 
 def test_the_settings_are_read_of_the_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from tests.support.user_home import UserHome, closed_port
 from tests.task_folders.folders import oracle
 from tests.tbench2.conftest import TASKS
 
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
 
 @contextmanager
 def serving(root: Path, variables: dict[str, str] | None = None) -> Iterator[str]:
@@ -102,6 +104,9 @@ def test_the_generic_client_and_clients_that_say_goodbye(server: str, tmp_path: 
     while (left := sandboxes(tmp_path)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert left == []
+    log = (tmp_path / "server.log").read_text()
+    assert log.count("task 'count-lines' ended without a score: its caller is gone") == 7
+    assert "Traceback" not in log
 
 
 def sandboxes(root: Path) -> list[str]:

@@ -25,10 +25,11 @@ class _Kind:
     api_key: str = ""
     model: str = ""
     disable_thinking: bool = False
+    always_v1: bool = False
 
 
 CATALOG: Mapping[str, _Kind] = {
-    "vllm": _Kind("VLLM", "VLLM_URL", api_key=NO_KEY, model="Qwen/Qwen3.5-4B", disable_thinking=True),
+    "vllm": _Kind("VLLM", "VLLM_URL", api_key=NO_KEY, model="Qwen/Qwen3.5-4B", disable_thinking=True, always_v1=True),
     "openai": _Kind("OPENAI", "OPENAI_BASE_URL", "https://api.openai.com/v1", model="gpt-4o-mini"),
     "hf_router": _Kind(
         "HF_ROUTER",
@@ -60,8 +61,8 @@ def resolve_endpoint(spec: RolloutSpec, environment: Mapping[str, str] | None = 
     if kind is None:
         _require(spec, base_url=spec.base_url, model=spec.model)
         return _checked(spec.base_url, spec.api_key or NO_KEY, spec.model, bool(spec.disable_thinking))
-    own_url = environment.get(kind.url_variable) or kind.base_url
-    base_url = spec.base_url or own_url
+    own_url = _with_version(kind, environment.get(kind.url_variable) or kind.base_url)
+    base_url = _with_version(kind, spec.base_url) or own_url
     model = spec.model or environment.get(f"{kind.prefix}_MODEL") or kind.model
     if not base_url:
         raise ValueError(
@@ -77,8 +78,19 @@ def resolve_endpoint(spec: RolloutSpec, environment: Mapping[str, str] | None = 
     return _checked(base_url, key, model, thinking_off)
 
 
+def _with_version(kind: _Kind, base_url: str) -> str:
+    """The URL with the /v1 that users of OpenEnv's own catalog leave out.
+
+    vLLM serves nothing beside it, also below a prefix; the paths of others are what their users say they are.
+    """
+    base_url = base_url.rstrip("/")
+    path = base_url.partition("://")[2].partition("/")[2]
+    lacks = bool(base_url) and (not path or (kind.always_v1 and not base_url.endswith("/v1")))
+    return f"{base_url}/v1" if lacks else base_url
+
+
 def _own_key(kind: _Kind, environment: Mapping[str, str], base_url: str, own_url: str) -> str:
-    if base_url.rstrip("/") != own_url.rstrip("/"):
+    if base_url != own_url:
         return kind.api_key
     return environment.get(f"{kind.prefix}_API_KEY") or kind.api_key
 
@@ -92,9 +104,13 @@ def _require(spec: RolloutSpec, **values: str) -> None:
 
 
 def _checked(base_url: str, api_key: str, model: str, disable_thinking: bool) -> Endpoint:
-    parts = urlsplit(base_url)
     # Without the URL: it may be the server's own.
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(base_url)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound:
         raise ValueError("base_url is no http or https URL, such as http://127.0.0.1:8000/v1")
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise ValueError("base_url holds more than scheme, host, port and path: a key is given as api_key")

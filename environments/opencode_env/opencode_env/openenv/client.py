@@ -14,6 +14,7 @@ from openenv.core.mcp_client import MCPToolClient
 
 from opencode_env.openenv.addresses import with_token, without_secrets
 from opencode_env.openenv.answers import read_result
+from opencode_env.openenv.arguments import read_arguments
 from opencode_env.openenv.listening import TOKEN_VARIABLE
 from opencode_env.openenv.result import RolloutResult
 from opencode_env.openenv.spec import RolloutSpec
@@ -111,23 +112,23 @@ class OpenCodeEnv(MCPToolClient):
             ConnectionError: the server cannot be reached.
             RuntimeError: the server failed.
         """
-        spec = RolloutSpec(
-            instruction=instruction,
-            endpoint=endpoint,
-            base_url=base_url,
-            api_key=api_key,
-            model=model,
-            setup=list(setup or ()),
-            verify=list(verify or ()),
-            task_id=task_id,
-            mode=mode,
-            disable_thinking=disable_thinking,
-            max_tokens_cap=max_tokens_cap,
-            top_logprobs=top_logprobs,
-            agent_timeout_s=agent_timeout_s,
-            template=template,
-            **further,
-        )
+        named = {
+            "instruction": instruction,
+            "endpoint": endpoint,
+            "base_url": base_url,
+            "api_key": api_key,
+            "model": model,
+            "setup": setup,
+            "verify": verify,
+            "task_id": task_id,
+            "mode": mode,
+            "disable_thinking": disable_thinking,
+            "max_tokens_cap": max_tokens_cap,
+            "top_logprobs": top_logprobs,
+            "agent_timeout_s": agent_timeout_s,
+            "template": template,
+        }
+        spec = read_arguments({**named, **further})
         return self._dispatch(lambda: self._run(spec))
 
     _message_timeout: float

@@ -111,12 +111,23 @@ class Connection:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._ahead: asyncio.Queue[Message] = asyncio.Queue()
+        self._gone = False
+        """Whether nobody reads any more what the application sends."""
         self.idle = asyncio.Event()
         """Set while the application waits for the caller."""
 
     async def serve(self, application: Application, scope: Message, send: Send) -> None:
         """Run the application; it is cancelled when the caller goes away while it works, and it does not end."""
-        work = asyncio.ensure_future(application(scope, self._next, send))
+
+        async def send_if_there(message: Message) -> None:
+            # OpenEnv says goodbye to callers that are gone, too, and would end with an error when it cannot.
+            if not self._gone:
+                try:
+                    await send(message)
+                except OSError:
+                    self._gone = True
+
+        work = asyncio.ensure_future(application(scope, self._next, send_if_there))
         watch = asyncio.ensure_future(self._read_ahead())
         try:
             await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
@@ -148,6 +159,7 @@ class Connection:
         while True:
             message = await self._receive()
             gone = message["type"] in ("http.disconnect", "websocket.disconnect")
+            self._gone = self._gone or gone
             self._bytes += _size(message)
             if not gone and (self._bytes > self._max_bytes or self._ahead.qsize() >= _MOST_AHEAD):
                 kind = message["type"].partition(".")[0]

@@ -7,6 +7,7 @@ asks for, because a trainer recomputes their logprobs so.
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import ValidationError
 from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import EvalClientConfig, TrainClientConfig
 
@@ -43,7 +44,12 @@ def client_of(spec: RolloutSpec, endpoint: Endpoint, variable: str) -> EvalClien
     settings: dict[str, Any] = {"base_url": endpoint.base_url, "api_key_var": variable}
     if spec.token_ids:
         renderer = {"name": spec.renderer} if spec.renderer else None
-        return TrainClientConfig(**settings, renderer=renderer, renderer_model_name=spec.tokenizer or None)
+        try:
+            return TrainClientConfig(**settings, renderer=renderer, renderer_model_name=spec.tokenizer or None)
+        except ValidationError as error:
+            known = error.errors()[0].get("ctx", {}).get("expected_tags")
+            told = f"there are: {known}" if known else "it needs more than a name"
+            raise ValueError(f"renderer {spec.renderer!r} cannot be used; {told}") from None
     return EvalClientConfig(**settings)
 
 

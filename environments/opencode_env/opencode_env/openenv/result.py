@@ -70,7 +70,7 @@ class RolloutResult(BaseModel):
     stop_condition: str | None = None
     """How the rollout ended: `agent_completed`, `agent_timeout`, a limit, `error`, `refused`."""
     reward_note: str = ""
-    """Why the reward is 0 although commands passed, such as a reward file beyond its bounds."""
+    """Why the reward is 0 although commands passed, such as a reward file beyond the bounds that were given."""
     training_trace: TrainingTrace | None = None
     training_trace_reason: str = ""
     """Why there is none."""

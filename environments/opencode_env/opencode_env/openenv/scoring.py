@@ -5,6 +5,8 @@ The documented place, `/home/user/logs/verifier`, is a link to it, made at the s
 the agent's doing, nothing counts, because commands that write a reward as a rule always exit 0.
 """
 
+import math
+
 import verifiers.v1 as vf
 from opencode_rubrics import AnyTrace, CommandResult, VerifyCommandsRubric
 from opencode_rubrics.reward_file import read_reward_file
@@ -49,6 +51,6 @@ class RunRolloutRubric(VerifyCommandsRubric):
             return explained(trace, home.problem)
         if not home.reward_file:
             return sum(result.ok for result in results) / len(results)
-        lowest, highest = (float(getattr(task, name)) for name in ("reward_min", "reward_max"))
-        written = await read_reward_file(runtime, lowest, highest)
+        bounds: tuple[float, float] | None = getattr(task, "reward_bounds", None)
+        written = await read_reward_file(runtime, *(bounds or (-math.inf, math.inf)))
         return explained(trace, written.problem) if written.problem else written.reward

@@ -10,13 +10,14 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
 from verifiers.v1.runtimes import SubprocessConfig
 
+from opencode_env.openenv.arguments import read_arguments
 from opencode_env.openenv.catalog import Endpoint, resolve_endpoint
 from opencode_env.openenv.engine import Engine
 from opencode_env.openenv.model_calls import client_of
 from opencode_env.openenv.places import Places, ServerFullError
+from opencode_env.openenv.reachable import UnreachableError, require_reachable
 from opencode_env.openenv.result import RolloutResult
 from opencode_env.openenv.settings import ServerConfig
 from opencode_env.openenv.spec import RolloutSpec
@@ -89,12 +90,7 @@ class RolloutService:
         self._tokenizers.add((name, renderer))
 
     def _read(self, arguments: Mapping[str, Any]) -> RolloutSpec:
-        try:
-            spec = RolloutSpec.model_validate({name: value for name, value in arguments.items() if value is not None})
-        except ValidationError as error:
-            # Without the values: one of them is a key.
-            told = [f"{'.'.join(map(str, item['loc'])) or 'arguments'}: {item['msg']}" for item in error.errors()]
-            raise ValueError(f"invalid arguments: {'; '.join(told)}") from None
+        spec = read_arguments(arguments)
         longest = self._config.max_rollout_s
         if spec.longest_seconds > longest:
             raise ValueError(
@@ -113,8 +109,14 @@ class RolloutService:
         try:
             async with self._places.place():
                 result = await self._within_limit(spec, endpoint)
+        except asyncio.CancelledError:
+            why = _STOPPING if self._stopping else "its caller is gone"
+            logger.warning("run_rollout %r: ended after %.1f s: %s", spec.task_id, time.monotonic() - started, why)
+            raise
         except ServerFullError as error:
             result = _refused(spec, str(error))
+        except UnreachableError as error:
+            result = _failed(spec, f"ProviderError: {error}", "error")
         except Exception as error:  # whatever the machinery does is told in the result, with its kind
             logger.exception("run_rollout %r failed", spec.task_id)
             result = _failed(spec, f"{type(error).__name__}: {str(error)[:2000]}", "error")
@@ -125,6 +127,7 @@ class RolloutService:
     async def _within_limit(self, spec: RolloutSpec, endpoint: Endpoint) -> RolloutResult:
         try:
             async with asyncio.timeout(spec.longest_seconds) as limit:
+                await require_reachable(spec, endpoint)
                 return await self._engine.rollout(spec, endpoint)
         except TimeoutError:
             if not limit.expired():

@@ -5,9 +5,10 @@ rollout) is found out later. The names and defaults of the arguments before `tok
 `opencode_env`.
 """
 
-from typing import Annotated, Literal, Self
+from collections.abc import Iterable, Mapping, Set
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, StringConstraints, model_validator
 
 INSTALL_SECONDS = 240.0
 """Seconds until the sandbox is up and the agent installed in it."""
@@ -18,7 +19,16 @@ _COMMAND_GRACE_SECONDS = 50.0
 
 _NO_NUL = r"^[^\x00]*$"
 Command = Annotated[str, StringConstraints(max_length=100_000, pattern=_NO_NUL)]
-Commands = Annotated[list[Command], Field(max_length=64)]
+
+
+def _in_order(given: Any) -> list[Any]:
+    """Commands as a list. One text is an iterable of its characters, and a set has no order: both are mistakes."""
+    if isinstance(given, str | bytes | bytearray | Mapping | Set) or not isinstance(given, Iterable):
+        raise ValueError('must be a list of shell commands, such as ["true"]')
+    return list(given)
+
+
+Commands = Annotated[list[Command], Field(max_length=64), BeforeValidator(_in_order)]
 Mode = Literal["transparent_proxy", "black_box"]
 
 
@@ -93,18 +103,33 @@ class RolloutSpec(BaseModel):
     command_timeout_s: FiniteFloat = Field(
         120.0, gt=0, le=86_400, description="Seconds for each setup or verify command."
     )
-    reward_min: FiniteFloat = Field(0.0, description="The least that the reward file may hold.")
-    reward_max: FiniteFloat = Field(1.0, description="The most that the reward file may hold.")
+    reward_min: FiniteFloat | None = Field(
+        None,
+        description="The least that the reward file may hold; beyond it the reward is 0. Where only reward_max is "
+        "given it is 0, and where neither is, any number counts.",
+    )
+    reward_max: FiniteFloat | None = Field(
+        None, description="The most that the reward file may hold, likewise; 1 where only reward_min is given."
+    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if self.reward_min > self.reward_max:
-            raise ValueError(f"reward_min {self.reward_min:g} is above reward_max {self.reward_max:g}; swap them")
+        lowest, highest = self.reward_bounds or (0.0, 1.0)
+        if lowest > highest:
+            raise ValueError(f"reward_min {lowest:g} is above reward_max {highest:g}: give both, the smaller first")
         if (self.tokenizer or self.renderer) and not self.token_ids:
             raise ValueError("tokenizer and renderer are for token_ids: set token_ids = true, or leave them out")
         if self.token_ids and self.mode == "black_box":
             raise ValueError("mode = black_box records no turns, so no token_ids either: leave one of them out")
         return self
+
+    @property
+    def reward_bounds(self) -> tuple[float, float] | None:
+        """The least and the most that the reward file may hold; None for callers that name, or know of, no bounds."""
+        lowest, highest = self.reward_min, self.reward_max
+        if lowest is None and highest is None:
+            return None
+        return 0.0 if lowest is None else lowest, 1.0 if highest is None else highest
 
     @property
     def longest_seconds(self) -> float:

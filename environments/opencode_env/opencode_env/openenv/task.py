@@ -32,9 +32,8 @@ class RolloutTaskData(OpenCodeTaskData):
     """The task of one call."""
 
     kind: Literal["run_rollout"] = "run_rollout"
-    reward_min: float = 0.0
-    """The least that the reward file may hold."""
-    reward_max: float = 1.0
+    reward_bounds: tuple[float, float] | None = None
+    """The least and the most that the reward file may hold; None = any number."""
 
 
 class RolloutTask(OpenCodeTask):
@@ -54,8 +53,7 @@ class RolloutTask(OpenCodeTask):
             setup_timeout=spec.command_timeout_s,
             verify=spec.verify,
             verify_timeout=spec.command_timeout_s,
-            reward_min=spec.reward_min,
-            reward_max=spec.reward_max,
+            reward_bounds=spec.reward_bounds,
             timeout=vf.TaskTimeout(agent=spec.agent_timeout_s),
         )
         return cls(data, OpenCodeTaskConfig())

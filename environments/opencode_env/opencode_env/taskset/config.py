@@ -49,6 +49,9 @@ class OpenCodeTasksetConfig(ColumnOptions):
     """Highest difficulty number that is kept, itself included."""
     keep_unrated: bool = False
     """Whether rows whose difficulty is empty or not a number are kept."""
+    skip_unsupported: bool = False
+    """Leave out the task directories of a folder that cannot be honoured, and warn of them; otherwise one of them
+    refuses the folder."""
 
     @property
     def dataset_name(self) -> str:

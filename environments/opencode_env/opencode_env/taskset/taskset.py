@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import verifiers.v1 as vf
 
 from opencode_env.taskset.config import OpenCodeTasksetConfig
+from opencode_env.taskset.errors import show_message_alone
 from opencode_env.taskset.mapping import RowMapper
 from opencode_env.taskset.task import OpenCodeTask
 
@@ -27,6 +28,7 @@ class OpenCodeTaskset(vf.Taskset[OpenCodeTask, OpenCodeTasksetConfig]):  # type:
         # should not have to import.
         from opencode_env.taskset.sources import read_rows
 
+        show_message_alone()
         mapper = RowMapper(self.config)
         for row in read_rows(self.config):
             yield OpenCodeTask(mapper.task_data(row), self.config.task)

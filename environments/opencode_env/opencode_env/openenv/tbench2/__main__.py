@@ -1,22 +1,32 @@
-"""`python -m opencode_env.openenv.tbench2`: serves Terminal-Bench 2 tasks over OpenEnv's protocol."""
+"""`opencode-tbench2`: serves Terminal-Bench 2 tasks over OpenEnv's protocol."""
 
 import asyncio
+import sys
+import textwrap
 
-_INSTALL = 'the server needs the extra "openenv": pip install "opencode-env[openenv]"'
+_INSTALL = 'opencode-tbench2 needs the extra "openenv": pip install "opencode-env[openenv]"'
 
 
 def main() -> None:
     """Entry point; where tasks are and run say the `TB2_*` variables, how many at once `MAX_CONCURRENT_ENVS`."""
     from pydantic_config import cli
 
-    from opencode_env.openenv.tbench2.settings import Tbench2ServerConfig
+    from opencode_env.openenv.tbench2.settings import VARIABLES, Tbench2ServerConfig
 
-    config = cli(Tbench2ServerConfig)
+    try:
+        config = cli(Tbench2ServerConfig)
+    except SystemExit as end:
+        if not end.code:  # of --help
+            sys.stdout.write("\nenvironment variables:\n")
+            for name, meaning in VARIABLES.items():
+                sys.stdout.write(textwrap.fill(meaning, 80, initial_indent=f"  {name:<24}", subsequent_indent=" " * 26))
+                sys.stdout.write("\n")
+        raise
     try:
         from opencode_env.openenv.serving import log_to_stderr
         from opencode_env.openenv.tbench2.server import serve
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("openenv", "uvicorn"):
+        if (error.name or "").partition(".")[0] not in ("openenv", "fastmcp", "uvicorn", "mcp"):
             raise
         raise SystemExit(_INSTALL) from error
     log_to_stderr()

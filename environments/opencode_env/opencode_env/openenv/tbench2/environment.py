@@ -5,6 +5,7 @@ observation with its exit code. Only `evaluate` gives a reward, and it ends the 
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from opencode_env.openenv.tbench2.session_log import SessionLog
 from opencode_env.openenv.tbench2.settings import DEFAULT_SESSION, read_settings
 from opencode_env.openenv.tbench2.task_directory import find_task, read_task
 from opencode_env.openenv.tbench2.terminals import Ran
+
+logger = logging.getLogger("verifiers.v1.opencode_env.openenv")
 
 _WAIT_SECONDS = 5.0
 
@@ -103,6 +106,7 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
     def close(self) -> None:
         """Remove the sandbox; idempotent."""
         if self._episode is not None:
+            self._warn_of_loss()
             loop_thread().submit(self._end()).result()
 
     async def _there(self, work: Coroutine[Any, Any, Tbench2Observation]) -> Tbench2Observation:
@@ -136,6 +140,8 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         return self._observation("reset", instruction=str(task.data.prompt), info=limits, reward=0.0)
 
     async def _step(self, action: Tbench2Action, timeout_s: float | None) -> Tbench2Observation:
+        if self._episode is None and action.action_type is ActionType.CLOSE:
+            return self._observation("close", done=True)  # as the last step of every caller's loop, also after evaluate
         if self._episode is None or self._episode.over or self._log is None:
             raise ValueError("there is no task in progress: call reset first")
         if timeout_s is not None:
@@ -147,7 +153,8 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         try:
             observation = await self._acts[action.action_type](self._episode, action, session)
         except asyncio.CancelledError:
-            await self._end()  # nobody is left to hear what becomes of it
+            self._warn_of_loss()
+            await self._end()
             raise
         observation.session_id = session
         state.last_output = observation.output
@@ -198,12 +205,16 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
             "exit_code": score.exit_code,
             "docker_image": episode.task.data.image,
             "problem": score.problem,
+            "warning": score.warning,
         }
         return self._observation("evaluate", output=score.output, info=info, reward=score.reward, done=True)
 
     async def _close(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
         await self._end()
         return self._observation("close", done=True)
+
+    def _warn_of_loss(self) -> None:
+        logger.warning("task %r ended without a score: its caller is gone", self._state.task_id)
 
     async def _end(self) -> None:
         episode, self._episode = self._episode, None

@@ -35,6 +35,8 @@ class Score:
     """Of the test script; None if it never ran."""
     problem: str
     """Why the reward is a 0 although the tests gave none."""
+    warning: str
+    """That the tests lacked a program."""
     output: str
 
 
@@ -114,7 +116,8 @@ class Episode:
             await self.task.score(self._trace, self._box)
         run: dict[str, Any] = self._trace.info["tests"]
         said = "".join(str(run.get(name, "")) for name in ("stdout", "stderr"))
-        return Score(float(self._trace.reward), run.get("exit_code"), str(run["problem"]), said)
+        problem, warning = str(run["problem"]), str(run["warning"])
+        return Score(float(self._trace.reward), run.get("exit_code"), problem, warning, said)
 
     @contextlib.asynccontextmanager
     async def _spare(self, order: BoxOrder) -> AsyncIterator[vf.Runtime]:

@@ -25,7 +25,7 @@ class ActionType(StrEnum):
     EVALUATE = "evaluate"
     """Score the work, which ends the episode."""
     CLOSE = "close"
-    """End the episode without a score."""
+    """End the episode without a score; where it has ended, nothing."""
 
 
 class Tbench2Action(Action):

@@ -2,6 +2,7 @@
 
 from openenv.core.env_server import ConcurrencyConfig, create_fastapi_app
 
+from opencode_env.openenv.guard import Application
 from opencode_env.openenv.serving import serve_application
 from opencode_env.openenv.tbench2.environment import Tbench2Environment
 from opencode_env.openenv.tbench2.models import Tbench2Action, Tbench2Observation
@@ -11,16 +12,15 @@ _IDLE_SESSION_SECONDS = 14_400.0
 """Seconds after which a session that nobody spoke in is given up."""
 
 
-async def serve(config: Tbench2ServerConfig) -> None:
-    """Serve until SIGINT or SIGTERM.
+def application_of(config: Tbench2ServerConfig) -> Application:
+    """OpenEnv's application, without a guard.
 
     Raises:
-        SystemExit: the address cannot be listened at.
         ValueError: a setting means nothing, or an agent could reach a server that asks for no token.
     """
     place = read_settings().place
     config.require_agents_out_of_reach(place.runtime, place.sandbox)
-    application = create_fastapi_app(
+    application: Application = create_fastapi_app(
         Tbench2Environment,
         Tbench2Action,
         Tbench2Observation,
@@ -30,7 +30,17 @@ async def serve(config: Tbench2ServerConfig) -> None:
             max_concurrent_envs=most_sessions(), session_timeout=_IDLE_SESSION_SECONDS
         ),
     )
-    await serve_application("tbench2_env", application, config, _nothing)
+    return application
+
+
+async def serve(config: Tbench2ServerConfig) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    Raises:
+        SystemExit: the address cannot be listened at.
+        ValueError: a setting means nothing, or an agent could reach a server that asks for no token.
+    """
+    await serve_application("tbench2_env", application_of(config), config, _nothing)
 
 
 async def _nothing() -> None:

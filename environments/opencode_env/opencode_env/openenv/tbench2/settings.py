@@ -15,6 +15,16 @@ from opencode_env.openenv.tbench2.place import Place
 
 DEFAULT_SESSION = "tb2-session"
 MODES = ("local", "docker", "podman")
+VARIABLES = {
+    "TB2_TASKS_DIR": "folder of task directories, such as a checkout of Terminal-Bench 2",
+    "TB2_REPO_URL": "where they are downloaded from instead, once: https://…/COMMIT.zip#sha256=HEX",
+    "TB2_CACHE_DIR": "where that is kept; by default in the cache of opencode-env",
+    "TB2_MODE": "where tasks run: local (the confined sandbox, the default), docker or podman",
+    "TB2_COMMAND_TIMEOUT_S": "seconds that a blocking command has; 20 in the local sandbox, 300 in a container",
+    "TB2_OUTPUT_DIR": "where session logs go; by default tbench2_env_runs in the directory for temporary files",
+    "MAX_CONCURRENT_ENVS": "sessions at once; 8",
+}
+"""Every variable that is read here, and what it means."""
 _SECONDS = {"local": 20.0, "docker": 300.0, "podman": 300.0}
 
 

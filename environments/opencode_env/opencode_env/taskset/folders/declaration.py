@@ -147,7 +147,7 @@ def read_declaration(folder: Path) -> Declaration:
     path = folder / CONFIG_FILE
     try:
         declared = Declaration.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as error:
         raise DatasetError(f"{path}: cannot be read: {error}") from error
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False))

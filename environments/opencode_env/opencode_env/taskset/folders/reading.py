@@ -6,9 +6,7 @@ into its sandbox before it scores; `solution/` is not read at all. No path leave
 
 import hashlib
 import logging
-import os
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -19,6 +17,7 @@ from opencode_rubrics.sandbox.staged_tests import StagedTests, VerifierBox
 from opencode_rubrics.verifiers_versions import network_fields
 
 from opencode_env.taskset.errors import DatasetError
+from opencode_env.taskset.folders.compose import DOCKERFILE, refuse_compose
 from opencode_env.taskset.folders.declaration import (
     CONFIG_FILE,
     Declaration,
@@ -37,8 +36,6 @@ BUILT_IMAGE = "localhost/opencode-task"
 
 INSTRUCTION_FILE = "instruction.md"
 SCRIPT_FILE = "tests/test.sh"
-_DOCKERFILE = "Dockerfile"
-_COMPOSE = ("docker-compose.yaml", "docker-compose.yml", "compose.yaml", "compose.yml")
 _WORKDIR = re.compile(r"^\s*WORKDIR\s+(?P<path>\S+)\s*$", re.IGNORECASE | re.MULTILINE)
 _FROM = re.compile(r"^\s*FROM\s", re.IGNORECASE | re.MULTILINE)
 _FETCHES = re.compile(r"\b(?:curl|wget|apt-get|apt|apk|uvx|npm|npx|pip3?|uv)\s+(?:-|\w|https?:)")
@@ -61,7 +58,7 @@ def read_folder(directory: Path, root: Path, number: int) -> Row:
     name = directory.name if directory == root else directory.relative_to(root).as_posix()
     _inside(directory, CONFIG_FILE)
     declared = read_declaration(directory)
-    _refuse_compose(directory)
+    refuse_compose(directory)
     try:
         return _row(directory, name, number, declared)
     except (ValueError, OSError) as error:
@@ -71,7 +68,7 @@ def read_folder(directory: Path, root: Path, number: int) -> Row:
 def _row(directory: Path, name: str, number: int, declared: Declaration) -> Row:
     environment, image = declared.environment, declared.environment.docker_image
     definition, build = _inside(directory, "environment"), None
-    dockerfile = _inside(directory, f"environment/{_DOCKERFILE}")
+    dockerfile = _inside(directory, f"environment/{DOCKERFILE}")
     if image is None and dockerfile.is_file():
         context = pack_directory(definition)
         image = f"{BUILT_IMAGE}:{hashlib.sha256(context.encode()).hexdigest()[:16]}"
@@ -118,9 +115,9 @@ def _tests(directory: Path, declared: Declaration) -> StagedTests:
     bundled = verifier.environment is not None and verifier.environment.docker_image is not None
     if verifier.separate:
         own = verifier.environment or declared.environment
-        if not bundled and (folder / _DOCKERFILE).is_file():
+        if not bundled and (folder / DOCKERFILE).is_file():
             raise DatasetError(
-                f"{directory}: tests/{_DOCKERFILE} is not built: build it and name the image as docker_image of "
+                f"{directory}: tests/{DOCKERFILE} is not built: build it and name the image as docker_image of "
                 f"[verifier.environment] in {CONFIG_FILE}"
             )
         if own.healthcheck is not None and verifier.environment is not None:
@@ -147,16 +144,6 @@ def _inside(directory: Path, name: str) -> Path:
     if not path.resolve().is_relative_to(directory.resolve()):
         raise DatasetError(f"{directory}: {name} is a link that leads out of the task directory")
     return path
-
-
-def _refuse_compose(directory: Path) -> None:
-    for place in ("environment", "tests"):
-        for name in _COMPOSE:
-            if os.path.lexists(directory / place / name):
-                raise DatasetError(
-                    f"{directory}: {place}/{name}: tasks of several containers (Compose) are not supported: leave this "
-                    "task out of the folder, or run it with verifiers' own taskset `harbor`"
-                )
 
 
 def _declared_workdir(dockerfile: Path) -> str | None:
@@ -197,9 +184,3 @@ def _warn_of_fetching(script: Path) -> None:
             "to fetch them from, and tests that then write a 0 are believed. Use what this machine has, or an image",
             script,
         )
-
-
-def read_folders(directories: list[Path], root: Path) -> Iterator[Row]:
-    """The rows of task directories, read as they are asked for."""
-    for number, directory in enumerate(directories, start=1):
-        yield read_folder(directory, root, number)

@@ -72,7 +72,7 @@ def _folder_parts(folder: Path, config: OpenCodeTasksetConfig) -> list[Part]:
     if directories := task_directories(folder):
         if config.dataset_split is not None:
             raise DatasetError(f'dataset "{folder}": task directories have no splits; leave out dataset_split')
-        return [TaskFolders(folder, directories)]
+        return [TaskFolders(folder, directories, config)]
     files = [path for path in sorted(folder.rglob("*")) if path.suffix in _FORMATS and path.is_file()]
     files = [path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
     if not files:

@@ -14,6 +14,7 @@ from opencode_env.taskset.row import Row
 from opencode_env.taskset.sources.datasets_library import open_hub_dataset, stream_hub_tables
 from opencode_env.taskset.sources.locate import find_local_parts
 from opencode_env.taskset.sources.part import LoadedTable, Part
+from opencode_env.taskset.sources.task_folders import TaskFolders
 
 
 def read_rows(config: OpenCodeTasksetConfig) -> Iterator[Row]:
@@ -23,6 +24,8 @@ def read_rows(config: OpenCodeTasksetConfig) -> Iterator[Row]:
         DatasetError: there is no such dataset or column, a file cannot be read, or no row is left.
     """
     parts: Iterable[Part] | None = find_local_parts(config)
+    if config.skip_unsupported and not any(isinstance(part, TaskFolders) for part in parts or ()):
+        raise DatasetError(f'dataset "{config.dataset_name}": skip_unsupported applies to folders of task directories')
     streamed = parts is None and config.streaming
     if parts is None:
         parts = _stream(config) if streamed else [open_hub_dataset(config)]

@@ -1,5 +1,6 @@
 """A folder of task directories as a dataset part."""
 
+import logging
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import compress
@@ -8,22 +9,32 @@ from typing import Any
 
 import pyarrow as pa
 
+from opencode_env.taskset.columns import asked_columns
+from opencode_env.taskset.config import OpenCodeTasksetConfig
 from opencode_env.taskset.difficulty_filter import Mask
-from opencode_env.taskset.folders.reading import read_folder, read_folders
+from opencode_env.taskset.errors import DatasetError
+from opencode_env.taskset.folders.reading import read_folder
+from opencode_env.taskset.mapping import RowMapper
 from opencode_env.taskset.row import ABSENT, Row
 from opencode_env.taskset.sources.part import Part
 
+logger = logging.getLogger("verifiers.v1.opencode_env.taskset")
+
 
 class TaskFolders(Part):
-    """Task directories in the order of their names; what each says about itself are its columns."""
+    """Task directories in the order of their names; what each says about itself are its columns.
 
-    def __init__(self, root: Path, directories: list[Path]) -> None:
+    Those that cannot be honoured are refused together, before the first row, or left out (`skip_unsupported`).
+    """
+
+    def __init__(self, root: Path, directories: list[Path], config: OpenCodeTasksetConfig) -> None:
         super().__init__(str(root))
         self._root = root
         self._directories = directories
+        self._config = config
 
     def column_names(self) -> list[str]:
-        return list(dict.fromkeys(name for row in self._all for name in row.values))
+        return _columns(self._all)
 
     def ratings(self, key: str) -> Iterator[Any]:
         for row in self._all:
@@ -31,10 +42,43 @@ class TaskFolders(Part):
             yield pa.array([found if isinstance(found, int | float) and found is not ABSENT else None], pa.float64())
 
     def rows(self, mask: Mask | None) -> Iterator[Row]:
-        if mask is None:
-            return read_folders(self._directories, self._root)
-        return compress(self._all, mask.to_pylist())
+        return iter(self._all) if mask is None else compress(self._all, mask.to_pylist())
 
     @cached_property
     def _all(self) -> list[Row]:
-        return [read_folder(path, self._root, number) for number, path in enumerate(self._directories, start=1)]
+        read: list[Row] = []
+        refused: list[str] = []
+        for number, directory in enumerate(self._directories, start=1):
+            try:
+                read.append(read_folder(directory, self._root, number))
+            except DatasetError as error:
+                refused.append(str(error))
+        # A column that is asked for and in none of them is a mistake of the configuration's, and told as such.
+        if set(asked_columns(self._config).values()).issubset(_columns(read)):
+            reasons = [self._unmappable(row) for row in read]
+            read = [row for row, why in zip(read, reasons, strict=True) if not why]
+            refused += filter(None, reasons)
+        if refused:
+            self._tell(refused, left=len(read))
+        return read
+
+    def _unmappable(self, row: Row) -> str:
+        """Why the row is no task; empty if it is one."""
+        try:
+            RowMapper(self._config).task_data(row)
+        except ValueError as error:
+            return str(error) if isinstance(error, DatasetError) else f"{row.origin}: {error}"
+        return ""
+
+    def _tell(self, refused: list[str], left: int) -> None:
+        count = f"{len(refused)} of {len(self._directories)} task directories"
+        listed = "".join(f"\n  {why}" for why in refused)
+        if left and self._config.skip_unsupported:
+            logger.warning('dataset "%s": %s are left out (skip_unsupported):%s', self._root, count, listed)
+            return
+        way = "" if self._config.skip_unsupported else "; --env.taskset.skip-unsupported leaves them out"
+        raise DatasetError(f'dataset "{self._root}": {count} cannot be honoured here{way}:{listed}')
+
+
+def _columns(rows: list[Row]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row.values))

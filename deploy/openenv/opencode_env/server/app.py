@@ -1,0 +1,12 @@
+"""The server of run_rollout, where OpenEnv's tools look for it."""
+
+from opencode_env.openenv.__main__ import main as serve
+
+
+def main() -> None:
+    """Serve; `--help` says how."""
+    serve()
+
+
+if __name__ == "__main__":
+    main()
