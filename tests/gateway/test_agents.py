@@ -11,7 +11,7 @@ from tests.support.places import Confined
 from tests.support.replies import bash
 from tests.support.rollouts import Played, play
 
-pytestmark = pytest.mark.opencode
+pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
 
 PROGRAM = """
 import concurrent.futures, json, os, urllib.error, urllib.request

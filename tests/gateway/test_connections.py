@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 
+import pytest
 from opencode_env.cli_agent.interception import GatewayConfig
 from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig, provision_confined
 
@@ -57,6 +58,7 @@ async def test_a_connection_that_carries_nothing_ends_and_one_that_waits_for_its
         assert (await call).status == 200
 
 
+@pytest.mark.usefixtures("sandboxes")
 async def test_from_the_sandbox_held_connections_end_and_the_neighbours_calls_go_on() -> None:
     options = LocalSandboxConfig(max_connections=20, idle_timeout=1)
     async with (
@@ -73,6 +75,7 @@ async def test_from_the_sandbox_held_connections_end_and_the_neighbours_calls_go
         assert "ended 200" in result.stdout, result
 
 
+@pytest.mark.usefixtures("sandboxes")
 async def test_an_idle_connection_of_the_sandbox_is_closed_by_the_relay() -> None:
     async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"hello")
@@ -88,6 +91,7 @@ async def test_an_idle_connection_of_the_sandbox_is_closed_by_the_relay() -> Non
         assert (await box.run(["python3", "-c", code], {})).stdout == "b'hello' b''\n"
 
 
+@pytest.mark.usefixtures("sandboxes")
 async def test_a_connection_that_waits_for_an_answer_stays_however_long_that_takes() -> None:
     asked, answer = asyncio.Event(), asyncio.Event()
 

@@ -216,7 +216,7 @@ async def test_of_a_programs_failing_calls_the_first_are_kept(monkeypatch: pytes
     async with endpoint(repeats) as url:
         client = vf.EvalClientConfig(base_url=url, api_key_var="NO_SUCH_KEY")
         async with role_server(client=client) as server, server.rollout() as rollout:
-            mark = {MARK_HEADER: new_mark(rollout.main)}
+            mark = {MARK_HEADER: f"{new_mark(rollout.main)}:own"}
             for headers in (mark, *[{}] * 8, mark):
                 assert (await rollout.ask("hello", headers)).status == 400
             assert len(rollout.main.calls) == 2 + 3

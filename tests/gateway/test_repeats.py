@@ -5,9 +5,6 @@ import json
 from typing import Any
 
 import pytest
-from opencode_env.cli_agent.interception.ghosts import drop_ghosts
-from verifiers.v1.graph import MessageNode
-from verifiers.v1.types import AssistantMessage, ToolCall
 
 from tests.rlm.role_server import SUB, RoleServer, Rollout, role_server
 from tests.support.waiting import until
@@ -120,57 +117,3 @@ def forget_answers(rollout: Rollout) -> None:
             return None
 
     rollout.session.idempotent_requests = Forgetful()
-
-
-def said(text: str, *ids: str) -> dict[str, Any]:
-    calls = [{"id": one, "type": "function", "function": {"name": "bash", "arguments": "{}"}} for one in ids]
-    return {"role": "assistant", "content": text, **({"tool_calls": calls} if calls else {})}
-
-
-def result(call: str, text: str = "done") -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": call, "content": text}
-
-
-def sampled(*answers: dict[str, Any]) -> list[MessageNode]:
-    """The nodes of these answers."""
-    return [
-        MessageNode(
-            message=AssistantMessage(
-                content=answer["content"] or None,
-                tool_calls=[
-                    ToolCall(id=call["id"], name="bash", arguments="{}") for call in answer.get("tool_calls", ())
-                ]
-                or None,
-            ),
-            sampled=True,
-        )
-        for answer in answers
-    ]
-
-
-USER = {"role": "user", "content": "go"}
-A, B = said("", "a"), said("so", "b")
-
-
-@pytest.mark.parametrize(
-    ("messages", "spoken", "left"),
-    [
-        ([USER, A, result("a", "cut off"), A, result("a")], [A], [USER, A, result("a")]),
-        ([USER, A, A, result("a")], [A], [USER, A, result("a")]),
-        ([USER, A, result("a"), A, result("a")], [A, A], None),
-        ([USER, A, result("a"), B, result("b")], [A, B], None),
-        ([USER, said(""), B, result("b")], [B], [USER, B, result("b")]),
-        ([USER, said("s"), said("so"), B, result("b")], [B], [USER, B, result("b")]),
-        ([USER, said("so"), USER, B], [said("so"), B], None),
-        ([USER, said("", "a"), result("a"), said("", "a", "b")], [said("", "a", "b")], [USER, said("", "a", "b")]),
-        ([USER, A, result("a"), A, result("a"), A, result("a")], [A, A], [USER, A, result("a"), A, result("a")]),
-        ([USER, said("x"), B], [said("x"), B], None),
-    ],
-)
-def test_ghosts_are_dropped_and_nothing_else(
-    messages: list[dict[str, Any]], spoken: list[dict[str, Any]], left: list[dict[str, Any]] | None
-) -> None:
-    before = list(messages)
-    ghosts = drop_ghosts(messages, sampled(*spoken))
-    assert messages == (before if left is None else left)
-    assert bool(ghosts) == (left is not None)

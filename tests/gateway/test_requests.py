@@ -175,6 +175,7 @@ async def _bodies(gateway: Any, opencode_config: Mapping[str, Any]) -> tuple[lis
     return [request.body for request in played.requests], played
 
 
+@pytest.mark.usefixtures("sandboxes")
 @pytest.mark.opencode
 async def test_opencodes_own_requests_pass_unchanged() -> None:
     (before, _), (after, played) = await _bodies(OPEN, {}), await _bodies(None, {})
@@ -184,6 +185,7 @@ async def test_opencodes_own_requests_pass_unchanged() -> None:
     assert "gateway" not in played.trace.info
 
 
+@pytest.mark.usefixtures("sandboxes")
 @pytest.mark.opencode
 async def test_what_the_user_configured_goes_upstream_and_an_agents_program_cannot_change_it() -> None:
     model: dict[str, Any] = {"temperature": True, "headers": {"X-Mine": "yes"}}

@@ -1,6 +1,7 @@
 """A conversation of several segments with the real binary behind the role interception, the model strict."""
 
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,8 @@ import verifiers.v1 as vf
 from opencode_env.cli_agent.interception import SubSettings
 from opencode_env.cli_agent.interception.serving import role_interception
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.opencode.state import CONFIG_DIR, STATE_BASE
+from opencode_env.opencode import session
+from opencode_env.opencode.state import CONFIG_DIR, state_archive
 from opencode_env.scripted_model import ChatRequest, RecordedRequest, Reply, ScriptedModel, ToolCall
 from verifiers.v1.interception import InterceptionServerConfig
 
@@ -17,6 +19,16 @@ from tests.support.seats import SUB_MODEL, seated
 from tests.support.sub_sessions import has_tasks, with_tasks
 
 DONE = Reply(text="Done.")
+_tells: ContextVar[bool] = ContextVar("tells", default=False)
+
+
+def _archive(config: str, append: str, extra: Mapping[str, str], *rest: Any) -> bytes:
+    """Every segment's files, with the tool `tell` in a conversation of this module."""
+    tool = {f"{CONFIG_DIR}/tool/{TELL}.js": TELL_TOOL} if _tells.get() else {}
+    return state_archive(config, append, {**extra, **tool}, *rest)
+
+
+vars(session)["state_archive"] = _archive
 
 
 class Lines:
@@ -112,6 +124,7 @@ async def talk(
         settings: of the sub calls.
         harness: fields of the harness.
     """
+    _tells.set(True)
     policy = Lines([reply for segment in segments for reply in segment], sub or {}, twins)
     async with (
         ScriptedModel(policy, strict=strict, chunk_characters=pieces) as model,
@@ -121,7 +134,6 @@ async def talk(
         recursive = sub is not None
         async with seated(client, interception, recursive=recursive, settings=settings, **harness) as seats:
             box = seats.box
-            await box.write(f"{STATE_BASE}/{CONFIG_DIR}/tool/{TELL}.js", TELL_TOOL.encode())
             for number in range(len(segments)):
                 if number and during is not None:
                     await during(box)

@@ -1,6 +1,7 @@
 """Whatever the model says, one linear rollout is one branch: the real binary, a strict model, generated answers.
 
-`ECHO_CONVERSATIONS=2000` plays that many generated rollouts per test, others each time, not the hundred of CI.
+Fifty generated rollouts are played, with `WHOLE=1` a hundred, which show every behaviour, and with
+`ECHO_CONVERSATIONS=2000` that many per test, others each time.
 """
 
 import asyncio
@@ -15,12 +16,17 @@ from opencode_env.cli_agent.interception import SubSettings
 from opencode_env.scripted_model import Fault, FaultKind, Reply, ToolCall
 
 from tests.history.behaviours import KINDS, OF_SUB_AGENTS, Played
-from tests.history.one_branch import assert_conversations, assert_one_branch
+from tests.history.one_branch import assert_conversations, assert_extends, assert_one_branch
 from tests.history.outputs import Conversation, conversations, nested_conversations, said_in
 from tests.history.segments import DONE, talk
+from tests.support.sizes import WHOLE, size
 from tests.support.sub_sessions import TASK
 
-pytestmark = [pytest.mark.opencode, pytest.mark.filterwarnings("ignore:Generating overly large repr")]
+pytestmark = [
+    pytest.mark.opencode,
+    pytest.mark.filterwarnings("ignore:Generating overly large repr"),
+    pytest.mark.usefixtures("sandboxes"),
+]
 
 WANTED = os.environ.get("ECHO_CONVERSATIONS")
 AT_ONCE = 4
@@ -102,19 +108,19 @@ def _report() -> Iterator[None]:
     print(f"\n{PLAYED}")  # seen with -s
 
 
-@generated(21)
+@generated(size(10, 21))
 @given(groups(conversations))
 def test_generated_answers_stay_one_branch_and_the_tools_do_what_they_mean(group: list[Conversation]) -> None:
     play_at_once(group)
 
 
-@generated(4)
+@generated(size(3, 4))
 @given(groups(nested_conversations))
 def test_generated_answers_of_sub_agents_stay_one_branch_each(group: list[Conversation]) -> None:
     play_at_once(group)
 
 
-@pytest.mark.skipif(WANTED is not None, reason="of the fixed choice only")
+@pytest.mark.skipif(WANTED is not None or not WHOLE, reason="of the whole fixed choice only: WHOLE=1 plays it")
 def test_every_behaviour_was_generated() -> None:
     """Runs behind the two above; alone it has nothing to count."""
     if PLAYED.rollouts >= 25 * AT_ONCE:
@@ -196,6 +202,7 @@ async def test_the_order_to_stop_at_the_step_limit_stays_where_the_model_read_it
     assert_one_branch(played)
     orders = [node.message for node in played.main.nodes if "MAXIMUM STEPS" in str(node.message.content)]
     assert len(orders) == 6
+    assert_extends([request.body for request in played.requests])
 
 
 @pytest.mark.parametrize("family", ["mistral-large", "claude-opus"])

@@ -1,65 +1,27 @@
 """The history of a request as the server reads it: restored where it is an echo, forked where it really changed."""
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from opencode_env.opencode import OpenCodeHarnessConfig
-from opencode_env.scripted_model import Reply, ToolCall
-from opencode_env.scripted_model.request import ChatRequest
+from opencode_env.scripted_model import Reply
 from verifiers.v1.types import Request
 
-from tests.rlm.role_server import SUB, RoleServer, Rollout, role_server
-
-Wire = dict[str, Any]
-OPENCODE = OpenCodeHarnessConfig(id="opencode-env")
-SYSTEM = {"role": "system", "content": "You are an agent."}
-SPOKEN = '{ "command": "ls", "timeout": 5000.0 }'
-ECHOED = '{"command":"ls","timeout":5000}'
-
-
-def user(text: str) -> Wire:
-    return {"role": "user", "content": text}
-
-
-def result(identity: str, text: str = "done") -> Wire:
-    return {"role": "tool", "tool_call_id": identity, "content": text}
-
-
-def echo(*calls: tuple[str, str, str], content: str = "") -> Wire:
-    made: Wire = {"role": "assistant", "content": content, "reasoning_content": ""}
-    functions = [(identity, {"name": name, "arguments": arguments}) for identity, name, arguments in calls]
-    if calls:
-        made["tool_calls"] = [{"id": own, "type": "function", "function": function} for own, function in functions]
-    return made
-
-
-def spoken(identity: str = "c", arguments: str = SPOKEN, name: str = "bash") -> Reply:
-    return Reply(tool_calls=(ToolCall(name=name, arguments=arguments, id=identity),))
-
-
-class Replies:
-    """A policy that gives one reply after the other, whatever it is asked."""
-
-    def __init__(self, *replies: Reply) -> None:
-        self._left = list(replies)
-
-    def __call__(self, request: ChatRequest, /) -> Reply:
-        return self._left.pop(0) if self._left else Reply(text="Done.")
-
-
-async def ask(rollout: Rollout, messages: Sequence[Wire], session: str | None = "ses_1", **headers: str) -> None:
-    """One call of a conversation, which must be answered."""
-    named = {"x-session-id": session} if session else {}
-    answer = await rollout.ask(list(messages), {**named, **headers}, stream=True)
-    assert answer.status == 200, answer.body
-
-
-def sent(server: RoleServer) -> list[Wire]:
-    """The messages of the newest request that reached the model."""
-    found: list[Wire] = server.model.requests[-1].body["messages"]
-    return found
+from tests.history.asking import (
+    ECHOED,
+    OPENCODE,
+    SPOKEN,
+    SYSTEM,
+    Replies,
+    Wire,
+    ask,
+    echo,
+    result,
+    sent,
+    spoken,
+    user,
+)
+from tests.rlm.role_server import SUB, role_server
 
 
 async def test_another_spelling_reaches_trace_and_endpoint_as_it_was_sampled() -> None:
@@ -221,3 +183,41 @@ async def test_turns_whose_calls_have_one_id_are_no_ghosts_of_one_another() -> N
             turns += [echo((echoed, "bash", ECHOED)), result(echoed)]
         await ask(rollout, turns)
         assert (rollout.main.num_turns, rollout.main.num_branches) == (5, 1)
+
+
+WORDS = "CRITICAL - MAXIMUM STEPS REACHED\n\nStop."
+
+
+@pytest.mark.parametrize("answer", [Reply(text="So."), spoken(), Reply(), Reply(reasoning="hm"), Reply(text=WORDS)])
+async def test_words_of_the_agent_at_its_step_limit_stay_before_the_answer_to_them(answer: Reply) -> None:
+    words = {**echo(content=WORDS), "reasoning_content": ""}
+    said = {**echo(content=answer.text), "reasoning_content": answer.reasoning}
+    async with role_server(strict=True) as server, server.rollout(harness=OPENCODE) as rollout:
+        server.model.policy = Replies(answer, Reply(text="Done."), Reply())
+        await ask(rollout, [user("go"), words])
+        before = sent(server)
+        assert before == [user("go"), words]
+        if answer.tool_calls:
+            turns = [user("go"), echo(("c", "bash", ECHOED)), result("c")]
+        else:
+            turns = [user("go"), *([] if answer == Reply() else [said]), user("on")]
+        for messages in (turns, [*turns, echo(content="Done."), user("and on")]):
+            await ask(rollout, messages)
+            assert sent(server)[: len(before)] == before
+            before = sent(server)
+        assert (rollout.main.num_turns, rollout.main.num_branches) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(None, "None"), (None, "null"), ([], "[]"), ("", "()"), (None, "(None,)"), (None, "('None',)")],
+)
+async def test_what_is_no_text_is_not_remembered_as_the_text_that_spells_it(first: Any, second: str) -> None:
+    async with role_server() as server, server.rollout(harness=OPENCODE) as rollout:
+        server.model.policy = Replies(spoken())
+        await ask(rollout, [user("go")])
+        for content in (first, second, first):
+            answer = {**echo(("c", "bash", ECHOED)), "content": content}
+            await ask(rollout, [user("go"), answer, result("c"), user("on")])
+            assert rollout.main.branches[-1].messages[1].content == (content or None)
+        assert rollout.main.num_branches == 3

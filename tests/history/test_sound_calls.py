@@ -54,6 +54,23 @@ def test_an_answer_is_sound_as_a_message_and_as_json(identity: str, arguments: s
     assert (raw["id"], raw["function"]["arguments"]) == sound
 
 
+@pytest.mark.parametrize("missing", [True, False])
+def test_calls_without_an_id_get_one_each(missing: bool) -> None:
+    found = answer("", "{}")
+    assert found.raw is not None
+    assert found.message.tool_calls is not None
+    calls = found.raw["choices"][0]["message"]["tool_calls"]
+    if missing:
+        del calls[0]["id"]
+    calls.append({**calls[0]})
+    found.message.tool_calls.append(found.message.tool_calls[0].model_copy())
+    with_sound_calls(found)
+    ids = [call.id for call in found.message.tool_calls]
+    assert [raw["id"] for raw in calls] == ids
+    assert len(set(ids)) == 2
+    assert all(ids)
+
+
 @pytest.mark.parametrize(
     ("said", "told"), [("stop", "tool_calls"), ("tool_calls", "tool_calls"), ("length", "length"), (None, None)]
 )

@@ -22,6 +22,11 @@ class EchoRules(Protocol):
         """The request header that names the conversation of a call."""
         ...
 
+    @property
+    def side_agents(self) -> frozenset[str]:
+        """Who speaks in a conversation with a system prompt and tools of their own, as its calls' keys name them."""
+        ...
+
     def recognise(self, sampled: AssistantMessage, echo: Wire) -> Sequence[str] | None:
         """The sampled ids of the echo's calls, in the order that they have there; None when it is no echo of that
         answer."""

@@ -6,25 +6,30 @@ nothing but time, and it makes no error of it.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from contextvars import ContextVar
 from typing import Any
 from weakref import WeakValueDictionary
 
 from aiohttp import web
 from pydantic_core import to_json
 from verifiers.v1.dialects import Dialect
+from verifiers.v1.errors import RolloutError
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.interception.server import IDEMPOTENCY_KEY_HEADER
 from verifiers.v1.session import RolloutSession
 from verifiers.v1.trace import ModelCall, Trace
 
+from opencode_env.cli_agent.interception.beginnings import Beginnings
 from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.echo_rules import echo_rules
 from opencode_env.cli_agent.interception.error_answer import error_answer
-from opencode_env.cli_agent.interception.ghosts import Said, drop_ghosts
+from opencode_env.cli_agent.interception.ghosts import Said
 from opencode_env.cli_agent.interception.main_calls import MainCalls
+from opencode_env.cli_agent.interception.own_calls import is_by_program, knows_own
 from opencode_env.cli_agent.interception.pace import Memory, Pace
+from opencode_env.cli_agent.interception.program_load import ProgramLoad
 from opencode_env.cli_agent.interception.request_body import (
     LISTS,
     Body,
@@ -47,6 +52,7 @@ LAST_REFUSED = "last_refused"
 REPEATED, GHOSTS = "repeated", "ghosts"
 """Keys in that record with counts: calls that were sent again and not sampled again, and ghosts that were dropped."""
 
+_key: ContextVar[str | None] = ContextVar("opencode_env_step_key", default=None)
 _REASONS = 20
 _GHOSTS = 1000
 _BODIES_HELD = 4
@@ -59,9 +65,36 @@ def refused_last(trace: Trace[Any, Any, Any]) -> bool:
     return LAST_REFUSED in trace.info.get(RECORD, {})
 
 
+def first_conversation(trace: Trace[Any, Any, Any]) -> str | None:
+    """The conversation of a rollout's first call, where that bore the mark of the agent's own program."""
+    gateway = _GATEWAYS.get(trace.id)
+    return None if gateway is None else gateway.beginnings.first
+
+
 def knows_repeats(trace: Trace[Any, Any, Any]) -> bool:
     """Whether the server of a rollout knows a call that is sent again by its key, and keeps no broken answer for it."""
     return trace.id in _GATEWAYS
+
+
+def take_failure(trace: Trace[Any, Any, Any]) -> RolloutError | None:
+    """What the server of a rollout holds for the cause of its end, which verifiers would prefer to every other, and
+    holds no longer."""
+    gateway = _GATEWAYS.get(trace.id)
+    return None if gateway is None else gateway.take_failure()
+
+
+def program_load(trace: Trace[Any, Any, Any]) -> Callable[[float, float], int]:
+    """How many requests of the agent's programs were at the endpoint between two moments."""
+    gateway = _GATEWAYS.get(trace.id)
+    return (lambda start, end: 0) if gateway is None else gateway.load.between
+
+
+def step_keys(trace: Trace[Any, Any, Any], calls: Sequence[ModelCall]) -> Sequence[str | None]:
+    """For each recorded call the key by which all sends of one call are known; None where it bore none."""
+    gateway = _GATEWAYS.get(trace.id)
+    keys: Mapping[int, str] = {} if gateway is None else gateway.keys
+    positions = {id(call): position for position, call in enumerate(trace.calls)}
+    return [keys.get(positions.get(id(call), -1)) for call in calls]
 
 
 class Gateway:
@@ -80,12 +113,18 @@ class Gateway:
         """Requests that are taken up now, waiting ones included."""
         self.aside = asyncio.Semaphore(_ASIDE)
         """Places for requests that are no model calls."""
+        self.load = ProgramLoad()
+        self.keys: dict[int, str] = {}
+        """Of failed calls that bore one, by position in `trace.calls`."""
         self._ghosts: set[Said] = set()
+        self.beginnings = Beginnings(frozenset() if self.echoes is None else self.echoes.side_agents)
         _GATEWAYS[session.trace.id] = self
 
     def conversation(self, request: web.BaseRequest) -> str | None:
-        """Which conversation a request says it belongs to."""
-        return None if self.echoes is None else request.headers.get(self.echoes.conversation_header)
+        """Which conversation a request says it belongs to; what an agent's program says counts for nothing."""
+        if self.echoes is None or is_by_program():
+            return None
+        return request.headers.get(self.echoes.conversation_header)
 
     @asynccontextmanager
     async def open_request(self) -> AsyncIterator[None]:
@@ -103,6 +142,24 @@ class Gateway:
             yield
         finally:
             self.open -= 1
+
+    @asynccontextmanager
+    async def turn(self, request: web.Request, body: Body) -> AsyncIterator[Mapping[str, str]]:
+        """Let a main call through (see `MainCalls.let_through`)."""
+        token = _key.set(request.headers.get(IDEMPOTENCY_KEY_HEADER))
+        try:
+            async with self.calls.let_through(request, body) as further:
+                with self.load.carrying() if is_by_program() else nullcontext():
+                    yield further
+        finally:
+            _key.reset(token)
+
+    @asynccontextmanager
+    async def beside(self) -> AsyncIterator[None]:
+        """Let a request through that is no model call; a program that bears marks makes none."""
+        async with self.aside:
+            with self.load.carrying() if knows_own(self._session.trace) else nullcontext():
+                yield
 
     @asynccontextmanager
     async def body(
@@ -134,9 +191,11 @@ class Gateway:
             raw, said = await parse_body(raw, self.config)
             require_conversation(said, dialect.upstream_path)
             entries = sum(len(said[key]) for key in LISTS if isinstance(said.get(key), list))
-            changed = session is not None and dialect.upstream_path == CHAT and self._drop_ghosts(said, session)
+            changed = False
             if self.config.filter_requests and (dropped := filter_body(said, dialect, self.rules)):
                 self._note("dropped", dropped)
+                changed = True
+            if session is self._session and dialect.upstream_path == CHAT and self._hold_beginning(request, said):
                 changed = True
             return Body.of(to_json(said) if changed else raw, said)
         finally:
@@ -173,14 +232,24 @@ class Gateway:
         self.calls.tally.add(call, nodes)
         if call.node is None:
             self.pace.charge_refusal()
+            if (key := _key.get()) is not None and not is_by_program():
+                self.keys[len(self._session.trace.calls) - 1] = key
 
     def main_request(self, error: RequestRefused | None) -> None:
-        """Note on the trace what came of the newest main request, as long as it was refused."""
+        """Note on the trace what came of the newest main request, as long as it was refused; what a program asked says
+        nothing of how the agent's own run ends."""
+        if is_by_program():
+            return
         info = self._session.trace.info
         if error is not None and not self._session.released:
             info.setdefault(RECORD, {})[LAST_REFUSED] = str(error)[:200]
         elif RECORD in info:
             info[RECORD].pop(LAST_REFUSED, None)
+
+    def take_failure(self) -> RolloutError | None:
+        """The failure that the session holds, which it forgets."""
+        found, self._session.error = self._session.error, None
+        return found
 
     def _note_repeated(self, request: web.Request, session: RolloutSession) -> None:
         key = request.headers.get(IDEMPOTENCY_KEY_HEADER)
@@ -188,13 +257,20 @@ class Gateway:
             record = self._session.trace.info.setdefault(RECORD, {})
             record[REPEATED] = record.get(REPEATED, 0) + 1
 
-    def _drop_ghosts(self, body: dict[str, Any], session: RolloutSession) -> bool:
-        """Take them out; every one is counted once, however often it is sent back."""
-        ghosts = drop_ghosts(body.get("messages"), session.trace.nodes, self.echoes)
-        if ghosts and len(self._ghosts) < _GHOSTS and not self._session.released:
+    def note_ghosts(self, ghosts: list[Said]) -> None:
+        """Count what was dropped from a request's history, each once, however often it is sent back."""
+        if len(self._ghosts) < _GHOSTS and not self._session.released:
             self._ghosts.update(ghosts)
             self._session.trace.info.setdefault(RECORD, {})[GHOSTS] = len(self._ghosts)
-        return bool(ghosts)
+
+    def note_finish_reason(self, name: str) -> None:
+        """Note that an answer ended with a name that nobody knows."""
+        self._note("unknown finish reason", [name])
+
+    def _hold_beginning(self, request: web.Request, body: dict[str, Any]) -> bool:
+        """Let a request go on as its conversation began; returns whether it would not have."""
+        agent = request.headers.get(IDEMPOTENCY_KEY_HEADER, "").partition(":")[2]
+        return self.beginnings.hold(body, self.conversation(request), agent)
 
     def _note(self, kind: str, reasons: list[str]) -> None:
         if self._session.released:

@@ -1,58 +1,19 @@
 """Ghosts: what an agent kept of an answer that reached it in part before the whole of it reached it again.
 
 Sent back with the history, a ghost is an assistant message that the model never said there, and would fork the trace.
-Invariant: a message that stands in a conversation no more often than the model said it is never taken for one.
+Invariant: only a beginning of an answer that was asked for more than once, where it was sampled and in the conversation
+that it was sampled in, is taken for one; and never what stands there no more often than the model said it.
 """
 
-from collections.abc import Sequence
-from contextlib import suppress
-from itertools import pairwise
+from collections.abc import Callable, Sequence
 from typing import Any
-
-from verifiers.v1.graph import MessageNode
-from verifiers.v1.types import AssistantMessage
-
-from opencode_env.cli_agent.interception.echo_rules import EchoRules
 
 Said = tuple[str, tuple[str, ...]]
 """What an assistant message is known by: its text and the ids of its calls, which agents leave as they are."""
 
 
-def drop_ghosts(messages: Any, nodes: Sequence[MessageNode], rules: EchoRules | None = None) -> list[Said]:
-    """Take the ghosts, and the results of their calls, out of a chat request's messages; returns what they said.
-
-    A ghost comes before the message whose beginning it is, with nothing but results of its calls between them.
-
-    Args:
-        messages: of the request.
-        nodes: of the trace.
-        rules: of its agent, by which it rewrites what it sends back, ids included; None = it leaves all as it was.
-    """
-    if not isinstance(messages, list):
-        return []
-    answers = [(at, _said(message)) for at, message in enumerate(messages) if message.get("role") == "assistant"]
-    suspects = [
-        (at, later, said)
-        for (at, said), (later, whole) in pairwise(answers)
-        if _begins(said, whole) and _only_results(messages[at + 1 : later])
-    ]
-    if not suspects:
-        return []
-    standing: dict[Said, list[Any]] = {said: [] for _, _, said in suspects}
-    for at, said in answers:
-        if said in standing:
-            standing[said].append(messages[at])
-    surplus = {said: _surplus(said, echoes, nodes, rules) for said, echoes in standing.items()}
-    ghosts: list[Said] = []
-    for at, later, said in reversed(suspects):
-        if surplus[said] > 0:
-            surplus[said] -= 1
-            ghosts.append(said)
-            del messages[at:later]
-    return ghosts
-
-
-def _said(message: dict[str, Any]) -> Said:
+def said(message: dict[str, Any]) -> Said:
+    """What an assistant message of a request is known by."""
     content, calls = message.get("content"), message.get("tool_calls")
     if isinstance(content, list):
         content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
@@ -60,24 +21,30 @@ def _said(message: dict[str, Any]) -> Said:
     return (content if isinstance(content, str) else "", tuple(ids))
 
 
-def _begins(said: Said, whole: Said) -> bool:
-    (text, ids), (whole_text, whole_ids) = said, whole
+def halves_before(
+    messages: Sequence[dict[str, Any]], first: int, is_whole: Callable[[dict[str, Any]], bool]
+) -> list[dict[str, Any]]:
+    """The messages from `first` on that come before a whole answer, each a beginning of it or a result of its calls;
+    none when there is no such answer.
+
+    Args:
+        messages: of the request.
+        first: position of an assistant message.
+        is_whole: whether a message is the echo of the whole answer.
+    """
+    halves: list[Said] = []
+    for position in range(first, len(messages)):
+        message = messages[position]
+        if message.get("role") == "assistant":
+            own = said(message)
+            if halves and all(_begins(half, own) for half in halves) and is_whole(message):
+                return list(messages[first:position])
+            halves.append(own)
+        elif message.get("role") != "tool" or not any(message.get("tool_call_id") in ids for _, ids in halves):
+            break
+    return []
+
+
+def _begins(half: Said, whole: Said) -> bool:
+    (text, ids), (whole_text, whole_ids) = half, whole
     return whole_text.startswith(text) and whole_ids[: len(ids)] == ids
-
-
-def _only_results(messages: Sequence[dict[str, Any]]) -> bool:
-    return all(message.get("role") == "tool" for message in messages)
-
-
-def _surplus(said: Said, echoes: Sequence[Any], nodes: Sequence[MessageNode], rules: EchoRules | None) -> int:
-    """How much more often the messages that say this stand in the request than the model said one of them."""
-    sampled = [node.message for node in nodes if node.sampled and isinstance(node.message, AssistantMessage)]
-    return len(echoes) - sum(_is_known(one, said, echoes, rules) for one in sampled)
-
-
-def _is_known(one: AssistantMessage, said: Said, echoes: Sequence[Any], rules: EchoRules | None) -> bool:
-    if (one.content or "", tuple(call.id for call in one.tool_calls or ())) == said:
-        return True
-    with suppress(AttributeError, KeyError, TypeError):  # a malformed message: refused when it is read
-        return rules is not None and any(rules.recognise(one, echo) is not None for echo in echoes)
-    return False

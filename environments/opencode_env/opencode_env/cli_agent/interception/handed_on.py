@@ -3,6 +3,7 @@
 verifiers' server parses both, whatever stood before it. Invariant: what it goes on with is what it would have read.
 """
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -12,14 +13,20 @@ from verifiers.v1.dialects import Dialect, StreamParser
 from verifiers.v1.dialects.base import RawRequest
 from verifiers.v1.types import Response
 
+from opencode_env.cli_agent.interception.gateway import Gateway
+
 BODY = web.RequestKey("opencode_env_body", dict[str, Any])
 """On a request whose body is known: what it says."""
+
+GATEWAY = web.RequestKey("opencode_env_gateway", Gateway)
+"""On such a request: its rollout's."""
 
 
 class _HandedOn(Dialect[Any]):
     """A mixin before a dialect class; one instance serves one request."""
 
     body: RawRequest
+    note_finish_reason: Callable[[str], None] | None = None
     answer: Response | None = None
     """Of the first parser of this request that came to its end."""
 
@@ -62,4 +69,5 @@ def handed_on(dialect: Dialect[Any], request: web.Request) -> Dialect[Any]:
         return dialect
     made = _handed_on_class(type(dialect))()
     made.body = request[BODY]
+    made.note_finish_reason = request[GATEWAY].note_finish_reason if GATEWAY in request else None
     return made

@@ -1,14 +1,14 @@
 """What of a request's history the model sampled itself: an agent's echo, found again in the trace's graph.
 
-Invariant: a message is restored only where its agent's rules say that it is the echo of one sampled answer, behind a
-history that is the same up to there; from the first message that is neither, the request stays as it came.
+Invariant: a message is restored only where its agent's rules say that it is the echo of one answer that was sampled in
+the same conversation, behind a history that is the same up to there; from the first message that is neither, the
+request stays as it came.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from verifiers.v1.dialects.chat import parse_message
+from verifiers.v1.dialects.chat import message_to_wire, parse_message
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.session import RolloutSession
 from verifiers.v1.types import (
@@ -21,6 +21,7 @@ from verifiers.v1.types import (
     content_to_parts,
 )
 
+from opencode_env.cli_agent.interception.asked_requests import AskedRequests
 from opencode_env.cli_agent.interception.chat_protocol import (
     Issued,
     Message,
@@ -31,51 +32,11 @@ from opencode_env.cli_agent.interception.chat_protocol import (
 )
 from opencode_env.cli_agent.interception.conversations import current_conversation
 from opencode_env.cli_agent.interception.echo_rules import EchoRules
+from opencode_env.cli_agent.interception.ghosts import Said, halves_before, said
+from opencode_env.cli_agent.interception.restored import Restored
 
 Input = SystemMessage | UserMessage | ToolMessage
 _INPUTS: Mapping[object, type[Input]] = {"system": SystemMessage, "user": UserMessage, "tool": ToolMessage}
-
-
-@dataclass
-class Restored:
-    """The part of a request's history that is in the graph."""
-
-    path: list[int] = field(default_factory=list)
-    """The nodes of that part."""
-    wire: list[Message | None] = field(default_factory=list)
-    """Each of them as a chat endpoint gets it; None where it gets nothing."""
-    taken: int = 0
-    """How many messages of the request they stand for."""
-    owed: list[Issued] = field(default_factory=list)
-    """Calls of the newest answer whose results have not come, in the agent's order."""
-
-    @property
-    def end(self) -> int | None:
-        """The last node."""
-        return self.path[-1] if self.path else None
-
-    def result_of(self, echo: Message) -> Issued | None:
-        """The call whose result a message is; of several that the agent gave one id, the first."""
-        identity = echo.get("tool_call_id")
-        return next((call for call in self.owed if call.echoed == identity), None)
-
-    def answer_as_it_came(self, echo: Message) -> Message:
-        """An answer for a chat endpoint that is nobody's echo; its calls are owed their results from here on."""
-        self.owed = issued_calls(echo, None, valid=False)
-        return echo_on_wire(echo, self.owed)
-
-    def result_on_wire(self, echo: Message, issued: Issued | None) -> Message:
-        """A message for a chat endpoint; a result is then no longer owed."""
-        if issued is None:
-            return echo
-        self.owed.remove(issued)
-        return echo if issued.wire == issued.echoed else {**echo, "tool_call_id": issued.wire}
-
-    def add(self, node: int, wire: Message | None, taken: int = 1) -> None:
-        """Go on to a node."""
-        self.path.append(node)
-        self.wire.append(wire)
-        self.taken += taken
 
 
 class History:
@@ -84,35 +45,36 @@ class History:
     Args:
         session: whose trace it is.
         rules: of its agent.
+        on_ghosts: told of the ghosts that each request holds.
     """
 
-    def __init__(self, session: RolloutSession, rules: EchoRules) -> None:
+    def __init__(self, session: RolloutSession, rules: EchoRules, on_ghosts: Callable[[list[Said]], None]) -> None:
         self.rules = rules
+        self._on_ghosts = on_ghosts
         self.offered: tuple[dict[str, Any], list[Tool] | None] | None = None
         """The tools of the newest request, as they came and typed."""
         self._session = session
         self._nodes: list[MessageNode] = session.trace.nodes
+        self.asked = AskedRequests(self._nodes)
         self._children: dict[int | None, list[int]] = {}
         self._linked = 0
-        self._conversations: dict[int, str] = {}
-        """By sampled node, where the request said it."""
         self._recognised: dict[int, tuple[int, tuple[str, ...]]] = {}
         """By node of an answer: hash of the echo that was recognised last, and the sampled ids of its calls."""
         self._valid: dict[int, bool] = {}
-
-    def committed(self, node: int) -> None:
-        """Note whose answer a new node is."""
-        conversation = current_conversation()
-        if conversation is not None:
-            self._conversations[node] = conversation
 
     def restore(self, messages: Sequence[Message], tools: list[Tool]) -> Restored:
         """The longest part of a request's history that the graph holds."""
         self._link()
         found = Restored()
         while found.taken < len(messages):
-            if not self._step(found, messages[found.taken], tools):
+            ghosts = self._ghosts(found, messages, tools)
+            if ghosts:
+                found.taken += len(ghosts)
+                found.ghosts += [said(one) for one in ghosts if one.get("role") == "assistant"]
+            elif not self._step(found, messages, tools):
                 break
+        if found.ghosts:
+            self._on_ghosts(found.ghosts)
         return found
 
     def message(self, node: int) -> AssistantMessage | Input:
@@ -130,22 +92,31 @@ class History:
             self._children.setdefault(self._nodes[number].parent, []).append(number)
         self._linked = len(self._nodes)
 
-    def _step(self, found: Restored, echo: Message, tools: list[Tool]) -> bool:
-        """Go on by what one message stands for, if the graph holds it."""
+    def _step(self, found: Restored, messages: Sequence[Message], tools: list[Tool]) -> bool:
+        """Go on by what the next message stands for, if the graph holds it."""
+        echo = messages[found.taken]
         if echo.get("role") == "assistant":
-            return self._answer(found, found.end, echo) or self._answer_behind_own_words(found, echo)
+            if self._sampled(found, found.end, echo):
+                return True
+            # The model may have said the agent's own words: only at a request's end they are the agent's again.
+            ends = found.taken == len(messages) - 1
+            ways = (self._repeated, self._answer_behind_own_words)
+            return any(way(found, echo) for way in (ways if ends else reversed(ways)))
         issued = found.result_of(echo) if echo.get("role") == "tool" else None
         if (node := self._input(found.end, echo, issued, tools)) is not None:
             found.add(node, found.result_on_wire(echo, issued))
             return True
         return echo.get("role") == "user" and self._left_out(found)
 
-    def _answer(self, found: Restored, parent: int | None, echo: Message) -> bool:
+    def _sampled(self, found: Restored, parent: int | None, echo: Message) -> bool:
         for node in self._answers(parent):
             if (ids := self._recognise(node, echo)) is not None:
                 self._take(found, node, echo, ids)
                 return True
-        for node in self._children.get(parent, ()):
+        return False
+
+    def _repeated(self, found: Restored, echo: Message) -> bool:
+        for node in self._children.get(found.end, ()):
             if not self._nodes[node].sampled and self._is_repeated(node, echo):
                 found.add(node, found.answer_as_it_came(echo))
                 return True
@@ -154,8 +125,8 @@ class History:
     def _answer_behind_own_words(self, found: Restored, echo: Message) -> bool:
         for node in self._own_words(found.end):
             trial = Restored()
-            if self._answer(trial, node, echo):
-                found.add(node, None, 0)
+            if self._sampled(trial, node, echo):
+                found.add(node, self._words_on_wire(node), 0)
                 found.add(trial.path[0], trial.wire[0])
                 found.owed = trial.owed
                 return True
@@ -165,27 +136,62 @@ class History:
         """Go on behind an answer that the agent left out before what the user says now."""
         for parent in (found.end, *self._own_words(found.end)):
             for node in self._answers(parent):
-                said = self._nodes[node].message
-                if isinstance(said, AssistantMessage) and self.rules.leaves_out(said):
+                answer = self._nodes[node].message
+                if isinstance(answer, AssistantMessage) and self.rules.leaves_out(answer):
                     if parent is not None and parent != found.end:
-                        found.add(parent, None, 0)
+                        found.add(parent, self._words_on_wire(parent), 0)
                     found.add(node, None, 0)
                     return True
         return False
 
     def _own_words(self, parent: int | None) -> Iterator[int]:
         for node in reversed(self._children.get(parent, ())):
-            said = self._nodes[node].message
-            if isinstance(said, AssistantMessage) and not self._nodes[node].sampled and self.rules.says_once(said):
+            words = self._nodes[node].message
+            if self._nodes[node].sampled or not self.asked.is_own(node):
+                continue
+            if isinstance(words, AssistantMessage) and self.rules.says_once(words):
                 yield node
 
+    def _words_on_wire(self, node: int) -> Message:
+        """The agent's own words as they were sent first."""
+        return self.asked.end(node) or message_to_wire(self.message(node))
+
     def _answers(self, parent: int | None) -> list[int]:
-        """The sampled answers behind a node: the conversation's own first, then the newest."""
-        answers = [node for node in reversed(self._children.get(parent, ())) if self._nodes[node].sampled]
-        conversation = current_conversation()
-        if len(answers) > 1 and conversation is not None:
-            answers.sort(key=lambda node: self._conversations.get(node) != conversation)
-        return answers
+        """The conversation's sampled answers behind a node, the newest first."""
+        children = reversed(self._children.get(parent, ()))
+        return [node for node in children if self._nodes[node].sampled and self.asked.is_own(node)]
+
+    def _ghosts(self, found: Restored, messages: Sequence[Message], tools: list[Tool]) -> list[Message]:
+        """What comes next in a request and stands for nothing: halves of an answer that was asked for again, as long
+        as without them more of the request is found."""
+        if messages[found.taken].get("role") != "assistant" or current_conversation() is None:
+            return []
+        places = (found.end, *self._own_words(found.end))
+        again = [node for place in places for node in self._answers(place) if self.asked.again(node)]
+        halves = halves_before(messages, found.taken, lambda message: self._is_echo(message, again)) if again else []
+        if not halves or not self._are_surplus(found, halves, messages):
+            return []
+        with_them, without = found.ahead(), found.ahead(len(halves))
+        for trial in (with_them, without):
+            while trial.taken < len(messages) and self._step(trial, messages, tools):
+                pass
+        return halves if without.taken > with_them.taken else []
+
+    def _are_surplus(self, found: Restored, halves: Sequence[Message], messages: Sequence[Message]) -> bool:
+        """Whether each half stands in a request more often than the model said it in that conversation."""
+        answers = [one for one in messages if one.get("role") == "assistant"]
+        for half in {said(one) for one in halves if one.get("role") == "assistant"}:
+            standing = [one for one in answers if said(one) == half]
+            spoken = sum(any(self._is_echo(one, [node]) for one in standing) for node in self._own_answers())
+            if len(standing) - found.ghosts.count(half) - spoken <= 0:
+                return False
+        return True
+
+    def _own_answers(self) -> Iterator[int]:
+        return (node for node, kept in enumerate(self._nodes) if kept.sampled and self.asked.is_own(node))
+
+    def _is_echo(self, message: Message, answers: Sequence[int]) -> bool:
+        return any(self._recognise(node, message) is not None for node in answers)
 
     def _input(self, parent: int | None, echo: Message, issued: Issued | None, tools: list[Tool]) -> int | None:
         kind = _INPUTS.get(echo.get("role"))
@@ -242,12 +248,17 @@ class History:
         found.add(node, sampled_on_wire(sampled, echo) if valid else echo_on_wire(echo, found.owed))
 
 
-def _texts(echo: Message) -> tuple[str, ...]:
+def _texts(echo: Message) -> tuple[Any, ...]:
     """Everything that an echo says."""
-    said = [value if isinstance(value, str) else repr(value) for key, value in echo.items() if key != "tool_calls"]
+    texts = [_text(value) for key, value in echo.items() if key != "tool_calls"]
     for call in echo.get("tool_calls") or ():
-        said += [call["id"], call["function"]["name"], call["function"]["arguments"]]
-    return (*echo, *said)
+        texts += map(_text, (call["id"], call["function"]["name"], call["function"]["arguments"]))
+    return (*echo, *texts)
+
+
+def _text(value: Any) -> Any:
+    """A text, or what a value that is none is known by, which no text is equal to."""
+    return value if isinstance(value, str) else (repr(value),)
 
 
 def _same_content(content: Any, echo: Any) -> bool:

@@ -10,6 +10,7 @@ from collections import Counter
 from verifiers.v1.clients import BaseClientConfig, Client
 
 from opencode_env.cli_agent.interception.bounded_errors import BoundedErrors
+from opencode_env.cli_agent.interception.calls_under_way import TimedCalls
 from opencode_env.cli_agent.interception.masked_client import MaskedClient, Masking, keys_of
 from opencode_env.cli_agent.interception.training_client import model_client
 from opencode_env.cli_agent.interception.whole_replies import with_whole_replies
@@ -67,4 +68,4 @@ class KeptClients:
         inner = with_whole_replies(model_client(config))
         if self._mask_keys and (keys := keys_of(config)):
             inner = MaskedClient(inner, Masking(keys))
-        return WholeStreams(BoundedErrors(inner))
+        return WholeStreams(TimedCalls(BoundedErrors(inner)))  # which hands on what it has read whole

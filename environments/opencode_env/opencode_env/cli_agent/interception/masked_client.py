@@ -25,7 +25,9 @@ _SHORTEST = 12
 """Characters; shorter values are words such as `EMPTY`, which answers may hold."""
 
 _SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|AUTHORIZATION|COOKIE)$")
-_TEXT = re.compile(rb'"(content|reasoning_content|reasoning|text|delta|thinking|arguments|partial_json)"\s*:\s*"')
+_TEXT = re.compile(
+    rb'"(content|reasoning_content|reasoning|refusal|text|delta|thinking|name|arguments|partial_json)"\s*:\s*"'
+)
 _STRING_END = re.compile(rb'(?:[^"\\]|\\.)*')
 
 

@@ -16,7 +16,8 @@ from opencode_env.cli_agent.interception.careful_dialect import reading
 from opencode_env.cli_agent.interception.chat_protocol import Message as Wire
 from opencode_env.cli_agent.interception.chat_protocol import call_on_wire
 from opencode_env.cli_agent.interception.conversations import follow
-from opencode_env.cli_agent.interception.history import History, Restored
+from opencode_env.cli_agent.interception.history import History
+from opencode_env.cli_agent.interception.restored import Restored
 
 
 class _Restoring(ChatDialect):
@@ -40,6 +41,7 @@ class _Restoring(ChatDialect):
             tail = self._tail(restored, sampled)
         self.wire = [*restored.wire, *sent]
         body["messages"] = [message for message in self.wire if message is not None]
+        self.history.asked.ends_with(body["messages"][-1])
         follow(restored.path)
         typed = [*(self.history.message(node) for node in restored.path), *tail]
         return Request.model_construct(messages=typed, tools=tools)

@@ -1,8 +1,7 @@
 """`RoleInterceptionServer`: verifiers' interception server behind a gateway, with a second session for sub-LLM calls.
 
-Private parts of verifiers are used here and in `serving.py` only: `_handler_for`, `_aux_handler_for`, `_session_for`,
-`record_call`, `sessions`, `stack`, `runner`, `tunnel`, and that it reads a body through aiohttp's `_read_bytes`.
-`tests/test_contract.py` pins them.
+Private parts of verifiers are used here and in `serving.py` only, pinned by `tests/test_contract.py`: `_handler_for`,
+`_aux_handler_for`, `_session_for`, `record_call`, `sessions`, `stack`, `runner`, `tunnel`, and aiohttp's `_read_bytes`.
 
 Invariant: the bearer decides the rollout, the header only which of that rollout's two sessions serves the request; the
 sub session's own bearer never leaves this process.
@@ -25,11 +24,12 @@ from verifiers.v1.interception.base import Slot
 from verifiers.v1.session import RolloutSession
 
 from opencode_env.cli_agent.interception.careful_dialect import careful
+from opencode_env.cli_agent.interception.chat_answers import whole_answers
 from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.conversations import in_conversation
 from opencode_env.cli_agent.interception.error_answer import error_answer
 from opencode_env.cli_agent.interception.gateway import Gateway
-from opencode_env.cli_agent.interception.handed_on import BODY, handed_on
+from opencode_env.cli_agent.interception.handed_on import BODY, GATEWAY, handed_on
 from opencode_env.cli_agent.interception.histories import Histories
 from opencode_env.cli_agent.interception.idle_connections import IdleConnections
 from opencode_env.cli_agent.interception.kept_clients import KeptClients
@@ -86,7 +86,7 @@ class RoleInterceptionServer(InterceptionServer):
         model_secret, state_secret = super().register(session)
         self.sessions[model_secret] = MainSession.of(session)
         registered = Registered(Gateway(self.gateway, session), session, model_secret)
-        self._histories.open(session, registered.gateway.echoes)
+        self._histories.open(session, registered.gateway)
         side = sub_rollout_of(session.trace)
         if side is not None:
             registered = replace(registered, side=side, sub_bearer=secrets.token_urlsafe(16))
@@ -94,7 +94,7 @@ class RoleInterceptionServer(InterceptionServer):
             side.session.network_policy = session.network_policy
             side.session.client = BoundedClient(self._kept.lend("sub", side.session.ctx.client), side.settings.timeout)
             self.sessions[registered.sub_bearer] = side.session
-            self._histories.open(side.session, registered.gateway.echoes)
+            self._histories.open(side.session, registered.gateway)
         self._rollouts[model_secret] = self._by_trace[session.trace.id] = registered
         set_out(session.trace, self.watched)
         return model_secret, state_secret
@@ -124,7 +124,7 @@ class RoleInterceptionServer(InterceptionServer):
         return self._kept.lend("main", config)
 
     def _handler_for(self, dialect: Dialect[Any]) -> Handler:
-        serve: Handler = super()._handler_for(careful(dialect))
+        serve: Handler = super()._handler_for(careful(whole_answers(dialect)))
 
         async def answer(registered: Registered, request: web.Request) -> web.StreamResponse:
             side = registered.side
@@ -149,7 +149,7 @@ class RoleInterceptionServer(InterceptionServer):
             if isinstance(mark, web.Response):
                 return mark
             bearer = registered.sub_bearer if mark is not None and mark.role is Role.SUB else registered.secret
-            async with registered.gateway.aside, registered.gateway.body(request, dialect) as body:
+            async with registered.gateway.beside(), registered.gateway.body(request, dialect) as body:
                 passed_on = self._passed_on(registered, request, dialect, body, bearer)
                 passed_on._read_bytes = to_json(body.said)
                 return await serve(passed_on)
@@ -181,8 +181,8 @@ class RoleInterceptionServer(InterceptionServer):
     async def handle_request(self, request: web.Request, dialect: Dialect[Any]) -> web.StreamResponse:
         """Serve a model call whose history is read as it was sampled."""
         session = self.sessions.get(dialect.secret(request.headers))
-        with listening(session):
-            reading = self._histories.reading(session, handed_on(dialect, request))
+        own = self._histories.reading(session, handed_on(dialect, request), await request.read())
+        with listening(session), own as reading:
             return await super().handle_request(request, reading)
 
     async def handle_task_get(self, request: web.Request) -> web.Response:
@@ -200,7 +200,7 @@ class RoleInterceptionServer(InterceptionServer):
         try:
             async with gateway.body(request, dialect, registered.main) as body:
                 gateway.main_request(None)
-                async with gateway.calls.let_through(request, body) as further:
+                async with gateway.turn(request, body) as further:
                     return await serve(self._passed_on(registered, request, dialect, body, registered.secret, further))
         except RequestRefused as error:
             gateway.main_request(error)
@@ -242,7 +242,7 @@ class RoleInterceptionServer(InterceptionServer):
         if self.gateway.filter_headers:
             headers = filter_headers(headers, dialect.upstream_path, registered.gateway.rules)
         copied = request.clone(headers=[("Authorization", f"Bearer {bearer}"), *headers, *(further or {}).items()])
-        copied[BODY] = body.said
+        copied[BODY], copied[GATEWAY] = body.said, registered.gateway
         copied._read_bytes = body.identity  # of which verifiers' server takes the digest
         return copied
 
@@ -274,7 +274,7 @@ class RoleInterceptionServer(InterceptionServer):
         registered.main.adopt(asyncio.current_task())
         with self._idle.carrying(request):
             try:
-                async with registered.gateway.open_request(), registered.gateway.aside:
+                async with registered.gateway.open_request(), registered.gateway.beside():
                     response = await super().handle_models(request)
             except RequestRefused as error:
                 return web.json_response({"error": str(error)}, status=error.status)

@@ -109,10 +109,10 @@ async def renderer_abilities(ctx: ModelContext) -> RendererAbilities | None:
     return _known[pool.key]
 
 
-async def reads_images(ctx: ModelContext) -> bool:
-    """Whether a model can be shown images; a chat endpoint is believed to take them."""
+async def reads_images(ctx: ModelContext) -> bool | None:
+    """Whether a model can be shown images; None of a chat endpoint, which does not say."""
     abilities = await renderer_abilities(ctx)
-    return abilities is None or abilities.reads_images
+    return None if abilities is None else abilities.reads_images
 
 
 def _tried(renderer: Renderer) -> RendererAbilities:

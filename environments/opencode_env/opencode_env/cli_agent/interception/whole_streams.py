@@ -34,7 +34,7 @@ from opencode_env.cli_agent.interception.wrapped_client import WrappedClient
 CHAT_COMPLETIONS = "/chat/completions"
 """The only wire format whose streams are checked; the others name their end themselves."""
 
-_FINISH = re.compile(rb'"finish_reason"\s*:\s*"')
+_FINISH = re.compile(rb'"finish_reason"\s*:\s*"[^"]')
 _DONE = b"data: [DONE]\n\n"
 _MAY_PASS = re.compile(r"429|50[0234]|524|server error")
 

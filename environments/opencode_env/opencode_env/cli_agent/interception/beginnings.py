@@ -1,0 +1,79 @@
+"""What the conversations of an agent's own program began with, and stay with.
+
+Invariant: a request of the own program goes on with the system messages and the tools of the first request of its
+conversation, whatever the agent made of the files that the program reads, in this run of it or for a later one. Calls
+without the mark neither set a beginning nor are held to one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from opencode_env.cli_agent.interception.own_calls import borne_by_own_program
+
+_CONVERSATIONS = 100
+
+
+@dataclass(frozen=True)
+class _Beginning:
+    """System messages and tools as JSON."""
+
+    system: bytes
+    tools: bytes
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> "_Beginning":
+        return cls(to_json(_system(body)), to_json(body.get("tools")))
+
+
+class Beginnings:
+    """Holds one rollout's conversations to how they began.
+
+    Args:
+        side_agents: of the program, which have a system prompt and tools of their own in any conversation.
+    """
+
+    def __init__(self, side_agents: frozenset[str]) -> None:
+        self._side_agents = side_agents
+        self.first: str | None = None
+        """The conversation of the first marked call, which comes before any program of the agent can run."""
+        self._known: dict[str, dict[str, _Beginning]] = {}
+
+    def hold(self, body: dict[str, Any], conversation: str | None, agent: str) -> bool:
+        """Give a chat request of the own program the system messages and tools that its conversation began with.
+
+        Args:
+            body: of the request; changed in place.
+            conversation: that it names.
+            agent: which of the program's agents speaks.
+
+        Returns:
+            Whether it had others.
+        """
+        if not borne_by_own_program() or conversation is None:
+            return False
+        self.first = self.first or conversation
+        if conversation not in self._known and len(self._known) >= _CONVERSATIONS:
+            return False
+        begun, found = self._known.setdefault(conversation, {}), _Beginning.of(body)
+        if agent not in begun and agent not in self._side_agents:
+            agent = next((name for name in begun if name not in self._side_agents), agent)
+        kept = begun.setdefault(agent, found)
+        if kept == found:
+            return False
+        body["messages"][: len(_system(body))] = from_json(kept.system)
+        tools = from_json(kept.tools)
+        body.pop("tools", None)
+        if tools is not None:
+            body["tools"] = tools
+        return True
+
+
+def _system(body: Mapping[str, Any]) -> list[Any]:
+    messages = body.get("messages")
+    if not isinstance(messages, list):
+        return []
+    return list(takewhile(lambda message: isinstance(message, dict) and message.get("role") == "system", messages))

@@ -1,0 +1,154 @@
+"""A chat dialect that reads the whole of an answer, in the several forms that endpoints give it.
+
+verifiers' own reading overwrites a tool's name that comes in pieces, drops a refusal, takes one of two reasoning texts
+where an agent takes the other, and fails on a finish reason that is not OpenAI's. Invariant: what leaves here is in
+OpenAI's form, and agent and trace get the same texts; an answer that its endpoint broke off is a failed call.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from openai.types.chat import ChatCompletion
+from verifiers.v1.dialects import ChatDialect, Dialect, StreamParser
+from verifiers.v1.dialects.base import RawRequest, parse_sse_event
+from verifiers.v1.dialects.chat import ChatStreamParser
+from verifiers.v1.errors import ProviderError
+from verifiers.v1.types import Response
+
+_REASONING = ("reasoning", "reasoning_content")
+"""Names of the reasoning text, the one that verifiers prefers first."""
+
+_OPENAI = ("stop", "length", "tool_calls", "content_filter", "function_call")
+_MEANINGS = {
+    "stop": ("end_turn", "stop_sequence", "pause_turn", "eos", "eos_token", "end", "complete", "completed", "finished"),
+    "length": ("max_tokens", "max_output_tokens", "max_length", "model_length", "model_context_window_exceeded"),
+    "tool_calls": ("tool_call", "tool_use", "function_calls"),
+    "content_filter": ("refusal", "safety", "recitation", "blocklist", "prohibited_content", "guardrail_intervened"),
+}
+_KNOWN = {name: meaning for meaning, names in _MEANINGS.items() for name in names} | {name: name for name in _OPENAI}
+_BROKEN_OFF = frozenset(
+    {"error", "abort", "aborted", "cancelled", "canceled", "timeout", "network_error", "insufficient_system_resource"}
+)
+
+
+class _WholeAnswers(ChatDialect):
+    """A mixin before a class of chat dialects."""
+
+    body: RawRequest
+    note_finish_reason: Callable[[str], None] | None = None
+    """Told of a finish reason that nobody knows."""
+
+    def validate_response(self, raw: dict[str, Any]) -> ChatCompletion:
+        """Validate an answer, made one in OpenAI's form.
+
+        Raises:
+            ProviderError: the endpoint broke it off.
+            ValueError: it is no chat completion.
+        """
+        try:
+            for choice in raw["choices"]:
+                self._mend(choice)
+            if not raw["choices"]:
+                raise ValueError("it has no choices")
+        except (AttributeError, LookupError, TypeError) as error:
+            raise ValueError(f"it is no chat completion: {error}") from error
+        return super().validate_response(raw)
+
+    def _mend(self, choice: dict[str, Any]) -> None:
+        message = choice["message"]
+        message.update(one_reasoning(message))
+        if (refusal := message.get("refusal")) and isinstance(refusal, str):
+            message |= {"content": (message.get("content") or "") + refusal, "refusal": None}
+        self.mend_end(choice, bool(message.get("tool_calls")))
+
+    def mend_end(self, choice: dict[str, Any], calls: bool) -> None:
+        """Give an answer's end the name that it has with OpenAI.
+
+        Raises:
+            ProviderError: the endpoint broke the answer off.
+        """
+        said = choice.get("finish_reason")
+        if not isinstance(said, str) or said in _OPENAI:
+            return
+        name = said.strip().lower()
+        if name in _BROKEN_OFF:
+            raise ProviderError(f"the endpoint broke its answer off: its finish reason is {said!r}", status_code=503)
+        if name not in _KNOWN and self.note_finish_reason is not None:
+            self.note_finish_reason(said)
+        choice["finish_reason"] = _KNOWN.get(name, "tool_calls" if calls else "stop")
+
+    def stream_parser(self) -> StreamParser:
+        """A parser of an answer that comes in pieces."""
+        tools = getattr(self, "body", {}).get("tools")
+        functions = [tool.get("function") for tool in tools if isinstance(tool, dict)] if tools else []
+        return _Parser(self, {one.get("name") for one in functions if isinstance(one, dict)})
+
+
+class _Parser(ChatStreamParser):
+    """Reads one stream.
+
+    Args:
+        dialect: of its request.
+        offered: names of the tools that the request offers.
+    """
+
+    def __init__(self, dialect: _WholeAnswers, offered: Collection[Any]) -> None:
+        super().__init__()
+        self._dialect = dialect
+        self._offered = offered
+        self._names: dict[int, list[str]] = {}
+
+    def feed(self, raw: bytes) -> None:
+        """Take up one event."""
+        super().feed(raw)
+        if b'"refusal"' not in raw and b'"name"' not in raw:
+            return
+        for choice in (parse_sse_event(raw) or {}).get("choices") or ():
+            if choice.get("index", 0) == 0:
+                self._take(choice.get("delta") or {})
+
+    def _take(self, delta: dict[str, Any]) -> None:
+        if isinstance(refusal := delta.get("refusal"), str):
+            self.message_parts.setdefault("content", []).append(refusal)
+        for call in delta.get("tool_calls") or ():
+            index = call.get("index", 0)
+            slot = self.tool_calls[index]
+            if name := (call.get(slot.get("type")) or {}).get("name"):
+                pieces = self._names.setdefault(index, [])
+                pieces.append(name)
+                slot[slot["type"]]["name"] = whole_name(pieces, self._offered)
+
+    def finish(self) -> Response:
+        """The whole answer."""
+        texts = {key: "".join(parts) for key, parts in self.message_parts.items()}
+        self.message_parts = {key: [text] for key, text in (texts | one_reasoning(texts)).items()}
+        end = {"finish_reason": self.finish_reason}
+        self._dialect.mend_end(end, bool(self.tool_calls))
+        self.finish_reason = end["finish_reason"]
+        return super().finish()
+
+
+def one_reasoning(message: Mapping[str, Any]) -> dict[str, str]:
+    """The reasoning of an answer that gives it two names: the same text under both, verifiers' choice of the two."""
+    given = {name: message[name] for name in _REASONING if isinstance(message.get(name), str)}
+    text = next(filter(None, given.values()), "")
+    return dict.fromkeys(given, text) if len(given) > 1 else {}
+
+
+def whole_name(pieces: Sequence[str], offered: Collection[str]) -> str:
+    """A tool's name that came in pieces, or again with later pieces of its call."""
+    joined, last = "".join(pieces), pieces[-1]
+    if joined in offered:
+        return joined
+    return last if last in offered or set(pieces) == {last} else joined
+
+
+@cache
+def whole_answers(dialect: Dialect[Any]) -> Dialect[Any]:
+    """The same dialect, which reads whole answers; still of its own type, by which verifiers' clients ask."""
+    if not isinstance(dialect, ChatDialect):
+        return dialect
+    own = type(dialect)
+    made: Dialect[Any] = type(own.__name__, (_WholeAnswers, own), {"__module__": own.__module__})()
+    return made

@@ -1,0 +1,181 @@
+"""Halves of answers that an agent kept are dropped from its history; nothing that was asked is taken for one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from opencode_env.scripted_model import Reply, ToolCall
+from verifiers.v1.configs.harness import HarnessConfig
+from verifiers.v1.harnesses.null import NullHarnessConfig
+
+from tests.history.asking import OPENCODE, Replies, Wire, ask, echo, result, sent, user
+from tests.rlm.role_server import SUB, RoleServer, Rollout, role_server
+
+NONE = NullHarnessConfig(id="null")
+KEY = {"Idempotency-Key": "step"}
+GO = user("go")
+
+
+def said(text: str, *ids: str) -> Wire:
+    return echo(*((one, "bash", "{}") for one in ids), content=text)
+
+
+def reply(message: Wire) -> Reply:
+    """The answer that comes back as this."""
+    calls = [ToolCall(name="bash", arguments="{}", id=call["id"]) for call in message.get("tool_calls", ())]
+    return Reply(text=message["content"], tool_calls=tuple(calls))
+
+
+def heard(server: RoleServer) -> list[Wire]:
+    """The newest request's messages that the model got, without what every answer of an agent has."""
+    return [{key: one[key] for key in ("role", "content", "tool_calls") if key in one} for one in sent(server)]
+
+
+def shown(messages: Sequence[Wire]) -> list[Wire]:
+    return [{key: one[key] for key in ("role", "content", "tool_calls") if key in one} for one in messages]
+
+
+async def deliver(rollout: Rollout, messages: Sequence[Wire], times: int = 2, session: str = "ses_1") -> None:
+    """Ask for one answer as often as its deliveries break, and once more."""
+    key = {"Idempotency-Key": f"step {len(rollout.main.calls)} {session}"}
+    for _ in range(times):
+        await ask(rollout, messages, session, **key)
+
+
+A, B = said("", "a"), said("so", "b")
+
+GHOSTS: dict[str, tuple[Wire, list[Wire]]] = {
+    "the whole answer, whose tool was stopped": (A, [A, result("a", "cut off")]),
+    "the whole answer": (A, [A]),
+    "the same result": (A, [A, result("a")]),
+    "twice": (A, [A, result("a", "cut off"), A, result("a", "cut off again")]),
+    "some of its calls": (said("", "a", "b"), [A, result("a")]),
+    "its text, piece by piece": (B, [said("s"), said("so")]),
+    "nothing": (B, [said("")]),
+}
+
+
+@pytest.mark.parametrize("ghost", GHOSTS)
+@pytest.mark.parametrize("headers", [{}, SUB])
+async def test_halves_of_an_answer_that_was_asked_for_again_are_dropped(ghost: str, headers: dict[str, str]) -> None:
+    answer, ghosts = GHOSTS[ghost]
+    results = [result(call["id"]) for call in answer["tool_calls"]]
+    async with role_server(strict=True) as server, server.rollout(harness=OPENCODE) as rollout:
+        server.model.policy = Replies(reply(answer))
+        for _ in range(2):
+            await ask(rollout, [GO], **KEY, **headers)
+        turns = [GO, *ghosts, answer, *results]
+        for _ in range(2):
+            await ask(rollout, turns, **headers)
+            assert heard(server) == shown([GO, answer, *results])
+            turns += [said("Done."), user("go on")]
+            results = [*results, said("Done."), user("go on")]
+        trace = rollout.sub if headers else rollout.main
+        assert (trace.num_turns, trace.num_branches) == (3, 1)
+        assert rollout.main.info["gateway"]["ghosts"] == len({str(one) for one in ghosts if one["role"] != "tool"})
+
+
+async def test_a_ghost_behind_turns_that_say_the_same_is_found_where_it_stands() -> None:
+    async with role_server(strict=True) as server, server.rollout(harness=OPENCODE) as rollout:
+        server.model.policy = Replies(*[reply(A)] * 3)
+        turns = [GO]
+        await deliver(rollout, turns)
+        turns += [A, result("a")]
+        await deliver(rollout, turns)
+        turns += [A, result("a", "cut off"), A, result("a", "other")]
+        await deliver(rollout, turns, 1)
+        assert heard(server) == shown([GO, A, result("a"), A, result("a", "other")])
+        assert (rollout.main.num_turns, rollout.main.num_branches) == (3, 1)
+
+
+ROSES, RED = said("Roses"), said("Roses are red")
+ONE = said("", "call_0")
+PROMPTS: dict[str, list[Wire]] = {
+    "turns with one id": [GO, ONE, result("call_0"), ONE, result("call_0"), user("now you")],
+    "a text and a longer one": [GO, ROSES, RED, user("now you")],
+    "an empty answer": [GO, said(""), said("x"), user("now you")],
+    "the same text": [GO, RED, RED, user("now you")],
+}
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+@pytest.mark.parametrize("harness", [OPENCODE, NONE], ids=["with rules", "without"])
+@pytest.mark.parametrize("session", ["ses_1", None])
+async def test_what_was_never_said_here_stays_in_the_prompt(
+    prompt: str, harness: HarnessConfig, session: str | None
+) -> None:
+    messages = PROMPTS[prompt]
+    async with role_server() as server, server.rollout(harness=harness) as rollout:
+        for _ in range(2):
+            await ask(rollout, messages, session, **KEY)
+            assert heard(server) == shown(messages)
+        messages = [*messages, said("Done."), user("and now")]
+        await ask(rollout, messages, session)
+        assert heard(server) == shown(messages)
+        assert "gateway" not in rollout.main.info or "ghosts" not in rollout.main.info["gateway"]
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+async def test_an_agent_that_says_nothing_of_its_echo_is_taken_at_its_word(prompt: str) -> None:
+    """Also where its own model said the later of two messages, and was asked twice."""
+    messages = PROMPTS[prompt]
+    async with role_server() as server, server.rollout(harness=NONE) as rollout:
+        server.model.policy = Replies(reply(messages[2] if messages[2]["role"] == "assistant" else messages[3]))
+        for _ in range(2):
+            await ask(rollout, [GO], **KEY)
+        await ask(rollout, messages)
+        assert heard(server) == shown(messages)
+
+
+async def test_an_answer_that_was_asked_for_once_has_no_halves() -> None:
+    async with role_server() as server, server.rollout(harness=OPENCODE) as rollout:
+        server.model.policy = Replies(reply(RED))
+        await ask(rollout, [GO], **KEY)
+        messages = [GO, ROSES, RED, user("on")]
+        await ask(rollout, messages)
+        assert heard(server) == shown(messages)
+
+
+@pytest.mark.parametrize("again", ["ses_1", "ses_2", None])
+async def test_an_answer_of_another_conversation_has_no_halves_here(again: str | None) -> None:
+    """Both conversations heard the same answer; only one of them, or a third, was asked for it again."""
+    async with role_server() as server, server.rollout(harness=OPENCODE) as rollout:
+        server.model.policy = Replies(*[reply(RED)] * 3)
+        for session in ("ses_1", "ses_2", again):
+            await ask(rollout, [GO], session)
+        messages = [GO, ROSES, RED, user("on")]
+        await ask(rollout, messages, "ses_1")
+        assert heard(server) == shown([GO, RED, user("on")] if again == "ses_1" else messages)
+
+
+async def test_turns_that_say_the_same_are_no_ghosts_of_one_another_though_one_came_again() -> None:
+    async with role_server(strict=True) as server, server.rollout(harness=OPENCODE) as rollout:
+        server.model.policy = Replies(*[reply(ONE)] * 3)
+        turns = [GO]
+        for _ in range(3):
+            await deliver(rollout, turns)
+            turns += [ONE, result("call_0")]
+        cleared: list[Any] = [GO, ONE, result("call_0", "[cleared]"), *turns[3:]]
+        for messages in (turns, cleared):
+            await ask(rollout, messages)
+            assert heard(server) == shown(messages)
+
+
+async def test_two_answers_to_one_request_may_stand_behind_one_another() -> None:
+    async with role_server() as server, server.rollout(harness=OPENCODE) as rollout:
+        server.model.policy = Replies(reply(ROSES), reply(RED))
+        for _ in range(2):
+            await ask(rollout, [GO])
+        messages = [GO, ROSES, RED, user("on")]
+        await ask(rollout, messages)
+        assert heard(server) == shown(messages)
+
+
+async def test_a_half_of_an_answer_at_the_agents_step_limit_is_dropped_and_the_agents_words_stay() -> None:
+    words = said("CRITICAL - MAXIMUM STEPS REACHED\n\nStop.")
+    async with role_server() as server, server.rollout(harness=OPENCODE) as rollout:
+        server.model.policy = Replies(reply(RED))
+        await deliver(rollout, [GO, words])
+        await ask(rollout, [GO, ROSES, RED, user("on")])
+        assert heard(server) == shown([GO, words, RED, user("on")])
+        assert (rollout.main.num_turns, rollout.main.num_branches) == (2, 1)
