@@ -2,17 +2,21 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import verifiers.v1 as vf
 from opencode_env.cli_agent import runaway
 from opencode_env.cli_agent.guard import GuardedSession, guarded, guarded_task
+from opencode_env.cli_agent.limits_met import zero_spoilt
 from opencode_env.cli_agent.prime.errors import SandboxEndedError
 from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.cli_agent.runaway import RUNAWAY_FAILURES, led_nowhere
 from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig
+from opencode_env.cli_agent.scorable import fail_stage_timeout
 from opencode_env.cli_agent.traces import AnyTrace
+from opencode_rubrics.scoring_clock import program
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.harness import HarnessSession
@@ -147,3 +151,36 @@ async def test_a_guarded_task_is_given_what_its_methods_ask_for() -> None:
     await task.finalize(trace, "box", "deployment")
     await task.score(trace, "box", "deployment")
     assert given == ["box", "box"]
+
+
+class Slow(vf.Task[vf.TaskData]):
+    """Its scoring takes for ever: in a program, or beside one."""
+
+    programs = True
+
+    @vf.reward
+    async def worked(self) -> float:
+        with program() if self.programs else nullcontext():
+            await asyncio.Event().wait()
+        return 1.0
+
+
+async def test_a_scoring_whose_time_programs_of_the_agents_used_is_a_0_and_another_is_an_error() -> None:
+    trace = trace_of(vf.TaskData(idx=0, prompt="x"))
+    trace.ok = True
+    await guarded_task(Slow(vf.TaskData(idx=0, prompt="x")), 0.01).score(trace)
+    fail_stage_timeout(trace)
+    zero_spoilt(trace)
+    assert (trace.ok, trace.reward, trace.stop_condition) == (True, 0.0, None)
+    assert {name: reward.score for name, reward in trace.rewards.items() if reward is not None} == {"worked": 0.0}
+    assert "scoring took longer" in trace.info["agent"]["scoring_overrun"]
+
+    class Waits(Slow):
+        programs = False
+
+    trace = trace_of(vf.TaskData(idx=0, prompt="x"))
+    trace.ok = True
+    await guarded_task(Waits(vf.TaskData(idx=0, prompt="x")), 0.01).score(trace)
+    fail_stage_timeout(trace)
+    assert trace.last_error is not None
+    assert trace.last_error.type == "TaskError"

@@ -1,15 +1,20 @@
 """The agent's time limit when nobody set one, and when somebody did."""
 
 import math
+from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.cli_agent.rollout_limit import limit_rollout
+from opencode_env.cli_agent.rollout_limit import limit_rollout, warn_of_short_limit
 from opencode_env.scripted_model import Reply
+from opencode_env.taskset.data import OpenCodeTaskData
+from opencode_rubrics import VerifyCommandsConfig, VerifyCommandsRubric
 from verifiers.v1.agent import TimeoutConfig, make_agent, resolve_rollout_timeouts
 
 from tests.support.places import Confined
 from tests.support.rollouts import play, seat
+
+pytestmark = pytest.mark.usefixtures("sandboxes")
 
 
 @pytest.mark.parametrize(
@@ -25,6 +30,16 @@ def test_the_seats_limit_goes_before_the_tasks_and_that_before_the_default(
     limit_rollout(agent, played)
     timeouts = resolve_rollout_timeouts(agent.timeout, played)
     assert (timeouts.agent, timeouts.scoring) == (limit, 5)
+
+
+def test_a_scoring_shorter_than_its_commands_may_take_is_warned_about_once(caplog: pytest.LogCaptureFixture) -> None:
+    data = OpenCodeTaskData(idx=0, id="row", prompt="x", verify=["true", "false"], verify_timeout=31.0)
+    longest = VerifyCommandsRubric(VerifyCommandsConfig()).longest(data)
+    task: vf.Task[Any, Any, Any] = vf.Task(data)
+    for limit in (None, 62.0, 61.0, 61.0):
+        warn_of_short_limit(task, limit, longest)
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert warning.startswith("task row: scoring has 61 s (timeout.scoring), and its commands may take 62 s")
 
 
 @pytest.mark.opencode

@@ -15,7 +15,7 @@ from verifiers.v1.harnesses import PiHarness, PiHarnessConfig
 from tests.support.rows import script, write_rows
 from tests.support.user_home import Finished, UserHome
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.usefixtures("sandboxes")]
 
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 """How a mini-swe-agent ends."""
@@ -90,7 +90,7 @@ async def play(
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> UserHome:
+def home(sandboxes: None, tmp_path_factory: pytest.TempPathFactory) -> UserHome:
     """The home of all runs of this module."""
     return UserHome(tmp_path_factory.mktemp("home"))
 

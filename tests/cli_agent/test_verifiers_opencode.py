@@ -51,7 +51,7 @@ class Policy:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> UserHome:
+def home(sandboxes: None, tmp_path_factory: pytest.TempPathFactory) -> UserHome:
     """The home of the run."""
     return UserHome(tmp_path_factory.mktemp("home"))
 

@@ -7,7 +7,7 @@ import pytest
 from tests.conformance.suite import conformance
 from tests.support.user_home import PLUGINS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.usefixtures("sandboxes")]
 
 WITHOUT_COMMANDS = {
     "test_no_process_that_the_agent_left_lives_when_it_is_scored",
@@ -18,6 +18,7 @@ WITHOUT_COMMANDS = {
 WITHOUT_STREAMS = {"test_a_stream_without_a_finish_reason_is_a_typed_error_and_never_a_reward"}
 WITHOUT_RETRIES = {"test_a_fault_that_passes_is_a_sound_rollout_where_the_agent_tries_again"}
 BUSY = {
+    "test_an_agent_that_waits_for_its_model_is_ended_and_scored",
     "test_an_agent_that_waits_for_its_command_is_ended_with_it_and_scored",
     "test_a_time_limit_hides_no_failing_endpoint",
 }

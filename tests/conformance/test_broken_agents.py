@@ -6,7 +6,7 @@ import pytest
 
 from tests.conformance.suite import Report, conformance
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.usefixtures("sandboxes")]
 
 SOUND = "test_a_sound_answer_is_a_finished_rollout_with_its_reward"
 KEY = "test_the_providers_key_is_sent_to_the_provider_and_is_nowhere_in_the_sandbox"

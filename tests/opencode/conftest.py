@@ -19,7 +19,7 @@ WITH_USER = "RUN useradd --create-home agent && mkdir /app && chown agent /app"
 
 
 @pytest.fixture(scope="session")
-def confined() -> Place:
+def confined(sandboxes: None) -> Place:
     """The confined local sandbox."""
     return Confined()
 
@@ -57,7 +57,7 @@ def prime(prime_api: PrimeApi) -> Place:
 
 
 @pytest.fixture(params=["confined", pytest.param("container", marks=pytest.mark.podman), "prime"])
-def place(request: pytest.FixtureRequest) -> Place:
+def place(sandboxes: None, request: pytest.FixtureRequest) -> Place:
     """All kinds of sandbox, one after the other."""
     found: Place = request.getfixturevalue(request.param)
     return found

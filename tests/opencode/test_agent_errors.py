@@ -1,16 +1,20 @@
-"""An agent that breaks its own run: an error of a type of its own, which nothing tries again by itself."""
+"""An agent that breaks its own run is scored on the files as they are, and the trace says why."""
 
 import asyncio
 from collections.abc import Sequence
 
 import pytest
 from opencode_env.cli_agent import agent_error
-from opencode_env.scripted_model import Reply
+from opencode_env.cli_agent.interception import role_interception
+from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.scripted_model import Reply, ScriptedModel
+from verifiers.v1.interception import InterceptionServerConfig
+from verifiers.v1.runtimes import Runtime
 
 from tests.support.places import Place
-from tests.support.replies import bash
+from tests.support.replies import bash, faulty
 from tests.support.rollouts import Played, conversation, play
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 pytestmark = pytest.mark.opencode
 
@@ -27,10 +31,9 @@ LAUNCH = "read -r _ _ _ launch _ </proc/$PPID/stat; kill -9 $launch $PPID; sleep
 
 def assert_own(played: Played, *words: str) -> None:
     trace = played.trace
-    assert not trace.ok
-    assert not played.scored
-    assert played.error.startswith("AgentError: "), played.error
-    assert all(word in played.error for word in words), played.error
+    assert trace.ok, trace.errors
+    assert played.scored
+    assert all(word in played.record["own_error"] for word in words), played.record["own_error"]
     assert (trace.metrics["agent_error"], trace.metrics["agent_error_own"]) == (1.0, 1.0)
     assert trace.stop_condition == "agent_error"
 
@@ -53,7 +56,7 @@ def assert_own(played: Played, *words: str) -> None:
         ),
     ],
 )
-async def test_what_the_agents_own_programs_can_do_is_an_error_of_its_own_type(
+async def test_what_the_agents_own_programs_can_do_is_scored_and_named(
     place: Place, script: Sequence[Reply], words: Sequence[str]
 ) -> None:
     assert_own(await play(place, script), *words)
@@ -77,18 +80,27 @@ async def test_a_log_that_cannot_be_read_is_neither_waited_for_nor_the_sandboxs_
     assert_own(played, "was killed or crashed")
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    ["chmod 500 {0}", "mv {0} /tmp/x; mkfifo {0}", "mkdir -p {0}/prompt.txt/x"],
-)
-async def test_a_next_prompt_that_cannot_be_written_is_not_the_sandboxs_failure(confined: Place, spoil: str) -> None:
+async def two_turns(confined: Place, spoil: str) -> AnyTrace:
+    """A conversation whose first segment spoils OpenCode's state directory, `{0}`."""
     state = "$OPENCODE_ENV_STATE"
     spoiled = f"rm -f {state}/prompt.txt; {spoil.format(state)}"
     async with conversation(confined, [bash(spoiled), Reply(text="First."), DONE]) as (talk, _):
         await talk.turn("Do the first thing.")
         await talk.turn("Do the second thing.")
-    assert (talk.trace.last_error.type, talk.trace.metrics["agent_error_own"]) == ("AgentError", 1.0)
-    assert "writing the prompt failed" in talk.trace.last_error.message
+    trace: AnyTrace = talk.trace
+    return trace
+
+
+@pytest.mark.parametrize("spoil", ["chmod 500 {0}", "mkdir -p {0}/prompt.txt/x"])
+async def test_a_state_directory_in_which_nothing_can_be_written_is_made_anew(confined: Place, spoil: str) -> None:
+    trace = await two_turns(confined, spoil)
+    assert (trace.ok, trace.metrics["agent_error"], trace.num_turns) == (True, 0.0, 3)
+
+
+async def test_a_state_directory_that_is_gone_is_not_the_sandboxs_failure(confined: Place) -> None:
+    trace = await two_turns(confined, "mv {0} /tmp/x; mkfifo {0}")
+    assert (trace.ok, trace.metrics["agent_error_own"]) == (True, 1.0)
+    assert trace.info["agent"]["own_error"].startswith("HarnessError: ")
 
 
 async def test_a_kill_while_the_kernel_ends_processes_for_want_of_memory_is_the_machines(
@@ -101,3 +113,37 @@ async def test_a_kill_while_the_kernel_ends_processes_for_want_of_memory_is_the_
     assert played.error.startswith("HarnessError: OpenCode was killed or crashed")
     assert "killed for want of memory meanwhile" in played.error
     assert (played.trace.metrics["agent_error"], played.trace.metrics["agent_error_own"]) == (1.0, 0.0)
+
+
+async def test_opencode_killed_in_its_rest_before_a_retry_is_no_failure_of_the_endpoints(confined: Place) -> None:
+    async def kill(box: Runtime, model: ScriptedModel) -> None:
+        await until(lambda: len(model.requests) == 2 and model.active == 0)
+        await box.run(["pkill", "-9", "opencode"], {})
+        await asyncio.Event().wait()
+
+    async with role_interception(InterceptionServerConfig()) as server:
+        failing = [bash("touch made"), faulty("status", status=500)]
+        played = await play(confined, failing, during=kill, interception=server, after="ls made")
+    assert_own(played, "upstream 500")
+    assert played.record["exit_code"] == 137
+    assert played.seen == "made\n"
+    assert [call.error.status_code for call in played.trace.calls if call.error] == [500]
+
+
+TRIGGER = """
+import glob, os, sqlite3
+(store,) = glob.glob(os.environ["OPENCODE_ENV_STATE"] + "/data/opencode/*.db")
+connection = sqlite3.connect(store, timeout=60)
+rewrite = "update message set data = json_set(new.data, '$.finish', 'tool-calls') where id = new.id"
+connection.execute(f"create trigger endless after update on message begin {rewrite}; end")
+connection.commit()
+print("made")
+"""
+
+
+async def test_a_loop_that_the_agent_has_put_into_opencodes_store_is_ended_and_scored(confined: Place) -> None:
+    async with role_interception(InterceptionServerConfig()) as server:
+        made = bash(f"cat > /tmp/p.py <<'END'\n{TRIGGER}\nEND\npython3 /tmp/p.py")
+        played = await play(confined, lambda request: made if request.turn == 0 else DONE, interception=server)
+    assert played.tool_results()[0].strip() == "made"
+    assert_own(played, "keeps calling the model without end")

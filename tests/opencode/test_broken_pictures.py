@@ -11,7 +11,7 @@ from tests.support.places import Confined
 from tests.support.replies import bash, call
 from tests.support.rollouts import play
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
 
 PICTURE = png()
 BROKEN = {
@@ -26,7 +26,7 @@ async def test_a_broken_picture_stays_with_the_agent_and_a_sound_one_is_sent_as_
     files = {**BROKEN, "sound.webp": PICTURE}
     make = [f"echo {base64.b64encode(data).decode()} | base64 -d >/app/{name}" for name, data in files.items()]
     reads = [call("read", filePath=f"/app/{name}") for name in files]
-    played = await play(Confined(), [bash("; ".join(make)), *reads, Reply(text="done")])
+    played = await play(Confined(), [bash("; ".join(make)), *reads, Reply(text="done")], harness={"images": True})
     assert played.trace.ok, played.trace.errors
     messages = played.requests[-1].body["messages"]
     shown = [part for message in messages if isinstance(message["content"], list) for part in message["content"]]

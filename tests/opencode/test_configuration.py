@@ -14,7 +14,7 @@ from tests.support.replies import bash
 from tests.support.rollouts import MODEL, Played, play
 from tests.support.tasks import PROMPT
 
-pytestmark = pytest.mark.opencode
+pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
 
 DONE = Reply(text="Done.")
 TRAPS = "{env:HOME} {file:/etc/passwd} $HOME `id` $(id) @/etc/passwd \\u2028 \u2028 é \"quoted\" 'single'"
@@ -135,6 +135,7 @@ def test_the_agents_own_environment_is_the_rollouts(runs: list[Played]) -> None:
     assert env["TMPDIR"] == "/tmp/opencode/tmp"
     assert "/opencode/opencode-linux" in env["PATH"]
     assert not {"OPENCODE_CONFIG_CONTENT", "OPENCODE_PERMISSION"} & env.keys()
+    assert not [name for name in env if name.startswith(("BUN_JSC_", "BUN_RUNTIME_"))]
 
 
 async def test_a_system_prompt_can_replace_the_agents_own(confined: Place) -> None:

@@ -7,14 +7,15 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import Reply
 from verifiers.v1.agent import TimeoutConfig
 from verifiers.v1.types import ImageUrlContentPart, ImageUrlSource, SystemMessage, TextContentPart, UserMessage
 
-from tests.support.machine import patience
 from tests.support.places import Place
 from tests.support.replies import bash
 from tests.support.rollouts import conversation, play
+from tests.support.waiting import within_a_limit
 
 pytestmark = pytest.mark.opencode
 
@@ -79,7 +80,7 @@ async def test_a_prompt_that_opencode_cannot_take_is_refused_before_it_starts(co
 
 async def test_further_turns_continue_the_same_session_as_one_branch_that_only_grows(place: Place) -> None:
     replies = [bash("echo one > /app/note"), Reply(text="First."), Reply(text="Second."), bash("cat /app/note"), DONE]
-    async with conversation(place, replies) as (talk, model):
+    async with conversation(place, replies, harness={"images": True}) as (talk, model):
         first = await talk.turn("Do the first thing.")
         second = await talk.turn([message("Now look.", PICTURE)])
         third = await talk.turn("--last thing\n")
@@ -103,10 +104,17 @@ async def test_further_turns_continue_the_same_session_as_one_branch_that_only_g
 
 async def test_a_later_turn_that_runs_out_of_time_leaves_its_own_record(confined: Place) -> None:
     replies = [Reply(text="First."), bash("sleep 60", timeout=120_000)]
-    async with conversation(confined, replies, settings={"timeout": TimeoutConfig(rollout=patience(6.0))}) as (talk, _):
-        await talk.turn("Do the first thing.")
-        await talk.turn("Do the second thing.")
-    trace = talk.trace
+
+    async def limited(seconds: float) -> AnyTrace:
+        timeout = {"timeout": TimeoutConfig(rollout=seconds)}
+        async with conversation(confined, replies, settings=timeout) as (talk, _):
+            await talk.turn("Do the first thing.")
+            if talk.trace.stop_condition is None:
+                await talk.turn("Do the second thing.")
+        trace: AnyTrace = talk.trace
+        return trace
+
+    trace = await within_a_limit(limited, lambda trace: trace.info["agent"]["segments"] == 2)
     assert (trace.ok, trace.stop_condition) == (True, "agent_timeout")
     record = trace.info["agent"]
     assert (record["segments"], record["exit_code"], record["outcome"]) == (2, None, None)

@@ -70,6 +70,7 @@ def test_a_small_archive_travels_on_the_command_line_in_pieces_and_a_large_one_d
 
 
 def test_a_further_segment_carries_the_system_prompt_with_which_its_session_began() -> None:
-    content = segment_files(SegmentPrompt("Go on."), "mark", {"ses_1": ["You are é.", "And more."]})
+    content = unpacked(state_archive("{}", "", {}, SegmentPrompt("Go on."), {"ses_1": ["You are é.", "And more."]}))
     assert json.loads(content["system.json"] or b"") == {"ses_1": ["You are é.", "And more."]}
-    assert "system.json" not in segment_files(SegmentPrompt("Go on."))
+    assert content["store.js"] == program("store.js").encode()
+    assert "system.json" not in unpacked(state_archive("{}", "", {}, SegmentPrompt("Go on.")))

@@ -13,7 +13,7 @@ from tests.support.prime_api import NO_TUNNEL
 from tests.support.replies import bash, call
 from tests.support.rollouts import Played, play
 
-pytestmark = pytest.mark.opencode
+pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
 
 DONE = Reply(text="Done.")
 ROOT = Path(__file__).parents[2]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
+from opencode_env.cli_agent.outcome_rule import Patience
 from opencode_rubrics.verifiers_versions import run_program
 
 __all__ = ["BrokenAgentHarness"]
@@ -19,6 +20,10 @@ class BrokenAgentConfig(vf.HarnessConfig):
     faults: str = ""
     """Words: `quiet`: asks no model and exits 0. `lingers`: never ends after its answer. `swallows`: exits 0
     whatever its model calls answered. `leaks`: hands the provider's key to its program. `deaf`: runs no command."""
+
+    def patience(self) -> Patience:
+        """Its program never sends a call again."""
+        return Patience(sends=1)
 
 
 class BrokenAgentHarness(vf.Harness[BrokenAgentConfig]):

@@ -1,13 +1,12 @@
-"""Who broke an agent's run: its own programs, or the machinery.
+"""Errors that an agent can bring about at will, and what it needs for that: hands.
 
-Nobody outside the sandbox can watch what ends a program inside, so the line is drawn by who could have done it. Before
-the model has called a tool no program of the agent exists: the failure is the machinery's. From then on it is the
-agent's own, unless its program was killed while the kernel ended processes for want of memory.
+Nobody outside the sandbox can watch what ends a program inside, so the line is drawn by who could have done it
+(`outcome_rule`). Before the model has called a tool no program of the agent exists.
 """
 
 import signal
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from verifiers.v1.configs.retries import RetryConfig, RetryRule
 from verifiers.v1.errors import HarnessError, SandboxError
@@ -15,13 +14,17 @@ from verifiers.v1.runtimes import Runtime
 
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 
+AgentErrors = Literal["score", "error"]
+"""What becomes of a run that the agent itself has broken: scored as it is, or an `AgentError`."""
+
 _VMSTAT = Path("/proc/vmstat")
-_CGROUP_EVENTS = "/sys/fs/cgroup/memory.events"
 _BROUGHT_ABOUT = (
-    *("AgentError", "SandboxMemoryError", "SandboxEndedError", "SandboxFileError"),
+    *("AgentError", "SandboxMemoryError", "SandboxDiskError", "SandboxEndedError", "SandboxFileError"),
     *("BrokenWorldError", "BrokenBackendError", "BrokenUserError"),
 )
 """Names of the errors that an agent can bring about at will; those of the second line are of rooms above this one."""
+_TO_MEND = ("SandboxAccessError",)
+"""Those that no further try can mend."""
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
@@ -35,13 +38,18 @@ class CountsLimitKills(Protocol):
 
 
 class AgentError(HarnessError):
-    """The agent's program broke after the agent's own programs could have broken it; `--env.retries` leaves it alone
-    unless a rule says otherwise."""
+    """The agent's program broke after the agent's own programs could have broken it, and that is not to be scored
+    (`--env.agent-errors error`); `--env.retries` leaves it alone unless a rule says otherwise."""
+
+
+class ConfigurationError(HarnessError):
+    """A harness cannot run as it is configured, as its first model call shows or as was known before it started."""
 
 
 def without_agent_errors(retries: RetryConfig) -> RetryConfig:
-    """The same retries, but none for what an agent can bring about, where no rule of the user's matches that."""
-    rules = [RetryRule(type=name, max_retries=0) for name in _BROUGHT_ABOUT]
+    """The same retries, but none for what an agent can bring about or no try can mend, where no rule of the user's
+    matches that."""
+    rules = [RetryRule(type=name, max_retries=0) for name in (*_BROUGHT_ABOUT, *_TO_MEND)]
     return retries.model_copy(
         update={"rules": [*retries.rules, *(rule for rule in rules if rule not in retries.rules)]}
     )
@@ -49,42 +57,29 @@ def without_agent_errors(retries: RetryConfig) -> RetryConfig:
 
 def memory_kills() -> int:
     """Processes that this machine's kernel has ended for want of memory since it started."""
-    return _counted(_VMSTAT.read_text())
-
-
-async def blamed(error: HarnessError, trace: AnyTrace, runtime: Runtime, kills_before: int) -> HarnessError:
-    """The failure of an agent's program as the error of whoever can have caused it.
-
-    Args:
-        error: the failure.
-        trace: its rollout's.
-        runtime: where the agent runs.
-        kills_before: `memory_kills()` before it ran.
-    """
-    if not has_hands(trace) or isinstance(error, AgentError):
-        return error
-    if agent_record(trace).get("exit_code") in _KILLED and await _short_of_memory(runtime, kills_before):
-        return HarnessError(f"{error}\nprocesses were killed for want of memory meanwhile")
-    return AgentError(f"{error}\nthe agent's own programs could have done that: it is not tried again by default")
+    lines = (line.split() for line in _VMSTAT.read_text().splitlines())
+    return sum(int(words[1]) for words in lines if words[0] == "oom_kill")
 
 
 def has_hands(trace: AnyTrace) -> bool:
-    """Whether the model called a tool that could be carried out."""
-    return any(call.id for message in trace.assistant_messages for call in message.tool_calls or [])
+    """Whether a program of the agent's can have run: the model called a tool, or spoke to an agent that offers it none
+    and acts on what it says."""
+    said = trace.assistant_messages
+    return any(message.tool_calls for message in said) or (bool(said) and not trace.tools)
 
 
-async def _short_of_memory(runtime: Runtime, kills_before: int) -> bool:
+async def killed_for_memory(trace: AnyTrace, runtime: Runtime, kills_before: int) -> bool:
+    """Whether an agent's program was killed while this machine's kernel ended processes for want of memory, and the
+    agent had not reached a limit of its own, at which it can aim.
+
+    Args:
+        trace: the rollout's.
+        runtime: where the agent ran.
+        kills_before: `memory_kills()` before it ran.
+    """
+    if agent_record(trace).get("exit_code") not in _KILLED or not isinstance(runtime, CountsLimitKills):
+        return False
     try:
-        if isinstance(runtime, CountsLimitKills) and (await runtime.limit_kills()).get("memory"):
-            return False  # of its own limit, which neighbours do not share
-        if runtime.is_local:
-            return memory_kills() > kills_before
-        found = await runtime.run(["cat", _CGROUP_EVENTS], {})
+        return not (await runtime.limit_kills()).get("memory") and memory_kills() > kills_before
     except SandboxError:
-        return True
-    return _counted(found.stdout) > 0
-
-
-def _counted(text: str) -> int:
-    """The counter `oom_kill` of /proc/vmstat or of a cgroup's memory.events."""
-    return sum(int(words[1]) for line in text.splitlines() if (words := line.split())[:1] == ["oom_kill"])
+        return False

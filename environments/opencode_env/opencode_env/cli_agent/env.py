@@ -29,25 +29,24 @@ from verifiers.v1.runtimes import Runtime, SubprocessConfig
 from verifiers.v1.task import Task
 from verifiers.v1.utils.generic import concrete_type
 
-from opencode_env.cli_agent.agent_error import without_agent_errors
+from opencode_env.cli_agent.agent_error import AgentErrors, without_agent_errors
 from opencode_env.cli_agent.containers import provision_container
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.harness_files import harness_binds
 from opencode_env.cli_agent.interception import GatewayConfig, serving_by_role
-from opencode_env.cli_agent.limits_met import zero_outlived
+from opencode_env.cli_agent.limits_met import zero_spoilt
 from opencode_env.cli_agent.local_runtime import provision_local
 from opencode_env.cli_agent.prime import PrimeLimits, Turns
-from opencode_env.cli_agent.rollout_limit import limit_rollout, take_scoring_limit
+from opencode_env.cli_agent.rollout_limit import limit_rollout, take_scoring_limit, warn_of_short_limit
 from opencode_env.cli_agent.rollout_log import describe_failure, describe_rollout
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
+from opencode_env.cli_agent.scorable import fail_stage_timeout, unscore_failed
 from opencode_env.cli_agent.spare_boxes import offering_boxes
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.cli_agent.training_renderer import require_trainable
 from opencode_env.cli_agent.writable import make_writable
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
-
-_STAGES = ("setup", "finalize", "scoring")
 
 
 class CliAgentEnvConfig(EnvConfig):
@@ -62,8 +61,11 @@ class CliAgentEnvConfig(EnvConfig):
     """What one process may ask of Prime at once; without effect on other runtimes."""
     gateway: GatewayConfig = GatewayConfig()
     """What one rollout may ask of the way to the model, on every runtime."""
+    agent_errors: AgentErrors = "score"
+    """What becomes of a run that the agent's own programs can have broken. `score`: the files as they are, with the
+    metric `agent_error_own`. `error`: an `AgentError`, unscored; a policy may prefer that to a failure."""
     retries: RetryConfig = without_agent_errors(RetryConfig())
-    """Tries of a whole episode after an error. What an agent can bring about at will (`AgentError`,
+    """Tries of a whole episode after an error. What an agent can bring about at will (`AgentError`, `SandboxDiskError`,
     `SandboxMemoryError`, `SandboxEndedError`, `SandboxFileError`, `BrokenWorldError`, `BrokenBackendError`,
     `BrokenUserError`) is tried again only if a rule names it: else the best of several attempts would count."""
 
@@ -182,8 +184,12 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         started = time.monotonic()
         traces: list[AnyTrace] = []
         limit_rollout(agents.agent, task)
-        scored = guarded_task(task, take_scoring_limit(agents.agent, task))
-        agents.agent.harness = guarded(agents.agent.harness, contained=self.config.sandbox.confine)
+        limit = take_scoring_limit(agents.agent, task)
+        warn_of_short_limit(task, limit, sum(rubric.longest(task.data) for rubric in _rubrics(task)))
+        scored = guarded_task(task, limit)
+        agents.agent.harness = guarded(
+            agents.agent.harness, contained=self.config.sandbox.confine, agent_errors=self.config.agent_errors
+        )
         async with (
             self._turns.turn(agents.agent.runtime_config) as start,
             self._sandbox(task, agents.agent, traces) as box,
@@ -192,7 +198,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
             await self.run_agent(scored, agents, box, traces.append)
             start.put_on(traces[-1])
             fail_stage_timeout(traces[-1])
-            zero_outlived(traces[-1])
+            zero_spoilt(traces[-1])
             unscore_failed(traces[-1])
         logger.info("%s", describe_rollout(traces[-1], time.monotonic() - started))
 
@@ -264,24 +270,6 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         async with boundary(HarnessError, "preparing the harness's files"):
             binds: Sequence[Bind] = await (harness_binds(agent.harness) if wanted is None else wanted())
         return binds
-
-
-def fail_stage_timeout(trace: AnyTrace) -> None:
-    """Turn an expired setup, finalize or scoring deadline, which verifiers records as a clean stop, into an error.
-
-    Only the agent's own time limit is the policy's doing.
-    """
-    stage = (trace.stop_condition or "").removesuffix("_timeout")
-    if not trace.ok or stage not in _STAGES or not trace.is_timeout:
-        return
-    error = TaskError(f"{stage} did not finish within its deadline (--env.agent.timeout.{stage}); nothing was scored")
-    trace.record_error(error)
-
-
-def unscore_failed(trace: AnyTrace) -> None:
-    """Take the rewards off a trace that holds an error, those too that were given before it happened."""
-    if not trace.ok:
-        trace.rewards = dict.fromkeys(trace.rewards)
 
 
 def _rubrics(task: Task[Any, Any, Any]) -> list[Rubric[Any]]:

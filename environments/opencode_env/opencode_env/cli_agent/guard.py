@@ -1,7 +1,7 @@
 """What `CliAgentEnv` promises of any agent's run, laid around the agent's own harness.
 
 Invariant: when a guarded session was closed, either no process of the agent is left in the sandbox, or the record names
-the `survivors` and the trace is not scored; and a run that the machinery failed has raised.
+the `survivors` and the trace is not scored; and a run that the machinery failed, by `outcome_rule`, has raised.
 """
 
 import asyncio
@@ -11,28 +11,39 @@ from functools import cache
 from typing import Any, Generic
 from weakref import WeakValueDictionary
 
+from opencode_rubrics import require_alive
 from opencode_rubrics.scoring_clock import ScoringTimeout, scoring_time
 from typing_extensions import TypeVar
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.harness import HarnessConfig
-from verifiers.v1.errors import HarnessError, ProviderError, RolloutError, SandboxError, boundary
+from verifiers.v1.errors import (
+    HarnessError,
+    InterceptionError,
+    ProviderError,
+    RolloutError,
+    SandboxError,
+    TunnelError,
+    boundary,
+)
 from verifiers.v1.harness import Harness, HarnessSession
 from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.task import Task, TaskData
 from verifiers.v1.types import Messages
 from verifiers.v1.utils.decorators import invoke
 
-from opencode_env.cli_agent.agent_error import blamed, has_hands, memory_kills
-from opencode_env.cli_agent.interception.gateway import refused_last
+from opencode_env.cli_agent.agent_error import AgentError, AgentErrors, ConfigurationError, has_hands, memory_kills
+from opencode_env.cli_agent.interception.gateway import refused_last, take_failure
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.interception.sub_rollout import sub_rollout_of
 from opencode_env.cli_agent.interception.way import require_way, until_lost
-from opencode_env.cli_agent.limits_met import limits_met, outlived_its_end
+from opencode_env.cli_agent.limits_met import limits_met, note_overrun, outlived_its_end
 from opencode_env.cli_agent.metrics import agent_metrics
 from opencode_env.cli_agent.model_failure import overflowed, require_model_calls
-from opencode_env.cli_agent.prime.errors import SandboxEndedError
+from opencode_env.cli_agent.outcome_rule import Evidence
+from opencode_env.cli_agent.own_doing import note_own_doing, require_own_doing
 from opencode_env.cli_agent.process_fence import ProcessFence, TellsAgent
 from opencode_env.cli_agent.runaway import until_runaway
+from opencode_env.cli_agent.scorable import require_scorable
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 
 ConfigT = TypeVar("ConfigT", bound=HarnessConfig)
@@ -40,6 +51,9 @@ ConfigT = TypeVar("ConfigT", bound=HarnessConfig)
 
 class GuardedHarness(Harness[ConfigT], Generic[ConfigT]):
     """A mixin before a harness class: its sessions are guarded, and a trace whose agent survived gets no score."""
+
+    agent_errors: AgentErrors = "score"
+    """What becomes of a run that the agent itself has broken."""
 
     async def session(
         self,
@@ -56,7 +70,7 @@ class GuardedHarness(Harness[ConfigT], Generic[ConfigT]):
         fence = ProcessFence(runtime)
         options = {} if tool_interception_url is None else {"tool_interception_url": tool_interception_url}
         inner = await self.fenced_session(fence, ctx, trace, runtime, endpoint, secret, mcp_urls, data, **options)
-        session = GuardedSession(inner, fence)
+        session = GuardedSession(inner, fence, self.agent_errors)
         _SESSIONS[trace.id] = session
         return session
 
@@ -85,24 +99,6 @@ class GuardedHarness(Harness[ConfigT], Generic[ConfigT]):
         await super().score(trace, runtime)
 
 
-def require_scorable(trace: AnyTrace) -> None:
-    """Refuse a score that the agent could still be changing, or whose agent ran out of time for want of a model.
-
-    Raises:
-        SandboxError: processes of the agent are left in the sandbox; a `SandboxEndedError` where its own programs can
-            have kept them from being ended, which is not tried again.
-        ProviderError: the time was over while the endpoint failed the agent's calls.
-        InterceptionError: the same, while they failed on the way to the endpoint.
-    """
-    record = agent_record(trace)
-    if survivors := record.get("survivors"):
-        kind = SandboxEndedError if record.get("survivors_own") else SandboxError
-        raise kind(f"not scored, the agent's processes could not be ended: {survivors}")
-    calls = own_calls(trace)
-    if trace.stop_condition == "agent_timeout" and calls:
-        require_model_calls(calls, "when its time was over")
-
-
 def guarded_task(task: Task[Any, Any, Any], scoring_seconds: float | None = None) -> Task[Any, Any, Any]:
     """The same task, which sees the sandbox only without the agent, and is scored only as `require_scorable` allows.
 
@@ -126,8 +122,13 @@ def guarded_task(task: Task[Any, Any, Any], scoring_seconds: float | None = None
         try:
             async with scoring_time(scoring_seconds):
                 await invoke(task.score, {"trace": trace, "runtime": runtime, "deployment": deployment})
-        except ScoringTimeout:
-            trace.record_timeout("scoring")
+        except ScoringTimeout as error:
+            if not error.in_programs:
+                trace.record_timeout("scoring")
+                return
+            if runtime is not None:
+                await require_alive(runtime, "scoring")
+            note_overrun(trace, f"{error}, which programs of the agent's had")
         except RolloutError as error:
             # The services that scoring wanted have ended with the agent that would not: its doing, and its 0.
             if not outlived_its_end(trace):
@@ -139,11 +140,13 @@ def guarded_task(task: Task[Any, Any, Any], scoring_seconds: float | None = None
     return copied
 
 
-def guarded(harness: Harness[Any], *, contained: bool) -> Harness[Any]:
+def guarded(harness: Harness[Any], *, contained: bool, agent_errors: AgentErrors = "score") -> Harness[Any]:
     """The same harness, guarded; with `contained`, also where it asks for a container: its sandbox is one."""
-    copied = copy.copy(harness)  # not made anew: a constructor may want more than the configuration
+    copied: Any = copy.copy(harness)  # not made anew: a constructor may want more than the configuration
     copied.__class__ = _guarded_class(type(harness), contained)
-    return copied
+    copied.agent_errors = agent_errors
+    guarded_copy: Harness[Any] = copied
+    return guarded_copy
 
 
 @cache
@@ -156,7 +159,7 @@ def _guarded_class(harness: type[Harness[Any]], contained: bool) -> type[Harness
 class GuardedSession(HarnessSession):
     """Drives another session, and ends the agent when it runs away, at its close, and whatever it left running."""
 
-    def __init__(self, inner: HarnessSession, fence: ProcessFence) -> None:
+    def __init__(self, inner: HarnessSession, fence: ProcessFence, agent_errors: AgentErrors = "score") -> None:
         super().__init__(
             inner.harness,
             inner.ctx,
@@ -170,7 +173,10 @@ class GuardedSession(HarnessSession):
         )
         self._inner = inner
         self._fence = fence
+        self._agent_errors = agent_errors
         self._error: RolloutError | None = None
+        self._own = False
+        """Whether that error was the agent's own doing."""
         self._segments = 0
         self._duration = 0.0
 
@@ -188,35 +194,52 @@ class GuardedSession(HarnessSession):
         first_call, started, kills = len(self.trace.calls), time.monotonic(), memory_kills()
         self._segments += 1
         try:
-            try:
-                await self._run_segment(messages, first_call)
-            except HarnessError as error:
-                await require_way(self.trace, doubted=True)
-                raise await blamed(error, self.trace, self.runtime, kills) from error
+            await self._run_segment(messages, first_call, kills)
         except RolloutError as error:
+            if has_hands(self.trace):
+                take_failure(self.trace)  # which verifiers would prefer
             # An agent that dies of a refused turn was stopped, it did not fail.
             self._error = error if self.trace.stop_condition is None else None
             raise
         finally:
             self._duration += time.monotonic() - started
 
-    async def _run_segment(self, messages: Messages | None, first_call: int) -> None:
+    async def _run_segment(self, messages: Messages | None, first_call: int, kills: int) -> None:
         """Run the segment; a conversation that outgrew the model's window, or the bounds of a request, is a stop,
         however the agent took it."""
+        problem: RolloutError | None = None
         try:
             await self._watched(messages, first_call)
-        except HarnessError:
-            if refused_last(self.trace) and self.trace.calls[first_call:]:
-                self.trace.stop("request_refused")
-            elif not overflowed(own_calls(self.trace, first_call)):
-                raise
+        except TunnelError:
+            raise
+        except ConfigurationError as error:
+            raise HarnessError(str(error)) from error
+        except (HarnessError, ProviderError, InterceptionError) as error:
+            problem = error
+        if problem is not None and refused_last(self.trace) and self.trace.calls[first_call:]:
+            self.trace.stop("request_refused")
+        calls = own_calls(self.trace, first_call)
+        if self.trace.stop_condition is None and overflowed(calls):
+            self.trace.stop("max_total_tokens")
         if self.trace.stop_condition is not None:
             return
-        await require_way(self.trace, doubted=False)
-        calls = own_calls(self.trace, first_call)
-        require_model_calls(calls, f"(exit {agent_record(self.trace).get('exit_code')})")
-        if overflowed(calls):
-            self.trace.stop("max_total_tokens")
+        await require_way(self.trace, doubted=problem is not None)
+        try:
+            if problem is not None:
+                raise problem
+            require_model_calls(calls, f"(exit {agent_record(self.trace).get('exit_code')})")
+        except RolloutError as error:
+            if not has_hands(self.trace):
+                raise
+            problem = error
+        if problem is not None:
+            seen = Evidence.of(self.trace, first_call, self.harness.config)
+            await require_own_doing(problem, seen, self.trace, self.runtime, kills)
+            self._own = True
+            if self._agent_errors == "error":
+                raise AgentError(f"{problem}\nthe agent's own programs could have done that") from problem
+            self._error = problem
+            note_own_doing(problem, self.trace)
 
     async def _watched(self, messages: Messages | None, first_call: int) -> None:
         """Run the segment, and end the agent when it has stopped making progress for good, or cannot."""
@@ -238,9 +261,13 @@ class GuardedSession(HarnessSession):
         await require_way(self.trace, doubted=False)
         if overflowed(own_calls(self.trace, first_call)):
             return
+        endless = (
+            f"the agent keeps calling the model without end ({len(self.trace.calls) - first_call} calls in this run)"
+        )
+        if has_hands(self.trace):
+            raise HarnessError(endless)
         raise ProviderError(
-            "the agent keeps calling the model without end: its streams name no finish reason, or every call fails "
-            f"({len(self.trace.calls) - first_call} calls in this run); the model endpoint is broken"
+            f"{endless}: its streams name no finish reason, or every call fails; the endpoint is broken"
         )
 
     async def _inner_turn(self, messages: Messages | None) -> None:
@@ -265,7 +292,7 @@ class GuardedSession(HarnessSession):
             if (side := sub_rollout_of(self.trace)) is not None:
                 await side.end()
             overflow = overflowed(own_calls(self.trace))
-            metrics = agent_metrics(self.trace, self._error, context_overflow=overflow)
+            metrics = agent_metrics(self.trace, self._error, own=self._own, context_overflow=overflow)
             self.trace.record_metrics(metrics)
 
 

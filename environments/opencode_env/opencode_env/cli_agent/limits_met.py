@@ -1,7 +1,7 @@
 """What the sandbox's limits and its end did to an agent, on its record and in its reward.
 
 Invariant: an agent whose processes outran their end is rewarded nothing and is no error: it was the agent's doing, and
-everything in its sandbox ended with it before anything was scored.
+everything in its sandbox ended with it before anything was scored. So is one whose programs used the time of scoring.
 """
 
 import contextlib
@@ -12,6 +12,9 @@ from verifiers.v1.runtimes import Runtime
 
 from opencode_env.cli_agent.agent_error import CountsLimitKills
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
+
+_OVERRUN = "scoring_overrun"
+"""Key of the agent's record: how its programs used up the time of scoring."""
 
 
 @runtime_checkable
@@ -37,8 +40,13 @@ def outlived_its_end(trace: AnyTrace) -> bool:
     return bool(agent_record(trace).get("outlived"))
 
 
-def zero_outlived(trace: AnyTrace) -> None:
-    """Reward nothing where the agent's processes outran their end, whatever scoring has found after it."""
-    if outlived_its_end(trace):
+def note_overrun(trace: AnyTrace, reason: str) -> None:
+    """Note that the agent's programs used up the time of scoring."""
+    agent_record(trace)[_OVERRUN] = reason
+
+
+def zero_spoilt(trace: AnyTrace) -> None:
+    """Reward nothing where the agent's processes outran their end, or the time of scoring, whatever it has found."""
+    if outlived_its_end(trace) or _OVERRUN in agent_record(trace):
         for name, reward in trace.rewards.items():
             trace.record_reward(name, 0.0, 1.0 if reward is None else reward.weight)

@@ -5,18 +5,20 @@ Retried and failed calls are no turns. Sub-agents that share the main agent's tr
 
 from verifiers.v1.errors import RolloutError
 
-from opencode_env.cli_agent.agent_error import AgentError
 from opencode_env.cli_agent.interception.gateway import GHOSTS, RECORD, REPEATED
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.traces import AnyTrace, agent_record, tool_counts
 
 
-def agent_metrics(trace: AnyTrace, error: RolloutError | None, *, context_overflow: bool) -> dict[str, float]:
+def agent_metrics(
+    trace: AnyTrace, error: RolloutError | None, *, own: bool, context_overflow: bool
+) -> dict[str, float]:
     """The metrics of every agent, all present in every rollout: counts, and flags as 0 or 1.
 
     Args:
         trace: the rollout's.
         error: what broke the agent's run.
+        own: whether that was the agent's own doing.
         context_overflow: whether the conversation outgrew the model's window.
     """
     counts = tool_counts(trace)
@@ -29,7 +31,7 @@ def agent_metrics(trace: AnyTrace, error: RolloutError | None, *, context_overfl
         "num_turns": float(trace.num_turns),
         "agent_timeout": float(trace.stop_condition == "agent_timeout"),
         "agent_error": float(error is not None),
-        "agent_error_own": float(isinstance(error, AgentError)),
+        "agent_error_own": float(own),
         "agent_survived": float(bool(record.get("survivors") or record.get("outlived"))),
         "limit_kills": float(sum(record.get("limit_kills", {}).values())),
         "context_overflow": float(context_overflow),

@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 
 from opencode_rubrics import run_checked
 from opencode_rubrics.sandbox.processes import EndsAgentProcesses
-from verifiers.v1.errors import SandboxError
+from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.runtimes import Runtime
 
 from opencode_env.cli_agent.prime.commands import from_inside
@@ -70,6 +70,22 @@ class ProcessFence:
                 "apart and ended: use the confined local sandbox, docker, podman or a remote runtime"
             )
         self._mark = lines.strip()
+
+    async def end_run(self) -> None:
+        """Kill everything that started since `mark()`, before the agent's program runs again.
+
+        Raises:
+            HarnessError: some process survived, and programs inside of an agent that is root can have done that.
+            SandboxError: some process survived, or the sandbox is gone.
+        """
+        if self._mark is None:
+            return
+        try:
+            await self._end(self._mark)
+        except SandboxError as error:
+            if isinstance(self.runtime, EndsAgentProcesses) or not from_inside(error):
+                raise
+            raise HarnessError(str(error)) from error
 
     async def end(self) -> None:
         """Kill everything that started since `mark()`; nothing to do when that was never reached.

@@ -1,10 +1,13 @@
 """How long an agent may work when nobody has said it, and who counts the time of its scoring."""
 
+import logging
 import math
 from typing import Any
 
 from verifiers.v1.agent import Agent
 from verifiers.v1.task import Task
+
+logger = logging.getLogger("verifiers.v1.opencode_env")
 
 DEFAULT_ROLLOUT_SECONDS = 3600.0
 """An agent whose background child keeps its output open, or that waits for ever, holds its place no longer."""
@@ -21,3 +24,26 @@ def take_scoring_limit(agent: Agent, task: Task[Any, Any, Any]) -> float | None:
     limit = agent.timeout.scoring if agent.timeout.scoring is not None else task.data.timeout.scoring
     agent.timeout = agent.timeout.model_copy(update={"scoring": math.inf})
     return limit
+
+
+def warn_of_short_limit(task: Task[Any, Any, Any], limit: float | None, longest: float) -> None:
+    """Say, before its sandbox starts, that a task's programs may take longer than its scoring, once for each limit.
+
+    Args:
+        task: the task.
+        limit: seconds that scoring may take.
+        longest: seconds that its programs in the sandbox may take by their own limits.
+    """
+    if limit is None or longest <= limit or (limit, longest) in _warned:
+        return
+    _warned.add((limit, longest))
+    logger.warning(
+        "task %s: scoring has %g s (timeout.scoring), and its commands may take %g s by their own limits: raise the "
+        "one or lower the others, else an agent's slow programs are a reward of 0 before their own limits are over",
+        task.data.id or task.data.idx,
+        limit,
+        longest,
+    )
+
+
+_warned: set[tuple[float, float]] = set()

@@ -18,11 +18,11 @@ MAX_TURNS = 6
 MAX_TOTAL_TOKENS = 5_000_000
 """The seat's budget, reached by the row `budget` only."""
 
-LIMIT_SECONDS = 40.0
+LIMIT_SECONDS = 60.0
 """Time limit of the row whose agent runs a command without end: enough to come that far on a busy machine."""
 
-SILENT_SECONDS = 15.0
-"""Time limit of the row whose model never answers."""
+SILENT_SECONDS = 45.0
+"""Time limit of the row whose model never answers: enough to ask it on a busy machine."""
 
 SERVICE, VICTIM = "sleep 59841", "sleep 59842"
 """Processes that the setup of a row leaves running; the sandbox of the second one is killed."""

@@ -25,6 +25,7 @@ class OpenCodeEcho:
 
     conversation_header = "x-session-id"
     """Names OpenCode's session; sub-agents have one each."""
+    side_agents = frozenset({"compaction", "summary", "title"})
 
     def recognise(self, sampled: AssistantMessage, echo: Wire) -> Sequence[str] | None:
         """The sampled ids of the echo's calls, in the order that they have there; None when it is no echo of that

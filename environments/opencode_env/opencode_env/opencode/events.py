@@ -1,7 +1,7 @@
 """What OpenCode's own log says: its JSON event stream, read from the end and bounded.
 
 The agent can write into that file, so nothing here decides alone whether a run was sound: calls at the interception
-and the exit code do. The log explains, and can only turn a run into an error, never an error into a run.
+and, before the first tool call, the exit code do. The log explains.
 """
 
 import json

@@ -10,6 +10,7 @@ from verifiers.v1.configs.harness import HarnessConfig, PinnedVersion
 
 from opencode_env.cli_agent.interception.echo_rules import EchoRules
 from opencode_env.cli_agent.interception.request_rules import ModelRequests
+from opencode_env.cli_agent.outcome_rule import Patience
 from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.opencode.echo import OpenCodeEcho
 from opencode_env.opencode.model_requests import opencode_requests
@@ -68,6 +69,10 @@ class OpenCodeHarnessConfig(HarnessConfig):
     name into it. None = the run's model; pin it when the served name changes during training. Requests always go
     to the run's model."""
 
+    images: bool | None = None
+    """Whether the model is shown pictures: those of the task, of its user and of tools, such as what `read` reads. A
+    model that is shown none is told so where one would stand: an endpoint of text only refuses the whole request. None:
+    as the renderer of a training client can; with any other client, in tasks that begin with a picture."""
     disable_compaction: bool = True
     """Never summarise the history: a full context window then ends the rollout as `max_total_tokens`."""
     enable_interleaved: bool = True
@@ -75,6 +80,9 @@ class OpenCodeHarnessConfig(HarnessConfig):
     provider_timeout: FiniteFloat = Field(3600.0, gt=0)
     """Seconds that OpenCode waits for one model call as a whole. In our environments it gives up a connection that
     falls silent and sends the call again: after 10 minutes without an answer's head, or one minute in the answer."""
+    startup_time: FiniteFloat = Field(180.0, gt=0)
+    """Seconds that OpenCode has from its start to its first model call (1 to 3 where a core is free): it sometimes sits
+    there for ever. It is then ended and started once more. Without effect outside of our environments."""
     agent_workdir: str = DEFAULT_WORKDIR
     """Directory OpenCode works in unless the task names a `workdir`; created when missing. Must be absolute."""
     opencode_config: dict[str, Any] = Field(default_factory=dict)
@@ -88,6 +96,11 @@ class OpenCodeHarnessConfig(HarnessConfig):
     def model_requests(self) -> ModelRequests:
         """What OpenCode sends to the model endpoint, for the gateway on the way there."""
         return opencode_requests(self.opencode_config)
+
+    def patience(self) -> Patience:
+        """How long OpenCode puts up with a failing endpoint: six sends, in about 70 s, or of 10 minutes each where the
+        endpoint is silent."""
+        return Patience(sends=6, seconds=min(self.provider_timeout, 3600.0))
 
     def echo_rules(self) -> EchoRules:
         """What OpenCode makes of its model's answers when it sends them back."""

@@ -3,13 +3,10 @@
 import asyncio
 import contextlib
 import time
-import uuid
-from collections.abc import Collection, Mapping, Sequence
-from itertools import takewhile
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
-from opencode_rubrics import run_checked, upload_bundle, workdir_of
-from opencode_rubrics.sandbox.archives import archive_arguments
+from opencode_rubrics import upload_bundle, workdir_of
 from opencode_rubrics.verifiers_versions import run_program
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.errors import HarnessError, SandboxError
@@ -18,29 +15,34 @@ from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.task import TaskData
 from verifiers.v1.types import Messages
 
-from opencode_env.cli_agent.interception import forget_mark, knows_repeats, new_mark, own_calls, reads_images
+from opencode_env.cli_agent.agent_error import ConfigurationError
+from opencode_env.cli_agent.interception import (
+    first_conversation,
+    forget_mark,
+    knows_repeats,
+    new_mark,
+    own_calls,
+    revoke_mark,
+)
 from opencode_env.cli_agent.process_fence import ProcessFence
+from opencode_env.cli_agent.startup import run_started
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from opencode_env.opencode.events import EVENTS_TAIL_BYTES, SEPARATOR, RunLog, read_log, split_log
 from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
+from opencode_env.opencode.images import shows_images
 from opencode_env.opencode.install import install
 from opencode_env.opencode.install_record import InstallRecord
 from opencode_env.opencode.metrics import rollout_metrics
 from opencode_env.opencode.opencode_config import build_config, render_config
 from opencode_env.opencode.outcome import AgentOutcome, SegmentRecord, outcome_of
+from opencode_env.opencode.preparation import NO_PROGRAM, Preparation
 from opencode_env.opencode.prompt import SegmentPrompt, segment_prompt
-from opencode_env.opencode.state import (
-    CONFIG_DIR,
-    STATE_BASE,
-    program,
-    segment_files,
-    state_archive,
-)
+from opencode_env.opencode.state import CONFIG_DIR, STATE_BASE, program, segment_files, state_archive, systems_of
 
 MAX_LOG_BYTES = 64 * 1024 * 1024
 """Cap of the log file that `log_dir` keeps per rollout."""
-
-_PREPARING = "preparing OpenCode's files failed"
+CODE_VARIABLE = "OPENCODE_ENV_CODE"
+"""Environment variable of OpenCode with the code of this run, of which its plugin makes the mark of its model calls."""
 
 
 class OpenCodeSession(HarnessSession):
@@ -71,11 +73,13 @@ class OpenCodeSession(HarnessSession):
         self._written = False
         """Whether the next segment's prompt is in the state directory already."""
         self._images = True
-        """Whether every model of this rollout can be shown images."""
+        """Whether the models of this rollout are shown images."""
         self._log = RunLog()
         self._outcome: AgentOutcome | None = None
         self._exit_code: int | None = None
         self._segments = 0
+        self._rendered = ""
+        """Text of `opencode.json`."""
 
     async def prepare(self) -> None:
         """Write OpenCode's state directory, install skills, and draw the line before the agent.
@@ -84,7 +88,8 @@ class OpenCodeSession(HarnessSession):
             SandboxError: when the sandbox does not take them.
         """
         config = self.harness.config
-        self._images = all([await reads_images(ctx) for ctx in self.models()])
+        first = segment_prompt(self.data.prompt) if self.data.prompt is not None else None
+        self._images = await shows_images(config.images, self.models(), first)
         built = build_config(
             config,
             model=config.prompt_model or self.ctx.model,
@@ -95,36 +100,33 @@ class OpenCodeSession(HarnessSession):
             repeats=knows_repeats(self.trace),
             images=self._images,
         )
-        first = segment_prompt(self.data.prompt) if self.data.prompt is not None else None
-        rendered = render_config(self.extend_config(built))
-        archive = state_archive(rendered, self.system_append(), self.extra_files(), first, new_mark(self.trace))
+        self._rendered = render_config(self.extend_config(built))
         self._written = first is not None
-        output = await self._prepare_state(archive)
+        output = await self._prepare_first(self._archive(first))
         self.state, _, marked = output.removeprefix("state=").partition("\n")
-        await self.harness.install_skills(self.runtime, f"{self.state}/{CONFIG_DIR}/skills")
+        await self._install_skills()
         await self._fence.mark(marked)
 
-    async def _prepare_state(self, archive: bytes) -> str:
+    def _archive(self, prompt: SegmentPrompt | None, systems: Mapping[str, Sequence[str]] | None = None) -> bytes:
+        return state_archive(self._rendered, self.system_append(), self.extra_files(), prompt, systems)
+
+    async def _install_skills(self) -> None:
+        await self.harness.install_skills(self.runtime, f"{self.state}/{CONFIG_DIR}/skills")
+
+    async def _prepare_first(self, archive: bytes) -> str:
         """Unpack the archive and mark the processes in one command; returns what that printed."""
-        result = await self._run_prepare(archive, accepted=(0, 3))
-        if result.exit_code == 3:  # the image was thought to hold OpenCode; ask the sandbox itself
+        result = await self._preparation().first(archive, self._fence.mark_script)
+        if result.exit_code == NO_PROGRAM:  # the image was thought to hold OpenCode; ask the sandbox itself
             record = InstallRecord()
             self._programs = await install(self.harness.config, self.runtime, trust_image=False, record=record)
             record.put_on(self.trace)
-            result = await self._run_prepare(archive, accepted=(0,))
+            result = await self._preparation().first(archive, self._fence.mark_script)
         if not result.stdout.startswith(f"state={STATE_BASE}"):
-            raise SandboxError(f"{_PREPARING}, it printed: {result.stdout[-500:]}")
+            raise SandboxError(f"preparing OpenCode's files failed, it printed: {result.stdout[-500:]}")
         return result.stdout
 
-    async def _run_prepare(self, archive: bytes, accepted: Collection[int]) -> ProgramResult:
-        content = archive_arguments(archive)
-        if not content:
-            path = f"/tmp/.opencode-{uuid.uuid4().hex}.tar"
-            await self.runtime.write(path, archive)
-            content = [f"@{path}"]
-        script = program("prepare.sh") + self._fence.mark_script
-        argv = ["sh", "-c", script, "prepare", STATE_BASE, self._workdir, self._programs, *content]
-        return await run_checked(self.runtime, argv, _PREPARING, accepted=accepted)
+    def _preparation(self) -> Preparation:
+        return Preparation(self.runtime, self._workdir, self._programs)
 
     def extend_config(self, built: dict[str, Any]) -> dict[str, Any]:
         """OpenCode's configuration of this rollout; a subclass adds to it."""
@@ -159,12 +161,19 @@ class OpenCodeSession(HarnessSession):
             raise HarnessError("the task has no prompt and the user sent no message")
         first_call = len(self.trace.calls)
         self._written = self._written and messages is None
-        args = await self._write_prompt(segment_prompt(prompt))
+        self._exit_code, self._outcome = None, None
+        try:
+            asked = segment_prompt(prompt)
+        except ValueError as error:  # of the task or its user
+            raise ConfigurationError(str(error)) from error
+        args = await self._write_prompt(asked)
         self._written = False
         self._segments += 1
-        self._exit_code, self._outcome = None, None
         launched = time.time()
-        result = await self._launch(args)
+        try:
+            result = await self._started(args)
+        finally:
+            revoke_mark(self.trace)
         self._exit_code = agent_record(self.trace)["exit_code"] = result.exit_code
         self._log = await self._read_log(result)
         calls = own_calls(self.trace, first_call)
@@ -180,30 +189,52 @@ class OpenCodeSession(HarnessSession):
     async def _write_prompt(self, prompt: SegmentPrompt) -> list[str]:
         """Put the prompt's files in place, if they are not; returns OpenCode's arguments for this segment."""
         if prompt.pictures and not self._images:
-            raise HarnessError(
-                "the task shows pictures, and the renderer of the training client reads text only: name one that takes "
-                "images, such as qwen3-vl, or leave the task out"
+            raise ConfigurationError(
+                "the task or its user shows pictures, and the model is shown none: set --env.agent.harness.images true "
+                "if its endpoint takes them (a training client's renderer that reads text only does not: name one that "
+                "takes images, such as qwen3-vl), or leave the task out"
             )
-        if not self._written:
-            written = segment_files(prompt, new_mark(self.trace), self._systems())
-            failure = "writing the prompt failed"
-            await upload_bundle(self.runtime, written, self.state, failure=failure, error=HarnessError)
-        if self._segments and self._log.session_id is None:
+        session = self._session_id
+        if self._segments and session is None:
             raise HarnessError("OpenCode's log names no session, so the conversation cannot be continued")
+        if session is not None:
+            await self._begin_again(prompt, session)
+        elif not self._written:
+            failure = "writing the prompt failed"
+            await upload_bundle(self.runtime, segment_files(prompt), self.state, failure=failure, error=HarnessError)
         args = [arg for picture in prompt.pictures for arg in ("--file", f"{self.state}/pictures/{picture.name}")]
-        return [*(["--session", self._log.session_id] if self._log.session_id else []), *args]
+        return [*(["--session", session, "--agent", self._agent] if session else []), *args]
 
-    def _systems(self) -> dict[str, list[str]]:
-        """The system prompt with which the session of the segments before began; the trace holds it, as the agent
-        could change a file that does."""
-        roots = takewhile(lambda node: node.message.role == "system", self.trace.nodes)
-        parts = [node.message.content for node in roots if isinstance(node.message.content, str)]
-        return {self._log.session_id: parts} if self._log.session_id and parts else {}
+    @property
+    def _session_id(self) -> str | None:
+        """OpenCode's session, by its first model call; else by the log, into which the agent can write."""
+        return first_conversation(self.trace) or self._log.session_id
 
-    async def _launch(self, args: list[str]) -> ProgramResult:
+    @property
+    def _agent(self) -> str:
+        """The agent that speaks in the session, whatever the store says."""
+        return str(self.harness.config.opencode_config.get("default_agent") or "build")
+
+    async def _begin_again(self, prompt: SegmentPrompt, session: str) -> None:
+        """Leave of the segments before the conversation and the agent's own files, and none of their processes."""
+        await self._fence.end_run()
+        await self._preparation().again(self._archive(prompt, systems_of(self.trace, session)), self.state, session)
+        await self._install_skills()
+
+    async def _started(self, args: list[str]) -> ProgramResult:
+        if not knows_repeats(self.trace):  # verifiers' own server tells of a call when it was answered
+            return await self._launch(args, new_mark(self.trace), again=False)
+
+        # Not in `_launch`, which begins to run later: who waits for the first call waits for that of the new mark.
+        def run(again: bool) -> Coroutine[Any, Any, ProgramResult]:
+            return self._launch(args, new_mark(self.trace), again=again)
+
+        return await run_started(run, self.trace, self._fence, self.harness.config.startup_time)
+
+    async def _launch(self, args: list[str], code: str, *, again: bool) -> ProgramResult:
         launch = ("sh", "-c", program("launch.sh"), "opencode", self.state, self._workdir, self._programs)
-        argv = [*launch, str(EVENTS_TAIL_BYTES), SEPARATOR, *args]
-        return await run_program(self.runtime, argv, self.harness.config.resolved_env)
+        argv = [*launch, str(EVENTS_TAIL_BYTES), SEPARATOR, "again" if again else "", *args]
+        return await run_program(self.runtime, argv, {**self.harness.config.resolved_env, CODE_VARIABLE: code})
 
     async def _read_log(self, result: ProgramResult) -> RunLog:
         log = split_log(result.stdout) or await read_log(self.runtime, self.state)
@@ -214,7 +245,9 @@ class OpenCodeSession(HarnessSession):
         """OpenCode is silent about a plugin that does not load; without ours the prompt changes from day to day."""
         root = self.trace.nodes[0].message if self.trace.nodes else None
         if root is not None and root.role == "system" and "\n  Today's date: " in str(root.content):
-            raise HarnessError("OpenCode did not load the opencode-env plugin: the system prompt still holds the date")
+            raise ConfigurationError(
+                "OpenCode did not load the opencode-env plugin: the system prompt still holds the date"
+            )
 
     async def close(self) -> None:
         """End the agent's processes and put this session's record and metrics on the trace. Idempotent."""
@@ -236,7 +269,7 @@ class OpenCodeSession(HarnessSession):
         config = self.harness.config
         agent_record(self.trace).update(
             version=config.version,
-            session_id=self._log.session_id,
+            session_id=self._session_id,
             outcome=str(self._outcome) if self._outcome else None,
             exit_code=self._exit_code,
             log_tail=self._log.tail(config.log_tail),

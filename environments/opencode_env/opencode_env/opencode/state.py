@@ -1,6 +1,7 @@
 """The rollout's state directory inside the sandbox: everything OpenCode reads and writes outside the work directory.
 
-Invariant: it is written in one piece, from one tar archive, and its path is the same in every sandbox (`/tmp/opencode`
+Invariant: it is written in one piece, from one tar archive, anew for every further segment, which takes over nothing
+that OpenCode could read as configuration or code; its path is the same in every sandbox (`/tmp/opencode`
 unless another agent of the same sandbox holds that), so that no path in a tool's output differs from run to run.
 """
 
@@ -9,7 +10,9 @@ import json
 import tarfile
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from itertools import takewhile
 
+from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode.prompt import SegmentPrompt
 
 STATE_BASE = "/tmp/opencode"
@@ -30,47 +33,52 @@ def program(name: str) -> str:
     return (files("opencode_env.opencode") / "programs" / name).read_text()
 
 
+def systems_of(trace: AnyTrace, session: str) -> dict[str, list[str]]:
+    """The system prompt, part by part, with which a session of earlier segments began; the trace holds it, as the agent
+    could change a file that does."""
+    roots = takewhile(lambda node: node.message.role == "system", trace.nodes)
+    parts = [node.message.content for node in roots if isinstance(node.message.content, str)]
+    return {session: parts} if parts else {}
+
+
 def state_archive(
-    config: str, system_append: str, extra: Mapping[str, str], prompt: SegmentPrompt | None = None, mark: str = ""
+    config: str,
+    system_append: str,
+    extra: Mapping[str, str],
+    prompt: SegmentPrompt | None = None,
+    systems: Mapping[str, Sequence[str]] | None = None,
 ) -> bytes:
-    """The state directory of a rollout, as a tar archive.
+    """The state directory of one segment, as a tar archive.
 
     Args:
         config: text of `opencode.json`.
         system_append: text that the plugin puts behind the system prompt.
         extra: further files by relative path; those under `bin/` are executable and come first on the PATH.
-        prompt: the first segment's, when it is known.
-        mark: what the plugin sends with each model call of the first segment.
+        prompt: the segment's, when it is known.
+        systems: the system prompts of sessions that the segment continues, part by part.
     """
     content = {
         f"{CONFIG_DIR}/opencode.json": config,
         f"{CONFIG_DIR}/package-lock.json": json.dumps(_SEED_LOCK, separators=(",", ":")),
         f"{CONFIG_DIR}/.gitignore": "*\n",
         "models.json": "{}",
+        "tsconfig.json": "{}",  # its engine obeys the nearest, and one above could put other code in a module's place
         "plugin.js": program("plugin.js"),
         "plugin.json": json.dumps({"append": system_append}),
         "events.jsonl": "",
         "stderr.log": "",
+        **({"system.json": json.dumps(dict(systems)), "store.js": program("store.js")} if systems is not None else {}),
         **extra,
     }
     directories = (*_DIRECTORIES, "bin") if any(name.startswith("bin/") for name in content) else _DIRECTORIES
     encoded = {name: text.encode() for name, text in content.items()}
-    return _tar({**encoded, **(_segment_files(prompt, mark) if prompt else {})}, directories)
+    return _tar({**encoded, **(segment_files(prompt) if prompt else {})}, directories)
 
 
-def segment_files(
-    prompt: SegmentPrompt, mark: str = "", systems: Mapping[str, Sequence[str]] | None = None
-) -> dict[str, bytes]:
-    """The files of one segment: the prompt with its pictures, the mark of its model calls, and the system prompts of
-    sessions that it continues, part by part."""
-    begun = {"system.json": json.dumps(dict(systems)).encode()} if systems else {}
-    return {**_segment_files(prompt, mark), **begun}
-
-
-def _segment_files(prompt: SegmentPrompt, mark: str) -> dict[str, bytes]:
+def segment_files(prompt: SegmentPrompt) -> dict[str, bytes]:
+    """The files of one segment's prompt: its text and its pictures."""
     pictures = {f"pictures/{picture.name}": picture.data for picture in prompt.pictures}
-    marked = {"mark": mark.encode()} if mark else {}
-    return {"prompt.txt": prompt.text.encode(), **marked, **pictures}
+    return {"prompt.txt": prompt.text.encode(), **pictures}
 
 
 def _tar(content: Mapping[str, bytes], directories: tuple[str, ...]) -> bytes:

@@ -1,7 +1,8 @@
 // The OpenCode plugin of opencode-env. It owns the system prompt: nothing in it may change from day to day, and the
 // texts that the environment adds come last. `plugin.json` beside this file holds {"append": string}. It marks every
-// model call with what the file `mark` held: the file is gone, and this process's memory closed to others, before the
-// agent can have started a program. A session keeps the system prompt that it began with, whatever instructions, skills
+// model call with a code that it finds in its environment, and with something that only this process's memory holds,
+// which is closed to others: the first such mark of a code is taken for the agent's own, and the first call is made
+// before the agent can have started a program. A session keeps the system prompt that it began with, whatever instructions, skills
 // or repositories the agent puts where OpenCode looks for them; `system.json` holds what one had before this process.
 // With the option `repeats` every step of a session has a key of its own, by which a model call that is tried again is
 // known as the same call, and its answer reaches OpenCode whole or not at all.
@@ -86,9 +87,14 @@ const askWhole = async (input, init) => {
 }
 globalThis.fetch = Object.assign(askWhole, ask)
 
+// The settings of this process's engine (launch.sh) are not for the programs that the agent starts.
+for (const name of Object.keys(process.env)) if (/^BUN_(JSC|RUNTIME)_/.test(name)) delete process.env[name]
+
 // OpenCode may start a plugin more than once.
 await closeMemory()
-const MARK = take("mark")
+const CODE = process.env.OPENCODE_ENV_CODE
+delete process.env.OPENCODE_ENV_CODE
+const MARK = CODE && `${CODE}:${crypto.randomUUID()}`
 const SYSTEMS = takeSystems()
 
 async function server(_input, options) {
@@ -104,6 +110,12 @@ async function server(_input, options) {
     "experimental.chat.messages.transform": async (_input, output) => {
       const session = output.messages[0]?.info.sessionID
       if (session && options?.repeats) keys.set(session, crypto.randomUUID())
+    },
+    // Commands of the agent have their own home, and git as it is; OpenCode itself started without both.
+    "shell.env": async (_input, output) => {
+      delete process.env.GIT_ALLOW_PROTOCOL
+      delete process.env.GIT_NO_LAZY_FETCH
+      output.env.HOME = join(HERE, "home")
     },
     "chat.headers": async ({ sessionID, agent }, output) => {
       if (MARK) output.headers["X-Agent-Mark"] = MARK

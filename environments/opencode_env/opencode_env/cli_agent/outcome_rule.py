@@ -1,0 +1,122 @@
+"""Whose doing is it that a run of an agent broke? The one rule through which every failure goes.
+
+A policy that could turn a bad rollout into an error would be sampled anew for free. So once a program of the agent's
+can have run, a failure is the machinery's only on evidence that nothing in the sandbox can make: what our server saw
+the endpoint do to calls of the agent's own program, which that program has sent again as often as it does by itself.
+Whatever else ends a run then (a log, an exit code, a killed process, an endless loop, a request that the endpoint
+refuses for what is in it) is the policy's doing and is scored. Before that it is the machinery's, as is what a
+runtime's own API says of a lost sandbox and what the probe of a tunnel says.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+from verifiers.v1.errors import ProviderError, RolloutError
+from verifiers.v1.trace import Error, ModelCall
+
+from opencode_env.cli_agent.interception.calls_under_way import longest_under_way
+from opencode_env.cli_agent.interception.gateway import program_load, step_keys
+from opencode_env.cli_agent.interception.own_calls import RECORDED_PROGRAM_CALLS, own_calls, program_calls
+from opencode_env.cli_agent.model_failure import as_exception, is_context_overflow
+from opencode_env.cli_agent.traces import AnyTrace
+
+_OF_THE_ENDPOINT = frozenset({"ProviderError", "InterceptionError"})
+"""Types of failures that the endpoint, or the way to it, has caused."""
+_FINAL = frozenset({401, 402, 403})
+"""Statuses of an account, at which no program tries again."""
+_MAY_PASS = frozenset({408, 429})
+"""Those of 4xx that do not depend on what was asked; it is 5xx and a broken answer besides."""
+_LONGEST_REST_S = 60.0
+"""Longer than any agent rests between two sends of a call."""
+_FLOOD = 20
+"""So many requests of the agent's programs shortly before a failure can have caused it."""
+_CROWD = 5
+"""So many of them at the endpoint beside one call can have made that fail."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long an agent's program puts up with a failing endpoint; a configuration of a harness that knows better has
+    a `patience()`."""
+
+    sends: int = 2
+    """How often it sends one call that may pass, before it gives up."""
+    seconds: float = math.inf
+    """How long it waits for one answer."""
+
+
+def patience_of(harness: Any) -> Patience:
+    """The patience of a harness, by its configuration."""
+    own = getattr(harness, "patience", None)
+    found: Patience = Patience() if own is None else own()
+    return found
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What our server saw of one run of an agent."""
+
+    own: Sequence[ModelCall]
+    """Calls of the agent's own program, in order of their end."""
+    programs: Sequence[ModelCall] = ()
+    """Calls of the programs that the agent started."""
+    patience: Patience = Patience()
+    under_way: float = 0.0
+    """Seconds for which the endpoint has been silent on some call of its own."""
+    time_over: float | None = None
+    """When the run's time limit ended it, if that did."""
+    keys: Sequence[str | None] = ()
+    """For each of its own calls the key by which the sends of one call are known; empty or None: they are of one."""
+    load: Callable[[float, float], int] = lambda start, end: 0
+    """How many requests of the programs were at the endpoint between two moments, answered or not."""
+
+    @classmethod
+    def of(cls, trace: AnyTrace, first_call: int, harness: Any, time_over: float | None = None) -> "Evidence":
+        """What there is of the run whose first model call is number `first_call`."""
+        own, others = own_calls(trace, first_call), program_calls(trace)
+        waits, keys = longest_under_way(trace.id), step_keys(trace, own)
+        return cls(own, others, patience_of(harness), waits, time_over, keys, program_load(trace))
+
+
+def endpoint_failure(evidence: Evidence) -> RolloutError | None:
+    """What the endpoint did that ended the run; None when it did not."""
+    patience = evidence.patience
+    if evidence.under_way >= patience.seconds:
+        return ProviderError(f"the endpoint has not answered a call for {patience.seconds:g} s", status_code=504)
+    failed = list(takewhile(_is_the_endpoints, reversed(evidence.own)))
+    if not failed or _flooded(evidence, failed):
+        return None
+    # Failures of several calls at once, such as of sub-agents, are not sends of one.
+    sends = max(Counter(evidence.keys[-len(failed) :]).values(), default=len(failed))
+    last = failed[0]
+    assert last.error is not None
+    in_time = evidence.time_over is not None and evidence.time_over - last.time.end <= _LONGEST_REST_S
+    if last.error.status_code in _FINAL or sends >= patience.sends or in_time:
+        return as_exception(last.error)
+    return None
+
+
+def is_of_the_endpoint(error: Error) -> bool:
+    """Whether a failed call tells of the endpoint, and not of what it was asked."""
+    status = error.status_code
+    if error.type not in _OF_THE_ENDPOINT or is_context_overflow(error):
+        return False
+    return status is None or status >= 500 or status in _FINAL | _MAY_PASS
+
+
+def _is_the_endpoints(call: ModelCall) -> bool:
+    return call.error is not None and is_of_the_endpoint(call.error)
+
+
+def _flooded(evidence: Evidence, failed: Sequence[ModelCall]) -> bool:
+    """Whether the agent's programs asked so much that the endpoint may have failed the agent's own calls for that."""
+    programs, since = evidence.programs, failed[-1].time.start - _LONGEST_REST_S
+    # Of failed ones the trace keeps the first only.
+    if len(programs) >= RECORDED_PROGRAM_CALLS or sum(call.time.end >= since for call in programs) >= _FLOOD:
+        return True
+    beside = (evidence.load(call.time.start, call.time.end) for call in failed)
+    return evidence.load(since, failed[0].time.end) >= _FLOOD or max(beside) >= _CROWD

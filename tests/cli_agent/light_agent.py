@@ -1,0 +1,135 @@
+"""A light agent: a coroutine of this process in a real rollout, behind our server, in a confined sandbox."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import verifiers.v1 as vf
+from opencode_env.cli_agent.agent_error import AgentErrors
+from opencode_env.cli_agent.guard import guarded, guarded_task
+from opencode_env.cli_agent.interception import MARK_HEADER, forget_mark, new_mark, role_interception
+from opencode_env.cli_agent.outcome_rule import Patience
+from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.scripted_model import Policy, Reply, ScriptedModel
+from verifiers.v1.agent import make_agent
+from verifiers.v1.harness import Harness
+from verifiers.v1.harnesses.bash import BashHarnessConfig
+from verifiers.v1.interception import InterceptionServerConfig
+from verifiers.v1.runtimes import ProgramResult, Runtime
+
+from tests.support.places import Confined
+from tests.support.rollouts import policy_of
+from tests.support.tasks import SeenTask, seen_data
+
+TOOLS = [{"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {}}}}]
+
+
+class LightConfig(BashHarnessConfig):
+    """An agent whose program sends a failed call three times."""
+
+    patient_for: float = 3600.0
+
+    def patience(self) -> Patience:
+        return Patience(sends=3, seconds=self.patient_for)
+
+
+@dataclass
+class Asking:
+    """What the agent has: its model, and the rollout that it is in."""
+
+    endpoint: str
+    secret: str
+    trace: AnyTrace
+    runtime: Runtime
+    mark: str
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    async def ask(self, text: str = "Go on.", **headers: str) -> int:
+        """One call of its own program; the status of the answer."""
+        return await self.post([*self.history, {"role": "user", "content": text}], {MARK_HEADER: self.mark, **headers})
+
+    async def program_asks(self, text: str = "the program's") -> int:
+        """One call of a program that it has started."""
+        return await self.post([{"role": "user", "content": text}], {})
+
+    async def post(self, messages: Sequence[Mapping[str, Any]], headers: Mapping[str, str]) -> int:
+        body = {"model": "m", "messages": list(messages), "tools": TOOLS, "stream": True}
+        bearer = {"Authorization": f"Bearer {self.secret}"}
+        async with (
+            aiohttp.ClientSession() as client,
+            client.post(f"{self.endpoint}/chat/completions", json=body, headers={**bearer, **headers}) as answer,
+        ):
+            await answer.read()
+            return answer.status
+
+
+Doing = Callable[[Asking], Awaitable[int]]
+"""What the agent does, and its exit code."""
+
+
+class LightHarness(Harness[LightConfig]):
+    """Runs a coroutine instead of a program."""
+
+    def __init__(self, config: LightConfig, doing: Doing) -> None:
+        super().__init__(config)
+        self._doing = doing
+
+    async def launch(
+        self,
+        ctx: Any,
+        trace: AnyTrace,
+        runtime: Runtime,
+        endpoint: str,
+        secret: str,
+        mcp_urls: dict[str, str],
+        data: vf.TaskData,
+    ) -> ProgramResult:
+        asking = Asking(endpoint, secret, trace, runtime, f"{new_mark(trace)}:light")
+        return ProgramResult(await self._doing(asking), "", "")
+
+    async def resume(self, *arguments: Any, **options: Any) -> ProgramResult:
+        return await self.launch(*arguments[:7])
+
+    async def cleanup(self, trace: AnyTrace, runtime: Runtime) -> None:
+        forget_mark(trace)
+
+
+async def play_light(
+    doing: Doing,
+    script: Policy | Sequence[Reply] | Reply,
+    *,
+    agent_errors: AgentErrors = "score",
+    patient_for: float = 3600.0,
+    segments: int = 1,
+) -> AnyTrace:
+    """The trace of one rollout of a light agent, whose task always scores 1.
+
+    Args:
+        doing: what the agent does in every segment.
+        script: what the model says.
+        agent_errors: the option.
+        patient_for: seconds that the agent waits for an answer.
+        segments: how often a user speaks.
+    """
+    config = LightConfig(id="bash", patient_for=patient_for)
+    async with (
+        ScriptedModel(policy_of(script)) as model,
+        role_interception(InterceptionServerConfig()) as server,
+    ):
+        seat = vf.AgentConfig(
+            harness=BashHarnessConfig(id="bash"),  # by its id; the other stands in its place below
+            runtime=Confined().runtime,
+            model="m",
+            client=vf.EvalClientConfig(base_url=model.base_url, api_key_var="NO_SUCH_KEY"),
+        )
+        agent = make_agent(seat, interception=server)
+        agent.harness = guarded(LightHarness(config, doing), contained=True, agent_errors=agent_errors)
+        async with Confined().box(agent) as box:
+            if segments == 1:
+                return await agent.run(guarded_task(SeenTask(seen_data())), runtime=box)
+            task = guarded_task(SeenTask(seen_data(prompt=None)))
+            async with agent.interaction(task, runtime=box) as talk:
+                for _ in range(segments):
+                    await talk.turn("Go on.")
+            return talk.trace

@@ -1,0 +1,34 @@
+"""The README says of which agents each metric is."""
+
+import re
+from pathlib import Path
+
+from opencode_env.cli_agent.metrics import agent_metrics
+from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.opencode.harness_config import BUILT_IN_TOOLS
+from opencode_env.opencode.metrics import rollout_metrics
+from verifiers.v1 import AgentConfig, TaskData
+from verifiers.v1.harnesses.null import NullHarnessConfig
+from verifiers.v1.trace import AgentInfo, Trace, TraceTask
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+OF_RUBRICS = {"verify_passed", "verify_total"}
+
+
+def named(text: str) -> set[str]:
+    """The metrics that a text names."""
+    names = set(re.findall(r"`([^`]+)`", text))
+    return names - {"<tool>_calls"} | (
+        {f"{tool}_calls" for tool in BUILT_IN_TOOLS} if "<tool>_calls" in names else set()
+    )
+
+
+def test_a_metric_is_every_agents_or_is_named_as_opencodes() -> None:
+    (exceptions,) = re.findall(r"The metrics are every agent's, but for (.*?), which are OpenCode's\.", README)
+    listed = named(" ".join(re.findall(r"^\| (`.*?) \| metric \|", README, re.MULTILINE)))
+    task: TraceTask[TaskData] = TraceTask(type="Task", data=TaskData(idx=0, prompt="x"))
+    config = AgentConfig(harness=NullHarnessConfig(id="null"))
+    trace: AnyTrace = Trace(task=task, agent=AgentInfo(config=config))
+    every = agent_metrics(trace, None, own=False, context_overflow=False).keys()
+    assert named(exceptions) == rollout_metrics(trace).keys()
+    assert listed == every | named(exceptions) | OF_RUBRICS
