@@ -1,6 +1,6 @@
 # The image of a rollout's sandbox: any base image, with OpenCode, ripgrep and the math scorer where the harness and the
 # rubric look for them, so that no sandbox downloads or is sent anything. (The server of `run_rollout` has its own in
-# environments/opencode_env.)
+# deploy/openenv.)
 #
 # Build, with podman or docker, whichever is there:
 #   make image BASE=python:3.11-slim TAG=registry.example/me/opencode-sandbox:1

@@ -1,5 +1,5 @@
 # Two commands are all a newcomer needs: `make demo` and `make test`. Each sets up what is missing by itself.
-.PHONY: demo test test-next learn test-learn check bench image setup setup-check setup-tests setup-learn lint help
+.PHONY: demo test test-failed test-quick test-whole test-next learn test-learn check bench image openenv setup setup-check setup-tests setup-learn lint help
 SHELL := /bin/bash
 UV = PATH="$(CURDIR)/.cache/uv/bin:$$PATH" uv
 RUN = $(UV) run --no-sync
@@ -9,18 +9,31 @@ LIBC = glibc
 help:
 	@echo "make demo   evaluate the sample tasks: real OpenCode, local sandboxes, scripted model (no account needed)"
 	@echo "make test   run the whole test suite"
+	@echo "make test-failed  those that failed there once more, one by one"
+	@echo "make test-quick  what needs neither a sandbox nor an agent: after each edit"
+	@echo "make test-whole  the same with sweeps, soaks and thousands of generated conversations: hours"
 	@echo "make test-next  type check and whole rollouts against the newest verifiers, pre-releases included"
 	@echo "make learn  train a small policy from nothing on rollouts of real OpenCode (installs torch; ARGS=--help)"
 	@echo "make test-learn  the tests of that trainer"
 	@echo "make check  lint and type check: what CI runs before the tests"
 	@echo "make bench  run every benchmark and print its ratios"
 	@echo "make image  build the image of a sandbox that holds OpenCode: BASE=image TAG=name LIBC=glibc|musl"
+	@echo "make openenv  make deploy/openenv/* ready for \`openenv build\`"
 
 demo: setup
 	@$(RUN) python -m opencode_env.demo
 
 test: setup-tests
-	@$(RUN) pytest -n auto --maxprocesses 4 --dist loadfile
+	@$(RUN) pytest
+
+test-failed: setup-tests
+	@$(RUN) pytest -n 0 --last-failed --last-failed-no-failures none
+
+test-quick: setup-tests
+	@$(RUN) pytest --quick
+
+test-whole: setup-tests
+	@WHOLE=1 $(RUN) pytest
 
 test-next: setup-tests
 	@$(RUN) python scripts/test_next.py
@@ -29,7 +42,7 @@ learn: setup-learn
 	@$(RUN) python -m examples.learn $(ARGS)
 
 test-learn: setup-learn
-	@$(RUN) pytest tests/learn
+	@$(RUN) pytest -n 0 tests/learn
 
 check: setup-check
 	@$(RUN) ruff format --check .
@@ -41,6 +54,9 @@ bench: setup-tests
 
 image: setup
 	@$(RUN) python scripts/make_image.py --base $(BASE) --libc $(LIBC) $(if $(TAG),--tag $(TAG))
+
+openenv: setup
+	@scripts/openenv_directories.sh
 
 setup:
 	@scripts/setup.sh

@@ -109,7 +109,7 @@ def by_hand(count: int, base_url: str, *, tuned: bool, at_once: int = 2) -> None
         for index in range(count):
             state_directory(Path(scratch) / f"state{index}", base_url, tuned=tuned)
             (Path(scratch) / f"work{index}").mkdir()
-        command = f'sh -c "$SCRIPT" run {scratch}/state$0 {scratch}/work$0 {build.directory} 0 -'
+        command = f'sh -c "$SCRIPT" run {scratch}/state$0 {scratch}/work$0 {build.directory} 0 - ""'
         xargs(command, count, at_once, program("launch.sh") if tuned else FRESH)
 
 
@@ -124,7 +124,7 @@ async def by_runtime(count: int, base_url: str, config: vf.RuntimeConfig, at_onc
                 archive = subprocess.run(["tar", "-c", "-C", f"{scratch}/state", "."], capture_output=True, check=True)
             script = 'mkdir -p /tmp/opencode && printf "%s" "$@" | base64 -d | tar -xf - -C /tmp/opencode'
             await box.run(["sh", "-c", script, "unpack", *archive_arguments(archive.stdout)], {})
-            argv = ["sh", "-c", program("launch.sh"), "run", "/tmp/opencode", "/app", "/opencode", "0", "-"]
+            argv = ["sh", "-c", program("launch.sh"), "run", "/tmp/opencode", "/app", "/opencode", "0", "-", ""]
             result = await box.run(argv, {})
             if result.exit_code != 0:
                 raise SystemExit(f"the bare binary failed in verifiers' runtime: {result.stderr[-500:]}")
@@ -140,7 +140,7 @@ def by_hand_podman(count: int, base_url: str, image: str) -> None:
             "name=bench-$$-$0; podman run -d --network host --name $name --entrypoint sleep "
             f"-v {scratch}/state:/seed:ro {image} infinity >/dev/null && "
             'podman exec $name sh -c "mkdir -p /app && cp -r /seed /tmp/opencode" && '
-            'podman exec $name sh -c "$SCRIPT" run /tmp/opencode /app /opencode 0 -; podman rm -f $name >/dev/null'
+            'podman exec $name sh -c "$SCRIPT" run /tmp/opencode /app /opencode 0 - ""; podman rm -f $name >/dev/null'
         )
         xargs(command, count, 2, program("launch.sh"))
 

@@ -10,8 +10,8 @@ Everything else is real: environment, guard, interception, traces streamed to th
 twenty fails (503, or a cut stream). Lags are those of the worker's event loop, over all the time of a round, at which
 its thread is busy all the time on most machines; memory is what its process grows in the steady round, for one rollout,
 without the text of the rollout's own messages. `unaccounted` counts rollouts that are not what they should be: scored
-with all turns in one branch, or, when killed, an error without a score. `left` counts what the worker holds when all is
-over and did not hold after its first rollouts.
+with all turns in one branch, or, when killed, scored as they are from the first tool call on, and an error before.
+`left` counts what the worker holds when all is over and did not hold after its first rollouts.
 
 Run: uv run python benchmarks/scale.py [--json] [--rollouts 256] [--turns 20] [--seconds 2] [--spread 1]
 """
@@ -106,7 +106,9 @@ def outcome(number: int, episode: WireEpisode | None, turns: int, round_name: st
     (trace,) = episode.traces
     scored = [reward.value for reward in trace.rewards.values() if reward is not None]
     if round_name == "faulty" and is_killed(number):
-        return "killed" if not trace.ok and not scored else "killed, and no error"
+        own = trace.num_turns > 0  # from its first tool call on an agent's programs can have killed it
+        sound = trace.stop_condition == "agent_error" and scored if own else not trace.ok and not scored
+        return "killed" if sound else f"killed after {trace.num_turns} turns: {trace.stop_condition} {scored}"
     if not trace.ok:
         return f"error: {trace.last_error.type if trace.last_error else episode.errors}"
     if (trace.num_turns, trace.num_branches) != (turns, 1):

@@ -100,31 +100,33 @@ def check_types(project: Path, environment: Path, outcome: Outcome) -> None:
 
 
 def run_tests(project: Path, environment: Path, tests: Sequence[str], outcome: Outcome) -> None:
-    """Run the tests; one that cannot be collected is a failure, and the others run."""
+    """Run the tests; one that cannot be collected is a failure, and the others run.
+
+    What fails is run once more, one by one: a busy machine is no failure, and is told.
+    """
+    cases, names = pytest(project, environment, tests)
+    failed = len(names)
+    if failed:
+        _, names = pytest(project, environment, [*tests, "-n", "0", "--last-failed"])
+    passed = f" ({failed - len(names)} of them passed alone)" if len(names) < failed else ""
+    skipped = sum(case.find("skipped") is not None for case in cases)
+    outcome.ran.append(f"tests: {len(cases)}, of them {failed} failed{passed} and {skipped} skipped")
+    outcome.failures += names
+
+
+def pytest(project: Path, environment: Path, arguments: Sequence[str]) -> tuple[list[ElementTree.Element], list[str]]:
+    """The cases of a run of pytest, and the names of those that failed."""
     report = project / ".cache" / "next-tests.xml"
     report.unlink(missing_ok=True)
-    argv = [
-        str(environment / "bin" / "python"),
-        "-m",
-        "pytest",
-        "-n",
-        "auto",
-        "--maxprocesses",
-        "4",
-        "--dist",
-        "loadfile",
-    ]
-    argv += ["--continue-on-collection-errors", "--junit-xml", str(report), *tests]
+    argv = [str(environment / "bin" / "python"), "-m", "pytest", "--continue-on-collection-errors"]
     env = {**os.environ, "VIRTUAL_ENV": str(environment)}
-    code = subprocess.run(argv, cwd=project, env=env, check=False).returncode
+    code = subprocess.run([*argv, "--junit-xml", str(report), *arguments], cwd=project, env=env, check=False).returncode
     cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
     failed = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
-    skipped = sum(case.find("skipped") is not None for case in cases)
     names = [f"{case.get('classname')}::{case.get('name')}" for case in failed]
     if code != 0 and not names:
         names = [f"pytest ended with exit code {code}"]
-    outcome.ran.append(f"tests: {len(cases)}, of them {len(failed)} failed and {skipped} skipped")
-    outcome.failures += names
+    return cases, names
 
 
 def verdict(installed: Version, known: Version, failures: Sequence[str]) -> tuple[str, int]:

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import pytest
 
 from tests.support.podman import Unavailable, base_image, containers_conf
 from tests.support.prime_api import PrimeApi, serving_apart, with_opencode
+from tests.support.user_home import UserHome
+
+pytest_plugins = ["tests.support.tiers", "tests.support.costs"]
 
 NEWEST_OPENENV = "0.10.0"
 
@@ -19,8 +23,47 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One worker more than processors, as much of a test is waiting; none where a few files are run."""
+    if len(config.args) <= 3 and all(".py" in word for word in config.args):
+        return 0
+    return min(4, (os.cpu_count() or 1) + 1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A file stays on one worker, so the files that take longest come first."""
+    ranks: defaultdict[Path, int] = defaultdict(int)
+    for item in items:
+        ranks[item.path] |= 2 * bool(item.get_closest_marker("slow")) + bool(item.get_closest_marker("opencode"))
+    items.sort(key=lambda item: -ranks[item.path])
+
+
 @pytest.fixture(scope="session")
-def podman_image() -> Iterator[str]:
+def sandboxes() -> None:
+    """Whatever starts a sandbox or an agent asks for this, itself or through another fixture, and so is not quick.
+
+    Skips where bubblewrap is missing, except in CI.
+    """
+    if shutil.which("bwrap") is None:
+        if os.environ.get("CI"):
+            pytest.fail("the tests of sandboxes must run in CI: bubblewrap is not installed")
+        pytest.skip("bubblewrap is not installed: apt-get install bubblewrap")
+
+
+@pytest.fixture
+def home(sandboxes: None, tmp_path: Path) -> UserHome:
+    """A fresh home."""
+    return UserHome(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared_home(sandboxes: None, tmp_path_factory: pytest.TempPathFactory) -> UserHome:
+    """The home of a test module whose runs are shared by its tests."""
+    return UserHome(tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture(scope="session")
+def podman_image(sandboxes: None) -> Iterator[str]:
     """Name of a small local image with python3; podman works for as long as this fixture lives.
 
     Skips where podman or debootstrap is missing, except in CI (`CI` set), where that is a failure.
@@ -36,10 +79,8 @@ def podman_image() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def prime_server() -> Iterator[PrimeApi]:
+def prime_server(sandboxes: None) -> Iterator[PrimeApi]:
     """A local server that speaks Prime's API, in a thread of its own; one image of it holds OpenCode."""
-    if shutil.which("bwrap") is None:
-        pytest.skip("bubblewrap is not installed: apt-get install bubblewrap")
     with serving_apart(PrimeApi(with_opencode())) as server:
         yield server
 

@@ -33,10 +33,14 @@ OVERRIDDEN: dict[str, str | None] = {
     "dialects.base.Dialect.apply_overrides": "self body model sampling",
     "dialects.base.Dialect.parse_request": "self body",
     "dialects.base.Dialect.stream_parser": "self",
+    "dialects.base.Dialect.validate_response": "self raw",
     "dialects.base.StreamParser.feed": None,
     "dialects.base.StreamParser.finish": "self",
     "dialects.chat.ChatDialect.parse_request": "self body",
     "dialects.chat.ChatDialect.rewrite_request": "self body before after",
+    "dialects.chat.ChatDialect.stream_parser": "self",
+    "dialects.chat.ChatStreamParser.feed": "self raw",
+    "dialects.chat.ChatStreamParser.finish": "self",
     "env.Env.finalize": "self task episode",
     "env.Env.run": "self task agents",
     "env.Env.run_episode": "self task ctx on_trace on_discard",
@@ -119,6 +123,7 @@ OVERRIDDEN |= (
         "runtimes.base.RuntimeBackend.teardown": "self",
         "runtimes.base.RuntimeBackend.write": "self runtime path data",
         "runtimes.backends.prime.PrimeBackend.cleanup": "self",
+        "runtimes.backends.prime.PrimeBackend.prepare_execution": "self routes network",
         "runtimes.backends.prime.PrimeBackend.read": "self runtime path max_bytes",
         "runtimes.backends.prime.PrimeBackend.run": "self runtime argv env",
         "runtimes.backends.prime.PrimeBackend.run_background": "self runtime argv env log",
@@ -160,6 +165,8 @@ OVERRIDDEN |= (
         "runtimes.base.Runtime.teardown": "self",
         "runtimes.base.Runtime.write": "self path data",
         "runtimes.prime.PrimeRuntime.cleanup": "self",
+        "runtimes.prime.PrimeRuntime.open_process": "self argv env",
+        "runtimes.prime.PrimeRuntime.prepare_execution": "self routes",
         "runtimes.prime.PrimeRuntime.run": "self argv env",
         "runtimes.prime.PrimeRuntime.run_background": "self argv env log",
         "runtimes.prime.PrimeRuntime.start": "self",
@@ -195,6 +202,7 @@ CALLED = {
 METHODS = {path: parameters for path, parameters in (OVERRIDDEN | CALLED).items() if parameters is not None}
 
 ATTRIBUTES = {
+    "dialects.chat.ChatStreamParser": ("message_parts", "tool_calls", "finish_reason"),
     "env.Env": ("self._shared_tools", "self._interception"),
     "agent.Agent": ("self.harness", "self.runtime_config", "self.ctx", "self.config"),
     "runtimes.backends.prime.PrimeBackend" if AFTER_0_4_0 else "runtimes.prime.PrimeRuntime": (

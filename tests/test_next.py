@@ -79,3 +79,11 @@ def test_the_repository_knows_a_version_that_is_not_older_than_the_locked_one_an
     assert settings.known >= Version("0.4.0")
     assert settings.tests
     assert all((ROOT / name).exists() for name in settings.tests)
+
+
+def test_what_passes_when_it_is_run_alone_is_told_and_is_no_failure(tmp_path: Path) -> None:
+    once = "from pathlib import Path\ndef test_once():\n    seen = Path('seen').exists()\n    Path('seen').touch()\n"
+    files = {**SOUND, "test_things.py": f"{once}    assert seen\n"}
+    done = play(tmp_path, files, LOCKED)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "tests: 1, of them 1 failed (1 of them passed alone) and 0 skipped; no failure" in done.stdout

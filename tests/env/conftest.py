@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -11,21 +10,9 @@ from tests.support.rows import probe, probe_arguments, write_rows
 from tests.support.user_home import Finished, UserHome, closed_port
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> UserHome:
-    """A fresh home."""
-    return UserHome(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def shared_home(tmp_path_factory: pytest.TempPathFactory) -> UserHome:
-    """The home of a test module whose runs are shared by its tests."""
-    return UserHome(tmp_path_factory.mktemp("home"))
-
-
 @pytest.fixture(scope="session", autouse=True)
 def dead_endpoint(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, sandboxes: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Future[Finished] | None]:
     """A run whose model endpoint refuses connections, started with the first test of this directory.
 

@@ -1,7 +1,6 @@
 """Whatever breaks between the server and OpenCode: a call is sampled once, recorded once, and its tools run once."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,6 +15,7 @@ from tests.support.broken_wire import Break, BrokenWire, End, broken_wire
 from tests.support.places import Confined
 from tests.support.replies import bash, fault
 from tests.support.rollouts import Played, play
+from tests.support.sizes import WHOLE
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
@@ -90,7 +90,7 @@ async def test_a_broken_delivery_costs_nothing(where: str) -> None:
     assert played.trace.metrics["ghost_answers"] == 0.0
 
 
-@pytest.mark.skipif(not os.environ.get("WHOLE_SWEEP"), reason="ten minutes; WHOLE_SWEEP=1 runs it")
+@pytest.mark.skipif(not WHOLE, reason="ten minutes: in `make test-whole`")
 @pytest.mark.timeout(7200)
 async def test_a_cut_at_any_byte_costs_nothing() -> None:
     _, wire = await broken([Break(0)])

@@ -29,11 +29,11 @@ ROWS = [
     probe("hook-raises", hook="raises"),
     probe("hook-hangs", hook="hangs"),
 ]
-TIME_FOR_WORK = {"agent-late": {"agent": 12}, "setup-late": {"setup": 6}}
+TIME_FOR_WORK = {"agent-late": {"agent": 20}, "setup-late": {"setup": 6}}
 """Time limits (s) of stages that shall do something first: begin to work, have a sandbox."""
 SCRIPTS = [
     script("sound", bash("touch made"), Reply(text="done")),
-    script("model-fails", bash("touch made"), faulty("status", status=400, body="no")),
+    script("model-fails", bash("touch made"), faulty("status", status=401, body="no")),
     script("agent-late", bash("touch made; setsid sleep 599 & sleep 600")),
 ]
 

@@ -70,7 +70,8 @@ def test_an_agent_that_kills_its_opencode_gets_no_second_attempt(
 
     async def run() -> tuple[Finished, int]:
         async with ScriptedModel(ScriptPolicy.of(bash("pkill -9 opencode; kill -9 $PPID"), Reply(text="x"))) as model:
-            arguments = [*probe_arguments(rows), "--env.retries.max-retries", "2", *rules]
+            unscored = ("--env.agent-errors", "error")
+            arguments = [*probe_arguments(rows), *unscored, "--env.retries.max-retries", "2", *rules]
             finished = await home.run("killed", model.base_url, *arguments)
             return finished, len(model.requests)
 

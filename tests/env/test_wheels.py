@@ -121,6 +121,7 @@ def test_programs_and_data_that_are_read_at_run_time_are_in_the_wheels(installed
         "opencode/programs/download.sh",
         "samples/tasks.jsonl",
         "simulation/samples/issue-tracker.jsonl",
+        "simulation/samples/order-desk.jsonl",
         "cli_agent/programs/end.sh",
         "cli_agent/sandbox/etc/passwd",
         "cli_agent/sandbox/supervisor/main.py",

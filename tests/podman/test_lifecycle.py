@@ -134,6 +134,7 @@ async def test_a_missing_image_says_what_to_change(image: str, podman_image: str
     assert directories() <= before
 
 
+@pytest.mark.usefixtures("sandboxes")
 async def test_without_podman_one_line_names_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(SandboxError, match=r"podman is not installed.*apt-get install podman.*--env\.agent\.runtime"):

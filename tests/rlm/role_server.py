@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +17,7 @@ from verifiers.v1 import SamplingConfig
 from verifiers.v1.agent import make_agent
 from verifiers.v1.clients import ClientConfig
 from verifiers.v1.configs.harness import HarnessConfig
+from verifiers.v1.graph import MessageNode
 from verifiers.v1.harnesses.null import NullHarnessConfig
 from verifiers.v1.interception import Interception, InterceptionServerConfig
 from verifiers.v1.session import RolloutLimits, RolloutSession
@@ -132,6 +133,7 @@ class RoleServer:
         *,
         budget: Mapping[str, int] | None = None,
         harness: HarnessConfig | None = None,
+        seed: Sequence[MessageNode] = (),
     ) -> AsyncIterator[Rollout]:
         """One rollout; leaving it normally is an agent that has finished.
 
@@ -140,10 +142,12 @@ class RoleServer:
             limits: of the sub seat.
             budget: limits of the main seat.
             harness: of the main seat.
+            seed: nodes that the main trace begins with.
         """
         number = len(self._numbers)
         self._numbers.append(number)
         rollout = self._new_rollout(number, settings or SubSettings(), limits or {}, harness)
+        rollout.main.nodes.extend(seed)
         rollout.session.limits = RolloutLimits(**(budget or {}))
         rollout.side.begin()
         try:

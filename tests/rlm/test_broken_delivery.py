@@ -11,7 +11,7 @@ from tests.support.broken_wire import Break, End, broken_wire
 from tests.support.replies import bash, call
 from tests.support.seats import SUB_MODEL
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
 
 BREAKS = [
     Break(0.5, body=True),  # main: starts the sub-agent

@@ -11,7 +11,7 @@ from tests.support.rows import probe, probe_arguments, write_rows
 from tests.support.seats import SUB_MODEL
 from tests.support.user_home import Finished, UserHome
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
 
 WINDOW = 30_000
 """Tokens that the scripted models accept: the needle files hold ten times that."""

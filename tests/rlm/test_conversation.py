@@ -9,7 +9,7 @@ from verifiers.v1.interception import InterceptionServerConfig
 from tests.support.replies import call
 from tests.support.seats import SUB_MODEL, seated
 
-pytestmark = pytest.mark.opencode
+pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
 
 
 def policy(request: ChatRequest) -> Reply:

@@ -10,7 +10,7 @@ from tests.support.seats import MAIN_MODEL, SUB_MODEL
 from tests.support.served_env import served
 from tests.support.user_home import UserHome
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
 
 FIELDS = {"taskset": {"id": "opencode-rlm"}, "sub_model": SUB_MODEL, "include_sub_llm_in_trajectory": True}
 

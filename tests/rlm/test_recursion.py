@@ -6,11 +6,11 @@ import pytest
 from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, Reply
 
 from tests.rlm.episodes import Played, play, task
-from tests.support.machine import patience
 from tests.support.replies import bash, call
 from tests.support.seats import MAIN_MODEL, SUB_MODEL
+from tests.support.waiting import within_a_limit
 
-pytestmark = pytest.mark.opencode
+pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
 
 DONE = Reply(text="done")
 
@@ -224,10 +224,15 @@ async def test_a_plugin_that_did_not_load_is_an_error_and_not_a_main_only_rollou
 
 async def test_the_agents_time_limit_ends_sub_calls_in_flight_and_the_rollout_is_scored(tmp_path: Path) -> None:
     hang = Fault(kind=FaultKind.HANG)
-    options = {"agent": {"timeout": {"rollout": patience(6)}}}
-    played = await play(
-        tmp_path, [call("llm_subcall", prompt="x")], lambda _: Reply(text="", faults=(hang,)), options=options
-    )
+
+    async def limited(seconds: float) -> Played:
+        options = {"agent": {"timeout": {"rollout": seconds}}}
+        place = tmp_path / str(seconds)
+        place.mkdir()
+        says = [call("llm_subcall", prompt="x")]
+        return await play(place, says, lambda _: Reply(text="", faults=(hang,)), options=options)
+
+    played = await within_a_limit(limited, lambda played: played.main.metrics["sub_llm_errors"])
     assert played.main.stop_condition == "agent_timeout"
     assert played.main.ok
     assert played.main.metrics["sub_llm_errors"] == 1

@@ -53,7 +53,7 @@ async def probe(runtime: ConfinedRuntime, name: str, *args: str) -> ProgramResul
 
 
 @pytest.fixture
-async def runtime() -> AsyncIterator[ConfinedRuntime]:
+async def runtime(sandboxes: None) -> AsyncIterator[ConfinedRuntime]:
     async with provision_confined(LocalSandboxConfig(), name="test") as started:
         assert isinstance(started, ConfinedRuntime)
         yield started

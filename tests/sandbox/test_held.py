@@ -13,6 +13,8 @@ from tests.support.waiting import until
 
 from .conftest import PROBES, sh
 
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
 TICKING = "i=0; while :; do i=$((i+1)); echo $i > /tmp/tick; done"
 
 

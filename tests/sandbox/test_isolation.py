@@ -18,6 +18,8 @@ from verifiers.v1.errors import SandboxError, TaskError
 
 from .conftest import probe, sh
 
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
 
 async def test_no_known_way_out_works_and_no_capability_is_left(runtime: ConfinedRuntime) -> None:
     before = Path("/proc/sys/kernel/core_pattern").read_bytes()

@@ -58,6 +58,7 @@ def directories_of(marker: str) -> list[Path]:
     return [path for path in sandbox_directories() if marker.replace(".", "-") in path.name]
 
 
+@pytest.mark.usefixtures("sandboxes")
 async def test_a_stopped_sandbox_leaves_no_process_and_no_directory(marker: str) -> None:
     async with provision_confined(LocalSandboxConfig(), name=marker) as runtime:
         await runtime.run_background(["sh", "-c", f"setsid sleep {marker} & sleep {marker}"], {}, "log")
@@ -67,6 +68,7 @@ async def test_a_stopped_sandbox_leaves_no_process_and_no_directory(marker: str)
     assert directories_of(marker) == []
 
 
+@pytest.mark.usefixtures("sandboxes")
 async def test_stopping_is_idempotent_and_a_stopped_sandbox_refuses_work() -> None:
     runtime = ConfinedRuntime(LocalSandboxConfig())
     with pytest.raises(SandboxError, match="not started"):
@@ -92,6 +94,7 @@ async def test_a_sandbox_is_a_subprocess_runtime_for_verifiers(runtime: Confined
     assert runtime.is_local
 
 
+@pytest.mark.usefixtures("sandboxes")
 @pytest.mark.parametrize("delay", [0.0, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03])
 async def test_cancelling_a_start_leaves_nothing(marker: str, delay: float) -> None:
     async def hold() -> None:
@@ -107,6 +110,7 @@ async def test_cancelling_a_start_leaves_nothing(marker: str, delay: float) -> N
     assert directories_of(marker) == []
 
 
+@pytest.mark.usefixtures("sandboxes")
 async def test_what_bubblewrap_refuses_is_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match="missing"):
         async with provision_confined(LocalSandboxConfig(), [Bind(tmp_path / "missing", "/x")]):
@@ -125,6 +129,7 @@ async def test_without_bubblewrap_one_line_names_what_to_do(monkeypatch: pytest.
         assert way in message
 
 
+@pytest.mark.usefixtures("sandboxes")
 def test_a_bubblewrap_that_may_not_make_namespaces_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     refusing = tmp_path / "bwrap"
     refusing.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2; exit 1\n")
@@ -135,6 +140,7 @@ def test_a_bubblewrap_that_may_not_make_namespaces_is_named(monkeypatch: pytest.
         require_bubblewrap()
 
 
+@pytest.mark.usefixtures("sandboxes")
 async def test_an_old_bubblewrap_without_disable_userns_confines_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bubblewrap, "_NO_NESTED_USERS", "--no-such-option")
     require_bubblewrap.cache_clear()
@@ -152,6 +158,7 @@ def _probe_again() -> Iterator[None]:
     require_bubblewrap.cache_clear()
 
 
+@pytest.mark.usefixtures("sandboxes")
 def test_killing_the_host_process_ends_the_sandbox_and_the_next_start_sweeps_its_directory(marker: str) -> None:
     with host_process(marker) as process:
         process.send_signal(signal.SIGKILL)
@@ -184,6 +191,7 @@ def test_an_exit_without_teardown_still_cleans_up(marker: str) -> None:
     assert directories_of(marker) == []
 
 
+@pytest.mark.usefixtures("sandboxes")
 async def test_a_tree_too_deep_and_locked_for_pythons_rmtree_is_removed(marker: str) -> None:
     async with provision_confined(LocalSandboxConfig(), name=marker) as runtime:
         deep = "import os\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')\nos.chmod('.', 0)"

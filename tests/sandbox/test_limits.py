@@ -18,6 +18,8 @@ from tests.support.waiting import until
 
 from .conftest import PROBES, host_pids_of, probe, sh
 
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="user ids are given away by root")
 SHARING = [pytest.param(True, marks=AS_ROOT, id="own-user"), pytest.param(False, id="shared-user")]
 

@@ -14,6 +14,8 @@ from tests.support.waiting import PATIENCE_SECONDS, settled, until
 
 from .conftest import sh
 
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 GET = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=60).read().decode())"
 TALK = """

@@ -15,6 +15,8 @@ from tests.support.waiting import until
 
 from .conftest import PROBES, probe, sh
 
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root may change a mount, or ask what is mapped")
 
 TERMINALS = """

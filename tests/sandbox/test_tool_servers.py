@@ -19,6 +19,8 @@ from tests.rubrics.conftest import trace_of
 from tests.support.served_app import served
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
 TOOLS = Path(__file__).parent / "tools"
 SECRET = "the-secret-of-the-state"
 ASK = "import sys, urllib.request as u\ntry: u.urlopen(sys.argv[1])\nexcept u.HTTPError: print('serving')"

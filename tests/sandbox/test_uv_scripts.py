@@ -9,6 +9,8 @@ from verifiers.v1.errors import SandboxError
 
 from .conftest import sh
 
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
 SCRIPT = """# /// script
 # requires-python = ">=3.11"
 # dependencies = ["packaging"]

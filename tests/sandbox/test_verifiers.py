@@ -22,6 +22,8 @@ from verifiers.v1.trace import Trace
 
 from tests.support.served_app import served
 
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
 TOOLS = Path(__file__).parent / "tools"
 sys.path.insert(0, str(TOOLS))  # verifiers starts a tool server by its module's name, `python -m sandbox_lookup_tools`
 LookupToolset = importlib.import_module("sandbox_lookup_tools").LookupToolset

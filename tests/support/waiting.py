@@ -2,11 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from opencode_env.conformance.waiting import PATIENCE_SECONDS, until
 
-__all__ = ["PATIENCE_SECONDS", "settled", "until", "wait_until"]
+__all__ = ["PATIENCE_SECONDS", "settled", "until", "wait_until", "within_a_limit"]
+
+T = TypeVar("T")
 
 
 def wait_until(condition: Callable[[], object], *, seconds: float = PATIENCE_SECONDS) -> None:
@@ -20,6 +23,18 @@ def wait_until(condition: Callable[[], object], *, seconds: float = PATIENCE_SEC
         if time.monotonic() > deadline:
             raise TimeoutError(f"not so within {seconds:g} s")
         time.sleep(0.02)
+
+
+async def within_a_limit(play: Callable[[float], Awaitable[T]], happened: Callable[[T], object]) -> T:
+    """What `play` gives under a time limit (s) in which the subject of the test has happened.
+
+    The limit is short, and grows where a busy machine did not come as far as that in it.
+    """
+    for limit in (6.0, 24.0):
+        played = await play(limit)
+        if happened(played):
+            return played
+    return await play(96.0)
 
 
 async def settled(value: Callable[[], object], *, seconds: float = 0.5) -> None:

@@ -1,9 +1,8 @@
 """With a training client every token of a trace is what the engine saw and sampled, once, in one branch.
 
-`TOKEN_FAMILIES=all` plays the conversations of every family of models with thinking on and off.
+`make test-whole` plays the conversations of every family of models with thinking on and off.
 """
 
-import os
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,13 @@ from opencode_env.cli_agent.model_failure import overflowed
 
 from tests.support.families import GLM, Family, Qwen3
 from tests.support.seats import SUB_MODEL
+from tests.support.sizes import size
 from tests.support.sub_sessions import TASK
 from tests.support.token_engine import Says
 from tests.training.hostile import bash, hostile
 from tests.training.trained import assert_exact, assert_one_exact_branch, tokens, train
 
-pytestmark = pytest.mark.opencode
+pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
 
 FAMILIES: dict[str, Family] = {
     "qwen3": Qwen3(thinks=True),
@@ -24,7 +24,7 @@ FAMILIES: dict[str, Family] = {
     "glm": GLM(thinks=True),
     "glm without thinking": GLM(thinks=False),
 }
-PLAYED = [*FAMILIES] if os.environ.get("TOKEN_FAMILIES") == "all" else ["qwen3", "glm without thinking"]
+PLAYED = size(["qwen3", "glm without thinking"], [*FAMILIES])
 by_family = pytest.mark.parametrize("family", [FAMILIES[name] for name in PLAYED], ids=PLAYED)
 
 

@@ -1,0 +1,26 @@
+"""What packages offer is seen by `help`, also where it is imported on first use."""
+
+import pydoc
+from importlib import import_module
+
+import pytest
+
+PACKAGES = [
+    "opencode_env",
+    "opencode_env.simulation",
+    "opencode_env.openenv",
+    "opencode_env.openenv.tbench2",
+    "opencode_rlm",
+    "opencode_simulation",
+]
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_help_shows_every_public_name(name: str) -> None:
+    package = import_module(name)
+    assert set(package.__all__) <= set(dir(package))
+    shown = pydoc.plain(pydoc.render_doc(package))
+    assert [public for public in package.__all__ if f" {public}" not in shown.partition("FILE")[0]] == []
+    described = shown.partition("\nDATA\n")[0]
+    classes = [public for public in package.__all__ if isinstance(getattr(package, public), type)]
+    assert [public for public in classes if f"class {public}" not in described] == []
