@@ -36,7 +36,7 @@ async def test_the_judge_decides_where_the_rules_say_no(text: str, reward: float
     rewards = {name: found.score for name, found in scored.trace.rewards.items() if found}
     assert rewards == {"correct_answer": reward, "judge_score": reward, "math_verify_score": 0.0}
     assert scored.record["decided_by"] == "judge"
-    assert scored.record["judge_verdict"] == read_verdict(text)
+    assert scored.record["judge_verdict"] == read_verdict(text, "ABC")
 
 
 @pytest.mark.parametrize(
@@ -242,8 +242,9 @@ async def test_a_judge_that_is_down_is_an_error_soon() -> None:
     [
         ("A", "A"), ("reason\n\nB\n", "B"), ("**C**", "C"), ("Verdict: A.", "A"), ("Final verdict: **B**", "B"),
         (r"\boxed{A}", "A"), ("<think>B</think>\nA", "A"), ("(A)", "A"), ("a", "A"),
+        ("A\nor rather\nB", None),
         ("This is a wrong answer", None), ("A or B", None), ("A\nbut maybe not", None), ("", None), ("D", None),
     ],
 )  # fmt: skip
 def test_only_a_letter_alone_on_the_last_line_is_a_verdict(text: str, letter: str | None) -> None:
-    assert read_verdict(text) == letter
+    assert read_verdict(text, "ABC") == letter
