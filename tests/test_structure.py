@@ -14,6 +14,7 @@ PACKAGES = {
     "opencode_env": ROOT / "environments" / "opencode_env" / "opencode_env",
     "opencode_rlm": ROOT / "environments" / "opencode_rlm" / "opencode_rlm",
     "opencode_simulation": ROOT / "environments" / "opencode_simulation" / "opencode_simulation",
+    **{path.parent.name: path.parent for path in (ROOT / "environments" / "opencode_tasks").glob("*/__init__.py")},
 }
 IN_THE_SANDBOX = ("mathverdict", "supervisor")
 """Packages that also run on their own inside a sandbox: their imports among themselves are relative."""
