@@ -1,0 +1,99 @@
+"""Sandboxes of tasks as rollouts have them, without an agent: set up, worked in, scored."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import verifiers.v1 as vf
+from opencode_rubrics import AnyTrace, workdir_of
+from opencode_rubrics.scoring_clock import scoring_time
+from verifiers.v1.agent import Agent
+from verifiers.v1.clients import EvalClientConfig, ModelContext
+from verifiers.v1.rollout import resolve_agent_runtime
+from verifiers.v1.runtimes import Runtime
+from verifiers.v1.state import state_cls
+from verifiers.v1.task import Task
+from verifiers.v1.utils.decorators import invoke
+
+from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
+from opencode_env.cli_agent.process_fence import ProcessFence, TellsAgent
+from opencode_env.cli_agent.rollout_limit import DEFAULT_ROLLOUT_SECONDS
+from opencode_env.cli_agent.sandbox import Bind
+from opencode_env.cli_agent.spare_boxes import offering_boxes
+
+
+def trace_for(task: Task[Any, Any, Any], seat: vf.AgentConfig) -> AnyTrace:
+    """A trace of the task in which no agent has done anything."""
+    recorded: Any = vf.TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash)
+    info = vf.AgentInfo(config=seat, name="check", trainable=False)
+    return vf.Trace(task=recorded, state=state_cls(type(task))(), agent=info)
+
+
+@dataclass(frozen=True)
+class Box:
+    """One task's sandbox behind its setup."""
+
+    task: Task[Any, Any, Any]
+    runtime: Runtime
+    """As scoring sees it."""
+    agents: Runtime
+    """As the agent's programs see it."""
+    trace: AnyTrace
+    fence: ProcessFence
+    agent_seconds: float
+    scoring_seconds: float | None
+
+    @property
+    def workdir(self) -> str:
+        """The work directory."""
+        return workdir_of(self.trace)
+
+    async def score(self, task: Task[Any, Any, Any] | None = None) -> AnyTrace:
+        """End what runs for the agent, and score what is there now, on a trace of its own.
+
+        Raises:
+            RolloutError: it cannot be scored.
+            ScoringTimeout: it took longer than scoring may.
+        """
+        await self.fence.end()
+        assert self.trace.agent is not None
+        trace = trace_for(task or self.task, self.trace.agent.config)
+        trace.root_reply = self.trace.root_reply
+        hooks = {"trace": trace, "runtime": self.runtime, "deployment": None}
+        await invoke(self.task.finalize, hooks)
+        async with scoring_time(self.scoring_seconds):
+            await invoke((task or self.task).score, hooks)
+        return trace
+
+
+class CheckEnv(CliAgentEnv[CliAgentEnvConfig]):
+    """`CliAgentEnv` as far as it is needed where no agent is run."""
+
+    async def local_binds(self, agent: Agent) -> list[Bind]:
+        """No agent's program is shown."""
+        return []
+
+    @asynccontextmanager
+    async def box(self, task: Task[Any, Any, Any]) -> AsyncIterator[Box]:
+        """A sandbox of the task, with its setup behind it.
+
+        Raises:
+            RolloutError: it did not start, or its setup failed.
+        """
+        context = ModelContext(model="none", client=EvalClientConfig())
+        agent = self._episode_agents(context, [], None, None).agent
+        trace = trace_for(task, agent.config)
+        seconds = agent.timeout.rollout or task.data.timeout.agent or DEFAULT_ROLLOUT_SECONDS
+        scoring = agent.timeout.scoring if agent.timeout.scoring is not None else task.data.timeout.scoring
+        async with (
+            self._turns.turn(agent.runtime_config),
+            self._sandbox(task, agent, [trace]) as runtime,
+            offering_boxes(self._provision, task, agent, [trace]),
+        ):
+            await invoke(task.setup, {"trace": trace, "runtime": runtime, "deployment": None})
+            fence = ProcessFence(runtime)
+            await fence.mark()
+            seen = await resolve_agent_runtime(runtime, task.data.agent_user)
+            seen = seen.agents_view() if isinstance(seen, TellsAgent) else seen
+            yield Box(task, runtime, seen, trace, fence, seconds, scoring)
