@@ -12,22 +12,15 @@ from verifiers.v1.agent import Agent
 from verifiers.v1.clients import EvalClientConfig, ModelContext
 from verifiers.v1.rollout import resolve_agent_runtime
 from verifiers.v1.runtimes import Runtime
-from verifiers.v1.state import state_cls
 from verifiers.v1.task import Task
 from verifiers.v1.utils.decorators import invoke
 
+from opencode_env.check_tasks.attempt_trace import trace_for
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
 from opencode_env.cli_agent.process_fence import ProcessFence, TellsAgent
 from opencode_env.cli_agent.rollout_limit import DEFAULT_ROLLOUT_SECONDS
 from opencode_env.cli_agent.sandbox import Bind
 from opencode_env.cli_agent.spare_boxes import offering_boxes
-
-
-def trace_for(task: Task[Any, Any, Any], seat: vf.AgentConfig) -> AnyTrace:
-    """A trace of the task in which no agent has done anything."""
-    recorded: Any = vf.TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash)
-    info = vf.AgentInfo(config=seat, name="check", trainable=False)
-    return vf.Trace(task=recorded, state=state_cls(type(task))(), agent=info)
 
 
 @dataclass(frozen=True)
@@ -60,7 +53,7 @@ class Box:
         assert self.trace.agent is not None
         trace = trace_for(task or self.task, self.trace.agent.config)
         trace.root_reply = self.trace.root_reply
-        hooks = {"trace": trace, "runtime": self.runtime, "deployment": None}
+        hooks: dict[str | type, Any] = {"trace": trace, "runtime": self.runtime, "deployment": None}
         await invoke(self.task.finalize, hooks)
         async with scoring_time(self.scoring_seconds):
             await invoke((task or self.task).score, hooks)

@@ -8,7 +8,6 @@ import base64
 import gzip
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import verifiers.v1 as vf
 from opencode_rubrics import AnyTrace
@@ -204,4 +203,3 @@ def _unpacked(archive: str) -> dict[str, str]:
 
 def _listed(rewards: list[float]) -> str:
     return ", ".join(f"{reward:g}" for reward in rewards)
-

@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     dataset = ["--env.taskset.dataset", named] if named else []
     argv = ["--env.taskset.id", options.taskset, *dataset, *rest]
     with plugin_errors():
-        config: Any = cli(narrow_config(EvalConfig, argv), args=argv, prog=PROG)
+        config: Any = cli(narrow_config(EvalConfig, argv), args=argv)
     logging.getLogger("verifiers").setLevel(logging.ERROR)
     try:
         reports = asyncio.run(_checked(options, config.env))

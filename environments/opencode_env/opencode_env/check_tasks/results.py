@@ -46,7 +46,7 @@ def table(reports: Iterable[Report]) -> str:
         tasks += 1
         failed += bool(report.findings)
         kinds.update(finding.kind for finding in report.findings)
-        told = [(finding.kind, finding.told) for finding in report.findings]
+        told: list[tuple[str, str]] = [(finding.kind, finding.told) for finding in report.findings]
         told += [("error", report.error)] if report.error else []
         kinds.update(["error"] if report.error else [])
         lines += [(report.key, kind, " ".join(str(words).split())[:300]) for kind, words in told]

@@ -9,6 +9,7 @@ from typing import Any
 import verifiers.v1 as vf
 from mcp.client.client import Client
 
+from opencode_env.check_tasks.attempt_trace import trace_for
 from opencode_env.check_tasks.gold import GOLD_COLUMNS
 from opencode_env.check_tasks.report import Finding, Kind
 from opencode_env.simulation.alone import WorldAlone
@@ -54,6 +55,18 @@ class WorldCheck:
         if len(set(self.untouched)) > 1 or len(set(self.gold)) > 1:
             self._note("flaky", f"equal worlds score {self.untouched} untouched and {self.gold} with the gold solution")
 
+    async def gold_is_right(self) -> bool | None:
+        """Whether the gold solution alone gives 1; None where there is none.
+
+        Raises:
+            TaskError: it is no list of calls, or the world refused one or failed.
+        """
+        if self._calls is None:
+            return None
+        if not _are_calls(self._calls):
+            raise vf.TaskError("the gold solution of a world is a list of {tool, arguments}")
+        return await self._played(self._calls) > 1 - _CLOSE
+
     async def _played(self, calls: Any) -> float:
         """The reward after these calls.
 
@@ -78,8 +91,6 @@ class WorldCheck:
             ledger = alone.ledger
         if ledger.summary.error is not None:
             raise vf.TaskError(f"the world failed: {ledger.summary.error}")
-        from opencode_env.check_tasks.box import trace_for
-
         trace = trace_for(task, vf.AgentConfig())
         trace.info[LEDGER_KEY] = {
             "steps": [entry.model_dump(mode="json") for entry in ledger.steps],

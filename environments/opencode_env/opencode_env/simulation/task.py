@@ -89,6 +89,12 @@ class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]
         ledger.summary.termination_reason = trace.info[TERMINATION_KEY] = reason
         _write(trace, ledger)
 
+    async def validate(self, runtime: vf.Runtime) -> bool | None:
+        """`vf-validate`: whether the calls in the row's `info.gold` give a return of 1; None where there are none."""
+        from opencode_env.check_tasks.worlds import WorldCheck
+
+        return await WorldCheck(self, 1, None).gold_is_right()
+
     async def score(self, trace: AnyTrace, runtime: vf.Runtime | None = None, deployment: Any = None) -> None:
         """Record the rubric's rewards and metrics, and those plugged in by config.
 
