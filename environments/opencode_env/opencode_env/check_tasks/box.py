@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import verifiers.v1 as vf
 from opencode_rubrics import AnyTrace, workdir_of
 from opencode_rubrics.scoring_clock import scoring_time
 from verifiers.v1.agent import Agent
