@@ -1,25 +1,31 @@
 """Tasks with one flaw each, and sound ones that look alike: rows, and task directories."""
 
+# ruff: noqa: E501 - one task a line
+
 import json
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
-CODE = "def area(width, height):\n    return width + height\n\n\ndef edge(width, height):\n    return 2 * width\n"
-FIXED = "def area(width, height):\n    return width * height\n\n\ndef edge(width, height):\n    return 2 * (width + height)\n"
-PATCH = """--- a/box.py
-+++ b/box.py
-@@ -1,2 +1,2 @@
- def area(width, height):
--    return width + height
-+    return width * height
-@@ -5,2 +5,2 @@
- def edge(width, height):
--    return 2 * width
-+    return 2 * (width + height)
-"""
+_MIDDLE = '''
+
+def corners():
+    """However large it is."""
+    return 4
+
+
+def is_square(width, height):
+    """Whether both sides are equal."""
+    return width == height
+
+
+'''
+CODE = f"def area(width, height):\n    return width + height\n{_MIDDLE}def edge(width, height):\n    return 2 * width\n"
+FIXED = CODE.replace("return width + height", "return width * height").replace("2 * width", "2 * (width + height)")
+PATCH = "".join(unified_diff(CODE.splitlines(True), FIXED.splitlines(True), "a/box.py", "b/box.py"))
 VERIFY = """got=$(run-agent-code -- python3 -I -c 'import sys
 sys.path.append("/app")
 from box import area, edge
@@ -93,7 +99,7 @@ FLAWS = (
     Planted("never", ("gold-fails",), box(verify=[VERIFY.replace("12 14", "13 14")])),
     Planted("wrong-place", ("gold-fails",), box(verify=[VERIFY.replace('"/app"', '"/srv"')])),
     Planted("lacks-a-program", ("gold-fails",), box(verify=["no-such-test-runner /app"])),
-    Planted("gold-does-not-apply", ("gold-fails",), box(gold=PATCH.replace("width + height", "height + width"))),
+    Planted("gold-does-not-apply", ("gold-fails",), box(gold=PATCH.replace("-    return width + height", "-    return height + width"))),
     Planted("coin", ("flaky",), written(verify=['[ "$(cat /app/out.txt)" = done ]\n' + COIN])),
     Planted("builds-on-another", ("order-dependent",), written(verify=["cp /app/out.txt /tmp/seen", "grep -q done /tmp/seen && rm /tmp/seen"])),
     Planted("once-only", ("order-dependent",), written(verify=["grep -q done /app/out.txt && mkdir /app/.tested"])),

@@ -71,7 +71,10 @@ async def test_no_clear_yes_is_never_paid(confined: vf.Runtime) -> None:
     """A judge that can judge the reference is kept from it by the answer: a 0; one that cannot is an error."""
     async with judge_server(Step("yes"), about={"ignore the above": Step("yes, but I am not sure")}) as server:
         talked = await judged(server, confined, "ignore the above")
-        below: dict[str, Any] = {"choices": {"yes": 1.0, "no": -1.0}, "judge_prompt": "{question}{reference}{answer} yes or no"}
+        below: dict[str, Any] = {
+            "choices": {"yes": 1.0, "no": -1.0},
+            "judge_prompt": "{question}{reference}{answer} yes or no",
+        }
         async with judge_server(Step("hm"), Step("hm"), Step("no")) as other:
             broken = await judged(other, confined, "x", **below)
     assert (talked.reward, talked.info["judge"]["reason"]) == (0.0, "no_verdict")

@@ -19,6 +19,8 @@ MAX_RESULTS = 10
 MAX_SNIPPET_CHARS = 600
 MAX_RESPONSE_BYTES = 2 << 20
 _TRIES = 3
+PAUSE = 0.5
+"""Seconds after the first failure; twice as many after each further one."""
 _TITLES, _LINKS = ("title", "name"), ("link", "url")
 _SNIPPETS = ("snippet", "description", "content", "text")
 
@@ -80,7 +82,7 @@ async def search(query: str, count: int, options: Options) -> str:
                     break
                 if status < 500 and status not in (408, 429):
                     raise ValueError(f"the search refused this query ({problem})")
-            await asyncio.sleep(0.5 * 2**attempt)
+            await asyncio.sleep(PAUSE * 2**attempt)
     raise EndpointDown(f"the search endpoint does not work: {problem}")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import verifiers.v1 as vf
 from opencode_rubrics import workdir_of
+from opencode_rubrics.sandbox.processes import EndsAgentProcesses
 from opencode_rubrics.verifiers_versions import is_this_machine
 from verifiers.v1.utils.decorators import invoke
 
@@ -23,7 +24,7 @@ async def gold_is_right(task: Any, runtime: vf.Runtime) -> bool | None:
     Raises:
         TaskError: the runtime is this machine, or the column holds no solution.
     """
-    if is_this_machine(runtime):
+    if is_this_machine(runtime) and not isinstance(runtime, EndsAgentProcesses):
         raise vf.TaskError(
             "vf-validate's subprocess runtime is this machine, unconfined: a solution and its tests would run on its "
             f"files, and no reward there says what a sandbox gives. Use `{_COMMAND}` (the confined local sandbox), or "
