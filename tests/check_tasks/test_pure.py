@@ -49,8 +49,7 @@ def test_a_task_directorys_solution_is_a_script(tmp_path: Path) -> None:
     (tmp_path / "solution").mkdir()
     (tmp_path / "solution" / "solve.sh").write_text("#!/bin/sh\ntrue\n")
     found = gold_of(data(tests="staged"), "task-tests", None, None, tmp_path)
-    assert found is not None
-    assert (found.script, found.archive is not None) == ("solve.sh", True)
+    assert found == Gold(directory=tmp_path / "solution", script="solve.sh")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from tests.support.sizes import WHOLE
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
 _USUAL = (
-    "row-as-json tests-in-sight answer-in-notes future-tag-packed code-asked half-for-nothing never once-only weak-tests "
+    "row-as-json answer-in-notes future-tag-packed code-asked half-for-nothing never once-only weak-tests "
     "no-time-to-work clean-history pick-lines math prompt-names-notes"
 )
 PLANTED = [one for one in (*FLAWS, *SOUND) if WHOLE or one.name in _USUAL.split()]
@@ -116,7 +116,7 @@ def test_the_shipped_worlds_pass(world: str, tmp_path: Path) -> None:
 def test_what_vf_validate_cannot_check_here_names_the_command(tmp_path: Path) -> None:
     rows = write(tmp_path / "rows.jsonl", [Planted("one", (), {**written(), "workdir": str(tmp_path / "work")})])
     argv = [sys.executable, "-m", "verifiers.v1.cli.validate", "opencode-env", "--taskset.dataset", str(rows)]
-    out = ["--only-gold", "--runtime.type", "subprocess", "--output-dir", str(tmp_path / "out"), "--rich", "None"]
+    out = ["--only-gold", "--runtime.type", "subprocess", "--output-dir", str(tmp_path / "out")]
     done = subprocess.run([*argv, *out], cwd=tmp_path, capture_output=True, text=True, check=False)
     (results,) = tmp_path.rglob("results.jsonl")
     (row,) = map(json.loads, results.read_text().splitlines())

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from opencode_rubrics import AnyTrace, workdir_of
@@ -15,6 +16,7 @@ from verifiers.v1.task import Task
 from verifiers.v1.utils.decorators import invoke
 
 from opencode_env.check_tasks.attempt_trace import trace_for
+from opencode_env.check_tasks.gold import SOLUTION
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
 from opencode_env.cli_agent.process_fence import ProcessFence, TellsAgent
 from opencode_env.cli_agent.rollout_limit import DEFAULT_ROLLOUT_SECONDS
@@ -62,13 +64,27 @@ class Box:
 class CheckEnv(CliAgentEnv[CliAgentEnvConfig]):
     """`CliAgentEnv` as far as it is needed where no agent is run."""
 
+    def __init__(self, config: CliAgentEnvConfig) -> None:
+        super().__init__(config)
+        self._solutions: dict[int, Path] = {}
+
     async def local_binds(self, agent: Agent) -> list[Bind]:
-        """No agent's program is shown."""
-        return []
+        """No agent's program is shown, but the solution that is to be applied."""
+        solution = self._solutions.get(id(agent))
+        return [] if solution is None else [Bind(solution, SOLUTION)]
 
     @asynccontextmanager
-    async def box(self, task: Task[Any, Any, Any]) -> AsyncIterator[Box]:
-        """A sandbox of the task, with its setup behind it.
+    async def _showing(self, agent: Agent, solution: Path | None) -> AsyncIterator[None]:
+        if solution is not None:
+            self._solutions[id(agent)] = solution
+        try:
+            yield
+        finally:
+            self._solutions.pop(id(agent), None)
+
+    @asynccontextmanager
+    async def box(self, task: Task[Any, Any, Any], solution: Path | None = None) -> AsyncIterator[Box]:
+        """A sandbox of the task, with its setup behind it; the confined one shows the directory of a `solution`.
 
         Raises:
             RolloutError: it did not start, or its setup failed.
@@ -79,6 +95,7 @@ class CheckEnv(CliAgentEnv[CliAgentEnvConfig]):
         seconds = agent.timeout.rollout or task.data.timeout.agent or DEFAULT_ROLLOUT_SECONDS
         scoring = agent.timeout.scoring if agent.timeout.scoring is not None else task.data.timeout.scoring
         async with (
+            self._showing(agent, solution),
             self._turns.turn(agent.runtime_config),
             self._sandbox(task, agent, [trace]) as runtime,
             offering_boxes(self._provision, task, agent, [trace]),

@@ -105,7 +105,7 @@ class TaskCheck:
     async def _golden(self, gold: Gold) -> list[Secret]:
         firsts, agains, changes = [], [], []
         for number in range(self._repeats):
-            async with self._env.box(self._task) as box:
+            async with self._env.box(self._task, gold.directory) as box:
                 before = await work_in(box.agents, box.workdir) if number == 0 else {}
                 try:
                     await self._apply(gold, box)

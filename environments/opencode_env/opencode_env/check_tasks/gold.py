@@ -23,7 +23,9 @@ ANSWERED = ("answer", "hybrid-math", "remote-hybrid-math", "judge")
 
 _SCRIPTS = ("solution/solve.sh", "solution/solution.sh", "solution.sh")
 """Where task directories have theirs: Harbor, Terminal-Bench 2, Terminal-Bench."""
-_PLACE = "/solution"
+SOLUTION = "/solution"
+"""Where a task directory's solution is while it is applied; the confined sandbox has to be made with it."""
+_SOLVE = "chmod +x {0} 2>/dev/null; if [ -x {0} ]; then {0}; else sh {0}; fi"
 _PATCH = re.compile(r"\A(?:diff --git |--- |Index: |From [0-9a-f]{40} )", re.MULTILINE)
 _FIRST_DIGIT = re.compile(r"(?<![_^{\d])\d|(?<=[^_^]\{)\d")
 _APPLY = """cd -- "$1" || exit 1
@@ -41,8 +43,8 @@ class GoldError(Exception):
 class Gold:
     """One solution; its parts are applied in this order."""
 
-    archive: str | None = None
-    """A packed directory that becomes /solution, and `script`, which runs in it."""
+    directory: Path | None = None
+    """A directory that becomes /solution, and `script`, which is in it; without one, `script` is a command."""
     script: str = ""
     patch: str | None = None
     files: Mapping[str, str] | None = None
@@ -76,8 +78,7 @@ def gold_of(data: Any, rubric: str, answer_path: str | None, column: str | None,
         assert directory is not None
         if (script := directory / name).is_file():
             where = script.parent if script.parent != directory else None
-            archive = pack_directory(where) if where else None
-            return Gold(archive=archive, script=script.name if where else script.read_text(encoding="utf-8"))
+            return Gold(directory=where, script=script.name if where else script.read_text(encoding="utf-8"))
     if column is None and rubric in ANSWERED and data.answer is not None:
         return Gold(answer=data.answer)
     for name in (column,) if column else GOLD_COLUMNS:
@@ -154,10 +155,12 @@ async def apply_gold(
         GoldError: a part of it failed or ran out of time.
         SandboxError: the sandbox is gone.
     """
-    if gold.archive is not None:
-        await unpack_new(runtime, gold.archive, _PLACE, vf.TaskError)
-        await _run(runtime, f"chmod +x {_PLACE}/{gold.script}; {_PLACE}/{gold.script}", workdir, seconds)
-        await run_program(runtime, ["rm", "-rf", _PLACE], {})
+    if gold.directory is not None:
+        if brought := (await run_program(runtime, ["test", "-d", SOLUTION], {})).exit_code != 0:
+            await unpack_new(runtime, pack_directory(gold.directory), SOLUTION, vf.TaskError)
+        await _run(runtime, _SOLVE.format(f"{SOLUTION}/{gold.script}"), workdir, seconds)
+        if brought:
+            await run_program(runtime, ["rm", "-rf", SOLUTION], {})
     elif gold.script:
         await _run(runtime, gold.script, workdir, seconds)
     if gold.patch is not None:

@@ -81,14 +81,20 @@ class WorldCheck:
             max_steps=task.data.max_steps or task.config.max_steps,
             call_timeout=task.config.call_timeout,
         )
+        refused = ""
         async with WorldAlone(world, spec) as alone:
             async with Client(alone.server()) as client:
+                tools = {tool.name for tool in (await client.list_tools()).tools}
                 for call in calls:
-                    result = await client.call_tool(call["tool"], call.get("arguments", {}))
-                    if result.is_error:
-                        raise vf.TaskError(f"the world refused the gold solution's call of {call['tool']!r}")
+                    known = call["tool"] in tools
+                    result = await client.call_tool(call["tool"], call.get("arguments", {})) if known else None
+                    if result is None or result.is_error:
+                        refused = f"the world refused the gold solution's call of {call['tool']!r}"
+                        break
             await alone.episode.finish()
             ledger = alone.ledger
+        if refused:
+            raise vf.TaskError(refused)
         if ledger.summary.error is not None:
             raise vf.TaskError(f"the world failed: {ledger.summary.error}")
         trace = trace_for(task, vf.AgentConfig())
