@@ -184,6 +184,9 @@ class TaskCheck:
         for number, command in enumerate(self._task.data.verify, 1):
             if len(command) >= _LEAST_HIDDEN or len(command.splitlines()) > 2:
                 yield secret_of(f"verify command {number}", command)
+        if (code := self._task.data.code_tests) is not None:
+            spoken = "\n".join(f"{test.input}\n{test.output}" for test in code.tests)
+            yield secret_of("what its tests expect", spoken)
         tests = self._task.data.tests
         if tests is not None and tests.archive is not None:
             for name, text in _unpacked(tests.archive).items():
