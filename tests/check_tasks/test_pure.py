@@ -9,12 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from opencode_env.check_tasks.gold import Gold, GoldError, gold_of, near_misses
 from opencode_env.check_tasks.leaks import change_of, found_in, holds, says_answer, secret_of
 from opencode_env.check_tasks.limits import Limits, misfits, tight
 from opencode_env.check_tasks.readable import texts_of
 from opencode_env.check_tasks.report import Finding, Report
 from opencode_env.check_tasks.results import Results, table
+from opencode_env.taskset.gold.solution import Gold, GoldError, gold_of, near_misses
 
 from tests.check_tasks.planted import CODE, FIXED, PATCH
 

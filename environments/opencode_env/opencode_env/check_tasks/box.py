@@ -15,13 +15,13 @@ from verifiers.v1.runtimes import Runtime
 from verifiers.v1.task import Task
 from verifiers.v1.utils.decorators import invoke
 
-from opencode_env.check_tasks.attempt_trace import trace_for
-from opencode_env.check_tasks.gold import SOLUTION
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
 from opencode_env.cli_agent.process_fence import ProcessFence, TellsAgent
 from opencode_env.cli_agent.rollout_limit import DEFAULT_ROLLOUT_SECONDS
 from opencode_env.cli_agent.sandbox import Bind
 from opencode_env.cli_agent.spare_boxes import offering_boxes
+from opencode_env.taskset.gold.attempt_trace import trace_for
+from opencode_env.taskset.gold.solution import SOLUTION
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from opencode_rubrics import AnyTrace
 from opencode_rubrics.scoring_clock import ScoringTimeout
 
 from opencode_env.check_tasks.box import Box, CheckEnv
-from opencode_env.check_tasks.gold import Gold, GoldError, apply_gold, gold_of, near_misses
 from opencode_env.check_tasks.leaks import Secret, change_of, found_in, holds, says_answer, secret_of
 from opencode_env.check_tasks.limits import Limits, misfits, tight
 from opencode_env.check_tasks.readable import Readable, readable_in, texts_of, work_in
 from opencode_env.check_tasks.report import Finding, Kind
 from opencode_env.taskset import OpenCodeTask
+from opencode_env.taskset.gold.solution import Gold, GoldError, apply_gold, gold_of, near_misses
 
 FULL = 1.0
 _CLOSE = 1e-6

@@ -30,6 +30,7 @@ from verifiers.v1.utils.decorators import invoke
 from opencode_env.taskset.config import OpenCodeTaskConfig
 from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_env.taskset.folders.healthcheck import wait_until_healthy
+from opencode_env.taskset.gold.validation import gold_is_right
 from opencode_env.taskset.row_rubric import read_rubric
 
 
@@ -101,8 +102,6 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
         Raises:
             TaskError: the runtime is this machine itself, where a solution is not to be run.
         """
-        from opencode_env.check_tasks.validation import gold_is_right
-
         return await gold_is_right(self, runtime)
 
     async def score(self, trace: AnyTrace, runtime: vf.Runtime | None = None, deployment: Any = None) -> None:
