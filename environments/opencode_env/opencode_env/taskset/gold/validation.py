@@ -32,7 +32,8 @@ async def gold_is_right(task: Any, runtime: vf.Runtime) -> bool | None:
         )
     rubric = task.rubric_config.resolved()
     path = getattr(rubric, "answer_path", None)
-    trace = trace_for(task, vf.AgentConfig(runtime=runtime.config))
+    config = getattr(runtime, "config", None)
+    trace = trace_for(task, vf.AgentConfig() if config is None else vf.AgentConfig(runtime=config))
     try:
         gold = gold_of(task.data, rubric.type, path, None, None)
         if gold is None:
