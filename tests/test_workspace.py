@@ -45,7 +45,7 @@ def distributions() -> list[Distribution]:
     """The members, as their project files describe them."""
     found = []
     environments = [ROOT / "environments" / name for name in ("opencode_env", "opencode_rlm", "opencode_simulation")]
-    for directory in (*environments, ROOT / "rubrics"):
+    for directory in (*environments, ROOT / "packages" / "opencode_runs", ROOT / "rubrics"):
         project = tomllib.loads((directory / "pyproject.toml").read_text())["project"]
         extras = {name: names_of(lines) for name, lines in project.get("optional-dependencies", {}).items()}
         package = project["name"].replace("-", "_")
@@ -98,7 +98,9 @@ def imported_distributions(member: Distribution, paths: Iterable[Path]) -> set[s
 
 @MEMBERS
 def test_a_distribution_declares_exactly_what_it_imports(member: Distribution) -> None:
-    of_an_extra = {name: [path for path in member.files if name in path.parts] for name in ("conformance", "openenv")}
+    of_an_extra = {
+        name: [path for path in member.files if name in path.parts] for name in ("conformance", "join", "openenv")
+    }
     always = [path for path in member.files if not any(path in paths for paths in of_an_extra.values())]
     assert imported_distributions(member, always) == member.dependencies
     for name, paths in of_an_extra.items():
@@ -106,7 +108,7 @@ def test_a_distribution_declares_exactly_what_it_imports(member: Distribution) -
 
 
 def test_dependencies_point_one_way() -> None:
-    order = ["verifiers", "opencode-rubrics", "opencode-env", "opencode-rlm", "opencode-simulation"]
+    order = ["verifiers", "opencode-rubrics", "opencode-env", "opencode-rlm", "opencode-simulation", "opencode-runs"]
     for member in distributions():
         allowed = set(order[: order.index(member.name)])
         assert member.dependencies & set(order) <= allowed, member.name

@@ -16,13 +16,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from opencode_env.difficulty.figures import SourceFigures, TaskFigures, figures
-from opencode_env.difficulty.join import join
-from opencode_env.difficulty.join_options import JoinOptions
-from opencode_env.difficulty.posterior import Prior
-from opencode_env.difficulty.rate import rate
-from opencode_env.difficulty.rated import open_rated
-from opencode_env.difficulty.recommend import recommend
+from opencode_runs.difficulty.figures import SourceFigures, TaskFigures, figures
+from opencode_runs.difficulty.join.join import join
+from opencode_runs.difficulty.join.options import JoinOptions
+from opencode_runs.difficulty.posterior import Prior
+from opencode_runs.difficulty.rate import rate
+from opencode_runs.difficulty.rated import open_rated
+from opencode_runs.difficulty.recommend import recommend
 
 from tests.difficulty.model_server import PlanServer
 from tests.support.machine import patience

@@ -30,6 +30,7 @@ PACKAGES = {
     "opencode_rlm": ROOT / "environments" / "opencode_rlm" / "opencode_rlm",
     "opencode_simulation": ROOT / "environments" / "opencode_simulation" / "opencode_simulation",
     "opencode_rubrics": ROOT / "rubrics" / "opencode_rubrics",
+    "opencode_runs": ROOT / "packages" / "opencode_runs" / "opencode_runs",
 }
 
 

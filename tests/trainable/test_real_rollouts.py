@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.trainable.cli import main
-from opencode_env.trainable.findings import Flaw
-from opencode_env.trainable.inspection import inspect
-from opencode_env.trainable.samples import training_samples
 from opencode_rlm.config import OpenCodeRLMEnvConfig
 from opencode_rlm.env import OpenCodeRLMEnv
+from opencode_runs.trainable.cli import main
+from opencode_runs.trainable.findings import Flaw
+from opencode_runs.trainable.inspection import inspect
+from opencode_runs.trainable.samples import training_samples
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.episode import Episode
 from verifiers.v1.utils.trace_store import write_episode
