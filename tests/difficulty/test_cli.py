@@ -168,6 +168,7 @@ def test_help_has_examples(command: str, capsys: Output) -> None:
     assert f"opencode-difficulty {command}" in capsys.readouterr().out.split("examples:" if command else "the loop:")[1]
 
 
+@pytest.mark.usefixtures("programs")
 def test_the_module_runs_and_a_reader_that_leaves_early_is_no_error(run: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "opencode_runs.difficulty", "rate", str(run), "--json"],

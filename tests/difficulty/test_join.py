@@ -162,6 +162,7 @@ def test_a_join_that_fails_midway_leaves_the_old_output_and_no_rest(tmp_path: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("programs")
 def test_a_join_that_is_killed_leaves_the_old_output(tmp_path: Path) -> None:
     output = tmp_path / "rated.parquet"
     output.write_text("precious")

@@ -21,14 +21,14 @@ from tests.rubrics.math_support import MathData, score
 
 
 @pytest.fixture
-async def rubric() -> AsyncIterator[HybridMathRubric]:
+async def rubric(programs: None) -> AsyncIterator[HybridMathRubric]:
     made = HybridMathRubric(HybridMathConfig(max_workers=1))
     yield made
     await made.teardown()
 
 
 @pytest.fixture
-async def file_rubric() -> AsyncIterator[HybridMathRubric]:
+async def file_rubric(programs: None) -> AsyncIterator[HybridMathRubric]:
     made = HybridMathRubric(HybridMathConfig(max_workers=1, answer_source="file", max_answer_bytes=4096))
     yield made
     await made.teardown()

@@ -77,6 +77,7 @@ async def _host_verdicts(pairs: list[Pair]) -> list[bool]:
     return [result.right for result in results]
 
 
+@pytest.mark.usefixtures("programs")
 async def test_the_rules_agree_with_every_label() -> None:
     verdicts = await _host_verdicts(PAIRS)
     wrong = [pair for pair, right in zip(PAIRS, verdicts, strict=True) if right != pair.equal]

@@ -15,6 +15,8 @@ from tests.rubrics.judge_server import JudgeServer, Step, judge_server
 from tests.rubrics.math_support import HANG, MathData, Scored, score
 from tests.support.machine import assert_no_longer
 
+pytestmark = pytest.mark.usefixtures("programs")
+
 
 async def judged(
     server: JudgeServer, reference: str, reply: str, data: dict[str, Any] | None = None, **options: Any

@@ -15,6 +15,8 @@ from opencode_rubrics.math.worker_pool import WorkerPool, shared_pool
 from tests.rubrics.math_support import HANG, pool_of, score, wait_until_gone
 from tests.support.machine import assert_no_longer
 
+pytestmark = pytest.mark.usefixtures("programs")
+
 EASY = ("x^2-1", "(x-1)(x+1)")
 
 

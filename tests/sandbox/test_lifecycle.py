@@ -33,7 +33,7 @@ from .conftest import PROBES, host_pids_of, probe, sandbox_directories, sh
 
 
 @pytest.fixture
-def marker() -> str:
+def marker(sandboxes: None) -> str:
     """A number of seconds that no other test sleeps."""
     return f"{random.randrange(10**6, 10**7)}.25"
 

@@ -79,6 +79,7 @@ def test_a_mistake_of_the_configuration_is_told_as_one(folder: Path, tmp_path: P
         tasks(rows, skip_unsupported=True)
 
 
+@pytest.mark.usefixtures("programs")
 def test_a_program_that_it_ends_shows_the_message_and_no_frames(folder: Path) -> None:
     program = (
         "import sys; from opencode_env.taskset import OpenCodeTaskset, OpenCodeTasksetConfig\n"

@@ -63,6 +63,7 @@ def test_the_table_has_a_line_for_each_trace_and_a_summary(tmp_path: Path, capsy
     assert "groups   1 of 2 have a spread of rewards" in lines
 
 
+@pytest.mark.usefixtures("programs")
 def test_json_is_the_whole_report_and_says_whether_it_is_usable(tmp_path: Path) -> None:
     place = write_run(tmp_path / "run", group(0, 1))
     command = [sys.executable, "-m", "opencode_runs.trainable", str(place), "--json", "--check"]

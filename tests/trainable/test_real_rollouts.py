@@ -20,7 +20,7 @@ from tests.support.seats import MAIN_MODEL, SUB_MODEL
 from tests.support.token_engine import Says, TokenEngine
 from tests.training.trained import Lines, train, train_client
 
-pytestmark = pytest.mark.opencode
+pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
 
 KEEPS = Qwen3(True, "all")
 """A model whose conversations stay one sample."""
@@ -74,7 +74,6 @@ async def test_an_episode_with_sub_agents_trains_every_token_that_was_sampled_on
         assert trace.advantage == 0.0
 
 
-@pytest.mark.usefixtures("sandboxes")
 async def test_a_history_that_is_rendered_again_is_a_fork_that_is_found_and_still_trains_every_token_once(
     tokenizer: Path, tmp_path: Path
 ) -> None:
