@@ -34,7 +34,6 @@ from opencode_env.scripted_model import RecordedRequest, ScriptedModel
 
 KEY_VARIABLE = "CONFORMANCE_PROVIDER_KEY"
 _PARALLEL = "8"
-_START_SECONDS = 120.0
 _RUN_SECONDS = 540.0
 
 
@@ -170,7 +169,7 @@ async def _interrupted(stage: _Stage) -> Evidence:
             return failed or (model.active == 1 and staged)
 
         with contextlib.suppress(TimeoutError):  # then it is interrupted where it is, and the tests say what is missing
-            await until(everywhere, seconds=_START_SECONDS)
+            await until(everywhere, seconds=_RUN_SECONDS)
         if run.process.returncode is None:
             run.process.send_signal(signal.SIGINT)
         return stage.evidence(await run.finish(_RUN_SECONDS), policy, model)
