@@ -111,6 +111,7 @@ class ForeignTask(Task[MathData]):
         await live_rubric(HybridMathConfig(max_workers=1)).score(self.data, trace, runtime)
 
 
+@pytest.mark.usefixtures("programs")
 async def test_any_task_can_use_the_rubric_and_the_registry_tears_it_down() -> None:
     data = MathData(prompt="?", answer="7")
     trace = trace_of(data, r"\boxed{7}")
