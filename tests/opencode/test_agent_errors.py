@@ -42,12 +42,9 @@ def assert_own(played: Played, *words: str) -> None:
     ("script", "words"),
     [
         pytest.param([bash("kill -9 $PPID"), DONE], ["was killed or crashed (exit"], id="kill"),
-        pytest.param([bash("kill -TERM $PPID; sleep 5"), DONE], ["(exit"], id="terminate"),
-        pytest.param([bash("kill -SEGV $PPID; sleep 5"), DONE], ["was killed or crashed (exit"], id="crash"),
         pytest.param(
             [bash("for p in /proc/[0-9]*; do kill -9 ${p#/proc/}; done"), DONE], ["was killed or"], id="kill everything"
         ),
-        pytest.param([bash("echo 1"), bash("kill -9 $PPID"), DONE], ["was killed or crashed"], id="later"),
         pytest.param([bash(APPEND % (REPORT % "broken")), DONE], ["reported an error", "broken"], id="faked report"),
         pytest.param(
             [bash(APPEND % (REPORT % "The operation timed out.") + " sleep 1; kill -9 $PPID"), DONE],
@@ -63,10 +60,23 @@ async def test_what_the_agents_own_programs_can_do_is_scored_and_named(
 
 
 @pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        pytest.param([bash("kill -TERM $PPID; sleep 5"), DONE], ["(exit"], id="terminate"),
+        pytest.param([bash("kill -SEGV $PPID; sleep 5"), DONE], ["was killed or crashed (exit"], id="crash"),
+        pytest.param([bash("echo 1"), bash("kill -9 $PPID"), DONE], ["was killed or crashed"], id="later"),
+    ],
+)
+async def test_it_is_the_same_however_and_whenever_opencode_is_ended(
+    confined: Place, script: Sequence[Reply], words: Sequence[str]
+) -> None:
+    assert_own(await play(confined, script), *words)
+
+
+@pytest.mark.parametrize(
     "swap",
     [
-        "rm events.jsonl; mkfifo events.jsonl",
-        "rm stderr.log; mkfifo stderr.log",
+        "rm events.jsonl stderr.log; mkfifo events.jsonl stderr.log",
         "rm events.jsonl; ln -s /dev/zero events.jsonl",
         "rm -f events.jsonl stderr.log; mkdir events.jsonl stderr.log",
     ],
