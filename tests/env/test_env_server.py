@@ -47,7 +47,7 @@ async def test_rollouts_run_in_spawned_workers_and_a_terminated_server_leaves_no
         assert inside, home.processes()
         env.process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(30):
-            await env.process.wait()
+            await env.process.ended()
         hanging.cancel()
         await asyncio.gather(hanging, return_exceptions=True)
         # Python's tracker of shared resources ends itself, when it sees that all who used it are gone.
