@@ -9,12 +9,14 @@ another installation, or with variables that Python or another module read at th
 Run by its path, without a package around it: `fork_server.py SOCKET`. It ends with its standard input.
 """
 
+import builtins
 import contextlib
 import ctypes
 import gc
 import importlib
 import importlib.util
 import json
+import multiprocessing.process
 import os
 import re
 import runpy
@@ -23,6 +25,7 @@ import signal
 import socket
 import sys
 import tempfile
+import types
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -192,6 +195,7 @@ def _become(request: Request) -> None:
     os.environ.clear()
     os.environ.update(request.environment)
     tempfile.tempdir = None
+    multiprocessing.process.ORIGINAL_DIR = os.getcwd()  # type: ignore[attr-defined]
 
 
 def _show(request: Request) -> None:
@@ -215,8 +219,10 @@ def run(argv: list[str], python_path: str) -> None:
     importlib.invalidate_caches()
     if module:
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-    else:
-        runpy.run_path(words[0], run_name="__main__")
+        return
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    main.__dict__.update(__file__=os.path.join(os.getcwd(), words[0]), __builtins__=builtins)
+    exec(compile(Path(words[0]).read_bytes(), words[0], "exec"), main.__dict__)
 
 
 if __name__ == "__main__":
