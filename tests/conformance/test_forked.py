@@ -174,7 +174,7 @@ def test_what_is_read_on_import_is_read_by_each_program(place: Path, extra: dict
     assert json.loads(done.stdout) == [root, is_forked, "mine"], done.stderr
 
 
-def test_a_program_of_another_installation_is_executed(place: Path) -> None:
+def test_what_is_no_program_of_a_python_is_executed(place: Path) -> None:
     program = place / "vf-eval"
     program.write_text("#!/bin/sh\necho executed $1 $A; exit 3\n")
     program.chmod(0o755)

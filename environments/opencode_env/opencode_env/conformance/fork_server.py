@@ -3,8 +3,8 @@
 These imports take seconds of a processor, and whoever runs `vf-eval` many times pays them once. A program that was
 forked is what it would be if it had been executed: `__main__`, arguments, import path, variables, directory, streams,
 signals, exit code, name and `/proc` entries are its own, and it lives on when this process ends. verifiers and the
-`opencode_*` packages it imports itself, as they read their source, `HOME` and more when they are imported. A program of
-another installation, or with variables that Python or another module read at their start, is executed.
+`opencode_*` packages it imports itself, as they read their source, `HOME` and more when they are imported. Where it has
+other variables than this process of those that Python or another module read at their start, it is executed.
 
 Run by its path, without a package around it: `fork_server.py SOCKET`. It ends with its standard input.
 """
@@ -68,8 +68,9 @@ class ForkServer:
         self._read_on_import: dict[str, str | None] | None = None
         self._children: dict[int, _Child] = {}
         self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(address)
+        self._listener.bind(f"{address}.new")
         self._listener.listen(128)
+        os.rename(f"{address}.new", address)
         self._wake, self._wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)

@@ -1,10 +1,11 @@
-"""Programs of this Python, forked by a process that has imported verifiers already (`fork_server`)."""
+"""Programs of a Python, forked by a process of it that has imported what verifiers needs (`fork_server`)."""
 
 import asyncio
 import atexit
 import contextlib
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -12,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -30,7 +32,7 @@ class Forked:
     """A started program, as `subprocess.Popen` shows one.
 
     Args:
-        argv: a script of this Python's own directory, or `[sys.executable, "-m", module, …]`, `[sys.executable,
+        argv: a script that stands beside its Python, as `vf-eval` does, or `[python, "-m", module, …]` or `[python,
             "program.py", …]`; anything else is executed.
         directory: its working directory.
         environment: its variables, all of them.
@@ -53,7 +55,7 @@ class Forked:
         self.returncode: int | None = None
         self._told = b""
         self._connection = socket.socket(socket.AF_UNIX)
-        self._connection.connect(address())
+        self._connection.connect(address(_interpreter(argv[0])))
         asked = {"argv": list(argv), "directory": str(directory), "environment": dict(environment)}
         with open(os.devnull, "r+b", buffering=0) as nothing:
             streams = [nothing, output or nothing, error]
@@ -123,15 +125,38 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
+def _interpreter(program: str) -> str:
+    """The Python that runs a program; this one for what is no program of any."""
+    if Path(program).name.startswith("python"):
+        return program
+    with contextlib.suppress(OSError), open(program, "rb") as script:
+        found = re.fullmatch(rb"#!(/\S+/python\S*)\s*", script.readline())
+        return os.fsdecode(found[1]) if found else sys.executable
+    return sys.executable
+
+
+def address(python: str = sys.executable) -> str:
+    """Where the server of a Python listens: started with the first call, and ended with this process.
+
+    That of this Python is there for the programs of this process as well.
+    """
+    with _starting:
+        if python != sys.executable:
+            return _started(python)
+        if ADDRESS_VARIABLE not in os.environ:
+            os.environ[ADDRESS_VARIABLE] = _started(python)
+        return os.environ[ADDRESS_VARIABLE]
+
+
+_starting = threading.Lock()
+
+
 @cache
-def address() -> str:
-    """Where the server listens; started with the first call, and ended with this process, unless there is one."""
-    if given := os.environ.get(ADDRESS_VARIABLE):
-        return given
+def _started(python: str) -> str:
     directory = tempfile.mkdtemp(prefix="fork-server-")
     place = os.path.join(directory, "socket")
-    room = "x" * fork_server.ROOM
-    argv = [sys.executable, fork_server.__file__, place, room]
+    room = " " * fork_server.ROOM
+    argv = [python, fork_server.__file__, place, room]
     # An own session: an interrupt at the terminal is for whoever started it.
     variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     variables |= {"OPENBLAS_NUM_THREADS": "1", "ROOM": room}  # a process with threads cannot be forked
@@ -140,7 +165,6 @@ def address() -> str:
     deadline = time.monotonic() + _STARTS_WITHIN
     while not os.path.exists(place) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
-    os.environ[ADDRESS_VARIABLE] = place
     return place
 
 
