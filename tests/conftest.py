@@ -16,7 +16,7 @@ from tests.support.podman import Unavailable, base_image, containers_conf
 from tests.support.prime_api import PrimeApi, serving_apart, with_opencode
 from tests.support.user_home import UserHome
 
-pytest_plugins = ["tests.support.tiers", "tests.support.costs"]
+pytest_plugins = ["tests.support.tiers", "tests.support.costs", "tests.support.programs"]
 
 NEWEST_OPENENV = "0.10.0"
 
