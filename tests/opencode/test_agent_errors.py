@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from opencode_env.cli_agent import agent_error
 from opencode_env.cli_agent.interception import role_interception
+from opencode_env.cli_agent.sandbox import control_groups
+from opencode_env.cli_agent.sandbox.memory_kills import MemoryKills
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import Reply, ScriptedModel
 from verifiers.v1.interception import InterceptionServerConfig
@@ -113,12 +114,10 @@ async def test_a_state_directory_that_is_gone_is_not_the_sandboxs_failure(confin
     assert trace.info["agent"]["own_error"].startswith("HarnessError: ")
 
 
-async def test_a_kill_while_the_kernel_ends_processes_for_want_of_memory_is_the_machines(
+async def test_a_kill_while_the_kernel_has_no_memory_for_the_sandbox_is_the_machines(
     confined: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counts = iter([7, 8])
-    monkeypatch.setattr(agent_error, "memory_kills", lambda: next(counts))
-    monkeypatch.setattr("opencode_env.cli_agent.guard.memory_kills", lambda: next(counts))
+    monkeypatch.setattr(control_groups, "of_group", lambda group: MemoryKills(below_limit=1))
     played = await play(confined, [bash("kill -9 $PPID"), DONE])
     assert played.error.startswith("HarnessError: OpenCode was killed or crashed")
     assert "killed for want of memory meanwhile" in played.error

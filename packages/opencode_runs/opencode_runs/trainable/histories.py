@@ -12,6 +12,9 @@ from opencode_runs.trainable.record import TokenNode
 _LONG = 8
 """Characters of an id that somebody drew."""
 
+_LONG_ANSWER = 40
+"""Characters from which on an answer tells itself, whatever it answered: a question may come back edited, or not."""
+
 
 def structural_forks(nodes: Sequence[TokenNode]) -> int:
     """Branches that leave another one behind a turn of the model."""
@@ -88,8 +91,10 @@ def _sayings(nodes: Sequence[TokenNode], node: TokenNode) -> Iterator[str]:
     message, before = node.message, nodes[node.parent].message
     if node.role == "assistant" and isinstance(before, dict):
         asked = canonical([before.get("role"), before.get("content")])
-        if text := str(message.get("content") or "").strip():
+        if text := _text(message.get("content")):
             yield canonical(["said", asked, text])
+        if len(text) >= _LONG_ANSWER:
+            yield canonical(["said", text])
         calls = [call for call in message.get("tool_calls") or () if isinstance(call, dict)]
         yield from (canonical(["call", call["id"]]) for call in calls if _is_own(call.get("id")))
         if calls:
@@ -100,6 +105,13 @@ def _sayings(nodes: Sequence[TokenNode], node: TokenNode) -> Iterator[str]:
         yield canonical(["result", message["tool_call_id"]])
     elif node.role == "tool" and message.get("content"):
         yield canonical(["result", message.get("tool_call_id"), message.get("content")])
+
+
+def _text(content: object) -> str:
+    """What an answer says, as text or in parts, without the thought before it."""
+    parts = content if isinstance(content, list) else [{"text": content}]
+    said = "".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))
+    return said.rpartition("</think>")[2].strip()
 
 
 def _is_own(identity: object) -> bool:
