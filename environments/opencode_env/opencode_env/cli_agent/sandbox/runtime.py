@@ -109,6 +109,10 @@ class ConfinedRuntime(OwnRuntime):
         with contextlib.suppress(SandboxError, FileNotFoundError):  # the sandbox or its directory
             await watch.run()
 
+    async def alive(self) -> bool:
+        """Whether the sandbox is there: by no command inside, which what runs there can slow down or keep from starting."""
+        return self._sandbox.is_alive
+
     async def limit_kills(self) -> dict[str, int]:
         """Return how many processes were killed at the limits of `memory` and `disk`.
 
