@@ -110,7 +110,7 @@ class ConfinedRuntime(OwnRuntime):
             await watch.run()
 
     async def alive(self) -> bool:
-        """Whether the sandbox is there: by no command inside, which what runs there can slow down or keep from starting."""
+        """Whether process 1 lives, told outside: a command inside can be kept from starting by what runs there."""
         return self._sandbox.is_alive
 
     async def limit_kills(self) -> dict[str, int]:
