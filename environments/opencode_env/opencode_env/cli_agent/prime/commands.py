@@ -252,7 +252,9 @@ async def _require_living(place: Place, error: Exception) -> None:
     """
     try:
         sandbox = await place.client.get(place.sandbox_id)
-    except SDK_ERRORS:
+    except SDK_ERRORS as refusal:
+        if kind_of(refusal) is SandboxAccessError:
+            raise no_access(refusal) from error
         return
     if sandbox.status in _OVER:
         reason = sandbox.error_type or sandbox.status
