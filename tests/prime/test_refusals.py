@@ -15,8 +15,8 @@ from verifiers.v1.configs.retries import RetryConfig, RetryRule
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig
 
+from tests.prime.test_commands import running
 from tests.support.prime_api import Fault, Plan, PrimeApi
-from tests.support.waiting import until
 
 FOR_EVER = 1 << 30
 NO_KEY, PASSING = (401, 403), (429, 524)
@@ -73,12 +73,11 @@ async def test_each_answer_to_each_request_of_a_rollout_is_an_error_of_its_kind(
 async def test_each_answer_on_the_way_back_to_a_command_whose_stream_broke_is_an_error_of_its_kind(
     api: PrimeApi, monkeypatch: pytest.MonkeyPatch, route: str, status: int
 ) -> None:
-    """`Connect` attaches to it again, `auth` gives a new token where the old one is over, `get` says whether the sandbox
-    is there; the last is asked for where no command gets through."""
+    """`Connect` attaches to it again, `auth` gives a new token for an old one; `get`, where no command gets through,
+    says whether the sandbox is there."""
     monkeypatch.setattr(commands, "_PAUSES_S", (0.01,))
     async with provision_prime(PrimeConfig(), 60) as box:
-        command = asyncio.ensure_future(box.run(["sh", "-c", "until [ -e /tmp/go ]; do sleep 0.05; done; exit 5"], {}))
-        await until(lambda: api.requests["Start"] >= 3)
+        command = await running(box, "until [ -e /tmp/go ]; do sleep 0.05; done; exit 5")
         faults = [Fault(route, status=status, times=FOR_EVER)]
         if route == "auth":
             faults.append(Fault("Connect", status=401, times=FOR_EVER))
@@ -93,7 +92,7 @@ async def test_each_answer_on_the_way_back_to_a_command_whose_stream_broke_is_an
         else:
             with pytest.raises(SandboxError) as raised:
                 await command
-            kind = SandboxAccessError if status in NO_KEY or route == "auth" else SandboxGatewayError
+            kind = SandboxAccessError if status in NO_KEY else SandboxGatewayError
             assert type(raised.value) is kind
         assert faults[0].times < FOR_EVER
         for fault in faults:
