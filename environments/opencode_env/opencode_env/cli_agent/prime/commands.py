@@ -19,6 +19,7 @@ from verifiers.v1.runtimes import ProgramResult
 from verifiers.v1.utils.aio import run_shielded
 
 from opencode_env.cli_agent.prime.errors import (
+    NO_ACCESS,
     SDK_ERRORS,
     SandboxAccessError,
     SandboxDiskError,
@@ -28,6 +29,7 @@ from opencode_env.cli_agent.prime.errors import (
     SandboxQuotaError,
     chain,
     ended_by,
+    http_status,
     kind_of,
     no_access,
 )
@@ -262,7 +264,8 @@ async def _require_living(place: Place, error: Exception) -> None:
     try:
         sandbox = await place.client.get(place.sandbox_id)
     except SDK_ERRORS as refusal:
-        if kind_of(refusal) is SandboxAccessError:
+        # By its own status: behind it stands how the command's stream broke.
+        if kind_of(refusal) is SandboxAccessError or http_status(refusal) in NO_ACCESS:
             raise no_access(refusal) from error
         return
     if sandbox.status in _OVER:
