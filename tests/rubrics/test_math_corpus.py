@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 import pytest
 import verifiers.v1 as vf
 from math_verify import parse, verify  # type: ignore[import-untyped]
+from mathverdict.finals import finals_of_file, reference_value
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, provision_confined
 from opencode_rubrics import HybridMathConfig, HybridMathRubric, RemoteHybridMathConfig, RemoteHybridMathRubric
-from opencode_rubrics.math.mathverdict.finals import finals_of_file, reference_value
 from opencode_rubrics.math.scorer_bundle import ensure_bundle
 
 from tests.rubrics.math_support import Pair, corpus, pool_of, score

@@ -6,14 +6,14 @@ import time
 from fractions import Fraction
 from pathlib import Path
 
-import opencode_rubrics.math.mathverdict as package
+import mathverdict as package
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opencode_rubrics.math.mathverdict.equality import equal
-from opencode_rubrics.math.mathverdict.exact import Inexact, Undefined, power, root
-from opencode_rubrics.math.mathverdict.expressions import equal_trees, read, real_number
-from opencode_rubrics.math.mathverdict.tree import Unparsable
+from mathverdict.equality import equal
+from mathverdict.exact import Inexact, Undefined, power, root
+from mathverdict.expressions import equal_trees, read, real_number
+from mathverdict.tree import Unparsable
 
 whole = st.integers(-60, 60)
 

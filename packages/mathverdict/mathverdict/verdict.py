@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .equality import equal
-from .finals import Finals, finals_of_file, finals_of_reply, reference_value
+from .finals import Finals, finals_of_file, finals_of_reply, has_box, reference_value
 
-Source = Literal["reply", "file"]
+Source = Literal["reply", "file", "any"]
+"""What a text is: a reply, whose answer is boxed; a file, which may be the bare answer; a reply if anything is boxed."""
 
 _SPACES = re.compile(r"[^\S\n]+")
 _EMPTY_LINES = re.compile(r"(?: ?\n){3,}")
@@ -33,7 +34,7 @@ class Verdict:
     """Several different final answers were given."""
 
 
-def verify_text(reference: str, text: str, source: Source) -> Verdict:
+def verify_text(reference: str, text: str, source: Source = "any") -> Verdict:
     """The verdict on the answer in `text`, a model's reply or the content of an answer file.
 
     Raises:
@@ -60,7 +61,8 @@ def stated_answer(text: str, source: Source) -> str:
 
 def _finals(text: str, source: Source) -> Finals:
     text = _EMPTY_LINES.sub("\n\n", _SPACES.sub(" ", text))
-    return finals_of_reply(text) if source == "reply" else finals_of_file(text)
+    boxed = source == "reply" or (source == "any" and has_box(text))
+    return finals_of_reply(text) if boxed else finals_of_file(text)
 
 
 def _compare_finals(value: str, finals: Finals) -> Verdict:

@@ -1,13 +1,12 @@
-r"""Brings an answer into one spelling: the LaTeX that math-verify reads, from LaTeX, plain text or unicode maths.
+r"""Brings an answer into one notation: the LaTeX that `grammar` and math-verify read, from LaTeX, plain text, unicode.
 
-Invariant: spelling never changes what an expression means; only wrappers, spacing, typography and the names of
-functions and symbols change. Applied to the reference and to the answer alike.
+Invariant: the meaning of an expression never changes, only marks that say nothing (colours, fonts around formulas,
+empty groups, `$`), wrappers, spacing, typography and the names of functions and symbols. What stands inside a mark
+stays, in its place. Applied to the reference and to the answer alike.
 """
 
 import re
 import unicodedata
-
-from .marks import without_marks, without_math_marks
 
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿⁱ", "0123456789+-ni")
 _SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊₋", "0123456789+-")
@@ -107,6 +106,20 @@ _RENAMED = re.compile(rf"\\({'|'.join(_OTHER_NAMES)})(?![a-zA-Z])")
 _INVERSE = re.compile(r"(?<![A-Za-z\\])(?:asin|acos|atan)(?![A-Za-z])")
 _POWER_GROUP = re.compile(r"\^\s*\(([^()]*)\)")
 _POWER_NUMBER = re.compile(r"\^\s*([+-]?\d+(?:\.\d+)?)(?![\d}])")
+_LONGEST = 4000
+"""A longer text is no expression that is compared."""
+_COLOR = re.compile(r"\\(?:text)?color\s*\{\w*\}\s*|\\(?:displaystyle|mathstrut)(?![A-Za-z])\s*")
+_EMPTY = re.compile(r"\\text\s*\{\s*\}|(?<![\\_^}])\{\s*\}")
+_FONT = re.compile(r"\\(?P<name>mathrm|mathbf|mathit|mathsf|boldsymbol|bm|pmb|mathop|textbf|textrm|text|fbox)\s*(?=\{)")
+_NESTED = re.compile(r"\{[^{}]*\{")
+_INLINE = re.compile(r"\$(?=[^\s$])([^$]*?[^\s$\\])\$(?![\d$])|\\\((.+?)\\\)", re.DOTALL)
+
+_LETTER = re.compile(r"\\(?:mathsf|mathrm|mathbf|mathit)\s+([A-Za-z])(?![A-Za-z])")
+_UNIT_VECTOR = re.compile(
+    r"\\hat\s*(?:\{\s*\\(?:mathbf|text|mathrm|boldsymbol)\s*\{\s*([ijk])\s*\}\s*\}|\{\s*\\?([ijk])(?:math)?\s*\}"
+    r"|\s([ijk])(?![A-Za-z]))"
+)
+"""The roof over a unit vector, which other texts write as a bold letter."""
 
 
 def unwrap(text: str) -> str:
@@ -132,8 +145,8 @@ def without_lead(text: str) -> str:
     return unwrap(_ANSWER_IS.sub("", text))
 
 
-def spell(text: str) -> str:
-    """`text` in the one spelling; idempotent for what it produces."""
+def normalize(text: str) -> str:
+    """`text` in the one notation; idempotent for what it produces."""
     text = _unicode(unwrap(without_marks(without_math_marks(text))))
     text = re.sub(r"(?<=\d)\\!\s*(?=[,{])|(?:(?<=\d,)|(?<=,\}))\\!\s*(?=\d)", "", text)
     text = re.sub(r"\{,\}(?=\d{3}(?!\d))", "", text).replace("{,}", ".")
@@ -199,7 +212,7 @@ def _plain(text: str) -> str:
     text = re.sub(r"(?<!\\)\*", r"\\cdot ", text)
     text = _INVERSE.sub(lambda found: "arc" + found[0][1:], text)
     while found := _PLAIN_ROOT.search(text):
-        closing = _closing(text, found.end() - 1)
+        closing = closing_bracket(text, found.end() - 1)
         if closing is None:
             break
         name = r"\sqrt" if found[1] == "sqrt" else r"\sqrt[3]"
@@ -212,10 +225,48 @@ def _plain(text: str) -> str:
     return _POWER_NUMBER.sub(r"^{\1}", text)
 
 
-def _closing(text: str, opening: int) -> int | None:
-    depth = 0
-    for index in range(opening, len(text)):
-        depth += (text[index] == "(") - (text[index] == ")")
+def without_marks(text: str) -> str:
+    """`text` without the marks."""
+    if len(text) > _LONGEST:
+        return text
+    text = _COLOR.sub("", text)
+    text = _LETTER.sub(r"\1", _UNIT_VECTOR.sub(_bold, _EMPTY.sub("", text)))
+    return _without_fonts(text)
+
+
+def _bold(found: "re.Match[str]") -> str:
+    return rf"\text{{{found[1] or found[2] or found[3]}}}"
+
+
+def without_math_marks(text: str) -> str:
+    """A text without the `$` around its formulas; those of currencies stay."""
+    if text.count("$") % 2:
+        return text
+    return _INLINE.sub(lambda found: found[1] or found[2], text)
+
+
+def _without_fonts(text: str) -> str:
+    r"""Formulas without the font around them; a font stays around what holds no other braces, and `\text` for units."""
+    position = 0
+    while found := _FONT.search(text, position):
+        position = found.end()
+        end = closing_bracket(text, found.end())
+        inner = text[found.end() + 1 : end] if end is not None else ""
+        if end is None or not _NESTED.match(text, found.end()) or found["name"] in {"text", "textrm", "fbox"}:
+            continue
+        name = r"\text" if found["name"] == "mathrm" and re.match(r"\s*[A-Za-z]", inner) else ""
+        text = f"{text[: found.start()]}{name}{{{inner}}}{text[end + 1 :]}"
+        position = found.start() + len(name)
+    return text
+
+
+def closing_bracket(text: str, opening: int) -> int | None:
+    """Where the bracket or brace at `opening` closes; what a backslash stands before is neither."""
+    depth, index = 0, opening
+    closes = {"{": "}", "(": ")"}[text[opening]]
+    while index < len(text):
+        depth += (text[index] == text[opening]) - (text[index] == closes)
         if depth == 0:
             return index
+        index += 2 if text[index] == "\\" else 1
     return None

@@ -5,11 +5,11 @@ import time
 from pathlib import Path
 
 import pytest
-from opencode_rubrics.math.mathverdict.verdict import verify_text
+from mathverdict.verdict import verify_text
 
 ROWS = [
     json.loads(line)
-    for line in (Path(__file__).parent / "data" / "math_neighbours.jsonl").read_text(encoding="utf-8").splitlines()
+    for line in (Path(__file__).parent / "data" / "neighbours.jsonl").read_text(encoding="utf-8").splitlines()
 ]
 
 

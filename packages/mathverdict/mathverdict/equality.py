@@ -7,26 +7,23 @@ different. Nothing is dropped to make two texts equal.
 import re
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
-from .bearings import same_bearing
 from .choices import Choice, answered_choice, reference_choice, same_choices
-from .components import in_components
-from .dates import same_date
 from .expressions import equal_trees, read, rounds_to
-from .left_open import is_solved, leaves_more_open, without_question
-from .letters import bound_renamed, constants_renamed, named_alike, with_letters_of
-from .notations import same_notation
+from .normalize import normalize, without_lead
+from .notations import same_date, same_notation
 from .numbers import read_number, same_number
 from .progressions import same_progression
-from .quantities import same_parts, same_quantity
+from .quantities import quantity_of, same_parts, same_quantity
 from .realsets import real_set, same_set
 from .relations import Relation, is_name, relation_of, same_relation, says
-from .spelling import spell, without_lead
+from .renaming import bound_renamed, constants_renamed, named_alike, with_letters_of
 from .structure import Structure, are_strings, balanced, row_elements, structure_of
 from .tree import Unparsable
-from .units import quantity_of
-from .wordings import same_words
-from .words import meaning
+from .unevaluated import is_solved, leaves_more_open, without_question
+from .vectors import in_components, same_bearing
+from .words import meaning, same_words
 
 MAX_EXPRESSION_CHARS = 2000
 """A longer expression is compared as text only."""
@@ -44,45 +41,61 @@ _PLUS_MINUS = re.compile(r"\\pm(?![a-z])")
 _CONSTANT = re.compile(r"\+\s*[cCkK]$")
 
 
+class Comparison(NamedTuple):
+    """Whether two texts are the same, and the form in which they were compared, such as "words" or "number"."""
+
+    equal: bool
+    form: str
+
+
 def equal(reference: str, answer: str, depth: int = 0) -> bool:
     """Whether `answer` states the same as `reference`; the two are not interchangeable: the reference sets the form."""
+    return compare(reference, answer, depth).equal
+
+
+def compare(reference: str, answer: str, depth: int = 0) -> Comparison:
+    """The same with the form that decided; `depth` counts the structures around the two."""
     reference, answer = meaning(without_lead(reference)), meaning(without_lead(answer))
     if reference.split() == answer.split():
-        return True
-    inner = partial(equal, depth=depth + 1)
-    for decided in (
-        same_date(reference, answer),
-        same_choices(reference, answer),
-        same_progression(reference, answer),
-        same_bearing(reference, answer, inner),
+        return Comparison(True, "text")
+    for form, same in (
+        ("date", same_date),
+        ("choice", same_choices),
+        ("progression", same_progression),
+        ("direction", partial(same_bearing, equal=partial(equal, depth=depth + 1))),
     ):
-        if decided is not None:
-            return decided
+        if (decided := same(reference, answer)) is not None:
+            return Comparison(decided, form)
     choice = reference_choice(reference)
     if choice:
-        decided = _same_choice(choice, answer, depth)
-        if decided is not None:
-            return decided
+        if (decided := _same_choice(choice, answer, depth)) is not None:
+            return Comparison(decided, "choice")
     elif (named := answered_choice(answer)) and named.text and equal(reference, named.text, depth + 1):
-        return True
-    elif (in_words := same_words(reference, answer)) is not None:
-        return in_words
-    reference, answer = with_letters_of(reference, answer)
-    gold, given = spell(reference), spell(answer)
+        return Comparison(True, "choice")
+    elif (decided := same_words(reference, answer)) is not None:
+        return Comparison(decided, "words")
+    return _compare_formulas(*with_letters_of(reference, answer), depth)
+
+
+def _compare_formulas(reference: str, answer: str, depth: int) -> Comparison:
+    gold, given = normalize(reference), normalize(answer)
     if gold == given and gold:
-        return True
+        return Comparison(True, "text")
     if max(len(gold), len(given)) > MAX_EXPRESSION_CHARS or depth > _MAX_DEPTH or not _whole(given):
-        return False
+        return Comparison(False, "text")
     gold, given = without_question(gold, given)
     if leaves_more_open(gold, given):
-        return False
-    amounts = same_parts(gold, given)
-    if amounts is not None:
-        return amounts
+        return Comparison(False, "unevaluated")
+    if (amounts := same_parts(gold, given)) is not None:
+        return Comparison(amounts, "quantity")
     given = bound_renamed(gold, named_alike(gold, given))
-    others = constants_renamed(gold, given)
-    pairs = (in_components(_expanded(gold), _expanded(text)) for text in (given, *others))
-    return any(left == right or _equal_spelled(left, right, depth) for left, right in pairs)
+    found = Comparison(False, "text")
+    for text in (given, *constants_renamed(gold, given)):
+        left, right = in_components(_expanded(gold), _expanded(text))
+        found = Comparison(True, "text") if left == right else _compare_normalized(left, right, depth)
+        if found.equal:
+            break
+    return found
 
 
 def _same_choice(choice: Choice, answer: str, depth: int) -> bool | None:
@@ -116,24 +129,22 @@ def _expanded(text: str) -> str:
     return text
 
 
-def _equal_spelled(gold: str, given: str, depth: int) -> bool:
+def _compare_normalized(gold: str, given: str, depth: int) -> Comparison:
     form, other = structure_of(gold), structure_of(given)
-    if (form is None or form.kind != "list") and (other is None or other.kind != "list"):
-        decided = _same_notation_or_relation(gold, given, depth)
-        if decided is not None:
-            return decided
+    lists = {"list"} & {found.kind for found in (form, other) if found}
+    if not lists and (decided := _compare_relations(gold, given, depth)) is not None:
+        return decided
+    kind = next((found.kind for found in (form, other) if found), "")
     if form and other:
         if _same_structure(form, other, depth):
-            return True
+            return Comparison(True, kind)
     elif (form or other) and _equal_to_only_element(form, other, gold, given, depth):
-        return True
-    if form or other or _ORDER.search(gold) or _ORDER.search(given) or r"\mathbb" in gold + given:
-        decided = _same_real_set(gold, given)
-        if decided is not None:
-            return decided
-    if form or other:
-        return False
-    return _same_single(gold, given, depth)
+        return Comparison(True, kind)
+    if kind or _ORDER.search(gold) or _ORDER.search(given) or r"\mathbb" in gold + given:
+        decided_set = _same_real_set(gold, given)
+        if decided_set is not None:
+            return Comparison(decided_set, "set of reals")
+    return Comparison(False, kind) if kind else _compare_single(gold, given, depth)
 
 
 def _equal_to_only_element(form: Structure | None, other: Structure | None, gold: str, given: str, depth: int) -> bool:
@@ -145,25 +156,28 @@ def _equal_to_only_element(form: Structure | None, other: Structure | None, gold
     return equal(element, given, depth + 1) if form else equal(gold, element, depth + 1)
 
 
-def _same_notation_or_relation(gold: str, given: str, depth: int) -> bool | None:
+def _compare_relations(gold: str, given: str, depth: int) -> Comparison | None:
+    """The comparison of two texts of which one has a notation of its own or a relation sign; else `None`."""
     inner = partial(equal, depth=depth + 1)
-    decided = same_notation(gold, given, inner)
-    if decided is not None:
-        return decided
+    if (decided := same_notation(gold, given, inner)) is not None:
+        return Comparison(decided, "notation")
     relation, other = relation_of(gold), relation_of(given)
     if other and r"\approx" in other.signs and not (relation and r"\approx" in relation.signs):
-        return _same_approximation(gold, other, inner)
-    if relation and other:
-        if is_solved(relation) and not is_solved(other):
-            return False
-        return same_relation(relation, other, inner) or _same_real_set(gold, given) or False
-    if other:
-        return says(other, gold, inner) if other.is_equation else None if _ORDER.search(given) else False
-    if relation:
-        if relation.is_equation:
-            return is_name(relation.sides[0]) and inner(relation.sides[-1], given)
-        return None if _ORDER.search(gold) else False
-    return None
+        same = _same_approximation(gold, other, inner)
+    elif relation and other:
+        solved = not is_solved(relation) or is_solved(other)
+        same = solved and (same_relation(relation, other, inner) or _same_real_set(gold, given) or False)
+    elif other:
+        if not other.is_equation and _ORDER.search(given):
+            return None
+        same = other.is_equation and says(other, gold, inner)
+    elif relation:
+        if not relation.is_equation and _ORDER.search(gold):
+            return None
+        same = relation.is_equation and is_name(relation.sides[0]) and inner(relation.sides[-1], given)
+    else:
+        return None
+    return Comparison(same, "relation")
 
 
 def _same_approximation(gold: str, relation: Relation, inner: "partial[bool]") -> bool:
@@ -253,23 +267,23 @@ def _same_vector(form: Structure, other: Structure, depth: int) -> bool:
     return _ordered(left, right, depth)
 
 
-def _same_single(gold: str, given: str, depth: int) -> bool:
+def _compare_single(gold: str, given: str, depth: int) -> Comparison:
     number, other = read_number(gold), read_number(given)
     if number and other:
-        return same_number(number, other)
+        return Comparison(same_number(number, other), "number")
     quantity, given_quantity = quantity_of(gold), quantity_of(given)
     if quantity.unit or given_quantity.unit:
         shares = [number or read_number(quantity.figure), other or read_number(given_quantity.figure)]
-        if len({share is not None and share.percent for share in shares}) > 1:
-            # A percentage counts nothing.
-            return False
-        return same_quantity(quantity, given_quantity, partial(equal, depth=depth + 1))
+        # A percentage counts nothing.
+        alike = len({share is not None and share.percent for share in shares}) == 1
+        same = alike and same_quantity(quantity, given_quantity, partial(equal, depth=depth + 1))
+        return Comparison(same, "quantity")
     if _CONSTANT.search(gold) and _CONSTANT.search(given):
         gold, given = (_CONSTANT.sub("+C", text) for text in (gold, given))
     try:
-        return equal_trees(read(gold), read(given))
+        return Comparison(equal_trees(read(gold), read(given)), "expression")
     except Unparsable:
-        return _same_by_library(gold, given)
+        return Comparison(_same_by_library(gold, given), "calculus")
 
 
 def _same_by_library(gold: str, given: str) -> bool:

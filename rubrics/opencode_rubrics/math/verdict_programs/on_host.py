@@ -18,8 +18,8 @@ import struct
 import time
 from dataclasses import asdict
 
-from .deadline import cpu_deadline, limit_memory
-from .verdict import EmptyReference, Source, stated_answer, verify_text
+from mathverdict.bounded import cpu_deadline, limit_memory
+from mathverdict.verdict import EmptyReference, Source, stated_answer, verify_text
 
 LENGTH = struct.Struct("!I")
 

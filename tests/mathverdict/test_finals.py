@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opencode_rubrics.math.mathverdict.finals import finals_of_file, finals_of_reply, reference_value
-from opencode_rubrics.math.mathverdict.numbers import read_number, same_number
-from opencode_rubrics.math.mathverdict.spelling import spell
-from opencode_rubrics.math.mathverdict.verdict import EmptyReference, verify_text
+from mathverdict.finals import finals_of_file, finals_of_reply, reference_value
+from mathverdict.normalize import normalize
+from mathverdict.numbers import read_number, same_number
+from mathverdict.verdict import EmptyReference, verify_text
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_no_text_makes_extraction_or_spelling_raise(text: str) -> None:
     finals_of_reply(text)
     finals_of_file(text)
     reference_value(text)
-    spell(text)
+    normalize(text)
 
 
 @given(st.text(alphabet="0123456789.,/+-*^()[]{}\\ xyπ√½frac sqrtboxed&=<>|%$", max_size=30))

@@ -7,11 +7,10 @@ there is none. Several different ones are all handed on, so that the verdict can
 import re
 from dataclasses import dataclass
 
-from .announced import announced, clean_lines
 from .corrections import correction, introduces, supersedes, takes_back
-from .marks import closing_brace
-from .sentences import stated, without_closing_words
-from .units import unit_behind
+from .normalize import closing_bracket
+from .quantities import unit_behind
+from .sentences import announced, clean_lines, stated, without_closing_words
 
 MAX_BARE_LINES = 12
 """More lines without any mark are a text about the answer, not the answer."""
@@ -117,6 +116,11 @@ def reference_value(text: str) -> str:
     return text.strip()
 
 
+def has_box(text: str) -> bool:
+    """Whether anything in a text is boxed."""
+    return _BOX.search(text) is not None
+
+
 def _marked(text: str) -> list[str]:
     return [found.strip() for found in _TAG.findall(text)] or _HASHES.findall(text)
 
@@ -212,7 +216,7 @@ def _boxes(text: str) -> list[_Box]:
     while match := _BOX.search(text, position):
         start = match.end()
         if text[start : start + 1] == "{":
-            end = closing_brace(text, start)
+            end = closing_bracket(text, start)
             content = None if end is None else text[start + 1 : end]
             position = len(text) if end is None else end + 1
         else:

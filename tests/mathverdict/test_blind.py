@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_rubrics.math.mathverdict.verdict import verify_text
+from mathverdict.verdict import verify_text
 
-CORPORA = {"math_blind": 600, "math_stranger": 590, "math_stranger_2": 600}
+CORPORA = {"blind": 600, "stranger": 590, "stranger_2": 600}
 """The files of pairs, and how many each has at least."""
 
 

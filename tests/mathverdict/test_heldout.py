@@ -1,18 +1,18 @@
 """Pairs that the rules were not made for: agreement with the labels, and no reward for a wrong answer.
 
-Half of `math_heldout.jsonl` (by group, `random.Random(1010)`) was for tuning; the other for measuring only.
+Half of `heldout.jsonl` (by group, `random.Random(1010)`) was for tuning; the other for measuring only.
 """
 
 import json
 from pathlib import Path
 
 import pytest
-from opencode_rubrics.math.mathverdict.verdict import verify_text
+from mathverdict.verdict import verify_text
 
 DATA = Path(__file__).parent / "data"
-ROWS = [json.loads(line) for line in (DATA / "math_heldout.jsonl").read_text(encoding="utf-8").splitlines()]
-CHEATS = [json.loads(line) for line in (DATA / "math_cheats.jsonl").read_text(encoding="utf-8").splitlines()]
-SPELLINGS = [json.loads(line) for line in (DATA / "math_spellings.jsonl").read_text(encoding="utf-8").splitlines()]
+ROWS = [json.loads(line) for line in (DATA / "heldout.jsonl").read_text(encoding="utf-8").splitlines()]
+CHEATS = [json.loads(line) for line in (DATA / "cheats.jsonl").read_text(encoding="utf-8").splitlines()]
+SPELLINGS = [json.loads(line) for line in (DATA / "spellings.jsonl").read_text(encoding="utf-8").splitlines()]
 AGREEMENT = {"tune": 0.995, "held": 0.98}
 
 
