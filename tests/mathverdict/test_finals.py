@@ -96,6 +96,35 @@ def test_the_same_answer_twice_is_no_conflict(reply: str) -> None:
     assert verify_text("4", reply, "reply").right
 
 
+@pytest.mark.parametrize(
+    "reply",
+    [
+        r"\boxed{5} is wrong.",
+        r"It is not \boxed{5}.",
+        r"\boxed{5}. Wait, that is wrong.",
+        r"\boxed{5}, no, 6",
+        r"\boxed{5} isn't it",
+    ],
+)
+def test_a_box_that_is_taken_back_is_no_answer(reply: str) -> None:
+    verdict = verify_text("5", reply, "reply")
+    assert (verdict.right, verdict.reason) == (False, "taken_back")
+
+
+@pytest.mark.parametrize(
+    ("reference", "reply"),
+    [
+        ("1, -2", r"So $x=\boxed{1}$ or $x=\boxed{-2}$."),
+        ("x=1, y=-2", r"$y=\boxed{-2}$ and $x=\boxed{1}$"),
+        ("3, 7", r"The least is \boxed{3} and the greatest is \boxed{7}."),
+        (r"The least is \boxed{3} and the greatest is \boxed{7}.", "3, 7"),
+        (r"x=\boxed{3}, y=\boxed{7}", "(3,7)"),
+    ],
+)
+def test_several_boxes_that_make_one_answer_are_read_together(reference: str, reply: str) -> None:
+    assert verify_text(reference, reply, "reply" if "boxed" in reply else "file").right
+
+
 def test_a_reference_that_states_nothing_is_refused() -> None:
     with pytest.raises(EmptyReference):
         verify_text(" ", "4", "file")

@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--source",
         choices=("any", "reply", "file"),
         default="any",
-        help="a reply counts only what is boxed; a file may be the bare answer; any: a reply if something in it is boxed (default)",
+        help="of a reply only a box counts, a file may be the bare answer, any is a reply if it has a box (default)",
     )
     parser.add_argument(
         "--seconds", type=float, default=10.0, help="CPU time for the comparison (default: %(default)s)"

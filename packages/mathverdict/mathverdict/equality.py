@@ -277,7 +277,9 @@ def _compare_single(gold: str, given: str, depth: int) -> Comparison:
         # A percentage counts nothing.
         alike = len({share is not None and share.percent for share in shares}) == 1
         same = alike and same_quantity(quantity, given_quantity, partial(equal, depth=depth + 1))
-        return Comparison(same, "quantity")
+        # Letters that nothing marks as a unit may be the reference's variables.
+        if same or quantity.unit or "\\text" in given or given_quantity.unit == "degree":
+            return Comparison(same, "quantity")
     if _CONSTANT.search(gold) and _CONSTANT.search(given):
         gold, given = (_CONSTANT.sub("+C", text) for text in (gold, given))
     try:

@@ -52,7 +52,8 @@ _COMPOUND = (
     re.compile(r"(?P<figure>.*?[\d)}])\s*(?P<unit>(?:\\mu\s*)?\\text\s*\{.*)", re.DOTALL),
     re.compile(
         r"(?P<figure>[+-]?[\d.,]*\d(?:\s*\\cdot\s*10\s*\^\s*\{?-?\d+\}?)?)\s+"
-        r"(?P<unit>\(?[A-Za-z]+\)?(?:\^\{?-?\d\}?)?\s*(?:/|per\b).*|[kMmuμ]?\s*\\(?:Omega|mu)\s*[A-Za-z]?)"
+        r"(?P<unit>\(?[A-Za-z]+\)?(?:\^\{?-?\d\}?)?\s*(?:/|per\b).*|[kMmuμ]?\s*\\(?:Omega|mu)\s*[A-Za-z]?"
+        r"|(?:k?[NJWVAC]|kg|k?Pa|lb|ft)(?:\s*(?:\\cdot\s*)?[A-Za-z]+(?:\s*\^\s*\{?-?\d\}?)?)+(?:\s*/.*)?)"
     ),
 )
 _CURRENCY = re.compile(r"^(?P<sign>-?)\s*\\?(?P<mark>[$€£¥])\s*(?=[\d.])")
@@ -249,8 +250,10 @@ def same_quantity(gold: Quantity, given: Quantity, equal: Equal) -> bool:
 
 
 def _same_angle(gold: Quantity, given: Quantity, equal: Equal) -> bool | None:
-    """Whether two angles are the same, of which one says degrees and the other radians; else `None`."""
-    if {gold.unit, given.unit} != {"degree", "rad"}:
+    """Whether two angles are the same, of which one is in degrees and the other in radians; else `None`."""
+    # A multiple of π without a unit, beside degrees, is in radians.
+    units = {side.unit or ("rad" if r"\pi" in side.figure else "") for side in (gold, given)}
+    if units != {"degree", "rad"}:
         return None
     turn = r"\frac{180}{\pi}" if gold.unit == "degree" else r"\frac{\pi}{180}"
     return equal(gold.figure, rf"({given.figure})\cdot {turn}")

@@ -58,6 +58,11 @@ _DIFFERENTIAL = re.compile(r"\\int(?![A-Za-z]).*?(?<![A-Za-z\\])d\s*(?P<index>[a
 _CONSTANTS = frozenset("cCkK")
 _ANY_CONSTANT = re.compile(r"[A-DKakc]|[Cc]_\{?\d\}?")
 _INDEXED = re.compile(r"[Cc]_\{?\d\}?")
+_FAMILY = re.compile(
+    r"\$?\s*\\(?:left\\)?\{(?P<value>(?:[^{}|:]|\{[^{}]*\})+?)(?:\\(?:mid|colon|vert)(?![A-Za-z])|[:|])"
+    r"(?P<said>\s*[a-z]\s*\\in\s*\\mathbb\s*\{?\s*Z\s*\}?)\s*\\(?:right\\)?\}\s*\$?"
+)
+r"""`\{2k\pi : k\in\mathbb{Z}\}`."""
 
 
 def with_letters_of(gold: str, given: str) -> tuple[str, str]:
@@ -123,6 +128,7 @@ def _said(text: str) -> tuple[str, str, frozenset[str]]:
     """A text without what it says of a letter at its end, of which domain that is, and the letter."""
     if len(text) > 400:
         return text, "", frozenset()
+    text = _FAMILY.sub(r"\g<value>, \g<said>", text) if _FAMILY.fullmatch(text) else text
     for name, pattern in _SAID:
         found = pattern.search(text)
         if found and found.start() > 0:

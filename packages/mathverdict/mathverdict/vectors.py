@@ -28,6 +28,7 @@ _SCALED_MATRIX = re.compile(
 _SCALED_TUPLE = re.compile(
     r"(?P<factor>[-+\d./\\{}a-z\s]*[\d}])\s*(?:\\cdot\s*)?(?P<tuple>(?:\\langle|\().*(?:\\rangle|\)))"
 )
+_IDENTITY = re.compile(r"I(?:\s*_\s*\{?\s*(\d)(?:\s*\\cdot\s*\d)?\s*\}?)?")
 _LONGEST = 120
 _ANGLE = r"(?P<{}>\d{{1,3}}(?:\.\d{{1,9}})?)\s*(?:\^\s*\{{?\s*\\circ\s*\}}?|\u00b0|degrees?)"
 _POINT = r"(?P<{}>north|south|east|west|N|S|E|W)"
@@ -43,12 +44,23 @@ _AZIMUTH = {"n": 0, "e": 90, "s": 180, "w": 270}
 def in_components(gold: str, given: str) -> tuple[str, str]:
     """Both texts, of which one in unit vectors becomes a tuple if the other is a tuple or a column."""
     gold, given = without_factor(gold), without_factor(given)
+    gold, given = _identity(gold, given), _identity(given, gold)
     sizes = _size(gold), _size(given)
     if sizes[0] and not sizes[1]:
         given = _as_tuple(given, sizes[0]) or given
     elif sizes[1] and not sizes[0]:
         gold = _as_tuple(gold, sizes[1]) or gold
     return gold, given
+
+
+def _identity(text: str, other: str) -> str:
+    """The identity matrix that `text` names, of the size of the other square matrix; else `text`."""
+    found, form = _IDENTITY.fullmatch(text), structure_of(other)
+    if found is None or form is None or form.kind != "matrix" or found[1] not in {None, str(len(form.elements))}:
+        return text
+    size = range(len(form.elements))
+    cells = r"\\".join("&".join(str(int(row == column)) for column in size) for row in size)
+    return rf"\begin{{pmatrix}}{cells}\end{{pmatrix}}"
 
 
 def without_factor(text: str) -> str:

@@ -11,7 +11,7 @@ from .equality import equal
 from .finals import Finals, finals_of_file, finals_of_reply, has_box, reference_value
 
 Source = Literal["reply", "file", "any"]
-"""What a text is: a reply, whose answer is boxed; a file, which may be the bare answer; a reply if anything is boxed."""
+"""A reply, whose answer is boxed; a file, which may be the bare answer; or "any": a reply if anything is boxed."""
 
 _SPACES = re.compile(r"[^\S\n]+")
 _EMPTY_LINES = re.compile(r"(?: ?\n){3,}")

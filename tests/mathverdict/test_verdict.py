@@ -1,26 +1,9 @@
 """Answers beside those that were once misjudged, right and wrong: corrections, units, dates, letters, notations."""
 
-import json
 import time
-from pathlib import Path
 
 import pytest
 from mathverdict.verdict import verify_text
-
-ROWS = [
-    json.loads(line)
-    for line in (Path(__file__).parent / "data" / "neighbours.jsonl").read_text(encoding="utf-8").splitlines()
-]
-
-
-@pytest.mark.parametrize("kind", sorted({row["kind"] for row in ROWS}))
-def test_each_neighbour_is_judged_as_labelled(kind: str) -> None:
-    rows = [row for row in ROWS if row["kind"] == kind]
-    verdicts = [
-        verify_text(row["answer"], row["reply"], "reply" if "boxed" in row["reply"] else "file").right for row in rows
-    ]
-    assert len(rows) > 10
-    assert [row for row, right in zip(rows, verdicts, strict=True) if right != row["right"]] == []
 
 
 @pytest.mark.parametrize(
