@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from .bounded import BROKE_DOWN, DEADLINE_SIGNAL, in_child
 from .equality import compare
@@ -55,9 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     outcome = in_child(partial(_found, given.reference, answer, given.source), given.seconds)
     if isinstance(outcome, int) and outcome != -DEADLINE_SIGNAL and outcome not in BROKE_DOWN:
         parser.exit(3, f"mathverdict: the comparison ended with exit code {outcome}\n")
-    reason = "timed_out" if outcome == -DEADLINE_SIGNAL else "crashed"
-    found = json.loads(outcome) if isinstance(outcome, str) else {"right": False, "reason": reason}
-    found["why"] = _WHY.get(found["reason"], found["reason"])
+    failed = {"right": False, "reason": "timed_out" if outcome == -DEADLINE_SIGNAL else "crashed"}
+    found: dict[str, Any] = json.loads(outcome) if isinstance(outcome, str) else failed
+    found["why"] = _WHY.get(str(found["reason"]), found["reason"])
     print(json.dumps(found, ensure_ascii=False) if given.json else _told(found))  # noqa: T201
     sys.exit(0 if found["right"] else 1)
 
@@ -81,13 +82,16 @@ def _options_first(arguments: Sequence[str]) -> list[str]:
 
 def _found(reference: str, answer: str, source: Source) -> str:
     verdict = verify_text(reference, answer, source)
-    found: dict[str, object] = {"right": verdict.right, "reason": verdict.reason}
-    for name, text in (("reference", reference_value(reference)), ("answer", verdict.answer)):
-        # What cannot be compared without an error cannot be explained without one either.
-        if text and not verdict.reason.startswith("incomparable"):
-            found[name] = {"text": text, **reading(text)._asdict()}
-            found["compared_as"] = compare(reference_value(reference), text).form
+    value = reference_value(reference)
+    found: dict[str, object] = {"right": verdict.right, "reason": verdict.reason, "reference": _read(value)}
+    # What cannot be compared without an error cannot be explained without one either.
+    if verdict.answer and not verdict.reason.startswith("incomparable"):
+        found |= {"answer": _read(verdict.answer), "compared_as": compare(value, verdict.answer).form}
     return json.dumps(found)
+
+
+def _read(text: str) -> dict[str, str]:
+    return {"text": text, **reading(text)._asdict()}
 
 
 def _told(found: dict[str, object]) -> str:

@@ -19,7 +19,7 @@ from .quantities import quantity_of, same_parts, same_quantity
 from .realsets import real_set, same_set
 from .relations import Relation, is_name, relation_of, same_relation, says
 from .renaming import bound_renamed, constants_renamed, named_alike, with_letters_of
-from .structure import Structure, are_strings, balanced, row_elements, structure_of
+from .structure import Structure, are_strings, balanced, expanded, row_elements, structure_of
 from .tree import Unparsable
 from .unevaluated import is_solved, leaves_more_open, without_question
 from .vectors import in_components, same_bearing
@@ -29,15 +29,7 @@ MAX_EXPRESSION_CHARS = 2000
 """A longer expression is compared as text only."""
 
 _MAX_DEPTH = 5
-_MEMBER = re.compile(r"^[A-Za-z]\s*\\in(?![a-z])\s*")
-_NAMED_MATRIX = re.compile(
-    r"^(?:[A-Z]|\\vec\s*\{?\s*[a-z]\s*\}?|\\nabla\s*[a-zA-Z](?:\s*\([a-z, ]+\))?)"
-    r"(?:\s*\^\s*\{?(?:-?\d|T)\}?)?\s*=\s*(?=[^=&(]{0,40}?(?:\\begin|\\langle))"
-)
-_ONE_NAME = re.compile(r"(?:[A-Za-z]|\\lambda)\s*=\s*(?P<values>[^=<>]+,[^=<>]+)")
-"""`x=2,3`: one name for several values."""
 _ORDER = re.compile(r"\\(?:le|ge|ne)(?![a-z])|[<>]")
-_PLUS_MINUS = re.compile(r"\\pm(?![a-z])")
 _CONSTANT = re.compile(r"\+\s*[cCkK]$")
 
 
@@ -91,7 +83,7 @@ def _compare_formulas(reference: str, answer: str, depth: int) -> Comparison:
     given = bound_renamed(gold, named_alike(gold, given))
     found = Comparison(False, "text")
     for text in (given, *constants_renamed(gold, given)):
-        left, right = in_components(_expanded(gold), _expanded(text))
+        left, right = in_components(expanded(gold), expanded(text))
         found = Comparison(True, "text") if left == right else _compare_normalized(left, right, depth)
         if found.equal:
             break
@@ -111,22 +103,6 @@ def _same_choice(choice: Choice, answer: str, depth: int) -> bool | None:
 
 def _whole(text: str) -> bool:
     return bool(text) and balanced(text) and text[-1] not in "+-*/^_=<" and not text.endswith(r"\cdot")
-
-
-def _expanded(text: str) -> str:
-    r"""`\pm` written out as two answers, `x \in S` as S, and `(x,y)=(1,2)` as `x=1, y=2`."""
-    text = _NAMED_MATRIX.sub("", _MEMBER.sub("", text))
-    if len(_PLUS_MINUS.findall(text)) == 1:
-        return f"{_PLUS_MINUS.sub('+', text).lstrip('+ ')}, {_PLUS_MINUS.sub('-', text)}".replace("=+", "=")
-    if one_name := _ONE_NAME.fullmatch(text):
-        return one_name["values"]
-    relation = relation_of(text) if text.startswith("(") else None
-    if relation and relation.signs == ("=",):
-        names, values = (structure_of(side) for side in relation.sides)
-        alike = names and values and names.kind == values.kind == "()" and len(names.elements) == len(values.elements)
-        if names and values and alike and all(map(is_name, names.elements)):
-            return ", ".join(f"{name}={value}" for name, value in zip(names.elements, values.elements, strict=True))
-    return text
 
 
 def _compare_normalized(gold: str, given: str, depth: int) -> Comparison:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from .corrections import correction, introduces, supersedes, takes_back
 from .normalize import closing_bracket
-from .quantities import unit_behind
 from .sentences import announced, clean_lines, stated, without_closing_words
+from .units import unit_behind
 
 MAX_BARE_LINES = 12
 """More lines without any mark are a text about the answer, not the answer."""

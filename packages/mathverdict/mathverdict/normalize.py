@@ -62,6 +62,7 @@ _NOT = re.compile(r"\\not\s*(=|<|>|\\in(?![A-Za-z])|\\equiv(?![A-Za-z]))")
 _NOT_NAMES = {"=": r"\ne ", "<": r"\ge ", ">": r"\le ", r"\in": r"\notin ", r"\equiv": r"\nequiv "}
 _DOTTED = re.compile(r"\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?")
 _CHOSEN = re.compile(r"(?:\{\s*\}\s*)?[_^]\s*\{?(?P<n>\d+)\}?\s*C\s*_\s*\{?(?P<k>\d+)\}?")
+_CHOOSE = re.compile(r"\{([^{}]+)\\choose(?![A-Za-z])([^{}]+)\}")
 _RECURS = re.compile(r"^(-?\d+\.\d*?)(?:(\d)\2{2,}|(\d{2,6})\3+)\s*(?:\.\.\.|\\[lc]?dots)$", re.ASCII)
 _CONDITIONAL = re.compile(r"(?<![A-Za-z\\])([PE])\s*\(([^()|]+)\|([^()|]+)\)")
 _MAGNITUDES = {
@@ -80,7 +81,7 @@ _WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "*
 _SAYING = r"(?:(?:the\s+)?(?:final\s+)?(?:answer|result|solution)\s*(?:is\s*:?|:|=)|there (?:is|are)|it is)"
 _ANSWER_IS = re.compile(rf"^(?:\\text\{{\s*{_SAYING}\s*\}}|{_SAYING}(?![A-Za-z]))\s*(?!not\b|no\b)", re.IGNORECASE)
 _LEADS = re.compile(
-    r"^(?:(?:both|either)\s+|\\implies\s*|\\Rightarrow\s*|(?:approximately|about|exactly)\s+"
+    r"^(?:(?:both|either)\s+|the\s+(?:point|pair|triple|vector|set|interval)\s+(?=[({\[]|\\[{l])|\\implies\s*|\\Rightarrow\s*|(?:approximately|about|exactly)\s+"
     r"|\\approx\s*|\+\s*(?=[\w\\(.])|\\therefore\s*|=\s*|:\s*)",
     re.IGNORECASE,
 )
@@ -166,6 +167,7 @@ def normalize(text: str) -> str:
     text = _NUMBER_TEXT.sub(r"\1", text)
     text = _FUNCTION_TEXT.sub(r"\\\1 ", text)
     text = _CHOSEN.sub(lambda found: rf"\binom{{{found['n']}}}{{{found['k']}}}", text)
+    text = _CHOOSE.sub(r"\\binom{\1}{\2}", text)
     text = _RECURS.sub(lambda found: rf"{found[1]}\overline{{{found[2] or found[3]}}}", text)
     text = _DOTTED.sub(lambda found: rf"\overline{{{''.join(part or '' for part in found.groups())}}}", text)
     text = _CONDITIONAL.sub(r"\1(\2\\mid \3)", text)

@@ -53,19 +53,12 @@ _COMPOUND = (
     re.compile(
         r"(?P<figure>[+-]?[\d.,]*\d(?:\s*\\cdot\s*10\s*\^\s*\{?-?\d+\}?)?)\s+"
         r"(?P<unit>\(?[A-Za-z]+\)?(?:\^\{?-?\d\}?)?\s*(?:/|per\b).*|[kMmuμ]?\s*\\(?:Omega|mu)\s*[A-Za-z]?"
-        r"|(?:k?[NJWVAC]|kg|k?Pa|lb|ft)(?:\s*(?:\\cdot\s*)?[A-Za-z]+(?:\s*\^\s*\{?-?\d\}?)?)+(?:\s*/.*)?)"
+        r"|(?:k?[NJWVAC]|kg|k?Pa|lb|ft)(?:\s*(?:\\cdot\s*)?[A-Za-z]+(?:\s*\^\s*\{?-?\d\}?)?)+(?:\s*/.*)?"
+        r"|(?:[A-Za-z]+(?:\s*\^\s*\{?\d\}?)?\s*(?:\\cdot\s*)?)*?[A-Za-z]+\s*\^\s*\{?-\d\}?)"
     ),
 )
 _CURRENCY = re.compile(r"^(?P<sign>-?)\s*\\?(?P<mark>[$€£¥])\s*(?=[\d.])")
 _MARKS = {"$": "dollar", "€": "euro", "£": "pound", "¥": "yen"}
-_BEHIND = re.compile(
-    r"(?P<joined>(?:\^\s*(?!\{?\s*\\circ)\{?[-+]?\w+\}?|\.\d+|[A-Za-z](?![A-Za-z])"
-    r"|(?:\\[,;:]|\s)*(?:\\pi(?![A-Za-z])|\\(?:times|cdot)\s*10\s*\^\s*\{?-?\d+\}?)))"
-    r"|(?:\\[,;: )]|[\s$~])*(?P<unit>\\?%|\^\s*(?:\\circ|\{\s*\\circ\s*\})|°"
-    rf"|\\(?:text|mathrm)\s*\{{\s*(?:{_ONE})[^{{}}]*\}}(?:\^\{{?[23]\}}?)?"
-    rf"|(?:percent|hundred|thousand|million|billion|dozen|(?!(?:in|m|s|h|g|l|A|C|T|K|V|W|N|J|F|t)\b)(?:{_ONE})"
-    rf"(?:\s*/\s*(?:{_ONE})|\s*\^\s*\{{?[23]\}}?|²|³)?)(?![A-Za-z/^]))"
-)
 _CANONICAL = [(re.compile(pattern), name) for name, pattern in UNITS.items()]
 _TRAILING = re.compile(
     r"(?<=[\d)}%])(?:\s*\\text\{\s*(?P<marked>[A-Za-z][A-Za-z .'-]+?)\s*\}"
@@ -142,7 +135,12 @@ def _compound(text: str) -> Quantity | None:
         if found is None:
             continue
         unit = re.sub(r"\\text\s*", " ", found["unit"]).replace("{", "").replace("}", "").strip()
-        if len(re.findall(r"[A-Za-z]+", unit)) > 1 and "squ" not in unit and "cub" not in unit and measure(unit):
+        if (
+            (len(re.findall(r"[A-Za-z]+", unit)) > 1 or "-" in unit)
+            and "squ" not in unit
+            and "cub" not in unit
+            and measure(unit)
+        ):
             return Quantity(
                 found["figure"].strip(), unit, known="\\text" in found["unit"] or "/" in unit or "per" in unit
             )
@@ -184,14 +182,6 @@ def _singular(word: str) -> str:
         if word.endswith(ending) and len(word) > len(ending) + 1 and not word.endswith("ss"):
             return word.removesuffix(ending) + replacement
     return word
-
-
-def unit_behind(text: str, position: int) -> str:
-    """The unit, sign or factor right behind a box that ends at `position`, a unit after a space; may be empty."""
-    found = _BEHIND.match(text, position)
-    if found is None:
-        return ""
-    return found["joined"].strip() if found["joined"] else " " + found["unit"].strip()
 
 
 def _parts_of(text: str) -> list[Quantity]:

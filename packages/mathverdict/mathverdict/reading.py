@@ -37,7 +37,7 @@ def reading(text: str) -> Reading:
     if same_choices(text, text):
         return Reading("choices", text)
     if choice := reference_choice(text):
-        return Reading("choice", " ".join(part for part in choice if part))
+        return Reading("choice", f"{choice.letter} {choice.text}".strip())
     if progression_of(text):
         return Reading("progression", text)
     if (words := as_words(text)) is not None:

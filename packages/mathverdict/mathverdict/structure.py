@@ -1,12 +1,14 @@
 r"""The outer form of an answer: a list, tuple, interval, set, matrix or union, with its elements as text.
 
-Invariant: only brackets and separators at the top level count; elements are never interpreted here.
+Invariant: only brackets and separators at the top level count; elements are never interpreted here, only written out.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+
+from .relations import is_name, relation_of
 
 _OPENING, _CLOSING = "([{", ")]}"
 _ENVIRONMENT = re.compile(
@@ -16,6 +18,16 @@ _GROUPED_NUMBER = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?!\d)")
 _CASES = re.compile(
     r"^\\begin\{(?P<name>cases|aligned|array)\}(?:\{[^{}]*\})?(?P<rows>.*=.*)\\end\{(?P=name)\}$", re.DOTALL
 )
+
+
+_MEMBER = re.compile(r"^[A-Za-z]\s*\\in(?![a-z])\s*")
+_NAMED_MATRIX = re.compile(
+    r"^(?:[A-Z]|\\vec\s*\{?\s*[a-z]\s*\}?|\\nabla\s*[a-zA-Z](?:\s*\([a-z, ]+\))?)"
+    r"(?:\s*\^\s*\{?(?:-?\d|T)\}?)?\s*=\s*(?=[^=&(]{0,40}?(?:\\begin|\\langle))"
+)
+_ONE_NAME = re.compile(r"(?:[A-Za-z]|\\lambda)\s*=\s*(?P<values>[^=<>]+,[^=<>]+)")
+"""`x=2,3`: one name for several values."""
+_PLUS_MINUS = re.compile(r"\\pm(?![a-z])")
 
 
 @dataclass(frozen=True)
@@ -62,6 +74,24 @@ def _bracketed(text: str) -> Structure | None:
     if len(elements) < 2 and kind != "{}":
         return None
     return Structure(kind, tuple(elements) if inner.strip() else ())
+
+
+def expanded(text: str) -> str:
+    r"""`\pm` written out as two answers, `x \in S` as S, and `(x,y)=(1,2)` as `x=1, y=2`."""
+    text = _NAMED_MATRIX.sub("", _MEMBER.sub("", text))
+    if text.startswith(r"\{") and text.endswith(r"\}") and not re.search(r"[|:]|\\mid|\\vert", text):
+        return rf"\{{{expanded(text[2:-2])}\}}" if r"\pm" in text else text
+    if len(_PLUS_MINUS.findall(text)) == 1:
+        return f"{_PLUS_MINUS.sub('+', text).lstrip('+ ')}, {_PLUS_MINUS.sub('-', text)}".replace("=+", "=")
+    if one_name := _ONE_NAME.fullmatch(text):
+        return one_name["values"]
+    relation = relation_of(text) if text.startswith("(") else None
+    if relation and relation.signs == ("=",):
+        names, values = (structure_of(side) for side in relation.sides)
+        alike = names and values and names.kind == values.kind == "()" and len(names.elements) == len(values.elements)
+        if names and values and alike and all(map(is_name, names.elements)):
+            return ", ".join(f"{name}={value}" for name, value in zip(names.elements, values.elements, strict=True))
+    return text
 
 
 def are_strings(elements: Sequence[str]) -> bool:

@@ -32,6 +32,7 @@ UNITS = {
     "MW": "MW|megawatts?", "kWh": "kWh", "V": "V|volts?", "kV": "kV|kilovolts?", "mV": "mV|millivolts?",
     "A": "A|amps?|amperes?", "mA": "mA|milliamps?", "ohm": "ohms?", "Hz": "Hz|hertz", "kHz": "kHz", "MHz": "MHz",
     "GHz": "GHz", "Pa": "Pa|pascals?", "kPa": "kPa|kilopascals?", "MPa": "MPa|megapascals?", "atm": "atm|atmospheres?",
+    "bar": "bars?",
     "mol": "mol|moles?", "T": "T|teslas?", "C": "coulombs?", "F": "farads?", "bit": "bits?", "byte": "bytes?",
     "KB": "KB|kB|kilobytes?", "MB": "MB|megabytes?", "GB": "GB|gigabytes?", "people": "people|persons?",
 }  # fmt: skip
@@ -87,7 +88,7 @@ _DEFINED: dict[str, tuple[str, str]] = {
     "hectare": ("10000", "m m"), "byte": ("8", "bit"), "cent": ("1/100", "dollar"), "quart": ("1/4", "gallon"),
     "pint": ("1/8", "gallon"), "cup": ("1/16", "gallon"), "tablespoon": ("1/256", "gallon"),
     "teaspoon": ("1/768", "gallon"), "year": ("12", "month"), "oz": ("1/16", "lb"), "kWh": ("3600000", "kg m m /s /s"),
-    "atm": ("101325", "kg /m /s /s"),
+    "atm": ("101325", "kg /m /s /s"), "bar": ("100000", "kg /m /s /s"),
 }  # fmt: skip
 _ALIASES = {"kcal": (1000, "cal"), "KB": (1000, "byte"), "MB": (10**6, "byte"), "GB": (10**9, "byte")}
 _LONE = {"unit", "people", "year old"}
@@ -96,6 +97,15 @@ _CANONICAL = [(re.compile(pattern), name) for name, pattern in UNITS.items() if 
 _TOKEN = re.compile(
     r"\s*(?:(?P<power>\^?\s*\{?\s*(?P<exponent>-?\d)\s*\}?|squared\b|cubed\b)|(?P<over>/|per\b|\bp(?=er\b))|(?P<open>\()"
     r"|(?P<close>\))|(?P<times>\\cdot|\\times|[·*.-])|(?P<shape>square|sq\.?|cubic|cu\.?)\s|(?P<name>[A-Za-zμΩ]+))"
+)
+_ANY = "|".join(UNITS.values())
+_BEHIND = re.compile(
+    r"(?P<joined>(?:\^\s*(?!\{?\s*\\circ)\{?[-+]?\w+\}?|\.\d+|[A-Za-z](?![A-Za-z])"
+    r"|(?:\\[,;:]|\s)*(?:\\pi(?![A-Za-z])|\\(?:times|cdot)\s*10\s*\^\s*\{?-?\d+\}?)))"
+    r"|(?:\\[,;: )]|[\s$~])*(?P<unit>\\?%|\^\s*(?:\\circ|\{\s*\\circ\s*\})|°"
+    rf"|\\(?:text|mathrm)\s*\{{\s*(?:{_ANY})[^{{}}]*\}}(?:\^\{{?[23]\}}?)?"
+    rf"|(?:percent|hundred|thousand|million|billion|dozen|(?!(?:in|m|s|h|g|l|A|C|T|K|V|W|N|J|F|t)\b)(?:{_ANY})"
+    rf"(?:\s*/\s*(?:{_ANY})|\s*\^\s*\{{?[23]\}}?|²|³)?)(?![A-Za-z/^]))"
 )
 
 
@@ -186,3 +196,11 @@ def _defined(unit: str) -> Measure:
     ]
     product = _product(measures)
     return Measure(Fraction(number) * product.factor, product.dimensions)
+
+
+def unit_behind(text: str, position: int) -> str:
+    """The unit, sign or factor right behind a box that ends at `position`, a unit after a space; may be empty."""
+    found = _BEHIND.match(text, position)
+    if found is None:
+        return ""
+    return found["joined"].strip() if found["joined"] else " " + found["unit"].strip()

@@ -77,7 +77,7 @@ _PHRASES = (
     (re.compile(r"(?:12(?::00)? )?midnight"), "12:00 am"),
     (re.compile(r"(?:the )?(?:empty|null) set"), r"\emptyset"),
     (re.compile(r"(?:(?:the )?set of )?(?:all )?(?:the )?real numbers|all (?:the )?reals"), r"\mathbb{R}"),
-    (re.compile(r"(?:positive |plus )?infinity"), r"\infty"),
+    (re.compile(r"(?:(?:the )?limit (?:is|tends to|goes to|diverges to) )?(?:positive |plus )?infinity"), r"\infty"),
     (re.compile(r"(?:negative |minus )infinity"), r"-\infty"),
     (re.compile(r"(?:the )?(?:limit |value |it )?(?:dne|does not exist|doesn't exist)"), r"\text{does not exist}"),
     (re.compile(r"a\.? ?m"), r"\text{am}"),
@@ -104,6 +104,7 @@ _WITH_SUBJECT = re.compile(
     rf"(?:the |this |these |that )?(?:given )?(?P<noun>{_NOUN}|it|they|f|f x)(?: [a-z])? (?:is|are) "
     rf"(?:an? )?(?P<word>{_ADJECTIVE})"
 )
+_WINNER = re.compile(r"(?P<word>[a-z]+) (?:wins|won|will win|is the winner|has a winning strategy)")
 _NO_ADJECTIVE = frozenset({"not", "no", "neither", "never", "any", "all", "every", "some", "the", "a", "an", "one"})
 _VERDICTS = frozenset({"yes", "no", "true", "false", "first", "second"})
 """Of these a list says each of something else."""
@@ -175,7 +176,7 @@ def _described(words: str) -> tuple[str, str]:
     for pattern in (_WITH_SUBJECT, _WITH_NOUN):
         if (found := pattern.fullmatch(words)) and found["word"] not in _NO_ADJECTIVE:
             return found["word"], "" if found["noun"] in {"it", "they", "f", "f x"} else found["noun"]
-    return words, ""
+    return (found["word"] if (found := _WINNER.fullmatch(words)) else words), ""
 
 
 def _same_items(reference: str, answer: str) -> bool:
