@@ -184,7 +184,6 @@ async def test_rubrics_share_one_pool_until_the_last_is_torn_down() -> None:
     assert wait_until_gone(pids) == []
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, "leave"])
 def test_workers_die_with_their_process_however_it_dies() -> None:
     ends = [signal.SIGKILL, signal.SIGTERM]
     command = [sys.executable, str(Path(__file__).with_name("orphan_parent.py")), "wait", "wait", "leave"]
