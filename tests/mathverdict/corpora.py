@@ -17,19 +17,19 @@ class Corpus:
     pairs: int
     agreement: float = 1.0
     source: Source = "any"
-    balanced: bool = False
-    """About as many right answers as wrong ones, of forty kinds or more."""
+    kinds: int = 0
+    """How many kinds of answer there are at least, about as many of them right as wrong."""
 
 
 CORPORA = {
-    "pairs": Corpus(890, source="file"),
+    "pairs": Corpus(890, source="file", kinds=30),
     "spellings": Corpus(44, source="file"),
     "cheats": Corpus(380, source="file"),
     "heldout": Corpus(1101, 0.988, source="file"),
     "neighbours": Corpus(1013),
-    "blind": Corpus(856, 0.98, balanced=True),
-    "stranger": Corpus(596, 0.98, balanced=True),
-    "stranger_2": Corpus(600, 0.98, balanced=True),
+    "blind": Corpus(856, 0.98, kinds=40),
+    "stranger": Corpus(596, 0.98, kinds=40),
+    "stranger_2": Corpus(600, 0.98, kinds=40),
     "fresh": Corpus(300, 0.99),
     "fresh_2": Corpus(300, 0.98),
 }

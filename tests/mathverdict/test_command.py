@@ -71,6 +71,7 @@ def test_an_answer_that_takes_too_long_is_wrong(capsys: pytest.CaptureFixture[st
     assert (code, told) == (1, "wrong: the comparison takes longer than --seconds\n")
 
 
+@pytest.mark.usefixtures("programs")
 def test_the_installed_program_reads_an_answer_from_standard_input() -> None:
     program = Path(sys.executable).with_name("mathverdict")
     done = subprocess.run(
