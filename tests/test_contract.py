@@ -226,7 +226,7 @@ ATTRIBUTES = {
 }
 """Attributes that are read or set from outside, as the class's own source names them."""
 
-PROGRAMS = ("mathverdict", "supervisor")
+PROGRAMS = ("verdict_programs", "supervisor")
 """Packages of ours that run in the sandbox and know nothing of verifiers."""
 
 

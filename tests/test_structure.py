@@ -14,6 +14,7 @@ PACKAGES = {
     "opencode_env": ROOT / "environments" / "opencode_env" / "opencode_env",
     "opencode_rlm": ROOT / "environments" / "opencode_rlm" / "opencode_rlm",
     "opencode_simulation": ROOT / "environments" / "opencode_simulation" / "opencode_simulation",
+    "mathverdict": ROOT / "packages" / "mathverdict" / "mathverdict",
     "opencode_runs": ROOT / "packages" / "opencode_runs" / "opencode_runs",
 }
 IN_THE_SANDBOX = ("mathverdict", "supervisor")

@@ -45,7 +45,8 @@ def distributions() -> list[Distribution]:
     """The members, as their project files describe them."""
     found = []
     environments = [ROOT / "environments" / name for name in ("opencode_env", "opencode_rlm", "opencode_simulation")]
-    for directory in (*environments, ROOT / "packages" / "opencode_runs", ROOT / "rubrics"):
+    packages = [ROOT / "packages" / name for name in ("mathverdict", "opencode_runs")]
+    for directory in (*environments, *packages, ROOT / "rubrics"):
         project = tomllib.loads((directory / "pyproject.toml").read_text())["project"]
         extras = {name: names_of(lines) for name, lines in project.get("optional-dependencies", {}).items()}
         package = project["name"].replace("-", "_")
@@ -108,7 +109,15 @@ def test_a_distribution_declares_exactly_what_it_imports(member: Distribution) -
 
 
 def test_dependencies_point_one_way() -> None:
-    order = ["verifiers", "opencode-rubrics", "opencode-env", "opencode-rlm", "opencode-simulation", "opencode-runs"]
+    order = [
+        "verifiers",
+        "mathverdict",
+        "opencode-rubrics",
+        "opencode-env",
+        "opencode-rlm",
+        "opencode-simulation",
+        "opencode-runs",
+    ]
     for member in distributions():
         allowed = set(order[: order.index(member.name)])
         assert member.dependencies & set(order) <= allowed, member.name

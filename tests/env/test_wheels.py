@@ -31,6 +31,7 @@ PACKAGES = {
     "opencode_rlm": ROOT / "environments" / "opencode_rlm" / "opencode_rlm",
     "opencode_simulation": ROOT / "environments" / "opencode_simulation" / "opencode_simulation",
     "opencode_rubrics": ROOT / "rubrics" / "opencode_rubrics",
+    "mathverdict": ROOT / "packages" / "mathverdict" / "mathverdict",
     "opencode_runs": ROOT / "packages" / "opencode_runs" / "opencode_runs",
 }
 
