@@ -10,7 +10,7 @@ help:
 	@echo "make demo   evaluate the sample tasks: real OpenCode, local sandboxes, scripted model (no account needed)"
 	@echo "make test   run the whole test suite"
 	@echo "make test-failed  those that failed there once more, one by one"
-	@echo "make test-quick  what needs neither a sandbox nor an agent: after each edit"
+	@echo "make test-quick  what starts no sandbox, no agent and no Python: after each edit"
 	@echo "make test-whole  the same with sweeps, soaks and thousands of generated conversations: hours"
 	@echo "make test-next  type check and whole rollouts against the newest verifiers, pre-releases included"
 	@echo "make learn  train a small policy from nothing on rollouts of real OpenCode (installs torch; ARGS=--help)"

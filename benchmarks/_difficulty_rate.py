@@ -87,7 +87,7 @@ def _run_side(side: str, file: Path) -> tuple[float, float]:
 
 def _side(side: str, file: Path) -> None:
     """Read `file` one way; print CPU seconds (imports not counted) and peak memory in MB."""
-    from opencode_env.difficulty.rate import rate
+    from opencode_runs.difficulty.rate import rate
 
     start = time.process_time()
     if side == "rate":

@@ -250,7 +250,7 @@ def _signal(pid: int) -> None:
 def _a_worker_is_busy() -> bool:
     """Whether a math worker of this process has computed for longer than an honest answer takes."""
     for pid in _all_pids():
-        is_worker = "mathverdict.on_host" in "".join(_command(pid)) and _parent(_parent(pid)) == os.getpid()
+        is_worker = "verdict_programs.on_host" in "".join(_command(pid)) and _parent(_parent(pid)) == os.getpid()
         ticks = sum(map(int, _stat(pid)[11:13])) if is_worker else 0
         if ticks / os.sysconf("SC_CLK_TCK") > 0.5:
             return True

@@ -27,9 +27,9 @@ from typing import Any
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import verifiers.v1 as vf
+from mathverdict.finals import finals_of_file, reference_value
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, provision_confined
 from opencode_rubrics import RemoteHybridMathConfig, RemoteHybridMathRubric
-from opencode_rubrics.math.mathverdict.finals import finals_of_file, reference_value
 from opencode_rubrics.math.scorer_bundle import ensure_bundle
 from opencode_rubrics.math.worker_pool import WorkerPool, usable_cores
 
@@ -42,7 +42,7 @@ GOALS = {"host_throughput": 0.9, "loop_lag": 1.0, "hang_cost": 1.0, "neighbours"
 """host_throughput: at least. The others at most: lag p99 ÷ 20 ms; (hung answer - its deadline) ÷ 1 s; time of the
 neighbours of a hung answer ÷ their time without it, in units of the share that its worker has."""
 
-CORPUS = Path(__file__).parent.parent / "tests" / "rubrics" / "data" / "math_pairs.jsonl"
+CORPUS = Path(__file__).parent.parent / "tests" / "mathverdict" / "data" / "pairs.jsonl"
 HANG = r"(1/3)!+10^{-2000}\sqrt{2}"
 HANG_DEADLINE = 3.0
 ROUNDS = 4

@@ -1,9 +1,11 @@
 """Fixtures of the whole suite: container images, and other versions of OpenEnv. In CI what they need must be there."""
 
+import gc
 import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +16,15 @@ from tests.support.podman import Unavailable, base_image, containers_conf
 from tests.support.prime_api import PrimeApi, serving_apart, with_opencode
 from tests.support.user_home import UserHome
 
-pytest_plugins = ["tests.support.tiers", "tests.support.costs"]
+pytest_plugins = ["tests.support.tiers", "tests.support.costs", "tests.support.programs"]
 
 NEWEST_OPENENV = "0.10.0"
+
+# What the tests and their programs import is compiled once and not by each process, whatever this machine's environment
+# says; and objects of modules, which stay, are no work for the collector while they are made, nor later.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+gc.disable()
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what runs in the background so, and what the tests start and interrupt would inherit it.
@@ -27,7 +35,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """One worker more than processors, as much of a test is waiting; none where a few files are run."""
     if len(config.args) <= 3 and all(".py" in word for word in config.args):
         return 0
-    return min(4, (os.cpu_count() or 1) + 1)
+    # Each pays for what it imports; quick tests wait for little.
+    return min(4, (os.cpu_count() or 1) + (not config.getoption("--quick")))
+
+
+def pytest_collection_finish() -> None:
+    """See above."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -48,6 +63,11 @@ def sandboxes() -> None:
         if os.environ.get("CI"):
             pytest.fail("the tests of sandboxes must run in CI: bubblewrap is not installed")
         pytest.skip("bubblewrap is not installed: apt-get install bubblewrap")
+
+
+@pytest.fixture(scope="session")
+def programs() -> None:
+    """Whatever starts a Python of its own asks for this, itself or through another fixture, and so is not quick."""
 
 
 @pytest.fixture

@@ -48,6 +48,7 @@ def play(folder: Path, files: dict[str, str], known: Version) -> subprocess.Comp
 @pytest.mark.parametrize(
     ("known", "code", "told"), [(OLDER, 0, "newer than known: 3 failures"), (LOCKED, 1, "3 failures")]
 )
+@pytest.mark.usefixtures("programs")
 def test_failures_fail_the_command_only_under_a_version_that_is_known(
     tmp_path: Path, known: Version, code: int, told: str
 ) -> None:
@@ -61,12 +62,14 @@ def test_failures_fail_the_command_only_under_a_version_that_is_known(
 
 
 @pytest.mark.parametrize(("known", "told"), [(OLDER, "newer than known: no failure"), (LOCKED, "no failure")])
+@pytest.mark.usefixtures("programs")
 def test_without_a_failure_it_succeeds(tmp_path: Path, known: Version, told: str) -> None:
     done = play(tmp_path, SOUND, known)
     assert done.returncode == 0, done.stdout + done.stderr
     assert told in done.stdout.splitlines()[-1]
 
 
+@pytest.mark.usefixtures("programs")
 def test_a_type_checker_and_tests_that_do_not_run_are_failures(tmp_path: Path) -> None:
     files = {"typed.py": "", "test_things.py": "", "test_unreadable.py": ""}
     done = play(tmp_path, files, LOCKED)
@@ -81,6 +84,7 @@ def test_the_repository_knows_a_version_that_is_not_older_than_the_locked_one_an
     assert all((ROOT / name).exists() for name in settings.tests)
 
 
+@pytest.mark.usefixtures("programs")
 def test_what_passes_when_it_is_run_alone_is_told_and_is_no_failure(tmp_path: Path) -> None:
     once = "from pathlib import Path\ndef test_once():\n    seen = Path('seen').exists()\n    Path('seen').touch()\n"
     files = {**SOUND, "test_things.py": f"{once}    assert seen\n"}

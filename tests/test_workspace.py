@@ -44,7 +44,8 @@ class Distribution:
 def distributions() -> list[Distribution]:
     """The members, as their project files describe them."""
     found = []
-    for file in (*sorted((ROOT / "environments").glob("*/pyproject.toml")), ROOT / "rubrics" / "pyproject.toml"):
+    roots = sorted(path for place in ("environments", "packages") for path in (ROOT / place).glob("*/pyproject.toml"))
+    for file in (*roots, ROOT / "rubrics" / "pyproject.toml"):
         document = tomllib.loads(file.read_text())
         project, packages = document["project"], document["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
         extras = {name: names_of(lines) for name, lines in project.get("optional-dependencies", {}).items()}
@@ -98,7 +99,9 @@ def imported_distributions(member: Distribution, paths: Iterable[Path]) -> set[s
 
 @MEMBERS
 def test_a_distribution_declares_exactly_what_it_imports(member: Distribution) -> None:
-    of_an_extra = {name: [path for path in member.files if name in path.parts] for name in ("conformance", "openenv")}
+    of_an_extra = {
+        name: [path for path in member.files if name in path.parts] for name in ("conformance", "join", "openenv")
+    }
     always = [path for path in member.files if not any(path in paths for paths in of_an_extra.values())]
     assert imported_distributions(member, always) == member.dependencies
     for name, paths in of_an_extra.items():
@@ -106,7 +109,16 @@ def test_a_distribution_declares_exactly_what_it_imports(member: Distribution) -
 
 
 def test_dependencies_point_one_way() -> None:
-    order = ["verifiers", "opencode-rubrics", "opencode-env", "opencode-rlm", "opencode-simulation", "opencode-tasks"]
+    order = [
+        "verifiers",
+        "mathverdict",
+        "opencode-rubrics",
+        "opencode-env",
+        "opencode-rlm",
+        "opencode-simulation",
+        "opencode-tasks",
+        "opencode-runs",
+    ]
     for member in distributions():
         allowed = set(order[: order.index(member.name)])
         assert member.dependencies & set(order) <= allowed, member.name

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
-from opencode_env.difficulty.record import SCHEMA_VERSION
-from opencode_env.trainable.samples import TrainingSample
+from opencode_runs.traces.record import SCHEMA_VERSION
+from opencode_runs.trainable.samples import TrainingSample
 
 from examples.learn.curriculum import KEY, QUESTION, Curriculum, Problem, fill
 from examples.learn.rollouts import Rollout

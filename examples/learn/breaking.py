@@ -8,7 +8,7 @@ from enum import StrEnum
 from opencode_env.cli_agent.interception.echo_rules import EchoRules, Wire
 from opencode_env.opencode import OpenCodeHarnessConfig
 from opencode_env.opencode.echo import OpenCodeEcho
-from opencode_env.trainable.samples import TrainingSample
+from opencode_runs.trainable.samples import TrainingSample
 from verifiers.v1.types import AssistantMessage
 
 from examples.learn.rollouts import Rollout

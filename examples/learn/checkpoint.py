@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from opencode_env.trainable.samples import TrainingSample
+from opencode_runs.trainable.samples import TrainingSample
 
 from examples.learn import curriculum as curricula
 from examples.learn import grpo, model, tokenizer, transcript

@@ -83,7 +83,7 @@ def recommended(directory: Path, curriculum: Mixture, size: int) -> list[str]:
 
 
 def _difficulty(*arguments: str) -> str:
-    command = [sys.executable, "-m", "opencode_env.difficulty", *arguments]
+    command = [sys.executable, "-m", "opencode_runs.difficulty", *arguments]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 

@@ -19,10 +19,10 @@ from opencode_env.simulation.backends.env import EquippedEnv
 from opencode_env.taskset import OpenCodeTask
 from opencode_env.taskset.config import OpenCodeTaskConfig
 from opencode_env.taskset.data import OpenCodeTaskData
-from opencode_env.trainable.samples import TrainingSample, training_samples
 from opencode_rlm.config import OpenCodeRLMEnvConfig
 from opencode_rlm.env import OpenCodeRLMEnv
 from opencode_rlm.harness_config import OpenCodeRLMHarnessConfig
+from opencode_runs.trainable.samples import TrainingSample, training_samples
 from renderers import Qwen3RendererConfig
 from verifiers.v1.clients import ModelContext, TrainClientConfig
 from verifiers.v1.episode import Episode

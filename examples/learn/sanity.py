@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from opencode_env.trainable.samples import TrainingSample
+from opencode_runs.trainable.samples import TrainingSample
 
 from examples.learn.curriculum import Curriculum, Filling, fill
 from examples.learn.grpo import Measured

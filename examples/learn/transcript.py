@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Self
 
-from opencode_env.trainable.samples import TrainingSample
+from opencode_runs.trainable.samples import TrainingSample
 
 from examples.learn.curriculum import CONTENT, KEY, QUESTION, REPLY, Filling, fill
 

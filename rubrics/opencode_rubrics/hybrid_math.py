@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import Generic, Literal
 
 import verifiers.v1 as vf
+from mathverdict.finals import reference_value
+from mathverdict.verdict import Source
 from pydantic import JsonValue
 from typing_extensions import TypeVar
 
 from opencode_rubrics.errors import JudgeError, ScoringError
 from opencode_rubrics.half_characters import has_half_character
 from opencode_rubrics.judge import MAX_ANSWER_CHARS, Judge
-from opencode_rubrics.math.mathverdict.finals import reference_value
-from opencode_rubrics.math.mathverdict.verdict import Source
 from opencode_rubrics.math.rules_result import RulesResult
 from opencode_rubrics.math.worker_pool import WorkerPool, release_pool, shared_pool, usable_cores
 from opencode_rubrics.math_config import HybridMathConfig, MathConfig

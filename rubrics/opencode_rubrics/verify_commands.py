@@ -6,10 +6,10 @@ scored.
 """
 
 import logging
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import verifiers.v1 as vf
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.errors import ScoringError
@@ -59,7 +59,8 @@ class VerifyPlan(BaseModel):
 
     model_config = ConfigDict(from_attributes=True, frozen=True)
 
-    verify: list[str] = Field(min_length=1)
+    verify: list[Annotated[str, StringConstraints(pattern=r"\S")]] = Field(min_length=1)
+    """An empty command would always pass."""
     verify_timeout: float | None = None
 
 

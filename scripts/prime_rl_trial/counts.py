@@ -1,10 +1,10 @@
-"""A trace's samples as prime-rl builds them and as `opencode_env.trainable` does: the same tokens, or a difference."""
+"""A trace's samples as prime-rl builds them and as `opencode_runs.trainable` does: the same tokens, or a difference."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.trainable.samples import training_samples
+from opencode_runs.trainable.samples import training_samples
 from prime_rl.orchestrator.trajectories import trace_to_samples
 
 

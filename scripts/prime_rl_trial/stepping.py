@@ -161,7 +161,7 @@ def _summary(counts: Counts) -> dict[str, int]:
 
 
 def _printed(run: Path) -> dict[str, int]:
-    argv = [sys.executable, "-m", "opencode_env.trainable", str(run), "--check", "--json"]
+    argv = [sys.executable, "-m", "opencode_runs.trainable", str(run), "--check", "--json"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     summary = json.loads(done.stdout)["summary"]
     return {"samples": summary["samples"], "prompt": summary["prompt_tokens"], "trained": summary["trained_tokens"]}

@@ -1,18 +1,18 @@
 """The agent's time limit when nobody set one, and when somebody did."""
 
 import math
-from typing import Any
+from pathlib import Path
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.cli_agent.rollout_limit import limit_rollout, warn_of_short_limit
+from opencode_env.cli_agent.rollout_limit import limit_rollout
+from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.scripted_model import Reply
-from opencode_env.taskset.data import OpenCodeTaskData
-from opencode_rubrics import VerifyCommandsConfig, VerifyCommandsRubric
 from verifiers.v1.agent import TimeoutConfig, make_agent, resolve_rollout_timeouts
 
 from tests.support.places import Confined
 from tests.support.rollouts import play, seat
+from tests.support.rows import write_rows
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
@@ -32,13 +32,16 @@ def test_the_seats_limit_goes_before_the_tasks_and_that_before_the_default(
     assert (timeouts.agent, timeouts.scoring) == (limit, 5)
 
 
-def test_a_scoring_shorter_than_its_commands_may_take_is_warned_about_once(caplog: pytest.LogCaptureFixture) -> None:
-    data = OpenCodeTaskData(idx=0, id="row", prompt="x", verify=["true", "false"], verify_timeout=31.0)
-    longest = VerifyCommandsRubric(VerifyCommandsConfig()).longest(data)
-    task: vf.Task[Any, Any, Any] = vf.Task(data)
-    for limit in (None, 62.0, 61.0, 61.0):
-        warn_of_short_limit(task, limit, longest)
-    (warning,) = [record.getMessage() for record in caplog.records]
+def test_a_scoring_shorter_than_its_commands_may_take_is_warned_about_at_load(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    row = {"id": "row", "question": "?", "verify": ["true", "false"], "verify_timeout": 31.0}
+    taskset = {"id": "opencode-env", "dataset": str(write_rows(tmp_path / "rows.jsonl", [row, row | {"id": "b"}]))}
+    for limit in (None, 62.0, 61.0):
+        seat = {"harness": {"id": "opencode-env"}, "timeout": {"scoring": limit}}
+        env = OpenCodeEnv(OpenCodeEnvConfig.model_validate({"taskset": taskset, "agent": seat}))
+        assert [len(env.slots(task, 2)) for task in env.taskset] == [2, 2]
+    (warning,) = [record.getMessage() for record in caplog.records if "timeout.scoring" in record.getMessage()]
     assert warning.startswith("task row: scoring has 61 s (timeout.scoring), and its commands may take 62 s")
 
 

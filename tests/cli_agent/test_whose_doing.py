@@ -14,6 +14,8 @@ from tests.cli_agent.light_agent import Asking, Doing, play_light
 from tests.support.replies import bash, fault, faulty
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
 KILLED = 137
 DONE = Reply(text="Done.")
 FAILS = faulty("status", status=500)

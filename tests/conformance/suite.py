@@ -1,12 +1,13 @@
 """Runs the suite as a plugin author does, outside the repository, and reads its report."""
 
 import os
-import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support.programs import finished
 
 PLUGINS = Path(__file__).parent / "plugins"
 
@@ -33,8 +34,8 @@ def conformance(directory: Path, *arguments: str, plugins: Sequence[Path] = (PLU
     report = directory / "report.xml"
     argv = [sys.executable, "-m", "opencode_env.conformance", *arguments, f"--junit-xml={report}"]
     argv += ["--basetemp", str(directory / "runs")]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, plugins))}
-    done = subprocess.run(argv, cwd=directory, env=env, capture_output=True, text=True, check=False)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = finished(argv, directory, env | {"PYTHONPATH": os.pathsep.join(map(str, plugins))}, timeout=1200)
     assert report.exists(), done.stdout + done.stderr
     cases = {case.attrib["name"]: case for case in ET.parse(report).iter("testcase")}
     failed = {name: message for name, case in cases.items() if (message := _problem(case))}

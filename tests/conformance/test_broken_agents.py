@@ -16,23 +16,33 @@ LIMITED = "test_a_time_limit_hides_no_failing_endpoint"
 FAILING = "test_an_endpoint_that_fails_for_good_is_a_typed_error_and_never_a_reward"
 
 
-def broken(directory: Path, *faults: str, seconds: float = 100.0) -> Report:
-    """The suite's report on the agent with these faults."""
+NO_CALL = "test_no_rollout_without_a_model_call_is_sound"
+
+
+def broken(directory: Path, *faults: str, seconds: float = 100.0, only: str = "") -> Report:
+    """The suite's report on the agent with these faults; `only` chooses promises, and so evaluations, as `-k` does."""
     arguments = ["--vf-args", f"--env.agent.harness.faults '{' '.join(faults)}'", "--agent-seconds", str(seconds)]
+    arguments += ["-k", only] if only else []
     return conformance(directory, "--harness", "broken-agent", *arguments)
 
 
+def evaluations(directory: Path) -> set[str]:
+    """Those that were made."""
+    return {path.name for path in directory.glob("runs/conformance0/*")}
+
+
 def test_an_agent_that_asks_no_model_and_exits_0_is_an_error_and_the_author_is_told(tmp_path: Path) -> None:
-    report = broken(tmp_path, "quiet")
+    report = broken(tmp_path, "quiet", only=f"{SOUND} or {NO_CALL}")
     assert report.exit_code == 1
     message = report.failure(SOUND)
     assert "An agent that was given a sound model must end as a sound rollout." in message
     assert "HarnessError: the agent ended without a single model call (exit 0)" in message
-    assert "test_no_rollout_without_a_model_call_is_sound" in report.passed
+    assert report.passed == {NO_CALL}
+    assert evaluations(tmp_path) == {"main"}
 
 
 def test_an_agent_that_hangs_and_runs_no_command_is_told_both(tmp_path: Path) -> None:
-    report = broken(tmp_path, "lingers", "deaf", seconds=15.0)
+    report = broken(tmp_path, "lingers", "deaf", seconds=15.0, only=f"{SOUND} or {LEFT}")
     assert report.exit_code == 1
     message = report.failure(SOUND)
     assert "The agent must end by itself after its model's answer; here something else ended it." in message
@@ -49,12 +59,13 @@ def test_an_agent_that_leaks_the_key_is_found_out_and_what_it_swallows_or_leaves
         report.failure(KEY)
     )
     assert {LEFT, UNREACHABLE} <= report.passed
+    assert evaluations(tmp_path) == {"main", "dead", "interrupted"}
     assert sum(name.startswith(FAILING) for name in report.passed) == 3
     assert LIMITED in report.passed | report.skipped  # a busy machine skips it
 
 
 def test_an_agent_that_cannot_be_run_at_all_ends_the_suite_with_the_reason(tmp_path: Path) -> None:
-    report = conformance(tmp_path, "--harness", "no-such-agent")
+    report = conformance(tmp_path, "--harness", "no-such-agent", "-k", SOUND)
     assert report.exit_code == 2
     assert "vf-eval ended with 1 before any rollout" in report.output
     assert "harness 'no-such-agent' not found" in report.output

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from opencode_env.difficulty.cli import main
+from opencode_runs.difficulty.cli import main
 from PIL import Image
 
 from tests.difficulty.lines import attempts, episode, trace, write_run
@@ -139,7 +139,7 @@ def test_a_plot_without_matplotlib_says_what_to_install(
     # What the import system finds where the extra is not installed.
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     line = problem(capsys, 2, "show", rated, "--png", tmp_path / "plot.png")
-    assert line.endswith("--png needs matplotlib: install opencode-env[plot]")
+    assert line.endswith("--png needs matplotlib: install opencode-runs[plot]")
     assert not (tmp_path / "plot.png").exists()
 
 
@@ -168,9 +168,10 @@ def test_help_has_examples(command: str, capsys: Output) -> None:
     assert f"opencode-difficulty {command}" in capsys.readouterr().out.split("examples:" if command else "the loop:")[1]
 
 
+@pytest.mark.usefixtures("programs")
 def test_the_module_runs_and_a_reader_that_leaves_early_is_no_error(run: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "opencode_env.difficulty", "rate", str(run), "--json"],
+        [sys.executable, "-m", "opencode_runs.difficulty", "rate", str(run), "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )

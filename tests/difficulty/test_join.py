@@ -13,11 +13,11 @@ import pytest
 from datasets import Dataset, load_dataset
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opencode_env.difficulty.errors import BadInputError, NothingUsableError
-from opencode_env.difficulty.join import JoinFigures, join
-from opencode_env.difficulty.join_options import JoinOptions
-from opencode_env.difficulty.rated import METADATA_KEY
 from opencode_env.taskset import OpenCodeTaskset, OpenCodeTasksetConfig
+from opencode_runs.difficulty.join.join import JoinFigures, join
+from opencode_runs.difficulty.join.options import JoinOptions
+from opencode_runs.difficulty.rated import METADATA_KEY
+from opencode_runs.traces.errors import BadInputError, NothingUsableError
 
 from tests.difficulty.lines import Line, attempts, episode, trace, write_run
 from tests.support.waiting import wait_until
@@ -162,13 +162,14 @@ def test_a_join_that_fails_midway_leaves_the_old_output_and_no_rest(tmp_path: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("programs")
 def test_a_join_that_is_killed_leaves_the_old_output(tmp_path: Path) -> None:
     output = tmp_path / "rated.parquet"
     output.write_text("precious")
     dataset = write_jsonl(tmp_path / "tasks.jsonl", [{"question": f"q{i}", "answer": "1"} for i in range(60_000)])
     run = run_of(tmp_path / "run", ["any"], 1)
     command = ["join", str(dataset), str(run), "-o", str(output), "--force"]
-    process = subprocess.Popen([sys.executable, "-m", "opencode_env.difficulty", *command], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-m", "opencode_runs.difficulty", *command], stderr=subprocess.DEVNULL)
     wait_until(lambda: list(tmp_path.glob(".*.part")) or process.poll() is not None)
     assert process.poll() is None
     process.kill()

@@ -3,8 +3,8 @@
 import io
 
 import pytest
-from opencode_env.difficulty import progress
-from opencode_env.difficulty.progress import Progress
+from opencode_runs.traces import progress
+from opencode_runs.traces.progress import Progress
 
 
 class Terminal(io.StringIO):

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opencode_env.difficulty.errors import BadInputError
-from opencode_env.difficulty.figures import figures
-from opencode_env.difficulty.rate import Rating, Source, rate
+from opencode_runs.difficulty.figures import figures
+from opencode_runs.difficulty.rate import Rating, Source, rate
+from opencode_runs.traces.errors import BadInputError
 
 from tests.difficulty.lines import attempts, episode, trace, write_run
 

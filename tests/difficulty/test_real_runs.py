@@ -1,13 +1,11 @@
 """The whole loop on runs that `vf-eval` made: rate, resume, a second model, join, and a filtered eval.
 
-The evals run in one process (see `eval_main.py`), without a sandbox (see `plugin/rate_probe.py`), against an endpoint
-whose replies are planned (see `model_server.py`).
+The evals run without a sandbox (see `plugin/rate_probe.py`), against an endpoint whose replies are planned (see
+`model_server.py`).
 """
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,16 +14,18 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from opencode_env.difficulty.figures import SourceFigures, TaskFigures, figures
-from opencode_env.difficulty.join import join
-from opencode_env.difficulty.join_options import JoinOptions
-from opencode_env.difficulty.posterior import Prior
-from opencode_env.difficulty.rate import rate
-from opencode_env.difficulty.rated import open_rated
-from opencode_env.difficulty.recommend import recommend
+from opencode_env.conformance.user_home import VF_EVAL
+from opencode_runs.difficulty.figures import SourceFigures, TaskFigures, figures
+from opencode_runs.difficulty.join.join import join
+from opencode_runs.difficulty.join.options import JoinOptions
+from opencode_runs.difficulty.posterior import Prior
+from opencode_runs.difficulty.rate import rate
+from opencode_runs.difficulty.rated import open_rated
+from opencode_runs.difficulty.recommend import recommend
 
 from tests.difficulty.model_server import PlanServer
 from tests.support.machine import patience
+from tests.support.programs import finished
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
 
@@ -83,16 +83,10 @@ class Evals:
         )
 
     def run(self, *evals: list[str]) -> None:
-        path = os.pathsep.join([str(HERE / "plugin"), *filter(None, [os.environ.get("PYTHONPATH")])])
-        done = subprocess.run(
-            [sys.executable, str(HERE / "eval_main.py"), json.dumps(evals)],
-            env=os.environ | {"PYTHONPATH": path},
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-4000:]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        for arguments in evals:
+            done = finished([str(VF_EVAL), *arguments], self.folder, environment | {"PYTHONPATH": str(HERE / "plugin")})
+            assert done.returncode == 0, done.stderr[-4000:]
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import pytest
 from opencode_env.samples import load_samples
 
+from tests.support.programs import finished
 from tests.support.user_home import UserHome
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
@@ -16,8 +17,7 @@ pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 def demo(home: UserHome, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run the demo to its end."""
     argv = [sys.executable, "-m", "opencode_env.demo", *arguments]
-    environment = home.environment(env)
-    return subprocess.run(argv, cwd=home.work, env=environment, capture_output=True, text=True, timeout=600)
+    return finished(argv, home.work, home.environment(env))
 
 
 def test_it_shows_each_rollout_as_it_ends_a_table_of_rewards_and_where_the_traces_are(home: UserHome) -> None:

@@ -141,7 +141,7 @@ async def test_after_kill_9_the_next_run_sweeps_what_stayed_and_neighbours_are_n
         await until(lambda: hanging.active == 1 and slow.active == 1)
         assert len(home.sandboxes()) == 2
         victim.process.kill()
-        await victim.process.wait()
+        await victim.process.ended()
         slow.released.set()
         finished = await neighbour.finish()
         assert [trace.reward for episode in finished.episodes for trace in episode.traces] == [1.0], finished.log

@@ -17,6 +17,7 @@ from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel, Wor
 from opencode_env.scripted_model.request import ChatRequest
 from packaging.version import Version
 
+from tests.support.programs import finished
 from tests.support.replies import call
 from tests.support.rows import probe, write_rows
 from tests.support.user_home import Finished, UserHome
@@ -31,6 +32,8 @@ PACKAGES = {
     "opencode_simulation": [ROOT / "environments" / "opencode_simulation" / "opencode_simulation"],
     "opencode_tasks": [path.parent for path in (ROOT / "environments" / "opencode_tasks").glob("*/__init__.py")],
     "opencode_rubrics": [ROOT / "rubrics" / "opencode_rubrics"],
+    "mathverdict": [ROOT / "packages" / "mathverdict" / "mathverdict"],
+    "opencode_runs": [ROOT / "packages" / "opencode_runs" / "opencode_runs"],
 }
 """The packages in each wheel."""
 
@@ -167,7 +170,7 @@ def words(command: str, rows: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def runs(installed: Installed, shared_home: UserHome) -> dict[str, Finished]:
-    """The commands of the README, each played by the installed `vf-eval`."""
+    """The commands of the README, each played by the installed `vf-eval`; the first is executed, the others forked."""
     rows = write_rows(shared_home.root / "rows.jsonl", [probe("one")])
     for name, place in FILES.items():
         (found,) = re.findall(place, (ROOT / "README.md").read_text(), re.DOTALL)
@@ -177,8 +180,13 @@ def runs(installed: Installed, shared_home: UserHome) -> dict[str, Finished]:
         async with ScriptedModel(Policy()) as model:
             program = installed.program("vf-eval")
             env = {"PYTHONPATH": f"{shared_home.work}:{shared_home.environment()['PYTHONPATH']}"}
+            executed = {"PYTHONUNBUFFERED": "1"}
             return {
-                name: await shared_home.run(name, model.base_url, *words(command, rows), env=env, program=program)
+                name: await shared_home.run(
+                    *(name, model.base_url, *words(command, rows)),
+                    env=env | (executed if name == "opencode-env" else {}),
+                    program=program,
+                )
                 for name, command in README_COMMANDS.items()
             }
 
@@ -237,6 +245,6 @@ def test_the_conformance_suite_can_be_run_from_the_installed_package(
     installed: Installed, shared_home: UserHome, form: list[str]
 ) -> None:
     argv = [str(installed.program("python")), *form, "--harness", "bash", "--collect-only", "-q"]
-    done = subprocess.run(argv, cwd=shared_home.work, env=shared_home.environment(), capture_output=True, text=True)
+    done = finished(argv, shared_home.work, shared_home.environment())
     assert done.returncode == 0, done.stdout + done.stderr
     assert "test_a_sound_answer_is_a_finished_rollout_with_its_reward" in done.stdout

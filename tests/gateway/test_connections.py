@@ -36,6 +36,7 @@ print("ended", ended)
 """
 
 
+@pytest.mark.usefixtures("programs")
 def test_the_soft_limit_of_open_files_becomes_the_hard_one() -> None:
     done = subprocess.run([sys.executable, "-c", RAISED], capture_output=True, text=True, check=True)
     soft, hard = done.stdout.split()

@@ -134,9 +134,9 @@ def end(draw: Any) -> Reply:
 
 
 @st.composite
-def segment(draw: Any, longest: int) -> tuple[Reply, ...]:
-    """Some turns and an end."""
-    return (*draw(st.lists(turn(), max_size=longest)), draw(end()))
+def segment(draw: Any, turns: range) -> tuple[Reply, ...]:
+    """So many turns and an end."""
+    return (*draw(st.lists(turn(), min_size=turns[0], max_size=turns[-1])), draw(end()))
 
 
 Segments = tuple[tuple[Reply, ...], ...]
@@ -180,16 +180,18 @@ def said_in(segments: Segments) -> Sequence[Reply]:
 _pieces = st.sampled_from([1_000_000, 64, 5, 1])
 
 
-def _segments(longest: int) -> st.SearchStrategy[Segments]:
+def _segments(turns: range) -> st.SearchStrategy[Segments]:
     """One segment, or two now and then: each is a start of the agent."""
     counts = st.sampled_from([1, 1, 2])
-    return counts.flatmap(lambda number: st.tuples(*[segment(longest)] * number))
+    return counts.flatmap(lambda number: st.tuples(*[segment(turns)] * number))
 
 
-conversations = st.builds(Conversation, _segments(10), st.just(()), _pieces)
-"""Of a main agent alone."""
+def conversations(turns: range) -> st.SearchStrategy[Conversation]:
+    """Of a main agent alone, with so many turns in a segment: a start costs as much as 30 turns."""
+    return st.builds(Conversation, _segments(turns), st.just(()), _pieces)
 
-_jobs = st.lists(_segments(5), min_size=2, max_size=4).map(tuple)
 
-nested_conversations = st.builds(Conversation, _segments(3), _jobs, _pieces)
-"""Of a main agent and its sub-agents."""
+def nested_conversations(turns: range) -> st.SearchStrategy[Conversation]:
+    """Of a main agent and its sub-agents, with so many turns in a segment of theirs."""
+    jobs = st.lists(_segments(turns), min_size=2, max_size=4).map(tuple)
+    return st.builds(Conversation, _segments(range(4)), jobs, _pieces)

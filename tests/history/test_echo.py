@@ -192,7 +192,7 @@ for await (const line of console) {
 
 
 @pytest.fixture(scope="module")
-def javascript(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def javascript(sandboxes: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What OpenCode's own JavaScript engine makes of a text: parsed and written again, or None."""
     program = tmp_path_factory.mktemp("javascript") / "reader.js"
     program.write_text(READER)

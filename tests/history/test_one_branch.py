@@ -1,6 +1,6 @@
 """Whatever the model says, one linear rollout is one branch: the real binary, a strict model, generated answers.
 
-Fifty generated rollouts are played, with `WHOLE=1` a hundred, which show every behaviour, and with
+Twenty generated rollouts are played, which show every behaviour, with `WHOLE=1` a hundred, and with
 `ECHO_CONVERSATIONS=2000` that many per test, others each time.
 """
 
@@ -19,7 +19,7 @@ from tests.history.behaviours import KINDS, OF_SUB_AGENTS, Played
 from tests.history.one_branch import assert_conversations, assert_extends, assert_one_branch
 from tests.history.outputs import Conversation, conversations, nested_conversations, said_in
 from tests.history.segments import DONE, talk
-from tests.support.sizes import WHOLE, size
+from tests.support.sizes import size
 from tests.support.sub_sessions import TASK
 
 pytestmark = [
@@ -29,7 +29,9 @@ pytestmark = [
 ]
 
 WANTED = os.environ.get("ECHO_CONVERSATIONS")
-AT_ONCE = 4
+AT_ONCE = 2
+LONG, SHORT = (range(21), range(10)) if WANTED else (range(12, 21), range(4, 10))
+"""Turns in a segment of a main agent and of a sub-agent; what is to be found and shrunk may have none."""
 TURNS = 1000
 """That a sub-agent may take: more than any is given to say."""
 PLAYED = Played()
@@ -108,23 +110,16 @@ def _report() -> Iterator[None]:
     print(f"\n{PLAYED}")  # seen with -s
 
 
-@generated(size(10, 21))
-@given(groups(conversations))
+@generated(size(6, 42))
+@given(groups(conversations(LONG)))
 def test_generated_answers_stay_one_branch_and_the_tools_do_what_they_mean(group: list[Conversation]) -> None:
     play_at_once(group)
 
 
-@generated(size(3, 4))
-@given(groups(nested_conversations))
+@generated(size(4, 8))
+@given(groups(nested_conversations(SHORT)))
 def test_generated_answers_of_sub_agents_stay_one_branch_each(group: list[Conversation]) -> None:
     play_at_once(group)
-
-
-@pytest.mark.skipif(WANTED is not None or not WHOLE, reason="of the whole fixed choice only: WHOLE=1 plays it")
-def test_every_behaviour_was_generated() -> None:
-    """Runs behind the two above; alone it has nothing to count."""
-    if PLAYED.rollouts >= 25 * AT_ONCE:
-        assert {*KINDS, *OF_SUB_AGENTS} - PLAYED.behaviours.keys() == set()
 
 
 ROWS: dict[str, list[Reply]] = {
@@ -186,7 +181,10 @@ ROWS: dict[str, list[Reply]] = {
 
 @pytest.mark.parametrize("rows", [[name] for name in ROWS] if WANTED else [list(ROWS)], ids=" ".join)
 async def test_odd_answers_stay_in_one_branch(rows: list[str]) -> None:
-    assert_one_branch(await talk([*(reply for name in rows for reply in ROWS[name]), DONE]))
+    said = (*(reply for name in rows for reply in ROWS[name]), DONE)
+    played = await talk(said)
+    assert_one_branch(played)
+    PLAYED.add(Conversation((said,)), len(played.requests))
 
 
 async def test_an_answer_that_says_nothing_stays_when_the_user_goes_on() -> None:
@@ -232,3 +230,10 @@ async def test_two_sub_agents_with_the_same_texts_are_two_conversations() -> Non
     assert_one_branch(played)
     assert (played.sub.num_branches, played.sub.num_turns) == (2, 6)
     assert played.main.metrics["sub_llm_history_forks"] == 0
+
+
+@pytest.mark.skipif(WANTED is not None, reason="of the fixed choice only")
+def test_every_behaviour_was_generated() -> None:
+    """Runs behind the others; alone it has nothing to count."""
+    if PLAYED.rollouts >= 10 * AT_ONCE:
+        assert {*KINDS, *OF_SUB_AGENTS} - PLAYED.behaviours.keys() == set()

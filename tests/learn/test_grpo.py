@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from opencode_env.trainable.samples import TrainingSample
+from opencode_runs.trainable.samples import TrainingSample
 
 from examples.learn.breaking import Break, Breaker
 from examples.learn.grpo import Batch, Settings, Trainer, advantages, logprobs_of, policy_loss

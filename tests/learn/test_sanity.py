@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from opencode_env.trainable.samples import TrainingSample
+from opencode_runs.trainable.samples import TrainingSample
 
 from examples.learn.bare import play_bare
 from examples.learn.contextual import WORDS, Contextual

@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from opencode_env.cli_agent import agent_error
 from opencode_env.cli_agent.interception import role_interception
+from opencode_env.cli_agent.sandbox import control_groups
+from opencode_env.cli_agent.sandbox.memory_kills import MemoryKills
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.scripted_model import Reply, ScriptedModel
+from opencode_env.scripted_model import ChatRequest, Reply, ScriptedModel
 from verifiers.v1.interception import InterceptionServerConfig
 from verifiers.v1.runtimes import Runtime
 
@@ -42,12 +43,9 @@ def assert_own(played: Played, *words: str) -> None:
     ("script", "words"),
     [
         pytest.param([bash("kill -9 $PPID"), DONE], ["was killed or crashed (exit"], id="kill"),
-        pytest.param([bash("kill -TERM $PPID; sleep 5"), DONE], ["(exit"], id="terminate"),
-        pytest.param([bash("kill -SEGV $PPID; sleep 5"), DONE], ["was killed or crashed (exit"], id="crash"),
         pytest.param(
             [bash("for p in /proc/[0-9]*; do kill -9 ${p#/proc/}; done"), DONE], ["was killed or"], id="kill everything"
         ),
-        pytest.param([bash("echo 1"), bash("kill -9 $PPID"), DONE], ["was killed or crashed"], id="later"),
         pytest.param([bash(APPEND % (REPORT % "broken")), DONE], ["reported an error", "broken"], id="faked report"),
         pytest.param(
             [bash(APPEND % (REPORT % "The operation timed out.") + " sleep 1; kill -9 $PPID"), DONE],
@@ -63,10 +61,23 @@ async def test_what_the_agents_own_programs_can_do_is_scored_and_named(
 
 
 @pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        pytest.param([bash("kill -TERM $PPID; sleep 5"), DONE], ["(exit"], id="terminate"),
+        pytest.param([bash("kill -SEGV $PPID; sleep 5"), DONE], ["was killed or crashed (exit"], id="crash"),
+        pytest.param([bash("echo 1"), bash("kill -9 $PPID"), DONE], ["was killed or crashed"], id="later"),
+    ],
+)
+async def test_it_is_the_same_however_and_whenever_opencode_is_ended(
+    confined: Place, script: Sequence[Reply], words: Sequence[str]
+) -> None:
+    assert_own(await play(confined, script), *words)
+
+
+@pytest.mark.parametrize(
     "swap",
     [
-        "rm events.jsonl; mkfifo events.jsonl",
-        "rm stderr.log; mkfifo stderr.log",
+        "rm events.jsonl stderr.log; mkfifo events.jsonl stderr.log",
         "rm events.jsonl; ln -s /dev/zero events.jsonl",
         "rm -f events.jsonl stderr.log; mkdir events.jsonl stderr.log",
     ],
@@ -103,12 +114,10 @@ async def test_a_state_directory_that_is_gone_is_not_the_sandboxs_failure(confin
     assert trace.info["agent"]["own_error"].startswith("HarnessError: ")
 
 
-async def test_a_kill_while_the_kernel_ends_processes_for_want_of_memory_is_the_machines(
+async def test_a_kill_while_the_kernel_has_no_memory_for_the_sandbox_is_the_machines(
     confined: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counts = iter([7, 8])
-    monkeypatch.setattr(agent_error, "memory_kills", lambda: next(counts))
-    monkeypatch.setattr("opencode_env.cli_agent.guard.memory_kills", lambda: next(counts))
+    monkeypatch.setattr(control_groups, "of_group", lambda group: MemoryKills(below_limit=1))
     played = await play(confined, [bash("kill -9 $PPID"), DONE])
     assert played.error.startswith("HarnessError: OpenCode was killed or crashed")
     assert "killed for want of memory meanwhile" in played.error
@@ -147,3 +156,33 @@ async def test_a_loop_that_the_agent_has_put_into_opencodes_store_is_ended_and_s
         played = await play(confined, lambda request: made if request.turn == 0 else DONE, interception=server)
     assert played.tool_results()[0].strip() == "made"
     assert_own(played, "keeps calling the model without end")
+
+
+PICTURE = """
+import glob, json, os, sqlite3, time
+(store,) = glob.glob(os.environ["OPENCODE_ENV_STATE"] + "/data/opencode/*.db")
+connection = sqlite3.connect(store, timeout=60)
+find = "select id, session_id from message where json_extract(data, '$.role') = 'user'"
+((message, session),) = connection.execute(find).fetchall()
+part = {"type": "file", "mime": "image/png", "filename": "x.png", "url": "data:image/png;base64,aGVsbG8="}
+values = {"id": "prt_zzz", "message_id": message, "session_id": session, "data": json.dumps(part)}
+for name in ("time_created", "time_updated"):
+    values[name] = int(time.time() * 1000)
+names = ", ".join(values)
+connection.execute(f"insert into part ({names}) values ({', '.join('?' * len(values))})", list(values.values()))
+connection.commit()
+print("made")
+"""
+
+
+async def test_a_broken_picture_that_the_agent_has_put_into_opencodes_store_is_its_own_doing(confined: Place) -> None:
+    def refuses_pictures(request: ChatRequest) -> Reply:
+        if "image_url" in request.body.model_dump_json():
+            return faulty("status", status=400, body="the picture cannot be read")
+        return made if request.turn == 0 else DONE
+
+    made = bash(f"cat > /tmp/p.py <<'END'\n{PICTURE}\nEND\npython3 /tmp/p.py")
+    async with role_interception(InterceptionServerConfig()) as server:
+        played = await play(confined, refuses_pictures, interception=server, harness={"images": True})
+    assert [call.error.status_code for call in played.trace.calls if call.error] == [400]
+    assert_own(played, "the picture cannot be read")

@@ -52,6 +52,7 @@ with ThreadPoolExecutor(2) as pool:
 """
 
 
+@pytest.mark.usefixtures("programs")
 def test_several_processes_fill_it_once(npm: FakeNpm, tmp_path: Path) -> None:
     npm.serve(SPEC, GOOD)
     running = [subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True) for _ in range(2)]

@@ -149,11 +149,16 @@ async def test_a_system_prompt_can_replace_the_agents_own(confined: Place) -> No
     assert played.requests[0].body["model"] == MODEL
 
 
-async def test_without_an_option_the_agents_own_prompt_stands_alone(confined: Place) -> None:
-    request = (await play(confined, DONE)).requests[0]
+async def test_without_an_option_the_agents_own_prompt_stands_alone_and_a_missing_work_directory_is_made(
+    confined: Place,
+) -> None:
+    played = await play(confined, [bash("pwd"), DONE], workdir="/tmp/here/and there")
+    request = played.requests[0]
     assert system(request).startswith("You are opencode")
     assert system(request).endswith("</available_skills>")
     assert request.body["messages"][1] == {"role": "user", "content": PROMPT}
+    assert played.tool_results() == ["/tmp/here/and there\n"]
+    assert "Working directory: /tmp/here/and there" in system(request)
 
 
 async def test_further_configuration_reaches_opencode(confined: Place) -> None:
@@ -167,9 +172,3 @@ async def test_further_configuration_reaches_opencode(confined: Place) -> None:
     assert request.body["max_tokens"] == 1234
     assert "task" in names
     assert "glob" not in names
-
-
-async def test_a_task_can_name_its_work_directory_and_a_missing_one_is_made(confined: Place) -> None:
-    played = await play(confined, [bash("pwd"), DONE], workdir="/tmp/here/and there")
-    assert played.tool_results() == ["/tmp/here/and there\n"]
-    assert "Working directory: /tmp/here/and there" in system(played.requests[0])

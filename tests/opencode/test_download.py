@@ -54,6 +54,7 @@ class Machine:
 
 
 @pytest.mark.parametrize("downloader", DOWNLOADERS)
+@pytest.mark.usefixtures("sandboxes")
 def test_any_downloader_will_do(archives: Archives, tmp_path: Path, downloader: str) -> None:
     machine = Machine(tmp_path, downloader)
     result = machine.download(archives.url)

@@ -9,7 +9,7 @@ from opencode_env.scripted_model import ChatRequest, Reply
 from verifiers.v1.interception import InterceptionServerConfig
 
 from tests.opencode.test_own_calls import CALL, FAILS
-from tests.support.places import Confined, Place
+from tests.support.places import Place
 from tests.support.replies import bash
 from tests.support.rollouts import conversation
 
@@ -64,11 +64,11 @@ def python(program: str) -> Reply:
     return bash(f"cat > /tmp/p.py <<'END'\n{program}\nEND\npython3 /tmp/p.py 2>&1")
 
 
-async def test_no_file_of_the_first_segment_configures_the_second_or_runs_in_it() -> None:
+async def test_no_file_of_the_first_segment_configures_the_second_or_runs_in_it(confined: Place) -> None:
     replies = [python(TRAPS), Reply(text="First."), bash(LOOK), Reply(text="Second.")]
     async with (
         role_interception(InterceptionServerConfig()) as server,
-        conversation(Confined(), replies, interception=server) as (talk, model),
+        conversation(confined, replies, interception=server) as (talk, model),
     ):
         await talk.turn("Do the first thing.")
         await talk.turn("Do the second thing.")
@@ -85,7 +85,7 @@ async def test_no_file_of_the_first_segment_configures_the_second_or_runs_in_it(
     assert (trace.num_branches, trace.metrics["program_calls"]) == (1, 0.0)
 
 
-async def test_a_program_of_the_first_segment_can_make_no_call_in_the_name_of_the_second() -> None:
+async def test_a_program_of_the_first_segment_can_make_no_call_in_the_name_of_the_second(confined: Place) -> None:
     left = [
         *(bash(f"cat > /tmp/p.py <<'END'\n{SPY}\nEND\n{BEHIND}"), Reply(text="First.")),
         *(bash("sleep 1"), Reply(text="Second.")),
@@ -96,7 +96,7 @@ async def test_a_program_of_the_first_segment_can_make_no_call_in_the_name_of_th
 
     async with (
         role_interception(InterceptionServerConfig()) as server,
-        conversation(Confined(), policy, interception=server) as (talk, model),
+        conversation(confined, policy, interception=server) as (talk, model),
     ):
         await talk.turn("Do the first thing.")
         await talk.turn("Do the second thing.")

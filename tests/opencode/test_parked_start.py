@@ -17,6 +17,8 @@ from tests.support.places import Confined
 from tests.support.rollouts import Played, conversation, play
 from tests.support.tasks import LIST_PROCESSES
 
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
 PROGRAM = """#!/bin/sh
 [ "$1" = --version ] && { echo 1.18.33; exit; }
 [ "$1" = store.js ] && exit

@@ -8,7 +8,7 @@ from opencode_env.scripted_model import ChatRequest, Reply
 from verifiers.v1.types import Message
 
 from tests.opencode.test_conversation import PICTURE, message, png
-from tests.support.places import Confined, Place
+from tests.support.places import Place
 from tests.support.replies import bash, call, fault
 from tests.support.rollouts import conversation, play
 
@@ -36,9 +36,11 @@ async def test_a_picture_that_is_read_goes_to_no_endpoint_that_does_not_say_that
 
 
 @pytest.mark.parametrize("images", [None, False])
-async def test_a_users_picture_that_the_model_would_not_see_is_refused_with_what_to_set(images: bool | None) -> None:
+async def test_a_users_picture_that_the_model_would_not_see_is_refused_with_what_to_set(
+    confined: Place, images: bool | None
+) -> None:
     shown: list[Message] = [message("Look.", PICTURE)]
-    async with conversation(Confined(), [Reply(text="Seen.")], harness={"images": images}) as (talk, model):
+    async with conversation(confined, [Reply(text="Seen.")], harness={"images": images}) as (talk, model):
         await talk.turn(shown)
     assert talk.trace.last_error.type == "HarnessError"
     assert "--env.agent.harness.images true" in talk.trace.last_error.message

@@ -72,9 +72,11 @@ async def test_what_a_finished_agent_left_running_is_dead_before_scoring(place: 
 
 
 async def test_a_model_that_never_answers_runs_into_the_time_limit_too(confined: Place) -> None:
-    played = await play(
-        confined, Reply(text="Late."), settings={"timeout": TimeoutConfig(rollout=10.0)}, server={"delay": 60.0}
-    )
+    async def limited(seconds: float) -> Played:
+        timeout = {"timeout": TimeoutConfig(rollout=seconds)}
+        return await play(confined, Reply(text="Late."), settings=timeout, server={"delay": 600.0})
+
+    played = await within_a_limit(limited, lambda played: played.requests)
     assert (played.trace.ok, played.trace.stop_condition) == (True, "agent_timeout")
 
 

@@ -16,6 +16,7 @@ TOLD: list[tuple[dict[str, Any], str]] = [
     ({"setup": b"true"}, "setup must be a list of shell commands"),
     ({"verify": {"true"}}, "verify must be a list of shell commands"),
     ({"verify": ["true", 7]}, "verify[1] must be a text"),
+    ({"verify": ["true", " "]}, "verify[1] is empty, and would always pass"),
     ({"setup": ["echo a\0b"]}, "setup[0] holds a NUL character"),
     ({"verify": ["true"] * 65}, "verify must hold at most 64 commands"),
     ({"instruction": None}, "instruction is missing"),

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from opencode_env.conformance.forked import Forked
 from opencode_env.openenv import OpenCodeEnv
 from opencode_env.openenv.spec import RolloutSpec
 from openenv.cli._validation import validate_running_environment
@@ -33,13 +34,13 @@ def manifest(directory: Path) -> dict[str, str]:
 
 
 @contextmanager
-def served(home: UserHome, directory: Path, token: str | None) -> Iterator[tuple["subprocess.Popen[bytes]", str, Path]]:
+def served(home: UserHome, directory: Path, token: str | None) -> Iterator[tuple[Forked, str, Path]]:
     """uvicorn with the manifest's application: the process, its URL, its log."""
     port, log = closed_port(), home.root / "uvicorn.log"
     argv = [sys.executable, "-m", "uvicorn", manifest(directory)["app"], "--host", "127.0.0.1", "--port", str(port)]
     variables = home.environment({} if token is None else {"OPENCODE_OPENENV_TOKEN": token})
     with log.open("wb") as said:
-        process = subprocess.Popen(argv, cwd=home.work, env=variables, stdout=said, stderr=said)
+        process = Forked(argv, home.work, variables, said, said)
     try:
         wait_until(lambda: b"running on" in log.read_bytes() or process.poll() is not None)
         yield process, f"http://127.0.0.1:{port}", log

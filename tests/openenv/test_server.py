@@ -57,9 +57,7 @@ async def running(home: UserHome, *arguments: str, env: dict[str, str] | None = 
 
 async def ended(server: RunningServer) -> int:
     """The exit code of a server."""
-    await until(lambda: server.process.poll() is not None)
-    code: int = server.process.returncode
-    return code
+    return await server.process.ended()
 
 
 async def test_a_caller_that_goes_away_leaves_nothing_and_the_server_ends_cleanly(home: UserHome) -> None:

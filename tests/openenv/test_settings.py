@@ -156,6 +156,7 @@ async def test_a_rollout_that_is_cut_off_leaves_a_line_in_the_log(
     assert record.exc_info is None
 
 
+@pytest.mark.usefixtures("programs")
 def test_who_does_not_use_openenv_never_imports_it() -> None:
     program = (
         "import sys, opencode_env, opencode_env.openenv as here\n"

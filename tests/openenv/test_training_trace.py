@@ -18,7 +18,7 @@ from tests.support.token_engine import Policy, Says, TokenEngine
 from tests.training.hostile import bash
 from tests.training.trained import Lines
 
-pytestmark = pytest.mark.opencode
+pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
 
 _CHECK = """
 import sys

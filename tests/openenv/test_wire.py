@@ -100,7 +100,7 @@ async def test_a_call_that_our_client_gives_up_ends_its_rollout_and_the_client_g
         # Of the server's own time limit an error in the result is heard, and not one of the client.
         late = await within_a_limit(
             lambda seconds: env.run_rollout(**{**call_of(silent), "agent_timeout_s": seconds, "verify": ["true"]}),
-            lambda late: late.stop_condition == "agent_timeout",
+            lambda late: late.reward is not None,
         )
         assert (late.reward, late.stop_condition) == (1.0, "agent_timeout")
 

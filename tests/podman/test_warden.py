@@ -52,6 +52,7 @@ async def test_a_replaced_shell_changes_nothing_about_the_end(runtime: PodmanRun
     assert len(listed.stdout.split()) <= 2, listed  # grep itself, also as /proc/self
 
 
+@pytest.mark.usefixtures("programs")
 def test_a_process_in_this_machines_own_control_group_is_refused() -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"]) as process:
         try:

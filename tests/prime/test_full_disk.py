@@ -27,11 +27,13 @@ async def on_full_disk(*filled: str) -> bytes:
     return printed
 
 
+@pytest.mark.usefixtures("sandboxes")
 @pytest.mark.parametrize("filled", [(), ("/tmp",), ("/dev/shm",)], ids=["none", "disk", "memory"])
 async def test_a_command_runs_on_a_full_disk_and_its_end_is_found_again(filled: tuple[str, ...]) -> None:
     assert await on_full_disk(*filled) == b"ended 3 6 0\nfound\n" * 2
 
 
+@pytest.mark.usefixtures("sandboxes")
 async def test_a_sandbox_that_can_write_nowhere_says_that_it_is_full() -> None:
     assert await on_full_disk("/tmp", "/dev/shm") == b"full\nlost\n"
 

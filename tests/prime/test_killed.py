@@ -73,7 +73,7 @@ async def test_what_is_left_of_rollouts_that_prepared_ran_and_were_scored_is_cle
     ):
         await come_to(evaluation, lambda: in_the_middle(model))
         evaluation.process.kill()
-        await evaluation.process.wait()
+        await evaluation.process.ended()
     assert len(api.living) == len(names)
     assert await clean() == 0
 
@@ -98,7 +98,7 @@ async def test_what_is_left_of_a_sandbox_that_was_asked_for_or_given_back_is_cle
     ):
         await come_to(evaluation, lambda: api.requests[request_name])
         evaluation.process.kill()
-        await evaluation.process.wait()
+        await evaluation.process.ended()
     await until(lambda: api.living)
     assert await clean() == 0
 

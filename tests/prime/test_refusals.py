@@ -15,6 +15,7 @@ from verifiers.v1.configs.retries import RetryConfig, RetryRule
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig
 
+from tests.prime.test_commands import running
 from tests.support.prime_api import Fault, Plan, PrimeApi
 
 FOR_EVER = 1 << 30
@@ -65,6 +66,49 @@ async def test_each_answer_to_each_request_of_a_rollout_is_an_error_of_its_kind(
     assert type(raised.value) is SandboxAccessError
     assert WHAT_TO_CHANGE in str(raised.value)
     assert "Start" in route or tries <= 2, "the SDK asks for a new way in once"
+
+
+@pytest.mark.parametrize("status", [*NO_KEY, *PASSING])
+@pytest.mark.parametrize("route", ["Connect", "get", "auth"])
+async def test_each_answer_on_the_way_back_to_a_command_whose_stream_broke_is_an_error_of_its_kind(
+    api: PrimeApi, monkeypatch: pytest.MonkeyPatch, route: str, status: int
+) -> None:
+    """`Connect` attaches to it again, `auth` gives a new token for an old one; `get`, where no command gets through,
+    says whether the sandbox is there."""
+    monkeypatch.setattr(commands, "_PAUSES_S", (0.01,))
+    async with provision_prime(PrimeConfig(), 60) as box:
+        command = await running(box, "until [ -e /tmp/go ]; do sleep 0.05; done; exit 5")
+        faults = [Fault(route, status=status, times=FOR_EVER)]
+        if route == "auth":
+            faults.append(Fault("Connect", status=401, times=FOR_EVER))
+        if route == "get":
+            faults += [Fault(other, status=524, times=FOR_EVER) for other in ("Connect", "Start")]
+        for fault in faults:
+            api.add(fault)
+        api.drop_streams()
+        if route == "Connect" and status in PASSING:
+            await box.write("/tmp/go", b"")
+            assert (await command).exit_code == 5
+        else:
+            with pytest.raises(SandboxError) as raised:
+                await command
+            kind = SandboxAccessError if status in NO_KEY else SandboxGatewayError
+            assert type(raised.value) is kind
+        assert faults[0].times < FOR_EVER
+        for fault in faults:
+            fault.times = 0
+
+
+@pytest.mark.parametrize("status", [*NO_KEY, *PASSING])
+async def test_a_signal_that_is_refused_is_an_error_of_its_kind(api: PrimeApi, status: int) -> None:
+    async with provision_prime(PrimeConfig(), 60) as box:
+        runtime: Any = box
+        process = await runtime.open_process(["sleep", "600"], {})
+        api.add(fault := Fault("SendSignal", status=status, times=FOR_EVER))
+        with pytest.raises(SandboxError) as raised:
+            await process.kill()
+        assert type(raised.value) is (SandboxAccessError if status in NO_KEY else SandboxGatewayError)
+        fault.times = 0
 
 
 @pytest.mark.parametrize("status", [*NO_KEY, *PASSING])

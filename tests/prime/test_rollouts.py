@@ -5,11 +5,11 @@ import json
 from dataclasses import dataclass
 
 import pytest
-from opencode_env.difficulty.figures import figures
-from opencode_env.difficulty.rate import rate
 from opencode_env.samples import SAMPLES_PATH
 from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel
 from opencode_env.scripted_model.request import ChatRequest
+from opencode_runs.difficulty.figures import figures
+from opencode_runs.difficulty.rate import rate
 
 from tests.support.prime_api import OPENCODE_IMAGE, PrimeApi, with_opencode
 from tests.support.rows import write_rows

@@ -14,7 +14,7 @@ from opencode_env.opencode.build_cache import ensure_build, host_platform
 from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, Reply, ScriptedModel
 
-pytestmark = pytest.mark.opencode
+pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
 
 PROGRAMS = Path(opencode_rlm.__file__).parent / "programs"
 

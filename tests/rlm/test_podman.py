@@ -17,7 +17,7 @@ from tests.support.prime_api import OPENCODE_IMAGE, PrimeApi
 from tests.support.replies import bash, call
 from tests.support.seats import SUB_MODEL
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
 
 Options = tuple[str, dict[str, Any]]
 """A command that comes first, and the environment's options."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, Reply
 
 from tests.rlm.episodes import Played, play, task
@@ -26,7 +27,8 @@ def routed(played: Played) -> None:
     metrics = played.main.metrics
     for trace, model in ((played.main, MAIN_MODEL), (played.sub, SUB_MODEL)):
         assert {call.model for call in trace.calls if call.model} == {model}
-        assert trace.num_turns == sum(request.reply is not None for request in played.asked(model))
+        answers = [request.reply for request in played.asked(model)]
+        assert trace.num_turns == sum(reply is not None and not reply.faults for reply in answers)
     assert played.sub.agent.name == "sub"
     assert metrics["main_turns"] == played.main.num_turns == metrics["num_turns"]
     assert metrics["sub_llm_turns"] == played.sub.num_turns
@@ -35,45 +37,55 @@ def routed(played: Played) -> None:
     assert not any("x-rlm" in str(request.headers).lower() for request in played.requests)
 
 
-async def test_the_tool_answers_one_prompt_and_files_never_enter_the_main_context(tmp_path: Path) -> None:
-    steps = [call("llm_subcall", prompt="What is in it?", files=["notes.txt"], system="Be brief."), DONE]
-    played = await play(tmp_path, steps, echo, setup=["echo 'a secret note' > notes.txt"])
-    routed(played)
-    (request,) = played.asked(SUB_MODEL)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def asking(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """A rollout that asks with files, in a batch, and for each of two files, of which one is missing."""
+
+    def sub(request: ChatRequest) -> Reply:
+        faults = (Fault(kind=FaultKind.STATUS, status=404, body="no such thing"),) if request.prompt == "two" else ()
+        return Reply(text=f"about {request.prompt[-60:]}", faults=faults)
+
+    steps = [
+        call("llm_subcall", prompt="What is in it?", files=["notes.txt"], system="Be brief."),
+        call("llm_subcall", prompts=["one", "two", "three"], files=[]),
+        call("llm_subcall", prompt="Q", files=["notes.txt", "/nowhere.txt"], per_file=True),
+        DONE,
+    ]
+    return await play(tmp_path_factory.mktemp("asking"), steps, sub, setup=["echo 'a secret note' > notes.txt"])
+
+
+def test_the_tool_answers_one_prompt_and_files_never_enter_the_main_context(asking: Played) -> None:
+    routed(asking)
+    request = asking.asked(SUB_MODEL)[0]
     assert [message["role"] for message in request.body["messages"]] == ["system", "user"]
     assert "What is in it?" in request.body["messages"][1]["content"]
     assert "a secret note" in request.body["messages"][1]["content"]
     assert '<file path="/app/notes.txt">' in request.body["messages"][1]["content"]
-    assert not any("tools" in r.body for r in played.asked(SUB_MODEL))
-    assert "a secret note" not in str(played.main.messages[0])
-    assert played.main.rewards["exact_answer"] is not None
+    assert not any("tools" in r.body for r in asking.asked(SUB_MODEL))
+    assert "a secret note" not in str(asking.main.messages[0])
+    assert asking.main.rewards["exact_answer"] is not None
 
 
-async def test_a_batch_answers_in_order_with_each_failure_in_its_place(tmp_path: Path) -> None:
-    def sub(request: ChatRequest) -> Reply:
-        faults = (Fault(kind=FaultKind.STATUS, status=404, body="no such thing"),) if "two" in request.prompt else ()
-        return Reply(text=f"about {request.prompt}", faults=faults)
-
-    prompts = ["one", "two", "three"]
-    played = await play(tmp_path, [call("llm_subcall", prompts=prompts, files=[]), DONE], sub)
-    assert played.episode.ok
-    (result,) = played.tool_results()
-    first, second, third = result.split("\n\n")
+def test_a_batch_answers_in_order_with_each_failure_in_its_place(asking: Played) -> None:
+    first, second, third = asking.tool_results()[1].split("\n\n")
     assert (first, third) == ("[1] about one", "[3] about three")
     assert second.startswith("[2] error: 404")
     assert "no such thing" in second
-    metrics = played.main.metrics
-    assert (metrics["sub_llm_calls"], metrics["sub_llm_turns"], metrics["sub_llm_errors"]) == (3, 2, 1)
-    assert "no such thing" in played.main.info["rlm"]["failures"][0]
+    metrics = asking.main.metrics
+    assert (metrics["sub_llm_calls"], metrics["sub_llm_turns"], metrics["sub_llm_errors"]) == (5, 4, 1)
+    assert "no such thing" in asking.main.info["rlm"]["failures"][0]
 
 
-async def test_a_missing_file_is_an_error_in_its_place(tmp_path: Path) -> None:
-    steps = [call("llm_subcall", prompt="Q", files=["there.txt", "/nowhere.txt"], per_file=True), DONE]
-    played = await play(tmp_path, steps, echo, setup=["echo x > there.txt"])
-    first, second = played.tool_results()[0].split("\n\n[2] ")
-    assert first.startswith("[1] echo: ")
+def test_a_missing_file_is_an_error_in_its_place(asking: Played) -> None:
+    first, second = asking.tool_results()[2].split("\n\n[2] ")
+    assert first.startswith("[1] about ")
     assert second.startswith("error: ")
     assert "/nowhere.txt" in second
+
+
+def test_a_sub_trace_that_is_not_included_is_not_trained_and_has_no_reward(asking: Played) -> None:
+    assert not asking.sub.agent.trainable
+    assert asking.sub.rewards == {}
 
 
 async def test_a_long_output_is_bounded_and_the_rest_is_in_a_file_that_is_named(tmp_path: Path) -> None:
@@ -187,30 +199,12 @@ async def test_a_sub_agent_at_the_depth_limit_has_no_tool_to_nest_further(tmp_pa
     assert "no tool `task`" in played.tool_results()[0]
 
 
-async def test_depth_zero_takes_sub_agents_away(tmp_path: Path) -> None:
-    played = await play(tmp_path, [DONE], echo, options={"max_depth": 0})
-    assert played.episode.ok
-    tools = [tool["function"]["name"] for tool in played.requests[0].body["tools"]]
-    assert "task" not in tools
-    assert "llm_subcall" in tools
-
-
-async def test_a_rollout_without_sub_calls_adds_no_trace(tmp_path: Path) -> None:
-    played = await play(tmp_path, [DONE], echo)
-    assert [trace.agent.name for trace in played.episode.traces] == ["agent"]
-    assert played.main.metrics["sub_llm_calls"] == 0
-
-
-async def test_the_sub_trace_trains_exactly_when_included_and_then_carries_the_reward(tmp_path: Path) -> None:
+async def test_the_sub_trace_trains_when_included_and_then_carries_the_reward(tmp_path: Path) -> None:
     steps = [call("llm_subcall", prompt="x"), DONE]
     played = await play(tmp_path, steps, echo, options={"include_sub_llm_in_trajectory": True})
     assert played.main.agent.trainable
     assert played.sub.agent.trainable
     assert played.sub.reward == played.main.reward == 1.0
-    (tmp_path / "again").mkdir()
-    played = await play(tmp_path / "again", steps, echo)
-    assert not played.sub.agent.trainable
-    assert played.sub.rewards == {}
 
 
 async def test_a_plugin_that_did_not_load_is_an_error_and_not_a_main_only_rollout(tmp_path: Path) -> None:
@@ -239,10 +233,28 @@ async def test_the_agents_time_limit_ends_sub_calls_in_flight_and_the_rollout_is
     assert [call.error is not None for call in played.sub.calls] == [True]
 
 
-async def test_both_texts_that_teach_recursion_can_be_replaced(tmp_path: Path) -> None:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def silent(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """A rollout without a sub call, whose texts are other ones and whose depth is zero."""
     texts = {"id": "opencode-rlm", "recursion_prompt": "Recurse wisely.", "subcall_description": "Ask someone."}
-    played = await play(tmp_path, [DONE], echo, options={"agent": {"harness": texts}})
-    body = played.requests[0].body
+    options = {"agent": {"harness": texts}, "max_depth": 0}
+    return await play(tmp_path_factory.mktemp("silent"), [DONE], echo, options=options)
+
+
+def test_depth_zero_takes_sub_agents_away(silent: Played) -> None:
+    assert silent.episode.ok
+    tools = [tool["function"]["name"] for tool in silent.requests[0].body["tools"]]
+    assert "task" not in tools
+    assert "llm_subcall" in tools
+
+
+def test_a_rollout_without_sub_calls_adds_no_trace(silent: Played) -> None:
+    assert [trace.agent.name for trace in silent.episode.traces] == ["agent"]
+    assert silent.main.metrics["sub_llm_calls"] == 0
+
+
+def test_both_texts_that_teach_recursion_can_be_replaced(silent: Played) -> None:
+    body = silent.requests[0].body
     system = body["messages"][0]["content"]
     assert "Recurse wisely." in system
     assert "llm --batch" not in system

@@ -17,7 +17,7 @@ from tests.rubrics.conftest import trace_of
 from tests.support.processes import alive
 from tests.support.waiting import wait_until
 
-CORPUS = Path(__file__).parent / "data" / "math_pairs.jsonl"
+CORPUS = Path(__file__).parents[1] / "mathverdict" / "data" / "pairs.jsonl"
 QUESTION = "What is the value?"
 HANG = r"(1/3)!+10^{-2000}\sqrt{2}"
 """An answer that no rule is done with in any time that a test has."""

@@ -85,6 +85,7 @@ def test_an_import_path_on_the_command_line_takes_the_options_of_its_own_class(t
     ],
     ids=lambda config: str(config["type"]),
 )
+@pytest.mark.usefixtures("programs")
 def test_a_configuration_travels_to_another_process_and_finds_its_rubric_there(config: dict[str, Any]) -> None:
     task = OpenCodeTasksetConfig(task=OpenCodeTaskConfig(rubric=read(**config)))
     wire = task.model_dump_json()

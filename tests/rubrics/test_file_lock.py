@@ -22,6 +22,7 @@ with locked(Path(sys.argv[1])):
 """
 
 
+@pytest.mark.usefixtures("programs")
 def test_a_lock_is_free_when_its_holder_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True) as holder:

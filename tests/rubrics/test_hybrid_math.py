@@ -21,14 +21,14 @@ from tests.rubrics.math_support import MathData, score
 
 
 @pytest.fixture
-async def rubric() -> AsyncIterator[HybridMathRubric]:
+async def rubric(programs: None) -> AsyncIterator[HybridMathRubric]:
     made = HybridMathRubric(HybridMathConfig(max_workers=1))
     yield made
     await made.teardown()
 
 
 @pytest.fixture
-async def file_rubric() -> AsyncIterator[HybridMathRubric]:
+async def file_rubric(programs: None) -> AsyncIterator[HybridMathRubric]:
     made = HybridMathRubric(HybridMathConfig(max_workers=1, answer_source="file", max_answer_bytes=4096))
     yield made
     await made.teardown()
@@ -111,6 +111,7 @@ class ForeignTask(Task[MathData]):
         await live_rubric(HybridMathConfig(max_workers=1)).score(self.data, trace, runtime)
 
 
+@pytest.mark.usefixtures("programs")
 async def test_any_task_can_use_the_rubric_and_the_registry_tears_it_down() -> None:
     data = MathData(prompt="?", answer="7")
     trace = trace_of(data, r"\boxed{7}")

@@ -2,18 +2,32 @@
 
 import re
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import pytest_asyncio
 import verifiers.v1 as vf
 from opencode_rubrics import HybridMathConfig, HybridMathRubric, JudgeError
 from opencode_rubrics.judge import read_verdict
+from opencode_rubrics.math.worker_pool import release_pool, shared_pool
 from verifiers.v1.configs.client import BaseClientConfig
 
 from tests.rubrics.conftest import trace_of
 from tests.rubrics.judge_server import JudgeServer, Step, judge_server
 from tests.rubrics.math_support import HANG, MathData, Scored, score
 from tests.support.machine import assert_no_longer
+
+pytestmark = [pytest.mark.usefixtures("programs"), pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
+async def workers() -> AsyncIterator[None]:
+    """The worker processes that all tests here share: starting them takes most of a second of CPU."""
+    owner = object()
+    shared_pool(owner, 1)
+    yield
+    release_pool(owner)
 
 
 async def judged(

@@ -15,6 +15,8 @@ from opencode_rubrics.math.worker_pool import WorkerPool, shared_pool
 from tests.rubrics.math_support import HANG, pool_of, score, wait_until_gone
 from tests.support.machine import assert_no_longer
 
+pytestmark = pytest.mark.usefixtures("programs")
+
 EASY = ("x^2-1", "(x-1)(x+1)")
 
 
@@ -182,18 +184,19 @@ async def test_rubrics_share_one_pool_until_the_last_is_torn_down() -> None:
     assert wait_until_gone(pids) == []
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, "leave"])
-def test_workers_die_with_their_process_however_it_dies(end: signal.Signals | str) -> None:
-    program = Path(__file__).with_name("orphan_parent.py")
-    how = end if isinstance(end, str) else "wait"
-    with subprocess.Popen([sys.executable, str(program), how], stdout=subprocess.PIPE, text=True) as process:
+def test_workers_die_with_their_process_however_it_dies() -> None:
+    ends = [signal.SIGKILL, signal.SIGTERM]
+    command = [sys.executable, str(Path(__file__).with_name("orphan_parent.py")), "wait", "wait", "leave"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        pids = [int(word) for word in process.stdout.readline().split()]
-        assert len(pids) == 3
-        if isinstance(end, signal.Signals):
-            process.send_signal(end)
+        for _ in command[2:]:
+            how, parent, *pids = process.stdout.readline().split()
+            assert len(pids) == 3
+            if how == "wait":
+                os.kill(int(parent), ends.pop())
+            assert wait_until_gone([int(pid) for pid in pids]) == []
         process.wait(30)
-    assert wait_until_gone(pids) == []
+    assert ends == []
 
 
 async def test_the_event_loop_stays_free_while_answers_are_scored() -> None:

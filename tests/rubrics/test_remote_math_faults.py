@@ -18,8 +18,8 @@ from opencode_rubrics import (
     cleanup,
     run_cleanup,
 )
-from opencode_rubrics.math.mathverdict.in_sandbox import READY
 from opencode_rubrics.math.scorer_bundle import ensure_bundle
+from opencode_rubrics.math.verdict_programs.in_sandbox import READY
 
 from tests.rubrics.judge_server import Step, judge_server
 from tests.rubrics.math_places import Place, confined_place, place_named
@@ -48,7 +48,7 @@ def scorers() -> list[int]:
             words = (entry / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if any(b"mathverdict.in_sandbox" in word for word in words) and is_below(int(entry.name), os.getpid()):
+        if any(b"verdict_programs.in_sandbox" in word for word in words) and is_below(int(entry.name), os.getpid()):
             found.append(int(entry.name))
     return found
 

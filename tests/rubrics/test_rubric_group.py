@@ -30,6 +30,7 @@ def group(*members: dict[str, object]) -> RubricGroupConfig:
     return RubricGroupConfig.model_validate({"members": members})
 
 
+@pytest.mark.usefixtures("programs")
 async def test_a_group_weighs_and_records_the_rewards_of_all_its_members() -> None:
     config = group(
         {"rubric": {"type": "hybrid-math", "max_workers": 1}, "weight": 0.75},

@@ -45,6 +45,7 @@ async def test_the_clock_stands_still_from_the_first_who_waits_to_the_last() -> 
         await _runs(0.2, waits_and_works)
 
 
+@pytest.mark.usefixtures("programs")
 async def test_who_waits_behind_other_answers_keeps_the_time_of_its_scoring() -> None:
     limit = patience(0.7)
     with pool_of(1) as pool:

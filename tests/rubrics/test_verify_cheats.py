@@ -112,6 +112,20 @@ async def test_agent_code_has_no_network(confined: vf.Runtime) -> None:
     assert "door" not in out
 
 
+async def test_a_flood_at_the_door_is_turned_away_and_fills_no_log(
+    confined: vf.Runtime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each connection is one of the evaluation's descriptors."""
+    monkeypatch.setattr("opencode_env.cli_agent.sandbox.agent_code._WAITING", 4)
+    await solve(confined, "exec sleep 1000")
+    flood = (
+        "for i in $(seq 8); do run-agent-code --timeout 900 -- sh solve.sh 2>/dev/null & done; sleep 2; jobs | wc -l"
+    )
+    trace = await score(confined, flood, "true")
+    assert [result["exit_code"] for result in trace.info["verify"]] == [0, 0], shown(trace)
+    assert not [record for record in caplog.records if record.name == "asyncio"]
+
+
 async def test_nobody_opens_the_door_while_the_agent_works(confined: vf.Runtime) -> None:
     seen = await do(confined, "ls -A /.vf/door; echo x > /.vf/door/socket || echo refused; ls /run/agent-code")
     assert seen == "refused\n"

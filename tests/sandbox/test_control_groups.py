@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from opencode_env.cli_agent.sandbox.control_groups import ControlGroup, Hierarchies, hierarchies, sweep_groups
+from opencode_env.cli_agent.sandbox.memory_kills import MemoryKills, of_group
 
 FIRST_VERSION = """\
 31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
@@ -78,7 +79,10 @@ def test_the_second_version_limits_a_group_of_two_parts_and_freezes_one(tree: Pa
     (made,) = tree.glob("confined-sandbox-*-box")
     assert ((made / "memory.max").read_text(), (made / "memory.swap.max").read_text()) == (str(1 << 30), "0")
     assert group.limits_memory
-    assert group.memory_kills() == 3
+    assert group.memory_kills() == MemoryKills(below_limit=3)
+    with (made / "memory.events").open("a") as events:
+        events.write("oom 1\n")
+    assert group.memory_kills() == MemoryKills(at_limit=3)
     with group.entries() as (entries, entries_alone):
         assert (len(entries), len(entries_alone)) == (1, 1)
         assert entries != entries_alone
@@ -127,3 +131,14 @@ def test_what_a_dead_evaluation_left_is_swept_and_what_a_living_one_has_is_not(t
     assert alive.exists()
     assert not dead.exists()
     living.remove()
+
+
+def test_what_another_sandboxs_limit_ended_is_counted_for_that_one_only(tmp_path: Path) -> None:
+    """As the first version counts: a killed process in its own group, wherever memory was short."""
+    for name, kills, used in (("ours", 0, 5), ("at its limit", 1, 1000), ("the machine's", 2, 5)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "memory.oom_control").write_text(f"oom_kill_disable 0\nunder_oom 0\noom_kill {kills}\n")
+        (tmp_path / name / "memory.max_usage_in_bytes").write_text(f"{used << 20}\n")
+        (tmp_path / name / "memory.limit_in_bytes").write_text(f"{1000 << 20}\n")
+    found = [of_group(tmp_path / name) for name in ("ours", "at its limit", "the machine's")]
+    assert found == [MemoryKills(), MemoryKills(at_limit=1), MemoryKills(below_limit=2)]

@@ -33,7 +33,7 @@ from .conftest import PROBES, host_pids_of, probe, sandbox_directories, sh
 
 
 @pytest.fixture
-def marker() -> str:
+def marker(sandboxes: None) -> str:
     """A number of seconds that no other test sleeps."""
     return f"{random.randrange(10**6, 10**7)}.25"
 
@@ -235,6 +235,7 @@ def test_an_unknown_network_is_refused_when_the_config_is_built() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes its user, which takes root")
+@pytest.mark.usefixtures("sandboxes")
 def test_a_normal_user_gets_the_same_sandbox() -> None:
     # The system's Python, because this one's installation may be closed to other users.
     python = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig, allowance, provision_confined
 from opencode_env.cli_agent.sandbox.control_groups import Hierarchies, host_hierarchies
+from verifiers.v1.runtimes import ProgramResult
 
 from tests.support.waiting import until
 
@@ -95,6 +96,23 @@ async def test_limits_that_are_switched_off_do_not_hold(places: AsyncExitStack) 
     result = await sh(box, "ulimit -f; python3 -c 'x = bytearray(300 << 20)'; echo $?")
     assert result.stdout.split() == ["unlimited", "0"]
     assert (await probe(box, "many_processes.py", "150")).stdout.strip() == "150 none"
+
+
+async def test_whether_it_lives_is_told_by_no_command_inside(
+    places: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What runs there can slow one down, keep it from starting, or end it."""
+    box = await started(places)
+
+    async def fails(*arguments: object) -> ProgramResult:
+        return ProgramResult(-9, "", "")
+
+    monkeypatch.setattr(box, "run", fails)
+    assert await box.alive()
+    pid = box._sandbox.channel.process_one
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: not box._sandbox.is_alive)
+    assert not await box.alive()
 
 
 MEMORY_BOMBS = {

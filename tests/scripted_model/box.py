@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import verifiers.v1 as vf
+from mathverdict.verdict import Source, verify_text
 from opencode_env.cli_agent.sandbox import LocalSandboxConfig, provision_confined
 from opencode_env.samples import Sample
 from opencode_env.scripted_model import Reply, ToolCall
 from opencode_rubrics import AnyTrace, VerifyCommandsConfig, VerifyCommandsRubric
-from opencode_rubrics.math.mathverdict.verdict import Source, verify_text
 
 from tests.rubrics.conftest import CheckedData, trace_of
 

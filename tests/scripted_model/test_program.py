@@ -18,6 +18,8 @@ from opencode_env.scripted_model import LABEL
 
 from tests.support.waiting import PATIENCE_SECONDS
 
+pytestmark = pytest.mark.usefixtures("programs")
+
 COMMAND = [sys.executable, "-m", "opencode_env.scripted_model"]
 
 

@@ -17,6 +17,7 @@ from tests.simulation.served import text
 COMMAND = [sys.executable, "-m", "opencode_env.simulation"]
 
 
+@pytest.mark.usefixtures("programs")
 async def test_a_served_world_lists_its_tools_and_resources_and_keeps_its_ledger(tmp_path: Path) -> None:
     steps = tmp_path / "steps.jsonl"
     words = ["serve", "issue-tracker", "--seed", "4", "--config", '{"work": "report"}', "--ledger", str(steps)]

@@ -114,6 +114,7 @@ def test_who_plays_a_world_that_fails_sees_where_and_the_command_fails(
         assert "RuntimeError" not in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("programs")
 async def test_who_serves_a_world_that_fails_sees_where_at_once_and_the_command_fails() -> None:
     words = ["-m", "opencode_env.simulation", "serve", f"{WORLD}:Failing", "--config", '{"at": "act"}']
     pipe = asyncio.subprocess.PIPE

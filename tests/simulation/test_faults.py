@@ -32,7 +32,7 @@ def peak_bytes(pid: int) -> int:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def bare() -> AsyncIterator[SharedWorlds]:
+async def bare(programs: None) -> AsyncIterator[SharedWorlds]:
     """One server for the whole module; nothing that a world does wrong may end it, but for what ends the process."""
     async with shared_worlds("odd_worlds:Bare") as served:
         yield served
@@ -120,6 +120,7 @@ async def test_a_world_that_cannot_be_reset_says_why(bare: SharedWorlds, reset: 
     assert failed.type is WorldError
 
 
+@pytest.mark.usefixtures("programs")
 async def test_a_world_that_ends_its_process_is_an_error_of_all_who_shared_it() -> None:
     async with shared_worlds("odd_worlds:Bare") as served:
         beside = await served.seat()

@@ -60,6 +60,7 @@ async def test_what_cannot_be_read_fails_the_rollouts_of_its_server(
     assert failed.type is (BrokenWorldError if opened else WorldError)
 
 
+@pytest.mark.usefixtures("programs")
 async def test_a_killed_process_leaves_no_socket(tmp_path: Path) -> None:
     serving = "import time; from opencode_env.simulation.hub import hub; print(hub().path, flush=True); time.sleep(600)"
     environment = {**os.environ, "TMPDIR": str(tmp_path)}

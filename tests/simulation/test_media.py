@@ -48,6 +48,9 @@ PICTURES = [
     {"type": "resource", "resource": {"uri": "gallery://cat", "blob": PIXEL, "mimeType": "image/png"}},
     {"mime_type": "audio/wav", "base64": PIXEL},
     {"type": "image", "bytes": PIXEL},
+    {"type": "resource", "resource": {"uri": "gallery://cat", "blob": PIXEL}},
+    f"data:image/png;charset=binary;base64,{PIXEL}",
+    f"![a cat](data:image/png;base64,{PIXEL})",
     {"board": f"DATA:image/svg+xml;base64,{PIXEL}"},
 ]
 

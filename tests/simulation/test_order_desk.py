@@ -65,6 +65,7 @@ def test_the_shipped_rows_have_users_who_say_stop() -> None:
 
 
 @pytest.mark.opencode
+@pytest.mark.usefixtures("sandboxes")
 async def test_a_conversation_that_its_user_ends_is_paid_for_the_final_state() -> None:
     taskset = {"id": "opencode-simulation", "task": {"world": "order-desk"}}
     env = OpenCodeEnv(OpenCodeEnvConfig.model_validate({"taskset": taskset}))
@@ -85,6 +86,7 @@ async def test_a_conversation_that_its_user_ends_is_paid_for_the_final_state() -
     assert "###STOP###" not in str([request.body for request in model.requests])
 
 
+@pytest.mark.usefixtures("programs")
 async def test_a_shared_server_pays_for_the_final_state_and_not_for_a_rollout_that_is_given_up() -> None:
     async with shared_worlds("order-desk") as served:
         seat = await served.seat(seed=5, config={"wish": "late"})

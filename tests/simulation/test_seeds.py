@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opencode_env.simulation.episode import EpisodeSpec
@@ -45,6 +46,7 @@ def test_the_same_seed_and_calls_give_the_same_episode(world: str, seed: int, pl
     assert first.summary.error is None
 
 
+@pytest.mark.usefixtures("programs")
 def test_another_process_gives_the_same_episodes() -> None:
     asked = [(world, seed, random_calls(world, seed)) for world in sorted(SAMPLES) for seed in (11, -3, 2**62)]
     done = subprocess.run(

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def counters() -> AsyncIterator[SharedWorlds]:
+async def counters(programs: None) -> AsyncIterator[SharedWorlds]:
     """One server for the whole module: its start is what takes time."""
     async with shared_worlds("odd_worlds:Counter") as served:
         yield served
@@ -199,6 +199,7 @@ async def assert_a_death_is_told(served: SharedWorlds) -> None:
 
 
 @pytest.mark.parametrize("world", sorted(SAMPLES))
+@pytest.mark.usefixtures("programs")
 async def test_many_worlds_at_once_are_each_what_they_are_alone_and_outlive_the_server_as_far_as_they_came(
     world: str,
 ) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opencode_env.conformance.forked import Forked
 
 from tests.support.tiers import programs_of
 
@@ -35,9 +36,9 @@ def _note(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def cpu_seconds() -> float:
-    """CPU of this process and of the children whose end it has seen."""
+    """CPU of this process and of the programs whose end it has seen."""
     times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    return times.user + times.system + times.children_user + times.children_system + Forked.cpu_seconds
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from opencode_env.conformance.forked import Forked
+
 from tests.support.user_home import UserHome
 from tests.support.waiting import wait_until
 
@@ -20,7 +22,7 @@ PROGRAM = Path(sys.executable).with_name("opencode-openenv")
 class RunningServer:
     """A server that listens."""
 
-    process: "subprocess.Popen[bytes]"
+    process: Forked
     home: UserHome
     log_file: Path
 
@@ -42,22 +44,15 @@ def openenv_server(home: UserHome, *arguments: str, env: Mapping[str, str] | Non
     """A server at a free port of the loopback; killed on exit should it still run."""
     log = home.root / "server.log"
     with log.open("wb") as stderr:
-        process = subprocess.Popen(
-            [str(PROGRAM), "--port", "0", *arguments],
-            cwd=home.work,
-            env=home.environment(env),
-            stdin=subprocess.DEVNULL,
-            stdout=stderr,
-            stderr=stderr,
-        )
+        argv = [str(PROGRAM), "--port", "0", *arguments]
+        process = Forked(argv, home.work, home.environment(env), stderr, stderr)
     server = RunningServer(process, home, log)
     try:
         wait_until(lambda: "is served at" in server.log or process.poll() is not None)
         assert process.poll() is None, server.log
         yield server
     finally:
-        if process.poll() is None:
-            process.kill()
+        process.kill()
         process.wait()
 
 

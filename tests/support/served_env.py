@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from opencode_env.conformance.forked import Forked
 from opencode_env.scripted_model import ScriptedModel
 from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import EvalClientConfig
@@ -26,7 +27,7 @@ PROGRAM = Path(__file__).with_name("serve_program.py")
 class ServedEnv:
     """A served environment: its broker, its client, and its tasks' wire data by id."""
 
-    process: asyncio.subprocess.Process
+    process: Forked
     client: EnvClient
     tasks: Mapping[str, Mapping[str, Any]]
 
@@ -44,7 +45,8 @@ async def served(home: UserHome, fields: dict[str, Any]) -> AsyncIterator[Served
     saved, address = home.root / "config.json", f"tcp://127.0.0.1:{closed_port()}"
     saved.write_text(json.dumps(env_config_data(config)))
     argv = [sys.executable, str(PROGRAM), str(saved), address]
-    process = await asyncio.create_subprocess_exec(*argv, cwd=home.work, env=home.environment())
+    with (home.root / "server.log").open("wb") as log:
+        process = await asyncio.to_thread(Forked, argv, home.work, home.environment(), log, log)
     client = EnvClient(address)
     tasks = {str(task.data.id): task.data.model_dump(mode="json") for task in load_taskset(config.taskset)}
     try:
@@ -52,6 +54,5 @@ async def served(home: UserHome, fields: dict[str, Any]) -> AsyncIterator[Served
         yield ServedEnv(process, client, tasks)
     finally:
         await client.close()
-        if process.returncode is None:
-            process.terminate()
-            await process.wait()
+        process.terminate()
+        await process.ended()

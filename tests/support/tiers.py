@@ -1,13 +1,14 @@
-"""`--quick`: the tests that start neither a sandbox nor an agent, as told by the fixtures that they ask for.
+"""`--quick`: the tests that start no sandbox, no agent and no Python, as told by the fixtures that they ask for.
 
-Invariant: in the quick tier nothing starts `bwrap`, `podman` or `vf-eval`. A test that tries fails, and is to ask for
-one of `STARTS`, itself or through another fixture.
+Invariant, in every tier: a test that asks for none of `STARTS`, itself or through another fixture, starts none of these
+programs. One that tries fails, whatever it makes of the refusal, and is told what to ask for.
 """
 
 import os
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Generator, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,24 +16,46 @@ from typing import Any
 
 import pytest
 
-STARTS = frozenset({"sandboxes", "podman_image", "prime_server", "newest_python"})
+STARTS = frozenset({"sandboxes", "podman_image", "prime_server", "newest_python", "programs"})
 """Fixtures of `tests/conftest.py` that stand for a sandbox, an agent or another long program."""
-PROGRAMS = frozenset({"bwrap", "podman", "vf-eval"})
+PROGRAMS = frozenset({"bwrap", "podman", "vf-eval", "opencode"})
+"""What stands for a sandbox or an agent."""
+_PYTHON = "python"
+"""Takes seconds to import what is ours."""
 
-_quick_test: str | None = None
+
+class _Watched:
+    """The quick test that runs, and what it did against the invariant."""
+
+    test: str | None = None
+    others: frozenset[int] = frozenset()
+    """Threads from before: a server that other tests have started, say."""
+    broken: str = ""
+
+
+_watched = _Watched()
 _watching = False
 
 
 def programs_of(arguments: tuple[Any, ...]) -> set[str]:
-    """Which of `PROGRAMS` the arguments of an audit event `subprocess.Popen` start."""
+    """Which of `PROGRAMS` the arguments of an audit event `subprocess.Popen` start, or else whether it is a Python."""
     argv = arguments[1]
     words = argv[:2] if isinstance(argv, Sequence) and not isinstance(argv, str | bytes) else []
-    return {Path(os.fsdecode(word)).name for word in words} & PROGRAMS
+    names = [Path(os.fsdecode(word)).name for word in words]
+    return PROGRAMS.intersection(names) or {_PYTHON for word in words[:1] if _is_python(Path(os.fsdecode(word)))}
+
+
+def _is_python(program: Path) -> bool:
+    return program.name.startswith(_PYTHON) or program.parent == Path(sys.executable).parent
 
 
 def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
-    if event == "subprocess.Popen" and _quick_test is not None and (programs := programs_of(arguments)):
-        raise RuntimeError(f"{_quick_test} starts {', '.join(programs)}: let it ask for the fixture `sandboxes`")
+    if event != "subprocess.Popen" or _watched.test is None or threading.get_ident() in _watched.others:
+        return
+    if programs := programs_of(arguments):
+        fixture = "programs" if programs == {_PYTHON} else "sandboxes"
+        _watched.broken = f"{_watched.test} starts {', '.join(programs)}: let it ask for the fixture `{fixture}`"
+        raise RuntimeError(_watched.broken)
 
 
 def is_quick(item: pytest.Item) -> bool:
@@ -42,7 +65,7 @@ def is_quick(item: pytest.Item) -> bool:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The option of the tier."""
-    parser.addoption("--quick", action="store_true", help="only tests that start neither a sandbox nor an agent")
+    parser.addoption("--quick", action="store_true", help="only tests that start no sandbox, no agent and no Python")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -65,17 +88,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if is_quick(item)]
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Refuse what a quick test starts."""
-    global _quick_test, _watching
-    if not item.config.getoption("--quick"):
-        return (yield)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    """Refuse what a quick test starts, from here until its body has run: later ends what others have started."""
+    global _watching
     if not _watching:
         _watching = True
         sys.addaudithook(_refuse)
-    _quick_test = item.nodeid
+    _watched.test, _watched.broken = (item.nodeid if is_quick(item) else None), ""
+    _watched.others = frozenset(one.ident for one in threading.enumerate() if one.ident) - {threading.get_ident()}
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None]:
+    """The body; a refusal that it has swallowed is told after it."""
     try:
-        return (yield)
+        (yield)
     finally:
-        _quick_test = None
+        _watched.test = None
+    if _watched.broken:
+        pytest.fail(_watched.broken)

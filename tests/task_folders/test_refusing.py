@@ -79,6 +79,7 @@ def test_a_mistake_of_the_configuration_is_told_as_one(folder: Path, tmp_path: P
         tasks(rows, skip_unsupported=True)
 
 
+@pytest.mark.usefixtures("programs")
 def test_a_program_that_it_ends_shows_the_message_and_no_frames(folder: Path) -> None:
     program = (
         "import sys; from opencode_env.taskset import OpenCodeTaskset, OpenCodeTasksetConfig\n"
@@ -112,16 +113,27 @@ def test_a_compose_file_that_the_dockerfile_copies_is_data(tmp_path: Path, line:
     assert folder_task(folder).data.image != plain
 
 
+HEREDOC = (
+    "RUN cat >/note <<-'END'\n\tCOPY docker-compose.yaml /srv/\n\tEND\nCOPY <<X /note\nADD docker-compose.yaml /\nX"
+)
+
+
 def test_harbors_own_file_is_data_only_where_it_is_named(tmp_path: Path) -> None:
     folder = shutil.copytree(IMAGE, tmp_path / "one")
     (folder / "environment" / "docker-compose.yaml").write_text(COMPOSE)
     dockerfile = folder / "environment" / "Dockerfile"
     before = dockerfile.read_text()
-    for line in ("COPY . /srv/site", "COPY * /srv/site/", "COPY --from=other docker-compose.yaml /", "RUN true"):
+    for line in (
+        "COPY . /srv/site",
+        "COPY * /srv/site/",
+        "COPY --from=other docker-compose.yaml /",
+        "RUN true",
+        HEREDOC,
+    ):
         dockerfile.write_text(f"{before}\n{line}\n")
         with pytest.raises(DatasetError, match="several containers"):
             folder_task(folder)
-    dockerfile.write_text(f"{before}\nCOPY docker-compose.yaml /srv/site/\n")
+    dockerfile.write_text(f"{before}\n{HEREDOC}\nCOPY docker-compose.yaml /srv/site/\n")
     assert folder_task(folder).data.image
     (folder / "tests" / "compose.yml").write_text(COMPOSE)
     with pytest.raises(DatasetError, match=r"tests/compose\.yml"):

@@ -61,6 +61,7 @@ def test_an_unfinished_iteration_closes_its_file(tmp_path: Path) -> None:
         del rows
 
 
+@pytest.mark.usefixtures("programs")
 def test_a_worker_that_gets_its_data_over_the_wire_imports_no_dataset_library() -> None:
     check = (
         "import sys, opencode_env.taskset\n"

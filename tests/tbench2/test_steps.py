@@ -372,6 +372,7 @@ def test_a_setting_that_means_nothing_is_refused(
         make_environment()
 
 
+@pytest.mark.usefixtures("programs")
 def test_help_names_every_variable_that_is_read() -> None:
     package = Path(session_log.__file__).parent
     read = set(re.findall(r'environ\.get\("(\w+)"', "".join(file.read_text() for file in package.glob("*.py"))))

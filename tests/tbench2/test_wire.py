@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 import urllib.request
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from opencode_env.conformance.forked import Forked
 from opencode_env.openenv.tbench2 import Tbench2Action, Tbench2Env
 from opencode_env.openenv.tbench2.models import ActionType
 from opencode_env.openenv.tbench2.server import serve
@@ -31,13 +31,8 @@ def serving(root: Path, variables: dict[str, str] | None = None) -> Iterator[str
     home, port = UserHome(root), closed_port()
     own = {"TB2_TASKS_DIR": str(TASKS), "TB2_OUTPUT_DIR": str(root / "logs"), "MAX_CONCURRENT_ENVS": "3"}
     with (root / "server.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "opencode_env.openenv.tbench2", "--port", str(port)],
-            env={**home.environment(), **own, **(variables or {})},
-            cwd=home.work,
-            stdout=log,
-            stderr=log,
-        )
+        argv = [sys.executable, "-m", "opencode_env.openenv.tbench2", "--port", str(port)]
+        process = Forked(argv, home.work, {**home.environment(), **own, **(variables or {})}, log, log)
     url = f"http://127.0.0.1:{port}"
     try:
         until_up(url, process)
@@ -62,7 +57,7 @@ def server_with_token(tmp_path: Path) -> Iterator[str]:
         yield url
 
 
-def until_up(url: str, process: "subprocess.Popen[bytes]") -> None:
+def until_up(url: str, process: Forked) -> None:
     """Wait until the server answers."""
     while process.poll() is None:
         try:

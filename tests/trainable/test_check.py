@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.trainable.cli import main
-from opencode_env.trainable.findings import MEANINGS, Flaw
-from opencode_env.trainable.inspection import inspect
+from opencode_runs.trainable.cli import main
+from opencode_runs.trainable.findings import MEANINGS, Flaw
+from opencode_runs.trainable.inspection import inspect
 
 from tests.difficulty.lines import episode, seat, write_run
 from tests.trainable import test_contradictions

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from opencode_env.trainable.cli import main
+from opencode_runs.trainable.cli import main
 
 from tests.difficulty.lines import episode, write_run
 from tests.trainable.doctored import group, trace
@@ -63,9 +63,10 @@ def test_the_table_has_a_line_for_each_trace_and_a_summary(tmp_path: Path, capsy
     assert "groups   1 of 2 have a spread of rewards" in lines
 
 
+@pytest.mark.usefixtures("programs")
 def test_json_is_the_whole_report_and_says_whether_it_is_usable(tmp_path: Path) -> None:
     place = write_run(tmp_path / "run", group(0, 1))
-    command = [sys.executable, "-m", "opencode_env.trainable", str(place), "--json", "--check"]
+    command = [sys.executable, "-m", "opencode_runs.trainable", str(place), "--json", "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     report = json.loads(done.stdout)
     assert report["usable"] is True

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.trainable.cli import main
-from opencode_env.trainable.findings import Flaw
+from opencode_runs.trainable.cli import main
+from opencode_runs.trainable.findings import Flaw
 
 from tests.trainable.doctored import nodes, run, sub, trace
 from tests.trainable.graphs import Line, answer, calls, prompt

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from opencode_env.difficulty.errors import BadInputError
-from opencode_env.trainable.findings import Flaw
-from opencode_env.trainable.inspection import inspect
+from opencode_runs.traces.errors import BadInputError
+from opencode_runs.trainable.findings import Flaw
+from opencode_runs.trainable.inspection import inspect
 from transformers import PreTrainedTokenizerFast
 from verifiers.v1.clients import TrainClientConfig
 from verifiers.v1.episode import EnvInfo, Episode

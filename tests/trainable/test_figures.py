@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from opencode_env.trainable.inspection import inspect
+from opencode_runs.trainable.inspection import inspect
 
 from tests.difficulty.lines import episode, seat, write_run
 from tests.trainable.doctored import group, nodes, sub, trace

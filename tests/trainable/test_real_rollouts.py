@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.trainable.cli import main
-from opencode_env.trainable.findings import Flaw
-from opencode_env.trainable.inspection import inspect
-from opencode_env.trainable.samples import training_samples
 from opencode_rlm.config import OpenCodeRLMEnvConfig
 from opencode_rlm.env import OpenCodeRLMEnv
+from opencode_runs.trainable.cli import main
+from opencode_runs.trainable.findings import Flaw
+from opencode_runs.trainable.inspection import inspect
+from opencode_runs.trainable.samples import training_samples
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.episode import Episode
 from verifiers.v1.utils.trace_store import write_episode
@@ -20,7 +20,7 @@ from tests.support.seats import MAIN_MODEL, SUB_MODEL
 from tests.support.token_engine import Says, TokenEngine
 from tests.training.trained import Lines, train, train_client
 
-pytestmark = pytest.mark.opencode
+pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
 
 KEEPS = Qwen3(True, "all")
 """A model whose conversations stay one sample."""
@@ -74,7 +74,6 @@ async def test_an_episode_with_sub_agents_trains_every_token_that_was_sampled_on
         assert trace.advantage == 0.0
 
 
-@pytest.mark.usefixtures("sandboxes")
 async def test_a_history_that_is_rendered_again_is_a_fork_that_is_found_and_still_trains_every_token_once(
     tokenizer: Path, tmp_path: Path
 ) -> None:

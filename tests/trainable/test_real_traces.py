@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.trainable.cli import main
-from opencode_env.trainable.inspection import inspect
-from opencode_env.trainable.record import TokenEpisode
-from opencode_env.trainable.samples import TrainingSample, training_samples
+from opencode_runs.trainable.cli import main
+from opencode_runs.trainable.inspection import inspect
+from opencode_runs.trainable.record import TokenEpisode
+from opencode_runs.trainable.samples import TrainingSample, training_samples
 from transformers import PreTrainedTokenizerFast
 from verifiers.v1.clients import TrainClientConfig
 from verifiers.v1.episode import EnvInfo, Episode

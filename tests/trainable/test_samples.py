@@ -1,7 +1,7 @@
 """A trace's samples by the documented rules, on graphs as verifiers keeps them."""
 
 import pytest
-from opencode_env.trainable.samples import BrokenGraphError, branch_paths, training_samples
+from opencode_runs.trainable.samples import BrokenGraphError, branch_paths, training_samples
 from verifiers.v1.configs.agent import WireAgentConfig
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.task import WireTaskData

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.trainable.cli import main
+from opencode_runs.trainable.cli import main
 
 from tests.trainable.doctored import run, trace
 from tests.trainable.graphs import Line, answer, prompt
@@ -55,3 +55,46 @@ def test_one_question_behind_one_system_message_in_other_tokens_is_one_conversat
     place = run(tmp_path, trace(nodes=[*asked(0, "A?", "bash"), *asked(3, "A?")]))
     assert main([str(place), "--check"]) == 1
     assert "1 fork: message node 3 tells again" in capsys.readouterr().out
+
+
+LONG = "The sum of all these numbers is forty-two, as was to be shown."
+
+
+def retold(first: int, system: str, question: str, *history: Line) -> list[Line]:
+    """A linear rollout's next request, as an agent without echo rules sends it: everything once more behind another
+    system message."""
+    nodes = [prompt(None, 100 + first) | says("system", system), prompt(first, 2) | says("user", question)]
+    for told in history:
+        nodes.append(prompt(first + len(nodes) - 1, 50 + len(nodes)) | told)
+    return [*nodes, answer(first + len(nodes) - 1, 70 + first) | says("assistant", f"{LONG} {first}")]
+
+
+RETOLD: dict[str, tuple[str, Line]] = {
+    "another system message": ("What is it?", says("assistant", f"{LONG} 0")),
+    "an edited question": ("What is it? It is 12:03.", says("assistant", f"{LONG} 0")),
+    "an answer in parts": (
+        "What is it?",
+        says("assistant", "") | {"message": {"role": "assistant", "content": [{"type": "text", "text": f"{LONG} 0"}]}},
+    ),
+    "calls under numbers": ("What is it?", says("tool", "4", tool_call_id="call_0")),
+}
+
+
+@pytest.mark.parametrize(("question", "told"), RETOLD.values(), ids=RETOLD)
+def test_three_roots_in_one_linear_rollout_are_two_forks(
+    question: str, told: Line, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def rollout(number: int) -> list[Line]:
+        thought = [{"role": "assistant", "content": f"<think>Well.</think>{LONG} 0"}]
+        begun = retold(0, "It is 12:01.", "What is it?")
+        begun[-1] |= {"message": thought[0]} if told["message"]["role"] == "assistant" else {}
+        return begun
+
+    first = rollout(0)
+    if told["message"]["role"] == "tool":
+        first.append(prompt(2, 4) | told)
+        first.append(answer(3, 71))
+    second = retold(len(first), "It is 12:02.", question, told)
+    third = retold(len(first) + len(second), "It is 12:03.", question, told)
+    assert main([str(run(tmp_path, trace(nodes=[*first, *second, *third]))), "--check"]) == 1
+    assert "2 forks: " in capsys.readouterr().out

@@ -45,21 +45,6 @@ async def test_a_plain_conversation_is_one_branch_of_what_was_sampled(tokenizer:
         assert played.engine.tokenizer.encode(text, add_special_tokens=False) != call.completion
 
 
-@by_family
-async def test_a_hostile_conversation_has_the_tokens_of_one_that_is_spelled_as_it_is_sent(
-    tokenizer: Path, family: Family
-) -> None:
-    odd = hostile(family)
-    played = await train(tokenizer, family, odd)
-    assert_one_exact_branch(played)
-    assert len(played.engine.calls) == len(odd) + 1
-    assert len(played.results) >= len(odd)
-    plain = [Says(family.answer("So", bash(family, f"echo {number}"), reasoning="Hm.")) for number in range(4)]
-    twin = await train(tokenizer, family, plain)
-    assert_one_exact_branch(twin)
-    assert tokens(played) / tokens(twin) == 1.0
-
-
 def broken(family: Family) -> list[Says]:
     """Calls that a parser trips over."""
     deep = '{"command": ' + "[" * 3000 + "}"
@@ -72,18 +57,22 @@ def broken(family: Family) -> list[Says]:
     return [Says(family.answer("", text, reasoning="Hm.")) for text in texts]
 
 
-@pytest.mark.parametrize("family", [Qwen3(thinks=True), GLM(thinks=False)], ids=["qwen3", "glm"])
-async def test_no_call_is_too_broken_for_the_agent_to_hear_of_it(tokenizer: Path, family: Family) -> None:
-    odd = broken(family)
-    played = await train(tokenizer, family, odd)
+@by_family
+async def test_a_hostile_conversation_is_one_branch_and_no_call_is_too_broken_for_the_agent_to_hear_of_it(
+    tokenizer: Path, family: Family
+) -> None:
+    odd, worse = hostile(family), broken(family)
+    played = await train(tokenizer, family, [*odd, *worse])
     assert_one_exact_branch(played)
-    assert [call.error for call in played.main.calls] == [None] * (len(odd) + 1)
-    assert len(played.results) == len(odd)
-    assert all("nvalid" in result or "unavailable" in result for result in played.results), played.results
+    assert tokens(played) == 1.0
+    assert [call.error for call in played.main.calls] == [None] * (len(odd) + len(worse) + 1)
+    assert len(played.results) >= len(odd) + len(worse)
+    heard = played.results[-len(worse) :]
+    assert all("nvalid" in result or "unavailable" in result for result in heard), heard
 
 
 @pytest.mark.parametrize("family", [Qwen3(True, "all"), GLM(True, "all")], ids=["qwen3", "glm"])
-async def test_answers_that_were_cut_off_stay_in_one_branch_when_the_user_goes_on(
+async def test_answers_that_were_cut_off_and_thoughts_that_were_not_closed_stay_in_one_branch_when_the_user_goes_on(
     tokenizer: Path, family: Family
 ) -> None:
     thought = family.answer("", reasoning="Let me see").partition("see")[0]
@@ -93,23 +82,14 @@ async def test_answers_that_were_cut_off_stay_in_one_branch_when_the_user_goes_o
         [Says(family.answer("It is", reasoning="Hm."), stops=False)],
         [Says(cut, stops=False), Says(family.answer("", bash(family, "echo two"), reasoning="Hm."))],
         [Says(family.answer())],
+        [Says(family.answer("", bash(family, "echo three"), reasoning="Hm.")), Says(thought)],
+        [Says(thought)],
         [Says(family.answer("At last.", reasoning="Hm."))],
     ]
     played = await train(tokenizer, family, *segments)
     assert_one_exact_branch(played)
-    assert len(played.engine.calls) == 7
-    assert [result.strip() for result in played.results[1:]] == ["two"]
-
-
-@pytest.mark.parametrize("family", [Qwen3(True, "all"), GLM(True, "all")], ids=["qwen3", "glm"])
-async def test_a_thought_that_the_model_ends_without_closing_it_stays_in_one_branch_when_the_user_goes_on(
-    tokenizer: Path, family: Family
-) -> None:
-    thought = family.answer("", reasoning="Let me see").partition("see")[0]
-    ended = [[Says(family.answer("", bash(family, "echo one"), reasoning="Hm.")), Says(thought)], [Says(thought)]]
-    played = await train(tokenizer, family, *ended, [Says(family.answer("At last.", reasoning="Hm."))])
-    assert_one_exact_branch(played)
-    assert len(played.engine.calls) == 4
+    assert len(played.engine.calls) == 10
+    assert [result.strip() for result in played.results[1:]] == ["two", "three"]
 
 
 async def test_an_overflow_ends_the_rollout_and_what_came_before_is_exact(tokenizer: Path) -> None:

@@ -22,6 +22,8 @@ from tests.support.seats import MAIN_MODEL
 from tests.support.token_engine import Says, TokenEngine
 from tests.training.trained import Lines, assert_one_exact_branch, train
 
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
@@ -123,7 +125,6 @@ async def test_a_renderer_that_starts_over_behind_several_calls_is_warned_of(
     assert "behind an answer with several calls" in caplog.records[0].getMessage()
 
 
-@pytest.mark.usefixtures("sandboxes")
 @pytest.mark.opencode
 async def test_no_agent_can_send_an_image_to_a_renderer_of_text(tokenizer: Path) -> None:
     family = Qwen3(True, "all")  # OpenCode shows a tool's image, or says that it cannot, as the user
@@ -138,7 +139,6 @@ async def test_no_agent_can_send_an_image_to_a_renderer_of_text(tokenizer: Path)
     assert "does not support image input" in played.engine.text(played.engine.calls[-1].prompt)
 
 
-@pytest.mark.usefixtures("sandboxes")
 @pytest.mark.opencode
 async def test_a_task_with_a_picture_is_refused_when_the_renderer_reads_text(tokenizer: Path) -> None:
     family = Qwen3(thinks=True)

@@ -17,7 +17,7 @@ import verifiers.v1 as vf
 from verifiers.v1.utils.aio import run_shielded
 
 from opencode_rubrics.errors import ScoringError
-from opencode_rubrics.math.mathverdict.in_sandbox import READY
+from opencode_rubrics.math.verdict_programs.in_sandbox import READY
 from opencode_rubrics.sandbox.alive import require_alive
 from opencode_rubrics.verifiers_versions import start_process
 
@@ -52,7 +52,7 @@ class ScorerRequest:
 async def run_scorer(
     runtime: vf.Runtime, python: str, library: str, request: ScorerRequest, timeout: float
 ) -> Mapping[str, Any]:
-    """The scorer's result (see `mathverdict.in_sandbox`).
+    """The scorer's result (see `verdict_programs.in_sandbox`).
 
     Args:
         runtime: A sandbox that can keep a process's standard input open.
@@ -66,7 +66,7 @@ async def run_scorer(
         ScorerLost: it did not finish in time, or ended without a result.
         SandboxError: the sandbox is gone.
     """
-    start = f"import sys; sys.path.append({library!r}); from mathverdict.in_sandbox import main; main()"
+    start = f"import sys; sys.path.append({library!r}); from verdict_programs.in_sandbox import main; main()"
     try:
         async with asyncio.timeout(timeout) as limit:
             process = await _opened(runtime, [python, "-I", "-S", "-B", "-c", start])

@@ -1,4 +1,4 @@
-"""The scorer bundle: math-verify, what it needs, and `mathverdict`, as a directory and as one zip file.
+"""The scorer bundle: math-verify, what it needs, `mathverdict` and our programs, as a directory and as one zip file.
 
 Invariant: a bundle under its final name is complete and made of files that match the checksums recorded when their
 distributions were installed. One per content and Python version serves every process and sandbox of a machine.
@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
+import mathverdict
+
 from opencode_rubrics.cache import cache_root, make_once
 from opencode_rubrics.errors import ScoringError
 
@@ -26,7 +28,7 @@ SANDBOX_ROOT = "/opt/opencode-scorer"
 
 _DISTRIBUTIONS = ("math-verify", "latex2sympy2-extended", "antlr4-python3-runtime", "sympy", "mpmath")
 _PACKAGES = frozenset({"math_verify", "latex2sympy2_extended", "antlr4", "sympy", "mpmath"})
-_OWN = Path(__file__).parent / "mathverdict"
+_OWN = (Path(mathverdict.__path__[0]), Path(__file__).parent / "verdict_programs")
 _SKIPPED = frozenset({"tests", "testing", "benchmarks", "__pycache__"})
 _KEPT_TESTING = "sympy/testing"
 """sympy imports its own test runner."""
@@ -93,7 +95,7 @@ def _digest(found: list[Distribution]) -> str:
     digest = hashlib.sha256(sys.implementation.cache_tag.encode())
     for one in found:
         digest.update(f"{one.name}=={one.version}\0".encode())
-    for source in sorted(_OWN.glob("*.py")):
+    for source in sorted(path for folder in _OWN for path in folder.glob("*.py")):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -102,7 +104,8 @@ def _fill(staged: ScorerBundle, found: list[Distribution]) -> None:
     logger.info("making the scorer bundle: once per machine")
     for one in found:
         _copy(one, staged.library)
-    shutil.copytree(_OWN, staged.library / "mathverdict", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in _OWN:
+        shutil.copytree(folder, staged.library / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
     compiled = [sys.executable, "-I", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
     compiled += ["-s", str(staged.library), "-p", SANDBOX_ROOT]  # the path that error messages show
     subprocess.run([*compiled, str(staged.library)], check=True, capture_output=True, timeout=_COMPILE_TIMEOUT)

@@ -1,4 +1,4 @@
-"""The host's side of the process that forks the math workers (`mathverdict.on_host`), and of each fork.
+"""The host's side of the process that forks the math workers (`verdict_programs.on_host`), and of each fork.
 
 Invariant: one request is under way on the control socket at a time. A parent that is lost stays lost: its workers die
 with it, and its owner starts another.
@@ -15,10 +15,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from opencode_rubrics.errors import ScoringError
-from opencode_rubrics.math.mathverdict.on_host import LENGTH
+from opencode_rubrics.math.verdict_programs.on_host import LENGTH
 
 _START_TIMEOUT = 60.0
-_LIBRARIES = ("math_verify", "latex2sympy2_extended", "sympy", "mpmath", "antlr4")
+_LIBRARIES = ("mathverdict", "math_verify", "latex2sympy2_extended", "sympy", "mpmath", "antlr4")
 
 
 class WorkerGone(Exception):
@@ -26,7 +26,7 @@ class WorkerGone(Exception):
 
 
 def import_roots() -> list[str]:
-    """The directories that a worker needs on its import path: this package's and those of math-verify.
+    """The directories that a worker needs on its import path: of its program, and those of mathverdict and math-verify.
 
     Raises:
         ScoringError: a library is not installed.
@@ -57,7 +57,7 @@ class WorkerParent:
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
-        start = f"from mathverdict.on_host import main; main({theirs.fileno()}, {os.getpid()})"
+        start = f"from verdict_programs.on_host import main; main({theirs.fileno()}, {os.getpid()})"
         with theirs:
             process = subprocess.Popen(  # noqa: ASYNC220 - a thread that ends would take the process along
                 [sys.executable, "-I", "-S", "-c", f"import sys; sys.path += {import_roots()!r}; {start}"],

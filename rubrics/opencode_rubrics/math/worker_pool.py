@@ -19,11 +19,11 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
 
+from mathverdict.bounded import BROKE_DOWN, DEADLINE_SIGNAL
+from mathverdict.verdict import Source
 from verifiers.v1.utils.aio import run_shielded
 
 from opencode_rubrics.errors import ScoringError
-from opencode_rubrics.math.mathverdict.deadline import BROKE_DOWN, DEADLINE_SIGNAL
-from opencode_rubrics.math.mathverdict.verdict import Source
 from opencode_rubrics.math.rules_result import RulesResult, rules_result
 from opencode_rubrics.math.worker_deadline import in_time, stop
 from opencode_rubrics.math.worker_parent import Worker, WorkerGone, WorkerParent

@@ -31,7 +31,7 @@ while True:
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as file:
-                if b"mathverdict.in_sandbox" not in file.read() or pid in opened:
+                if b"verdict_programs.in_sandbox" not in file.read() or pid in opened:
                     continue
             opened[pid] = os.open(f"/proc/{pid}/fd/0", os.O_RDONLY | os.O_NONBLOCK)
             LOG.write(f"stdin of {pid}\n")

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import yaml
 from aiohttp import web
+from opencode_env.simulation.backends import work_directory
 
 from tests.support.user_home import closed_port
 from tests.support.waiting import until
@@ -24,6 +25,23 @@ def write_file(path: Path, *backends: Mapping[str, Any], **rest: Any) -> Path:
     """A file with these backends; returns its path."""
     path.write_text(yaml.safe_dump({"backends": [dict(backend) for backend in backends], **rest}, sort_keys=False))
     return path
+
+
+def directories_here() -> list[Path]:
+    """The working directories of this process's backends: others on this machine have backends too."""
+    prefix = Path(work_directory._prefix())
+    return list(prefix.parent.glob(f"{prefix.name}*"))
+
+
+def programs_here() -> list[str]:
+    """Command lines of the notes servers that are programs of this process's backends."""
+    mark, found = work_directory._prefix().encode(), []
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            line = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            if f"{SERVER.name} stdio" in line and mark in (place / "environ").read_bytes():
+                found.append(line)
+    return found
 
 
 def program(name: str = "notes", **fields: Any) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from tests.simulation.backends.test_servers import remote, started
 from tests.support.user_home import closed_port
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
 RUDE = Path(__file__).with_name("rude_server.py")
 
 

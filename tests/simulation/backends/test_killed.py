@@ -40,6 +40,6 @@ async def test_an_evaluation_that_is_ended_leaves_no_backend(
             await until(lambda: len(model.requests) == 1 and len(set(podman_containers()) - before) == 1)
             assert servers()
             evaluation.process.send_signal(ending)
-            await evaluation.process.wait()
+            await evaluation.process.ended()
             await until(lambda: not servers() and set(podman_containers()) <= before)
     await until(lambda: not list(home.temporary.glob("vf-podman-*")))

@@ -15,6 +15,7 @@ _LEAVES_A_CHILD = "import subprocess, sys; open(sys.argv[1], 'w').write(str(subp
 """Which holds the program's stdout."""
 
 
+@pytest.mark.usefixtures("programs")
 async def test_what_a_program_leaves_running_does_not_hold_its_descriptors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,9 +13,11 @@ from opencode_env.simulation.backends.rollout_tools import RolloutTools
 from opencode_env.simulation.backends.serving import ToolBackends
 from verifiers.v1.errors import ToolsetError
 
-from tests.simulation.backends.surroundings import program, said, write_file
-from tests.simulation.backends.test_servers import processes, started
+from tests.simulation.backends.surroundings import program, programs_here, said, write_file
+from tests.simulation.backends.test_servers import started
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.usefixtures("sandboxes")
 
 
 async def tools_of(instance: Instance) -> RolloutTools:
@@ -80,7 +82,7 @@ async def test_a_shared_server_that_does_not_start_takes_the_others_with_it(tmp_
             await backends.start()
     finally:
         await backends.stop()
-    await until(lambda: processes() == [])
+    await until(lambda: programs_here() == [])
 
 
 async def test_a_shared_server_that_one_rollout_hangs_is_an_error_of_no_rollout_that_it_answers(tmp_path: Path) -> None:

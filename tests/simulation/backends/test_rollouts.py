@@ -1,7 +1,6 @@
 """Tool backends in rollouts of the real OpenCode: per rollout and shared, hostile agents, failures, nothing left."""
 
 import asyncio
-import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -9,27 +8,24 @@ import pytest
 from opencode_env.scripted_model import Reply, ScriptPolicy
 from opencode_rubrics.verifiers_versions import PodmanConfig
 
-from tests.simulation.backends.surroundings import SERVER, TOKEN, InstanceApi, instance, notes_at, program, write_file
+from tests.simulation.backends.surroundings import (
+    TOKEN,
+    InstanceApi,
+    instance,
+    notes_at,
+    program,
+    programs_here,
+    write_file,
+)
 from tests.simulation.episodes import problems, row, serving, tool_results
 from tests.support.replies import bash, call
 from tests.support.rows import script
 from tests.support.user_home import closed_port
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.opencode
+pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
 
 DONE = Reply(text="done")
-
-
-def notes_processes() -> list[str]:
-    """Command lines of notes programs on this machine."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            line = path.read_bytes().replace(b"\0", b" ").decode()
-            if f"{SERVER.name} stdio" in line:
-                found.append(line)
-    return found
 
 
 async def test_each_rollout_has_a_program_of_its_own_and_all_share_one_elsewhere(tmp_path: Path) -> None:
@@ -78,7 +74,7 @@ async def test_each_rollout_has_a_program_of_its_own_and_all_share_one_elsewhere
             "far": (1, 0),
         }
     assert sorted(text.partition(" ")[0] for text in shared) == ["1", "2"]
-    await until(lambda: notes_processes() == [])
+    await until(lambda: programs_here() == [])
 
 
 @pytest.mark.parametrize("tool", ["hang", "die"])
@@ -93,7 +89,7 @@ async def test_a_backend_that_fails_is_an_error_of_the_rollout_and_no_reward(tmp
     assert "backend 'notes'" in trace.errors[0].message
     assert set(trace.rewards.values()) <= {None}
     assert trace.num_turns == 1
-    await until(lambda: notes_processes() == [])
+    await until(lambda: programs_here() == [])
 
 
 async def test_a_backend_that_does_not_start_is_an_error_of_the_rollout_and_the_others_are_removed(
@@ -108,7 +104,7 @@ async def test_a_backend_that_does_not_start_is_an_error_of_the_rollout_and_the_
         assert [error.rpartition("it said: ")[2] for error in problems(episode)] == ["no licence"]
         assert served.requests == []
         assert api.alive == {}
-    await until(lambda: notes_processes() == [])
+    await until(lambda: programs_here() == [])
 
 
 async def test_from_the_sandbox_no_other_way_leads_to_a_backend_and_a_way_ends_with_its_rollout(

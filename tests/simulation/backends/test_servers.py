@@ -20,19 +20,22 @@ from opencode_env.simulation.backends.reading import read_backends
 from opencode_env.simulation.hub import hub
 
 from tests.simulation.backends.surroundings import (
-    SERVER,
     TOKEN,
     InstanceApi,
+    directories_here,
     in_container,
     in_json,
     instance,
     notes_at,
     program,
+    programs_here,
     said,
     write_file,
 )
 from tests.support.user_home import closed_port, podman_containers
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.usefixtures("sandboxes")
 
 TOOLS = ["add_note", "read_data", "surroundings", "refuse", "hang", "die"]
 
@@ -60,21 +63,6 @@ async def started(
         yield made
 
 
-def processes() -> list[str]:
-    """Command lines of notes servers on this machine, in containers too."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            line = path.read_bytes().replace(b"\0", b" ").decode()
-            if f"{SERVER.name} stdio" in line or f"{SERVER.name} http" in line:
-                found.append(line)
-    return found
-
-
-def backend_directories() -> list[Path]:
-    return list(Path(tempfile.gettempdir()).glob("vf-backend-*"))
-
-
 def left_here() -> list[str]:
     """Names of the containers that this process has, or would leave behind: others use podman too."""
     prefix = left_behind._prefix()
@@ -82,7 +70,6 @@ def left_here() -> list[str]:
     return [f"vf-{str(path).removeprefix(prefix)}" for path in found]
 
 
-@pytest.mark.usefixtures("sandboxes")
 async def test_a_program_answers_keeps_its_state_sees_nothing_of_ours_and_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,7 +77,6 @@ async def test_a_program_answers_keeps_its_state_sees_nothing_of_ours_and_ends(
     template = tmp_path / "template"
     template.mkdir()
     (template / "letter.txt").write_text("dear reader\n")
-    before = set(backend_directories())
     async with started(tmp_path, program(template_data_path_host="template", env={"GIVEN": "for-it-alone"})) as notes:
         assert [tool.name for tool in notes.tools] == TOOLS
         assert said(await notes.call("add_note", {"text": "one"})) == "1 notes: one"
@@ -110,13 +96,12 @@ async def test_a_program_answers_keeps_its_state_sees_nothing_of_ours_and_ends(
             result = await notes.call(tool, {})
             assert result.is_error
             assert words in said(result)
-        assert processes() != []
-        assert "for-it-alone" not in str(processes())
-    await until(lambda: processes() == [])
-    assert set(backend_directories()) == before
+        assert programs_here() != []
+        assert "for-it-alone" not in str(programs_here())
+    await until(lambda: programs_here() == [])
+    assert directories_here() == []
 
 
-@pytest.mark.usefixtures("sandboxes")
 async def test_a_program_whose_tool_reads_any_path_finds_nothing_of_the_operators(tmp_path: Path) -> None:
     for name in ("secret.env", "shown.txt"):
         (tmp_path / name).write_text("the answer")
@@ -131,7 +116,6 @@ async def test_a_program_whose_tool_reads_any_path_finds_nothing_of_the_operator
     assert (tmp_path / "shown.txt").read_text() == "the answer"
 
 
-@pytest.mark.usefixtures("sandboxes")
 async def test_a_server_that_hangs_or_dies_in_a_call_is_the_machinerys_failure(tmp_path: Path) -> None:
     async with started(tmp_path, program(), call_timeout=1.0) as notes:
         with pytest.raises(vf.ToolsetError, match="'hang' of backend 'notes' did not answer within 1 s"):
@@ -142,7 +126,6 @@ async def test_a_server_that_hangs_or_dies_in_a_call_is_the_machinerys_failure(t
             await notes.call("add_note", {"text": "late"})
 
 
-@pytest.mark.usefixtures("sandboxes")
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -160,7 +143,6 @@ async def test_a_program_that_does_not_start_says_why(tmp_path: Path, command: l
             pass
 
 
-@pytest.mark.usefixtures("sandboxes")
 async def test_a_key_is_a_variable_of_its_program_and_stands_in_no_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,7 +153,6 @@ async def test_a_key_is_a_variable_of_its_program_and_stands_in_no_message(
             pass
 
 
-@pytest.mark.usefixtures("sandboxes")
 async def test_a_program_that_says_nothing_is_given_up_in_time(tmp_path: Path) -> None:
     silent = program(command=["sleep", "59801"])
     with pytest.raises(vf.ToolsetError, match=r"'notes' did not start within 1 s \(--env.backends.start-timeout\)"):
@@ -179,7 +160,6 @@ async def test_a_program_that_says_nothing_is_given_up_in_time(tmp_path: Path) -
             pass
 
 
-@pytest.mark.usefixtures("sandboxes")
 async def test_a_program_that_speaks_something_else_is_quoted_when_it_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,7 +172,6 @@ async def test_a_program_that_speaks_something_else_is_quoted_when_it_is_given_u
             pass
 
 
-@pytest.mark.usefixtures("sandboxes")
 async def test_a_start_up_check_is_a_call_that_must_succeed(tmp_path: Path) -> None:
     checked = program(startup_check_mcp_tool={"tool_name": "add_note", "arguments": {"text": "checked"}})
     async with started(tmp_path, checked) as notes:
@@ -344,7 +323,6 @@ async def test_a_container_answers_and_is_removed_with_its_copy_of_the_data(
 ) -> None:
     (tmp_path / "template").mkdir()
     (tmp_path / "template" / "letter.txt").write_text("dear reader\n")
-    known = set(backend_directories())
     options = {"mem_limit": "512m", "environment": {"SET": "by all"}, "template_commit_delay_s": 5}
     backend = in_container(podman_image, transport, startup_check_mcp_tool={"tool_name": "ping", "arguments": {}})
     async with started(tmp_path, backend, global_docker_options=options) as notes:
@@ -355,7 +333,7 @@ async def test_a_container_answers_and_is_removed_with_its_copy_of_the_data(
         assert "'SET'" in said(await notes.call("surroundings", {}))
     assert name not in podman_containers()
     assert (tmp_path / "template" / "letter.txt").read_text() == "dear reader\n"
-    assert set(backend_directories()) == known
+    assert directories_here() == []
     assert left_here() == []
 
 

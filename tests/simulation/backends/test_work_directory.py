@@ -6,6 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
 from opencode_env.simulation.backends.description import BackendServerConfig
 from opencode_env.simulation.backends.work_directory import work_directory
 
@@ -37,6 +38,7 @@ async def test_a_directory_is_private_and_gone_afterwards(tmp_path: Path) -> Non
     assert not directory.exists()
 
 
+@pytest.mark.usefixtures("programs")
 async def test_a_killed_process_leaves_no_directory(tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     killed = await asyncio.create_subprocess_exec(

@@ -9,7 +9,7 @@ from opencode_env.simulation.user.options import STOP
 from tests.rlm.episodes import QUESTION, PolicyByRole, play, serving
 from tests.support.replies import call
 
-pytestmark = pytest.mark.opencode
+pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
 
 USER = "the-user"
 ASKED = call("llm_subcall", prompt="What is it?", files=[])

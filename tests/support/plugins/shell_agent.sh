@@ -8,7 +8,7 @@ request = urllib.request.Request(
     os.environ["BODY"].encode(),
     {"Content-Type": "application/json", "Authorization": "Bearer " + os.environ["SECRET"]},
 )
-with urllib.request.urlopen(request, timeout=30) as response:
+with urllib.request.urlopen(request) as response:
     print(json.load(response)["choices"][0]["message"]["content"])
 PYTHON
 printf 'by %s in %s\n' "$(id -un)" "$(pwd)" >report.txt

@@ -23,11 +23,11 @@ from opencode_env.check_tasks.check import TaskCheck
 from opencode_env.check_tasks.report import Report
 from opencode_env.check_tasks.results import Results, table
 from opencode_env.check_tasks.worlds import WorldCheck
-from opencode_env.difficulty.progress import Progress
 from opencode_env.simulation.task import SimulationTask
 from opencode_env.taskset import DatasetError, OpenCodeTask
 
 PROG = "opencode-check-tasks"
+_PROGRESS_SECONDS = 10.0
 _EPILOG = (
     "Every other option is one of vf-eval's (--env.taskset.answer-key, --env.agent.runtime.type podman, @ file.toml). "
     "Exit code 0: nothing was found; 1: there are findings; 2: the check could not be done, or not of all tasks."
@@ -89,7 +89,7 @@ async def _checked(options: argparse.Namespace, config: Any) -> list[Report]:
     digest = _digest(options, config)
     results = Results(options.results) if options.results else None
     reports: dict[int, Report] = {}
-    progress = Progress("checking", options.limit or 0, "tasks")
+    progress = _Progress()
     places = asyncio.Semaphore(options.jobs)
     running: set[asyncio.Task[None]] = set()
 
@@ -98,7 +98,7 @@ async def _checked(options: argparse.Namespace, config: Any) -> list[Report]:
             reports[number] = report = await _report(env, task, options, digest)
             if results is not None:
                 results.add(report)
-            progress.add(1)
+            progress.add()
         finally:
             places.release()
 
@@ -106,14 +106,29 @@ async def _checked(options: argparse.Namespace, config: Any) -> list[Report]:
         for number, task in enumerate(_tasks(env.taskset, options.limit)):
             if results is not None and (report := results.done(task.key, task.hash, digest)) is not None:
                 reports[number] = report
-                progress.add(1)
+                progress.add()
                 continue
             await places.acquire()
             running.add(checking := asyncio.create_task(one(number, task)))
             checking.add_done_callback(running.discard)
         await asyncio.gather(*running)
-    progress.close()
     return [reports[number] for number in sorted(reports)]
+
+
+class _Progress:
+    """A line on stderr every few seconds."""
+
+    def __init__(self) -> None:
+        self._started = self._told = time.monotonic()
+        self._done = 0
+
+    def add(self) -> None:
+        """Count one task."""
+        self._done, now = self._done + 1, time.monotonic()
+        if now - self._told >= _PROGRESS_SECONDS:
+            self._told = now
+            rate = self._done / (now - self._started)
+            print(f"{PROG}: {self._done} tasks, {rate:.2f} a second", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _digest(options: argparse.Namespace, config: Any) -> str:

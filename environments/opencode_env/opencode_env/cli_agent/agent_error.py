@@ -5,7 +5,6 @@ Nobody outside the sandbox can watch what ends a program inside, so the line is 
 """
 
 import signal
-from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
 from verifiers.v1.configs.retries import RetryConfig, RetryRule
@@ -17,7 +16,6 @@ from opencode_env.cli_agent.traces import AnyTrace, agent_record
 AgentErrors = Literal["score", "error"]
 """What becomes of a run that the agent itself has broken: scored as it is, or an `AgentError`."""
 
-_VMSTAT = Path("/proc/vmstat")
 _BROUGHT_ABOUT = (
     *("AgentError", "SandboxMemoryError", "SandboxDiskError", "SandboxEndedError", "SandboxFileError"),
     *("BrokenWorldError", "BrokenBackendError", "BrokenUserError"),
@@ -34,6 +32,10 @@ class CountsLimitKills(Protocol):
 
     async def limit_kills(self) -> dict[str, int]:
         """How many processes were ended, by limit: `memory`, …"""
+        ...
+
+    def kills_below_limits(self) -> int:
+        """How many the kernel ended for want of memory though no limit of the sandbox's was reached."""
         ...
 
 
@@ -55,12 +57,6 @@ def without_agent_errors(retries: RetryConfig) -> RetryConfig:
     )
 
 
-def memory_kills() -> int:
-    """Processes that this machine's kernel has ended for want of memory since it started."""
-    lines = (line.split() for line in _VMSTAT.read_text().splitlines())
-    return sum(int(words[1]) for words in lines if words[0] == "oom_kill")
-
-
 def has_hands(trace: AnyTrace) -> bool:
     """Whether a program of the agent's can have run: the model called a tool, or spoke to an agent that offers it none
     and acts on what it says."""
@@ -68,18 +64,12 @@ def has_hands(trace: AnyTrace) -> bool:
     return any(message.tool_calls for message in said) or (bool(said) and not trace.tools)
 
 
-async def killed_for_memory(trace: AnyTrace, runtime: Runtime, kills_before: int) -> bool:
-    """Whether an agent's program was killed while this machine's kernel ended processes for want of memory, and the
-    agent had not reached a limit of its own, at which it can aim.
-
-    Args:
-        trace: the rollout's.
-        runtime: where the agent ran.
-        kills_before: `memory_kills()` before it ran.
-    """
+async def killed_for_memory(trace: AnyTrace, runtime: Runtime) -> bool:
+    """Whether an agent's program was killed while this machine's kernel ended processes of its sandbox for want of
+    memory, and the agent had not reached a limit of its own, at which it can aim."""
     if agent_record(trace).get("exit_code") not in _KILLED or not isinstance(runtime, CountsLimitKills):
         return False
     try:
-        return not (await runtime.limit_kills()).get("memory") and memory_kills() > kills_before
+        return not (await runtime.limit_kills()).get("memory") and runtime.kills_below_limits() > 0
     except SandboxError:
         return False

@@ -22,7 +22,7 @@ from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.agent import AgentConfig, agent_config_fields
 from verifiers.v1.configs.env import EnvConfig
 from verifiers.v1.configs.retries import RetryConfig
-from verifiers.v1.env import Env
+from verifiers.v1.env import Env, RunSlot
 from verifiers.v1.episode import Episode
 from verifiers.v1.errors import HarnessError, SandboxError, TaskError, boundary
 from verifiers.v1.runtimes import Runtime, SubprocessConfig
@@ -37,7 +37,7 @@ from opencode_env.cli_agent.interception import GatewayConfig, serving_by_role
 from opencode_env.cli_agent.limits_met import zero_spoilt
 from opencode_env.cli_agent.local_runtime import provision_local
 from opencode_env.cli_agent.prime import PrimeLimits, Turns
-from opencode_env.cli_agent.rollout_limit import limit_rollout, take_scoring_limit, warn_of_short_limit
+from opencode_env.cli_agent.rollout_limit import limit_rollout, scoring_limit, take_scoring_limit, warn_of_short_limit
 from opencode_env.cli_agent.rollout_log import describe_failure, describe_rollout
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
 from opencode_env.cli_agent.scorable import fail_stage_timeout, unscore_failed
@@ -164,6 +164,13 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         """Let the rubrics go; the last environment of the process tears them down."""
         await self._resources.aclose()
 
+    def slots(self, task: Task[Any, Any, Any], n: int = 1) -> list[RunSlot]:
+        """Plan `n` episodes of a task, before anything of the run starts; limits that do not fit are warned about."""
+        longest = sum(rubric.longest(task.data) for rubric in _rubrics(task))
+        warn_of_short_limit(task, scoring_limit(self.config.agent.timeout, task), longest)
+        slots: list[RunSlot] = super().slots(task, n)
+        return slots
+
     async def run_episode(
         self, task: Task[Any, Any, Any], ctx: ModelContext, **watchers: Any
     ) -> Episode[Any, Any, Any]:
@@ -185,7 +192,6 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         traces: list[AnyTrace] = []
         limit_rollout(agents.agent, task)
         limit = take_scoring_limit(agents.agent, task)
-        warn_of_short_limit(task, limit, sum(rubric.longest(task.data) for rubric in _rubrics(task)))
         scored = guarded_task(task, limit)
         agents.agent.harness = guarded(
             agents.agent.harness, contained=self.config.sandbox.confine, agent_errors=self.config.agent_errors

@@ -31,7 +31,7 @@ from verifiers.v1.task import Task, TaskData
 from verifiers.v1.types import Messages
 from verifiers.v1.utils.decorators import invoke
 
-from opencode_env.cli_agent.agent_error import AgentError, AgentErrors, ConfigurationError, has_hands, memory_kills
+from opencode_env.cli_agent.agent_error import AgentError, AgentErrors, ConfigurationError, has_hands
 from opencode_env.cli_agent.interception.gateway import refused_last, take_failure
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.interception.sub_rollout import sub_rollout_of
@@ -191,10 +191,10 @@ class GuardedSession(HarnessSession):
         Raises:
             RolloutError: the type of the boundary that broke; the policy's own doing raises nothing.
         """
-        first_call, started, kills = len(self.trace.calls), time.monotonic(), memory_kills()
+        first_call, started = len(self.trace.calls), time.monotonic()
         self._segments += 1
         try:
-            await self._run_segment(messages, first_call, kills)
+            await self._run_segment(messages, first_call)
         except RolloutError as error:
             if has_hands(self.trace):
                 take_failure(self.trace)  # which verifiers would prefer
@@ -204,7 +204,7 @@ class GuardedSession(HarnessSession):
         finally:
             self._duration += time.monotonic() - started
 
-    async def _run_segment(self, messages: Messages | None, first_call: int, kills: int) -> None:
+    async def _run_segment(self, messages: Messages | None, first_call: int) -> None:
         """Run the segment; a conversation that outgrew the model's window, or the bounds of a request, is a stop,
         however the agent took it."""
         problem: RolloutError | None = None
@@ -234,7 +234,7 @@ class GuardedSession(HarnessSession):
             problem = error
         if problem is not None:
             seen = Evidence.of(self.trace, first_call, self.harness.config)
-            await require_own_doing(problem, seen, self.trace, self.runtime, kills)
+            await require_own_doing(problem, seen, self.trace, self.runtime)
             self._own = True
             if self._agent_errors == "error":
                 raise AgentError(f"{problem}\nthe agent's own programs could have done that") from problem

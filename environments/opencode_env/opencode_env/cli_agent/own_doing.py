@@ -15,9 +15,7 @@ OWN_ERROR = "own_error"
 _REASON_CHARACTERS = 4000
 
 
-async def require_own_doing(
-    problem: RolloutError, evidence: Evidence, trace: AnyTrace, runtime: Runtime, kills_before: int
-) -> None:
+async def require_own_doing(problem: RolloutError, evidence: Evidence, trace: AnyTrace, runtime: Runtime) -> None:
     """Return if it was the agent's own doing.
 
     Args:
@@ -25,7 +23,6 @@ async def require_own_doing(
         evidence: what our server saw of it.
         trace: the rollout's.
         runtime: where the agent ran.
-        kills_before: `memory_kills()` before it ran.
 
     Raises:
         ProviderError: the endpoint failed the agent's own calls for good.
@@ -39,7 +36,7 @@ async def require_own_doing(
         raise left from problem
     if (failure := endpoint_failure(evidence)) is not None:
         raise failure from problem
-    if await killed_for_memory(trace, runtime, kills_before):
+    if await killed_for_memory(trace, runtime):
         raise HarnessError(f"{problem}\nprocesses were killed for want of memory meanwhile") from problem
     await require_alive(runtime, "the agent ran")
 

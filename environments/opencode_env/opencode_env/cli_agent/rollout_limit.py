@@ -4,7 +4,7 @@ import logging
 import math
 from typing import Any
 
-from verifiers.v1.agent import Agent
+from verifiers.v1.agent import Agent, TimeoutConfig
 from verifiers.v1.task import Task
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
@@ -21,13 +21,18 @@ def limit_rollout(agent: Agent, task: Task[Any, Any, Any]) -> None:
 
 def take_scoring_limit(agent: Agent, task: Task[Any, Any, Any]) -> float | None:
     """The seconds that scoring may take, which verifiers counts no more: waiting for a place would count there."""
-    limit = agent.timeout.scoring if agent.timeout.scoring is not None else task.data.timeout.scoring
+    limit = scoring_limit(agent.timeout, task)
     agent.timeout = agent.timeout.model_copy(update={"scoring": math.inf})
     return limit
 
 
+def scoring_limit(of_seat: TimeoutConfig, task: Task[Any, Any, Any]) -> float | None:
+    """The seconds that scoring may take, by the seat, else by the task; None is no limit."""
+    return of_seat.scoring if of_seat.scoring is not None else task.data.timeout.scoring
+
+
 def warn_of_short_limit(task: Task[Any, Any, Any], limit: float | None, longest: float) -> None:
-    """Say, before its sandbox starts, that a task's programs may take longer than its scoring, once for each limit.
+    """Say, when it is planned, that a task's programs may take longer than its scoring, once for each limit.
 
     Args:
         task: the task.

@@ -1,7 +1,7 @@
 """What the suite's runs left behind; every promise is then read from it.
 
-Invariant: three evaluations run at once, each from a home of its own, because most of their time is waiting: the rows,
-an endpoint that refuses connections, and one that is interrupted in the middle of its rollouts.
+Invariant: up to three evaluations run at once, each from a home of its own, because most of their time is waiting: the
+rows, an endpoint that refuses connections, and one that is interrupted in the middle of its rollouts.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import json
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,8 @@ from opencode_env.scripted_model import RecordedRequest, ScriptedModel
 
 KEY_VARIABLE = "CONFORMANCE_PROVIDER_KEY"
 _PARALLEL = "8"
-_START_SECONDS = 120.0
 _RUN_SECONDS = 540.0
+_INTERRUPTED = 130
 
 
 class CannotRun(Exception):
@@ -70,39 +70,35 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Runs:
-    """The three evaluations of a subject."""
+    """The evaluations of a subject."""
 
     subject: Subject
-    main: Evidence
-    dead: Evidence
-    interrupted: Evidence
+    made: Mapping[str, Evidence]
+    """By name, of `EVALUATIONS`."""
 
     @property
     def runs_commands(self) -> bool:
         """Whether the agent could be told to run shell commands."""
-        return any(self.main.policy.commands.values())
+        return any(self.made["main"].policy.commands.values())
 
 
-def gather_evidence(subject: Subject, root: Path) -> Runs:
-    """Run the three evaluations below an empty directory.
+def gather_evidence(subject: Subject, root: Path, names: Collection[str]) -> Runs:
+    """Run the evaluations of these names, all at once, below an empty directory.
 
     Raises:
         CannotRun: there is nothing to judge.
     """
-    runs = asyncio.run(_gather(subject, root))
-    finished = runs.main.finished
-    if not finished.episodes:
-        raise CannotRun(f"vf-eval ended with {finished.exit_code} before any rollout:\n{finished.log[-3000:]}")
+    runs = asyncio.run(_gather(subject, root, [name for name in EVALUATIONS if name in names]))
+    for evidence in runs.made.values():
+        finished = evidence.finished
+        if not finished.episodes and finished.exit_code != _INTERRUPTED:
+            raise CannotRun(f"vf-eval ended with {finished.exit_code} before any rollout:\n{finished.log[-3000:]}")
     return runs
 
 
-async def _gather(subject: Subject, root: Path) -> Runs:
-    main, dead, interrupted = await asyncio.gather(
-        _main(_Stage(subject, root / "main")),
-        _dead(_Stage(subject, root / "dead")),
-        _interrupted(_Stage(subject, root / "interrupted")),
-    )
-    return Runs(subject, main, dead, interrupted)
+async def _gather(subject: Subject, root: Path, names: Sequence[str]) -> Runs:
+    made = await asyncio.gather(*(EVALUATIONS[name](_Stage(subject, root / name)) for name in names))
+    return Runs(subject, dict(zip(names, made, strict=True)))
 
 
 class _Stage:
@@ -170,10 +166,13 @@ async def _interrupted(stage: _Stage) -> Evidence:
             return failed or (model.active == 1 and staged)
 
         with contextlib.suppress(TimeoutError):  # then it is interrupted where it is, and the tests say what is missing
-            await until(everywhere, seconds=_START_SECONDS)
+            await until(everywhere, seconds=_RUN_SECONDS)
         if run.process.returncode is None:
             run.process.send_signal(signal.SIGINT)
         return stage.evidence(await run.finish(_RUN_SECONDS), policy, model)
+
+
+EVALUATIONS = {"main": _main, "dead": _dead, "interrupted": _interrupted}
 
 
 async def _kill_sandbox(stage: _Stage, model: ScriptedModel) -> None:

@@ -66,9 +66,10 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.fixture(scope="session")
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """The three evaluations, made with the first test."""
+    """The evaluations for which the chosen tests ask, made with the first of them."""
+    asked = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
     try:
-        return gather_evidence(request.config.stash[_SUBJECT], tmp_path_factory.mktemp("conformance"))
+        return gather_evidence(request.config.stash[_SUBJECT], tmp_path_factory.mktemp("conformance"), asked)
     except CannotRun as error:
         pytest.exit(str(error), returncode=2)
 
@@ -76,7 +77,19 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="session")
 def main(runs: Runs) -> Evidence:
     """The evaluation of the rows."""
-    return runs.main
+    return runs.made["main"]
+
+
+@pytest.fixture(scope="session")
+def dead(runs: Runs) -> Evidence:
+    """The evaluation whose endpoint refuses connections."""
+    return runs.made["dead"]
+
+
+@pytest.fixture(scope="session")
+def interrupted(runs: Runs) -> Evidence:
+    """The evaluation that was interrupted."""
+    return runs.made["interrupted"]
 
 
 @pytest.fixture(scope="session")
@@ -86,7 +99,7 @@ def row(main: Evidence) -> Callable[[str], Rollout]:
 
 
 @pytest.fixture(scope="session")
-def commands(runs: Runs) -> None:
+def commands(main: Evidence, runs: Runs) -> None:
     """For promises about what the agent runs: skips where it has no way to run a shell command."""
     if not runs.runs_commands:
         pytest.skip("the agent offers its model no tool that takes a shell command (else give --dialect MODULE:NAME)")

@@ -67,6 +67,11 @@ class Rollout:
         log = self.evidence.finished.log_file
         return (
             f"\n{promise}\nrow {self.name}: ok={self.ok} stop={self.stop} reward={self.reward}"
-            f" error={self.error[:1500] or None}\n  model calls: {', '.join(calls) or 'none'}"
+            f" error={_shortened(self.error) or None}\n  model calls: {', '.join(calls) or 'none'}"
             f"\n  failed checks: {failed or 'none'}\n  metrics: {self.metrics}\n  log: {log}"
         )
+
+
+def _shortened(error: str) -> str:
+    """Its beginning and its end, where a traceback says what happened."""
+    return error if len(error) <= 1500 else f"{error[:500]}\n[…]\n{error[-1000:]}"

@@ -47,19 +47,18 @@ def test_a_cleanup_hook_that_raises_changes_no_verdict_and_stops_no_other(main: 
 
 
 @pytest.mark.parametrize("name", INTERRUPTED)
-def test_cleanup_hooks_of_an_interrupted_rollout_run_in_its_live_sandbox(runs: Runs, name: str) -> None:
-    assert_hooks(runs.interrupted, name)
+def test_cleanup_hooks_of_an_interrupted_rollout_run_in_its_live_sandbox(interrupted: Evidence, name: str) -> None:
+    assert_hooks(interrupted, name)
 
 
-def test_an_interrupted_run_leaves_no_process_no_file_and_no_port(runs: Runs) -> None:
-    interrupted = runs.interrupted
+def test_an_interrupted_run_leaves_no_process_no_file_and_no_port(interrupted: Evidence) -> None:
     assert interrupted.finished.exit_code == 130, interrupted.finished.log[-3000:]
     assert interrupted.asked("asking"), "the agent had not asked its model when the run was interrupted"
     assert list(interrupted.leftovers) == [], f"left by a run that was interrupted: {interrupted.leftovers}"
     assert interrupted.open_ports == [], f"the interception still listens on {interrupted.open_ports}"
 
 
-def test_an_interrupted_rollout_is_never_scored(runs: Runs) -> None:
+def test_an_interrupted_rollout_is_never_scored(interrupted: Evidence) -> None:
     for name in INTERRUPTED:
-        rollout = Rollout(runs.interrupted, name)
+        rollout = Rollout(interrupted, name)
         assert rollout.reward is None, rollout.broken("A rollout that was interrupted has a reward.")

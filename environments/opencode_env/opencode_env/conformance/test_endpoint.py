@@ -40,8 +40,8 @@ def test_a_time_limit_hides_no_failing_endpoint(row: Row, main: Evidence) -> Non
     assert_unscored(short, MODEL_ERRORS, "The agent's time is over while the endpoint answers 500")
 
 
-def test_an_endpoint_that_cannot_be_reached_is_a_typed_error_and_never_a_reward(runs: Runs) -> None:
-    assert_unscored(Rollout(runs.dead, "dead"), MODEL_ERRORS, "Nothing listens at the endpoint")
+def test_an_endpoint_that_cannot_be_reached_is_a_typed_error_and_never_a_reward(dead: Evidence) -> None:
+    assert_unscored(Rollout(dead, "dead"), MODEL_ERRORS, "Nothing listens at the endpoint")
 
 
 def test_a_stream_without_a_finish_reason_is_a_typed_error_and_never_a_reward(row: Row, main: Evidence) -> None:

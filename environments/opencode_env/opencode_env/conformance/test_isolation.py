@@ -54,8 +54,8 @@ def test_the_providers_key_is_sent_to_the_provider_and_is_nowhere_in_the_sandbox
     assert_check(row("sound"), ("later", *_agents_view(runs)), promise)
 
 
-def test_nothing_is_left_when_the_runs_are_over(main: Evidence, runs: Runs) -> None:
-    for evidence in (main, runs.dead):
+def test_nothing_is_left_when_the_runs_are_over(main: Evidence, dead: Evidence) -> None:
+    for evidence in (main, dead):
         assert evidence.finished.exit_code == 0, evidence.finished.log[-3000:]
         assert list(evidence.leftovers) == [], f"processes or files outlived their run: {evidence.leftovers}"
         assert evidence.open_ports == [], f"the interception still listens on {evidence.open_ports}"

@@ -57,7 +57,7 @@ def test_a_wrong_answer_is_a_reward_of_0_and_no_error(row: Row) -> None:
 
 
 def test_no_rollout_without_a_model_call_is_sound(main: Evidence, runs: Runs) -> None:
-    for evidence in (main, runs.dead, runs.interrupted):
+    for evidence in runs.made.values():
         for episode in evidence.finished.episodes:
             for trace in episode.traces[:1]:
                 rollout = Rollout(evidence, trace.task.data.id or "")

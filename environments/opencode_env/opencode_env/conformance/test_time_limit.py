@@ -23,6 +23,8 @@ def test_an_agent_that_waits_for_its_model_is_ended_and_scored(row: Row) -> None
     silent = row("silent")
     if silent.error.startswith("HarnessError: the agent's time was over before its first model call"):
         pytest.skip(f"this machine is too busy: the agent did not start within {SILENT_SECONDS:g} s")
+    own_end = f"An agent waits for its model for longer than {SILENT_SECONDS:g} s, and does not give up before."
+    assert not silent.error.startswith("HarnessError: "), silent.broken(own_end)
     assert_timed_out(silent)
 
 

@@ -19,6 +19,7 @@ from verifiers.v1.episode import WireEpisode
 from verifiers.v1.trace import WireTrace
 from verifiers.v1.utils.trace_store import TRACES_FILE, read_episodes
 
+from opencode_env.conformance.forked import Forked
 from opencode_env.scripted_model import MODEL_ID
 
 VF_EVAL = Path(sys.executable).with_name("vf-eval")
@@ -74,7 +75,7 @@ class Finished:
 class Running:
     """A started `vf-eval`."""
 
-    def __init__(self, process: asyncio.subprocess.Process, directory: Path, log: Path) -> None:
+    def __init__(self, process: Forked, directory: Path, log: Path) -> None:
         self.process = process
         self.directory = directory
         self._log = log
@@ -91,7 +92,7 @@ class Running:
             TimeoutError: it has not ended after so many seconds.
         """
         async with asyncio.timeout(seconds):
-            code = await self.process.wait()
+            code = await self.process.ended()
         return Finished(code, self.log, self.directory, self._log)
 
 
@@ -136,20 +137,12 @@ class UserHome:
         argv += ["--output-dir", str(self.root / "runs"), "--run.name", name]
         log = self.root / f"{name}.log"
         with log.open("wb") as stderr:
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                cwd=self.work,
-                env=self.environment(env),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=stderr,
-            )
+            process = await asyncio.to_thread(Forked, argv, self.work, self.environment(env), stderr)
         try:
             yield Running(process, self.root / "runs" / name, log)
         finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+            process.kill()
+            await process.ended()
 
     async def run(
         self, name: str, base_url: str, *arguments: str, env: Mapping[str, str] | None = None, program: Path = VF_EVAL

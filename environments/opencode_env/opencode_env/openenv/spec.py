@@ -8,7 +8,16 @@ rollout) is found out later. The names and defaults of the arguments before `tok
 from collections.abc import Iterable, Mapping, Set
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    StringConstraints,
+    model_validator,
+)
 
 INSTALL_SECONDS = 240.0
 """Seconds until the sandbox is up and the agent installed in it."""
@@ -18,7 +27,16 @@ _COMMAND_GRACE_SECONDS = 50.0
 """Seconds beyond its own that a command may need to be ended."""
 
 _NO_NUL = r"^[^\x00]*$"
-Command = Annotated[str, StringConstraints(max_length=100_000, pattern=_NO_NUL)]
+
+
+def _not_empty(command: str) -> str:
+    """A command that does something: an empty one always passes."""
+    if not command.strip():
+        raise ValueError("is empty, and would always pass")
+    return command
+
+
+Command = Annotated[str, StringConstraints(max_length=100_000, pattern=_NO_NUL), AfterValidator(_not_empty)]
 
 
 def _in_order(given: Any) -> list[Any]:

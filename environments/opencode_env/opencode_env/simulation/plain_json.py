@@ -17,7 +17,7 @@ from opencode_env.simulation.errors import InvalidAction
 
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**63 - 1
 
-_DATA_URL = re.compile(r"\s*data:(image|audio|video)/[\w.+-]+;base64,", re.IGNORECASE)
+_DATA_URL = re.compile(r"\s*(!\[[^\]]*\]\(<?)?data:(image|audio|video)/[\w.+-]+(;[\w.+=-]+)*;base64,", re.IGNORECASE)
 _MEDIA = ("image", "audio", "video", "image_url", "input_image", "input_audio")
 _ENCODED = ("data", "blob", "base64", "bytes")
 _CONTENTS = (*_ENCODED, "image_url", "input_audio", "source")
@@ -80,6 +80,8 @@ def _holds_media(value: JsonValue) -> bool:
     if not isinstance(value, dict):
         return False
     if value.get("type") in _MEDIA and any(isinstance(value.get(key), str | dict) for key in _CONTENTS):
+        return True
+    if value.get("type") == "resource" and isinstance(value.get("resource"), dict) and "blob" in value["resource"]:
         return True
     typed = any(_MEDIA_TYPE.match(str(value.get(key, ""))) for key in _TYPED)
     if typed and any(isinstance(value.get(key), str) for key in _ENCODED):

@@ -20,6 +20,8 @@ from opencode_env.simulation.world import World
 _LONGEST_NAME = 64
 """Characters of a tool's name that model endpoints take, the server's name before it included."""
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
+_HOOKS = ("reset", "step", "finish", "close", "format_observation")
+"""What is called of an episode."""
 _NO_METHODS = {staticmethod: "a static method", classmethod: "a class method", property: "a property"}
 
 
@@ -59,6 +61,9 @@ def _class_methods(world: type[World]) -> Iterator[str]:
         yield _told(
             method, f"{world.__name__}.default_config: mark it @classmethod, it is asked before there is a world"
         )
+    for name in _HOOKS:
+        if not callable(getattr(world, name)):
+            yield _told(world, f"{world.__name__}.{name}: is {getattr(world, name)!r}, and it is called")
 
 
 def _marked(world: type[World], mark: str) -> Iterator[tuple[str, Any]]:

@@ -1,11 +1,13 @@
-"""How long the calls of a rollout's own program wait for the model endpoint, as this process sees it.
+"""What waits at the model endpoint, as this process sees it: how long the calls of a rollout's own program do, and how
+many requests of the programs that it started are beside them, which can be why it fails the agent's own calls.
 
 Invariant: a call counts from its request to the endpoint, or from when a stream last brought more of its answer, until
 that is whole; neither what waits here before, nor an agent that does not read its answer, nor an answer that the policy
-makes long makes it longer.
+makes long makes it longer. A request of a program counts whether it is answered, is given up or is no model call.
 """
 
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -19,6 +21,7 @@ from verifiers.v1.types import Response
 from opencode_env.cli_agent.interception.own_calls import is_by_program
 from opencode_env.cli_agent.interception.wrapped_client import WrappedClient
 
+_KEPT = 1000
 _under_way: dict[str, dict[object, float]] = {}
 """When each call was sent or its stream last went on, by trace id."""
 
@@ -92,3 +95,24 @@ class TimedCalls(WrappedClient):
                 yield chunk
 
         return RelayReply(reply.content_type, chunks(), close)
+
+
+class ProgramLoad:
+    """The newest requests of one rollout's programs."""
+
+    def __init__(self) -> None:
+        self._requests: deque[list[float]] = deque(maxlen=_KEPT)
+
+    @contextmanager
+    def carrying(self) -> Iterator[None]:
+        """One request is at the endpoint until the end of the block."""
+        span = [time.time(), float("inf")]
+        self._requests.append(span)
+        try:
+            yield
+        finally:
+            span[1] = time.time()
+
+    def between(self, start: float, end: float) -> int:
+        """How many requests were at the endpoint at some moment of that time."""
+        return sum(begun <= end and ended >= start for begun, ended in self._requests)

@@ -22,6 +22,7 @@ from verifiers.v1.session import RolloutSession
 from verifiers.v1.trace import ModelCall, Trace
 
 from opencode_env.cli_agent.interception.beginnings import Beginnings
+from opencode_env.cli_agent.interception.calls_under_way import ProgramLoad
 from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.echo_rules import echo_rules
 from opencode_env.cli_agent.interception.error_answer import error_answer
@@ -29,7 +30,6 @@ from opencode_env.cli_agent.interception.ghosts import Said
 from opencode_env.cli_agent.interception.main_calls import MainCalls
 from opencode_env.cli_agent.interception.own_calls import is_by_program, knows_own
 from opencode_env.cli_agent.interception.pace import Memory, Pace
-from opencode_env.cli_agent.interception.program_load import ProgramLoad
 from opencode_env.cli_agent.interception.request_body import (
     LISTS,
     Body,

@@ -19,6 +19,7 @@ from verifiers.v1.runtimes import ProgramResult
 from verifiers.v1.utils.aio import run_shielded
 
 from opencode_env.cli_agent.prime.errors import (
+    NO_ACCESS,
     SDK_ERRORS,
     SandboxAccessError,
     SandboxDiskError,
@@ -28,6 +29,7 @@ from opencode_env.cli_agent.prime.errors import (
     SandboxQuotaError,
     chain,
     ended_by,
+    http_status,
     kind_of,
     no_access,
 )
@@ -215,26 +217,16 @@ async def _found_again(place: Place, name: str, user: str | None, lost: Exceptio
                 await _opened(place, [_directory(name), str(OUTPUT_BYTES), f"wait={_WAIT_S}"], {}, user)
             )
         except UnclearEndError as error:
-            if str(error) == "lost":
-                if isinstance(lost, UnclearEndError):
-                    raise KilledError("the shell around the command was killed", lost.exit_code or _KILLED) from lost
-                if not started and kind_of(lost) is SandboxGatewayError:
-                    raise SandboxGatewayError(
-                        f"prime sandbox {place.sandbox_id} could not be told a command: {lost}"
-                    ) from lost
-                raise SandboxEndedError(f"prime sandbox {place.sandbox_id} has lost a command: {lost}") from lost
             if str(error) == "running":
                 silent_since, tries = loop.time(), 0
                 await asyncio.sleep(asked + _WAIT_S - silent_since)  # nothing, unless that was not our program's word
                 continue
-            if isinstance(lost, UnclearEndError) and lost.exit_code in _NOT_RUN and error.exit_code in _NOT_RUN:
-                raise SandboxEndedError(
-                    f"prime sandbox {place.sandbox_id} cannot run sh ({error}): its image has none, or lost it"
-                ) from error
+            _require_findable(place, error, lost, started=started)
             last = error
         except SDK_ERRORS as error:
             last = error
-            await _require_living(place, error)
+        if not isinstance(last, UnclearEndError):
+            await _require_living(place, last)
         if loop.time() - silent_since > _SILENCE_S:
             unclear = isinstance(last, UnclearEndError)  # which the way here brings about for moments only
             raise (SandboxEndedError if unclear else SandboxGatewayError)(
@@ -244,15 +236,37 @@ async def _found_again(place: Place, name: str, user: str | None, lost: Exceptio
         tries += 1
 
 
+def _require_findable(place: Place, error: UnclearEndError, lost: Exception, *, started: bool) -> None:
+    """Give up on a command of which the sandbox knows nothing; arguments as of `_found_again`.
+
+    Raises:
+        KilledError: the shell around it had ended, and nobody wrote the command's end.
+        SandboxError: the sandbox has lost it, never heard of it, or cannot run our program.
+    """
+    if str(error) == "lost":
+        if isinstance(lost, UnclearEndError):
+            raise KilledError("the shell around the command was killed", lost.exit_code or _KILLED) from lost
+        if not started and kind_of(lost) is SandboxGatewayError:
+            raise SandboxGatewayError(f"prime sandbox {place.sandbox_id} could not be told a command: {lost}") from lost
+        raise SandboxEndedError(f"prime sandbox {place.sandbox_id} has lost a command: {lost}") from lost
+    if isinstance(lost, UnclearEndError) and lost.exit_code in _NOT_RUN and error.exit_code in _NOT_RUN:
+        raise SandboxEndedError(
+            f"prime sandbox {place.sandbox_id} cannot run sh ({error}): its image has none, or lost it"
+        ) from error
+
+
 async def _require_living(place: Place, error: Exception) -> None:
     """Ask the platform what became of a sandbox that does not answer.
 
     Raises:
-        SandboxError: it is over.
+        SandboxError: it is over, or the key does not let in.
     """
     try:
         sandbox = await place.client.get(place.sandbox_id)
-    except SDK_ERRORS:
+    except SDK_ERRORS as refusal:
+        # By its own status: behind it stands how the command's stream broke.
+        if kind_of(refusal) is SandboxAccessError or http_status(refusal) in NO_ACCESS:
+            raise no_access(refusal) from error
         return
     if sandbox.status in _OVER:
         reason = sandbox.error_type or sandbox.status

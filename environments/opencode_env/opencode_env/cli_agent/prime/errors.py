@@ -24,7 +24,7 @@ from verifiers.v1.errors import SandboxError
 _OVER = ("TERMINATED", "ERROR", "TIMEOUT")
 _OUT_OF_MEMORY = "OOM_KILLED"
 _REFUSED, _PAYMENT, _TIMEOUT, _TOO_MANY, _SERVER = 400, 402, 408, 429, 500
-_NO_ACCESS = (401, 403)
+NO_ACCESS = (401, 403)
 _SAID = re.compile(r"\bHTTP (\d{3})\b")
 SDK_ERRORS = (APIError, RuntimeError, OSError, JSONDecodeError, ValidationError)
 """What the SDK raises: its errors of states and timeouts are `RuntimeError`s; those of an answer that is not the
@@ -122,7 +122,7 @@ def kind_of(error: BaseException, *, starting: bool = False) -> type[SandboxErro
     status = http_status(error)
     if status is not None and (status in (_TIMEOUT, _TOO_MANY) or status >= _SERVER):
         return SandboxGatewayError
-    if status in _NO_ACCESS:
+    if status in NO_ACCESS:
         return SandboxAccessError
     return SandboxQuotaError if status == _PAYMENT else SandboxError
 

@@ -11,7 +11,7 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from opencode_rubrics.verifiers_versions import PrimeBase, command_of, provisioned_prime
@@ -20,8 +20,7 @@ from verifiers.v1.runtimes import PrimeConfig, ProgramResult, Runtime, RuntimePr
 
 from opencode_env.cli_agent.prime.commands import run_command
 from opencode_env.cli_agent.prime.connections import TOO_MANY, prepare
-from opencode_env.cli_agent.prime.errors import http_status, told_apart
-from opencode_env.cli_agent.prime.keep_alive import keep_alive
+from opencode_env.cli_agent.prime.errors import SDK_ERRORS, http_status, told_apart
 from opencode_env.cli_agent.prime.ownership import OwnedClient, Ownership
 from opencode_env.cli_agent.prime.repeated import repeated
 from opencode_env.cli_agent.prime.start_record import StartRecord
@@ -32,6 +31,8 @@ logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.prime")
 _WRAPPED = "_owned_client"
 _PAUSES_S = (5.0, 10.0, 20.0, 40.0, 60.0)
 """Between requests for a sandbox that was refused for now; the SDK has waited 10 and 30 s by itself before each."""
+_MINUTE_S, _TIMES, _ANSWER_S = 60.0, 3, 30
+"""A sandbox is asked for something so many times within the time after which it counts as idle."""
 
 
 class OwnPrimeRuntime(PrimeBase):
@@ -111,10 +112,20 @@ class OwnPrimeRuntime(PrimeBase):
             else:
                 self.record.seconds["ready"] = time.monotonic() - self.record.created_at
                 if (idle := self.ownership.idle_minutes) is not None:
-                    self._keeping_alive = asyncio.create_task(keep_alive(self.client, self.sandbox_id, idle))
+                    self._keeping_alive = asyncio.create_task(self._keep_alive(idle * _MINUTE_S / _TIMES))
                 return
             await super().teardown()  # gives the client back
             await asyncio.sleep(wait)
+
+    async def _keep_alive(self, pause: float) -> None:
+        """Run a command that does nothing, again and again: idle time ends what a killed process left, and no agent
+        whose one command is silent for long."""
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                await self.client.execute_command(self.sandbox_id, "true", timeout=_ANSWER_S)
+            except SDK_ERRORS as error:  # what becomes of the sandbox, the rollout's own commands say
+                logger.info("prime sandbox %s could not be kept alive: %s", self.sandbox_id, error)
 
     async def run(self, *arguments: Any) -> ProgramResult:
         """Run a command to its end; cancelled, it is killed first.
@@ -135,7 +146,9 @@ class OwnPrimeRuntime(PrimeBase):
         async with told_apart():
             inherited: Any = super()  # verifiers 0.4.1 has no such method, and never calls this one
             opened: RuntimeProcess = await inherited.open_process(*arguments)
-            return opened
+        for name in ("kill", "terminate"):
+            setattr(opened, name, _signalling(getattr(opened, name)))
+        return opened
 
     async def prepare_execution(self, *arguments: Any) -> None:
         """Have the platform enforce the seat's network policy.
@@ -188,6 +201,19 @@ class OwnPrimeRuntime(PrimeBase):
 
     def cleanup(self) -> None:
         """Nothing: as the process ends, `ownership` deletes what all runtimes have left, at once."""
+
+
+def _signalling(send: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    """The same signal to a process, refused as an error of its kind."""
+
+    async def told() -> None:
+        async with told_apart():
+            try:
+                await send()
+            except SDK_ERRORS as error:
+                raise SandboxError(f"a process could not be signalled: {error}") from error
+
+    return told
 
 
 @contextlib.asynccontextmanager

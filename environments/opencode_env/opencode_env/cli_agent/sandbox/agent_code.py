@@ -37,6 +37,8 @@ _CLIENT = Path(__file__).with_name("agent_code_client.py")
 _LENGTH_BYTES = 8
 _MAX_REQUEST_BYTES = 32 << 20
 _AT_ONCE = 4
+_WAITING = 64
+"""Programs that run or wait at once; a further one is turned away: each is a connection of this process's."""
 _END_TIMEOUT_S = 5.0
 _START = 'cd -- "$1" 2>/dev/null || cd -- "$2" || exit 125; shift 2; exec "$@"'
 
@@ -137,10 +139,14 @@ class AgentCodeDoor:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        if len(self._serving) >= _WAITING:
+            writer.close()
+            return
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
         try:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            # Cancelled at the end of the door: nobody else ends it, and asyncio would log it for each.
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 reply = await self._answer(reader)
                 if reply is not None:
                     data = json.dumps(reply).encode()

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from opencode_env.cli_agent.sandbox.memory_kills import MemoryKills, of_group
+
 _PREFIX = "confined-sandbox"
 _CONTROLLERS = ("memory", "cpu")
 _FREEZER = "freezer"
@@ -181,15 +183,9 @@ class ControlGroup:
             with contextlib.suppress(OSError):
                 _freeze(self._frozen, False)
 
-    def memory_kills(self) -> int:
-        """Return how many processes the kernel has killed at the memory limit."""
-        if self._memory is None:
-            return 0
-        for name in ("memory.events", "memory.oom_control"):
-            with contextlib.suppress(OSError):
-                counts = dict(line.split() for line in (self._memory / name).read_text().splitlines())
-                return int(counts.get("oom_kill", 0))
-        return 0
+    def memory_kills(self) -> MemoryKills:
+        """Return how many processes of the sandbox the kernel has killed for want of memory."""
+        return MemoryKills() if self._memory is None else of_group(self._memory)
 
     def remove(self) -> None:
         """Remove the groups, whose processes have ended; idempotent, waits a moment for the last to be gone."""

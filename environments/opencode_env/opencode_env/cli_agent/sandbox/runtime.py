@@ -26,6 +26,7 @@ from opencode_env.cli_agent.sandbox.disk import DiskWatch
 from opencode_env.cli_agent.sandbox.doorway import Doorway
 from opencode_env.cli_agent.sandbox.files import read_answer, read_file, write_file
 from opencode_env.cli_agent.sandbox.interpreter import base_python
+from opencode_env.cli_agent.sandbox.memory_kills import of_machine
 from opencode_env.cli_agent.sandbox.process import ConfinedProcess
 from opencode_env.cli_agent.sandbox.sandbox import Sandbox
 from opencode_env.cli_agent.sandbox.tool_servers import PORT_FILE, serve_apart
@@ -68,6 +69,7 @@ class ConfinedRuntime(OwnRuntime):
         self._doorway: Doorway | None = None
         self._disk: DiskWatch | None = None
         self._disk_task: asyncio.Task[None] | None = None
+        self._killed_before = 0
         self._tool_servers: list[ConfinedRuntime] = []
         self._apart = contextlib.AsyncExitStack()
 
@@ -87,6 +89,7 @@ class ConfinedRuntime(OwnRuntime):
         Raises:
             SandboxError: bubblewrap is missing, refused, or did not come up; the message says why.
         """
+        self._killed_before = of_machine()
         temporary = ".vf-" + re.sub(r"[^A-Za-z0-9_-]", "-", self.name)
         await self._sandbox.start(self.options, self._binds, temporary)
         self.info.id = f"/tmp/{temporary}"
@@ -108,6 +111,10 @@ class ConfinedRuntime(OwnRuntime):
         with contextlib.suppress(SandboxError, FileNotFoundError):  # the sandbox or its directory
             await watch.run()
 
+    async def alive(self) -> bool:
+        """Whether process 1 lives, told outside: a command inside can be kept from starting by what runs there."""
+        return self._sandbox.is_alive
+
     async def limit_kills(self) -> dict[str, int]:
         """Return how many processes were killed at the limits of `memory` and `disk`.
 
@@ -115,8 +122,18 @@ class ConfinedRuntime(OwnRuntime):
             SandboxError: the sandbox is gone.
         """
         watched = int((await self._sandbox.channel.request("kills")).text)
-        by_kernel = self._sandbox.group.memory_kills() if self._sandbox.group is not None else 0
+        by_kernel = self._sandbox.group.memory_kills().at_limit if self._sandbox.group is not None else 0
         return {"memory": watched + by_kernel, "disk": self._disk.kills if self._disk is not None else 0}
+
+    def kills_below_limits(self) -> int:
+        """Return how many processes the kernel ended for want of memory, though the sandbox was below its limit.
+
+        Without a control group of its own: how many of the whole machine since the sandbox started.
+        """
+        group = self._sandbox.group
+        if group is not None and group.limits_memory:
+            return group.memory_kills().below_limit
+        return of_machine() - self._killed_before
 
     async def teardown(self) -> None:
         """End everything inside and remove its files; idempotent."""

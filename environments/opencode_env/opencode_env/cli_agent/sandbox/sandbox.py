@@ -228,6 +228,13 @@ class Sandbox:
             raise SandboxError(f"sandbox {self.name} is not started")
         return self._channel
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether process 1 lives, as the kernel says outside."""
+        if self._process_one is None or self._channel is None or not self._channel.is_open:
+            return False
+        return not select.select([self._process_one], [], [], 0)[0]
+
     def close_channel(self) -> None:
         """Fail what is pending and let process 1 end; idempotent, on the event loop."""
         if self._watched is not None:

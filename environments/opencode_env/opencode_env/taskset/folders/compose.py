@@ -16,6 +16,11 @@ _HARBORS = "docker-compose.yaml"
 """The one name that Harbor reads."""
 _NAMES = (_HARBORS, "docker-compose.yml", "compose.yaml", "compose.yml")
 _CONTINUED = re.compile(r"\\[ \t]*\n(?:[ \t]*#[^\n]*\n)*")
+_HEREDOC = re.compile(
+    r"^(?P<start>[^\n#]*<<-?[ \t]*(?P<quote>[\"']?)(?P<end>\w+)(?P=quote)[^\n]*\n)(?:.*\n)*?[ \t]*(?P=end)[ \t]*$",
+    re.MULTILINE,
+)
+"""Lines that an instruction has as its input are none of the Dockerfile's."""
 _COPY = re.compile(r"^[ \t]*(?:COPY|ADD)[ \t]+(?P<words>.+)$", re.IGNORECASE | re.MULTILINE)
 
 
@@ -47,8 +52,8 @@ def _sources(dockerfile: Path) -> Iterator[str]:
     if not dockerfile.is_file():
         return
     text = _CONTINUED.sub(" ", dockerfile.read_text(encoding="utf-8", errors="replace"))
-    for found in _COPY.finditer(text):
-        words = found["words"].split()
+    for found in _COPY.finditer(_HEREDOC.sub(r"\g<start>", text)):
+        words = [word for word in found["words"].split() if not word.startswith("<<")]
         flags = [word for word in words if word.startswith("--")]
         if any(flag.startswith("--from=") for flag in flags):
             continue

@@ -1,0 +1,59 @@
+"""Processes that the kernel ended for want of memory: whose they were, and whether they were at a limit of their own.
+
+The group of a killed process counts it, whoever ran out of memory. The machine's count alone says little: it has also
+what reached the limit of any group, which programs of another sandbox can bring about.
+"""
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+
+_VMSTAT = Path("/proc/vmstat")
+_EVENTS, _KILLS = "memory.events", ("memory.events", "memory.oom_control")
+_LIMITS = ("memory", "memory.memsw")
+_NEARLY_BYTES = 1 << 20
+"""The kernel takes memory in portions: so near to a limit, the next one may be too much."""
+
+
+@dataclass(frozen=True)
+class MemoryKills:
+    """How many there were in a sandbox, since it started."""
+
+    at_limit: int = 0
+    below_limit: int = 0
+    """Those that the machine had no memory for, although the sandbox has never reached its limit."""
+
+
+def of_group(group: Path) -> MemoryKills:
+    """What a control group of either version has counted."""
+    for name in _KILLS:
+        if kills := _counts(group / name).get("oom_kill"):
+            return MemoryKills(at_limit=kills) if _was_full(group) else MemoryKills(below_limit=kills)
+    return MemoryKills()
+
+
+def of_machine() -> int:
+    """All of this machine's since it started."""
+    return _counts(_VMSTAT).get("oom_kill", 0)
+
+
+def _was_full(group: Path) -> bool:
+    if (group / _EVENTS).exists():
+        events = _counts(group / _EVENTS)
+        return bool(events.get("max") or events.get("oom"))
+    return any(_was_reached(group, limit) for limit in _LIMITS)
+
+
+def _was_reached(group: Path, limit: str) -> bool:
+    """By the most that was used; the count of failures stays 0 in some kernels."""
+    with contextlib.suppress(OSError):
+        used, most = (int((group / f"{limit}.{name}_in_bytes").read_text()) for name in ("max_usage", "limit"))
+        return used >= most - _NEARLY_BYTES
+    return False
+
+
+def _counts(file: Path) -> dict[str, int]:
+    with contextlib.suppress(OSError):
+        words = (line.split() for line in file.read_text().splitlines())
+        return {pair[0]: int(pair[1]) for pair in words if len(pair) == 2 and pair[1].isdigit()}
+    return {}

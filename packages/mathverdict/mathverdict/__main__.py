@@ -1,0 +1,109 @@
+r"""The command `mathverdict`: whether ANSWER is the mathematical answer REFERENCE, how both are read, and why.
+
+Exit status: 0 right, 1 wrong, 2 wrong usage (an empty reference included), 3 the comparison was killed.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from .bounded import BROKE_DOWN, DEADLINE_SIGNAL, in_child
+from .equality import compare
+from .finals import reference_value
+from .reading import reading
+from .verdict import Source, verify_text
+
+_VALUED = ("--source", "--seconds")
+_WHY = {
+    "equal": "the answer is the reference",
+    "different": "the answer is not the reference",
+    "conflicting": "several different final answers are given",
+    "taken_back": "the answer is taken back",
+    "no_box": "a reply has to give its answer in \\boxed{}",
+    "no_answer_marked": "a long text has to mark its answer",
+    "unbalanced_box": "the braces of the last \\boxed do not close",
+    "unfinished_thinking": "the thinking does not end",
+    "empty": "there is no answer",
+    "timed_out": "the comparison takes longer than --seconds",
+    "crashed": "the comparison breaks down over the answer",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the verdict and exit with its status."""
+    parser = argparse.ArgumentParser(
+        "mathverdict", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("reference", metavar="REFERENCE", help="the right answer, or a solution that marks it")
+    parser.add_argument("answer", metavar="ANSWER", help="the answer to judge; - reads it from standard input")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--source",
+        choices=("any", "reply", "file"),
+        default="any",
+        help="of a reply only a box counts, a file may be the bare answer, any is a reply if it has a box (default)",
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="CPU time for the comparison (default: %(default)s)"
+    )
+    given = parser.parse_args(_options_first(sys.argv[1:] if arguments is None else arguments))
+    answer = sys.stdin.read() if given.answer == "-" else given.answer
+    if not reference_value(given.reference):
+        parser.error("the reference is empty")
+    outcome = in_child(partial(_found, given.reference, answer, given.source), given.seconds)
+    if isinstance(outcome, int) and outcome != -DEADLINE_SIGNAL and outcome not in BROKE_DOWN:
+        parser.exit(3, f"mathverdict: the comparison ended with exit code {outcome}\n")
+    failed = {"right": False, "reason": "timed_out" if outcome == -DEADLINE_SIGNAL else "crashed"}
+    found: dict[str, Any] = json.loads(outcome) if isinstance(outcome, str) else failed
+    found["why"] = _WHY.get(str(found["reason"]), found["reason"])
+    print(json.dumps(found, ensure_ascii=False) if given.json else _told(found))  # noqa: T201
+    sys.exit(0 if found["right"] else 1)
+
+
+def _options_first(arguments: Sequence[str]) -> list[str]:
+    """The arguments with a `--` before the two texts, of which one may begin with a minus sign."""
+    options: list[str] = []
+    texts: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        if argument == "--":
+            texts += rest
+        elif argument in _VALUED:
+            options += [argument, next(rest, "")]
+        elif argument == "-h" or argument.startswith("--"):
+            options.append(argument)
+        else:
+            texts.append(argument)
+    return [*options, "--", *texts]
+
+
+def _found(reference: str, answer: str, source: Source) -> str:
+    verdict = verify_text(reference, answer, source)
+    value = reference_value(reference)
+    found: dict[str, object] = {"right": verdict.right, "reason": verdict.reason, "reference": _read(value)}
+    # What cannot be compared without an error cannot be explained without one either.
+    if verdict.answer and not verdict.reason.startswith("incomparable"):
+        found |= {"answer": _read(verdict.answer), "compared_as": compare(value, verdict.answer).form}
+    return json.dumps(found)
+
+
+def _read(text: str) -> dict[str, str]:
+    return {"text": text, **reading(text)._asdict()}
+
+
+def _told(found: dict[str, object]) -> str:
+    lines = [f"{'right' if found['right'] else 'wrong'}: {found['why']}"]
+    if found.get("compared_as"):
+        lines[0] += f" (compared as {found['compared_as']})"
+    for name in ("reference", "answer"):
+        side = found.get(name)
+        if isinstance(side, dict):
+            lines.append(f"  {name + ':':<11}{side['kind']} {side['form']}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+r"""Answers with a notation of their own: dates, times of day, ratios, numerals in a base, residues.
+
+Invariant: what stands in the notation is compared in it. "1010_3" is not "1010_2", "3:2" is not a time, "12:30" and
+"2024-02-29" are neither quotient nor difference. Two dates are the same only if they name the same parts; a date whose
+day and month cannot be told apart equals only itself.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import gcd
+
+from .words import bare_words
+
+_WORD = r"(?:\\text\{\s*)?"
+_TIME = re.compile(
+    rf"(?P<hour>\d{{1,2}})(?:\s*\{{?:\}}?\s*(?P<minute>\d\d))?(?:\s*{_WORD}\s*(?P<half>[aApP])\s*\.?\s*[mM]\s*\.?\s*\}}?)?",
+    re.ASCII,
+)
+_TEXT_DIGITS = re.compile(
+    r"\\text\{\s*(?P<text>[0-9A-Za-z]+)\s*\}(?=\s*_)"
+    r"|\(\s*(?:\\text\{)?(?P<group>[0-9A-Za-z]+)\}?\s*\)(?=\s*_\s*\{?\d)|^(?P<hex>[0-9a-f]+)(?=\s*_\s*\{?\s*16)"
+)
+_BASE = re.compile(
+    rf"(?P<digits>[0-9A-Z]+)\s*_\s*(?:(?P<one>\d)|\{{\s*{_WORD}\s*(?P<base>\d+|[a-z]+)\s*\}}?\s*\}})"
+    rf"|(?P<numeral>[0-9A-Z]+)\s*{_WORD}\s*\(?\s*(?:in )?base\s+(?P<named>\d+|[a-z]+)\)?\s*\}}?"
+)
+_NUMERALS = "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
+_BASES = {name: str(value) for value, name in enumerate(_NUMERALS.split(" "), 2)}
+_TO = re.compile(r"(\d+)\s*(?:\\text\{\s*to\s*\}|to)\s*(\d+)", re.ASCII)
+_CONGRUENT = re.compile(r"^(?:[A-Za-z](?:[_^]\{?\w+\}?|\([^()]*\))?)?\s*\\equiv\s*")
+_MODULUS = r"(?P<{}>[^()=<>]+)"
+_RESIDUE = re.compile(
+    r"(?P<left>.+?)\s*,?\s*(?:\\pmod\s*(?:\{(?P<a>[^{}]+)\}|(?P<b>\w))"
+    rf"|\(\s*(?:\\(?:b|p)?mod|{_WORD}\s*mod\s*\}}?)\s*{_MODULUS.format('c')}\)"
+    rf"|\\(?:bmod|mod)\s*{_MODULUS.format('d')}|{_WORD}\s*mod\s*\}}?\s*{_MODULUS.format('e')})"
+)
+_LONGEST = 40
+_MONTHS = "january february march april may june july august september october november december"
+_NUMBER_OF = {name[:3]: number for number, name in enumerate(_MONTHS.split(" "), 1)}
+_MONTH = rf"(?P<month>{'|'.join(rf'{name[:3]}(?:{name[3:]})?' for name in _MONTHS.split(' '))})\.?"
+_DAY = r"(?:the\s+)?(?P<day>\d{1,2})(?:st|nd|rd|th)?"
+_YEAR = r"(?P<year>\d{4})"
+_NAMED = (
+    re.compile(rf"{_MONTH}\s+{_DAY}(?:\s*,?\s*{_YEAR})?", re.IGNORECASE),
+    re.compile(rf"{_DAY}\s+(?:of\s+)?{_MONTH}(?:\s*,?\s*{_YEAR})?", re.IGNORECASE),
+)
+_NUMERIC = (
+    re.compile(rf"{_YEAR}(?P<sep>[-/.])(?P<month>\d{{1,2}})(?P=sep)(?P<day>\d{{1,2}})", re.ASCII),
+    re.compile(rf"(?P<month>\d{{1,2}})(?P<sep>[-/.])(?P<day>\d{{1,2}})(?P=sep){_YEAR}", re.ASCII),
+)
+_GROUPS = re.compile(r"\d+(?:-\d+){2,}|0\d+-\d+|\d+-0\d+|\d{3}-\d{4}", re.ASCII)
+
+
+Equal = Callable[[str, str], bool]
+
+
+@dataclass(frozen=True)
+class Notation:
+    """`kind` is "time", "ratio", "base" or "residue"; the parts are text."""
+
+    kind: str
+    parts: tuple[str, ...]
+
+
+def notation_of(text: str) -> Notation | None:
+    """The notation of the spelled `text`, if it has one."""
+    if (found := _TIME.fullmatch(text)) and (found["minute"] or found["half"]) and int(found["hour"]) < 25:
+        half = (found["half"] or "").lower()
+        if int(found["minute"] or 0) < 60:
+            return Notation("time", (str(int(found["hour"])), found["minute"] or "00", half))
+    if found := _BASE.fullmatch(_TEXT_DIGITS.sub(lambda digits: digits[digits.lastgroup or 0].upper(), text)):
+        base = found["one"] or found["base"] or found["named"]
+        base = _BASES.get(base, base)
+        if base.isdigit():
+            return Notation("base", ((found["digits"] or found["numeral"]).lstrip("0"), base))
+    if found := _TO.fullmatch(text):
+        return Notation("ratio", (found[1], found[2]))
+    parts = re.split(r"\s*\{?:\}?\s*", text)
+    if len(parts) > 1 and all(re.fullmatch(r"[\w.\\{}^+*/()-]+(?: [\w.\\{}^+*/()-]+)*", part) for part in parts):
+        return Notation("ratio", tuple(parts))
+    if found := _RESIDUE.fullmatch(text):
+        modulus = next(found[group] for group in "abcde" if found[group])
+        return Notation("residue", (_CONGRUENT.sub("", found["left"]).strip(), modulus.strip()))
+    return None
+
+
+def same_notation(gold: str, given: str, equal: Equal) -> bool | None:
+    """Whether two texts agree in the notation that one of them has; `None` if neither has one."""
+    form, other = notation_of(gold), notation_of(given)
+    if form is None and other is None:
+        return None
+    if form and other and (form.kind, other.kind) == ("ratio", "time") and not other.parts[2]:
+        # "30:45" for "2:3": what a reference writes as no time of day is none in the answer either.
+        other = Notation("ratio", other.parts[:2])
+    if form and other:
+        return form.kind == other.kind and _SAME[form.kind](form.parts, other.parts, equal)
+    if form:
+        return _bare_for(form, given, equal)
+    return _added(gold, other, equal) if other else None
+
+
+def _bare_for(form: Notation, given: str, equal: Equal) -> bool:
+    """Whether a bare answer is enough for the reference's notation."""
+    if form.kind == "base":
+        return given.strip("{} ").lstrip("0") == form.parts[0]
+    if form.kind == "ratio" and len(form.parts) == 2 and _is_reduced(form.parts):
+        return equal(f"({form.parts[0]})/({form.parts[1]})", given)
+    return False
+
+
+def _is_reduced(parts: tuple[str, ...]) -> bool:
+    """Whether a ratio is in lowest terms, as an answer is; "75:20" is minutes and seconds, or a score."""
+    return not all(re.fullmatch(r"\d{1,30}", part) for part in parts) or gcd(*map(int, parts)) == 1
+
+
+def _added(gold: str, other: Notation, equal: Equal) -> bool:
+    """Whether an answer in a notation says the same as a reference without it."""
+    if other.kind == "ratio" and len(other.parts) == 2:
+        return equal(gold, f"({other.parts[0]})/({other.parts[1]})")
+    if other.kind == "residue":
+        left, modulus = other.parts
+        reduced = left.isdigit() and modulus.isdigit() and len(left) <= 30 >= len(modulus) and int(left) < int(modulus)
+        return reduced and gold.lstrip("0") == left.lstrip("0")
+    return False
+
+
+def _same_time(left: tuple[str, ...], right: tuple[str, ...], _: Equal) -> bool:
+    if left[1] != right[1]:
+        return False
+    hours = int(left[0]), int(right[0])
+    if left[2] == right[2]:
+        return hours[0] == hours[1]
+    if left[2] and right[2]:
+        return False
+    if left[2]:
+        return not 0 < hours[1] < 13 and _of_day(left) == hours[1]
+    return hours[0] == hours[1] or (not 0 < hours[0] < 13 and _of_day(right) == hours[0])
+
+
+def _of_day(time: tuple[str, ...]) -> int:
+    """The hour from midnight of a time with a.m. or p.m."""
+    return int(time[0]) % 12 + (12 if time[2] == "p" else 0) if int(time[0]) < 13 else int(time[0])
+
+
+def _same_base(left: tuple[str, ...], right: tuple[str, ...], _: Equal) -> bool:
+    return left == right
+
+
+def _same_ratio(left: tuple[str, ...], right: tuple[str, ...], equal: Equal) -> bool:
+    if len(left) != len(right):
+        return False
+    return all(
+        equal(f"({a})\\cdot({right[0]})", f"({b})\\cdot({left[0]})") for a, b in zip(left[1:], right[1:], strict=True)
+    )
+
+
+def _same_residue(left: tuple[str, ...], right: tuple[str, ...], equal: Equal) -> bool:
+    if not equal(left[1], right[1]):
+        return False
+    whole = all(re.fullmatch(r"-?\d{1,30}", text) for text in (left[0], right[0], left[1])) and int(left[1]) != 0
+    return equal(left[0], right[0]) or (whole and (int(left[0]) - int(right[0])) % int(left[1]) == 0)
+
+
+_SAME = {"time": _same_time, "base": _same_base, "ratio": _same_ratio, "residue": _same_residue}
+
+
+def same_date(gold: str, given: str) -> bool | None:
+    """Whether two texts are the same date, of which the answer may add the year; `None` if neither is a date."""
+    wanted, found = date_of(gold), date_of(given)
+    if wanted is None and found is None:
+        return None
+    if wanted is None or found is None:
+        return False
+    return wanted == found or (len(wanted) == len(found) == 3 and not wanted[2] and wanted[:2] == found[:2])
+
+
+def date_of(text: str) -> tuple[str, ...] | None:
+    """Month, day and year (empty if it is left out) of a date; the text itself of other numerals in groups."""
+    bare = bare_words(text).strip(".,; ")
+    if len(bare) > _LONGEST:
+        return None
+    for pattern in _NAMED:
+        if found := pattern.fullmatch(bare):
+            return str(_NUMBER_OF[found["month"][:3].casefold()]), str(int(found["day"])), found["year"] or ""
+    for order, pattern in enumerate(_NUMERIC):
+        if found := pattern.fullmatch(bare):
+            month, day = int(found["month"]), int(found["day"])
+            if order and month > 12:
+                month, day = day, month
+            if not (1 <= month <= 12 and 1 <= day <= 31):
+                return (bare,)
+            if order and day <= 12 and month != day:
+                return (f"{month}/{day}", found["year"])
+            return str(month), str(day), found["year"]
+    return (bare,) if _GROUPS.fullmatch(bare) else None

@@ -1,0 +1,287 @@
+r"""Quantities: a figure with what it counts or measures, converted where both units measure the same dimension.
+
+Invariant: a letter that could be a variable is a unit only where the text marks it as one (`\text{m}`, "5 m"). Words
+behind a figure that are not a known unit stay; they never vanish from an answer. A figure without a unit is never
+converted, and a sum of parts ("2 hours 15 minutes") needs its units.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from .expressions import real_number
+from .numbers import Plain, read_number, same_number
+from .units import COUNTED, UNITS, Measure, measure
+
+_ADJECTIVES = (
+    "different|distinct|possible|such|positive|ordered|unordered|valid|distinguishable|integer|lattice|red|blue|green|"
+    "white|black"
+)
+_ONE = "|".join(UNITS.values())
+_ANY = rf"(?:{_ONE})(?:\s*(?:/|per)\s*(?:{_ONE}))?"
+_RATE = re.compile(r"\s*(?:/|\bper\b)\s*")
+_STACKED = re.compile(
+    r"\\frac\s*\{\s*\\text\{\s*([^{}]+?)\s*\}\s*\}\s*\{\s*\\text\{\s*([^{}]+?)\s*\}\s*(\^\s*\{?\d\}?)?\s*\}$"
+)
+_PART = re.compile(
+    rf"\s*(?P<figure>\d[\d./]*)\s*(?:\\text\{{\s*(?P<marked>{_ONE})\s*,?\s*\}}|(?P<plain>{_ONE})(?![A-Za-z]))\s*,?\s*"
+    r"(?:(?:\\text\{)?\s*and\s*\}?)?"
+)
+_DOUBTFUL = frozenset("KTAVWCF")
+"""Letters that are more than a unit: "7 K" may be seven thousand."""
+_POWER = r"(?:\s*\^\s*\{?(?P<power>[23])\}?)?"
+_BEFORE = r"(?:(?P<shape>sq(?:uare|\.)?|cu(?:bic|\.)?)\s+)?"
+_MARKED = re.compile(
+    rf"\\text\{{\s*{_BEFORE}(?P<name>{_ANY})\.?{_POWER.replace('power', 'inner')}"
+    rf"\s*(?P<squared>squared|cubed)?\s*\}}{_POWER}$"
+)
+_SPACED = re.compile(rf"(?<=[\d)}}\w])\s+{_BEFORE}(?P<name>{_ANY})\.?{_POWER}(?:\s+(?P<squared>squared|cubed))?$")
+_JOINED = re.compile(
+    rf"(?<=[\d)}}])(?P<name>(?:cm|mm|km|kg|mg|ml|mL|mph|ft|lbs?|Hz|kHz|km/h|km/hr|m/s|rad|kJ|kPa|kW|oz|min|¢)){_POWER}$"
+)
+_DEGREES = re.compile(
+    r"\s*(?:\^\s*(?:\\circ|\{\s*\\circ\s*\})|\\degree)\s*(?:\\text\{\s*(?P<marked>[CFK])\s*\}|(?P<scale>[CF]))?$"
+)
+_MINUTES = re.compile(
+    r"(?P<degrees>-?\d+)\s*\^\s*\{?\s*\\circ\s*\}?\s*(?P<minutes>\d+)\s*(?:'|\^\s*\{?\s*\\prime\s*\}?)"
+    r"(?:\s*(?P<seconds>\d+)\s*(?:''|\"|\^\s*\{\s*\\prime\s*\\prime\s*\}))?"
+)
+_NO_BRACES = str.maketrans("", "", "{}")
+_COMPOUND = (
+    re.compile(r"(?P<figure>.*?[\d)}])\s*(?P<unit>(?:\\mu\s*)?\\text\s*\{.*)", re.DOTALL),
+    re.compile(
+        r"(?P<figure>[+-]?[\d.,]*\d(?:\s*\\cdot\s*10\s*\^\s*\{?-?\d+\}?)?)\s+"
+        r"(?P<unit>\(?[A-Za-z]+\)?(?:\^\{?-?\d\}?)?\s*(?:/|per\b).*|[kMmuμ]?\s*\\(?:Omega|mu)\s*[A-Za-z]?"
+        r"|(?:k?[NJWVAC]|kg|k?Pa|lb|ft)(?:\s*(?:\\cdot\s*)?[A-Za-z]+(?:\s*\^\s*\{?-?\d\}?)?)+(?:\s*/.*)?"
+        r"|(?:[A-Za-z]+(?:\s*\^\s*\{?\d\}?)?\s*(?:\\cdot\s*)?)*?[A-Za-z]+\s*\^\s*\{?-\d\}?)"
+    ),
+)
+_CURRENCY = re.compile(r"^(?P<sign>-?)\s*\\?(?P<mark>[$€£¥])\s*(?=[\d.])")
+_MARKS = {"$": "dollar", "€": "euro", "£": "pound", "¥": "yen"}
+_CANONICAL = [(re.compile(pattern), name) for name, pattern in UNITS.items()]
+_TRAILING = re.compile(
+    r"(?<=[\d)}%])(?:\s*\\text\{\s*(?P<marked>[A-Za-z][A-Za-z .'-]+?)\s*\}"
+    r"|\s+(?P<plain>[A-Za-z]{3,}(?:[ -][A-Za-z']+){0,3}))$"
+)
+_OF = re.compile(r"^(?:of (?:the|an?|all|his|her|their|its)(?: (?:the|whole|entire|total))?) ")
+_UP = r"increased?s?|rise|growth|gain|higher|more"
+_DOWN = r"decreased?s?|drop|reduction|fall|lower|less|discount"
+_CHANGES = rf"(?P<name>{_UP}|{_DOWN}|profit|loss)"
+_CHANGE = (
+    re.compile(rf"^(?:an? )?(?:\\text\{{\s*)?{_CHANGES}\s*(?:of|by)\s*(?:\}})?\s*(?P<figure>.+)$"),
+    re.compile(rf"^(?P<figure>.*[\d%}}])\s*(?:\\text\{{\s*)?\s*{_CHANGES}\s*\}}?$"),
+)
+Equal = Callable[[str, str], bool]
+
+_FULL_TURN = 7
+"""Above 2π a bare reference for an angle is in degrees."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A figure and its unit."""
+
+    figure: str
+    unit: str = ""
+    known: bool = True
+    """Whether the unit is one that an answer may add of itself."""
+    needed: bool = False
+    """Whether the unit changes what the figure says, so that both sides must have it."""
+
+
+def quantity_of(text: str) -> Quantity:
+    """The spelled `text` as a quantity; the unit is canonical and empty if there is none."""
+    text = _STACKED.sub(r"\\text{\1/\2}\3", text)
+    if found := _CURRENCY.match(text):
+        rest = quantity_of(text[found.end() :])
+        if rest.unit in {"", _MARKS[found["mark"]]}:
+            return Quantity(found["sign"] + rest.figure, _MARKS[found["mark"]])
+        return Quantity(text)
+    if found := _DEGREES.search(text):
+        return Quantity(text[: found.start()].strip(), "degree" + (found["marked"] or found["scale"] or ""))
+    if found := _MINUTES.fullmatch(text):
+        return _angle(found.groupdict())
+    if compound := _compound(text):
+        return compound
+    for pattern in _CHANGE:
+        if found := pattern.match(text):
+            return Quantity(found["figure"].strip(), _direction(found["name"]), needed=True)
+    for pattern in (_MARKED, _SPACED, _JOINED):
+        found = pattern.search(text)
+        if found and found.start() > 0 and any(char.isdigit() or char == "\\" for char in text[: found.start()]):
+            unit = _canonical(found.groupdict())
+            return Quantity(text[: found.start()].strip(), unit, known=unit not in _DOUBTFUL)
+    if marked := _marked(text):
+        return marked
+    if (found := _TRAILING.search(text)) and any(char.isdigit() for char in text[: found.start()]):
+        return _counted(text[: found.start()].strip(), found["marked"] or found["plain"])
+    return Quantity(text)
+
+
+def _angle(groups: dict[str, str | None]) -> Quantity:
+    minutes, seconds = int(groups["minutes"] or 0), int(groups["seconds"] or 0)
+    if minutes > 59 or seconds > 59:
+        return Quantity("", "no angle", known=False)
+    degrees = abs(int(groups["degrees"] or 0)) * 3600 + minutes * 60 + seconds
+    sign = "-" if (groups["degrees"] or "").startswith("-") else ""
+    return Quantity(f"{sign}\\frac{{{degrees}}}{{3600}}", "degree")
+
+
+def _compound(text: str) -> Quantity | None:
+    """A quantity in a unit made of several, such as `\\text{J/(mol K)}`, or with a Greek letter."""
+    for pattern in _COMPOUND:
+        found = pattern.fullmatch(text)
+        if found is None:
+            continue
+        unit = re.sub(r"\\text\s*", " ", found["unit"]).replace("{", "").replace("}", "").strip()
+        if (
+            (len(re.findall(r"[A-Za-z]+", unit)) > 1 or "-" in unit)
+            and "squ" not in unit
+            and "cub" not in unit
+            and measure(unit)
+        ):
+            return Quantity(
+                found["figure"].strip(), unit, known="\\text" in found["unit"] or "/" in unit or "per" in unit
+            )
+        if re.search(r"\\Omega", unit) and measure(unit):
+            return Quantity(found["figure"].strip(), unit, known=False)
+    return None
+
+
+def _marked(text: str) -> Quantity | None:
+    r"""A quantity in one unit that only `\text` and a figure before it tell from a letter, such as `5\text{ nC}`."""
+    found = _COMPOUND[0].fullmatch(text)
+    unit = re.sub(r"\\text\s*", " ", found["unit"]).translate(_NO_BRACES).strip() if found else ""
+    if found is None or unit in {"pm", "am", "Pm", "d", "k"} or not measure(unit):
+        return None
+    return Quantity(found["figure"].strip(), unit, known="^" in unit)
+
+
+def _direction(name: str) -> str:
+    if name in {"profit", "loss"}:
+        return name
+    return "increase" if re.fullmatch(_UP, name) else "decrease"
+
+
+def _counted(figure: str, words: str) -> Quantity:
+    parts = [
+        part
+        for part in _OF.sub("", words.casefold()).replace("-", " ").replace(".", " ").split()
+        if not re.fullmatch(_ADJECTIVES, part)
+    ]
+    names = [_singular(part) for part in parts]
+    known = bool(names) and all(name in COUNTED for name in names)
+    return Quantity(figure, " ".join(names) or words, known)
+
+
+def _singular(word: str) -> str:
+    if word.removesuffix("s") in COUNTED:
+        return word.removesuffix("s")
+    for ending, replacement in (("ies", "y"), ("sses", "ss"), ("xes", "x"), ("ches", "ch"), ("shes", "sh"), ("s", "")):
+        if word.endswith(ending) and len(word) > len(ending) + 1 and not word.endswith("ss"):
+            return word.removesuffix(ending) + replacement
+    return word
+
+
+def _parts_of(text: str) -> list[Quantity]:
+    """The quantities that a text names one behind the other, such as "3 hours 20 minutes"; empty if it is no such."""
+    found, position = [], 0
+    while match := _PART.match(text, position):
+        found.append(Quantity(match["figure"], _canonical({"name": match["marked"] or match["plain"]})))
+        position = match.end()
+    return found if position == len(text) and len(found) > 1 else []
+
+
+def _same_unit(gold: Quantity, given: Quantity) -> bool:
+    """Whether the units allow the figures to be the same: an answer may leave a unit out, or add a known one."""
+    if gold.needed or given.needed:
+        return gold.unit == given.unit
+    if not given.unit:
+        return True
+    return gold.unit == given.unit if gold.unit else given.known
+
+
+def _canonical(groups: dict[str, str | None]) -> str:
+    name = groups["name"] or ""
+    canonical = next((known for pattern, known in _CANONICAL if pattern.fullmatch(name)), "")
+    if not canonical:
+        canonical = "/".join(_canonical({"name": part}) for part in _RATE.split(name))
+    power = groups.get("power") or groups.get("inner")
+    if word := groups.get("shape") or groups.get("squared"):
+        power = "2" if word.startswith("sq") else "3"
+    return canonical + (power or "")
+
+
+def same_quantity(gold: Quantity, given: Quantity, equal: Equal) -> bool:
+    """Whether an answer is the reference's quantity, in its unit, another of that dimension, or without one."""
+    scale = _scale(gold.unit, given.unit)
+    if scale is not None and not gold.needed and not given.needed:
+        number = read_number(given.figure)
+        if scale == 1 or number is None:
+            return equal(
+                gold.figure,
+                given.figure
+                if scale == 1
+                else rf"\frac{{{scale.numerator}}}{{{scale.denominator}}}\cdot ({given.figure})",
+            )
+        wanted = read_number(gold.figure)
+        converted = Plain(number.value * scale, number.rounded, number.percent)
+        return same_number(wanted, converted) if wanted else equal(gold.figure, str(converted.value))
+    angles = _same_angle(gold, given, equal)
+    if angles is not None:
+        return angles
+    if given.unit == "cent" and not gold.unit:
+        # Like a percent sign it makes the figure a hundredth.
+        return False
+    if given.unit == "degree" and not gold.unit and not _is_in_degrees(gold.figure):
+        return False
+    return _same_unit(gold, given) and equal(gold.figure, given.figure)
+
+
+def _same_angle(gold: Quantity, given: Quantity, equal: Equal) -> bool | None:
+    """Whether two angles are the same, of which one is in degrees and the other in radians; else `None`."""
+    # A multiple of π without a unit, beside degrees, is in radians.
+    units = {side.unit or ("rad" if r"\pi" in side.figure else "") for side in (gold, given)}
+    if units != {"degree", "rad"}:
+        return None
+    turn = r"\frac{180}{\pi}" if gold.unit == "degree" else r"\frac{\pi}{180}"
+    return equal(gold.figure, rf"({given.figure})\cdot {turn}")
+
+
+def same_parts(gold: str, given: str) -> bool | None:
+    """Whether two texts of which one has several parts ("2 h 15 min") are the same amount; `None` if neither has."""
+    if not _parts_of(gold) and not _parts_of(given):
+        return None
+    totals = [_total(_parts_of(text) or [quantity_of(text)]) for text in (gold, given)]
+    left, right = totals
+    if left is None or right is None or left[1] != right[1]:
+        return False
+    return same_number(left[0], right[0])
+
+
+def _scale(gold: str, given: str) -> Fraction | None:
+    """How many of the reference's unit one of the answer's is; `None` if they are not of one dimension."""
+    left, right = measure(gold), measure(given)
+    if left is None or right is None or left.dimensions != right.dimensions:
+        return None
+    return right.factor / left.factor
+
+
+def _is_in_degrees(figure: str) -> bool:
+    value = real_number(figure)
+    return value is not None and value > _FULL_TURN
+
+
+def _total(parts: list[Quantity]) -> tuple[Plain, tuple[tuple[str, int], ...]] | None:
+    """The sum of the parts in base units, and its dimensions."""
+    found: list[tuple[Plain, Measure]] = []
+    for part in parts:
+        number, unit = read_number(part.figure), measure(part.unit)
+        if number is None or unit is None or number.percent:
+            return None
+        found.append((number, unit))
+    if len({unit.dimensions for _, unit in found}) != 1:
+        return None
+    value = sum((number.value * unit.factor for number, unit in found), Fraction(0))
+    return Plain(value, any(number.rounded for number, _ in found)), found[0][1].dimensions

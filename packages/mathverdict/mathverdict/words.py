@@ -1,0 +1,197 @@
+r"""Answers in words: "no", `\text{Monday}`, "no solution", "an odd function" for "odd".
+
+Invariant: words are compared as words. As mathematics "no" would be n·o, and therefore equal to "on". Phrases that
+name an object of mathematics have one name each. A word is left out only where it says no more than what the problem
+is about: the noun behind one adjective, the subject before it. A list keeps its order, except for two things that
+"and" joins.
+"""
+
+import re
+
+from .number_words import in_figures
+
+_TEXT = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|textrm|textsf|mbox|emph|underline)\s*\{([^{}]*)\}")
+_SHORT_WORDS = frozenset({"no", "if", "up", "on", "in", "so", "ok", "is", "it", "he", "we", "us", "go"})
+_FUNCTION_NAMES = (
+    "sin cos tan cot sec csc log exp sqrt cbrt arcsin arccos arctan asin acos atan sinh cosh tanh alpha beta gamma "
+    "delta theta lambda phi omega inf and mod gcd lcm min max det cup cap cdot frac"
+)
+_FUNCTIONS = frozenset(_FUNCTION_NAMES.split(" "))
+_WORDS = re.compile(r"[^\W\d_][\w\s'’.,:!?&/-]*")  # noqa: RUF001
+_PUNCTUATION = re.compile(r"[^\w\s-]")
+_ARTICLES = re.compile(
+    r"^(?:(?:it|this|that|the answer)\s+(?:is|was|will be|falls on)\s+|it's\s+)?(?:(?:on )?(?:the|an?)\s+)?"
+)
+_TAKES_BACK = re.compile(
+    r"\b(?:not|wrong|incorrect|false|instead|actually|rather|maybe|perhaps|possibly|but|never|no|except|unless|"
+    r"isn|doesn|mistake|correction|wait|sorry|guess|unsure|ignore|scratch)\b",
+    re.IGNORECASE,
+)
+_THING = (
+    r"(?:(?:positive|negative|real|prime|natural|rational|integer|whole) )*"
+    r"(?:integers?|numbers?|values?|pairs?|triples?|primes?|functions?|polynomials?|triangles?|sets?|points?|matrix|matrices|sequences?|graphs?|tuples?|x|n|k)"
+)
+_OF_A_SERIES = (
+    r"(?:(?:(?:the|this) (?:given )?(?:infinite )?(?:series|integral|improper integral|sequence|sum|product)|it) )?"
+)
+_CLOCK = re.compile(r"\b(\d{1,2}) o ?['\u2019]? ?clock")
+_PERSON = "(?:it|they|there|he|she|we|you)"
+_EXCEPT = re.compile(
+    r"(?:the )?(?:set of )?(?:all )?(?:real numbers|reals)(?: [a-z])? "
+    r"(?:except|other than|excluding|but)(?: for)? (?:[a-z] ?= ?)?"
+    r"(?P<points>[-\d/\\{}a-z, ]*\d[-\d/\\{}a-z, ]*)"
+)
+_PHRASES = (
+    (
+        re.compile(
+            r"(?:there (?:is|are) |(?:the )?(?:\w+ )?has |it has )?no (?:real |such |possible |valid )?"
+            r"(?:solutions?|roots?)(?: exists?)?"
+        ),
+        r"\emptyset",
+    ),
+    (
+        re.compile(
+            rf"(?:there (?:is|are|exists?) )?(?:no such {_THING}|no {_THING}(?= exists?))(?: exists?)?"
+            r"|there (?:is|are) none|none(?: of them)? exists?"
+        ),
+        r"\emptyset",
+    ),
+    (
+        re.compile(
+            r"(?:(?:it|this|that|the (?:answer|value|area|length|result))(?: of [a-z])? )?"
+            r"(?:cannot|can not|can't|could not) be (?:determined|found)"
+            r"(?: (?:from|with) (?:the )?(?:given )?(?:information|data)(?: given)?)?"
+            r"|(?:there is )?(?:not enough|insufficient) (?:information|data)(?: (?:is )?given)?"
+        ),
+        r"\text{cannot be determined}",
+    ),
+    (re.compile(rf"yes,? {_PERSON} (?:is|are|does|do|can|will|has|have|must|exists?)"), r"\text{yes}"),
+    (
+        re.compile(
+            rf"no,? {_PERSON} (?:(?:is|are|does|do|can|will|has|have|must) not|cannot|(?:is|are|does|do"
+            r"|ca|has|have)n['\u2019]t)"
+        ),
+        r"\text{no}",
+    ),
+    (re.compile(r"(?:12(?::00)? )?noon"), "12:00 pm"),
+    (re.compile(r"(?:12(?::00)? )?midnight"), "12:00 am"),
+    (re.compile(r"(?:the )?(?:empty|null) set"), r"\emptyset"),
+    (re.compile(r"(?:(?:the )?set of )?(?:all )?(?:the )?real numbers|all (?:the )?reals"), r"\mathbb{R}"),
+    (re.compile(r"(?:(?:the )?limit (?:is|tends to|goes to|diverges to) )?(?:positive |plus )?infinity"), r"\infty"),
+    (re.compile(r"(?:negative |minus )infinity"), r"-\infty"),
+    (re.compile(r"(?:the )?(?:limit |value |it )?(?:dne|does not exist|doesn't exist)"), r"\text{does not exist}"),
+    (re.compile(r"a\.? ?m"), r"\text{am}"),
+    (re.compile(r"p\.? ?m"), r"\text{pm}"),
+    (re.compile(rf"{_OF_A_SERIES}(?:diverges|(?:is )?divergent|does not converge)"), r"\text{divergent}"),
+    (re.compile(rf"{_OF_A_SERIES}(?:converges|(?:is )?convergent|does not diverge)"), r"\text{convergent}"),
+    (
+        re.compile(
+            r"(?:there (?:is|are) |it has |has )?(?:an )?infinitely many(?: (?:solutions?|real solutions?))?"
+            r"|infinite(?: number of)? solutions?"
+        ),
+        r"\text{infinitely many}",
+    ),
+)
+"""What a phrase means; an object of mathematics in its LaTeX."""
+_NOUNS = (
+    "function sequence series triangle number integer event matrix graph quadrilateral polynomial equation relation "
+    "angle variable vector set operator map curve distribution test polygon"
+)
+_NOUN = rf"(?:{'|'.join(_NOUNS.split(' '))}|matrices|vertices)(?:s|es)?"
+_ADJECTIVE = r"[a-z]+(?:ly [a-z]+)?"
+_WITH_NOUN = re.compile(rf"(?P<word>{_ADJECTIVE}) (?P<noun>{_NOUN})")
+_WITH_SUBJECT = re.compile(
+    rf"(?:the |this |these |that )?(?:given )?(?P<noun>{_NOUN}|it|they|f|f x)(?: [a-z])? (?:is|are) "
+    rf"(?:an? )?(?P<word>{_ADJECTIVE})"
+)
+_WINNER = re.compile(r"(?P<word>[a-z]+) (?:wins|won|will win|is the winner|has a winning strategy)")
+_NO_ADJECTIVE = frozenset({"not", "no", "neither", "never", "any", "all", "every", "some", "the", "a", "an", "one"})
+_VERDICTS = frozenset({"yes", "no", "true", "false", "first", "second"})
+"""Of these a list says each of something else."""
+_ITEM = re.compile(r"\s*,\s*(?:and\s+)?|\s+and\s+|\s*&\s*", re.IGNORECASE)
+
+
+def bare_words(text: str) -> str:
+    """`text` without what marks words as such, in single spaces."""
+    while (shorter := _TEXT.sub(r"\1", text)) != text:
+        text = shorter
+    return " ".join(text.replace("$", " ").replace("\\ ", " ").replace("~", " ").split())
+
+
+def takes_back(text: str) -> bool:
+    """Whether a text doubts or denies something."""
+    return _TAKES_BACK.search(text) is not None
+
+
+def meaning(text: str) -> str:
+    r"""`text`, or the object that it names in words: `\emptyset` for "no solution", 2 for "two"."""
+    bare = bare_words(text).casefold().rstrip(".! ")
+    if len(bare) > 60:
+        return text
+    if found := _EXCEPT.fullmatch(bare):
+        return rf"\mathbb{{R}}\setminus\{{{re.sub(' and | or ', ', ', found['points'])}\}}"
+    if _CLOCK.search(bare):
+        return _CLOCK.sub(r"\1:00", bare)
+    figures = in_figures(bare)
+    return next((name for phrase, name in _PHRASES if phrase.fullmatch(bare)), text if figures == bare else figures)
+
+
+def as_words(text: str) -> str | None:
+    """The text in comparable form if it is words, `None` if it may be mathematics."""
+    bare = bare_words(text)
+    if not _WORDS.fullmatch(bare) or "?" in bare:
+        return None
+    runs = re.findall(r"[^\W\d_]+", bare)
+    marked = r"\text" in text and len(max(runs, key=len)) > 1
+    if not marked and not any(_is_word(run) for run in runs):
+        return None
+    words = " ".join(_PUNCTUATION.sub(" ", bare.casefold()).replace("-", " ").split())
+    return _ARTICLES.sub("", words)
+
+
+def _is_word(run: str) -> bool:
+    lower = run.casefold()
+    return (len(run) > 2 and lower not in _FUNCTIONS) or lower in _SHORT_WORDS
+
+
+def same_words(reference: str, answer: str) -> bool | None:
+    """Whether two texts say the same in words; `None` if the reference is none."""
+    wanted, found = as_words(reference), as_words(answer)
+    if wanted is None:
+        return None
+    if wanted == found:
+        return True
+    if found is None:
+        return False
+    return _same_description(wanted, found) or _same_items(reference, answer)
+
+
+def _same_description(wanted: str, found: str) -> bool:
+    (word, noun), (other, other_noun) = _described(wanted), _described(found)
+    return word == other and word not in _NO_ADJECTIVE and (not noun or not other_noun or noun == other_noun)
+
+
+def _described(words: str) -> tuple[str, str]:
+    """The adjective that a text is, and the noun that it describes."""
+    for pattern in (_WITH_SUBJECT, _WITH_NOUN):
+        if (found := pattern.fullmatch(words)) and found["word"] not in _NO_ADJECTIVE:
+            return found["word"], "" if found["noun"] in {"it", "they", "f", "f x"} else found["noun"]
+    return (found["word"] if (found := _WINNER.fullmatch(words)) else words), ""
+
+
+def _same_items(reference: str, answer: str) -> bool:
+    wanted, found = _items(reference), _items(answer)
+    if len(wanted) < 2 or len(wanted) != len(found):
+        return False
+    together = (
+        len(wanted) == 2
+        and not _VERDICTS & set(wanted)
+        and all(re.search(r"\band\b", bare_words(text)) for text in (reference, answer))
+    )
+    return wanted == found or (together and wanted == found[::-1])
+
+
+def _items(text: str) -> list[str]:
+    bare = bare_words(text).casefold().strip(" .")
+    items = [" ".join(re.sub(r"[^\w\s-]", " ", item).split()) for item in _ITEM.split(bare)]
+    return [re.sub(r"^(?:the|an?) ", "", item) for item in items if item]

@@ -1,0 +1,203 @@
+"""What is wrong with one trace for a trainer that would use it, found in the trace and in the samples made of it.
+
+Nothing is taken on trust that can be counted again: samples are checked against the nodes that they came from.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+from opencode_runs.trainable.evidence import evidence_flaws
+from opencode_runs.trainable.findings import Flaw
+from opencode_runs.trainable.record import TokenEpisode, TokenNode, TokenTrace
+from opencode_runs.trainable.samples import TrainingSample
+
+Found = tuple[Flaw, str]
+
+_NO_LOGPROB = -9999.0
+"""What vLLM writes for a token whose logprob it does not have."""
+
+_LARGEST = 3.4028234e38
+"""Beyond it a trainer's floats are infinite."""
+
+_CERTAIN, _CERTAIN_ANSWER = 3, 32
+"""Tokens from which on a whole trace, or one answer of it, cannot have been certain."""
+
+NO_VOCABULARY = 1 << 19
+"""More tokens than any model's vocabulary has."""
+
+
+def failed_flaws(trace: TokenTrace) -> Iterator[Found]:
+    """What is wrong with a trace that failed."""
+    if (scores := list(trace.scores)) and not trace.ok:
+        yield Flaw.ERROR_REWARD, f"reward {sum(scores):g}"
+
+
+def standing_flaw(episode: TokenEpisode, trace: TokenTrace, tries: int | None) -> str:
+    """What of an episode and a trace says that it failed while the rest says that it did not; empty if nothing.
+
+    Errors of earlier tries are kept; `tries` is how often the run tries an episode again, where that is known.
+    """
+    if trace.ok and trace.errors:
+        last = trace.errors[-1].type
+        stopped = trace.stop_condition in ("error", f"{last.removesuffix('Error').lower()}_error")
+        if stopped or not trace.may_try_again:
+            return f"it is ok and has the error {last}"
+    if episode.ok and (failed := [other.seat for other in episode.traces if not (other.ok or other.wrong_types)]):
+        return f'its episode is ok, and its trace of seat "{failed[0]}" is not'
+    if episode.ok and episode.errors and tries == 0:
+        return f"its episode is ok and has the error {episode.errors[-1].type}"
+    if not episode.ok and not episode.errors and all(other.ok for other in episode.traces):
+        return "its episode failed, and nothing in it did"
+    return ""
+
+
+def flaws_of(
+    trace: TokenTrace, samples: Iterable[TrainingSample], *, max_tokens: int | None, vocabulary: int | None
+) -> Iterator[Found]:
+    """What is wrong with a trace that a trainer would use, and with its samples; each flaw once."""
+    yield from _reward_flaws(trace)
+    if not trace.has_tokens:
+        yield Flaw.NO_TOKENS, f"turns: {trace.turns}"
+    checks = _NODE_CHECKS if trace.has_tokens else _MESSAGE_CHECKS
+    for flaw, problem in checks.items():
+        yield from _of_nodes(trace, flaw, problem)
+    yield from _of_nodes(trace, Flaw.TOKEN_IDS, lambda node: _token_ids(node, vocabulary or NO_VOCABULARY))
+    logprobs = [value for node in trace.nodes for value in node.logprobs]
+    if len(logprobs) >= _CERTAIN and not any(logprobs):
+        yield Flaw.LOGPROB_ZEROS, f"{len(logprobs)} of {len(logprobs)}"
+    else:
+        yield from _of_nodes(trace, Flaw.LOGPROB_ZEROS, _certain)
+    if wrong := _kept_otherwise(trace):
+        yield Flaw.LOGPROBS, wrong
+    yield from evidence_flaws(trace)
+    yield from _training_flaws(trace, samples, max_tokens)
+
+
+def _of_nodes(trace: TokenTrace, flaw: Flaw, problem: Callable[[TokenNode], str]) -> Iterator[Found]:
+    wrong = [(number, text) for number, node in enumerate(trace.nodes) if (text := problem(node))]
+    if wrong:
+        more = f"; and {len(wrong) - 1} messages more" if len(wrong) > 1 else ""
+        yield flaw, f"message node {wrong[0][0]}: {wrong[0][1]}{more}"
+
+
+def _reward_flaws(trace: TokenTrace) -> Iterator[Found]:
+    scores = list(trace.scores)
+    if not scores:
+        yield Flaw.NO_REWARD, f'seat "{trace.seat}"'
+        return
+    wrong = [
+        name for name, reward in trace.rewards.items() if reward is None or not _finite(reward.score, reward.weight)
+    ]
+    if wrong:
+        # Of several rewards, one that was not computed counts as 0 in the sum.
+        yield Flaw.REWARD_VALUES, ", ".join(wrong)
+    elif not _finite(sum(scores)):
+        yield Flaw.REWARD_VALUES, f"the sum of {', '.join(trace.rewards)}"
+
+
+def _finite(score: float | None, weight: float = 1.0) -> bool:
+    return score is not None and math.isfinite(score * weight) and abs(score * weight) <= _LARGEST
+
+
+def _token_ids(node: TokenNode, vocabulary: int) -> str:
+    wrong = [token for token in node.token_ids if not 0 <= token < vocabulary]
+    return f"{len(wrong)} of {len(node.token_ids)}, the first {wrong[0]}" if wrong else ""
+
+
+def _kept_otherwise(trace: TokenTrace) -> str:
+    """What is wrong with the logprobs of an evaluation."""
+    held = Counter(kept.node for kept in trace.kept or ())
+    for kept in trace.kept or ():
+        if not 0 <= kept.node < len(trace.nodes) or not trace.nodes[kept.node].sampled or held[kept.node] > 1:
+            return f"kept of message node {kept.node}, which is no answer of its own"
+        if kept.tokens is not None and len(kept.tokens) != len(kept.logprobs):
+            return f"kept of message node {kept.node}: {len(kept.tokens)} tokens, {len(kept.logprobs)} logprobs"
+    return ""
+
+
+def _lengths(node: TokenNode) -> str:
+    tokens, sampled = len(node.token_ids), sum(node.mask)
+    if tokens != len(node.mask):
+        return f"{tokens} tokens, {len(node.mask)} mask entries"
+    if len(node.is_content) not in (0, tokens):
+        return f"{tokens} tokens, {len(node.is_content)} entries of is_content"
+    per_sampled = {name: getattr(node, name) for name in _PER_SAMPLED}
+    for name, values in per_sampled.items():
+        if values is not None and len(values) != sampled:
+            return f"{sampled} trained tokens, {len(values)} {name}"
+    wrong = [name for name, values in (node.loss_weights or {}).items() if len(values) != tokens]
+    return f"{tokens} tokens, other loss weights {wrong[0]}" if wrong else ""
+
+
+_PER_SAMPLED = ("advantages", "reference_logprobs", "trainer_logprobs", "entropies")
+
+
+def _mask(node: TokenNode) -> str:
+    """An answer is its generation prompt, then what was sampled."""
+    sampled = sum(node.mask)
+    if not node.sampled or not sampled:
+        return ""
+    if not all(node.mask[-sampled:]):
+        return "others stand between or behind them"
+    if node.is_content and node.is_content != node.mask:
+        return "is_content says otherwise"
+    return ""
+
+
+def _logprob_count(node: TokenNode) -> str:
+    sampled = sum(node.mask)
+    return "" if sampled == len(node.logprobs) else f"{sampled} trained tokens, {len(node.logprobs)} logprobs"
+
+
+def _certain(node: TokenNode) -> str:
+    count = len(node.logprobs)
+    return f"{count} of {count}" if count >= _CERTAIN_ANSWER and not any(node.logprobs) else ""
+
+
+def _logprob_values(node: TokenNode) -> str:
+    wrong = [value for value in node.logprobs if not _NO_LOGPROB < value <= 0]
+    return f"{len(wrong)} of {len(node.logprobs)}, the first {wrong[0]:g}" if wrong else ""
+
+
+def _untrained(node: TokenNode) -> str:
+    return "none of its tokens is marked" if node.sampled and not any(node.mask) else ""
+
+
+def _not_sampled(node: TokenNode) -> str:
+    if node.sampled and node.role not in (None, "assistant"):
+        return f"a message of role {node.role} is marked as sampled"
+    return f"{sum(node.mask)} tokens" if not node.sampled and any(node.mask) else ""
+
+
+def _rootless(node: TokenNode) -> str:
+    return "an answer to nothing" if node.sampled and node.parent is None else ""
+
+
+_MESSAGE_CHECKS: dict[Flaw, Callable[[TokenNode], str]] = {
+    Flaw.GRAPH: _rootless,
+    Flaw.LENGTHS: _lengths,
+    Flaw.NOT_SAMPLED: _not_sampled,
+}
+_NODE_CHECKS: dict[Flaw, Callable[[TokenNode], str]] = _MESSAGE_CHECKS | {
+    Flaw.MASK: _mask,
+    Flaw.LOGPROBS: _logprob_count,
+    Flaw.LOGPROB_VALUES: _logprob_values,
+    Flaw.UNTRAINED: _untrained,
+}
+
+
+def _training_flaws(trace: TokenTrace, samples: Iterable[TrainingSample], max_tokens: int | None) -> Iterator[Found]:
+    trained: Counter[int] = Counter()
+    longest = (0, 0, 0)
+    for sample in samples:
+        trained.update(sample.trains)
+        longest = max(longest, (len(sample.token_ids), sum(sample.mask[max_tokens:]), sample.branch))
+    wrong = [
+        number for number, node in enumerate(trace.nodes) if any(node.mask) and node.sampled and trained[number] != 1
+    ]
+    if wrong:
+        yield Flaw.GRAPH, f"node {wrong[0]} trains {trained[wrong[0]]} times"
+    length, lost, branch = longest
+    if max_tokens is not None and length > max_tokens:
+        yield Flaw.TOO_LONG, f"branch {branch}: {length:,} tokens, {lost:,} trained ones behind the {max_tokens:,}th"

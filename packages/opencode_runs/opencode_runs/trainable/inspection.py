@@ -1,0 +1,141 @@
+"""Inspecting runs: every trace's samples, standing and flaws, then the groups and what they teach.
+
+Memory holds one episode, and some figures of each trace.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from opencode_runs.traces.reading import Reading, RunReport
+from opencode_runs.traces.runs import TraceFile, find_trace_files
+from opencode_runs.trainable.checks import failed_flaws, flaws_of, standing_flaw
+from opencode_runs.trainable.evidence import call_flaws
+from opencode_runs.trainable.figures import NO_TOKENS, Report, TraceFigures, summed
+from opencode_runs.trainable.findings import Flaw, gathered
+from opencode_runs.trainable.groups import Group
+from opencode_runs.trainable.histories import structural_forks, told_again
+from opencode_runs.trainable.record import NO_CALL, TokenEpisode, TokenTrace
+from opencode_runs.trainable.repeats import Repeats
+from opencode_runs.trainable.samples import BrokenGraphError, TrainingSample, branch_paths, training_samples
+
+
+@dataclass
+class Limits:
+    """What is known of the trainer."""
+
+    max_tokens: int | None = None
+    """What it cuts a sample to (its `seq_len`); None = it is not known."""
+    vocabulary: int | None = None
+    """How many tokens its model's vocabulary has; None = it is not known."""
+
+
+def inspect(
+    paths: list[Path], *, max_tokens: int | None = None, vocabulary: int | None = None,
+    allowed: frozenset[Flaw] = frozenset(),
+) -> Report:  # fmt: skip
+    """What a trainer would get from the runs at `paths` (run directories or `traces.jsonl` files).
+
+    Args:
+        paths: of `vf-eval`, or of prime-rl, whose training rollouts are read.
+        max_tokens: what a trainer cuts a sample to (its `seq_len`); None = it is not known.
+        vocabulary: how many tokens the model's vocabulary has; None = it is not known.
+        allowed: kinds of findings that may be.
+
+    Raises:
+        BadInputError: a path is no run, or a file cannot be read as traces of this schema.
+    """
+    reading = Reading(TokenEpisode)
+    limits, repeats = Limits(max_tokens, vocabulary), Repeats()
+    groups: dict[tuple[Path, str, str], Group] = {}
+    for file, episode in reading.episodes(find_trace_files(paths, training=True)):
+        key = episode.group_id or episode.task or ""
+        fresh = Group(file.path, key, _called(episode), file.settings.num_rollouts)
+        group = groups.setdefault((file.path, "" if episode.group_id else episode.env, key), fresh)
+        group.rollouts += 1
+        group.mixture.add(episode)
+        group.traces += [_trace(file, episode, trace, limits, repeats, fresh) for trace in episode.traces]
+    figures = [group.figures() for group in groups.values()]
+    traces = [trace for group in groups.values() for trace in group.traces]
+    found = [(flaw, f"{_place(trace)}: {text}") for trace in traces for flaw, text in trace.findings.items()]
+    found += [flaw for group, own in zip(groups.values(), figures, strict=True) for flaw in group.flaws(own)]
+    found += [(Flaw.UNREADABLE, f'"{run.path}": {"; ".join(run.complaints)}') for run in reading.runs if _damaged(run)]
+    found += [(Flaw.REPEATED, f'"{run.path}": {run.repeated:,} episodes') for run in reading.runs if run.repeated]
+    summary = summed(sum(run.episodes for run in reading.runs), traces, figures)
+    return Report(summary=summary, runs=reading.runs, groups=figures, traces=traces, findings=gathered(found, allowed))
+
+
+def _trace(
+    file: TraceFile, episode: TokenEpisode, trace: TokenTrace, limits: Limits, repeats: Repeats, group: Group
+) -> TraceFigures:
+    broken, samples, branches, forks = None, list[TrainingSample](), 0, episode.noted_forks(trace)
+    try:
+        samples, branches = training_samples(trace), len(branch_paths(trace))
+        again = [] if episode.restores_histories else told_again(trace.nodes)
+        forks = max(forks, structural_forks(trace.nodes) + len(again))
+    except BrokenGraphError as error:
+        broken = str(error)
+    unused = episode.unused_because(trace)
+    findings = dict(failed_flaws(trace))
+    if trace.trainable and (contradiction := standing_flaw(episode, trace, file.settings.tries)):
+        findings[Flaw.STANDING] = contradiction
+    if trace.trainable and trace.wrong_types:
+        findings[Flaw.TYPES] = trace.wrong_types
+    elif unused in (None, NO_CALL):
+        findings |= dict(call_flaws(episode, trace))
+    if unused is None and broken is not None:
+        findings[Flaw.GRAPH] = broken
+        unused = "its graph is broken"
+    elif unused is None:
+        findings |= dict(flaws_of(trace, samples, max_tokens=limits.max_tokens, vocabulary=limits.vocabulary))
+        if repeated := repeats.found(trace):
+            findings[Flaw.REPEATED] = repeated
+        if forks:
+            findings[Flaw.FORKS] = _why_forked(trace, forks, again)
+        unused = None if samples else NO_TOKENS
+    elif not trace.ok or not episode.ok:
+        findings[Flaw.FAILED] = unused
+    known = trace.has_tokens
+    return TraceFigures(
+        run=file.path, group=group.key, task=group.task, episode=episode.id, trace=trace.id or episode.id,
+        seat=trace.seat, unused_because=unused, turns=trace.turns, branches=branches, samples=len(samples),
+        prompt_tokens=sum(len(sample.token_ids) - sample.trained for sample in samples) if known else None,
+        trained_tokens=sum(sample.trained for sample in samples) if known else None,
+        longest=max((len(sample.token_ids) for sample in samples), default=0) if known else None,
+        logprobs=_logprobs(trace), sampled_tokens=trace.sampled_tokens,
+        forks=forks, fork_notes=trace.fork_notes, reward=_reward(trace),
+        errors=[error.type for error in trace.errors], findings=findings,
+    )  # fmt: skip
+
+
+def _why_forked(trace: TokenTrace, forks: int, again: list[int]) -> str:
+    why = next(iter(trace.fork_notes), "")
+    if not why:
+        why = f"message node {again[0]} tells again what was said" if again else "its branches share turns of the model"
+    return f"{forks} fork{'s' if forks > 1 else ''}: {why}"
+
+
+def _logprobs(trace: TokenTrace) -> int | None:
+    if trace.has_tokens:
+        return sum(min(len(node.logprobs), sum(node.mask)) for node in trace.nodes)
+    return None if trace.kept is None else sum(len(kept.logprobs) for kept in trace.kept)
+
+
+def _reward(trace: TokenTrace) -> float | None:
+    """JSON has no NaN; the finding says what the reward was."""
+    scores = list(trace.scores)
+    return sum(scores) if scores and math.isfinite(sum(scores)) else None
+
+
+def _called(episode: TokenEpisode) -> str:
+    return episode.task_id or episode.task_name or episode.prompt or episode.task or ""
+
+
+def _place(trace: TraceFigures) -> str:
+    seat = "" if trace.seat == "agent" else f' of seat "{trace.seat}"'
+    return f"trace {trace.trace[:8]}{seat} ({trace.task})"
+
+
+def _damaged(run: RunReport) -> bool:
+    """Whether lines are unreadable, other than a last one that is still being written."""
+    return run.unreadable > run.truncated_end

@@ -1,0 +1,252 @@
+"""One line of `traces.jsonl` with its token data: what a trainer would take from it, and why it would not."""
+
+import math
+from collections.abc import Iterator
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    AliasPath,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
+
+from opencode_runs.traces.record import EpisodeRecord, NodeRecord, Part, RewardRecord, TraceRecord, tries_of
+
+NO_CALL = "no model call"
+STRICT = ConfigDict(strict=True)
+"""Text is no number and a number is no truth value: verifiers writes neither for the other."""
+
+
+def _numbers(values: object) -> object:
+    """JSON has no NaN: `vf-eval` and prime-rl write null."""
+    return [math.nan if value is None else value for value in values] if isinstance(values, list) else values
+
+
+def _if_ours(value: object, validate: ValidatorFunctionWrapHandler) -> Any:
+    """Any environment may put anything into a trace's `info`; what is not ours says nothing."""
+    try:
+        return validate(value)
+    except ValidationError:
+        return None
+
+
+_Floats = Annotated[list[float], BeforeValidator(_numbers)]
+
+
+class TokenNode(NodeRecord):
+    """One message with the tokens that it adds."""
+
+    model_config = STRICT
+
+    parent: int | None = None
+    message: Any = None
+    tools: Any = None
+    """What a root's request offered."""
+    timestamp: float | None = None
+    token_ids: list[int] = Field(default_factory=list)
+    mask: list[bool] = Field(default_factory=list)
+    is_content: list[bool] = Field(default_factory=list)
+    logprobs: _Floats = Field(default_factory=list)
+    advantages: _Floats | None = None
+    reference_logprobs: _Floats | None = None
+    trainer_logprobs: _Floats | None = None
+    entropies: _Floats | None = None
+    loss_weights: dict[str, _Floats] | None = None
+
+    @property
+    def role(self) -> str | None:
+        """Whose message it is."""
+        return self.message.get("role") if isinstance(self.message, dict) else None
+
+
+class ForkRecord(Part):
+    """Where and how a conversation's history parted."""
+
+    message: int
+    turn: int
+    how: str
+
+    def __str__(self) -> str:
+        return f"message {self.message} from turn {self.turn} on: {self.how}"
+
+
+class HistoryRecord(Part):
+    """What our interception notes of a trace's forks (`info["history"]`)."""
+
+    forks: int = 0
+    first: tuple[ForkRecord, ...] = ()
+
+
+class KeptLogprobs(Part):
+    """The logprobs of one answer of an evaluation endpoint (`info["logprobs"]`)."""
+
+    node: int
+    tokens: list[str] | None = None
+    logprobs: _Floats
+
+
+class UsageRecord(Part):
+    """Tokens of a call, as the endpoint counted them."""
+
+    model_config = STRICT
+
+    prompt_tokens: int = 0
+    """Without those read from a cache."""
+    cached_input_tokens: int | None = None
+    completion_tokens: int = 0
+
+    @property
+    def input_tokens(self) -> int:
+        """All tokens of the prompt."""
+        return self.prompt_tokens + (self.cached_input_tokens or 0)
+
+
+class CallRecord(Part):
+    """One call of the model."""
+
+    model_config = STRICT
+
+    node: int | None = None
+    """The answer; None where there is none."""
+    model: str | None = None
+    sampling: dict[str, Any] | None = None
+    usage: UsageRecord | None = None
+    start: float | None = Field(None, validation_alias=AliasPath("time", "start"))
+    end: float | None = Field(None, validation_alias=AliasPath("time", "end"))
+
+
+class WeightedReward(RewardRecord):
+    """A reward whose score and weight are numbers."""
+
+    model_config = STRICT
+
+
+class TokenTrace(TraceRecord):
+    """A trace as a trainer sees it; one that holds other types than verifiers writes is empty and says so."""
+
+    model_config = STRICT
+
+    id: str = ""
+    task_key: str | None = Field(None, validation_alias=AliasPath("task", "key"))
+    task_hash: str | None = Field(None, validation_alias=AliasPath("task", "hash"))
+    task_data: Any = Field(None, validation_alias=AliasPath("task", "data"))
+    retries: Any = Field(None, validation_alias=AliasPath("agent", "config", "retries"))
+    nodes: tuple[TokenNode, ...] = Field((), strict=False)
+    calls: tuple[CallRecord, ...] = Field((), strict=False)
+    rewards: dict[str, WeightedReward | None] = Field(default_factory=dict)
+    metrics: dict[str, float | None] = Field(default_factory=dict)
+    history: Annotated[HistoryRecord | None, WrapValidator(_if_ours)] = Field(
+        None, validation_alias=AliasPath("info", "history")
+    )
+    kept: Annotated[tuple[KeptLogprobs, ...] | None, WrapValidator(_if_ours)] = Field(
+        None, validation_alias=AliasPath("info", "logprobs"), strict=False
+    )
+    sub_trace: Annotated[str | None, WrapValidator(_if_ours)] = Field(
+        None, validation_alias=AliasPath("info", "rlm", "sub_trace")
+    )
+    """The trace of the agent's sub calls, if it made any."""
+    _wrong_types: str = PrivateAttr("")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read(cls, value: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return validate(value)
+        except ValidationError as error:
+            if not isinstance(value, dict):
+                raise
+            first = error.errors(include_url=False, include_input=False)[0]
+            agent = value.get("agent")
+            kept = {name: value[name] for name, kind in _STANDING.items() if type(value.get(name)) is kind}
+            seat = (
+                {name: agent[name] for name, kind in _SEAT.items() if type(agent.get(name)) is kind}
+                if isinstance(agent, dict)
+                else {}
+            )
+            found = validate(kept | {"agent": seat})
+            found._wrong_types = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            return found
+
+    @property
+    def wrong_types(self) -> str:
+        """The first field that holds another type than verifiers writes; empty if none does."""
+        return self._wrong_types
+
+    @property
+    def sampled_tokens(self) -> int:
+        """Tokens of all answers, as the endpoint counted them."""
+        return sum(call.usage.completion_tokens for call in self.calls if call.usage is not None)
+
+    @property
+    def may_try_again(self) -> bool:
+        """Whether the agent's rollouts are tried again, so that errors may be those of earlier tries."""
+        return bool(tries_of(self.retries))
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether there is token data: an evaluation client leaves none."""
+        return any(node.token_ids for node in self.nodes)
+
+    @property
+    def scores(self) -> Iterator[float]:
+        """The weighted rewards that were computed; NaN for one that is no number."""
+        for reward in self.rewards.values():
+            if reward is not None:
+                yield (math.nan if reward.score is None else reward.score) * reward.weight
+
+    @property
+    def fork_notes(self) -> list[str]:
+        """Where and how the first forks came about, as far as the interception noted it."""
+        return [str(fork) for fork in self.history.first] if self.history is not None else []
+
+
+_STANDING: dict[str, type] = {"version": int, "id": str, "ok": bool}
+_SEAT: dict[str, type] = {"name": str, "trainable": bool}
+"""What is still read of a trace that holds wrong types: where it stands, and whether a trainer would use it."""
+
+
+class TokenEpisode(EpisodeRecord):
+    """An episode as a trainer sees it."""
+
+    model_config = STRICT
+
+    traces: tuple[TokenTrace, ...] = Field(strict=False)
+    group_id: str | None = Field(None, validation_alias=AliasPath("group", "id"))
+    task_data: Any = Field(None, validation_alias=AliasPath("task", "data"))
+
+    @property
+    def restores_histories(self) -> bool:
+        """Whether the agent's histories are restored to what was sampled, and their forks noted as they come about."""
+        return any("history_forks" in trace.metrics for trace in self.traces)
+
+    def noted_forks(self, trace: TokenTrace) -> int:
+        """The forks of one of its traces that were noted, on the trace or as a metric."""
+        counted = [trace.metrics.get("history_forks")]
+        if trace.seat == "sub":
+            counted += [other.metrics.get("sub_llm_history_forks") for other in self.traces]
+        numbers = [int(count) for count in counted if count is not None and math.isfinite(count)]
+        return max([trace.history.forks if trace.history else 0, *numbers])
+
+    def unused_because(self, trace: TokenTrace) -> str | None:
+        """Why a trainer leaves out one of its traces, whatever its tokens are; None if it does not.
+
+        The rules are prime-rl's: a failed trace never trains, and neither does any trace of an episode that failed.
+        """
+        if not trace.trainable:
+            return f'seat "{trace.seat}" does not train'
+        if trace.wrong_types:
+            return "it cannot be read"
+        if trace.dropped is not None:
+            return f"dropped: {trace.dropped}"
+        if not trace.ok:
+            return trace.errors[-1].type if trace.errors else trace.stop_condition or "unknown error"
+        if not self.ok:
+            return f"its episode failed: {self.errors[-1].type if self.errors else 'another trace'}"
+        return None if trace.turns else NO_CALL

@@ -1,0 +1,116 @@
+"""The scorer in the sandbox: one request on standard input, one result on standard output.
+
+Invariant: the reference exists in this process's memory only: it arrives over standard input after the process made
+itself unreadable for others of its user, and is never written anywhere. The result carries the request's nonce.
+
+request: one line of JSON with `nonce`, `reference`, `path`, `max_bytes`, `seconds`
+result: one line of JSON with `nonce` and `state`: "verdict" (with `verdict`), "unusable" (with `reason`),
+"timed_out", "crashed" (with `reason`) or "no_reference"
+"""
+
+import ctypes
+import json
+import os
+import stat
+import sys
+import time
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from mathverdict.bounded import BROKE_DOWN, DEADLINE_SIGNAL, in_child
+from mathverdict.verdict import EmptyReference, verify_text
+
+READY = "opencode-rubrics scorer"
+"""The first line of output: from here on the interpreter and the libraries are known to work."""
+
+_PR_SET_DUMPABLE = 4
+
+
+class UnusableAnswer(Exception):
+    """There is no usable answer; the message is the reason, in one word."""
+
+
+def main() -> None:
+    """Serve one request."""
+    os.chdir("/")
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    print(READY, flush=True)  # noqa: T201 - the result channel
+    request = json.loads(sys.stdin.readline())
+    result = {"nonce": request["nonce"], **_result(request)}
+    print(json.dumps(result), flush=True)  # noqa: T201 - the result channel
+
+
+def _result(request: dict[str, Any]) -> dict[str, Any]:
+    try:
+        text = read_answer(request["path"], request["max_bytes"])
+    except UnusableAnswer as unusable:
+        return {"state": "unusable", "reason": str(unusable)}
+    outcome = _judged(request["reference"], text, request["seconds"])
+    return {**outcome, "text": text}
+
+
+def _judged(reference: str, text: str, seconds: float) -> dict[str, Any]:
+    """The verdict, made in a child that may run out of time or memory."""
+    outcome = in_child(partial(_verified, reference, text), seconds)
+    if isinstance(outcome, str):
+        found: dict[str, Any] = json.loads(outcome)
+        return found
+    if outcome == -DEADLINE_SIGNAL:
+        return {"state": "timed_out"}
+    if outcome in BROKE_DOWN:
+        return {"state": "unusable", "reason": "crashed"}
+    return {"state": "crashed", "reason": f"exit code {outcome}"}
+
+
+def _verified(reference: str, text: str) -> str:
+    started = time.perf_counter()
+    try:
+        verdict = verify_text(reference, text, "file")
+    except EmptyReference:
+        return json.dumps({"state": "no_reference"})
+    found = {**asdict(verdict), "answer": verdict.answer[:4000]}
+    return json.dumps({"state": "verdict", "verdict": found, "seconds": time.perf_counter() - started})
+
+
+def read_answer(path: str, max_bytes: int) -> str:
+    """The UTF-8 text of the file at `path`; no link is followed at the path itself, and nothing is waited for.
+
+    Raises:
+        UnusableAnswer: nothing, or anything but a regular UTF-8 file of at most `max_bytes`, is there.
+    """
+    try:
+        # Without O_NONBLOCK a FIFO would be waited for.
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise UnusableAnswer("absent") from None
+    except OSError:
+        raise UnusableAnswer(_why_not_opened(path)) from None
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise UnusableAnswer("not_a_file")
+        data = b""
+        while len(data) <= max_bytes and (block := os.read(fd, max_bytes + 1 - len(data))):
+            data += block
+    finally:
+        os.close(fd)
+    if len(data) > max_bytes:
+        raise UnusableAnswer("oversized")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise UnusableAnswer("binary") from None
+    if "\0" in text:
+        raise UnusableAnswer("binary")
+    return text
+
+
+def _why_not_opened(path: str) -> str:
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return "absent"
+    if stat.S_ISLNK(mode):
+        return "symlink"
+    return "unreadable" if stat.S_ISREG(mode) else "not_a_file"

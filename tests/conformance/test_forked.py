@@ -1,0 +1,192 @@
+"""A forked program is what it would be if it had been executed: the same probe told from both sides."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opencode_env.conformance.forked import Forked
+
+from tests.support.processes import alive
+from tests.support.programs import finished
+from tests.support.user_home import UserHome
+from tests.support.waiting import until
+
+ORIGINAL_PROGRAM = Path(sys.executable).with_name("vf-eval")
+PROBE = """
+import atexit, json, multiprocessing, os, resource, signal, sys, tempfile, threading
+
+def seen():
+    main = sys.modules["__main__"]
+    own = {name: open(f"/proc/self/{name}", "rb").read().rstrip(b"\\0").decode() for name in ("cmdline", "environ")}
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE, signal.SIGHUP)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        spawned = pool.apply(abs, (-1,))
+    return {
+        **own, "argv": sys.argv, "orig_argv": sys.orig_argv, "path": sys.path, "cwd": os.getcwd(),
+        "variables": dict(os.environ), "home": os.path.expanduser("~"), "temporary": tempfile.gettempdir(),
+        "main": [main.__name__, main.__file__, main.__spec__ and main.__spec__.name, main.__package__],
+        "signals": [str(signal.getsignal(one)) for one in signals], "mask": len(signal.pthread_sigmask(0, [])),
+        "streams": [os.readlink(f"/proc/self/fd/{n}") == "/dev/null" for n in range(3)],
+        "descriptors": len(os.listdir("/proc/self/fd")), "threads": threading.active_count(),
+        "buffered": [sys.stdout.line_buffering, sys.stderr.line_buffering], "flags": str(sys.flags),
+        "limits": [resource.getrlimit(one) for one in range(16)], "spawned": spawned, "executable": sys.executable,
+        "exe": os.readlink("/proc/self/exe"), "bytes": sys.dont_write_bytecode, "nice": os.nice(0),
+        "imported": "numpy" in sys.modules,
+    }
+
+if __name__ == "__main__":
+    json.dump(seen(), sys.stdout)
+    atexit.register(print, "the end", file=sys.stderr)
+    word = sys.argv[-1]
+    if word == "wait":
+        print("waits", file=sys.stderr)
+        signal.pause()
+    if word.startswith("raise "):
+        raise eval(word.removeprefix("raise "))
+"""
+
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "probe_program.py").write_text(PROBE)
+    return tmp_path
+
+
+def variables(place: Path) -> dict[str, str]:
+    """Of a user with a home of their own and plugins."""
+    own = {
+        "HOME": str(place / "home"),
+        "TMPDIR": str(place),
+        "PYTHONPATH": f"{place / 'plugins'}:{place}",
+        "A": "b=c\n",
+    }
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | own
+
+
+@pytest.mark.parametrize(
+    ("form", "word"),
+    [
+        (["probe_program.py"], "raise SystemExit('said')"),
+        (["./probe_program.py"], "raise SystemExit(7)"),
+        (["-m", "probe_program"], "raise OSError(3)"),
+        (["-m", "probe_program"], "an argument"),
+    ],
+)
+def test_a_forked_program_sees_what_an_executed_one_sees(place: Path, form: list[str], word: str) -> None:
+    argv = [sys.executable, *form, "", word]
+    executed = subprocess.run(
+        argv, cwd=place, env=variables(place), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    forked = finished(argv, place, variables(place))
+    assert json.loads(forked.stdout) == json.loads(executed.stdout) | {"imported": True}
+    assert forked.returncode == executed.returncode
+    assert forked.stderr.splitlines()[-2:] == executed.stderr.splitlines()[-2:]
+    assert "the end" in forked.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])
+async def test_a_signal_ends_it_as_it_ends_any_process(place: Path, number: signal.Signals) -> None:
+    log = place / "log"
+    with log.open("wb") as error:
+        program = Forked([sys.executable, "probe_program.py", "wait"], place, variables(place), error)
+    await until(lambda: "waits" in log.read_text())
+    assert program.poll() is None
+    os.kill(program.pid, number)
+    assert await program.ended() == program.wait() == -number
+    assert ("the end" in log.read_text()) == (number == signal.SIGINT)
+    assert not alive(program.pid)
+    program.kill()  # which is of no effect
+
+
+def test_who_waits_too_long_is_told(place: Path) -> None:
+    with (place / "log").open("wb") as error:
+        program = Forked([sys.executable, "probe_program.py", "wait"], place, variables(place), error)
+    with pytest.raises(subprocess.TimeoutExpired):
+        program.wait(0.01)
+    program.terminate()
+    assert program.wait(60) == -signal.SIGTERM
+
+
+SERVED = """
+import sys
+from pathlib import Path
+from opencode_env.conformance.forked import Forked
+with open("log", "wb") as error:
+    print(Forked([sys.executable, "probe_program.py", "wait"], Path.cwd(), {}, error).pid)
+"""
+
+
+async def test_it_lives_on_when_the_process_that_forked_it_has_ended(place: Path) -> None:
+    environment = {"PATH": os.environ["PATH"]}  # without the server of this run: it starts one of its own
+    done = subprocess.run(
+        [sys.executable, "-c", SERVED], cwd=place, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    pid = int(done.stdout)
+    await until(lambda: "waits" in (place / "log").read_text())
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: not alive(pid))
+
+
+CPU = "import time\nwhile time.process_time() < 0.3: pass\n"
+PARENT = """
+import os, sys
+from pathlib import Path
+from opencode_env.conformance.forked import Forked
+Forked([sys.executable, "busy.py"], Path.cwd(), dict(os.environ), sys.stderr.buffer).wait()
+"""
+
+
+def test_its_time_is_counted_with_that_of_what_it_started(place: Path) -> None:
+    (place / "busy.py").write_text(CPU)
+    (place / "parent.py").write_text(PARENT)
+    before = Forked.cpu_seconds
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    assert finished([sys.executable, "parent.py"], place, environment).returncode == 0
+    assert Forked.cpu_seconds - before > 0.3
+
+
+SHOWS = """
+import json, sys
+imported_before = "numpy" in sys.modules
+import a_plugin
+from opencode_env.cli_agent.sandbox.directory import ROOT
+print(json.dumps([str(ROOT), imported_before, a_plugin.NAME]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("extra", "is_forked"), [({}, True), ({"PYTHONUNBUFFERED": "1"}, False), ({"SYMPY_DEBUG": "False"}, False)]
+)
+def test_what_is_read_on_import_is_read_by_each_program(place: Path, extra: dict[str, str], is_forked: bool) -> None:
+    (place / "shows.py").write_text(SHOWS)
+    (place / "plugins").mkdir()
+    (place / "plugins" / "a_plugin.py").write_text("NAME = 'mine'")
+    done = finished([sys.executable, "shows.py"], place, variables(place) | extra)
+    root = str(place / "home" / ".cache" / "verifiers" / "runtimes" / "confined")
+    assert json.loads(done.stdout) == [root, is_forked, "mine"], done.stderr
+
+
+def test_what_is_no_program_of_a_python_is_executed(place: Path) -> None:
+    program = place / "vf-eval"
+    program.write_text("#!/bin/sh\necho executed $1 $A; exit 3\n")
+    program.chmod(0o755)
+    done = finished([str(program), "word"], place, variables(place))
+    assert (done.returncode, done.stdout) == (3, "executed word b=c\n")
+
+
+def test_the_command_that_is_forked_is_the_installed_one(place: Path) -> None:
+    home = UserHome(place / "user")
+    told: dict[str, Any] = {}
+    for how, extra in (("forked", {}), ("executed", {"PYTHONUNBUFFERED": "1"})):
+        done = finished([str(ORIGINAL_PROGRAM), "opencode-env", "--nonsense"], home.work, home.environment(extra))
+        told[how] = (done.returncode, done.stdout, done.stderr)
+    assert told["forked"] == told["executed"]
+    assert told["forked"][0] == 1

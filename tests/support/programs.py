@@ -1,0 +1,32 @@
+"""Programs of this Python that tests start, forked by one process of the whole run, which has imported verifiers."""
+
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from opencode_env.conformance.forked import Forked, address
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start that process where all workers and their programs are started from; it imports with the first program."""
+    if not hasattr(config, "workerinput"):
+        address()
+
+
+def finished(
+    argv: Sequence[str], directory: Path, environment: Mapping[str, str], timeout: float = 600
+) -> subprocess.CompletedProcess[str]:
+    """Run a program of this Python to its end, as `subprocess.run` does."""
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as error:
+        program = Forked(argv, directory, environment, error, output)
+        try:
+            code = program.wait(timeout)
+        finally:
+            program.kill()
+        said = []
+        for stream in (output, error):
+            stream.seek(0)
+            said.append(stream.read().decode())
+    return subprocess.CompletedProcess(argv, code, *said)
