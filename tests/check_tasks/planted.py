@@ -113,7 +113,7 @@ _ERRORS = "".join(line for line in _LOG.splitlines(True) if "error" in line)
 SOUND = (
     Planted("plain-patch", (), box()),
     Planted("clean-history", (), box(REPOSITORY)),
-    Planted("history-before", (), box(f"{REPOSITORY} && echo '# a box' >> box.py && {_GIT} commit -qam second")),
+    Planted("history-before", (), box(f"{REPOSITORY} && echo boxes > NOTES && git add -A && {_GIT} commit -qm second")),
     Planted("other-branch", (), box(f"{REPOSITORY} && git checkout -qb docs && echo box > README.md && git add -A && {_GIT} commit -qm docs && git checkout -q main")),
     Planted("visible-tests", (), box(put("/app/test_box.py", "from box import area\n\nassert area(3, 4) == 12\n"))),
     Planted("gold-files", (), box(gold={"box.py": FIXED})),
