@@ -31,26 +31,26 @@ class Distribution:
 
     name: str
     directory: Path
-    package: str
+    packages: tuple[str, ...]
     dependencies: frozenset[str]
     extras: dict[str, frozenset[str]]
 
     @property
     def files(self) -> Iterator[Path]:
-        """The package's Python files."""
-        return (self.directory / self.package).rglob("*.py")
+        """The packages' Python files."""
+        return (path for package in self.packages for path in (self.directory / package).rglob("*.py"))
 
 
 def distributions() -> list[Distribution]:
     """The members, as their project files describe them."""
     found = []
-    environments = [ROOT / "environments" / name for name in ("opencode_env", "opencode_rlm", "opencode_simulation")]
-    packages = [ROOT / "packages" / name for name in ("mathverdict", "opencode_runs")]
-    for directory in (*environments, *packages, ROOT / "rubrics"):
-        project = tomllib.loads((directory / "pyproject.toml").read_text())["project"]
+    members = [path for place in ("environments", "packages") for path in (ROOT / place).glob("*/pyproject.toml")]
+    for file in (*sorted(members), ROOT / "rubrics" / "pyproject.toml"):
+        document = tomllib.loads(file.read_text())
+        project, packages = document["project"], document["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
         extras = {name: names_of(lines) for name, lines in project.get("optional-dependencies", {}).items()}
-        package = project["name"].replace("-", "_")
-        found.append(Distribution(project["name"], directory, package, names_of(project["dependencies"]), extras))
+        dependencies = names_of(project["dependencies"])
+        found.append(Distribution(project["name"], file.parent, tuple(packages), dependencies, extras))
     return found
 
 
@@ -91,8 +91,8 @@ def imported_distributions(member: Distribution, paths: Iterable[Path]) -> set[s
     """The distributions that these files of a member import."""
     modules = set().union(*(imported_modules(path) for path in paths))
     inside_the_sandbox = {"supervisor"}
-    foreign = modules - set(sys.stdlib_module_names) - {member.package, *inside_the_sandbox}
-    members = {other.package: [other.name] for other in distributions()}
+    foreign = modules - set(sys.stdlib_module_names) - {*member.packages, *inside_the_sandbox}
+    members = {package: [other.name] for other in distributions() for package in other.packages}
     owners = {**packages_distributions(), **members, "pydantic_core": ["pydantic"], "fastmcp": ["fastmcp"]}
     return {owners[module][0].lower().replace("_", "-") for module in foreign}
 
@@ -116,6 +116,7 @@ def test_dependencies_point_one_way() -> None:
         "opencode-env",
         "opencode-rlm",
         "opencode-simulation",
+        "opencode-tasks",
         "opencode-runs",
     ]
     for member in distributions():
@@ -128,14 +129,14 @@ def test_a_distribution_is_typed_licensed_and_readable(member: Distribution) -> 
     project = tomllib.loads((member.directory / "pyproject.toml").read_text())["project"]
     assert project["license"] == "Apache-2.0"
     assert (member.directory / project["readme"]).is_file()
-    assert (member.directory / member.package / "py.typed").is_file()
+    assert all((member.directory / package / "py.typed").is_file() for package in member.packages)
 
 
 @MEMBERS
 def test_everything_in_all_can_be_imported(member: Distribution) -> None:
-    module = importlib.import_module(member.package)
-    assert len(set(module.__all__)) == len(module.__all__)
-    assert all(getattr(module, name) is not None for name in module.__all__)
+    for module in map(importlib.import_module, member.packages):
+        assert len(set(module.__all__)) == len(module.__all__)
+        assert all(getattr(module, name) is not None for name in module.__all__)
 
 
 def test_opencode_env_exports_its_three_plugins_and_nothing_else() -> None:

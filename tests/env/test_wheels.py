@@ -27,13 +27,15 @@ pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 ROOT = Path(__file__).parent.parent.parent
 CONFIGS = ROOT / "configs" / "eval"
 PACKAGES = {
-    "opencode_env": ROOT / "environments" / "opencode_env" / "opencode_env",
-    "opencode_rlm": ROOT / "environments" / "opencode_rlm" / "opencode_rlm",
-    "opencode_simulation": ROOT / "environments" / "opencode_simulation" / "opencode_simulation",
-    "opencode_rubrics": ROOT / "rubrics" / "opencode_rubrics",
-    "mathverdict": ROOT / "packages" / "mathverdict" / "mathverdict",
-    "opencode_runs": ROOT / "packages" / "opencode_runs" / "opencode_runs",
+    "opencode_env": [ROOT / "environments" / "opencode_env" / "opencode_env"],
+    "opencode_rlm": [ROOT / "environments" / "opencode_rlm" / "opencode_rlm"],
+    "opencode_simulation": [ROOT / "environments" / "opencode_simulation" / "opencode_simulation"],
+    "opencode_tasks": [path.parent for path in (ROOT / "environments" / "opencode_tasks").glob("*/__init__.py")],
+    "opencode_rubrics": [ROOT / "rubrics" / "opencode_rubrics"],
+    "mathverdict": [ROOT / "packages" / "mathverdict" / "mathverdict"],
+    "opencode_runs": [ROOT / "packages" / "opencode_runs" / "opencode_runs"],
 }
+"""The packages in each wheel."""
 
 
 VERIFIERS = Version(version("verifiers"))
@@ -103,17 +105,17 @@ def test_there_is_a_wheel_for_each_member(installed: Installed) -> None:
     assert set(installed.wheels) == set(PACKAGES)
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_a_wheel_holds_every_file_of_its_package_and_nothing_else(installed: Installed, package: str) -> None:
-    source = PACKAGES[package]
+@pytest.mark.parametrize("wheel", PACKAGES)
+def test_a_wheel_holds_every_file_of_its_packages_and_nothing_else(installed: Installed, wheel: str) -> None:
     wanted = {
-        f"{package}/{path.relative_to(source)}"
+        f"{source.name}/{path.relative_to(source)}"
+        for source in PACKAGES[wheel]
         for path in source.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    packed = {name for name in names_in(installed.wheels[package]) if ".dist-info/" not in name}
+    packed = {name for name in names_in(installed.wheels[wheel]) if ".dist-info/" not in name}
     assert packed == wanted
-    assert f"{package}/py.typed" in packed
+    assert all(f"{source.name}/py.typed" in packed for source in PACKAGES[wheel])
 
 
 def test_programs_and_data_that_are_read_at_run_time_are_in_the_wheels(installed: Installed) -> None:
