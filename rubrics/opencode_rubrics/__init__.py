@@ -3,6 +3,8 @@
 from opencode_rubrics.answer import AnswerConfig, AnswerRubric
 from opencode_rubrics.any_rubric import AnyRubricConfig, ThirdPartyConfig
 from opencode_rubrics.cleanup import CleanupError, cleanup, run_cleanup
+from opencode_rubrics.code.problem import CodeTest, CodeTests
+from opencode_rubrics.code_tests import CodeTestsConfig, CodeTestsRubric
 from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.environment_return import EnvironmentReturnConfig, EnvironmentReturnRubric
 from opencode_rubrics.errors import JudgeError, ScoringError
@@ -27,6 +29,10 @@ __all__ = [
     "AnyRubricConfig",
     "AnyTrace",
     "CleanupError",
+    "CodeTest",
+    "CodeTests",
+    "CodeTestsConfig",
+    "CodeTestsRubric",
     "CommandResult",
     "EnvironmentReturnConfig",
     "EnvironmentReturnRubric",

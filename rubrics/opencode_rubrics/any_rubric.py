@@ -26,6 +26,7 @@ OWN_RUBRICS: Mapping[str, str] = {
     "remote-hybrid-math": "opencode_rubrics.remote_hybrid_math:RemoteHybridMathRubric",
     "environment-return": "opencode_rubrics.environment_return:EnvironmentReturnRubric",
     "task-tests": "opencode_rubrics.task_tests:TaskTestsRubric",
+    "code-tests": "opencode_rubrics.code_tests:CodeTestsRubric",
     "group": "opencode_rubrics.group:RubricGroup",
 }
 """Import path by id; an entry point of the same name is never looked at."""

@@ -12,7 +12,16 @@ import verifiers.v1 as vf
 
 from opencode_env.taskset.prompt import container_image, read_question
 from opencode_env.taskset.row import Row
-from opencode_env.taskset.values import absolute_path, agent_timeout, commands, identifier, scalar_text, seconds, text
+from opencode_env.taskset.values import (
+    absolute_path,
+    agent_timeout,
+    code_tests,
+    commands,
+    identifier,
+    scalar_text,
+    seconds,
+    text,
+)
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,10 @@ class ColumnOptions(vf.TasksetConfig):
     verify_key: Annotated[str | None, Column("verify", commands, identity=True)] = None
     """Column of the shell command, or list of commands, that check the result. `None`: `verify` if there
     is one."""
+    tests_key: Annotated[str | None, Column("code_tests", code_tests)] = None
+    """Column of a programming problem's tests (inputs and expected outputs), in any of the forms that the README of
+    the rubrics names; columns that belong to it, as public and private tests do, are read with it. `None`:
+    `code_tests` if there is one."""
     system_prompt_key: Annotated[str | None, Column("system_prompt", text, identity=True)] = None
     """Column of the system prompt. `None`: `system_prompt` if there is one."""
 

@@ -41,6 +41,9 @@ class OpenCodeTasksetConfig(ColumnOptions):
     """Text put directly before every question; end it with the white space that should separate them."""
     instruction_prompt_post: str = ""
     """Text put directly after every question."""
+    max_num_tests: int = Field(15, ge=1)
+    """The most tests that a programming problem is scored by. Of more, which are drawn follows from the row's identity
+    alone: it is the same in every process and run."""
     difficulty_key: str | None = None
     """Column of a number per row, such as a model's mean reward, by which rows are kept or dropped."""
     min_avg_reward: float = Field(0.0, allow_inf_nan=False)

@@ -5,6 +5,7 @@ answer and the verify commands are part of it and never enter the sandbox before
 """
 
 import verifiers.v1 as vf
+from opencode_rubrics.code.problem import CodeTests
 from opencode_rubrics.sandbox.staged_tests import StagedTests
 from pydantic import Field, JsonValue
 
@@ -28,6 +29,8 @@ class OpenCodeTaskData(vf.TaskData):
     """The configuration of the row's own rubric; `None`: the task config's, or the one that fits the row."""
     verify_timeout: float | None = None
     """Seconds per verify command; `None`: the rubric's `command_timeout`."""
+    code_tests: CodeTests | None = None
+    """The tests of a programming problem, those that were drawn of them."""
     tests: StagedTests | None = None
     """The test script of a task directory, which scores it."""
     folder: TaskFolder | None = None

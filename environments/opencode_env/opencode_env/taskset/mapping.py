@@ -4,6 +4,7 @@ Invariant: a row either becomes complete task data or raises `DatasetError` with
 nothing is guessed and no column is lost: what has no meaning of its own is kept under `info`.
 """
 
+from opencode_rubrics.code.forms import test_columns
 from pydantic import JsonValue
 
 from opencode_env.taskset.columns import named_columns
@@ -15,7 +16,7 @@ from opencode_env.taskset.judged_by import warn_of_agent_code
 from opencode_env.taskset.prompt import Question, pictures
 from opencode_env.taskset.row import Row
 from opencode_env.taskset.row_rubric import RUBRIC_COLUMN, own_rubric
-from opencode_env.taskset.values import json_safe
+from opencode_env.taskset.values import asked_for, json_safe
 
 
 class RowMapper:
@@ -38,20 +39,23 @@ class RowMapper:
         fields = {column.field: column.read(row, name) for name, column in self._columns}
         question: Question = fields["prompt"]
         shown = pictures(row, self._names["image"])
-        fields["prompt"] = question.prompt(self._config.instruction_prompt, self._config.instruction_prompt_post, shown)
+        before = self._config.instruction_prompt + asked_for(row, fields["code_tests"])
+        fields["prompt"] = question.prompt(before, self._config.instruction_prompt_post, shown)
         if question.system_prompt is not None:
             if fields["system_prompt"] is not None:
                 row.refuse(self._names["system_prompt"], "is set although the question opens with a system message")
             fields["system_prompt"] = question.system_prompt
         rubric = own_rubric(row)
         data = OpenCodeTaskData(**fields, **row.given, rubric=rubric, info=self._info(row, with_rubric=rubric is None))
-        if data.answer is None and not data.verify and data.tests is None:
+        if data.answer is None and not data.verify and data.tests is None and data.code_tests is None:
             raise DatasetError(
                 f'{row.place}: neither column "{self._names["answer"]}" nor column "{self._names["verify"]}" holds '
-                "anything; a task needs an answer or verify commands"
+                "anything; a task needs an answer or verify commands, or code tests (tests_key)"
             )
         self._warned = self._warned or warn_of_agent_code(row.place, data.verify)
-        return data.model_copy(update={"row_key": self._key(row, data, content_key(question, shown, data))})
+        key = self._key(row, data, content_key(question, shown, data))
+        drawn = data.code_tests and data.code_tests.sampled(self._config.max_num_tests, key)
+        return data.model_copy(update={"row_key": key, "code_tests": drawn})
 
     def _key(self, row: Row, data: OpenCodeTaskData, content: str) -> str:
         if data.id is not None:
@@ -63,7 +67,8 @@ class RowMapper:
 
     def _info(self, row: Row, *, with_rubric: bool) -> dict[str, JsonValue]:
         """The columns without a meaning of their own; entries of a column `info` come to the top."""
-        used = {*self._names.values(), *(() if with_rubric else (RUBRIC_COLUMN,))}
+        tests = test_columns(self._names["code_tests"], row.values)
+        used = {*self._names.values(), *tests, *(() if with_rubric else (RUBRIC_COLUMN,))}
         rest = {name: value for name, value in row.values.items() if name not in used}
         own = rest.pop("info") if isinstance(rest.get("info"), dict) else {}
         assert isinstance(own, dict)

@@ -10,6 +10,7 @@ import verifiers.v1 as vf
 from opencode_rubrics import (
     AnswerConfig,
     AnyTrace,
+    CodeTestsConfig,
     Rubric,
     RubricConfig,
     TaskTestsConfig,
@@ -53,6 +54,8 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
             return read_rubric(self.data.rubric)
         if self.data.tests is not None:
             return TaskTestsConfig()
+        if self.data.code_tests is not None:
+            return CodeTestsConfig()
         return VerifyCommandsConfig() if self.data.verify else AnswerConfig()
 
     @property

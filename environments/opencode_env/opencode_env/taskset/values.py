@@ -11,6 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 
 import verifiers.v1 as vf
+from opencode_rubrics import CodeTests
+from opencode_rubrics.code.forms import read_code_tests
 from pydantic import JsonValue
 
 from opencode_env.taskset.row import Row
@@ -88,6 +90,26 @@ def seconds(row: Row, key: str) -> float | None:
 def agent_timeout(row: Row, key: str) -> vf.TaskTimeout:
     """The seconds that the agent has."""
     return vf.TaskTimeout(agent=seconds(row, key))
+
+
+def code_tests(row: Row, key: str) -> CodeTests | None:
+    """The tests of a programming problem, in any of the known forms, with those of the columns that belong to it."""
+    value = row.cell(key)
+    if value is None:
+        return None
+    try:
+        return read_code_tests({**row.values, key: value}, key)
+    except (ValueError, RecursionError) as error:
+        row.refuse(key, str(error) if isinstance(error, ValueError) else "is nested too deeply")
+
+
+def asked_for(row: Row, tests: CodeTests | None) -> str:
+    """What a solution must define for its tests, to stand before the question; empty for a program."""
+    if tests is None or tests.function is None:
+        return ""
+    asked = f"Your solution must define the function `{tests.function}`.\n\n"
+    starter = text(row, "starter_code")
+    return f"{asked}It must complete this code:\n\n```python\n{starter}\n```\n\n" if starter else asked
 
 
 def json_safe(value: object) -> JsonValue:

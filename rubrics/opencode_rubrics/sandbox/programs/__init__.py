@@ -7,7 +7,7 @@ sandbox's disk, where an agent could have replaced it, and no operand is ever pa
 from functools import cache
 from importlib.resources import files
 
-__all__ = ["program_argv", "program_text"]
+__all__ = ["call_function", "program_argv", "program_text"]
 
 
 @cache
@@ -19,3 +19,9 @@ def program_text(name: str) -> str:
 def program_argv(name: str, *operands: str) -> list[str]:
     """The argument vector that runs the shipped program `name` (without `.sh`) with `operands`."""
     return ["sh", "-c", program_text(name), name.replace("_", "-"), *operands]
+
+
+@cache
+def call_function() -> bytes:
+    """The Python program that calls the function of a solution (see its docstring)."""
+    return files(__name__).joinpath("call_function.py").read_bytes()

@@ -51,7 +51,7 @@ class Cell(Protocol):
     async def end_agent_processes(self) -> None: ...
 
 
-class _Request(BaseModel):
+class Request(BaseModel):
     """What a verify command asks for."""
 
     argv: list[str] = Field(min_length=1)
@@ -161,7 +161,7 @@ class AgentCodeDoor:
         if length > _MAX_REQUEST_BYTES:
             return {"refused": f"the request is over {_MAX_REQUEST_BYTES} bytes"}
         try:
-            request = _Request.model_validate_json(await reader.readexactly(length))
+            request = Request.model_validate_json(await reader.readexactly(length))
         except ValidationError as error:
             return {"refused": str(error)}
         run = asyncio.ensure_future(self._run(request))
@@ -174,17 +174,17 @@ class AgentCodeDoor:
             gone.cancel()
             await asyncio.gather(run, gone, return_exceptions=True)
 
-    async def _run(self, request: _Request) -> Mapping[str, str]:
+    async def _run(self, request: Request) -> Mapping[str, str]:
         async with self._room:
             try:
                 async with self._cell() as cell:
-                    return await _outcome(cell, request, self._workdir)
+                    return await outcome_of(cell, request, self._workdir)
             except (SandboxError, OSError) as error:
                 self.failure = f"no sandbox for agent code: {error}"
                 return {"refused": self.failure}
 
 
-async def _outcome(cell: Cell, request: _Request, workdir: str) -> Mapping[str, str]:
+async def outcome_of(cell: Cell, request: Request, workdir: str) -> Mapping[str, str]:
     """What the program did, as data: its own end of its sandbox is no failure of ours."""
     argv = ["sh", "-c", _START, "agent-code", request.cwd, workdir, *request.argv]
     process = await cell.open_process(argv, {"HOME": "/tmp", "TMPDIR": "/tmp", "AGENT_CODE_DIR": SHARED})

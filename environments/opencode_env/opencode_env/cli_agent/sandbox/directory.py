@@ -26,6 +26,8 @@ _PRIVATE = {
     **{"app": 0o755, "tmp": 0o1777, "home": 0o755, _HOME: 0o755, "logs": 0o755, "run": 0o755, "shm": 0o1777},
     **{"shared": 0o755, "door": 0o755},
 }
+_MOUNTED = frozenset((_HOME, "run/agent-code"))
+"""What stands in a private part for another one, seen there."""
 _LOG_TAIL_BYTES = 2000
 
 
@@ -80,6 +82,18 @@ class SandboxDirectory:
         if self._owner is not None:
             os.chown(path, self._owner, self._owner)
         return path
+
+    def empty(self) -> None:
+        """Make the private parts as they were at first, when no process is left in the sandbox (blocking)."""
+        for part, mode in _PRIVATE.items():
+            self.part(part).chmod(mode)
+            for entry in list(self.part(part).iterdir()):
+                if f"{part}/{entry.name}" in _MOUNTED:
+                    continue
+                if entry.is_dir() and not entry.is_symlink():
+                    remove_tree(entry)
+                else:
+                    entry.unlink()
 
     @property
     def hosts(self) -> Path:

@@ -12,12 +12,14 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 
+from opencode_rubrics.sandbox.agent_programs import ProgramLimits
 from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
 from opencode_rubrics.verifiers_versions import OwnRuntime, provisioned
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult, SubprocessConfig, SubprocessRuntimeInfo
 
 from opencode_env.cli_agent.sandbox.agent_code import AgentCodeDoor
+from opencode_env.cli_agent.sandbox.agent_programs import ConfinedPrograms
 from opencode_env.cli_agent.sandbox.commands import Commands
 from opencode_env.cli_agent.sandbox.config import Bind, LocalSandboxConfig
 from opencode_env.cli_agent.sandbox.disk import DiskWatch
@@ -224,6 +226,17 @@ class ConfinedRuntime(OwnRuntime):
         cell = ConfinedRuntime(options, shown, f"{self.name}-code", "/tmp", lent=self.host_user)
         async with provisioned(cell):
             yield cell
+
+    def agent_programs(self, limits: ProgramLimits) -> AbstractAsyncContextManager[ConfinedPrograms]:
+        """Offer a place for programs that see nothing of this sandbox, each within `limits`."""
+        bounds = {"network": "interception", "python_env": False, "env_allow": []}
+        bounds |= {"max_processes": limits.processes, "max_memory": limits.memory_bytes}
+        options = self.options.model_copy(update=bounds)
+        return ConfinedPrograms(lambda: provisioned(ConfinedRuntime(options, (), f"{self.name}-code", "/tmp"))).opened()
+
+    def empty(self) -> None:
+        """Make all that is writable as it was at first, when nothing runs inside any more (blocking)."""
+        self._sandbox.empty()
 
     @property
     def agent_survived(self) -> bool:

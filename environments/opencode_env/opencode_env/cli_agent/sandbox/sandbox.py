@@ -169,6 +169,11 @@ class Sandbox:
         assert self._directory is not None
         return self._directory.hosts
 
+    def empty(self) -> None:
+        """Make all that is writable as it was at first (blocking)."""
+        assert self._directory is not None
+        self._directory.empty()
+
     def shown_to_tool_servers(self) -> list[Bind]:
         """Return what a tool server shares with the agent: all that is writable but what scoring has for itself."""
         assert self._directory is not None

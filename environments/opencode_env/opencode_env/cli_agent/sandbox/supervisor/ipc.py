@@ -1,6 +1,6 @@
-"""What System V keeps for nobody: shared memory and messages outlive the processes that made them.
+"""What System V keeps for nobody: shared memory, messages and semaphores outlive the processes that made them.
 
-Invariant: what a process is attached to stays.
+Invariant: what a process is attached to stays, and semaphores do while there is a process.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ def _rows(kind: str) -> list[dict[bytes, int]]:
 
 
 def remove_abandoned() -> None:
-    """Remove segments that nobody is attached to, and queues whose last sender has ended."""
+    """Remove segments that nobody is attached to, queues whose last sender has ended, and semaphores left alone."""
     libc = ctypes.CDLL(None)
     for row in _rows("shm"):
         if row[b"nattch"] == 0:
             libc.shmctl(row[b"shmid"], _IPC_RMID, None)
-    queues = _rows("msg")
-    living = processes.table() if queues else {}
+    queues, semaphores = _rows("msg"), _rows("sem")
+    living = processes.table() if queues or semaphores else {}
     for row in queues:
         if row[b"lspid"] not in living:
             libc.msgctl(row[b"msqid"], _IPC_RMID, None)
+    for row in semaphores if not living else ():
+        libc.semctl(row[b"semid"], 0, _IPC_RMID)

@@ -1,0 +1,1 @@
+"""Programming problems: their tests, the forms that datasets keep them in, and what counts as the right result."""

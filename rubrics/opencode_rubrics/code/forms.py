@@ -1,0 +1,146 @@
+"""Reads a row's tests from the forms that public datasets keep them in, told by their shape.
+
+    {"inputs": […], "outputs": […], "fn_name"?}        INTELLECT-3 (below `tests`), APPS, TACO, DeepCoder
+    [{"input", "output", "type"|"testtype", …}, …]      DeepCoder, LiveCodeBench; SYNTHETIC-1, open-r1 (`test_cases`)
+    {"input": […], "output": […]}                       CodeContests
+    base64 of a compressed pickle of the second          LiveCodeBench's private tests
+
+Any of them may be JSON text, and a table may hold it below `tests` or `test_cases`.
+"""
+
+import ast
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from opencode_rubrics.code.packed import unpacked
+from opencode_rubrics.code.problem import CodeTest, CodeTests
+
+_BESIDE = (
+    ("public_test_cases", "private_test_cases"),
+    ("public_tests", "private_tests", "generated_tests"),
+)
+"""Columns that hold one problem's tests together."""
+_FUNCTION_KINDS = frozenset(("function_call", "functional", "function"))
+_STDIN_KINDS = frozenset(("stdin_stdout", "stdin"))
+
+
+class _Case(NamedTuple):
+    given: object
+    expected: object
+    function: str | None
+
+
+def test_columns(key: str, names: Sequence[str] | Mapping[str, object]) -> list[str]:
+    """The columns in which a problem's tests are, if one of them is `key`."""
+    group = next((group for group in _BESIDE if key in group), (key,))
+    return [name for name in group if name in names]
+
+
+def read_code_tests(row: Mapping[str, object], key: str) -> CodeTests | None:
+    """The tests in column `key` of a row, and in the columns that belong to it; None if they are empty.
+
+    Raises:
+        ValueError: they are in none of the known forms, or differ in what they test; the message goes on from the
+            column's name.
+    """
+    metadata = _parsed(row.get("metadata")) if isinstance(row.get("metadata"), str | Mapping) else None
+    named = str(metadata["func_name"]) if isinstance(metadata, Mapping) and metadata.get("func_name") else None
+    cases = [case for name in test_columns(key, row) for case in _cases(row[name], named)]
+    if not cases:
+        return None
+    functions = {case.function for case in cases}
+    if len(functions) > 1:
+        raise ValueError(f"mixes tests of {' and '.join(sorted(map(str, functions)))}")
+    (function,) = functions
+    read = _text_test if function is None else _call_test
+    return CodeTests(function=function, tests=[read(case) for case in cases], total=len(cases))
+
+
+def _parsed(value: object) -> object:
+    """The value of JSON text, or of packed JSON text; anything else as it is."""
+    if not isinstance(value, str) or not value.strip():
+        return value or None
+    try:
+        return json.loads(value)
+    except ValueError:
+        return json.loads(unpacked(value))
+
+
+def _cases(value: object, function: str | None) -> Iterator[_Case]:
+    """The tests in a value of any form."""
+    value = _parsed(value)
+    if value is None:
+        return
+    if isinstance(value, Mapping):
+        yield from _of_table(value, function)
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        for number, case in enumerate(value, start=1):
+            if not isinstance(case, Mapping) or not {"input", "output"} <= case.keys():
+                raise ValueError(f"holds as test {number} no table with input and output")
+            yield _Case(case["input"], case["output"], _function_of(case, function))
+    else:
+        raise ValueError(f"holds tests in no known form ({type(value).__name__})")
+
+
+def _of_table(value: Mapping[Any, object], function: str | None) -> Iterator[_Case]:
+    for nested in ("tests", "test_cases"):
+        if value.get(nested) is not None:
+            yield from _cases(value[nested], function)
+            return
+    for given, expected in (("inputs", "outputs"), ("input", "output")):
+        inputs, outputs = value.get(given), value.get(expected)
+        if isinstance(inputs, Sequence) and isinstance(outputs, Sequence) and not isinstance(inputs, str):
+            if len(inputs) != len(outputs):
+                raise ValueError(f"holds {len(inputs)} {given} and {len(outputs)} {expected}")
+            name = str(value["fn_name"]) if value.get("fn_name") else function
+            yield from (_Case(*pair, name) for pair in zip(inputs, outputs, strict=True))
+            return
+    raise ValueError(f"holds tests in no known form (a table of {', '.join(sorted(map(str, value)))})")
+
+
+def _function_of(case: Mapping[Any, object], function: str | None) -> str | None:
+    kind = case.get("type") or case.get("testtype")
+    name = case.get("fn_name") or function
+    if kind in _STDIN_KINDS or (kind is None and not case.get("fn_name")):
+        return None
+    if kind is not None and kind not in _FUNCTION_KINDS:
+        raise ValueError(f"holds a test of the unknown kind {kind!r}")
+    if not name:
+        raise ValueError("holds tests of a function without its name (fn_name, or func_name in `metadata`)")
+    return str(name)
+
+
+def _text_test(case: _Case) -> CodeTest:
+    return CodeTest(input=_text(case.given), output=_text(case.expected))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return "\n".join(map(str, value))
+    return str(value)
+
+
+def _call_test(case: _Case) -> CodeTest:
+    given = case.given
+    if isinstance(given, str):
+        arguments = [_literal(line) for line in given.splitlines() if line.strip()]
+    elif isinstance(given, Sequence):
+        arguments = list(given)
+    else:
+        raise ValueError(f"holds the arguments of a function as {type(given).__name__}")
+    expected = _literal(case.expected) if isinstance(case.expected, str) else case.expected
+    try:
+        return CodeTest.model_validate_json(json.dumps({"input": arguments, "output": expected}))
+    except TypeError as error:
+        raise ValueError(f"holds what JSON has no form for: {error}") from error
+
+
+def _literal(text: str) -> object:
+    """A value of JSON, or of Python; text that is neither is itself."""
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return read(text)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+    return text

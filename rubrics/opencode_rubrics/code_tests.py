@@ -1,0 +1,237 @@
+"""Scores a program or function by tests: what it prints or returns is compared with what the row expects.
+
+Invariant: expected outputs stay on this machine. The agent's answer is one bounded file, taken out of its sandbox; each
+test of it runs apart from the agent's files and from every other test, and says what the program did, never whether
+that was right. A program that fails, hangs or dies fails its test; a test that could not be run is an error of the
+rollout, and no test is left out of the count.
+"""
+
+import json
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Literal
+
+import verifiers.v1 as vf
+from pydantic import ByteSize, Field, JsonValue
+
+from opencode_rubrics.code.comparison import same_output, same_result
+from opencode_rubrics.code.problem import CodeTest, CodeTests
+from opencode_rubrics.code.python_program import with_imports
+from opencode_rubrics.config import RubricConfig
+from opencode_rubrics.errors import ScoringError
+from opencode_rubrics.registry import register_rubric
+from opencode_rubrics.rubric import AnyTrace, Rubric
+from opencode_rubrics.sandbox.agent_programs import (
+    AgentPrograms,
+    ProgramBatch,
+    ProgramEnd,
+    ProgramLimits,
+    RunsAgentPrograms,
+)
+from opencode_rubrics.sandbox.bounded_file import FileState, read_bounded_text
+from opencode_rubrics.sandbox.box_programs import BoxPrograms
+from opencode_rubrics.sandbox.processes import end_agent
+from opencode_rubrics.sandbox.programs import call_function
+from opencode_rubrics.sandbox.spare_box import spare_box
+from opencode_rubrics.sandbox.workdir import in_workdir
+from opencode_rubrics.scoring_clock import program
+
+INFO_KEY = "code_tests"
+"""Where `trace.info` says what each test did."""
+
+_CALLER = "call_function.py"
+_BINARY = "compiled"
+_NOT_FOUND = frozenset(("exit 126", "exit 127"))
+_TAIL_CHARS = 300
+
+
+class CodeTestsConfig(RubricConfig):
+    """Options of `CodeTestsRubric`."""
+
+    type: Literal["code-tests"] = "code-tests"
+    answer_path: str = Field("answer.py", pattern=r"[^/]$")
+    """Path in the sandbox of the program that is tested, below the work directory unless it is absolute."""
+    command: list[str] = Field(["python3", "-I", "-B", "{program}"], min_length=1)
+    """How it is run: `{program}` stands for its file, `{binary}` for what `compile_command` makes."""
+    compile_command: list[str] = []
+    """How it is compiled once before its tests, as `["g++", "-O2", "-o", "{binary}", "{program}"]`."""
+    test_timeout: float = Field(60.0, gt=0, allow_inf_nan=False)
+    """Seconds of one test, and of compiling."""
+    total_timeout: float = Field(300.0, gt=0, allow_inf_nan=False)
+    """Seconds of all tests of one answer; those that are not reached have failed."""
+    max_memory: ByteSize = Field(ByteSize(4 << 30), ge=64 << 20)
+    """Memory of one test."""
+    max_processes: int = Field(128, ge=16)
+    """Processes and threads of one test at once."""
+    max_output: ByteSize = Field(ByteSize(1 << 20), ge=1)
+    """The most that one test may print beyond twice what is expected."""
+    max_answer_bytes: int = Field(256 * 1024, ge=1, le=1 << 22)
+    """A larger program has failed ("oversized")."""
+    tolerance: float = Field(1e-3, ge=0, allow_inf_nan=False)
+    """How far decimals of standard output may be off, where nothing but decimals is expected."""
+    strict: bool = False
+    """Compare output as text, apart from white space around it, and results as they are, also where the dataset may
+    have wrapped them in one more list."""
+    pass_rate_weight: float = Field(0.0, ge=0, le=1)
+    """The share of the reward that is the share of tests passed; the rest is for passing all."""
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """What became of one test."""
+
+    passed: bool
+    reason: str
+    said: str = ""
+
+    def record(self) -> dict[str, JsonValue]:
+        return {"passed": self.passed, "reason": self.reason, "stderr": self.said}
+
+
+@register_rubric
+class CodeTestsRubric(Rubric[CodeTestsConfig]):
+    """Rewards `passed` (all tests) and `pass_rate` (the share of them), of the task's `code_tests`.
+
+    What each test did lands in `trace.info["code_tests"]`.
+    """
+
+    async def score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> None:
+        """Record both rewards with their weights, and the metrics.
+
+        Raises:
+            SandboxError: a sandbox was gone before or while scoring.
+            ScoringError: a test could not be run.
+            TaskError: the task has no code tests.
+        """
+        await super().score(task, trace, runtime)
+        verdicts = trace.info.get(INFO_KEY)
+        if runtime is not None and verdicts is not None:
+            rate = sum(verdict["passed"] for verdict in verdicts) / len(verdicts)
+            trace.record_reward("passed", float(rate == 1), 1 - self.config.pass_rate_weight)
+            trace.record_reward("pass_rate", rate, self.config.pass_rate_weight)
+
+    @vf.reward
+    async def passed(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime) -> float:
+        """1.0 if every test passed."""
+        verdicts = await self._verdicts(_tests(task), trace, runtime)
+        trace.info[INFO_KEY] = [verdict.record() for verdict in verdicts]
+        return float(all(verdict.passed for verdict in verdicts))
+
+    @vf.metric
+    async def num_test_cases(self, trace: AnyTrace) -> float:
+        """How many tests there were."""
+        return float(len(trace.info.get(INFO_KEY, ())))
+
+    @vf.metric
+    async def tests_timed_out(self, trace: AnyTrace) -> float:
+        """How many of them took too long, or were not reached."""
+        verdicts = trace.info.get(INFO_KEY, ())
+        return float(sum(verdict["reason"] in ("timeout", "not reached") for verdict in verdicts))
+
+    def longest(self, task: vf.TaskData) -> float:
+        """Every test may take its whole time, up to the time of all."""
+        tests = getattr(task, "code_tests", None)
+        count = len(tests.tests) if isinstance(tests, CodeTests) else 0
+        compiling = self.config.test_timeout if self.config.compile_command else 0.0
+        return compiling + min(self.config.total_timeout, count * self.config.test_timeout)
+
+    async def _verdicts(self, tests: CodeTests, trace: AnyTrace, runtime: vf.Runtime) -> list[_Verdict]:
+        path = in_workdir(trace, self.config.answer_path)
+        if tests.function is not None and not path.endswith(".py"):
+            raise ScoringError(f"tests call the function {tests.function!r}, which only a Python answer can have")
+        await end_agent(runtime)
+        found = await read_bounded_text(runtime, path, self.config.max_answer_bytes)
+        if found.state is not FileState.TEXT or not found.text.strip():
+            reason = "empty" if found.state is FileState.TEXT else found.state.name.lower()
+            return [_Verdict(False, reason)] * len(tests.tests)
+        with program():
+            async with self._place(tests, runtime) as programs:
+                return await self._tested(tests, PurePosixPath(path).name, found.text, programs)
+
+    @asynccontextmanager
+    async def _place(self, tests: CodeTests, runtime: vf.Runtime) -> AsyncIterator[AgentPrograms]:
+        """Where programs run: beside the agent's sandbox if that can be, else in one of its kind."""
+        if isinstance(runtime, RunsAgentPrograms):
+            async with runtime.agent_programs(self._limits(tests)) as programs:
+                yield programs
+        else:
+            async with spare_box() as box:
+                yield BoxPrograms(box)
+
+    def _limits(self, tests: CodeTests) -> ProgramLimits:
+        config = self.config
+        longest = max(len(str(test.output)) for test in tests.tests)
+        output = config.max_output + 2 * longest
+        return ProgramLimits(config.test_timeout, config.total_timeout, config.max_memory, config.max_processes, output)
+
+    async def _tested(self, tests: CodeTests, name: str, code: str, programs: AgentPrograms) -> list[_Verdict]:
+        limits = self._limits(tests)
+        files = {name: (with_imports(code) if name.endswith(".py") else code).encode()}
+        if self.config.compile_command:
+            argv = self._argv(self.config.compile_command, name)
+            (compiled,) = await programs.run(ProgramBatch(argv, files, kept=_BINARY), limits)
+            if compiled.kept is None:
+                await self._require(argv[0], [compiled], programs, limits)
+                return [_Verdict(False, "not compiled", compiled.err[-_TAIL_CHARS:])] * len(tests.tests)
+            files = {_BINARY: compiled.kept}
+        argv, keys = self._argv(self.config.command, name), [""] * len(tests.tests)
+        inputs = [str(test.input) for test in tests.tests]
+        if tests.function is not None:
+            files[_CALLER] = call_function()
+            argv = [*self._argv(self.config.command, _CALLER), name, tests.function]
+            keys = [secrets.token_hex(16) for _ in tests.tests]
+            inputs = [_call(key, test) for key, test in zip(keys, tests.tests, strict=True)]
+        ends = await programs.run(ProgramBatch(argv, files, inputs), limits)
+        await self._require(argv[0], ends, programs, limits)
+        judged = zip(tests.tests, keys, ends, strict=True)
+        return [self._judged(tests.function is not None, test, key, end) for test, key, end in judged]
+
+    def _argv(self, template: Sequence[str], name: str) -> list[str]:
+        places = {"{program}": name, "{binary}": f"./{_BINARY}"}
+        return [places.get(word, word) for word in template]
+
+    async def _require(
+        self, wanted: str, ends: Sequence[ProgramEnd], programs: AgentPrograms, limits: ProgramLimits
+    ) -> None:
+        """Refuse to judge where every run looks as if the sandbox lacked the program `wanted`, and it does.
+
+        Raises:
+            ScoringError: it does.
+        """
+        if wanted.startswith("./") or not all(end.status in _NOT_FOUND for end in ends):
+            return
+        (asked,) = await programs.run(ProgramBatch(["sh", "-c", 'command -v -- "$1"', "sh", wanted]), limits)
+        if asked.status != "exit 0":
+            raise ScoringError(
+                f"the sandbox has no program {wanted!r} to run answers with: choose an image that has it, or another "
+                "command (--env.taskset.task.rubric.command)"
+            )
+
+    def _judged(self, called: bool, test: CodeTest, key: str, end: ProgramEnd) -> _Verdict:
+        said = end.err[-_TAIL_CHARS:]
+        if end.status != "exit 0":
+            return _Verdict(False, end.status, said)
+        if not called:
+            right = same_output(end.out, str(test.output), self.config.tolerance, strict=self.config.strict)
+            return _Verdict(right, "same" if right else "different", said)
+        head, _, line = end.out.partition(key)
+        try:
+            returned = json.loads(line)
+        except (ValueError, RecursionError):
+            return _Verdict(False, "no result", said)
+        right = not head and same_result(returned, test.output, strict=self.config.strict)
+        return _Verdict(right, "same" if right else "different", said)
+
+
+def _call(key: str, test: CodeTest) -> str:
+    return json.dumps({"key": key, "arguments": test.input})
+
+
+def _tests(task: vf.TaskData) -> CodeTests:
+    tests = getattr(task, "code_tests", None)
+    if not isinstance(tests, CodeTests):
+        raise vf.TaskError('rubric "code-tests" needs a task with code tests: name their column (tests_key)')
+    return tests
