@@ -44,7 +44,7 @@ INFO_KEY = "code_tests"
 
 _CALLER = "call_function.py"
 _BINARY = "compiled"
-_NOT_FOUND = frozenset(("exit 126", "exit 127"))
+_CONTROL, _CONTROL_TEST = b"def f(x):\n    return x\n", CodeTest(input=[7], output=7)
 _TAIL_CHARS = 300
 
 
@@ -89,6 +89,20 @@ class _Verdict:
 
     def record(self) -> dict[str, JsonValue]:
         return {"passed": self.passed, "reason": self.reason, "stderr": self.said}
+
+
+class _Run:
+    """How the tests of one answer are run; a test of a function has a `key` that no other test's program knows."""
+
+    def __init__(self, argv: list[str], files: dict[str, bytes], tests: CodeTests) -> None:
+        self.argv = argv
+        self.files = files
+        self.keys = [""] * len(tests.tests)
+        self.inputs = [str(test.input) for test in tests.tests]
+        if tests.function is not None:
+            self.files = {**files, _CALLER: call_function()}
+            self.keys = [secrets.token_hex(16) for _ in tests.tests]
+            self.inputs = [f"{key}\n{test.input!r}" for key, test in zip(self.keys, tests.tests, strict=True)]
 
 
 @register_rubric
@@ -174,47 +188,57 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
             argv = self._argv(self.config.compile_command, name)
             (compiled,) = await programs.run(ProgramBatch(argv, files, kept=_BINARY), limits)
             if compiled.kept is None:
-                await self._require(argv[0], [compiled], programs, limits)
+                await self._require_program(argv[0], programs, limits)
                 return [_Verdict(False, "not compiled", compiled.err[-_TAIL_CHARS:])] * len(tests.tests)
             files = {_BINARY: compiled.kept}
-        argv, keys = self._argv(self.config.command, name), [""] * len(tests.tests)
-        inputs = [str(test.input) for test in tests.tests]
-        if tests.function is not None:
-            files[_CALLER] = call_function()
-            argv = [*self._argv(self.config.command, _CALLER), name, tests.function]
-            keys = [secrets.token_hex(16) for _ in tests.tests]
-            inputs = [_call(key, test) for key, test in zip(keys, tests.tests, strict=True)]
-        ends = await programs.run(ProgramBatch(argv, files, inputs), limits)
-        await self._require(argv[0], ends, programs, limits)
-        judged = zip(tests.tests, keys, ends, strict=True)
-        return [self._judged(tests.function is not None, test, key, end) for test, key, end in judged]
+        run = _Run(self._command(name, tests.function), files, tests)
+        ends = await programs.run(ProgramBatch(run.argv, run.files, run.inputs), limits)
+        if all(end.status.startswith("exit ") and end.status != "exit 0" for end in ends):
+            await self._require_program(run.argv[0], programs, limits)
+            if name.endswith(".py"):
+                await self._require_control(name, programs, limits)
+        return [self._judged(*of_one) for of_one in zip(tests.tests, run.keys, ends, strict=True)]
+
+    def _command(self, name: str, function: str | None) -> list[str]:
+        if function is None:
+            return self._argv(self.config.command, name)
+        return [*self._argv(self.config.command, _CALLER), name, function]
 
     def _argv(self, template: Sequence[str], name: str) -> list[str]:
         places = {"{program}": name, "{binary}": f"./{_BINARY}"}
         return [places.get(word, word) for word in template]
 
-    async def _require(
-        self, wanted: str, ends: Sequence[ProgramEnd], programs: AgentPrograms, limits: ProgramLimits
-    ) -> None:
-        """Refuse to judge where every run looks as if the sandbox lacked the program `wanted`, and it does.
+    async def _require_program(self, wanted: str, programs: AgentPrograms, limits: ProgramLimits) -> None:
+        """Refuse to judge where the sandbox lacks the program `wanted`.
 
         Raises:
             ScoringError: it does.
         """
-        if wanted.startswith("./") or not all(end.status in _NOT_FOUND for end in ends):
-            return
-        (asked,) = await programs.run(ProgramBatch(["sh", "-c", 'command -v -- "$1"', "sh", wanted]), limits)
-        if asked.status != "exit 0":
+        looked = ProgramBatch(["sh", "-c", 'command -v -- "$1"', "sh", wanted])
+        if not wanted.startswith("./") and (await programs.run(looked, limits))[0].status != "exit 0":
             raise ScoringError(
                 f"the sandbox has no program {wanted!r} to run answers with: choose an image that has it, or another "
                 "command (--env.taskset.task.rubric.command)"
             )
 
-    def _judged(self, called: bool, test: CodeTest, key: str, end: ProgramEnd) -> _Verdict:
+    async def _require_control(self, name: str, programs: AgentPrograms, limits: ProgramLimits) -> None:
+        """Refuse to judge where a right program fails as well.
+
+        Raises:
+            ScoringError: it does.
+        """
+        run = _Run(self._command(name, "f"), {name: _CONTROL}, CodeTests(function="f", tests=[_CONTROL_TEST], total=1))
+        (end,) = await programs.run(ProgramBatch(run.argv, run.files, run.inputs), limits)
+        if not self._judged(_CONTROL_TEST, run.keys[0], end).passed:
+            raise ScoringError(
+                f"no Python answer can be tested in the sandbox ({end.status}): {end.err[-_TAIL_CHARS:]}"
+            )
+
+    def _judged(self, test: CodeTest, key: str, end: ProgramEnd) -> _Verdict:
         said = end.err[-_TAIL_CHARS:]
         if end.status != "exit 0":
             return _Verdict(False, end.status, said)
-        if not called:
+        if not key:
             right = same_output(end.out, str(test.output), self.config.tolerance, strict=self.config.strict)
             return _Verdict(right, "same" if right else "different", said)
         head, _, line = end.out.partition(key)
@@ -224,10 +248,6 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
             return _Verdict(False, "no result", said)
         right = not head and same_result(returned, test.output, strict=self.config.strict)
         return _Verdict(right, "same" if right else "different", said)
-
-
-def _call(key: str, test: CodeTest) -> str:
-    return json.dumps({"key": key, "arguments": test.input})
 
 
 def _tests(task: vf.TaskData) -> CodeTests:

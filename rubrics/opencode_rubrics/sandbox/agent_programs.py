@@ -12,8 +12,6 @@ from typing import Protocol, runtime_checkable
 
 NOT_REACHED = "not reached"
 """The status of a program for which no time was left."""
-WORK_DIRECTORY = "/tmp/program"
-"""Where programs find their files and start."""
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,49 @@
 """Calls the function of a solution for one test: `python call_function.py SOLUTION FUNCTION`.
 
-Reads a JSON object {"key", "arguments"} from standard input and writes one line there and back: the key, then the
-result as JSON. What the solution prints goes nowhere, and it gets no input. It runs in this very process, so it can say
-what it returned, and nothing else: nobody here knows what is expected.
+Reads a key, a line break and a Python list of arguments from standard input; writes one line there and back: the key,
+then the result as JSON. What the solution prints goes nowhere, and it gets no input. It runs in this very process, so
+it can say what it returned, and nothing else: nobody here knows what is expected. No library but `os` and `sys` is
+loaded: others cost as much as a small test, and not every image has them.
 """
 
-import json
+from __future__ import annotations
+
 import os
 import sys
-from types import ModuleType
-from typing import Any
+
+TYPE_CHECKING = False  # `typing` would cost more than all else together
+if TYPE_CHECKING:
+    from typing import Any
 
 
-def _plain(value: Any) -> Any:
-    """A value of a library's own number or array type, as one of Python's."""
+def _json(value: Any) -> str:
+    """A result as JSON; numbers and arrays of libraries as Python's own.
+
+    Raises:
+        TypeError: it has no form there.
+    """
+    if value is None or value is True or value is False:
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, (int, float)):
+        names = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
+        return names.get(repr(value), (int if isinstance(value, int) else float).__repr__(value))
+    if isinstance(value, str):
+        return f'"{"".join(map(_character, value))}"'
+    if isinstance(value, (list, tuple)):
+        return f"[{','.join(map(_json, value))}]"
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{_json(str(key))}:{_json(item)}' for key, item in value.items())}}}"
     for name in ("tolist", "item"):
-        convert = getattr(value, name, None)
-        if convert is not None:
-            return convert()
+        if hasattr(value, name):
+            return _json(getattr(value, name)())
     raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+def _character(one: str) -> str:
+    if " " <= one <= "~" and one not in '"\\':
+        return one
+    units = one.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
 
 
 def _with_whole_keys(argument: Any) -> Any:
@@ -32,19 +57,20 @@ def _with_whole_keys(argument: Any) -> Any:
 def main() -> None:
     """Call it once."""
     path, name = sys.argv[1:]
-    given = json.loads(sys.stdin.buffer.read())
-    arguments = given["arguments"]
+    key, _, given = sys.stdin.read().partition("\n")
+    arguments = eval(given, {"inf": float("inf"), "nan": float("nan")})
     if len(arguments) == 1 and isinstance(arguments[0], dict):
         arguments = [_with_whole_keys(arguments[0])]
     answer, nothing = os.dup(1), os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1):
         os.dup2(nothing, stream)
-    solution = sys.modules["solution"] = ModuleType("solution")
+    solution: Any = type(sys)("solution")
+    sys.modules["solution"] = solution
     solution.__file__ = path
     with open(path, encoding="utf-8") as file:
         exec(compile(file.read(), path, "exec"), solution.__dict__)
     holder = solution.Solution() if hasattr(solution, "Solution") else solution
-    line = f"{given['key']}{json.dumps(getattr(holder, name)(*arguments), default=_plain)}\n".encode()
+    line = f"{key}{_json(getattr(holder, name)(*arguments))}\n".encode()
     while line:
         line = line[os.write(answer, line) :]
 

@@ -177,16 +177,16 @@ class AgentCodeDoor:
     async def _run(self, request: Request) -> Mapping[str, str]:
         async with self._room:
             try:
+                argv = ["sh", "-c", _START, "agent-code", request.cwd, self._workdir, *request.argv]
                 async with self._cell() as cell:
-                    return await outcome_of(cell, request, self._workdir)
+                    return await outcome_of(cell, argv, request)
             except (SandboxError, OSError) as error:
                 self.failure = f"no sandbox for agent code: {error}"
                 return {"refused": self.failure}
 
 
-async def outcome_of(cell: Cell, request: Request, workdir: str) -> Mapping[str, str]:
+async def outcome_of(cell: Cell, argv: list[str], request: Request) -> Mapping[str, str]:
     """What the program did, as data: its own end of its sandbox is no failure of ours."""
-    argv = ["sh", "-c", _START, "agent-code", request.cwd, workdir, *request.argv]
     process = await cell.open_process(argv, {"HOME": "/tmp", "TMPDIR": "/tmp", "AGENT_CODE_DIR": SHARED})
     streams = [_Stream(request.max_output), _Stream(request.max_output)]
     reading = [

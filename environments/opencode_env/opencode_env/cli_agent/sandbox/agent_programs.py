@@ -13,7 +13,6 @@ from typing import Protocol
 
 from opencode_rubrics.sandbox.agent_programs import (
     NOT_REACHED,
-    WORK_DIRECTORY,
     ProgramBatch,
     ProgramEnd,
     ProgramLimits,
@@ -22,8 +21,10 @@ from verifiers.v1.errors import SandboxError
 
 from opencode_env.cli_agent.sandbox.agent_code import Cell, Request, outcome_of
 
+WORK_DIRECTORY = "/tmp"
+"""Where programs find their files and start, as the cell's work directory."""
 _KEPT_BYTES = 64 << 20
-_START = 'chmod -R u+x . && exec "$@"'
+_EXECUTABLE = 'chmod u+x -- * && exec "$@"'
 
 
 class EmptiedCell(Cell, Protocol):
@@ -75,14 +76,14 @@ class ConfinedPrograms:
         cell = self._cell
         for name, data in batch.files.items():
             await cell.write(f"{WORK_DIRECTORY}/{name}", data)
-        argv = ["sh", "-c", _START, "program", *batch.argv]
-        request = Request(argv=argv, cwd=WORK_DIRECTORY, timeout=seconds, max_output=limits.output_bytes, stdin=given)
-        done = await outcome_of(cell, request, "/tmp")
+        own = any(word.startswith("./") for word in batch.argv)
+        argv = ["sh", "-c", _EXECUTABLE, "program", *batch.argv] if own else list(batch.argv)
+        limited = Request(argv=argv, cwd=WORK_DIRECTORY, timeout=seconds, max_output=limits.output_bytes, stdin=given)
+        done = await outcome_of(cell, argv, limited)
         kept = None
         try:
             if batch.kept:
                 kept = await cell.read_answer(f"{WORK_DIRECTORY}/{batch.kept}", _KEPT_BYTES)
-            await cell.end_agent_processes()
             usable = not cell.agent_survived
             if usable:
                 await asyncio.to_thread(cell.empty)
