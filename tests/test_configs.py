@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opencode_env.opencode.env import OpenCodeEnvConfig
+from opencode_rlm.config import OpenCodeRLMEnvConfig
 from opencode_rubrics.verifiers_versions import AFTER_0_4_0
 from verifiers.v1.cli.eval.main import main
 from verifiers.v1.configs.cli.eval import EvalConfig
@@ -64,9 +66,7 @@ def test_the_command_of_a_configuration_is_accepted_by_vf_eval(
     (saved,) = tmp_path.rglob("eval.json")
     config = EvalConfig.model_validate_json(saved.read_text())
     recursive = path.stem == "rlm"
-    assert type(resolve_env_config(config.env)).__name__ == (
-        "OpenCodeRLMEnvConfig" if recursive else "OpenCodeEnvConfig"
-    )
+    assert isinstance(resolve_env_config(config.env), OpenCodeRLMEnvConfig if recursive else OpenCodeEnvConfig)
     seats = config.env.agent_harnesses()
     assert seats["agent"].id == ("opencode-rlm" if recursive else "opencode-env")
     assert type(seats["agent"]).__name__ == ("OpenCodeRLMHarnessConfig" if recursive else "OpenCodeHarnessConfig")
@@ -85,7 +85,7 @@ def test_the_environment_of_a_training_configuration_is_ours(path: Path) -> None
     recursive = path.stem.startswith("rlm")
     for one in sources(tomllib.loads(path.read_text())):
         config = resolve_env_config(one["env"])
-        assert type(config).__name__ == ("OpenCodeRLMEnvConfig" if recursive else "OpenCodeEnvConfig")
+        assert isinstance(config, OpenCodeRLMEnvConfig if recursive else OpenCodeEnvConfig)
         assert config.agent_harnesses()["agent"].id == ("opencode-rlm" if recursive else "opencode-env")
 
 

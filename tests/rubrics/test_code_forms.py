@@ -1,0 +1,189 @@
+"""Tests of programming problems in every form of the public datasets, and nothing run that they hold."""
+
+import base64
+import json
+import pickle
+import subprocess
+import zlib
+from typing import Any
+
+import pytest
+from opencode_rubrics import CodeTest, CodeTests
+from opencode_rubrics.code import packed
+from opencode_rubrics.code.forms import read_code_tests
+
+ADD = {"fn_name": "add", "inputs": [[1, 2], [3, 4]], "outputs": [3, 7]}
+TEXTS = [CodeTest(input="1 2\n", output="3\n"), CodeTest(input="5\n8", output="13")]
+CALLS = [CodeTest(input=[1, 2], output=3), CodeTest(input=[3, 4], output=7)]
+CASES = [{"input": test.input, "output": test.output} for test in TEXTS]
+
+
+def pack(value: Any) -> str:
+    """As LiveCodeBench does."""
+    return base64.b64encode(zlib.compress(pickle.dumps(value))).decode()
+
+
+def kinds(name: str, kind: str, **fields: Any) -> list[dict[str, Any]]:
+    return [{**case, name: kind, **fields} for case in CASES]
+
+
+CALL_CASES = [{"input": "1\n2", "output": "3"}, {"input": "3\n4", "output": "7"}]
+FORMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "INTELLECT-3": (
+        "info",
+        {
+            "info": json.dumps(
+                {"source": "x", "tests": json.dumps({"inputs": ["1 2\n", ["5", "8"]], "outputs": ["3\n", "13"]})}
+            )
+        },
+    ),
+    "APPS and TACO": (
+        "input_output",
+        {"input_output": json.dumps({"inputs": ["1 2\n", "5\n8"], "outputs": ["3\n", "13"]})},
+    ),
+    "DeepCoder primeintellect": ("tests", {"tests": json.dumps(kinds("type", "stdin_stdout"))}),
+    "DeepCoder lcbv5": ("tests", {"tests": json.dumps(kinds("testtype", "stdin")), "metadata": {"func_name": None}}),
+    "SYNTHETIC-1": (
+        "verification_info",
+        {
+            "verification_info": json.dumps(
+                {"language": "python", "test_cases": kinds("type", "stdin_stdout", fn_name=None)}
+            )
+        },
+    ),
+    "open-r1": (
+        "verification_info",
+        {"verification_info": {"language": "python", "test_cases": kinds("type", "stdin_stdout", fn_name=None)}},
+    ),
+    "LiveCodeBench": (
+        "private_test_cases",
+        {
+            "public_test_cases": json.dumps(kinds("testtype", "stdin")[:1]),
+            "private_test_cases": pack(json.dumps(kinds("testtype", "stdin")[1:])),
+            "metadata": "{}",
+        },
+    ),
+    "CodeContests": (
+        "public_tests",
+        {
+            "public_tests": {"input": ["1 2\n"], "output": ["3\n"]},
+            "private_tests": {"input": [], "output": []},
+            "generated_tests": {"input": ["5\n8"], "output": ["13"]},
+        },
+    ),
+}
+FUNCTIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "INTELLECT-3": (
+        "info",
+        {
+            "info": json.dumps(
+                {"tests": json.dumps({"fn_name": "add", "inputs": ["1\n2", "3\n4"], "outputs": ["3", "7"]})}
+            )
+        },
+    ),
+    "APPS and TACO": ("input_output", {"input_output": json.dumps(ADD)}),
+    "DeepCoder primeintellect": (
+        "tests",
+        {"tests": json.dumps([{**case, "type": "function_call", "fn_name": "add"} for case in CALL_CASES])},
+    ),
+    "DeepCoder lcbv5": (
+        "tests",
+        {
+            "tests": json.dumps([{**case, "testtype": "functional"} for case in CALL_CASES]),
+            "metadata": {"func_name": "add"},
+        },
+    ),
+    "SYNTHETIC-1": (
+        "verification_info",
+        {
+            "verification_info": {
+                "test_cases": [{**case, "type": "function_call", "fn_name": "add"} for case in CALL_CASES]
+            }
+        },
+    ),
+    "LiveCodeBench": (
+        "private_test_cases",
+        {
+            "public_test_cases": "[]",
+            "private_test_cases": pack(json.dumps([{**case, "testtype": "functional"} for case in CALL_CASES])),
+            "metadata": json.dumps({"func_name": "add"}),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_programs_are_read_in_every_form(form: str) -> None:
+    key, row = FORMS[form]
+    assert read_code_tests(row, key) == CodeTests(tests=TEXTS, total=2)
+
+
+@pytest.mark.parametrize("form", FUNCTIONS)
+def test_functions_are_read_in_every_form(form: str) -> None:
+    key, row = FUNCTIONS[form]
+    assert read_code_tests(row, key) == CodeTests(function="add", tests=CALLS, total=2)
+
+
+def test_arguments_are_literals_of_json_or_of_python() -> None:
+    tests = {"fn_name": "f", "inputs": ['true\n"a b"\n[1, null]', "{1: (2, None)}\nTrue"], "outputs": ["[1]", "word"]}
+    found = read_code_tests({"tests": tests}, "tests")
+    assert found is not None
+    assert [test.input for test in found.tests] == [[True, "a b", [1, None]], [{"1": [2, None]}, True]]
+    assert [test.output for test in found.tests] == [[1], "word"]
+
+
+REFUSED = {
+    "holds 2 inputs and 1 outputs": {"inputs": ["1", "2"], "outputs": ["3"]},
+    "no known form": {"question": 1},
+    "without its name": [{"input": "1", "output": "2", "type": "function_call"}],
+    "unknown kind 'interactive'": [{"input": "1", "output": "2", "type": "interactive"}],
+    "no table with input and output": [{"input": "1"}],
+    "mixes tests of": [CASES[0], {"input": "1", "output": "2", "fn_name": "f"}],
+    "neither JSON nor base64": "two and two is four",
+    "JSON has no form": {"fn_name": "f", "inputs": ["{1, 2}"], "outputs": ["1"]},
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_is_in_no_known_form_is_refused(why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        read_code_tests({"tests": REFUSED[why]}, "tests")
+
+
+@pytest.mark.parametrize("empty", [None, "", "[]", {"inputs": [], "outputs": []}])
+def test_no_tests_are_none(empty: Any) -> None:
+    assert read_code_tests({"tests": empty}, "tests") is None
+
+
+class Runs:
+    """What a pickle runs when it is loaded without care."""
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return subprocess.getoutput, ("touch /tmp/a-pickle-was-run",)
+
+
+@pytest.mark.parametrize("value", [Runs(), ["[]"], {"a": "b"}, 7, None])
+def test_a_pickle_of_anything_but_one_text_is_refused_and_not_run(value: Any) -> None:
+    with pytest.raises(ValueError, match="pickle"):
+        packed.unpacked(pack(value))
+
+
+def test_packed_tests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert packed.unpacked(pack(b'["x"]')) == '["x"]'
+    assert packed.unpacked(base64.b64encode(zlib.compress(b"[1]")).decode()) == "[1]"
+    whole = base64.b64decode(pack("x" * 10_000))
+    with pytest.raises(ValueError, match="cut off"):
+        packed.unpacked(base64.b64encode(whole[:-8]).decode())
+    monkeypatch.setattr(packed, "MAX_BYTES", 1000)
+    with pytest.raises(ValueError, match="over 1000 bytes"):
+        packed.unpacked(base64.b64encode(whole).decode())
+
+
+def test_a_sample_follows_from_the_identity_alone() -> None:
+    many = CodeTests(tests=[CodeTest(input=str(n), output="") for n in range(40)], total=40)
+    drawn = many.sampled(15, "a-row")
+    assert (len(drawn.tests), drawn.total) == (15, 40)
+    assert drawn == many.sampled(15, "a-row") != many.sampled(15, "another-row")
+    numbers = [int(str(test.input)) for test in drawn.tests]
+    assert numbers == sorted(numbers) == [2, 3, 5, 8, 9, 10, 13, 14, 17, 18, 20, 21, 33, 36, 39]
+    assert many.sampled(40, "a-row") is many

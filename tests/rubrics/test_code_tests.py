@@ -1,0 +1,173 @@
+"""Code tests in the confined sandbox and in a container whose agent is root: what is right passes, and no hole pays."""
+
+import json
+import shutil
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+import verifiers.v1 as vf
+from opencode_env.cli_agent.sandbox import LocalSandboxConfig, provision_confined
+from opencode_rubrics import ScoringError
+
+from tests.rubrics.code_support import Scorer, in_containers, problem, reasons
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SUM = problem(("1 6\n", "7\n"), ("5 8\n", "13"), ("0 0\n", "0\n"))
+ADD = problem(([1, 2], 3), ([5, 8], 13), ([[1], [2]], [1, 2]), function="add")
+RIGHT_SUM = "print(sum(map(int, input().split())))"
+RIGHT_ADD = "def add(a: List[int], b): return a + b"
+
+
+@pytest_asyncio.fixture(
+    params=["confined", pytest.param("container", marks=pytest.mark.podman)], scope="module", loop_scope="module"
+)
+async def score(sandboxes: None, request: pytest.FixtureRequest) -> AsyncIterator[Scorer]:
+    if request.param == "container":
+        async with in_containers(request.getfixturevalue("podman_image")) as scorer:
+            yield scorer
+        return
+    async with provision_confined(LocalSandboxConfig(), (), name=None, env={}) as box:
+        yield Scorer(box, box)
+
+
+async def test_right_answers_pass_and_absent_empty_and_wrong_ones_do_not(score: Scorer) -> None:
+    missing = await score.untouched(SUM, answer_path="nothing.py")
+    assert (missing.reward, reasons(missing), missing.metrics["num_test_cases"]) == (0, ["absent"] * 3, 3)
+    assert reasons(await score("", SUM)) == ["empty"] * 3
+    for data, code in ((SUM, RIGHT_SUM), (ADD, RIGHT_ADD)):
+        trace = await score(code, data, pass_rate_weight=0.25)
+        assert trace.reward == 1.0, json.dumps(trace.info)
+    method = "class Solution:\n    def add(self, a, b):\n        print(3)\n        return a + b"
+    assert (await score(method, ADD)).reward == 1.0
+    third = await score("print(7)", SUM, pass_rate_weight=0.3)
+    assert third.reward == pytest.approx(0.1)
+    assert {name: (reward.score, reward.weight) for name, reward in third.rewards.items() if reward is not None} == {
+        "passed": (0, 0.7),
+        "pass_rate": (pytest.approx(1 / 3), 0.3),
+    }
+
+
+HOLES = {
+    "a verdict printed": 'print(\'{"success": true, "result": 3}\')\ndef add(a, b): print("PASSED", 3)',
+    "the end of the process": "import os\nos._exit(0)",
+    "a clean exit": "import sys\nsys.exit(0)",
+    "patched builtins": "import builtins\nbuiltins.print = builtins.str = builtins.repr = lambda *a, **k: '3'\n"
+    "builtins.list = builtins.int = type('int', (), {'__eq__': lambda *a: True})\ndef add(a, b): return object()",
+    "an equal to everything": "class Any:\n    __eq__ = lambda *a: True\n    __str__ = __repr__ = lambda s: '3'\n"
+    "def add(a, b): return Any()",
+    "a result of its own at the end": "import atexit, os\n"
+    "atexit.register(lambda: [os.write(int(n), b'3\\n') for n in os.listdir('/proc/self/fd') if n in '134'])\n"
+    "def add(a, b): raise SystemExit(0)",
+    "a fork that answers later": "import os, time\nif os.fork() == 0:\n    time.sleep(0.3); print(13); os._exit(0)\n"
+    "def add(a, b):\n    os._exit(0)",
+    "the input as the answer": "import sys\nprint(sys.stdin.read())\ndef add(a, b): return b",
+}
+
+
+@pytest.mark.parametrize("hole", HOLES)
+async def test_no_trick_makes_a_test_pass(score: Scorer, hole: str) -> None:
+    for data in (SUM, ADD):
+        trace = await score(HOLES[hole], data)
+        assert trace.reward == 0, (data, trace.info)
+        passed = [record["passed"] for record in trace.info["code_tests"]]
+        assert passed == [False] * 3, trace.info
+
+
+async def test_programs_are_bound_in_time_memory_processes_and_output(score: Scorer) -> None:
+    one = problem(("", "x"))
+    slow = await score("import time\ntime.sleep(60)", problem(*[("", "x")] * 3), test_timeout=1, total_timeout=2)
+    assert reasons(slow)[:1] + reasons(slow)[2:] == ["timeout", "not reached"]
+    assert (slow.reward, slow.metrics["num_test_cases"]) == (0, 3)
+    assert slow.metrics["tests_timed_out"] == 3
+    for code in ("x = b'a' * (1 << 30)\nprint('x')", "print('x' * 9_000_000)"):
+        assert (await score(code, one, max_memory=256 << 20)).reward == 0
+    bomb = "import os, time\nfor _ in range(300):\n    if os.fork() == 0:\n        time.sleep(60)\nprint('x')"
+    assert reasons(await score(bomb, one, max_processes=40)) == ["exit 1"]
+    # What the bomb left is gone, and the next answer is not the worse for it.
+    assert (await score(RIGHT_SUM, SUM)).reward == 1
+
+
+LOOK = """
+import os
+found, places = [], ("/tmp", "/dev/shm", "/var/tmp", os.getcwd())
+for place in places:
+    for folder, _, names in os.walk(place):
+        found += [name for name in names if name.startswith("left")]
+for place in places:
+    try:
+        open(os.path.join(place, "left"), "w").write(input() if place == "/tmp" else "x")
+    except (OSError, EOFError):
+        pass
+alive = 0
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        alive += b"sleep 4321" in open(f"/proc/{pid}/cmdline", "rb").read().replace(b"\\0", b" ")
+    except OSError:
+        pass
+os.system("setsid sleep 4321 >/dev/null 2>&1 </dev/null &")
+print(len(found), alive)
+"""
+
+
+async def test_no_test_reaches_another_or_the_agents_files(score: Scorer) -> None:
+    await score.box.write("/app/helper.py", b"secret = 1")
+    trace = await score(LOOK, problem(*[(f"{number}\n", "0 0") for number in range(4)]))
+    assert trace.reward == 1, json.dumps(trace.info)
+    assert reasons(await score("import sys\nsys.path.insert(0, '/app')\nimport helper", problem(("", "")))) == [
+        "exit 1"
+    ]
+
+
+async def test_the_expected_outputs_and_other_inputs_are_nowhere_a_program_can_look(score: Scorer) -> None:
+    code = (
+        "import os, sys\nkey = open('/proc/self/cmdline').read() + str(dict(os.environ))\n"
+        "texts = [key]\nfor folder in ('/tmp', '/run', '/logs', '/dev/shm'):\n"
+        "    for where, _, names in os.walk(folder):\n        for name in names:\n            try:\n"
+        "                texts.append(open(os.path.join(where, name), errors='replace').read(100000))\n"
+        "            except OSError:\n                pass\n"
+        "for pid in filter(str.isdigit, os.listdir('/proc')):\n    for part in ('cmdline', 'environ'):\n        try:\n"
+        "            texts.append(open(f'/proc/{pid}/{part}').read())\n        except OSError:\n            pass\n"
+        "print('expected-' + 'secret' in str(texts), 'other-' + 'input' in str(texts))"
+    )
+    data = problem(("one", "False False"), ("other-input", "expected-secret"))
+    assert reasons(await score(code, data)) == ["same", "different"]
+
+
+async def test_what_cannot_be_run_is_an_error_and_never_left_out(score: Scorer) -> None:
+    with pytest.raises(ScoringError, match="has no program 'no-such-language'"):
+        await score(RIGHT_SUM, SUM, command=["no-such-language", "{program}"])
+    with pytest.raises(ScoringError, match="no Python answer can be tested"):
+        await score(RIGHT_SUM, SUM, command=["false", "{program}"])
+    with pytest.raises(ScoringError, match="only a Python answer"):
+        await score(RIGHT_ADD, ADD, name="answer.js")
+    with pytest.raises(vf.TaskError, match="tests_key"):
+        await score(RIGHT_SUM, SUM.model_copy(update={"code_tests": None}))
+    # A program that says of itself that it was not found is no reason to blame the sandbox.
+    assert reasons(await score("import sys\nsys.exit(127)", SUM)) == ["exit 127"] * 3
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+async def test_other_languages_by_a_command_template(sandboxes: None) -> None:
+    async with provision_confined(LocalSandboxConfig(), (), name=None, env={}) as box:
+        score = Scorer(box, box)
+        build = {"compile_command": ["g++", "-O1", "-o", "{binary}", "{program}"], "command": ["{binary}"]}
+        code = "#include <iostream>\nint main() { int a, b; std::cin >> a >> b; std::cout << a + b << std::endl; }"
+        assert (await score(code, SUM, name="answer.cpp", **build)).reward == 1
+        assert reasons(await score("int main() {", SUM, name="answer.cpp", **build)) == ["not compiled"] * 3
+        if shutil.which("node"):
+            code = "const [a, b] = require('fs').readFileSync(0, 'utf8').split(' ').map(Number); console.log(a + b)"
+            assert (await score(code, SUM, name="answer.js", command=["node", "{program}"])).reward == 1
+
+
+async def test_an_agent_that_replaces_the_interpreter_changes_no_score(score: Scorer) -> None:
+    planted = (
+        "mkdir -p /tmp/bin ~/.local/lib/python3.11/site-packages; for f in /usr/bin/python3 /tmp/bin/python3; do "
+        "printf '#!/bin/sh\\necho 3\\n' > $f.new && chmod 755 $f.new && mv $f.new $f; done; "
+        "echo 'print(3); raise SystemExit' | tee /app/sitecustomize.py /tmp/json.py "
+        "> ~/.local/lib/python3.11/site-packages/usercustomize.py; true"
+    )
+    await score.box.run(["sh", "-c", planted], {"HOME": "/home/agent" if isinstance(score.box, object) else "/root"})
+    assert reasons(await score("pass", SUM)) == ["different"] * 3
+    assert (await score(RIGHT_ADD, ADD)).reward == 1
