@@ -97,7 +97,7 @@ def test_programming_problems_do_in_containers_too(in_podman: Finished) -> None:
 def test_the_agent_was_told_where_to_write_and_every_test_counts(runs: dict[str, Finished]) -> None:
     for episode in runs["opencode-cp"].episodes:
         trace = episode.traces[0]
-        assert trace.metrics["num_test_cases"] == (15 if episode.task.data.id.startswith("c1") else 3)
+        assert trace.metrics["num_test_cases"] == (15 if str(episode.task.data.id).startswith("c1") else 3)
         assert "/app/answer.py" in str(trace.nodes[0].message) + str(trace.nodes[1].message)
 
 

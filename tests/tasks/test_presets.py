@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from opencode_env.cli_agent_env import CliAgentEnv
-from opencode_env.difficulty.matching import OUR_TASKSETS, RowKeys
 from opencode_env.opencode.env import OpenCodeEnv
 from opencode_env.taskset import DatasetError, OpenCodeTask, OpenCodeTasksetConfig
 from opencode_env.taskset.row import Row
 from opencode_rubrics import CodeTestsConfig, RemoteHybridMathConfig
+from opencode_runs.difficulty.join.matching import OUR_TASKSETS, RowKeys
 from opencode_tasks import PresetTasksetConfig, preset, preset_seat
 from verifiers.v1.cli.eval.main import main
 from verifiers.v1.utils import loaders
