@@ -10,13 +10,17 @@ made in a temporary folder, which is removed. Each side works in a process of it
 import argparse
 import json
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-from _dataset_filter import Figures, memory, run_side
+# The repository, not this folder, belongs on the path.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from benchmarks._dataset_filter import Figures, memory, run_side
 
 GOALS = {"table_first_seconds": 2.0, "folders_first_seconds": 2.0, "table_peak_memory": 0.5}
 _MANIFEST = '[metadata]\nname = "t"\n[verifier]\ntimeout_sec = 60\n[agent]\ntimeout_sec = 600\n'
