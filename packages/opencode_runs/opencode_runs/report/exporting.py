@@ -1,21 +1,18 @@
 """Rollouts out of a run: trajectories for Harbor, and one rollout as Markdown."""
 
-import json
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from opencode_runs.report.atif import plain_text, trajectories
-from opencode_runs.report.cleaning import Cleaner
+from opencode_runs.report.cleaning import Cutter, as_json
 from opencode_runs.report.masking import Masker
 from opencode_runs.report.places import find_runs
 from opencode_runs.report.record import ShownEpisode, ShownTrace
 from opencode_runs.traces.errors import BadInputError, NothingUsableError
 from opencode_runs.traces.reading import Reading
 
-WHOLE = 1 << 62
-"""Characters of a text that are kept where nothing is cut."""
 RESULT = 3000
 """Characters of a text in Markdown."""
 
@@ -33,7 +30,7 @@ def export_atif(paths: list[Path], folder: Path) -> int:
         for episode in _episodes(paths):
             for trace in episode.traces:
                 for found in trajectories(episode, trace):
-                    text = json.dumps(Cleaner(Masker(), WHOLE).clean(found), ensure_ascii=False, allow_nan=False)
+                    text = as_json(found, Masker())
                     name = re.sub(r"[^\w.-]", "_", str(found["trajectory_id"]))[-120:]
                     (folder / f"{name}.json").write_bytes(text.encode("utf-8", "replace") + b"\n")
                     written += 1
@@ -61,7 +58,11 @@ def print_markdown(paths: list[Path], wanted: str) -> None:
 
 def markdown(episode: ShownEpisode, trace: ShownTrace) -> str:
     """A rollout for an issue or a chat: the first branch's messages, long ones cut, keys masked."""
-    clean = Cleaner(Masker(), RESULT).text
+    masker = Masker()
+
+    def clean(text: str) -> str:
+        return masker.text(str(Cutter(masker, RESULT).cut(text)))
+
     rewards = ", ".join(
         f"{name} {reward.score:g}" for name, reward in trace.rewards.items() if reward and reward.score is not None
     )

@@ -6,6 +6,7 @@ head, which stands before them, is known.
 
 import base64
 import gzip
+import hashlib
 import json
 import tempfile
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from opencode_runs.difficulty.figures import RateFigures, figures
 from opencode_runs.difficulty.outputs import replacing
 from opencode_runs.difficulty.rate import rate
 from opencode_runs.difficulty.thresholds import Band, Thresholds
-from opencode_runs.report.cleaning import CAPS, Cleaner, fitting_cap
+from opencode_runs.report.cleaning import CAPS, Cutter, as_json
 from opencode_runs.report.comparison import compare
 from opencode_runs.report.details import details
 from opencode_runs.report.masking import RULES, Masker
@@ -34,6 +35,9 @@ MAX_COMPARED = 6
 """Runs of which each pair is compared; of more, neighbours are."""
 FEWEST_BYTES = 2000
 """For a rollout, however many there are."""
+LEVEL = 5
+RATIO = 12
+"""Characters that may fit into a byte of the page; more are cut before compressing is tried."""
 SHARED_FROM = 2000
 """Characters from which a system prompt is kept once for all rollouts that have it."""
 
@@ -51,21 +55,25 @@ class Page:
     """Characters that were left out of long texts."""
     _written: int = 0
     _count: int = 0
-    _shared: dict[str, int] = field(default_factory=dict)
+    _shared: dict[bytes, int] = field(default_factory=dict)
 
     def put(self, out: IO[bytes], value: Any, allowed: int) -> int | None:
         """Write a rollout, cut so that it needs at most `allowed` bytes; its number, None if it does not fit."""
-        cap = fitting_cap(value, allowed)
-        for cap in [one for one in CAPS if one <= cap]:
-            cleaner = Cleaner(self.masker, cap)
-            packed = pack(cleaner.clean(value))
-            if len(packed) <= allowed:
-                break
-        else:
-            self.left_out += 1
-            return None
-        self.cut += cleaner.cut
-        return self.append(out, packed)
+        text = as_json(value, self.masker)
+        cut = 0
+        for cap in CAPS:
+            # Compressing costs more than cutting, so it is only tried where it may be enough.
+            if len(text) <= allowed * RATIO and len(packed := pack(text)) <= allowed:
+                self.cut += cut
+                return self.append(out, packed)
+            cutter = Cutter(Masker(), cap)
+            text = as_json(cutter.cut(value), Masker())
+            cut = cutter.left_out
+        if len(packed := pack(text)) <= allowed:
+            self.cut += cut
+            return self.append(out, packed)
+        self.left_out += 1
+        return None
 
     def append(self, out: IO[bytes], packed: bytes) -> int:
         """Write a compressed value; its number."""
@@ -89,16 +97,16 @@ class Page:
                     node["message"] = message | {"content": {"shared": self._shared_number(out, content)}}
 
     def _shared_number(self, out: IO[bytes], value: Any) -> int:
-        text = json.dumps(value)
-        if text not in self._shared:
-            self._shared[text] = self.append(out, pack(Cleaner(self.masker).clean(value)))
-        return self._shared[text]
+        text = json.dumps(value, ensure_ascii=False)
+        key = hashlib.sha256(text.encode("utf-8", "replace")).digest()
+        if key not in self._shared:
+            self._shared[key] = self.append(out, pack(as_json(value, self.masker)))
+        return self._shared[key]
 
 
-def pack(value: Any) -> bytes:
+def pack(text: str) -> bytes:
     """JSON, compressed, as text that no page reads as anything else."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0))
+    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), LEVEL, mtime=0))
 
 
 def write_page(runs: Sequence[Run], output: Path, *, max_mb: float, threshold: float = 1.0) -> Page:
@@ -125,17 +133,20 @@ def write_page(runs: Sequence[Run], output: Path, *, max_mb: float, threshold: f
                 listed += rows(episode, found, number, page.put(chunks, value, room))
             before += run.file.size
             shown.append(_run(run, rated[-1], inspection.report(reading.runs)))
-        index = Cleaner(page.masker).clean(
-            {
-                "written": datetime.now(UTC).isoformat(timespec="seconds"), "threshold": threshold, "runs": shown,
-                "rows": [_settled(row) for row in listed], "comparisons": _comparisons(rated),
-                "left_out": page.left_out, "cut": page.cut, "rules": [rule.name for rule in RULES],
-            }
-        )  # fmt: skip
-        index["masked"] = dict(page.masker.counts)
+        index = {
+            "written": datetime.now(UTC).isoformat(timespec="seconds"), "threshold": threshold, "runs": shown,
+            "rows": [_settled(row) for row in listed], "comparisons": _comparisons(rated),
+            "left_out": page.left_out, "cut": page.cut, "rules": [rule.name for rule in RULES],
+        }  # fmt: skip
+        text = as_json(index, page.masker)
+        masked = json.dumps({"masked": dict(page.masker.counts)})
         chunks.seek(0)
         with replacing([output]) as (place,), place.open("wb") as out:
-            out.write(head(pack(index), title=" · ".join(run.label for run in runs[:3])))
+            out.write(
+                head(
+                    pack(f"{masked[:-1]},{text[1:]}"), title=page.masker.text(" · ".join(run.label for run in runs[:3]))
+                )
+            )
             while block := chunks.read(1 << 20):
                 out.write(block)
             out.write(FOOT)

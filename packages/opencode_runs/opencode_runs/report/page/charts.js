@@ -53,19 +53,19 @@ function curves(labels, lines, options = {}) {
   const low = Math.min(options.low ?? Infinity, ...all);
   const high = Math.max(options.high ?? -Infinity, ...all, low + 1e-9);
   const [left, right, top, bottom] = [44, 12, 10, 24];
-  const [width, height] = [560, 200];
+  const [width, height] = [400, 190];
   const x = (i) => left + ((width - left - right) * i) / Math.max(1, labels.length - 1);
   const y = (value) => top + (height - top - bottom) * (1 - (value - low) / (high - low));
   const digits = high - low < 0.05 ? 3 : high - low < 5 ? 2 : 0;
   const ticks = [0, 0.5, 1].map((part) => low + part * (high - low));
-  const few = Math.max(1, Math.ceil(labels.length / 8));
+  const few = Math.max(1, Math.ceil(labels.length / 6));
   return h("figure", { class: "chart" },
     s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${options.label}: ${lines.map((line) => `${line.name} from ${number(line.values[0], digits)} to ${number(line.values.at(-1), digits)}`).join("; ")}` },
       ticks.map((tick) => [
         s("line", { x1: left, x2: width - right, y1: y(tick), y2: y(tick), class: "grid" }),
         s("text", { x: left - 6, y: y(tick) + 4, class: "tick", "text-anchor": "end" }, number(tick, digits)),
       ]),
-      labels.map((label, i) => (i % few === 0 || i === labels.length - 1) && s("text", { x: x(i), y: height - 6, class: "tick", "text-anchor": i === 0 ? "start" : i === labels.length - 1 ? "end" : "middle" }, short(label, 14))),
+      labels.map((label, i) => ((i % few === 0 && i < labels.length - few / 2 - 1) || i === labels.length - 1) && s("text", { x: x(i), y: height - 6, class: "tick", "text-anchor": i === 0 ? "start" : i === labels.length - 1 ? "end" : "middle" }, short(label, 14))),
       lines.map((line) => {
         const points = line.values.map((value, i) => (value === null || value === undefined ? null : [x(i), y(value), i])).filter(Boolean);
         const band = line.spread && points.length > 1 && [...points.map(([px, , i]) => [px, y(line.values[i] + (line.spread[i] || 0))]), ...points.toReversed().map(([px, , i]) => [px, y(line.values[i] - (line.spread[i] || 0))])];

@@ -139,7 +139,7 @@ function lazily(make) {
   queueMicrotask(() => {
     const holder = place.closest("details");
     const build = () => !place.firstChild && place.append(make());
-    if (holder) holder.addEventListener("toggle", build, { once: true });
+    if (holder && !holder.open) holder.addEventListener("toggle", build, { once: true });
     else build();
   });
   return place;

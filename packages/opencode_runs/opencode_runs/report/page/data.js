@@ -67,11 +67,19 @@ const visible = (text) =>
   HIDDEN.test(text) ? text.replace(/\r\n/g, "\n").replace(HIDDEN_ALL, (c) => `‹${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}›`) : text;
 const plain = (text) => document.createTextNode(visible(text));
 
-// Numbers as `opencode-difficulty` prints them.
-const number = (value, digits = 0) =>
-  value === null || value === undefined
-    ? "–"
-    : value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+// Numbers as Python prints them: a number that lies just between two is rounded to the even one.
+function fixed(value, digits) {
+  const text = value.toFixed(digits);
+  const exact = value.toFixed(60);
+  const end = exact.length - 60 + digits;
+  const between = /^50*$/.test(exact.slice(end)) && /[02468]$/.test(exact.slice(0, end).replace(/\.$/, ""));
+  return between ? exact.slice(0, end).replace(/\.$/, "") : text;
+}
+function number(value, digits = 0) {
+  if (value === null || value === undefined) return "–";
+  const [whole, part] = fixed(value, digits).split(".");
+  return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (part ? `.${part}` : "");
+}
 const percent = (value) => (value === null || value === undefined ? "–" : `${(100 * value).toFixed(0)} %`);
 function seconds(value) {
   if (value === null || value === undefined) return "–";

@@ -17,7 +17,7 @@ function figuresTable(run) {
   const rows = run.sources.map((source) => [
     h("b", {}, source.model, run.sources.some((other) => other.env !== source.env) && ` @ ${source.env}`),
     number(source.tasks), number(source.tasks_rated), number(source.attempts),
-    number(source.avg_reward, 2) + (source.reward_stderr === null ? "" : ` ±${source.reward_stderr.toFixed(2)}`),
+    number(source.avg_reward, 2) + (source.reward_stderr === null ? "" : ` ±${fixed(source.reward_stderr, 2)}`),
     number(source.pass_rate, 2),
     ...ks.map((k) => source.pass_at[k] ? number(source.pass_at[k].value, 2) + (source.pass_at[k].tasks < source.tasks_rated ? "*" : "") : "–"),
     number(source.mean_turns, 1), number(source.mean_tokens), number(source.timed_out), number(source.errors), number(source.unscored),
@@ -49,7 +49,7 @@ function runCards(run, at) {
   const train = run.trainable;
   return [
     h("div", { class: "tiles" },
-      tile("mean reward", number(source?.avg_reward, 2), source && source.reward_stderr !== null ? `±${source.reward_stderr.toFixed(2)} over ${plural(source.tasks_rated, "task")}` : null),
+      tile("mean reward", number(source?.avg_reward, 2), source && source.reward_stderr !== null ? `±${fixed(source.reward_stderr, 2)} over ${plural(source.tasks_rated, "task")}` : null),
       tile(`pass rate (≥ ${index.threshold})`, number(source?.pass_rate, 2), source && `${number(source.passes)} of ${plural(source.attempts, "attempt")}`),
       tile("rollouts", number(rows.length), source && plural(sum(run.sources.map((one) => one.tasks)), "task")),
       tile("errors", number(sum(run.sources.map((one) => one.errors))), `${plural(sum(run.sources.map((one) => one.timed_out)), "timeout")}, ${number(sum(run.sources.map((one) => one.unscored)))} unscored`),
@@ -93,8 +93,8 @@ function comparisons() {
       const sure = one.low !== null && (one.low > 0 || one.high < 0);
       return h("div", { class: "comparison" },
         h("p", {}, h("b", {}, index.runs[one.b].label), " against ", h("b", {}, index.runs[one.a].label), ": ",
-          h("span", { class: `delta ${one.mean > 0 ? "up" : one.mean < 0 ? "down" : ""}` }, `${one.mean >= 0 ? "+" : ""}${one.mean.toFixed(3)}`),
-          one.low !== null && h("span", { class: "quiet" }, ` [${one.low.toFixed(3)}, ${one.high.toFixed(3)}], ${sure ? "the interval leaves out 0" : "the interval holds 0: this may be chance"}`),
+          h("span", { class: `delta ${one.mean > 0 ? "up" : one.mean < 0 ? "down" : ""}` }, `${one.mean >= 0 ? "+" : ""}${fixed(one.mean, 3)}`),
+          one.low !== null && h("span", { class: "quiet" }, ` [${fixed(one.low, 3)}, ${fixed(one.high, 3)}], ${sure ? "the interval leaves out 0" : "the interval holds 0: this may be chance"}`),
           h("span", { class: "quiet" }, `, ${plural(one.tasks, "task")}`)),
         one.low !== null && intervalBar(one),
         h("div", { class: "grid two" },
@@ -106,7 +106,7 @@ function comparisons() {
 function intervalBar(one) {
   const reach = Math.max(0.05, Math.abs(one.low), Math.abs(one.high));
   const x = (value) => 150 + (140 * value) / reach;
-  return s("svg", { viewBox: "0 0 300 26", class: "interval", role: "img", "aria-label": `from ${one.low.toFixed(3)} to ${one.high.toFixed(3)}` },
+  return s("svg", { viewBox: "0 0 300 26", class: "interval", role: "img", "aria-label": `from ${fixed(one.low, 3)} to ${fixed(one.high, 3)}` },
     s("line", { x1: 150, x2: 150, y1: 2, y2: 24, class: "grid" }),
     s("line", { x1: x(one.low), x2: x(one.high), y1: 13, y2: 13, class: "whisker" }),
     s("circle", { cx: x(one.mean), cy: 13, r: 5, class: `dot ${one.mean >= 0 ? "good" : "bad"}` }));
@@ -158,10 +158,10 @@ function curvesOf(name, runs) {
     h("div", { class: "grid" },
       card("Reward", "mean and standard error", curves(labels, [{ name: "reward", kind: "c1", values: first((source) => source.avg_reward), spread: first((source) => source.reward_stderr) }], { label: "Mean reward", low: 0, high: 1 })),
       card("pass@k", "", curves(labels, ks.map((k, i) => ({ name: `pass@${k}`, kind: `c${i + 1}`, values: first((source) => source.pass_at[k]?.value ?? null) })), { label: "pass@k", low: 0, high: 1 })),
-      card("Difficulty bands", "tasks", curves(labels, [["hard", "bad"], ["medium", "warn"], ["easy", "good"]].map(([one, kind]) => ({ name: one, kind, values: band(one) })), { label: "Tasks by band", low: 0 })),
-      card("Length", "turns", curves(labels, [{ name: "turns", kind: "c2", values: first((source) => source.mean_turns) }], { label: "Mean turns", low: 0 })),
-      card("Tokens", "", curves(labels, [{ name: "tokens", kind: "c4", values: first((source) => source.mean_tokens) }], { label: "Mean tokens", low: 0 })),
-      card("Errors and forks", "", curves(labels, [{ name: "errors", kind: "bad", values: of((run) => sum(run.sources.map((source) => source.errors))) }, { name: "timeouts", kind: "warn", values: of((run) => sum(run.sources.map((source) => source.timed_out))) }, { name: "forks", kind: "c3", values: of((run) => run.trainable.forks) }], { label: "Errors, timeouts, forks", low: 0 })),
+      card("Difficulty bands", "tasks", curves(labels, [["hard", "bad"], ["medium", "warn"], ["easy", "good"]].map(([one, kind]) => ({ name: one, kind, values: band(one) })), { label: "Tasks by band", low: 0, high: 1 })),
+      card("Length", "turns", curves(labels, [{ name: "turns", kind: "c2", values: first((source) => source.mean_turns) }], { label: "Mean turns", low: 0, high: 1 })),
+      card("Tokens", "", curves(labels, [{ name: "tokens", kind: "c4", values: first((source) => source.mean_tokens) }], { label: "Mean tokens", low: 0, high: 1 })),
+      card("Errors and forks", "", curves(labels, [{ name: "errors", kind: "bad", values: of((run) => sum(run.sources.map((source) => source.errors))) }, { name: "timeouts", kind: "warn", values: of((run) => sum(run.sources.map((source) => source.timed_out))) }, { name: "forks", kind: "c3", values: of((run) => run.trainable.forks) }], { label: "Errors, timeouts, forks", low: 0, high: 1 })),
       card("Learned", "hard or medium first, easy last", tasks(moved.learned)),
       card("Forgotten", "easy first or at its best, not at the end", tasks(moved.forgotten)),
     ));

@@ -163,7 +163,7 @@ function trainer(found, trace, row) {
   return [
     h("section", { class: "card" }, h("h2", {}, "What a trainer gets", h("small", {}, " as opencode-trainable prints it")),
       figures.unused_because && h("p", {}, h("span", { class: "badge bad" }, "does not train"), ` ${figures.unused_because}`),
-      fields({ advantage: row.advantage === null || row.advantage === undefined ? "none" : row.advantage.toFixed(3), "of the group": group ? `${plural(group.rollouts, "rollout")}, mean reward ${number(group.mean_reward, 2)}, spread ${number(group.spread, 2)}` : "none", samples: figures.samples, branches: figures.branches, "tokens that train": figures.trained_tokens === null ? "no token data" : number(figures.trained_tokens), "context tokens": figures.prompt_tokens === null ? "no token data" : number(figures.prompt_tokens), "longest sample": number(figures.longest), "with log-probability": number(figures.logprobs), "sampled, as the endpoint counted": number(figures.sampled_tokens), forks: figures.forks }),
+      fields({ advantage: row.advantage === null || row.advantage === undefined ? "none" : fixed(row.advantage, 3), "of the group": group ? `${plural(group.rollouts, "rollout")}, mean reward ${number(group.mean_reward, 2)}, spread ${number(group.spread, 2)}` : "none", samples: figures.samples, branches: figures.branches, "tokens that train": figures.trained_tokens === null ? "no token data" : number(figures.trained_tokens), "context tokens": figures.prompt_tokens === null ? "no token data" : number(figures.prompt_tokens), "longest sample": number(figures.longest), "with log-probability": number(figures.logprobs), "sampled, as the endpoint counted": number(figures.sampled_tokens), forks: figures.forks }),
       Object.entries(figures.findings || {}).map(([name, text]) => h("p", {}, h("span", { class: "badge bad" }, name), ` ${text}`)),
       (figures.fork_notes || []).map((note) => h("p", { class: "quiet" }, note))),
     trace.paths.length > 1 && h("section", { class: "card" }, h("h2", {}, "Branches"), trace.paths.slice(1, 12).map((_, i) => forkOf(trace, i + 1))),
@@ -177,7 +177,7 @@ function samplesOf(trace) {
     const path = trace.paths[sample.branch];
     return h("div", { class: "sample" }, h("p", {}, h("b", {}, `Sample of branch ${sample.branch}`), `: ${number(sample.tokens)} tokens, ${number(sample.trained)} train`),
       h("div", { class: "strip", role: "img", "aria-label": `${sample.trained} of ${sample.tokens} tokens train` }, path.filter((node) => trace.nodes[node].count).map((node) => h("span", { class: sample.trains.includes(node) ? "c1" : "mute", title: `message ${node}: ${number(trace.nodes[node].count)} tokens`, style: { "flex-grow": String(trace.nodes[node].count) } }))),
-      path.filter((node) => trace.nodes[node].tokens && sample.trains.includes(node)).slice(0, 50).map((node) => h("details", { class: "tokens" }, h("summary", {}, `message ${node}: ${short(textOf((trace.nodes[node].message || {}).content).replace(/\s+/g, " "), 70)}`), lazily(() => tokens(trace.nodes[node])))));
+      path.filter((node) => trace.nodes[node].tokens && sample.trains.includes(node)).slice(0, 50).map((node) => h("details", { class: "tokens", open: sample.trained <= 600 }, h("summary", {}, `message ${node}: ${short(textOf((trace.nodes[node].message || {}).content).replace(/\s+/g, " "), 70)}`), lazily(() => tokens(trace.nodes[node])))));
   }));
 }
 

@@ -3,7 +3,7 @@
 const SHOWN = 200;
 const taskLink = (key) => `#/task/${encodeURIComponent(key)}`;
 const rolloutLink = (row) => `#/r/${encodeURIComponent(row.id)}`;
-const rewardText = (row) => (row.reward === null || row.reward === undefined ? "–" : row.reward.toFixed(2));
+const rewardText = (row) => (row.reward === null || row.reward === undefined ? "–" : fixed(row.reward, 2));
 const whole_seconds = (row) => (row.times ? sum(["boot", "setup", "agent", "finalize", "scoring"].map((phase) => row.times[phase])) : null);
 
 const ORDERS = {
@@ -140,7 +140,7 @@ async function taskView(key) {
     h("h1", {}, short(String(rows[0]?.task ?? key), 90)),
     h("p", { class: "quiet" }, `${plural(rows.length, "attempt")} of task ${key}`),
     table(["run", "model", "attempts", "reward", "pass rate", "turns", "tokens", "errors", "band"],
-      figures.map(({ run, source, row }) => [run.label, source.model, number(row.attempts), number(row.avg_reward, 2) + (row.reward_stderr === null ? "" : ` ±${row.reward_stderr.toFixed(2)}`), number(row.pass_rate, 2), number(row.mean_turns, 1), number(row.mean_tokens), number(row.errors), h("span", { class: `badge ${{ hard: "bad", medium: "warn", easy: "good" }[row.band] || ""}` }, row.band)]), { class: "numbers", label: "Figures of the task" }),
+      figures.map(({ run, source, row }) => [run.label, source.model, number(row.attempts), number(row.avg_reward, 2) + (row.reward_stderr === null ? "" : ` ±${fixed(row.reward_stderr, 2)}`), number(row.pass_rate, 2), number(row.mean_turns, 1), number(row.mean_tokens), number(row.errors), h("span", { class: `badge ${{ hard: "bad", medium: "warn", easy: "good" }[row.band] || ""}` }, row.band)]), { class: "numbers", label: "Figures of the task" }),
     columns,
   ];
   for (const row of rows.slice(0, 16)) {
@@ -148,7 +148,7 @@ async function taskView(key) {
     const trace = found && (found.traces.find((one) => one.id === row.id) || found.traces[0]);
     columns.append(h("article", { class: "column" },
       h("h2", {}, h("a", { href: rolloutLink(row) }, `${rewardText(row)} · ${row.outcome}`)),
-      h("p", { class: "quiet" }, `${index.runs[row.run].label} · ${plural(row.turns || 0, "turn")} · ${seconds(whole_seconds(row))}${row.advantage === null || row.advantage === undefined ? "" : ` · advantage ${row.advantage.toFixed(2)}`}`),
+      h("p", { class: "quiet" }, `${index.runs[row.run].label} · ${plural(row.turns || 0, "turn")} · ${seconds(whole_seconds(row))}${row.advantage === null || row.advantage === undefined ? "" : ` · advantage ${fixed(row.advantage, 2)}`}`),
       trace ? steps(trace) : h("p", { class: "quiet" }, "Its conversation is not in the page.")));
   }
   if (rows.length > 16) view.push(h("p", { class: "quiet" }, `The first 16 of ${rows.length} are shown.`));
