@@ -110,7 +110,7 @@ def _opening(folder: Path) -> dict[str, float]:
     script += 'document.getElementById("main").textContent = location.hash; })</script>'
     filling = "A" * (page.stat().st_size - len(script) - 100)
     empty.write_text(f'<!doctype html><meta charset="utf-8">{script}<script type="text/plain">{filling}</script>')
-    answers = {page: "document.querySelector('tr.rollout')", empty: "document.getElementById('main').textContent"}
+    answers = {page: "document.querySelector('tr.rollout')", empty: "document.getElementById('main')?.textContent"}
     found: dict[str, float] = {"megabytes": round(page.stat().st_size / 1e6, 1)}
     with chromium(folder / "profile") as browser:
         for place, answer in answers.items():

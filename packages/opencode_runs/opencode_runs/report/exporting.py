@@ -30,7 +30,7 @@ def export_atif(paths: list[Path], folder: Path) -> int:
         for episode in _episodes(paths):
             for trace in episode.traces:
                 for found in trajectories(episode, trace):
-                    text = as_json(found, Masker())
+                    text = Masker().text(as_json(found))
                     name = re.sub(r"[^\w.-]", "_", str(found["trajectory_id"]))[-120:]
                     (folder / f"{name}.json").write_bytes(text.encode("utf-8", "replace") + b"\n")
                     written += 1

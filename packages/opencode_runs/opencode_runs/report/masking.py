@@ -69,8 +69,10 @@ class Masker:
     def text(self, text: str) -> str:
         """The text with everything masked that a rule finds."""
         for rule in RULES:
-            if any(hint in text for hint in rule.hints):
-                text, found = rule.pattern.subn(lambda match: match.group(1) + MASK, text)
-                if found:
-                    self.counts[rule.name] += found
+            for hint in rule.hints:
+                if hint in text:
+                    text, found = rule.pattern.subn(lambda match: match.group(1) + MASK, text)
+                    if found:
+                        self.counts[rule.name] += found
+                    break
         return text

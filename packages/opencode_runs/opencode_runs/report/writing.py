@@ -19,7 +19,7 @@ from opencode_runs.difficulty.figures import RateFigures, figures
 from opencode_runs.difficulty.outputs import replacing
 from opencode_runs.difficulty.rate import rate
 from opencode_runs.difficulty.thresholds import Band, Thresholds
-from opencode_runs.report.cleaning import CAPS, Cutter, as_json
+from opencode_runs.report.cleaning import CAPS, Cutter, as_json, fitting_cap
 from opencode_runs.report.comparison import compare
 from opencode_runs.report.details import details
 from opencode_runs.report.masking import RULES, Masker
@@ -35,8 +35,8 @@ MAX_COMPARED = 6
 """Runs of which each pair is compared; of more, neighbours are."""
 FEWEST_BYTES = 2000
 """For a rollout, however many there are."""
-LEVEL = 5
-RATIO = 12
+LEVEL = 3
+RATIO = 6
 """Characters that may fit into a byte of the page; more are cut before compressing is tried."""
 SHARED_FROM = 2000
 """Characters from which a system prompt is kept once for all rollouts that have it."""
@@ -59,19 +59,13 @@ class Page:
 
     def put(self, out: IO[bytes], value: Any, allowed: int) -> int | None:
         """Write a rollout, cut so that it needs at most `allowed` bytes; its number, None if it does not fit."""
-        text = as_json(value, self.masker)
-        cut = 0
-        for cap in CAPS:
-            # Compressing costs more than cutting, so it is only tried where it may be enough.
-            if len(text) <= allowed * RATIO and len(packed := pack(text)) <= allowed:
-                self.cut += cut
+        for cap in (None, fitting_cap(value, RATIO * allowed // 2), CAPS[-1]):
+            # Compressing and masking cost more than cutting, so they wait for a text that may be short enough.
+            cutter = Cutter(self.masker, cap)
+            text = as_json(value if cap is None else cutter.cut(value))
+            if len(text) <= allowed * RATIO and len(packed := pack(self.masker.text(text))) <= allowed:
+                self.cut += cutter.left_out
                 return self.append(out, packed)
-            cutter = Cutter(Masker(), cap)
-            text = as_json(cutter.cut(value), Masker())
-            cut = cutter.left_out
-        if len(packed := pack(text)) <= allowed:
-            self.cut += cut
-            return self.append(out, packed)
         self.left_out += 1
         return None
 
@@ -100,7 +94,7 @@ class Page:
         text = json.dumps(value, ensure_ascii=False)
         key = hashlib.sha256(text.encode("utf-8", "replace")).digest()
         if key not in self._shared:
-            self._shared[key] = self.append(out, pack(as_json(value, self.masker)))
+            self._shared[key] = self.append(out, pack(self.masker.text(as_json(value))))
         return self._shared[key]
 
 
@@ -138,7 +132,7 @@ def write_page(runs: Sequence[Run], output: Path, *, max_mb: float, threshold: f
             "rows": [_settled(row) for row in listed], "comparisons": _comparisons(rated),
             "left_out": page.left_out, "cut": page.cut, "rules": [rule.name for rule in RULES],
         }  # fmt: skip
-        text = as_json(index, page.masker)
+        text = page.masker.text(as_json(index))
         masked = json.dumps({"masked": dict(page.masker.counts)})
         chunks.seek(0)
         with replacing([output]) as (place,), place.open("wb") as out:

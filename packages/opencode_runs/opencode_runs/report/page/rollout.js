@@ -112,7 +112,7 @@ function timeline(found, trace, base) {
     h("h2", {}, "Timeline", h("small", {}, ` ${seconds(length)} in all; a tool's time runs until the next model call`)),
     stacked(timeParts([{ times: { ...Object.fromEntries(Object.keys(names).map((phase) => [phase, phases[phase] ? phases[phase].end - phases[phase].start : 0])), model: sum(trace.calls.map((call) => (call.end || 0) - (call.start || 0))) } }]), "Time"),
     h("ol", { class: "waterfall" }, shown.map((row) => {
-      const inside = [h("span", { class: "name" }, row.name), h("span", { class: "track", "aria-hidden": "true" }, h("span", { class: `bar ${row.kind}`, style: { left: `${(100 * (row.start - first)) / length}%`, width: `max(3px, ${(100 * (row.end - row.start)) / length}%)` } })), h("span", { class: "value" }, seconds(row.end - row.start)), h("span", { class: "quiet gist" }, row.note || "")];
+      const inside = [h("span", { class: "name" }, row.name), h("span", { class: "track", "aria-hidden": "true" }, h("span", { class: `bar ${row.kind}`, style: { left: `min(calc(100% - 3px), ${(100 * (row.start - first)) / length}%)`, width: `max(3px, ${(100 * (row.end - row.start)) / length}%)` } })), h("span", { class: "value" }, seconds(row.end - row.start)), h("span", { class: "quiet gist" }, row.note || "")];
       return h("li", { class: row.strong ? "strong" : "" }, row.href ? h("a", { href: row.href }, inside) : h("div", {}, inside));
     })),
     inner.length > 400 && h("p", { class: "quiet" }, `The first 400 of ${inner.length} are shown.`));

@@ -2,11 +2,11 @@
 
 const LONG_LINES = 40;
 const LONG_TEXT = 6000;
-const RENDERED = 200000;
+const RENDERED = 100000;
 
 function inline(text) {
   const out = [];
-  const form = /(`+)([^\0]*?[^`])\1(?!`)|\*\*(?=\S)([^*\n]+?)\*\*|\*(?=\S)([^*\n]+?)\*|\[([^\]\n]{1,300})\]\(([^()\s]{1,600})\)/g;
+  const form = /(`{1,3})([^\0]{0,1500}?[^`])\1(?!`)|\*\*(?=\S)([^*\n]+?)\*\*|\*(?=\S)([^*\n]+?)\*|\[([^\]\n]{1,300})\]\(([^()\s]{1,600})\)/g;
   let from = 0;
   for (const found of text.matchAll(form)) {
     out.push(text.slice(from, found.index));
@@ -76,9 +76,13 @@ const KEYWORDS = new Set(
     "trait True true try type typeof undefined use var void where while with yield echo exit local set print int float str bool").split(" "),
 );
 
-function highlight(text) {
+const SLASHED = /^(?:js|jsx|ts|tsx|mjs|javascript|typescript|c|h|cc|cpp|hpp|java|go|rs|rust|swift|kt|cs|php|scala|css)$/;
+
+function highlight(text, language) {
   if (text.length > 60000) return [text];
-  const form = /(#[^\n]*|\/\/[^\n]*|\/\*[\s\S]*?\*\/)|("""[\s\S]*?"""|'''[\s\S]*?'''|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`)|\b(\d[\w.]*)\b|\b([A-Za-z_]\w*)\b/g;
+  const form = SLASHED.test(language || "")
+    ? /(\/\/[^\n]*|\/\*[\s\S]*?\*\/)|("""[\s\S]*?"""|'''[\s\S]*?'''|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`)|\b(\d[\w.]*)\b|\b([A-Za-z_]\w*)\b/g
+    : /((?<![\w$&{])#[^\n]*)|("""[\s\S]*?"""|'''[\s\S]*?'''|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`)|\b(\d[\w.]*)\b|\b([A-Za-z_]\w*)\b/g;
   const out = [];
   let from = 0;
   for (const found of text.matchAll(form)) {
@@ -109,7 +113,7 @@ const pre = (text, kind) => folded(text, h("pre", { class: kind || "", tabindex:
 
 function code(text, language) {
   if (/^(diff|patch)$/.test(language || "") || looksLikeDiff(text)) return diffText(text);
-  return folded(text, h("pre", { class: "code", tabindex: "0" }, h("code", {}, highlight(text))));
+  return folded(text, h("pre", { class: "code", tabindex: "0" }, h("code", {}, highlight(text, language))));
 }
 
 const looksLikeDiff = (text) => /^(?:diff --git |--- [^\n]*\n\+\+\+ |@@ -\d|\*\*\* Begin Patch)/m.test(text.slice(0, 4000));
