@@ -120,7 +120,7 @@ def test_every_trace_is_a_trajectory_with_its_tokens(tmp_path: Path) -> None:
         assert metrics.logprobs == nodes[answered]["logprobs"]
         before = [token for node in nodes[:answered] for token in node["token_ids"]]
         assert metrics.prompt_token_ids == before + nodes[answered]["token_ids"][:1]
-        seen += metrics.completion_token_ids
+        seen += metrics.completion_token_ids or []
     assert first.final_metrics.total_completion_tokens == len(seen)
     edit = first.steps[3]
     assert edit.tool_calls is not None

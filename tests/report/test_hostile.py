@@ -75,7 +75,7 @@ def hostile(number: int, text: str) -> made.Line:
     nodes[2]["message"]["tool_calls"] = [
         {"id": text, "name": text, "arguments": one} for one in (text, *map(json.dumps, given))
     ]
-    episode = spoilt(made.episode(number, "task"), text)
+    episode: made.Line = spoilt(made.episode(number, "task"), text)
     return episode | {"id": f"{text}{number}", "traces": traces, "ok": True}
 
 

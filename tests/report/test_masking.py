@@ -1,5 +1,6 @@
 """Keys and bearer tokens do not reach the page, wherever they stand; ordinary text does."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -43,13 +44,13 @@ def test_a_secret_is_masked_wherever_it_stands(rule: str, tmp_path: Path) -> Non
     assert masker.counts[rule] == 1
     trace = made.trace(1)
     trace["nodes"][3]["message"]["content"] = f"x {text} y"
-    trace["nodes"][2]["message"]["tool_calls"][0]["arguments"] = made.json.dumps({"command": f"echo '{text}'"})
+    trace["nodes"][2]["message"]["tool_calls"][0]["arguments"] = json.dumps({"command": f"echo '{text}'"})
     trace["info"]["agent"]["log_tail"] = text
-    trace["info"]["note"] = made.json.dumps({"text": text})
+    trace["info"]["note"] = json.dumps({"text": text})
     trace["errors"] = [{"type": "E", "message": text, "traceback": text}]
     page = tmp_path / "page.html"
     index = written(made.write_run(tmp_path / "run", [made.episode(1, "t", trace)]), page=page)
-    shown = made.json.dumps([index, packed(page, f"d{index['rows'][0]['detail']}")])
+    shown = json.dumps([index, packed(page, f"d{index['rows'][0]['detail']}")])
     assert secret not in shown
     assert shown.count(MASK) >= 6
     assert sum(index["masked"].values()) >= 6
@@ -71,4 +72,4 @@ def test_a_secret_at_a_cut_is_masked_too(shift: int, tmp_path: Path) -> None:
     run = made.write_run(tmp_path / "run", [made.episode(1, "t", trace)])
     index = written(run, page=page, options=("--max-mb", "0.006"))
     assert index["cut"] > 0
-    assert "Ab12Cd" not in made.json.dumps(packed(page, f"d{index['rows'][0]['detail']}"))
+    assert "Ab12Cd" not in json.dumps(packed(page, f"d{index['rows'][0]['detail']}"))
