@@ -14,6 +14,7 @@ PACKAGES = {
     "opencode_env": ROOT / "environments" / "opencode_env" / "opencode_env",
     "opencode_rlm": ROOT / "environments" / "opencode_rlm" / "opencode_rlm",
     "opencode_simulation": ROOT / "environments" / "opencode_simulation" / "opencode_simulation",
+    **{path.parent.name: path.parent for path in (ROOT / "environments" / "opencode_tasks").glob("*/__init__.py")},
     "mathverdict": ROOT / "packages" / "mathverdict" / "mathverdict",
     "opencode_runs": ROOT / "packages" / "opencode_runs" / "opencode_runs",
     **{path.parent.name: path.parent for path in (ROOT / "environments" / "opencode_tasks").glob("*/__init__.py")},

@@ -10,6 +10,7 @@ from opencode_rubrics.environment_return import EnvironmentReturnConfig, Environ
 from opencode_rubrics.errors import JudgeError, ScoringError
 from opencode_rubrics.group import RubricGroup, RubricGroupConfig
 from opencode_rubrics.hybrid_math import HybridMathRubric
+from opencode_rubrics.judge_rubric import JudgeRubric, JudgeRubricConfig
 from opencode_rubrics.math_config import HybridMathConfig, RemoteHybridMathConfig
 from opencode_rubrics.registry import live_rubric, register_rubric, rubrics_in_use
 from opencode_rubrics.remote_hybrid_math import RemoteHybridMathRubric
@@ -40,6 +41,8 @@ __all__ = [
     "HybridMathConfig",
     "HybridMathRubric",
     "JudgeError",
+    "JudgeRubric",
+    "JudgeRubricConfig",
     "RemoteHybridMathConfig",
     "RemoteHybridMathRubric",
     "Rubric",

@@ -30,12 +30,29 @@ class AnswerConfig(RubricConfig):
 
 
 @dataclass(frozen=True)
-class _Given:
+class GivenAnswer:
     """The answer as found; `reason` says why there is none."""
 
-    source: str
+    source: Literal["file", "reply"]
     text: str = ""
     reason: str = ""
+
+
+async def given_answer(
+    trace: AnyTrace, runtime: vf.Runtime, path: str, max_bytes: int = MAX_ANSWER_BYTES
+) -> GivenAnswer:
+    """The answer file at `path`, below the work directory unless it is absolute; the last reply where there is none.
+
+    Raises:
+        SandboxError: the sandbox is gone.
+    """
+    found = await read_bounded_text(runtime, in_workdir(trace, path), max_bytes)
+    if found.state is FileState.ABSENT:
+        reply = trace.last_reply
+        return GivenAnswer("reply", reply, "" if reply else "empty")
+    if found.state is not FileState.TEXT:
+        return GivenAnswer("file", reason=found.state.name.lower())
+    return GivenAnswer("file", found.text, "" if found.text.strip() else "empty")
 
 
 @register_rubric
@@ -57,17 +74,8 @@ class AnswerRubric(Rubric[AnswerConfig]):
         expected = getattr(task, "answer", None)
         if not isinstance(expected, str) or not expected.strip():
             raise vf.TaskError('rubric "answer" needs a task with an answer')
-        given = await self._given(trace, runtime)
+        given = await given_answer(trace, runtime, self.config.answer_path)
         right = not given.reason and same_answer(given.text, expected)
         reason = given.reason or ("equal" if right else "different")
         trace.info["answer"] = {"source": given.source, "reason": reason}
         return float(right)
-
-    async def _given(self, trace: AnyTrace, runtime: vf.Runtime) -> _Given:
-        found = await read_bounded_text(runtime, in_workdir(trace, self.config.answer_path), MAX_ANSWER_BYTES)
-        if found.state is FileState.ABSENT:
-            reply = trace.last_reply
-            return _Given("reply", reply, "" if reply else "empty")
-        if found.state is not FileState.TEXT:
-            return _Given("file", reason=found.state.name.lower())
-        return _Given("file", found.text, "" if found.text.strip() else "empty")

@@ -24,6 +24,7 @@ OWN_RUBRICS: Mapping[str, str] = {
     "answer": "opencode_rubrics.answer:AnswerRubric",
     "hybrid-math": "opencode_rubrics.hybrid_math:HybridMathRubric",
     "remote-hybrid-math": "opencode_rubrics.remote_hybrid_math:RemoteHybridMathRubric",
+    "judge": "opencode_rubrics.judge_rubric:JudgeRubric",
     "environment-return": "opencode_rubrics.environment_return:EnvironmentReturnRubric",
     "task-tests": "opencode_rubrics.task_tests:TaskTestsRubric",
     "code-tests": "opencode_rubrics.code_tests:CodeTestsRubric",

@@ -18,7 +18,7 @@ from typing_extensions import TypeVar
 
 from opencode_rubrics.errors import JudgeError, ScoringError
 from opencode_rubrics.half_characters import has_half_character
-from opencode_rubrics.judge import MAX_ANSWER_CHARS, Letter, MathJudge
+from opencode_rubrics.judge import MAX_ANSWER_CHARS, Judge
 from opencode_rubrics.math.rules_result import RulesResult
 from opencode_rubrics.math.worker_pool import WorkerPool, release_pool, shared_pool, usable_cores
 from opencode_rubrics.math_config import HybridMathConfig, MathConfig
@@ -52,7 +52,7 @@ class Ruling:
 class _Scored:
     ruling: Ruling
     seconds: float
-    judged: Letter | None = None
+    judged: str | None = None
     judge_error: str | None = None
     """Why the judge gave no verdict; the rules' stands, and is not a score if the judge itself does not work."""
 
@@ -156,7 +156,8 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
         if not answer:
             return _Scored(ruling, time.perf_counter() - started)
         try:
-            judged = await MathJudge(self.config).verdict_on(answer, task.prompt_text, reference, trace)
+            judge = Judge(self.config, ("A", "B", "C"), "judge_prompt.txt", "math_judge")
+            judged = await judge.verdict_on(answer, task.prompt_text, reference, trace)
         except JudgeError as error:
             trace.info[INFO_KEY] = _Scored(ruling, time.perf_counter() - started, judge_error=str(error)).record()
             raise

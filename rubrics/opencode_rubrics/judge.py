@@ -1,6 +1,6 @@
 """The judge: one language-model call that compares an answer with the reference.
 
-Invariants: a verdict is one of three letters that the judge put alone on its last line. Everything else (no reply, an
+Invariants: a verdict is one of a few choices that the judge put alone on its last line. Everything else (no reply, an
 error, a refusal, a reply that was cut off or says something else) is a `JudgeError`, unless it is the answer's doing:
 then the judge gives a verdict on the reference itself, but none on this answer. The judge sees of a rollout its
 extracted answer only, whole and behind a mark that nobody could know.
@@ -9,9 +9,9 @@ extracted answer only, whole and behind a mark that nobody could know.
 import contextlib
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
-from typing import Any, Literal, cast
+from typing import Any
 
 import openai
 import verifiers.v1 as vf
@@ -21,11 +21,8 @@ from verifiers.v1.clients.base import build_async_openai
 from verifiers.v1.types import Usage
 
 from opencode_rubrics.errors import JudgeError
-from opencode_rubrics.math_config import MathConfig
+from opencode_rubrics.judge_options import JudgeOptions
 from opencode_rubrics.rubric import AnyTrace
-
-Letter = Literal["A", "B", "C"]
-"""The judge's verdict; "A" means right."""
 
 MAX_ANSWER_CHARS = 2000
 """A longer answer is not put before the judge: a part of it could agree where all of it does not."""
@@ -42,9 +39,7 @@ _CONTROL_TOKEN = re.compile(
 )
 """The first character of what models take for the end of a turn, or the beginning of another, wherever it stands."""
 
-_LETTER = re.compile(
-    r"[\W_]*(?:(?:final\s+)?(?:verdict|answer|judg(?:e)?ment)\b[\W_]*(?:is\b)?[\W_]*)?([ABC])[\W_]*", re.IGNORECASE
-)
+_INTRODUCTION = r"(?:(?:final\s+)?(?:verdict|answer|judg(?:e)?ment)\b[\W_]*(?:is\b)?[\W_]*)?"
 
 
 class _NoVerdict(JudgeError):
@@ -56,20 +51,27 @@ class _NoVerdict(JudgeError):
         self.again, self.passing = again, passing
 
 
-class MathJudge(vf.Judge[Letter]):
+class Judge(vf.Judge[str]):
     """verifiers' judge with a stricter verdict; `verdict_on` is its door.
 
     The call is made here, because verifiers' own neither tries again nor tells why a reply ended, and the errors of a
     judge that refused or was cut off have to say so.
+
+    Args:
+        options: the model, and how it is asked.
+        choices: what it may answer.
+        prompt_file: the file of this package with the prompt for them, unless the options bring one.
+        name: what its calls are called on the trace.
     """
 
-    def __init__(self, config: MathConfig) -> None:
-        endpoint = config.judge_client.model_dump()
-        super().__init__(vf.JudgeConfig(**endpoint, name="math_judge", model=config.judge_model))
-        self.prompt = config.judge_prompt or files(__package__).joinpath("judge_prompt.txt").read_text("utf-8")
-        self._options = config
+    def __init__(self, options: JudgeOptions, choices: Sequence[str], prompt_file: str, name: str) -> None:
+        endpoint = options.judge_client.model_dump()
+        super().__init__(vf.JudgeConfig(**endpoint, name=name, model=options.judge_model))
+        self.prompt = options.judge_prompt or files(__package__).joinpath(prompt_file).read_text("utf-8")
+        self._options = options
+        self._choices = choices
 
-    async def verdict_on(self, answer: str, question: str, reference: str, trace: AnyTrace) -> Letter | None:
+    async def verdict_on(self, answer: str, question: str, reference: str, trace: AnyTrace) -> str | None:
         """The verdict on an answer, None if the answer keeps this judge from giving one; calls are put on `trace`.
 
         Raises:
@@ -87,7 +89,7 @@ class MathJudge(vf.Judge[Letter]):
                     return await self._asked_twice(answer, question, reference, trace)
         return None
 
-    async def _asked_twice(self, answer: str, question: str, reference: str, trace: AnyTrace) -> Letter:
+    async def _asked_twice(self, answer: str, question: str, reference: str, trace: AnyTrace) -> str:
         mark = secrets.token_hex(8)
         answer = _CONTROL_TOKEN.sub(r"\g<0> ", answer)
         fields = {"question": question, "reference": reference, "answer": f"[{mark}]\n{answer}\n[{mark}]"}
@@ -97,11 +99,12 @@ class MathJudge(vf.Judge[Letter]):
             if not failure.again:
                 raise
             found = await self.evaluate(trace=trace, **fields)
-        return cast(Letter, found.parsed)
+        assert found.parsed is not None
+        return found.parsed
 
     async def complete(
         self, messages: str | vf.Messages, *, trace: AnyTrace | None = None, **_: Any
-    ) -> vf.JudgeResponse[Letter]:
+    ) -> vf.JudgeResponse[str]:
         """The reply to one prompt with its verdict, recorded on `trace` whatever it says, a failure too.
 
         Raises:
@@ -113,7 +116,7 @@ class MathJudge(vf.Judge[Letter]):
             completion = await self._ask(request)
         choice = completion.choices[0]
         text = (choice.message.content or "") if choice.message is not None else ""
-        response = vf.JudgeResponse[Letter](text=text, usage=Usage.from_openai(completion.usage))
+        response = vf.JudgeResponse[str](text=text, usage=Usage.from_openai(completion.usage))
         if trace is not None:
             trace.record_judge_call(name=self.reward_name, request=request, response=response)
         response.parsed = self._verdict(choice, text)
@@ -161,24 +164,27 @@ class MathJudge(vf.Judge[Letter]):
             raise JudgeError(f"judge {model!r} replied with something else than a chat completion")
         return completion
 
-    def _verdict(self, choice: Choice, text: str) -> Letter:
+    def _verdict(self, choice: Choice, text: str) -> str:
         model = self.config.model
         refusal = getattr(choice.message, "refusal", None)
         if refusal or choice.finish_reason == "content_filter":
             raise _NoVerdict(f"judge {model!r} refused: {refusal or 'content filter'}; choose another judge_model")
-        letter = read_verdict(text)
-        if letter is not None:
-            return letter
+        verdict = read_verdict(text, self._choices)
+        if verdict is not None:
+            return verdict
         if choice.finish_reason == "length":
             raise _NoVerdict(f"judge {model!r} was cut off before its verdict; raise judge_sampling.max_tokens")
-        raise _NoVerdict(f"judge {model!r} gave no verdict A, B or C on its last line: {text[-200:]!r}")
+        known = f"{', '.join(self._choices[:-1])} or {self._choices[-1]}"
+        raise _NoVerdict(f"judge {model!r} gave no verdict {known} on its last line: {text[-200:]!r}")
 
 
-def read_verdict(text: str) -> Letter | None:
-    """The letter alone on the last line of a judge's reply, after any thinking."""
+def read_verdict(text: str, choices: Sequence[str]) -> str | None:
+    """The choice alone on the last line of a judge's reply, after any thinking; none where another line has another."""
     if "<think>" in text and "</think>" not in text:
         return None
-    lines = [line for line in text.rpartition("</think>")[2].splitlines() if line.strip()]
-    boxed = re.sub(r"\\(?:boxed|text)\s*", "", lines[-1]) if lines else ""
-    found = _LETTER.fullmatch(boxed)
-    return cast(Letter, found[1].upper()) if found else None
+    spelled = {choice.lower(): choice for choice in choices}
+    line = re.compile(rf"[\W_]*{_INTRODUCTION}({'|'.join(map(re.escape, choices))})[\W_]*", re.IGNORECASE)
+    said = [words for words in text.rpartition("</think>")[2].splitlines() if words.strip()]
+    found = [line.fullmatch(re.sub(r"\\(?:boxed|text)\s*", "", words)) for words in said]
+    named = {match[1].lower() for match in found if match}
+    return spelled[named.pop()] if found and found[-1] and len(named) == 1 else None

@@ -1,18 +1,15 @@
 """Options of the rubrics that verify mathematics."""
 
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import Field, model_validator
-from verifiers.v1 import SamplingConfig
-from verifiers.v1.configs.client import BaseClientConfig
+from pydantic import Field
 
-from opencode_rubrics.config import RubricConfig
-
-_PLACEHOLDERS = ("{question}", "{reference}", "{answer}")
+from opencode_rubrics.judge_options import JudgeOptions
 
 
-class MathConfig(RubricConfig):
-    """What both math rubrics have in common: the rules' limits and the judge behind them."""
+class MathConfig(JudgeOptions):
+    """What both math rubrics have in common: the rules' limits and the judge behind them, who answers A (right), B
+    (wrong) or C (cannot be told)."""
 
     timeout_seconds: float = Field(5.0, gt=0, allow_inf_nan=False)
     """CPU seconds that one answer may cost; beyond them the rules say no ("timed_out")."""
@@ -23,26 +20,6 @@ class MathConfig(RubricConfig):
     """A larger answer is a 0 ("oversized")."""
     use_judge_fallback: bool = False
     """Ask a language model when the rules say no to an answer that is there."""
-    judge_model: str = "gpt-5-nano"
-    """The judge's model name."""
-    judge_client: BaseClientConfig = BaseClientConfig()
-    """The judge's endpoint, any OpenAI-compatible one: `base_url`, `api_key_var`, headers."""
-    judge_sampling: SamplingConfig = SamplingConfig()
-    """Sampling of the judge's calls; what the endpoint does not know goes along as is."""
-    judge_prompt: str | None = None
-    """Another prompt, with `{question}`, `{reference}` and `{answer}`; it has to ask for A (right), B (wrong) or C
-    (cannot be told) alone on the last line. `None`: the one in `judge_prompt.txt`."""
-    judge_timeout: float = Field(60.0, gt=0, allow_inf_nan=False)
-    """Seconds per attempt."""
-    judge_max_retries: int = Field(4, ge=0, le=20)
-    """Further attempts after a timeout, a lost connection, a 408, 409, 429 or 5xx, with growing pauses."""
-
-    @model_validator(mode="after")
-    def _check_prompt(self) -> Self:
-        missing = [name for name in _PLACEHOLDERS if self.judge_prompt is not None and name not in self.judge_prompt]
-        if missing:
-            raise ValueError(f"judge_prompt must hold {', '.join(missing)}, which are replaced in every call")
-        return self
 
 
 class HybridMathConfig(MathConfig):

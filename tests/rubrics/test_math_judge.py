@@ -50,7 +50,7 @@ async def test_the_judge_decides_where_the_rules_say_no(text: str, reward: float
     rewards = {name: found.score for name, found in scored.trace.rewards.items() if found}
     assert rewards == {"correct_answer": reward, "judge_score": reward, "math_verify_score": 0.0}
     assert scored.record["decided_by"] == "judge"
-    assert scored.record["judge_verdict"] == read_verdict(text)
+    assert scored.record["judge_verdict"] == read_verdict(text, "ABC")
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ class Sample(BaseModel):
     """The configuration of the rubric that scores, if it is not the one that fits the other fields."""
     setup: tuple[str, ...] = ()
     verify: tuple[str, ...] = Field(default=())
+    gold: str | dict[str, str] | None = None
+    """The right solution of a row without an answer, for `opencode-check-tasks`."""
 
     @field_validator("setup", "verify", mode="before")
     @classmethod

@@ -89,6 +89,12 @@ class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]
         ledger.summary.termination_reason = trace.info[TERMINATION_KEY] = reason
         _write(trace, ledger)
 
+    async def validate(self, runtime: vf.Runtime) -> bool | None:
+        """`vf-validate`: whether the calls in the row's `info.gold` give a return of 1; None where there are none."""
+        from opencode_env.simulation.gold import gold_is_right  # an MCP client, half a second
+
+        return await gold_is_right(self)
+
     async def score(self, trace: AnyTrace, runtime: vf.Runtime | None = None, deployment: Any = None) -> None:
         """Record the rubric's rewards and metrics, and those plugged in by config.
 

@@ -30,6 +30,7 @@ from verifiers.v1.utils.decorators import invoke
 from opencode_env.taskset.config import OpenCodeTaskConfig
 from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_env.taskset.folders.healthcheck import wait_until_healthy
+from opencode_env.taskset.gold.validation import gold_is_right
 from opencode_env.taskset.row_rubric import read_rubric
 
 
@@ -93,6 +94,15 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
             await unpack_into(runtime, folder.files, workdir, vf.TaskError)
         if folder is not None and folder.healthcheck is not None:
             await wait_until_healthy(runtime, folder.healthcheck, workdir)
+
+    async def validate(self, runtime: vf.Runtime) -> bool | None:
+        """`vf-validate`: whether the row's gold solution, applied in `runtime` behind the setup, is rewarded with 1;
+        None where the row has none (see `opencode_env.check_tasks`).
+
+        Raises:
+            TaskError: the runtime is this machine itself, where a solution is not to be run.
+        """
+        return await gold_is_right(self, runtime)
 
     async def score(self, trace: AnyTrace, runtime: vf.Runtime | None = None, deployment: Any = None) -> None:
         """Record the rubric's rewards and metrics, and those plugged in by config.

@@ -1,0 +1,208 @@
+"""The check of one task whose sandbox is set up and scored by commands, files or answers.
+
+Invariant: each attempt has a sandbox of its own, as a rollout has; a failure of the machinery is an error of the check
+and no finding.
+"""
+
+import base64
+import gzip
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import verifiers.v1 as vf
+from opencode_rubrics import AnyTrace
+from opencode_rubrics.scoring_clock import ScoringTimeout
+
+from opencode_env.check_tasks.box import Box, CheckEnv
+from opencode_env.check_tasks.leaks import Secret, change_of, found_in, holds, says_answer, secret_of
+from opencode_env.check_tasks.limits import Limits, misfits, tight
+from opencode_env.check_tasks.readable import Readable, readable_in, texts_of, work_in
+from opencode_env.check_tasks.report import Finding, Kind
+from opencode_env.taskset import OpenCodeTask
+from opencode_env.taskset.gold.solution import Gold, GoldError, apply_gold, gold_of, near_misses
+
+FULL = 1.0
+_CLOSE = 1e-6
+_LEAST_HIDDEN = 60
+"""Characters of a command of one line: a shorter one runs tests and holds none."""
+_INFRASTRUCTURE = (vf.SandboxError, vf.ProviderError, vf.TunnelError, vf.InterceptionError)
+
+
+class TaskCheck:
+    """One task's attempts, and what they show."""
+
+    def __init__(
+        self, env: CheckEnv, task: OpenCodeTask, repeats: int, column: str | None, folder: Path | None
+    ) -> None:
+        self._env, self._task, self._repeats = env, task, repeats
+        rubric = task.rubric_config.resolved()
+        self._answer_path: str | None = getattr(rubric, "answer_path", None)
+        self._column, self._folder, self._type = column, folder, rubric.type
+        self.findings: list[Finding] = []
+        self.untouched: list[float] = []
+        self.gold: list[float] = []
+
+    def _note(self, kind: Kind, told: str) -> None:
+        finding = Finding(kind=kind, told=told)
+        if finding not in self.findings:
+            self.findings.append(finding)
+
+    async def run(self) -> None:
+        """Do all of it.
+
+        Raises:
+            RolloutError: the machinery failed.
+        """
+        for told in misfits(self._limits()):
+            self._note("limits", told)
+        try:
+            gold = gold_of(self._task.data, self._type, self._answer_path, self._column, self._folder)
+        except GoldError as error:
+            self._note("no-gold", str(error))
+            return
+        try:
+            readable = await self._untouched()
+            changes = await self._golden(gold) if gold is not None else []
+            if gold is None:
+                self._note("no-gold", "there is no gold solution to try: name its column with --gold")
+            elif not self.findings:
+                await self._missed(gold)
+            self._search(readable, gold, changes)
+        except _INFRASTRUCTURE:
+            raise
+        except ScoringTimeout as error:
+            self._note("limits", str(error))
+        except vf.RolloutError as error:
+            self._note("broken", f"{type(error).__name__}: {str(error)[-600:]}")
+
+    def _limits(self) -> Limits:
+        data, seat, config = self._task.data, self._env.config.agent.timeout, self._task.config
+        return Limits(
+            agent=data.timeout.agent,
+            seat=seat.rollout,
+            scoring=seat.scoring if seat.scoring is not None else data.timeout.scoring,
+            longest=self._task.rubric.longest(data),
+            setup=seat.setup if seat.setup is not None else data.timeout.setup,
+            longest_setup=len(data.setup) * (data.setup_timeout or config.setup_timeout),
+            episode=self._env.config.timeout.episode,
+        )
+
+    async def _untouched(self) -> Readable:
+        readable = Readable()
+        firsts, agains = [], []
+        for number in range(self._repeats):
+            async with self._env.box(self._task) as box:
+                if number == 0:
+                    readable = await readable_in(box.agents)
+                firsts.append((await box.score()).reward)
+                agains.append((await box.score(self._reordered())).reward)
+        self.untouched = [*firsts, *agains]
+        if max(firsts) > _CLOSE:
+            self._note("untouched-passes", f"untouched sandboxes score {_listed(firsts)}, and not 0")
+        self._steady(firsts, agains, "untouched")
+        return readable
+
+    async def _golden(self, gold: Gold) -> list[Secret]:
+        firsts, agains, changes = [], [], []
+        for number in range(self._repeats):
+            async with self._env.box(self._task, gold.directory) as box:
+                before = await work_in(box.agents, box.workdir) if number == 0 else {}
+                try:
+                    await self._apply(gold, box)
+                except GoldError as error:
+                    self._note("gold-fails", str(error))
+                    return []
+                if number == 0:
+                    changes = list(_changes(before, await work_in(box.agents, box.workdir)))
+                scored = await box.score()
+                self._note_time(scored)
+                firsts.append(scored.reward)
+                agains.append((await box.score(self._reordered())).reward)
+        self.gold = [*firsts, *agains]
+        if max(firsts) < FULL - _CLOSE:
+            self._note("gold-fails", f"the gold solution scores {_listed(firsts)}, and not 1")
+        self._steady(firsts, agains, "with the gold solution")
+        return changes
+
+    def _note_time(self, scored: AnyTrace) -> None:
+        """Look at how long the task's own commands took of their limits."""
+        data = self._task.data
+        limit = data.verify_timeout or getattr(self._task.rubric_config.resolved(), "command_timeout", None)
+        runs = [(record["duration"], limit, "a verify command") for record in scored.info.get("verify", [])]
+        if data.tests is not None and "duration" in (record := scored.info.get("tests", {})):
+            runs.append((record["duration"], data.tests.timeout, "the tests"))
+        for seconds, most, what in runs:
+            for told in tight(seconds, most, what):
+                self._note("limits", told)
+
+    def _steady(self, firsts: list[float], agains: list[float], what: str) -> None:
+        if len(set(firsts)) > 1 or len(set(agains)) > 1:
+            self._note("flaky", f"{what}, equal sandboxes score {_listed(firsts)}, and once more {_listed(agains)}")
+        elif firsts[0] != agains[0]:
+            order = "in another order" if len(self._task.data.verify) > 1 else "a second time"
+            self._note("order-dependent", f"{what}, a sandbox scores {firsts[0]:g}, and scored {order} {agains[0]:g}")
+
+    async def _missed(self, gold: Gold) -> None:
+        for name, miss in near_misses(gold):
+            async with self._env.box(self._task) as box:
+                try:
+                    await self._apply(miss, box)
+                except GoldError:
+                    continue  # what cannot be applied is no solution
+                reward = (await box.score()).reward
+            allowed = _CLOSE if miss.answer is not None else FULL - _CLOSE
+            if reward > allowed:
+                self._note("near-miss-passes", f"{name} scores {reward:g}")
+
+    async def _apply(self, gold: Gold, box: Box) -> None:
+        await apply_gold(gold, box.agents, box.trace, box.workdir, self._answer_path, box.agent_seconds)
+
+    def _reordered(self) -> OpenCodeTask:
+        """The task with its verify commands the other way round."""
+        return self._task.with_data(verify=list(reversed(self._task.data.verify)))
+
+    def _search(self, readable: Readable, gold: Gold | None, changes: list[Secret]) -> None:
+        prompt = self._task.data.prompt_text
+        secrets = [
+            *changes,
+            *self._hidden(),
+            *(secret_of(name, text) for name, text in (gold.texts if gold else {}).items()),
+        ]
+        answer = self._task.data.answer
+        for told in found_in(readable.texts, secrets, answer, prompt):
+            self._note("leak", told)
+        for secret in secrets:
+            if holds(prompt, secret):
+                self._note("leak", f"{secret.name} is in the prompt")
+        if answer is not None and says_answer(prompt, answer):
+            self._note("leak", "the answer is in the prompt")
+        for told in readable.unread:
+            self._note("not-looked-at", told)
+
+    def _hidden(self) -> Iterator[Secret]:
+        """The tests that the agent must not see."""
+        for number, command in enumerate(self._task.data.verify, 1):
+            if len(command) >= _LEAST_HIDDEN or len(command.splitlines()) > 2:
+                yield secret_of(f"verify command {number}", command)
+        if (code := self._task.data.code_tests) is not None:
+            spoken = "\n".join(f"{test.input}\n{test.output}" for test in code.tests)
+            yield secret_of("what its tests expect", spoken)
+        tests = self._task.data.tests
+        if tests is not None and tests.archive is not None:
+            for name, text in _unpacked(tests.archive).items():
+                yield secret_of(f"the hidden test {name.lstrip('/')}", text, together=True)
+
+
+def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Secret]:
+    gone = {text for name, text in before.items() if after.get(name) != text}
+    for name, text in after.items():
+        if before.get(name) != text and text not in gone:
+            yield change_of(f"the gold solution's {name}", before.get(name), text)
+
+
+def _unpacked(archive: str) -> dict[str, str]:
+    return texts_of(gzip.decompress(base64.b64decode(archive)))
+
+
+def _listed(rewards: list[float]) -> str:
+    return ", ".join(f"{reward:g}" for reward in rewards)

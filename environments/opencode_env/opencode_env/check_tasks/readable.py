@@ -1,0 +1,167 @@
+"""What an agent can read in its sandbox before it has done anything: files, git objects, variables.
+
+Invariant: every read is bounded; what was not looked at is told. Of the confined sandbox the parts that this machine
+shows read-only hold nothing of a task; of an image the system's own programs are left out.
+"""
+
+import io
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+import verifiers.v1 as vf
+from opencode_rubrics.sandbox.checked_run import run_for
+from opencode_rubrics.sandbox.processes import TrustedSystem
+
+MAX_FILE_BYTES = 512 * 1024
+MAX_BYTES = 128 * 1024 * 1024
+"""Of all files, and of the objects of one repository."""
+
+_SECONDS = 300.0
+_KERNEL = ("/proc", "/sys", "/dev")
+_SYSTEM = (
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/usr/bin",
+    "/usr/sbin",
+    "/usr/lib",
+    "/usr/include",
+    "/usr/libexec",
+)
+_GENERATED = ("__pycache__", ".pytest_cache", ".mypy_cache", "node_modules")
+_ARCHIVE, _OBJECTS = "/tmp/.readable.tar", "/tmp/.objects"
+# Files of one place at a time, in one archive; those that the agent may not read are left out.
+_PACK = """
+out=$1 most=$2; shift 2
+command -v tar >/dev/null && command -v find >/dev/null || exit 90
+cd / && find "$@" -type f -size "-$most"k -print0 2>/dev/null | tar --null -T - --no-recursion -cf "$out" 2>/dev/null
+[ -f "$out" ] && wc -c < "$out"
+"""
+_DUMP = """
+command -v git >/dev/null || exit 90
+git -c safe.directory='*' --git-dir="$1" cat-file --batch-all-objects --batch --unordered > "$2" 2>/dev/null
+wc -c < "$2"
+"""
+
+
+@dataclass
+class Readable:
+    """Texts by where they are, and what was not looked at."""
+
+    texts: dict[str, str] = field(default_factory=dict)
+    unread: list[str] = field(default_factory=list)
+
+
+async def readable_in(runtime: vf.Runtime) -> Readable:
+    """All that can be read in the sandbox by the user of `runtime`.
+
+    Raises:
+        SandboxError: the sandbox is gone.
+    """
+    found = Readable()
+    packed = await _packed(runtime, ["/"], await _left_out(runtime), found)
+    found.texts |= {name: text for name, text in texts_of(packed).items() if "/.git/" not in name}
+    for repository in _repositories(packed):
+        found.texts |= await _objects(runtime, repository, found)
+    found.texts |= await _variables(runtime)
+    return found
+
+
+async def work_in(runtime: vf.Runtime, workdir: str) -> dict[str, str]:
+    """The texts below the work directory, by path; those of tools' own caches are left out."""
+    packed = await _packed(runtime, [workdir], [], Readable())
+    texts = texts_of(packed)
+    return {name: text for name, text in texts.items() if not {".git", *_GENERATED} & set(name.split("/"))}
+
+
+async def _packed(runtime: vf.Runtime, places: list[str], left_out: list[str], found: Readable) -> bytes:
+    pruned = [word for path in left_out for word in ("-path", path, "-prune", "-o")]
+    argv = ["sh", "-c", _PACK, "pack", _ARCHIVE, str(MAX_FILE_BYTES // 1024), *places, *pruned]
+    return await _made(runtime, argv, _ARCHIVE, "files: the sandbox lacks tar or find", found)
+
+
+async def _made(runtime: vf.Runtime, argv: list[str], path: str, lacking: str, found: Readable) -> bytes:
+    """The content of the file that a program makes and says the size of."""
+    result = await run_for(runtime, argv, _SECONDS, f"{path} cannot be made")
+    said = result.stdout.strip()
+    if not said.isdigit():
+        found.unread.append(
+            lacking if result.exit_code == 90 else f"{lacking.partition(':')[0]}: {result.stderr[-200:]}"
+        )
+        return b""
+    if int(said) > MAX_BYTES:
+        found.unread.append(f"{lacking.partition(':')[0]}: {int(said) >> 20} MiB are too much")
+        return b""
+    try:
+        return await runtime.read(path, MAX_BYTES)
+    finally:
+        await runtime.run(["rm", "-f", path], {})
+
+
+async def _left_out(runtime: vf.Runtime) -> list[str]:
+    """What is none of the task's: the kernel's, and what this machine shows, or the system's programs of an image."""
+    if not isinstance(runtime, TrustedSystem):
+        return [*_KERNEL, *_SYSTEM]
+    mounts = (await runtime.run(["cat", "/proc/self/mountinfo"], {})).stdout.splitlines()
+    fields = [line.split() for line in mounts]
+    shown = [words[4] for words in fields if len(words) > 5 and "ro" in words[5].split(",") and words[4] != "/"]
+    return sorted({*_KERNEL, *shown})
+
+
+def texts_of(packed: bytes) -> dict[str, str]:
+    """The UTF-8 texts in a tar archive, by absolute path."""
+    if not packed:
+        return {}
+    found = {}
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        for member in archive:
+            content = archive.extractfile(member) if member.isreg() else None
+            if content is None:
+                continue
+            text = _text(content.read())
+            if text:
+                found[f"/{member.name.lstrip('./')}" if not member.name.startswith("/") else member.name] = text
+    return found
+
+
+def _text(content: bytes) -> str:
+    try:
+        return "" if b"\0" in content[:4096] else content.decode()
+    except UnicodeDecodeError:
+        return ""
+
+
+def _repositories(packed: bytes) -> Iterator[str]:
+    """The git directories whose HEAD is in the archive."""
+    if not packed:
+        return
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        names = {"/" + name.lstrip("/") for name in archive.getnames()}
+    for name in sorted(names):
+        place = PurePosixPath(name)
+        if place.name == "HEAD" and f"{place.parent}/config" in names:
+            yield str(place.parent)
+
+
+async def _objects(runtime: vf.Runtime, directory: str, found: Readable) -> Mapping[str, str]:
+    """All objects of a repository, those too that no branch leads to."""
+    argv = ["sh", "-c", _DUMP, "dump", directory, _OBJECTS]
+    content = await _made(runtime, argv, _OBJECTS, f"git objects of {directory}: the sandbox lacks git", found)
+    texts, start = {}, 0
+    while (end := content.find(b"\n", start)) > 0:
+        name, kind, size = content[start:end].decode().split()
+        body = content[end + 1 : end + 1 + int(size)]
+        start = end + 1 + int(size) + 1
+        if kind != "tree" and int(size) <= MAX_FILE_BYTES and (text := _text(body)):
+            texts[f"git {kind} {name[:10]} of {directory}"] = text
+    return texts
+
+
+async def _variables(runtime: vf.Runtime) -> Mapping[str, str]:
+    listed = (await runtime.run(["env"], {})).stdout.splitlines()
+    pairs = [line.partition("=") for line in listed if "=" in line]
+    return {f"the variable {name}": value for name, _, value in pairs}

@@ -1,0 +1,190 @@
+"""The right solution of a task, where the dataset has one: how it is found, how it is applied, and near misses of it.
+
+Invariant: applying a gold solution does in the sandbox what an agent could have done there, and nothing else; what it
+brings along (the patch, the solution's directory) is gone afterwards.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import verifiers.v1 as vf
+from opencode_rubrics import AnyTrace, run_command, upload_bundle
+from opencode_rubrics.sandbox.packed_directory import pack_directory, unpack_new
+from opencode_rubrics.verifiers_versions import run_program
+from pydantic import JsonValue
+
+GOLD_COLUMNS = ("gold", "solution", "patch")
+"""Columns that hold the right solution, unless an option names another."""
+ANSWERED = ("answer", "hybrid-math", "remote-hybrid-math", "judge")
+"""Rubrics for which the row's answer is the solution."""
+
+_SCRIPTS = ("solution/solve.sh", "solution/solution.sh", "solution.sh")
+"""Where task directories have theirs: Harbor, Terminal-Bench 2, Terminal-Bench."""
+SOLUTION = "/solution"
+"""Where a task directory's solution is while it is applied; the confined sandbox has to be made with it."""
+_SOLVE = "chmod +x {0} 2>/dev/null; if [ -x {0} ]; then {0}; else sh {0}; fi"
+_PATCH = re.compile(r"\A(?:diff --git |--- |Index: |From [0-9a-f]{40} )", re.MULTILINE)
+_FIRST_DIGIT = re.compile(r"(?<![_^{\d])\d|(?<=[^_^]\{)\d")
+_APPLY = """cd -- "$1" || exit 1
+git apply --whitespace=nowarn -- "$2" 2>/dev/null || patch -s -p1 < "$2"
+result=$?
+rm -f -- "$2"
+exit $result"""
+
+
+class GoldError(Exception):
+    """The gold solution cannot be applied; the message says why."""
+
+
+@dataclass(frozen=True)
+class Gold:
+    """One solution; its parts are applied in this order."""
+
+    directory: Path | None = None
+    """A directory that becomes /solution, and `script`, which is in it; without one, `script` is a command."""
+    script: str = ""
+    patch: str | None = None
+    files: Mapping[str, str] | None = None
+    """Contents by path, below the work directory unless absolute."""
+    commands: Sequence[str] = ()
+    answer: str | None = None
+    """The answer file's content, and the last reply."""
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """What of it must not be in the agent's sight, by what it is called."""
+        named = {f"gold file {path}": text for path, text in (self.files or {}).items()}
+        named |= {f"gold command {number}": text for number, text in enumerate(self.commands, 1)}
+        return named | ({"gold patch": self.patch} if self.patch else {})
+
+
+def gold_of(data: Any, rubric: str, answer_path: str | None, column: str | None, directory: Path | None) -> Gold | None:
+    """The gold solution of a task's data; None where there is none.
+
+    Args:
+        data: `OpenCodeTaskData`.
+        rubric: the `type` of the rubric that scores it.
+        answer_path: the file that this rubric reads, if it reads one.
+        column: the option's column; None looks for `GOLD_COLUMNS`.
+        directory: the task's directory, of a folder of them.
+
+    Raises:
+        GoldError: the column holds something else than a solution.
+    """
+    for name in _SCRIPTS if directory is not None else ():
+        assert directory is not None
+        if (script := directory / name).is_file():
+            where = script.parent if script.parent != directory else None
+            return Gold(directory=where, script=script.name if where else script.read_text(encoding="utf-8"))
+    if column is None and rubric in ANSWERED and data.answer is not None:
+        return Gold(answer=data.answer)
+    for name in (column,) if column else GOLD_COLUMNS:
+        if (value := data.info.get(name)) not in (None, "", []):
+            return _parsed(name, value, answer_path if rubric not in ANSWERED else None)
+    return None if data.answer is None or data.verify else Gold(answer=data.answer)
+
+
+def _parsed(name: str, value: JsonValue, answer_path: str | None) -> Gold:
+    if isinstance(value, dict) and all(isinstance(text, str) for text in value.values()):
+        return Gold(files={path: str(text) for path, text in value.items()})
+    if isinstance(value, list) and all(isinstance(text, str) for text in value):
+        return Gold(commands=[str(text) for text in value])
+    if not isinstance(value, str):
+        raise GoldError(f'column "{name}" is no solution: write a command, a list of them, a patch, or files by path')
+    if _PATCH.match(value):
+        return Gold(patch=value)
+    return Gold(commands=[value]) if answer_path is None else Gold(files={answer_path: value})
+
+
+def near_misses(gold: Gold) -> Iterator[tuple[str, Gold]]:
+    """Solutions that are nearly this one and must not be rewarded, each with what it is called."""
+    if gold.answer is not None and (changed := _other_answer(gold.answer)) is not None:
+        yield f"the answer {changed!r}", replace(gold, answer=changed)
+    if gold.patch is not None:
+        yield from ((name, replace(gold, patch=patch)) for name, patch in _without_a_hunk(gold.patch))
+
+
+def _other_answer(answer: str) -> str | None:
+    """The answer with its first digit changed, or with another letter where it is one of a choice."""
+    if re.fullmatch(r"[A-E]", answer.strip()):
+        return "ABCDEA"["ABCDE".index(answer.strip()) + 1]
+    found = _FIRST_DIGIT.search(answer)
+    if found is None:
+        return None
+    digit = "8" if found[0] == "9" else str(int(found[0]) + 1)
+    return answer[: found.start()] + digit + answer[found.end() :]
+
+
+def _without_a_hunk(patch: str, most: int = 4) -> Iterator[tuple[str, str]]:
+    """The patch without one of its hunks of code, for each of the first few, where it has several."""
+    pieces = re.split(r"(?m)^(?=diff --git |@@ |--- .*\n\+\+\+ )", patch)
+    hunks = [number for number, piece in enumerate(pieces) if piece.startswith("@@")]
+    if len(hunks) < 2:
+        return
+    for number in hunks[:most]:
+        left = [piece for index, piece in enumerate(pieces) if index != number]
+        # A file's header without any hunk is no patch.
+        kept = [
+            piece
+            for index, piece in enumerate(left)
+            if piece.startswith("@@") or not _is_header(piece) or _has_hunk(left, index)
+        ]
+        yield f"the gold patch without its hunk {hunks.index(number) + 1}", "".join(kept)
+
+
+def _is_header(piece: str) -> bool:
+    return piece.startswith(("diff --git ", "--- "))
+
+
+def _has_hunk(pieces: Sequence[str], index: int) -> bool:
+    rest = pieces[index + 1 :]
+    if pieces[index].startswith("diff --git ") and rest and rest[0].startswith("--- "):
+        rest = rest[1:]
+    return bool(rest) and rest[0].startswith("@@")
+
+
+async def apply_gold(
+    gold: Gold, runtime: vf.Runtime, trace: AnyTrace, workdir: str, answer_path: str | None, seconds: float
+) -> None:
+    """Do in the sandbox what solves the task, as the agent's user; the answer becomes the last reply, too.
+
+    Raises:
+        GoldError: a part of it failed or ran out of time.
+        SandboxError: the sandbox is gone.
+    """
+    if gold.directory is not None:
+        if brought := (await run_program(runtime, ["test", "-d", SOLUTION], {})).exit_code != 0:
+            await unpack_new(runtime, pack_directory(gold.directory), SOLUTION, vf.TaskError)
+        await _run(runtime, _SOLVE.format(f"{SOLUTION}/{gold.script}"), workdir, seconds)
+        if brought:
+            await run_program(runtime, ["rm", "-rf", SOLUTION], {})
+    elif gold.script:
+        await _run(runtime, gold.script, workdir, seconds)
+    if gold.patch is not None:
+        await upload_bundle(runtime, {"gold.patch": gold.patch}, workdir)
+        found = await run_program(runtime, ["sh", "-c", _APPLY, "gold", workdir, f"{workdir}/gold.patch"], {})
+        if found.exit_code != 0:
+            raise GoldError(f"the gold patch does not apply: {(found.stderr or found.stdout).strip()[-300:]}")
+    if gold.files is not None:
+        await upload_bundle(runtime, {path.lstrip("/"): text for path, text in _placed(gold.files, workdir)}, "/")
+    for command in gold.commands:
+        await _run(runtime, command, workdir, seconds)
+    if gold.answer is not None:
+        path, text = next(iter(_placed({answer_path or "answer.txt": gold.answer}, workdir)))
+        await upload_bundle(runtime, {path.lstrip("/"): text}, "/")
+        trace.root_reply = text if "\\boxed" in text else rf"\boxed{{{text}}}"
+
+
+def _placed(files: Mapping[str, str], workdir: str) -> list[tuple[str, str]]:
+    return [(path if path.startswith("/") else f"{workdir}/{path}", text) for path, text in files.items()]
+
+
+async def _run(runtime: vf.Runtime, command: str, workdir: str, seconds: float) -> None:
+    result = await run_command(runtime, command, workdir=workdir, timeout=seconds)
+    if result.timed_out:
+        raise GoldError(f"the gold solution did not end within the agent's time of {seconds:g} s")
+    if result.exit_code != 0:
+        raise GoldError(f"the gold solution failed ({result.ending()})")

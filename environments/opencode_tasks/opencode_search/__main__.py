@@ -1,0 +1,57 @@
+"""`python -m opencode_search`: the server on stdin and stdout; its key is the variable SEARCH_API_KEY."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+
+from mcp.server.mcpserver import MCPServer
+
+from opencode_search.endpoint import EndpointDown, Options, search
+from opencode_search.pages import Unreadable, open_page
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """An option for each field of `Options`."""
+    parser = argparse.ArgumentParser("python -m opencode_search", description=__doc__)
+    for field in fields(Options):
+        name = f"--{field.name.replace('_', '-')}"
+        if isinstance(field.default, bool):
+            parser.add_argument(name, action="store_true")
+        else:
+            parser.add_argument(name, type=type(field.default), default=field.default)
+    return parser
+
+
+def make_server(options: Options) -> MCPServer:
+    """The server with its two tools."""
+    server = MCPServer("search", log_level="ERROR")
+
+    @server.tool(name="search")
+    async def ask(query: str, count: int = 10) -> str:
+        """Search the web. Gives up to 10 results: title, address, and a piece of text."""
+        try:
+            return await search(query, count, options)
+        except EndpointDown as error:
+            print(error, file=sys.stderr, flush=True)  # noqa: T201
+            os._exit(1)  # which the environment tells as an error of the rollout
+
+    @server.tool(name="open")
+    async def read(url: str, start: int = 0) -> str:
+        """Read a web page as text. A long one comes in parts: `start` is the character to go on from."""
+        try:
+            return await open_page(url, start, options)
+        except Unreadable as error:
+            raise ValueError(str(error)) from error
+
+    return server
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Serve until stdin ends."""
+    make_server(Options(**vars(build_parser().parse_args(arguments)))).run("stdio")
+
+
+if __name__ == "__main__":
+    main()

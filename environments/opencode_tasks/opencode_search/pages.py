@@ -1,0 +1,136 @@
+"""A web page as bounded text.
+
+Invariant: unless it is allowed, no request goes to an address that is not public: each name is looked up once, every
+address that it has is checked, and the connection goes to the address that was checked, at every redirect anew.
+"""
+
+import asyncio
+import ipaddress
+import re
+import socket
+from html.parser import HTMLParser
+from urllib.parse import urljoin, urlsplit
+
+import httpx
+
+from opencode_search.endpoint import Options
+
+MAX_PAGE_BYTES = 4 << 20
+MAX_URL_CHARS = 2000
+_REDIRECTS = 5
+_TYPES = ("text/", "application/json", "application/xhtml", "application/xml")
+_TRANSLATED = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")))
+"""Addresses that stand for others."""
+_HIDDEN = ("script", "style", "noscript", "template", "svg")
+_BLOCKS = ("p", "div", "br", "li", "tr", "section", "article", "h1", "h2", "h3", "h4", "h5", "h6", "table", "pre")
+
+
+class Unreadable(Exception):
+    """The page cannot be read; the text is for the agent."""
+
+
+async def open_page(url: str, start: int, options: Options) -> str:
+    """The text of a page from character `start` on, at most `max_page_chars` of it.
+
+    Raises:
+        Unreadable: it is not to be had, or not to be read.
+    """
+    try:
+        async with asyncio.timeout(options.timeout):
+            kind, body = await _fetched(url, options)
+    except (httpx.HTTPError, TimeoutError, UnicodeError) as error:
+        raise Unreadable(f"the page cannot be read: {type(error).__name__}") from error
+    text = body.decode(errors="replace")
+    text = text_of(text) if "html" in kind else text
+    start = min(max(start, 0), len(text))
+    part = text[start : start + options.max_page_chars]
+    end = start + len(part)
+    more = f"\n\n[characters {start} to {end} of {len(text)}; go on with start={end}]" if end < len(text) else ""
+    return (part or "The page holds no text.") + more
+
+
+async def _fetched(url: str, options: Options) -> tuple[str, bytes]:
+    async with httpx.AsyncClient(timeout=options.timeout, trust_env=False, follow_redirects=False) as client:
+        for _ in range(_REDIRECTS + 1):
+            target, headers, extensions = await _checked(url, options)
+            async with client.stream("GET", target, headers=headers, extensions=extensions) as response:
+                if response.is_redirect:
+                    url = urljoin(url, response.headers.get("location", ""))
+                    continue
+                kind = response.headers.get("content-type", "text/html").lower()
+                if response.status_code >= 400 or not kind.startswith(_TYPES):
+                    raise Unreadable(f"the page cannot be read: HTTP {response.status_code}, {kind}")
+                body = b""
+                async for chunk in response.aiter_bytes():
+                    body += chunk
+                    if len(body) > MAX_PAGE_BYTES:
+                        break
+                return kind, body[:MAX_PAGE_BYTES]
+    raise Unreadable("the page leads to another one too often")
+
+
+async def _checked(url: str, options: Options) -> tuple[str, dict[str, str], dict[str, str]]:
+    """The URL with the address in the place of the name, and what tells the server the name."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError as error:
+        raise Unreadable("this is no address of a page") from error
+    if parts.scheme not in ("http", "https") or not host or len(url) > MAX_URL_CHARS or parts.username:
+        raise Unreadable("only http:// and https:// addresses of pages can be opened")
+    try:
+        looked = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise Unreadable(f"there is no {host}") from error
+    addresses = [str(entry[4][0]) for entry in looked]
+    if not options.allow_private and not all(map(is_public, addresses)):
+        raise Unreadable(f"{host} is no public address")
+    address = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
+    target = parts._replace(netloc=f"{address}:{port}", fragment="").geturl()
+    name = f"[{host}]" if ":" in host else host
+    shown = name if parts.port is None else f"{name}:{parts.port}"
+    return target, {"Host": shown, "User-Agent": "opencode-search"}, {"sni_hostname": host}
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is one of the public network."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is not None:
+            found = found.ipv4_mapped
+        elif any(found in network for network in _TRANSLATED):
+            return False
+    return found.is_global and not found.is_multicast
+
+
+class _Text(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[str] = []
+        self._hidden = 0
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self._hidden += tag in _HIDDEN
+        if tag in _BLOCKS:
+            self.pieces.append("\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden -= tag in _HIDDEN and self._hidden > 0
+        if tag in _BLOCKS:
+            self.pieces.append("\n")
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.pieces.append(re.sub(r"\s+", " ", data))
+
+
+def text_of(page: str) -> str:
+    """What a reader of an HTML page sees, line by line."""
+    parser = _Text()
+    parser.feed(page)
+    parser.close()
+    lines = (" ".join(line.split()) for line in "".join(parser.pieces).split("\n"))
+    return "\n".join(line for line in lines if line)

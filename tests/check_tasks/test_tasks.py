@@ -1,0 +1,157 @@
+"""`opencode-check-tasks` on planted flaws, sound tasks, task directories, and on everything that ships."""
+
+import contextlib
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import verifiers.v1 as vf
+from opencode_env.check_tasks.cli import main
+from opencode_env.taskset import OpenCodeTaskset, OpenCodeTasksetConfig
+from opencode_env.taskset.gold.attempt_trace import trace_for
+
+from tests.check_tasks.planted import FIXED, FLAWS, SOUND, Planted, write, written
+from tests.support.places import podman_box
+from tests.support.sizes import WHOLE
+
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
+_USUAL = (
+    "row-as-json answer-in-notes future-tag-packed code-asked half-for-nothing never once-only weak-tests "
+    "no-time-to-work clean-history pick-lines math prompt-names-notes"
+)
+PLANTED = [one for one in (*FLAWS, *SOUND) if WHOLE or one.name in _USUAL.split()]
+
+
+def checked(*arguments: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and reports by task of one run of the command."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        code = main([*arguments, "--json"])
+    return code, {report["key"]: report for report in json.loads(said.getvalue())["reports"]}
+
+
+def kinds(report: dict[str, Any]) -> set[str]:
+    return {finding["kind"] for finding in report["findings"]}
+
+
+@pytest.mark.slow
+def test_every_planted_flaw_is_named_and_no_sound_task_is(tmp_path: Path) -> None:
+    rows, results = write(tmp_path / "rows.jsonl", PLANTED), tmp_path / "results.jsonl"
+    repeats = "5" if WHOLE else "2"
+    code, reports = checked(str(rows), "--repeats", repeats, "--results", str(results))
+    assert code == 1
+    assert {report["error"] for report in reports.values()} == {None}
+    named = {one.name for one in PLANTED if kinds(reports[one.name]) & set(one.kinds)}
+    blamed = {name: report["findings"] for name, report in reports.items() if report["findings"]}
+    assert named == {one.name for one in PLANTED if one.kinds}
+    assert [name for name in blamed if name not in named] == []
+    lines = results.read_text().splitlines()
+    results.write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:20])
+    again = checked(str(rows), "--repeats", repeats, "--results", str(results))
+    assert set(again[1]) == set(reports)
+    assert len(results.read_text().splitlines()) == len(lines) + 1
+
+
+def folder(root: Path, name: str, *, env: str = "", **files: str) -> None:
+    """A task directory in Harbor's layout: a line is to be written."""
+    given = {
+        "task.toml": f"[verifier]\ntimeout_sec = 60\n[agent]\ntimeout_sec = 60\n[environment.env]\n{env}\n",
+        "instruction.md": "Write what is wanted into /app/out.txt.",
+        "tests/test.sh": "#!/bin/sh\nset -u\nwanted='seven green bottles'\n"
+        'grep -qx "$wanted" /app/out.txt && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n',
+        "solution/solve.sh": "#!/bin/sh\necho 'seven green bottles' > /app/out.txt\n",
+    }
+    for path, text in {**given, **{key.replace("__", "/"): text for key, text in files.items()}}.items():
+        place = root / name / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+
+
+def test_task_directories_are_checked_with_their_solutions(tmp_path: Path) -> None:
+    folder(tmp_path, "sound")
+    folder(tmp_path, "in-the-environment", env='EXPECTED = "seven green bottles"')
+    folder(tmp_path, "in-the-files", **{"environment__.hint": "seven green bottles\n"})
+    folder(tmp_path, "unsolved", **{"solution__solve.sh": "#!/bin/sh\nexit 3\n"})
+    code, reports = checked(str(tmp_path), "--repeats", "1")
+    found = {name: kinds(report) for name, report in reports.items()}
+    assert code == 1
+    assert found == {
+        "sound": set(),
+        "in-the-environment": {"leak"},
+        "in-the-files": {"leak"},
+        "unsolved": {"gold-fails"},
+    }
+    assert "the variable EXPECTED" in str(reports["in-the-environment"]["findings"])
+
+
+def test_the_shipped_samples_pass() -> None:
+    code, reports = checked("--repeats", "1")
+    assert [report["findings"] for report in reports.values()] == [[]] * 10
+    assert code == 0
+
+
+@pytest.mark.parametrize("world", ["frozen-lake", "issue-tracker", "order-desk"])
+def test_the_shipped_worlds_pass(world: str, tmp_path: Path) -> None:
+    taskset = ["--taskset", "opencode-simulation", f"--env.taskset.task.world={world}"]
+    code, reports = checked(*taskset)
+    assert [report["findings"] for report in reports.values()] == [[]] * 6
+    assert code == 0
+    calls = [{"tool": "move", "arguments": {"direction": "left"}}]
+    bad = [{"id": "none", "seed": 1}, {"id": "wrong", "seed": 1, "info": {"gold": calls}}]
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps(row) + "\n" for row in bad))
+    code, reports = checked(str(rows), *taskset)
+    assert code == 1
+    assert [kinds(report) for report in reports.values()] == [
+        {"no-gold"},
+        {"gold-fails" if world == "frozen-lake" else "broken"},
+    ]
+
+
+def test_what_vf_validate_cannot_check_here_names_the_command(tmp_path: Path) -> None:
+    rows = write(tmp_path / "rows.jsonl", [Planted("one", (), {**written(), "workdir": str(tmp_path / "work")})])
+    argv = [sys.executable, "-m", "verifiers.v1.cli.validate", "opencode-env", "--taskset.dataset", str(rows)]
+    out = ["--only-gold", "--runtime.type", "subprocess", "--output-dir", str(tmp_path / "out")]
+    done = subprocess.run([*argv, *out], cwd=tmp_path, capture_output=True, text=True, check=False)
+    (results,) = tmp_path.rglob("results.jsonl")
+    (row,) = map(json.loads, results.read_text().splitlines())
+    assert row["reason"] == "error", done.stderr
+    assert "opencode-check-tasks DATASET" in row["error"]
+
+
+@pytest.mark.podman
+async def test_vf_validates_hook_tries_the_gold_solution_in_a_container(tmp_path: Path, podman_image: str) -> None:
+    rows = write(
+        tmp_path / "rows.jsonl",
+        [
+            Planted("right", (), written()),
+            Planted("wrong", (), written(gold="true")),
+            Planted("none", (), written(gold=None)),
+        ],
+    )
+    found = []
+    for task in OpenCodeTaskset(OpenCodeTasksetConfig(dataset=str(rows))).load():
+        async with podman_box(podman_image) as box:
+            await task.setup(trace_for(task, vf.AgentConfig()), box)
+            found.append(await task.validate(box))
+    assert found == [True, False, None]
+
+
+@pytest.mark.podman
+def test_a_gold_solution_in_the_image_is_found(tmp_path: Path, podman_image: str) -> None:
+    (tmp_path / "Dockerfile").write_text(f"FROM {podman_image}\nCOPY box.py /opt/.cache/x/box.py\n")
+    (tmp_path / "box.py").write_text(FIXED)
+    name = "localhost/check-tasks-leaky"
+    subprocess.run(["podman", "build", "-q", "-t", name, str(tmp_path)], check=True, capture_output=True)
+    cells = written(gold={"/app/box.py": FIXED}, verify=["grep -q 'width \\* height' /app/box.py"])
+    rows = [Planted("leaky", (), {**cells, "image": name}), Planted("sound", (), {**cells, "image": podman_image})]
+    path = write(tmp_path / "rows.jsonl", rows)
+    code, reports = checked(str(path), "--repeats", "1", "--env.agent.runtime.type", "podman")
+    assert {name: kinds(report) for name, report in reports.items()} == {"leaky": {"leak"}, "sound": set()}
+    assert code == 1
+    assert "/opt/.cache/x/box.py" in str(reports["leaky"]["findings"])

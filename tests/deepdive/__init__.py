@@ -1,0 +1,1 @@
+"""Tests of `opencode-deepdive` and of its search server."""

@@ -1,0 +1,91 @@
+"""The search server's two tools against a real endpoint and real pages, all on the loopback."""
+
+from typing import Any
+
+import pytest
+from opencode_search import EndpointDown, Options, Unreadable, open_page, search, text_of
+from opencode_search.pages import is_public
+
+from tests.deepdive.fake_web import KEY, FakeWeb, fake_web
+
+
+def options(fake: FakeWeb, **more: Any) -> Options:
+    """Options for the fake endpoint, whose pages are on the loopback."""
+    return Options(url=f"{fake.url}/search", **{"allow_private": True, "timeout": 5.0, **more})
+
+
+async def test_results_are_listed_and_bounded_and_the_key_goes_in_its_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEARCH_API_KEY", KEY)
+    async with fake_web() as fake:
+        found = await search("how many " * 100, 99, options(fake))
+        fake.results = []
+        nothing = await search("x", -3, options(fake, key_prefix="Bearer "))
+    assert found.startswith(f"1. Wall of stones\n{fake.url}/page\nsss")
+    assert len(found) < 1000
+    assert nothing == "Nothing was found."
+    assert [len(asked["q"]) for asked in fake.asked] == [400, 1]
+    assert [asked["num"] for asked in fake.asked] == [10, 1]
+    assert fake.keys == [KEY, f"Bearer {KEY}"]
+    assert KEY not in found
+
+
+@pytest.mark.parametrize(("status", "tries"), [(401, 1), (503, 3)])
+async def test_an_endpoint_that_does_not_work_is_no_answer(
+    status: int, tries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opencode_search.endpoint.PAUSE", 0.01)
+    async with fake_web() as fake:
+        fake.status = status
+        with pytest.raises(EndpointDown, match=f"HTTP {status}"):
+            await search("x", 1, options(fake))
+        assert len(fake.asked) == tries
+        fake.status = 400
+        with pytest.raises(ValueError, match="refused this query"):
+            await search("x", 1, options(fake))
+
+
+async def test_a_page_is_read_as_text_in_parts() -> None:
+    async with fake_web() as fake:
+        assert await open_page(f"{fake.url}/page", 0, options(fake)) == "t\nThe wall\nhas 4711 stones & no door."
+        first = await open_page(f"{fake.url}/long", 0, options(fake, max_page_chars=2000))
+        last = await open_page(f"{fake.url}/long", 4990, options(fake, max_page_chars=2000))
+        assert "[characters 0 to 2000 of 5000; go on with start=2000]" in first
+        assert last == "abcdefghij"
+        for name, told in (("gone", "HTTP 404"), ("picture", "image/png"), ("round", "too often")):
+            with pytest.raises(Unreadable, match=told):
+                await open_page(f"{fake.url}/{name}", 0, options(fake))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "{}/page", "http://localhost:1/", "http://127.1/", "http://[::1]/", "http://169.254.169.254/latest",
+        "file:///etc/passwd", "http://0x7f000001/", "http://[::ffff:10.0.0.1]/", "http://user@8.8.8.8/",
+        "ftp://8.8.8.8/", "http:///x", "http://[", "",
+    ],
+)  # fmt: skip
+async def test_only_public_addresses_are_opened(url: str) -> None:
+    async with fake_web() as fake:
+        with pytest.raises(Unreadable, match=r"no public address|only http|no address|there is no"):
+            await open_page(url.format(fake.url), 0, options(fake, allow_private=False))
+
+
+async def test_a_redirect_is_checked_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with fake_web() as fake:
+        # The loopback counts as public, and nothing else does that is none.
+        monkeypatch.setattr(
+            "opencode_search.pages.is_public", lambda address: address == "127.0.0.1" or is_public(address)
+        )
+        with pytest.raises(Unreadable, match=r"169\.254\.169\.254 is no public address"):
+            await open_page(f"{fake.url}/inside", 0, options(fake, allow_private=False))
+
+
+def test_public_addresses_are_told_from_others() -> None:
+    assert all(map(is_public, ["8.8.8.8", "2606:4700::1111"]))
+    local = ["127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0"]
+    odd = ["224.0.0.1", "255.255.255.255", "::1", "fe80::1%eth0", "fc00::1", "::ffff:127.0.0.1", "2002:7f00:1::", "x"]
+    assert not any(map(is_public, [*local, *odd, "64:ff9b::7f00:1"]))
+
+
+def test_what_is_not_shown_is_not_read() -> None:
+    assert text_of("<style>x</style>a<br>b <b>c</b><noscript>d</noscript><p>e") == "a\nb c\ne"
