@@ -216,9 +216,8 @@ class ConfinedRuntime(OwnRuntime):
     def _cell(self) -> AbstractAsyncContextManager["ConfinedRuntime"]:
         """A sandbox for one program of the agent's, without a network and with nothing of this one's processes."""
         options = self.options.model_copy(update={"network": "interception", "python_env": False})
-        shown = self._sandbox.shown_to_agent_code()
-        # In no directory that a program before it could have closed: process 1 starts there.
-        return provisioned(ConfinedRuntime(options, shown, f"{self.name}-code", "/tmp", lent=self.host_user))
+        shown, place = self._sandbox.shown_to_agent_code(), "/tmp"  # which no program before it can have closed
+        return provisioned(ConfinedRuntime(options, shown, f"{self.name}-code", place, lent=self.host_user))
 
     def agent_programs(self, limits: ProgramLimits) -> AbstractAsyncContextManager[ConfinedPrograms]:
         """Offer a place for programs that see nothing of this sandbox, each within `limits`."""
