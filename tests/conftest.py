@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def browser(programs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """A headless browser of the module's own."""
     with chromium(tmp_path_factory.mktemp("browser") / "profile") as found:
         yield found

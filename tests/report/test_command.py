@@ -54,6 +54,7 @@ def test_the_page_stands_in_the_run_and_its_policy_allows_only_its_own_script(
     assert capsys.readouterr().err == f'opencode-report: run "{tmp_path}/nothing" does not exist\n'
 
 
+@pytest.mark.usefixtures("programs")
 def test_watching_rewrites_the_page_when_the_run_has_grown(tmp_path: Path) -> None:
     run = made.write_run(tmp_path / "run", made.many(2))
     page = tmp_path / "page.html"

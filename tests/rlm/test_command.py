@@ -67,7 +67,7 @@ def test_the_page_of_the_run_opens_a_sub_call_from_the_turn_that_made_it(
     assert SUB_MODEL in browser.text
     browser.go(f"#/r/{row['id']}/timeline")
     assert "sub call 10" in browser.text
-    assert (browser.said, browser.asked) == ([], [f"{page.resolve().as_uri()}#/r/{row['id']}"])
+    assert (browser.said, browser.asked) == ([], [page.resolve().as_uri()])
 
 
 def test_main_and_sub_seat_have_endpoints_models_and_sampling_of_their_own(
