@@ -16,8 +16,8 @@ from tests.tasks.problems import ANSWERS, PROBLEMS, Problem, write_rows
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
 PLAYED = {
-    "opencode-math": ((0, "gold"), (1, "wrong"), (1, "untouched")),
-    "opencode-science": ((0, "gold"), (1, "gold"), (1, "wrong")),
+    "opencode-math": ((0, "gold"), (1, "untouched")),
+    "opencode-science": ((0, "gold"), (1, "wrong")),
     "opencode-cp": ((0, "gold"), (1, "gold"), (1, "wrong"), (0, "untouched")),
 }
 """What is written for which problem."""
@@ -102,4 +102,4 @@ def test_the_agent_was_told_where_to_write_and_every_test_counts(runs: dict[str,
 
 
 def test_rows_and_ratings_are_told(runs: dict[str, Finished]) -> None:
-    assert '3 of 3 rows have "avg@8_qwen3_4b_thinking_2507" in [0, 1] (0 unrated, dropped)' in runs["opencode-math"].log
+    assert '2 of 2 rows have "avg@8_qwen3_4b_thinking_2507" in [0, 1] (0 unrated, dropped)' in runs["opencode-math"].log
