@@ -154,13 +154,23 @@ def _run(run: Run, rated: RateFigures, report: Report) -> dict[str, Any]:
         for row in source["rows"]:
             row["band"] = bands.band(row["avg_reward"])
     return {
-        "label": run.label, "series": run.series, "step": run.step, "path": str(run.file.path), "sources": sources,
+        "label": run.label, "series": run.series, "step": run.step, "path": _shown(run.file.path), "sources": sources,
         "bands": {band: bands.describe(band) for band in Band},
         "trainable": report.summary.model_dump(mode="json"), "usable": report.usable,
         "findings": [finding.model_dump(mode="json") for finding in report.findings],
         "groups": [group.model_dump(mode="json", exclude={"run"}) for group in report.groups],
-        "warnings": [line for one in report.runs for line in one.warnings()],
+        "warnings": [
+            line.replace(str(run.file.path), _shown(run.file.path)) for one in report.runs for line in one.warnings()
+        ],
     }  # fmt: skip
+
+
+def _shown(path: Path) -> str:
+    """A path that says nothing of the machine to whoever is sent the page: from here, or from the user's home."""
+    for place, name in ((Path.cwd(), ""), (Path.home(), "~/")):
+        if path.is_relative_to(place):
+            return f"{name}{path.relative_to(place)}"
+    return str(Path(*path.parts[-3:]))
 
 
 def _settled(row: dict[str, Any]) -> dict[str, Any]:
