@@ -61,15 +61,16 @@ def main() -> None:
 def _measure(rows: int) -> dict[str, Figures]:
     with tempfile.TemporaryDirectory(prefix="filter-bench-") as name:
         folder = Path(name)
-        _run("make", folder, {"BENCH_ROWS": str(rows)})
-        runs = {side: [_run(side, folder) for _ in range(ROUNDS)] for side in ("ours", "first", "lambda")}
+        run_side(__file__, "make", folder, {"BENCH_ROWS": str(rows)})
+        runs = {side: [run_side(__file__, side, folder) for _ in range(ROUNDS)] for side in ("ours", "first", "lambda")}
     kept = {run["kept"] for side in ("ours", "lambda") for run in runs[side]}
     assert len(kept) == 1, f"the sides disagree about what is kept: {kept}"
     return {side: {key: median(run[key] for run in found) for key in found[0]} for side, found in runs.items()}
 
 
-def _run(side: str, folder: Path, env: dict[str, str] | None = None) -> Figures:
-    command = [sys.executable, __file__, "--side", side, "--folder", str(folder)]
+def run_side(script: str, side: str, folder: Path, env: dict[str, str] | None = None) -> Figures:
+    """What one side of a script says of itself, run in a process of its own."""
+    command = [sys.executable, script, "--side", side, "--folder", str(folder)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
     figures: Figures = json.loads(done.stdout.splitlines()[-1])
     return figures
@@ -97,7 +98,7 @@ def _ours(folder: Path) -> Figures:
     from opencode_env.taskset.difficulty_filter import FilterReport, RewardRange
     from opencode_env.taskset.sources.part import ParquetFile
 
-    before, start = _memory("VmRSS"), time.perf_counter()
+    before, start = memory("VmRSS"), time.perf_counter()
     file = ParquetFile(str(folder / FILE))
     wanted = RewardRange("avg_reward", LOW, HIGH, keep_unrated=False)
     mask = wanted.mask(file.ratings("avg_reward"), file.origin, FilterReport())
@@ -109,7 +110,7 @@ def _first(folder: Path) -> Figures:
 
     # A taskset imports this when it is read.
     import_module("opencode_env.taskset.sources.reading")
-    before, start = _memory("VmRSS"), time.perf_counter()
+    before, start = memory("VmRSS"), time.perf_counter()
     config = OpenCodeTasksetConfig(
         dataset=str(folder / FILE), difficulty_key="avg_reward", min_avg_reward=LOW, max_avg_reward=HIGH
     )
@@ -122,18 +123,18 @@ def _lambda(folder: Path) -> Figures:
 
     datasets.disable_progress_bars()
     rows = datasets.Dataset.from_parquet(str(folder / FILE), cache_dir=str(folder / CACHE))
-    before, start = _memory("VmRSS"), time.perf_counter()
+    before, start = memory("VmRSS"), time.perf_counter()
     kept = rows.filter(lambda row: LOW <= row["avg_reward"] <= HIGH, load_from_cache_file=False)
     return _figures(before, start, len(kept))
 
 
 def _figures(before: float, start: float, kept: int) -> Figures:
     seconds = time.perf_counter() - start
-    peak = _memory("VmHWM")
+    peak = memory("VmHWM")
     return {"seconds": seconds, "peak_mb": peak, "growth_mb": peak - before, "kept": kept}
 
 
-def _memory(field: str) -> float:
+def memory(field: str) -> float:
     """A memory figure of this process in MB. Unlike `ru_maxrss`, it starts anew with the program."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     line = next(line for line in status.splitlines() if line.startswith(field))

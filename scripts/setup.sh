@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing: uv, the workspace, bubblewrap, the OpenCode binary; with --check also what the type checker
-# reads; with --tests that too, and curl, podman and debootstrap (root only; without them the container tests are
-# skipped); with --learn also torch, unless one is there. Says in one line what it cannot install.
+# reads; with --tests that too, and curl, chromium, podman and debootstrap (root only; without them the tests in a
+# browser and in containers are skipped); with --learn also torch, unless one is there. Says in one line what it cannot install.
 set -eu
 cd "$(dirname "$0")/.."
 PATH="$PWD/.cache/uv/bin:$PATH"
@@ -46,6 +46,10 @@ if [ "${1:-}" = --tests ]; then
     # verifiers' harnesses on Node.js ask for it.
     command -v curl >/dev/null 2>&1 || apt_install curl ca-certificates ||
         fail "curl is missing: run 'apt-get install curl' as root, then try again"
+    command -v chromium >/dev/null 2>&1 || apt_install chromium || {
+        [ -z "${CI:-}" ] || fail "the tests of opencode-report need chromium: install it as root"
+        say "without chromium the tests of opencode-report in a browser are skipped: install it as root to run all"
+    }
     missing=
     command -v podman >/dev/null 2>&1 && command -v runc >/dev/null 2>&1 || missing="podman runc netavark aardvark-dns iptables"
     command -v debootstrap >/dev/null 2>&1 || missing="$missing debootstrap"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.browser import Browser, chromium
 from tests.support.podman import Unavailable, base_image, containers_conf
 from tests.support.prime_api import PrimeApi, serving_apart, with_opencode
 from tests.support.user_home import UserHome
@@ -51,6 +52,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         ranks[item.path] |= 2 * bool(item.get_closest_marker("slow")) + bool(item.get_closest_marker("opencode"))
     items.sort(key=lambda item: -ranks[item.path])
+
+
+@pytest.fixture(scope="module")
+def browser(programs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A headless browser of the module's own."""
+    with chromium(tmp_path_factory.mktemp("browser") / "profile") as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -44,8 +44,8 @@ class Distribution:
 def distributions() -> list[Distribution]:
     """The members, as their project files describe them."""
     found = []
-    roots = sorted(path for place in ("environments", "packages") for path in (ROOT / place).glob("*/pyproject.toml"))
-    for file in (*roots, ROOT / "rubrics" / "pyproject.toml"):
+    members = [path for place in ("environments", "packages") for path in (ROOT / place).glob("*/pyproject.toml")]
+    for file in (*sorted(members), ROOT / "rubrics" / "pyproject.toml"):
         document = tomllib.loads(file.read_text())
         project, packages = document["project"], document["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
         extras = {name: names_of(lines) for name, lines in project.get("optional-dependencies", {}).items()}

@@ -52,7 +52,14 @@ class Rollout:
     stages: Mapping[str, float] = field(default_factory=dict)
     """Seconds that it was in each stage."""
     line: str = ""
-    """The episode as a line of `traces.jsonl`, but for its messages and tokens."""
+    """The episode as a line of `traces.jsonl`."""
+
+
+def keep_rollouts(directory: Path, step: int, rollouts: Sequence[Rollout]) -> None:
+    """Write the rollouts of a step where prime-rl writes them, for `opencode-report DIRECTORY`."""
+    place = directory / "rollouts" / f"step_{step}" / "train" / "all"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "traces.jsonl").write_text("".join(rollout.line + "\n" for rollout in rollouts if rollout.line))
 
 
 class Player:

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import random
+import shutil
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ from examples.learn.curve import HEADER, Step, rates, save_plot, terminal_plot
 from examples.learn.engine import Engine
 from examples.learn.grpo import Batch, Settings, Trainer, advantages, means
 from examples.learn.model import Transformer, sample
-from examples.learn.rollouts import LONGEST, MODEL, Rollout, playing
+from examples.learn.rollouts import LONGEST, MODEL, Rollout, keep_rollouts, playing
 from examples.learn.sanity import Answers, findings, strangers, unearned
 from examples.learn.spoken import Spoken
 from examples.learn.tokenizer import END, build_tokenizer, save
@@ -106,6 +107,7 @@ class Run:
         kept = self.plan.directory / "policy.pt"
         for old in (kept, self.plan.directory / "learn.png"):
             old.unlink(missing_ok=True)
+        shutil.rmtree(self.plan.directory / "rollouts", ignore_errors=True)
         recorded = self.recorded
         words = build_tokenizer([one.system for one in recorded], [one.rest for one in recorded])
         save(words, self.plan.directory / "tokenizer")
@@ -209,6 +211,7 @@ class Run:
         started = time.monotonic()
         self._given.clear()
         rollouts = breaker(await self.rollouts(play))
+        keep_rollouts(self.plan.directory, number, rollouts)
         rewards = [rollout.reward for rollout in rollouts if not rollout.error]
         if not rewards:
             raise RuntimeError(f"every rollout of step {number} failed, the first one with: {rollouts[0].error}")

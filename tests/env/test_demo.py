@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import pytest
 from opencode_env.samples import load_samples
 
+from tests.support.browser import Browser
 from tests.support.programs import finished
 from tests.support.user_home import UserHome
 
@@ -20,7 +21,9 @@ def demo(home: UserHome, *arguments: str, env: Mapping[str, str] | None = None) 
     return finished(argv, home.work, home.environment(env))
 
 
-def test_it_shows_each_rollout_as_it_ends_a_table_of_rewards_and_where_the_traces_are(home: UserHome) -> None:
+def test_it_shows_each_rollout_as_it_ends_a_table_of_rewards_and_where_the_traces_are(
+    home: UserHome, browser: Browser
+) -> None:
     done = demo(home, "--success-rate", "0.5", "--concurrency", "3")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "not a language model" in done.stdout
@@ -30,6 +33,15 @@ def test_it_shows_each_rollout_as_it_ends_a_table_of_rewards_and_where_the_trace
     (traces,) = re.findall(r"^traces: (.*)$", done.stdout, re.MULTILINE)
     assert (home.work / traces).is_file()
     assert home.leftovers() == []
+    page = home.work / done.stdout.splitlines()[-1]
+    browser.open(page)
+    assert "mean reward" in browser.text
+    browser.go("#/rollouts")
+    names = browser.run("[...document.querySelectorAll('a.open')].map((one) => one.innerText)")
+    assert set(names) == {sample.id for sample in load_samples()}
+    browser.run("document.querySelector('a.open').click()")
+    browser.until("document.querySelectorAll('article.message .call').length > 0")
+    assert (browser.said, browser.asked) == ([], [page.resolve().as_uri()])
 
 
 def test_without_bubblewrap_it_says_in_one_line_what_to_do(home: UserHome) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
+from tests.report.reading import written
 from tests.rlm.needle_policies import reader, reading_alone, recursive
+from tests.support.browser import Browser
 from tests.support.rows import probe, probe_arguments, write_rows
 from tests.support.seats import SUB_MODEL
 from tests.support.user_home import Finished, UserHome
@@ -48,6 +50,24 @@ def test_needles_beyond_every_window_are_found_by_recursion(
         assert main_trace.metrics["sub_llm_turns"] == sub_trace.num_turns
         metrics = {name: value or 0 for name, value in main_trace.metrics.items()}
         assert metrics["main_prompt_tokens"] < 100_000 < metrics["sub_llm_prompt_tokens"]
+
+
+def test_the_page_of_the_run_opens_a_sub_call_from_the_turn_that_made_it(
+    needles: tuple[Finished, ScriptedModel, ScriptedModel], browser: Browser, tmp_path: Path
+) -> None:
+    finished, _, _ = needles
+    page = tmp_path / "page.html"
+    index = written(finished.directory, page=page)
+    assert {row["task"] for row in index["rows"]} == {"diary-animal", "letters-unwell", "minutes-bell"}
+    row = index["rows"][0]
+    browser.open(page, f"#/r/{row['id']}")
+    assert browser.run("document.querySelectorAll('.subs a').length") > 10
+    browser.run("document.querySelector('.subs a').click()")
+    browser.until("location.hash.includes('/sub/') && document.querySelectorAll('article.message').length > 1")
+    assert SUB_MODEL in browser.text
+    browser.go(f"#/r/{row['id']}/timeline")
+    assert "sub call 10" in browser.text
+    assert (browser.said, browser.asked) == ([], [page.resolve().as_uri()])
 
 
 def test_main_and_sub_seat_have_endpoints_models_and_sampling_of_their_own(

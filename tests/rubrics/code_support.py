@@ -1,6 +1,6 @@
 """Answers scored by code tests in each place where programs can run."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -52,6 +52,6 @@ async def in_containers(image: str) -> AsyncIterator[Scorer]:
         yield Scorer(box, spare)
 
 
-def reasons(trace: AnyTrace) -> Sequence[str]:
+def reasons(trace: AnyTrace) -> list[str]:
     """What became of each test."""
     return [record["reason"] for record in trace.info["code_tests"]]

@@ -249,16 +249,3 @@ async def test_a_judge_that_is_down_is_an_error_soon() -> None:
     with pytest.raises(JudgeError, match="check judge_client"):
         await judged(server, "one", r"\boxed{two}", judge_max_retries=1)
     assert_no_longer(time.monotonic() - started, 10)
-
-
-@pytest.mark.parametrize(
-    ("text", "letter"),
-    [
-        ("A", "A"), ("reason\n\nB\n", "B"), ("**C**", "C"), ("Verdict: A.", "A"), ("Final verdict: **B**", "B"),
-        (r"\boxed{A}", "A"), ("<think>B</think>\nA", "A"), ("(A)", "A"), ("a", "A"),
-        ("A\nor rather\nB", None),
-        ("This is a wrong answer", None), ("A or B", None), ("A\nbut maybe not", None), ("", None), ("D", None),
-    ],
-)  # fmt: skip
-def test_only_a_letter_alone_on_the_last_line_is_a_verdict(text: str, letter: str | None) -> None:
-    assert read_verdict(text, "ABC") == letter

@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ STARTS = frozenset({"sandboxes", "podman_image", "prime_server", "newest_python"
 PROGRAMS = frozenset({"bwrap", "podman", "vf-eval", "opencode"})
 """What stands for a sandbox or an agent."""
 _PYTHON = "python"
-"""Takes seconds to import what is ours."""
 
 
 class _Watched:
@@ -39,13 +38,15 @@ _watching = False
 
 def programs_of(arguments: tuple[Any, ...]) -> set[str]:
     """Which of `PROGRAMS` the arguments of an audit event `subprocess.Popen` start, or else whether it is a Python."""
-    argv = arguments[1]
-    words = argv[:2] if isinstance(argv, Sequence) and not isinstance(argv, str | bytes) else []
-    names = [Path(os.fsdecode(word)).name for word in words]
-    return PROGRAMS.intersection(names) or {_PYTHON for word in words[:1] if _is_python(Path(os.fsdecode(word)))}
+    argv = arguments[1] if isinstance(arguments[1], list | tuple) else []
+    words = [os.fsdecode(word) for word in argv[:3]]
+    if programs := PROGRAMS.intersection(Path(word).name for word in words[:2]):
+        return set(programs)
+    return {_PYTHON for word in words[:1] if _is_python(Path(word)) and "-S" not in words}
 
 
 def _is_python(program: Path) -> bool:
+    """Whether it can import what is ours, by which time it has taken seconds; with -S it cannot."""
     return program.name.startswith(_PYTHON) or program.parent == Path(sys.executable).parent
 
 

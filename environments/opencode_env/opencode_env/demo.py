@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections import deque
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from verifiers.v1.errors import RolloutError
@@ -52,7 +53,18 @@ async def run_demo(options: argparse.Namespace) -> int:
     if code != 0:
         _say(f"vf-eval failed with exit code {code}: its messages are above")
         return code
-    return _report(run)
+    failed = _report(run)
+    await _show(run)
+    return failed
+
+
+async def _show(run: Path) -> None:
+    """Write the page that shows the rollouts, where what writes it is installed, and end with its path."""
+    if find_spec("opencode_runs") is not None:
+        process = await asyncio.create_subprocess_exec(sys.executable, "-m", "opencode_runs.report", str(run))
+        await process.wait()
+    else:
+        _say("install opencode-runs to see them as a page: opencode-report " + str(run))
 
 
 async def _evaluate(options: argparse.Namespace, base_url: str) -> tuple[int, Path]:

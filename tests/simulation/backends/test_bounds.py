@@ -27,7 +27,7 @@ RUDE = Path(__file__).with_name("rude_server.py")
 async def rude(directory: Path, *options: str) -> AsyncIterator[Instance]:
     """The rude server as a program."""
     command = [sys.executable, str(RUDE), *options]
-    async with started(directory, program("rude", command=command), call_timeout=30.0) as made:
+    async with started(directory, program("rude", command=command)) as made:
         yield made
 
 

@@ -15,6 +15,7 @@ from verifiers.v1.errors import ToolsetError
 
 from tests.simulation.backends.surroundings import program, programs_here, said, write_file
 from tests.simulation.backends.test_servers import started
+from tests.support.machine import patience
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
@@ -34,7 +35,7 @@ async def tools_of(instance: Instance) -> RolloutTools:
 async def test_a_shared_server_that_dies_is_the_error_of_those_who_asked_it_and_can_be_tried_again_by_others(
     tmp_path: Path,
 ) -> None:
-    async with started(tmp_path, program(), call_timeout=10.0) as notes:
+    async with started(tmp_path, program()) as notes:
         culprit, user, stranger = [await tools_of(notes) for _ in range(3)]
         assert said(await user._ways["notes"].call("add_note", {"text": "one"})) == "1 notes: one"
         for tools, tool in ((culprit, "die"), (user, "add_note"), (stranger, "add_note")):
@@ -57,7 +58,7 @@ async def test_what_is_not_json_reaches_no_server(tmp_path: Path, text: object) 
 
 async def test_a_shared_server_that_died_is_made_anew_for_the_next_rollout(tmp_path: Path) -> None:
     file = write_file(tmp_path / "backends.yaml", program(instance_scoping="shared_global"))
-    backends = ToolBackends(BackendsConfig(file=file, call_timeout=10.0))
+    backends = ToolBackends(BackendsConfig(file=file))
     await backends.start()
     try:
         (shared,) = backends._shared
@@ -86,7 +87,7 @@ async def test_a_shared_server_that_does_not_start_takes_the_others_with_it(tmp_
 
 
 async def test_a_shared_server_that_one_rollout_hangs_is_an_error_of_no_rollout_that_it_answers(tmp_path: Path) -> None:
-    async with started(tmp_path, program(), call_timeout=2.0) as notes:
+    async with started(tmp_path, program(), call_timeout=patience(2.0)) as notes:
         culprit, neighbour = [await tools_of(notes) for _ in range(2)]
         hanging = [asyncio.create_task(culprit._ways["notes"].call("hang", {})) for _ in range(20)]
         await until(lambda: culprit.record["notes"]["calls"] == 16)

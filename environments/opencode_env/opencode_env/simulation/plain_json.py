@@ -81,7 +81,8 @@ def _holds_media(value: JsonValue) -> bool:
         return False
     if value.get("type") in _MEDIA and any(isinstance(value.get(key), str | dict) for key in _CONTENTS):
         return True
-    if value.get("type") == "resource" and isinstance(value.get("resource"), dict) and "blob" in value["resource"]:
+    resource = value.get("resource")
+    if value.get("type") == "resource" and isinstance(resource, dict) and "blob" in resource:
         return True
     typed = any(_MEDIA_TYPE.match(str(value.get(key, ""))) for key in _TYPED)
     if typed and any(isinstance(value.get(key), str) for key in _ENCODED):

@@ -1,8 +1,6 @@
 """Easy, medium, hard: the three bands of a rated dataset, how `show` reports them, and `split` by them."""
 
 from contextlib import ExitStack
-from dataclasses import dataclass
-from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
 
@@ -12,47 +10,11 @@ from pydantic import BaseModel, Field
 
 from opencode_runs.difficulty.outputs import check_output, replacing
 from opencode_runs.difficulty.rated import RatedFile, RatedRow, finite
+from opencode_runs.difficulty.thresholds import Band, Thresholds
 from opencode_runs.traces.errors import BadInputError
 from opencode_runs.traces.progress import Progress
 
 BAR_WIDTH = 50
-
-
-class Band(StrEnum):
-    """Where a row's difficulty lies; the medium band has both its ends, as the taskset's filter does."""
-
-    HARD = "hard"
-    """Below the medium band."""
-    MEDIUM = "medium"
-    EASY = "easy"
-    """Above the medium band."""
-    UNRATED = "unrated"
-    """No difficulty is known (null or NaN)."""
-
-
-@dataclass(frozen=True)
-class Thresholds:
-    """The ends of the medium band, both part of it."""
-
-    low: float = 0.2
-    high: float = 0.8
-
-    def __post_init__(self) -> None:
-        if not self.low <= self.high:
-            raise BadInputError(f"--hard-below {self.low:g} is above --easy-above {self.high:g}: swap them")
-
-    def band(self, reward: float | None) -> Band:
-        """The band of a difficulty."""
-        if reward is None:
-            return Band.UNRATED
-        if reward < self.low:
-            return Band.HARD
-        return Band.EASY if reward > self.high else Band.MEDIUM
-
-    def describe(self, band: Band) -> str:
-        """The condition of a band."""
-        conditions = (f"< {self.low:g}", f"{self.low:g} to {self.high:g}", f"> {self.high:g}", "no value")
-        return dict(zip(Band, conditions, strict=True))[band]
 
 
 class BandFigures(BaseModel):

@@ -49,9 +49,10 @@ def _join(options: argparse.Namespace) -> None:
 
 
 def _show(options: argparse.Namespace) -> None:
-    from opencode_runs.difficulty.bands import Thresholds, show, show_text, write_png
+    from opencode_runs.difficulty.bands import show, show_text, write_png
     from opencode_runs.difficulty.outputs import check_output
     from opencode_runs.difficulty.rated import open_rated
+    from opencode_runs.difficulty.thresholds import Thresholds
 
     if options.png is not None:
         check_output(options.png, force=options.force)
@@ -65,8 +66,9 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _split(options: argparse.Namespace) -> None:
-    from opencode_runs.difficulty.bands import Thresholds, split
+    from opencode_runs.difficulty.bands import split
     from opencode_runs.difficulty.rated import open_rated
+    from opencode_runs.difficulty.thresholds import Thresholds
 
     thresholds = Thresholds(options.hard_below, options.easy_above)
     answer = split(open_rated(options.rated, options.column), thresholds, options.output, force=options.force)

@@ -59,6 +59,8 @@ class Reading(Generic[Episode]):
     kind: type[Episode]
     """What is read of an episode."""
     runs: list[RunReport] = field(default_factory=list)
+    bytes_read: int = 0
+    """Of all files, so far."""
     _seen: set[int] = field(default_factory=set)
 
     def episodes(self, files: Sequence[TraceFile]) -> Iterator[tuple[TraceFile, Episode]]:
@@ -90,6 +92,7 @@ class Reading(Generic[Episode]):
             with file.path.open("rb", buffering=READ_BYTES) as lines:
                 for number, line in enumerate(lines, start=1):
                     progress.add(len(line))
+                    self.bytes_read += len(line)
                     if line.isspace():
                         continue
                     try:

@@ -4,7 +4,7 @@ Memory holds one episode, and some figures of each trace.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from opencode_runs.traces.reading import Reading, RunReport
@@ -46,23 +46,44 @@ def inspect(
         BadInputError: a path is no run, or a file cannot be read as traces of this schema.
     """
     reading = Reading(TokenEpisode)
-    limits, repeats = Limits(max_tokens, vocabulary), Repeats()
-    groups: dict[tuple[Path, str, str], Group] = {}
+    inspection = Inspection(Limits(max_tokens, vocabulary), allowed)
     for file, episode in reading.episodes(find_trace_files(paths, training=True)):
+        inspection.add(file, episode)
+    return inspection.report(reading.runs)
+
+
+@dataclass
+class Inspection:
+    """What is found of episodes as they are read, one after the other."""
+
+    limits: Limits = field(default_factory=Limits)
+    allowed: frozenset[Flaw] = frozenset()
+    """Kinds of findings that may be."""
+    _repeats: Repeats = field(default_factory=Repeats)
+    _groups: dict[tuple[Path, str, str], Group] = field(default_factory=dict)
+
+    def add(self, file: TraceFile, episode: TokenEpisode) -> list[TraceFigures]:
+        """Take an episode in; the figures of its traces have their advantages after `report` only."""
         key = episode.group_id or episode.task or ""
         fresh = Group(file.path, key, _called(episode), file.settings.num_rollouts)
-        group = groups.setdefault((file.path, "" if episode.group_id else episode.env, key), fresh)
+        group = self._groups.setdefault((file.path, "" if episode.group_id else episode.env, key), fresh)
         group.rollouts += 1
         group.mixture.add(episode)
-        group.traces += [_trace(file, episode, trace, limits, repeats, fresh) for trace in episode.traces]
-    figures = [group.figures() for group in groups.values()]
-    traces = [trace for group in groups.values() for trace in group.traces]
-    found = [(flaw, f"{_place(trace)}: {text}") for trace in traces for flaw, text in trace.findings.items()]
-    found += [flaw for group, own in zip(groups.values(), figures, strict=True) for flaw in group.flaws(own)]
-    found += [(Flaw.UNREADABLE, f'"{run.path}": {"; ".join(run.complaints)}') for run in reading.runs if _damaged(run)]
-    found += [(Flaw.REPEATED, f'"{run.path}": {run.repeated:,} episodes') for run in reading.runs if run.repeated]
-    summary = summed(sum(run.episodes for run in reading.runs), traces, figures)
-    return Report(summary=summary, runs=reading.runs, groups=figures, traces=traces, findings=gathered(found, allowed))
+        found = [_trace(file, episode, trace, self.limits, self._repeats, fresh) for trace in episode.traces]
+        group.traces += found
+        return found
+
+    def report(self, runs: list[RunReport]) -> Report:
+        """The whole answer; `runs` says how reading went."""
+        groups = list(self._groups.values())
+        figures = [group.figures() for group in groups]
+        traces = [trace for group in groups for trace in group.traces]
+        found = [(flaw, f"{_place(trace)}: {text}") for trace in traces for flaw, text in trace.findings.items()]
+        found += [flaw for group, own in zip(groups, figures, strict=True) for flaw in group.flaws(own)]
+        found += [(Flaw.UNREADABLE, f'"{run.path}": {"; ".join(run.complaints)}') for run in runs if _damaged(run)]
+        found += [(Flaw.REPEATED, f'"{run.path}": {run.repeated:,} episodes') for run in runs if run.repeated]
+        summary = summed(sum(run.episodes for run in runs), traces, figures)
+        return Report(summary=summary, runs=runs, groups=figures, traces=traces, findings=gathered(found, self.allowed))
 
 
 def _trace(

@@ -19,7 +19,7 @@ from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult, SubprocessConfig, SubprocessRuntimeInfo
 
 from opencode_env.cli_agent.sandbox.agent_code import AgentCodeDoor
-from opencode_env.cli_agent.sandbox.agent_programs import ConfinedPrograms
+from opencode_env.cli_agent.sandbox.agent_programs import ConfinedPrograms, narrowed
 from opencode_env.cli_agent.sandbox.commands import Commands
 from opencode_env.cli_agent.sandbox.config import Bind, LocalSandboxConfig
 from opencode_env.cli_agent.sandbox.disk import DiskWatch
@@ -93,12 +93,8 @@ class ConfinedRuntime(OwnRuntime):
         temporary = ".vf-" + re.sub(r"[^A-Za-z0-9_-]", "-", self.name)
         await self._sandbox.start(self.options, self._binds, temporary)
         self.info.id = f"/tmp/{temporary}"
-        self._doorway = Doorway(
-            self._sandbox.channel,
-            self._sandbox.hosts,
-            most=self.options.max_connections,
-            idle=self.options.idle_timeout,
-        )
+        most, idle = self.options.max_connections, self.options.idle_timeout
+        self._doorway = Doorway(self._sandbox.channel, self._sandbox.hosts, most=most, idle=idle)
         self._watch_disk()
 
     def _watch_disk(self) -> None:
@@ -217,21 +213,15 @@ class ConfinedRuntime(OwnRuntime):
             with self._sandbox.home_unnamed():
                 yield door
 
-    @contextlib.asynccontextmanager
-    async def _cell(self) -> AsyncIterator["ConfinedRuntime"]:
+    def _cell(self) -> AbstractAsyncContextManager["ConfinedRuntime"]:
         """A sandbox for one program of the agent's, without a network and with nothing of this one's processes."""
         options = self.options.model_copy(update={"network": "interception", "python_env": False})
-        shown = self._sandbox.shown_to_agent_code()
-        # In no directory that a program before it could have closed: process 1 starts there.
-        cell = ConfinedRuntime(options, shown, f"{self.name}-code", "/tmp", lent=self.host_user)
-        async with provisioned(cell):
-            yield cell
+        shown, place = self._sandbox.shown_to_agent_code(), "/tmp"  # which no program before it can have closed
+        return provisioned(ConfinedRuntime(options, shown, f"{self.name}-code", place, lent=self.host_user))
 
     def agent_programs(self, limits: ProgramLimits) -> AbstractAsyncContextManager[ConfinedPrograms]:
         """Offer a place for programs that see nothing of this sandbox, each within `limits`."""
-        bounds = {"network": "interception", "python_env": False, "env_allow": []}
-        bounds |= {"max_processes": limits.processes, "max_memory": limits.memory_bytes}
-        options = self.options.model_copy(update=bounds)
+        options = narrowed(self.options, limits)
         return ConfinedPrograms(lambda: provisioned(ConfinedRuntime(options, (), f"{self.name}-code", "/tmp"))).opened()
 
     def empty(self) -> None:

@@ -1,0 +1,105 @@
+"""The command `opencode-report`."""
+
+import argparse
+import sys
+import time
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+
+from opencode_runs.command import Parser, checked, exit_code_of, warn
+
+PROG = "opencode-report"
+EPILOG = """\
+A run is a directory of vf-eval, a traces.jsonl, a training run of prime-rl (each of its steps is a point in time), or a
+folder of runs, in natural order. The page is one file: it fetches nothing, and opens what you click on.
+
+examples:
+  opencode-report outputs/my-run --open
+  opencode-report outputs/small outputs/large -o compared.html
+  opencode-report outputs/my-run --watch                          # rewritten while the evaluation runs
+  opencode-report export outputs/my-run --atif trajectories       # Harbor's form, a file for each trace
+  opencode-report export outputs/my-run --markdown 3f9a           # one rollout for an issue or a chat
+"""
+WATCH_SECONDS = 2.0
+_megabytes = checked(float, lambda value: 0 < value <= 2000, "does not lie between 0 and 2000")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line `arguments` (None: those of the process) and return the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["export"]:
+        options = _export_parser().parse_args(given[1:])
+        return exit_code_of(f"{PROG} export", lambda: _export(options))
+    options = _parser().parse_args(given)
+    return exit_code_of(PROG, lambda: _report(options))
+
+
+def _parser() -> Parser:
+    style = argparse.RawDescriptionHelpFormatter
+    parser = Parser(
+        prog=PROG, description="Write one page that shows what the agents of runs did.", epilog=EPILOG,
+        formatter_class=style,
+    )  # fmt: skip
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run, a trace file, or a folder of runs")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="PAGE.html", help="default: report.html in the (first) run"
+    )
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+    parser.add_argument("--watch", action="store_true", help="rewrite the page whenever the runs grow, until Ctrl-C")
+    parser.add_argument(
+        "--max-mb", type=_megabytes, default=25.0, metavar="MB",
+        help="of rollouts in the page, beyond which long texts are cut and then rollouts left out (default 25)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--threshold", type=float, default=1.0, metavar="R", help="reward at which an attempt passes (default 1)"
+    )
+    return parser
+
+
+def _export_parser() -> Parser:
+    parser = Parser(
+        prog=f"{PROG} export", description="Write rollouts in another form; keys are masked as on the page."
+    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run, a trace file, or a folder of runs")
+    form = parser.add_mutually_exclusive_group(required=True)
+    form.add_argument("--atif", type=Path, metavar="DIR", help="write each trace as an ATIF trajectory")
+    form.add_argument(
+        "--markdown", metavar="ID", help="print one rollout, by the beginning of its trace's or episode's id"
+    )
+    return parser
+
+
+def _report(options: argparse.Namespace) -> None:
+    from opencode_runs.report.places import find_runs
+    from opencode_runs.report.writing import write_page
+
+    output = options.output or _beside(options.runs[0])
+    seen: object = None
+    while True:
+        runs = find_runs(options.runs)
+        state = [(run.file.path, run.file.size) for run in runs]
+        if state != seen:
+            page = write_page(runs, output, max_mb=options.max_mb, threshold=options.threshold)
+            if seen is None and options.open:
+                webbrowser.open(output.resolve().as_uri())
+            if page.left_out:
+                warn([f"{page.left_out:,} rollouts are listed without their conversation: --max-mb {options.max_mb:g}"])
+            print(output, flush=True)  # noqa: T201
+            seen = state
+        if not options.watch:
+            return
+        time.sleep(WATCH_SECONDS)
+
+
+def _beside(run: Path) -> Path:
+    return (run if run.is_dir() else run.parent) / "report.html"
+
+
+def _export(options: argparse.Namespace) -> None:
+    from opencode_runs.report.exporting import export_atif, print_markdown
+
+    if options.atif is not None:
+        print(f"{export_atif(options.runs, options.atif):,} trajectories in {options.atif}")  # noqa: T201
+    else:
+        print_markdown(options.runs, options.markdown)

@@ -1,0 +1,103 @@
+"""A rollout as the page opens it: conversation, calls, times, rewards, errors, and what trains."""
+
+import math
+from typing import Any
+
+from opencode_runs.report.record import ShownCall, ShownEpisode, ShownTrace
+from opencode_runs.trainable.figures import TraceFigures
+from opencode_runs.trainable.record import TokenNode
+from opencode_runs.trainable.samples import BrokenGraphError, branch_paths, training_samples
+
+MAX_TOKENS = 20_000
+"""Of a trace whose tokens are shown one by one."""
+
+
+def details(episode: ShownEpisode, figures: list[TraceFigures]) -> dict[str, Any]:
+    """All of an episode that is shown, as JSON values that are not cleaned yet."""
+    data = episode.task_data if isinstance(episode.task_data, dict) else {}
+    return {
+        "id": episode.id, "env": episode.env, "run": episode.run, "group": episode.group_id,
+        "task": {"key": episode.task_key, "hash": episode.task_hash, "data": data},
+        "ok": episode.ok, "errors": [error.model_dump() for error in episode.errors],
+        "traces": [_trace(trace, found) for trace, found in zip(episode.traces, figures, strict=True)],
+    }  # fmt: skip
+
+
+def _trace(trace: ShownTrace, figures: TraceFigures) -> dict[str, Any]:
+    paths: list[tuple[int, ...]] = []
+    samples: list[dict[str, Any]] = []
+    try:
+        paths = branch_paths(trace)
+        samples = [
+            {
+                "branch": sample.branch,
+                "trains": sample.trains,
+                "trained": sample.trained,
+                "tokens": len(sample.token_ids),
+            }
+            for sample in training_samples(trace)
+        ]
+    except BrokenGraphError:
+        pass  # The findings say so; the messages are shown in their order.
+    room = MAX_TOKENS
+    nodes = []
+    for node in trace.nodes:
+        nodes.append(_node(node, shown=room > 0))
+        room -= len(node.token_ids)
+    return {
+        "id": trace.id, "seat": trace.seat, "model": trace.model, "ok": trace.ok, "verifiers": trace.verifiers,
+        "harness": trace.harness, "runtime": trace.runtime, "sampling": trace.sampling_text,
+        "stop": trace.stop_condition, "dropped": trace.dropped, "reward": trace.reward,
+        "rewards": {name: reward.model_dump() if reward else None for name, reward in trace.rewards.items()},
+        "metrics": trace.metrics, "info": _info(trace.info), "timing": trace.timing,
+        "errors": [error.model_dump() for error in trace.errors],
+        "tools": _tools(trace), "calls": [_call(call) for call in trace.calls], "nodes": nodes,
+        "paths": paths, "samples": samples,
+        "kept": [kept.model_dump() for kept in trace.kept or ()],
+        "wrong_types": trace.wrong_types or None,
+        "trainer": figures.model_dump(
+            mode="json", exclude={"run", "episode", "trace", "task", "group", "advantage", "errors"}
+        ),
+    }  # fmt: skip
+
+
+def _info(info: Any) -> Any:
+    """Without what stands elsewhere."""
+    return {name: value for name, value in info.items() if name != "logprobs"} if isinstance(info, dict) else info
+
+
+def _tools(trace: ShownTrace) -> list[Any]:
+    """Name and description of each tool that was offered."""
+    found: Any = trace.tools or next((node.tools for node in trace.nodes if node.tools), [])
+    tools = [tool for tool in found if isinstance(tool, dict)] if isinstance(found, list) else []
+    return [{"name": tool.get("name"), "description": tool.get("description")} for tool in tools]
+
+
+def _call(call: ShownCall) -> dict[str, Any]:
+    usage = call.usage
+    return {
+        "node": call.node, "model": call.model, "start": call.start, "end": call.end, "finish": call.finish_reason,
+        "in": usage.input_tokens if usage else None, "cached": usage.cached_input_tokens if usage else None,
+        "out": usage.completion_tokens if usage else None, "error": call.error, "endpoint": call.endpoint,
+        "sampling": call.sampling,
+    }  # fmt: skip
+
+
+def _node(node: TokenNode, *, shown: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "parent": node.parent,
+        "sampled": node.sampled,
+        "message": node.message,
+        "at": node.timestamp,
+    }
+    if node.token_ids:
+        found["count"], found["trained"] = len(node.token_ids), sum(node.mask)
+        if shown:
+            found["tokens"] = node.token_ids
+            found["mask"] = "".join("01"[own] for own in node.mask)
+            found["logprobs"] = [round(value, 3) if math.isfinite(value) else None for value in node.logprobs]
+        given = {
+            name: getattr(node, name) for name in ("advantages", "entropies", "reference_logprobs", "trainer_logprobs")
+        }
+        found |= {name: values for name, values in given.items() if values is not None and shown}
+    return found

@@ -1,0 +1,164 @@
+// The list of rollouts: filters, order, search; and the attempts of one task side by side.
+
+const SHOWN = 200;
+const taskLink = (key) => `#/task/${encodeURIComponent(key)}`;
+const rolloutLink = (row) => `#/r/${encodeURIComponent(row.id)}`;
+const rewardText = (row) => (row.reward === null || row.reward === undefined ? "–" : fixed(row.reward, 2));
+const whole_seconds = (row) => (row.times ? sum(["boot", "setup", "agent", "finalize", "scoring"].map((phase) => row.times[phase])) : null);
+
+const ORDERS = {
+  "as run": null,
+  "reward, low first": (a, b) => (a.reward ?? Infinity) - (b.reward ?? Infinity),
+  "reward, high first": (a, b) => (b.reward ?? -Infinity) - (a.reward ?? -Infinity),
+  "longest first": (a, b) => (whole_seconds(b) || 0) - (whole_seconds(a) || 0),
+  "most turns first": (a, b) => (b.turns || 0) - (a.turns || 0),
+  "most tokens first": (a, b) => (b.tokens || 0) - (a.tokens || 0),
+  task: (a, b) => String(a.task).localeCompare(String(b.task)),
+};
+
+const haystack = (row) => `${row.task}\n${row.key}\n${row.id}\n${row.prompt}\n${row.outcome}\n${row.stop}\n${row.last}\n${row.model}\n${(row.errors || []).join(" ")}\n${(row.findings || []).join(" ")}`.toLowerCase();
+
+// Which rows fit a filter, as the address of the page spells it.
+function fitting(filter) {
+  const words = (filter.get("q") || "").toLowerCase();
+  const within = filter.get("in") ? new Set(filter.get("in").split(",")) : null;
+  const [low, high] = [filter.get("min"), filter.get("max")].map((value) => (value ? Number(value) : null));
+  const rows = index.rows.filter(
+    (row) =>
+      (!filter.get("run") || row.run === Number(filter.get("run"))) &&
+      (!filter.get("outcome") || row.outcome === filter.get("outcome")) &&
+      (!filter.get("tool") || (row.tools || {})[filter.get("tool")]) &&
+      (!filter.get("finding") || (row.findings || []).includes(filter.get("finding"))) &&
+      (low === null || (row.reward !== null && row.reward >= low)) &&
+      (high === null || (row.reward !== null && row.reward <= high)) &&
+      (!words || (row.text ??= haystack(row)).includes(words) || (within && within.has(row.id))),
+  );
+  const order = ORDERS[filter.get("sort")];
+  return order ? rows.sort(order) : rows;
+}
+
+const cell = (name, ...body) => h("td", { "data-name": name }, body);
+
+function rowOf(row) {
+  const tools = Object.entries(row.tools || {});
+  return h("tr", { class: "rollout" },
+    cell("reward", h("span", { class: `reward ${row.reward === null ? "none" : row.reward >= index.threshold - 1e-9 ? "good" : row.reward > 0 ? "warn" : "bad"}` }, rewardText(row))),
+    cell("task", h("a", { href: rolloutLink(row), class: "open" }, short(String(row.task), 70)), index.runs.length > 1 && h("small", { class: "quiet" }, ` ${index.runs[row.run].label}`)),
+    cell("outcome", h("span", { class: `badge ${OUTCOME_KIND(row)}` }, row.outcome), row.forks > 0 && h("span", { class: "badge fork", title: "forks" }, `⑂ ${row.forks}`)),
+    cell("turns", number(row.turns), row.subs > 0 && h("small", { class: "quiet" }, ` +${number(row.subs)} sub`)),
+    cell("tokens", number(row.tokens)),
+    cell("time", seconds(whole_seconds(row))),
+    cell("tools", h("span", { class: "quiet" }, short(tools.map(([name, count]) => `${name} ${count}`).join(" · "), 60))),
+    cell("last words", h("span", { class: "quiet last" }, short(row.last || (row.errors || []).at(-1) || "", 90))));
+}
+
+function rolloutsView(filter) {
+  const rows = fitting(filter);
+  const go = (name, value) => {
+    const next = new URLSearchParams(filter);
+    if (name === "q") next.delete("in");
+    if (value) next.set(name, value);
+    else next.delete(name);
+    history.replaceState(null, "", `#/rollouts?${next}`);
+    show();
+  };
+  const choice = (name, label, options) =>
+    h("label", {}, h("span", {}, label), h("select", { on: { change: (event) => go(name, event.target.value) }, "data-filter": name },
+      options.map(([value, text]) => h("option", { value, selected: (filter.get(name) || "") === value }, text))));
+  const any = (label) => [["", label]];
+  const tools = [...new Set(index.rows.flatMap((row) => Object.keys(row.tools || {})))].sort();
+  const findings = [...new Set(index.rows.flatMap((row) => row.findings || []))].sort();
+  const search = h("input", { type: "search", id: "search", value: filter.get("q") || "", placeholder: "task, words, error … ( / )", "aria-label": "Search", on: { input: (event) => delayed(() => go("q", event.target.value)) } });
+  const body = h("tbody", {}, rows.slice(0, SHOWN).map(rowOf));
+  let until = SHOWN;
+  const more = h("button", { type: "button", class: "more" }, "");
+  const label = () => {
+    more.hidden = until >= rows.length;
+    more.textContent = `Show more (${number(rows.length - until)} left)`;
+  };
+  more.addEventListener("click", () => {
+    body.append(...rows.slice(until, until + SHOWN).map(rowOf));
+    until += SHOWN;
+    label();
+  });
+  label();
+  say(plural(rows.length, "rollout"));
+  listed = rows;
+  return [
+    h("h1", {}, "Rollouts"),
+    h("div", { class: "filters", role: "search" },
+      search,
+      h("button", { type: "button", class: "ghost", id: "deep", title: "Opens every conversation and searches it", on: { click: () => searchInside(filter, search.value) } }, "Search conversations"),
+      index.runs.length > 1 && choice("run", "Run", any("every run").concat(index.runs.map((run, i) => [String(i), run.label]))),
+      choice("outcome", "Outcome", any("every outcome").concat(counted(index.rows, (row) => row.outcome).map(([name, count]) => [name, `${name} (${count})`]))),
+      tools.length > 0 && choice("tool", "Tool", any("every tool").concat(tools.map((name) => [name, name]))),
+      findings.length > 0 && choice("finding", "Finding", any("any finding or none").concat(findings.map((name) => [name, name]))),
+      h("label", {}, h("span", {}, "Reward"), h("span", { class: "range" },
+        h("input", { type: "number", step: "0.1", placeholder: "from", value: filter.get("min") || "", "aria-label": "Reward from", on: { change: (event) => go("min", event.target.value) } }),
+        h("input", { type: "number", step: "0.1", placeholder: "to", value: filter.get("max") || "", "aria-label": "Reward to", on: { change: (event) => go("max", event.target.value) } }))),
+      choice("sort", "Order", Object.keys(ORDERS).map((name) => [name === "as run" ? "" : name, name]))),
+    h("p", { class: "quiet", id: "found" }, `${plural(rows.length, "rollout")} of ${number(index.rows.length)}`, filter.get("in") !== null && " (conversations searched)"),
+    h("table", { class: "list" }, h("caption", { class: "hidden" }, "Rollouts"),
+      h("thead", {}, h("tr", {}, ["reward", "task", "outcome", "turns", "tokens", "time", "tools", "last words"].map((name) => h("th", { scope: "col" }, name)))),
+      body),
+    more,
+  ];
+}
+
+let timer = 0;
+function delayed(act) {
+  clearTimeout(timer);
+  timer = setTimeout(act, 180);
+}
+
+async function searchInside(filter, words) {
+  if (!words) return;
+  const wanted = JSON.stringify(words.toLowerCase()).slice(1, -1);
+  const found = [];
+  const button = document.getElementById("deep");
+  const numbers = [...new Set(index.rows.map((row) => row.detail).filter((one) => one !== null))];
+  for (const [i, one] of numbers.entries()) {
+    if (!button.isConnected) return;
+    if (i % 20 === 0) button.textContent = `Searching ${percent(i / numbers.length)}`;
+    const value = await chunk(one);
+    if (value && JSON.stringify(value).toLowerCase().includes(wanted)) found.push(...index.rows.filter((row) => row.detail === one).map((row) => row.id));
+  }
+  const next = new URLSearchParams(filter);
+  next.set("q", words);
+  next.set("in", found.join(","));
+  history.replaceState(null, "", `#/rollouts?${next}`);
+  show();
+}
+
+// The attempts of one task beside each other.
+async function taskView(key) {
+  const rows = index.rows.filter((row) => row.key === key);
+  listed = rows;
+  const figures = index.runs.flatMap((run) => run.sources.flatMap((source) => source.rows.filter((row) => row.key === key).map((row) => ({ run, source, row }))));
+  const columns = h("div", { class: "columns", tabindex: "0", role: "region", "aria-label": "Attempts side by side" });
+  const view = [
+    h("h1", {}, short(String(rows[0]?.task ?? key), 90)),
+    h("p", { class: "quiet" }, `${plural(rows.length, "attempt")} of task ${key}`),
+    table(["run", "model", "attempts", "reward", "pass rate", "turns", "tokens", "errors", "band"],
+      figures.map(({ run, source, row }) => [run.label, source.model, number(row.attempts), number(row.avg_reward, 2) + (row.reward_stderr === null ? "" : ` ±${fixed(row.reward_stderr, 2)}`), number(row.pass_rate, 2), number(row.mean_turns, 1), number(row.mean_tokens), number(row.errors), h("span", { class: `badge ${{ hard: "bad", medium: "warn", easy: "good" }[row.band] || ""}` }, row.band)]), { class: "numbers", label: "Figures of the task" }),
+    columns,
+  ];
+  for (const row of rows.slice(0, 16)) {
+    const found = row.detail === null ? null : await rollout(row.detail);
+    const trace = found && (found.traces.find((one) => one.id === row.id) || found.traces[0]);
+    columns.append(h("article", { class: "column" },
+      h("h2", {}, h("a", { href: rolloutLink(row) }, `${rewardText(row)} · ${row.outcome}`)),
+      h("p", { class: "quiet" }, `${index.runs[row.run].label} · ${plural(row.turns || 0, "turn")} · ${seconds(whole_seconds(row))}${row.advantage === null || row.advantage === undefined ? "" : ` · advantage ${fixed(row.advantage, 2)}`}`),
+      trace ? steps(trace) : h("p", { class: "quiet" }, "Its conversation is not in the page.")));
+  }
+  if (rows.length > 16) view.push(h("p", { class: "quiet" }, `The first 16 of ${rows.length} are shown.`));
+  return view;
+}
+
+function steps(trace) {
+  return h("ol", { class: "steps" }, trace.nodes.filter((node) => node.sampled).map((node) => {
+    const message = node.message || {};
+    return h("li", {}, textOf(message.content) && h("p", {}, short(textOf(message.content), 280)),
+      (message.tool_calls || []).map((call) => h("p", { class: "toolline" }, h("b", {}, call.name), " ", h("code", {}, short(gist(call), 120)))));
+  }));
+}

@@ -1,0 +1,50 @@
+"""The page around the data: its script and style, and a policy that lets nothing else run and nothing be fetched."""
+
+import base64
+import hashlib
+import html
+from functools import cache
+from importlib.resources import files
+
+SCRIPTS = ("data.js", "text.js", "charts.js", "overview.js", "rollouts.js", "conversation.js", "rollout.js", "main.js")
+"""In order, as one script."""
+FOOT = b"</body></html>\n"
+
+
+@cache
+def script() -> str:
+    """The page's script."""
+    folder = files("opencode_runs.report") / "page"
+    parts = [(folder / name).read_text(encoding="utf-8") for name in SCRIPTS]
+    return '"use strict";\n(() => {\n' + "\n".join(parts) + "\n})();\n"
+
+
+@cache
+def style() -> str:
+    """The page's style."""
+    return (files("opencode_runs.report") / "page" / "page.css").read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
+
+
+def policy() -> str:
+    """The content policy: our script and our style by their digests, pictures that stand in the page, nothing else."""
+    return (
+        f"default-src 'none'; script-src {_digest(script())}; style-src {_digest(style())}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def head(index: bytes, *, title: str) -> bytes:
+    """Everything before the rollouts."""
+    body = (files("opencode_runs.report") / "page" / "page.html").read_text(encoding="utf-8")
+    values = {
+        "{{policy}}": html.escape(policy()), "{{title}}": html.escape(title), "{{style}}": style(),
+        "{{index}}": index.decode(), "{{script}}": script(),
+    }  # fmt: skip
+    for name, value in values.items():
+        before, _, after = body.partition(name)
+        body = before + value + after
+    return body.encode()

@@ -1,0 +1,325 @@
+"""Runs made by hand that have everything a page shows: tools, times, tokens, forks, sub calls, worlds, each outcome."""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+Line = dict[str, Any]
+
+START = 1_790_000_000.0
+TASKS = ("fix-median", "write-roman", "count-errors", "rename-function", "csv-report", "rotate-logs", "cone-volume")
+OUTCOMES = (
+    "ProviderError",
+    "HarnessError",
+    "EnvError",
+    "SandboxError",
+    "SandboxEndedError",
+    "TunnelError",
+    "SandboxGatewayError",
+    "SandboxFileError",
+    "TaskError",
+    "WorldError",
+    "BrokenWorldError",
+    "ToolMismatchError",
+    "SignatureMismatchError",
+    "ToolsetError",
+    "BrokenBackendError",
+    "BrokenUserError",
+    "ScoringError",
+    "AgentError",
+    "SandboxAccessError",
+    "SandboxDiskError",
+)
+"""Each error type that the README's table of failures names."""
+
+
+def call(tool: str, number: int, **arguments: Any) -> Line:
+    """A tool call as a message holds it."""
+    return {"id": f"call_{number}", "type": "function", "name": tool, "arguments": json.dumps(arguments)}
+
+
+TURNS = (
+    (
+        "I look at the tests.",
+        "read",
+        {"filePath": "/app/test_median.py"},
+        "1: import unittest\n2: from stats import median",
+    ),
+    (
+        "The middle of an **even** list is wrong:\n\n```python\nreturn values[len(values) // 2]\n```",
+        "edit",
+        {
+            "filePath": "/app/stats.py",
+            "oldString": "def median(values):\n    return values[len(values) // 2]",
+            "newString": "def median(values):\n    half = len(values) // 2\n    return sorted(values)[half]",
+        },
+        "Edit applied successfully.",
+    ),
+    (
+        "Now the tests.",
+        "bash",
+        {"command": "cd /app && python3 -m unittest -v", "description": "Runs the tests"},
+        "test_even ... \u001b[32mok\u001b[0m\ntest_odd ... \u001b[1;31mFAIL\u001b[0m\n\nRan 2 tests in 0.001s",
+    ),
+)
+
+
+def trace(number: int, reward: float | None = 1.0, *, turns: int = 3, tokens: bool = False, **changes: Any) -> Line:
+    """A sound trace of some turns; with `tokens`, as a training client leaves it."""
+    draw = random.Random(number)
+    nodes: list[Line] = []
+    calls: list[Line] = []
+    clock = START + 60 * number
+    said = [
+        {"role": "system", "content": "You are opencode, a coding agent. " + "Use the tools. " * 200},
+        {
+            "role": "user",
+            "content": "`median` in /app/stats.py is wrong. Mend it.\n\n- keep its name\n- run the tests",
+        },
+    ]
+    now = clock + 1.5
+    for turn in range(turns):
+        text, tool, arguments, result = TURNS[turn % len(TURNS)]
+        last = turn == turns - 1
+        asked = [] if last else [call(tool, turn, **arguments)]
+        answer = {"role": "assistant", "content": "All tests pass now." if last else text, "tool_calls": asked}
+        nodes += _nodes(nodes, said, answer, now, draw, tokens)
+        took = draw.uniform(0.4, 3.0)
+        out = sum(nodes[-1]["mask"]) if tokens else 40
+        usage = {"prompt_tokens": 300 + 90 * turn, "completion_tokens": out}
+        if tokens:
+            usage = {"prompt_tokens": sum(len(node["token_ids"]) for node in nodes) - out, "completion_tokens": out}
+        calls.append(
+            {"node": len(nodes) - 1, "model": "small", "sampling": {"temperature": 0.7}, "usage": usage}
+            | {"finish_reason": "stop" if last else "tool_calls", "time": {"start": now, "end": now + took}}
+        )
+        said = [{"role": "tool", "tool_call_id": f"call_{turn}", "name": tool, "content": result}]
+        now += took + draw.uniform(0.1, 2.0)
+    rewards = {} if reward is None else {"verify": {"score": reward, "weight": 1.0}}
+    made = {
+        "version": 1,
+        "id": f"{number:032x}",
+        "verifiers": {"version": "0.4.0"},
+        "agent": {
+            "name": "agent",
+            "trainable": True,
+            "config": {
+                "model": "small",
+                "sampling": {"temperature": 0.7},
+                "harness": {"id": "opencode-env"},
+                "runtime": {"type": "subprocess"},
+            },
+        },
+        "tools": [
+            {"type": "function", "name": name, "description": f"The tool {name}."} for name in ("bash", "edit", "read")
+        ],
+        "nodes": nodes,
+        "calls": calls,
+        "rewards": rewards,
+        "metrics": {"num_turns": float(turns)},
+        "ok": True,
+        "stop_condition": "agent_completed",
+        "errors": [],
+        "num_total_tokens": 900 + 60 * turns,
+        "timing": {
+            "start": clock,
+            "boot": {"start": clock, "end": clock + 0.4},
+            "setup": {"start": clock + 0.4, "end": clock + 0.9},
+            "agent": {"start": clock + 0.9, "end": now},
+            "finalize": {"start": now, "end": now + 0.1},
+            "scoring": {"start": now + 0.1, "end": now + 1.2},
+        },
+        "info": {
+            "agent": {
+                "exit_code": 0,
+                "version": "1.18.33",
+                "outcome": "completed",
+                "log_tail": "the end of the log",
+                "duration": now - clock,
+            },
+            "verify": [
+                {
+                    "command": "python3 -m unittest",
+                    "exit_code": int(reward != 1.0),
+                    "duration": 0.4,
+                    "stdout": "Ran 2 tests",
+                    "stderr": "",
+                    "timed_out": False,
+                }
+            ],
+        },
+    }
+    return made | changes
+
+
+def _nodes(
+    before: list[Line], said: list[Line], answer: Line, at: float, draw: random.Random, tokens: bool
+) -> list[Line]:
+    made: list[Line] = []
+    for message in (*said, answer):
+        place = len(before) + len(made)
+        sampled = message is answer
+        count = max(2, len(message["content"]) // 6)
+        ids = [draw.randrange(30_000) for _ in range(count)] if tokens else []
+        made.append(
+            {
+                "parent": place - 1 if place else None,
+                "message": message,
+                "sampled": sampled,
+                "timestamp": at,
+                "token_ids": ids,
+                "mask": [sampled and i > 0 for i in range(len(ids))],
+                "logprobs": [-round(draw.expovariate(1.5), 4) for _ in ids[1:]] if sampled else [],
+            }
+        )
+    return made
+
+
+def forked(number: int) -> Line:
+    """A trace with tokens whose history forks: the agent told its second turn otherwise."""
+    made = trace(number, 0.0, tokens=True)
+    nodes = made["nodes"]
+    again = [dict(node) for node in nodes[3:5]]
+    again[0] = again[0] | {
+        "message": again[0]["message"] | {"content": "1: import unittest\n2: from stats import MEDIAN"}
+    }
+    again[0]["parent"], again[1]["parent"] = 2, len(nodes)
+    nodes += again
+    made["calls"].append(made["calls"][1] | {"node": len(nodes) - 1})
+    made["info"]["history"] = {"forks": 1, "first": [{"message": 3, "turn": 2, "how": "another tool result"}]}
+    made["metrics"]["history_forks"] = 1.0
+    return made
+
+
+def sub(number: int, main: Line, count: int = 3) -> Line:
+    """A trace of sub calls that began while the main agent's first tool ran."""
+    begin = main["calls"][0]["time"]["end"]
+    nodes: list[Line] = []
+    calls: list[Line] = []
+    for place in range(count):
+        root = len(nodes)
+        nodes += [
+            {
+                "parent": None,
+                "sampled": False,
+                "message": {"role": "user", "content": f"What does part {place + 1} of the diary say?"},
+            },
+            {
+                "parent": root,
+                "sampled": True,
+                "message": {"role": "assistant", "content": f"Part {place + 1} says nothing of a **badger**."},
+            },
+        ]
+        calls.append(
+            {
+                "node": root + 1,
+                "model": "tiny",
+                "usage": {"prompt_tokens": 80, "completion_tokens": 9},
+                "time": {"start": begin + 0.01 * place, "end": begin + 0.03 + 0.01 * place},
+            }
+        )
+    agent = {"name": "sub", "trainable": False, "config": {"model": "tiny"}}
+    return trace(number, None, agent=agent, nodes=nodes, calls=calls, info={}, timing={})
+
+
+LEDGER = {
+    "steps": [
+        {
+            "step": 1,
+            "tool": "sell",
+            "arguments": {"fruit": "apple"},
+            "observation": "sold",
+            "reward": 1.0,
+            "terminated": False,
+            "truncated": False,
+            "info": {},
+        },
+        {
+            "step": 2,
+            "tool": "sell",
+            "arguments": {"fruit": "pear"},
+            "observation": {"left": 0},
+            "reward": 2.0,
+            "terminated": True,
+            "truncated": False,
+            "info": {},
+        },
+    ],
+    "summary": {"world": "shop", "seed": 3, "config": {}, "steps": 2, "total_reward": 3.0, "terminated": True},
+}
+
+
+def episode(number: int, task: str, *traces: Line, **changes: Any) -> Line:
+    """An episode of a task; it is ok if all its traces are."""
+    return {
+        "id": f"{number + (1 << 64):032x}",
+        "env": {"id": "opencode-env"},
+        "task": {
+            "type": "Task",
+            "key": task,
+            "hash": task,
+            "data": {"id": task, "prompt": "Mend it.", "setup": ["true"], "verify": ["python3 -m unittest"]},
+        },
+        "ok": all(one["ok"] for one in traces),
+        "errors": [],
+        "traces": list(traces),
+    } | changes
+
+
+def failed(number: int, kind: str) -> Line:
+    """A trace that ended with an error."""
+    error = {
+        "type": kind,
+        "message": f"{kind}: the \u001b[31mlast\u001b[0m words",
+        "traceback": "Traceback (most recent call last):\n  File ...",
+    }
+    return trace(number, None, ok=False, stop_condition="error", errors=[error])
+
+
+def every_outcome() -> list[Line]:
+    """An episode of each outcome: errors of every type, timeouts, no reward, no trace, no model call."""
+    lines = [episode(number, f"fails-with-{kind}", failed(number, kind)) for number, kind in enumerate(OUTCOMES)]
+    stops = ("agent_timeout", "scoring_timeout", "setup_timeout", "max_turns", "max_total_tokens")
+    lines += [
+        episode(100 + i, f"stops-by-{stop}", trace(100 + i, 0.0, stop_condition=stop)) for i, stop in enumerate(stops)
+    ]
+    lines.append(episode(120, "has-no-reward", trace(120, None)))
+    lines.append(episode(121, "has-no-trace", errors=[{"type": "EnvError", "message": "not built"}], ok=False))
+    lines.append(episode(122, "calls-no-model", trace(122, 0.0, turns=0, num_total_tokens=0)))
+    return lines
+
+
+def rich() -> list[Line]:
+    """Groups of four with tokens, a fork, sub calls and a world."""
+    lines = [
+        episode(1000 + 4 * place + i, task, trace(1000 + 4 * place + i, float((i + place) % 3 == 0), tokens=True))
+        for place, task in enumerate(TASKS)
+        for i in range(4)
+    ]
+    main = trace(1900, 1.0, turns=4)
+    lines.append(episode(1900, "ask-the-diary", main, sub(1901, main)))
+    lines.append(episode(1902, "forked", forked(1902)))
+    world = trace(1903, 3.0)
+    world["info"]["simulation"] = LEDGER
+    lines.append(episode(1903, "sell-fruit", world))
+    return lines
+
+
+def many(count: int, *, skill: float = 0.5, tasks: int = 100, turns: int = 3) -> Iterator[Line]:
+    """So many rollouts of tasks of different difficulty; a policy of more `skill` passes more of them."""
+    for number in range(count):
+        task = number % tasks
+        passes = random.Random(number + round(1e6 * skill)).random() < skill * 2 * (1 - task / tasks)
+        yield episode(number, f"task-{task}", trace(number, float(passes), turns=turns))
+
+
+def write_run(folder: Path, lines: Any, tail: bytes = b"") -> Path:
+    """A run directory with these episodes; returns the directory."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "traces.jsonl").open("wb") as out:
+        for line in lines:
+            out.write(json.dumps(line).encode() + b"\n")
+        out.write(tail)
+    return folder

@@ -1,0 +1,23 @@
+"""What stands in a page: its index and its rollouts, as its script unpacks them."""
+
+import base64
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from opencode_runs.report.cli import main
+
+
+def written(*runs: Path, page: Path, options: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Write the page of some runs; its index."""
+    assert main([*map(str, runs), "-o", str(page), *options]) == 0
+    return packed(page, "index")
+
+
+def packed(page: Path, name: str) -> dict[str, Any]:
+    """A value of the page."""
+    (text,) = re.findall(rf'<script type="text/plain" id="{name}">([^<]*)</script>', page.read_text())
+    value: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(text)))
+    return value

@@ -1,0 +1,69 @@
+"""The command: which runs a path stands for, where the page goes, and how it watches."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from opencode_runs.report.cli import main
+from opencode_runs.report.places import find_runs
+from opencode_runs.report.template import policy
+from opencode_runs.traces.errors import BadInputError
+
+from tests.report import made
+from tests.report.reading import packed
+from tests.support.waiting import wait_until
+
+
+def test_a_path_stands_for_a_run_a_training_run_or_a_folder_of_runs(tmp_path: Path) -> None:
+    training = tmp_path / "training"
+    for step in (2, 10, 1):
+        for kind in ("train", "eval"):
+            made.write_run(training / "rollouts" / f"step_{step}" / kind / "all", made.many(1))
+            made.write_run(training / "rollouts" / f"step_{step}" / kind / "effective", made.many(1))
+    labels = ["step 1 eval", "step 2 eval", "step 10 eval", "step 1 train", "step 2 train", "step 10 train"]
+    assert [(run.label, run.series) for run in find_runs([training])] == [(one, one.split()[2]) for one in labels]
+    assert [run.step for run in find_runs([training])] == [1, 2, 10, 1, 2, 10]
+    for name in ("checkpoint-9", "checkpoint-10"):
+        made.write_run(tmp_path / "checkpoints" / name, made.many(1))
+    assert [run.label for run in find_runs([tmp_path / "checkpoints"])] == ["checkpoint-9", "checkpoint-10"]
+    single = tmp_path / "checkpoints" / "checkpoint-9"
+    assert [run.label for run in find_runs([single, single / "traces.jsonl"])] == ["checkpoint-9"]
+    other = made.write_run(tmp_path / "others" / "checkpoint-9", made.many(1))
+    assert [run.label for run in find_runs([single, other])] == ["checkpoints / checkpoint-9", "others / checkpoint-9"]
+    (tmp_path / "empty").mkdir()
+    for wrong in (tmp_path / "empty", tmp_path / "missing"):
+        with pytest.raises(BadInputError, match=wrong.name):
+            find_runs([wrong])
+
+
+def test_the_page_stands_in_the_run_and_its_policy_allows_only_its_own_script(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = made.write_run(tmp_path / "run", made.many(3))
+    assert main([str(run)]) == 0
+    assert capsys.readouterr().out.strip() == str(run / "report.html")
+    text = (run / "report.html").read_text()
+    assert text.count("Content-Security-Policy") == 1
+    assert policy().startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy()
+    assert "http" not in policy()
+    assert main([str(run), "--max-mb", "0.000001"]) == 0
+    assert "3 rollouts are listed without their conversation" in capsys.readouterr().err
+    assert main([str(tmp_path / "nothing")]) == 2
+    assert capsys.readouterr().err == f'opencode-report: run "{tmp_path}/nothing" does not exist\n'
+
+
+@pytest.mark.usefixtures("programs")
+def test_watching_rewrites_the_page_when_the_run_has_grown(tmp_path: Path) -> None:
+    run = made.write_run(tmp_path / "run", made.many(2))
+    page = tmp_path / "page.html"
+    argv = [sys.executable, "-m", "opencode_runs.report", str(run), "-o", str(page), "--watch"]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as process:
+        try:
+            wait_until(page.exists)
+            assert len(packed(page, "index")["rows"]) == 2
+            made.write_run(run, made.many(5))
+            wait_until(lambda: len(packed(page, "index")["rows"]) == 5)
+        finally:
+            process.terminate()

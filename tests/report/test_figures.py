@@ -1,0 +1,133 @@
+"""The figures on the page are those that the other commands print, to the digit."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from opencode_runs.difficulty.cli import main as difficulty
+from opencode_runs.difficulty.figures import figures
+from opencode_runs.difficulty.rate import rate
+from opencode_runs.report.comparison import compare, interval
+from opencode_runs.trainable.cli import main as trainable
+
+from tests.report import made
+from tests.report.reading import packed, written
+from tests.trainable import doctored
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Runs of every kind; one has a half-written last line, one is another environment's."""
+    folder = tmp_path_factory.mktemp("runs")
+    doctored_run = doctored.run(folder / "doctored", doctored.trace(logprobs=None, nodes=[]), doctored.sub())
+    return [
+        made.write_run(folder / "rich", made.rich()),
+        made.write_run(folder / "outcomes", made.every_outcome(), tail=b'{"id": "half a li'),
+        made.write_run(folder / "many", made.many(300, tasks=20)),
+        doctored_run,
+    ]
+
+
+def test_difficulty_and_trainable_print_what_the_page_says(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index = written(*runs, page=tmp_path / "page.html")
+    assert [run["label"] for run in index["runs"]] == ["rich", "outcomes", "many", "run"]
+    for number, (run, shown) in enumerate(zip(runs, index["runs"], strict=True)):
+        capsys.readouterr()
+        difficulty(["rate", str(run), "--json"])
+        printed = json.loads(capsys.readouterr().out)
+        for source in shown["sources"]:
+            for row in source["rows"]:
+                band = (
+                    "unrated"
+                    if row["avg_reward"] is None
+                    else "hard"
+                    if row["avg_reward"] < 0.2
+                    else "easy"
+                    if row["avg_reward"] > 0.8
+                    else "medium"
+                )
+                assert row.pop("band") == band
+        assert shown["sources"] == printed["sources"]
+        rows = [row for row in index["rows"] if row["run"] == number]
+        for name, fits in (
+            ("attempts", [row["counts"] == "attempt" for row in rows]),
+            ("errors", [row["counts"] == "error" for row in rows]),
+            ("unscored", [row["counts"] == "unscored" for row in rows]),
+            ("timed_out", [row["outcome"] == "timeout" for row in rows]),
+        ):
+            assert sum(fits) == sum(source[name] for source in printed["sources"]), name
+        trainable([str(run), "--json"])
+        printed = json.loads(capsys.readouterr().out)
+        assert shown["trainable"] == printed["summary"]
+        assert shown["usable"] == printed["usable"]
+        assert shown["findings"] == printed["findings"]
+        assert shown["groups"] == [{k: v for k, v in group.items() if k != "run"} for group in printed["groups"]]
+        traces = {trace["trace"]: trace for trace in printed["traces"]}
+        for row in rows:
+            if row["id"] in traces:
+                trace = traces[row["id"]]
+                assert (row["advantage"], row["trained"], row["unused"]) == (
+                    trace["advantage"],
+                    trace["trained_tokens"],
+                    trace["unused_because"],
+                )
+                assert row["findings"] == sorted(trace["findings"])
+
+
+def test_each_outcome_has_a_row_and_its_conversation(runs: list[Path], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    index = written(runs[1], page=page)
+    outcomes = {row["task"]: row["outcome"] for row in index["rows"]}
+    assert {f"fails-with-{kind}": kind for kind in made.OUTCOMES}.items() <= outcomes.items()
+    assert outcomes["stops-by-agent_timeout"] == "timeout"
+    assert outcomes["stops-by-scoring_timeout"] == "scoring_timeout"
+    assert outcomes["stops-by-max_turns"] == "ok"
+    assert outcomes["has-no-trace"] == "EnvError"
+    assert "the last line is cut off" in index["runs"][0]["warnings"][0]
+    row = next(row for row in index["rows"] if row["task"] == "fails-with-ProviderError")
+    detail = packed(page, f"d{row['detail']}")
+    assert detail["traces"][0]["errors"][0]["traceback"].startswith("Traceback")
+    assert len(detail["traces"][0]["nodes"]) == 7
+
+
+def test_two_runs_are_compared_over_the_tasks_that_both_rated(tmp_path: Path) -> None:
+    small = made.write_run(tmp_path / "small", made.many(200, skill=0.3, tasks=20))
+    large = made.write_run(tmp_path / "large", made.many(180, skill=0.7, tasks=18))
+    index = written(small, large, page=tmp_path / "page.html")
+    (found,) = index["comparisons"]
+    means = [{row["key"]: row["avg_reward"] for row in run["sources"][0]["rows"]} for run in index["runs"]]
+    differences = [means[1][key] - means[0][key] for key in means[1]]
+    assert found["tasks"] == 18
+    assert found["mean"] == pytest.approx(sum(differences) / 18)
+    assert 0 < found["low"] < found["mean"] < found["high"]
+    assert set(found["won"]) == {key for key in means[1] if means[1][key] > means[0][key]}
+    same = {row.key: row for row in figures(rate([small])).sources[0].rows}
+    equal = compare(same, same)
+    assert equal is not None
+    assert (equal["mean"], equal["low"], equal["high"], equal["won"], equal["lost"]) == (0, 0, 0, [], [])
+    assert compare(same, {}) is None
+    assert interval([0.5]) == (None, None)
+
+
+def test_the_rollouts_fit_into_the_room_they_are_given(tmp_path: Path) -> None:
+    draw = random.Random(0)
+
+    def long(number: int) -> made.Line:
+        trace = made.trace(number)
+        trace["nodes"][3]["message"]["content"] = "".join(map(chr, draw.choices(range(0x4E00, 0x7000), k=60_000)))
+        return made.episode(number, "long", trace)
+
+    run = made.write_run(tmp_path / "run", map(long, range(1, 21)))
+    pages = {mb: tmp_path / f"{mb}.html" for mb in ("25", "0.2", "0.02")}
+    found = {mb: written(run, page=page, options=("--max-mb", mb)) for mb, page in pages.items()}
+    assert found["25"]["cut"] == found["25"]["left_out"] == 0
+    assert found["0.2"]["cut"] > 20 * 50_000
+    assert found["0.2"]["left_out"] == 0
+    assert 0 < found["0.02"]["left_out"] < 20
+    bare = pages["0.02"].stat().st_size
+    assert pages["0.2"].stat().st_size < bare + 200_000 < pages["25"].stat().st_size
+    shown = packed(pages["0.2"], f"d{found['0.2']['rows'][0]['detail']}")
+    assert "characters left out" in shown["traces"][0]["nodes"][3]["message"]["content"]
