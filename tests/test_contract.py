@@ -226,8 +226,8 @@ ATTRIBUTES = {
 }
 """Attributes that are read or set from outside, as the class's own source names them."""
 
-PROGRAMS = ("verdict_programs", "supervisor")
-"""Packages of ours that run in the sandbox and know nothing of verifiers."""
+PROGRAMS = ("verdict_programs", "supervisor", "call_function")
+"""Packages and modules of ours that run in the sandbox and know nothing of verifiers."""
 
 
 def found(path: str) -> object:

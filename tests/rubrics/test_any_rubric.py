@@ -132,7 +132,8 @@ def test_an_unknown_id_is_refused_with_all_that_are_known(tmp_path: Path, monkey
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path / "more"))
     with pytest.raises(
-        ValidationError, match=r'no rubric "anwser": ours are answer, environment-return, group, hybrid-math.*known-one'
+        ValidationError,
+        match=r'no rubric "anwser": ours are answer, code-tests, environment-return, group, hybrid-math.*known-one',
     ):
         OpenCodeTaskConfig.model_validate({"rubric": {"type": "anwser"}})
     with pytest.raises(ValidationError, match=f'several packages announce the rubric "twice": write {LENGTH} or'):
@@ -151,7 +152,7 @@ def test_an_unknown_id_is_refused_with_all_that_are_known(tmp_path: Path, monkey
         ({"type": "no_such_package:Rubric"}, ("rubric",), "cannot be imported"),
         ({"type": "tests.rubrics.breaks_at_import:Rubric"}, ("rubric",), "cannot be imported: this module breaks"),
         ({"type": True}, ("rubric",), "needs a `type`"),
-        ({"most": 2}, ("rubric",), "needs a `type`: answer, environment-return, group"),
+        ({"most": 2}, ("rubric",), "needs a `type`: answer, code-tests, environment-return, group"),
         ("answer", ("rubric",), "valid dictionary"),
     ],
 )
