@@ -42,6 +42,7 @@ OVERRIDDEN: dict[str, str | None] = {
     "dialects.chat.ChatStreamParser.feed": "self raw",
     "dialects.chat.ChatStreamParser.finish": "self",
     "env.Env.finalize": "self task episode",
+    "env.Env.slots": "self task n",
     "env.Env.run": "self task agents",
     "env.Env.run_episode": "self task ctx on_trace on_discard",
     "env.Env.serving": "self",
@@ -88,6 +89,7 @@ OVERRIDDEN: dict[str, str | None] = {
     "mcp.server.ServerBase.setup_task": "self task",
     "mcp.server.ServerBase.run": "",
     "mcp.toolset.Toolset.register": "self mcp",
+    "runtimes.base.Runtime.alive": "self",
     "runtimes.base.RuntimeProcess.kill": "self",
     "runtimes.base.RuntimeProcess.poll": "self",
     "runtimes.base.RuntimeProcess.terminate": "self",
@@ -99,6 +101,7 @@ OVERRIDDEN: dict[str, str | None] = {
     "task.Task.runtime_env": "self",
     "task.Task.setup": "self trace runtime",
     "task.Task.toolsets": "config",
+    "task.Task.validate": "self runtime",
     "taskset.Taskset.load": "self",
     "taskset.Taskset.toolsets": "config",
 }
