@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from opencode_env.taskset import DatasetError
+from opencode_env.taskset import DatasetError, OpenCodeTaskset, OpenCodeTasksetConfig
+from opencode_env.taskset.sources import task_folders
 
 from tests.task_folders.folders import CONTAINERS, FOLDERS, SOLVED, folder_task
 from tests.taskset.files import tasks, write_jsonl
@@ -138,3 +139,18 @@ def test_harbors_own_file_is_data_only_where_it_is_named(tmp_path: Path) -> None
     (folder / "tests" / "compose.yml").write_text(COMPOSE)
     with pytest.raises(DatasetError, match=r"tests/compose\.yml"):
         folder_task(folder)
+
+
+def test_a_large_folder_gives_its_first_tasks_before_the_rest_is_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in BROKEN:
+        shutil.rmtree(folder / name)
+    shutil.copytree(COUNT, folder / "zz-last")
+    (folder / "zz-last" / "instruction.md").write_text("")
+    monkeypatch.setattr(task_folders, "AT_ONCE", 2)
+    reading = iter(OpenCodeTaskset(OpenCodeTasksetConfig(dataset=str(folder))))
+    assert [next(reading).data.id for _ in SOLVED] == SOLVED
+    with pytest.raises(DatasetError, match=r"1 of \d+ task directories.*\n.*zz-last"):
+        next(reading)
+    assert [task.data.id for task in tasks(folder, skip_unsupported=True)] == SOLVED

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import compress
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,17 @@ from opencode_env.taskset.mapping import RowMapper
 from opencode_env.taskset.row import ABSENT, Row
 from opencode_env.taskset.sources.part import Part
 
+AT_ONCE = 128
+"""Directories that are read before the first of them is a task."""
+
 logger = logging.getLogger("verifiers.v1.opencode_env.taskset")
 
 
 class TaskFolders(Part):
     """Task directories in the order of their names; what each says about itself are its columns.
 
-    Those that cannot be honoured are refused together, before the first row, or left out (`skip_unsupported`).
+    Those that cannot be honoured are refused together, or left out (`skip_unsupported`), before the first row; of more
+    than `AT_ONCE`, so many at a time, before the first row of each stretch.
     """
 
     def __init__(self, root: Path, directories: list[Path], config: OpenCodeTasksetConfig) -> None:
@@ -34,7 +38,7 @@ class TaskFolders(Part):
         self._config = config
 
     def column_names(self) -> list[str]:
-        return _columns(self._all)
+        return _columns(self._first)
 
     def ratings(self, key: str) -> Iterator[Any]:
         for row in self._all:
@@ -42,13 +46,24 @@ class TaskFolders(Part):
             yield pa.array([found if isinstance(found, int | float) and found is not ABSENT else None], pa.float64())
 
     def rows(self, mask: Mask | None) -> Iterator[Row]:
-        return iter(self._all) if mask is None else compress(self._all, mask.to_pylist())
+        if mask is not None:
+            return compress(self._all, mask.to_pylist())
+        later = range(AT_ONCE, len(self._directories), AT_ONCE)
+        return chain(self._first, chain.from_iterable(map(self._read, later)))
 
     @cached_property
     def _all(self) -> list[Row]:
+        return list(self.rows(None))
+
+    @cached_property
+    def _first(self) -> list[Row]:
+        return self._read(0)
+
+    def _read(self, start: int) -> list[Row]:
+        """The rows of one stretch of directories."""
         read: list[Row] = []
         refused: list[str] = []
-        for number, directory in enumerate(self._directories, start=1):
+        for number, directory in enumerate(self._directories[start : start + AT_ONCE], start=start + 1):
             try:
                 read.append(read_folder(directory, self._root, number))
             except DatasetError as error:
@@ -73,7 +88,7 @@ class TaskFolders(Part):
     def _tell(self, refused: list[str], left: int) -> None:
         count = f"{len(refused)} of {len(self._directories)} task directories"
         listed = "".join(f"\n  {why}" for why in refused)
-        if left and self._config.skip_unsupported:
+        if self._config.skip_unsupported and (left or len(self._directories) > AT_ONCE):
             logger.warning('dataset "%s": %s are left out (skip_unsupported):%s', self._root, count, listed)
             return
         way = "" if self._config.skip_unsupported else "; --env.taskset.skip-unsupported leaves them out"
