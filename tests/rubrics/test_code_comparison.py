@@ -1,5 +1,6 @@
 """Comparison agrees with the rules that Prime Intellect published, wherever an answer is honest."""
 
+import builtins
 import json
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opencode_rubrics.code.comparison import same_output, same_result
-from opencode_rubrics.code.python_program import with_imports
+from opencode_rubrics.code.python_program import _NAMES, with_imports
 from opencode_rubrics.sandbox.programs import call_function
 
 
@@ -116,10 +117,19 @@ def test_only_what_an_answer_mentions_is_imported_for_it() -> None:
     plain = "print(int(input()) * 2)"
     assert with_imports(plain) == plain
     assert with_imports("def f(x: List[int]): return math.gcd(*x)").splitlines()[0] == (
-        "import math; from typing import *; from math import *"
+        "import math; from typing import *; from math import *; from builtins import pow"
     )
+    assert with_imports("\ufeffprint(1)") == "print(1)"
     future = '"""Doc."""\nfrom __future__ import annotations\nmath.pi'
     assert with_imports(future) == future
     assert "numpy" not in with_imports("np = 3")
     for code in ("np.array([1])", "heappush(a, deque())"):
         compile(with_imports(code), "answer.py", "exec")
+
+
+def test_no_import_takes_the_place_of_a_builtin() -> None:
+    names: dict[str, Any] = {}
+    exec(with_imports(f"found = {[*_NAMES]}").splitlines()[0], names)
+    assert names.keys() >= _NAMES.keys()
+    changed = {name for name in names.keys() & vars(builtins).keys() if names[name] is not getattr(builtins, name)}
+    assert not changed

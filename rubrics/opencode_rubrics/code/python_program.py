@@ -15,14 +15,15 @@ _NAMES = {
     **dict.fromkeys(("heapify", "heappop", "heappush", "nlargest", "nsmallest"), "from heapq import *"),
     **dict.fromkeys(("bisect_left", "bisect_right", "insort"), "from bisect import *"),
     **dict.fromkeys(("accumulate", "chain", "combinations", "permutations", "product"), "from itertools import *"),
-    **dict.fromkeys(("ceil", "floor", "gcd", "inf", "sqrt"), "from math import *"),
+    **dict.fromkeys(("ceil", "floor", "gcd", "inf", "sqrt"), "from math import *; from builtins import pow"),
 }
 _LIBRARIES = (("numpy", "np"), ("pandas", "pd"))
 _FUTURE = re.compile(r"^from __future__ import", re.MULTILINE)
 
 
 def with_imports(code: str) -> str:
-    """The answer behind one line of imports; as it is where it must come first itself."""
+    """The answer behind one line of imports, without a byte order mark; as it is where it must come first itself."""
+    code = code.removeprefix("\ufeff")
     if _FUTURE.search(code):
         return code
     words = set(re.findall(r"[A-Za-z_]\w*", code))
