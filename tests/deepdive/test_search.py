@@ -84,7 +84,9 @@ def test_public_addresses_are_told_from_others() -> None:
     assert all(map(is_public, ["8.8.8.8", "2606:4700::1111"]))
     local = ["127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0"]
     odd = ["224.0.0.1", "255.255.255.255", "::1", "fe80::1%eth0", "fc00::1", "::ffff:127.0.0.1", "2002:7f00:1::", "x"]
-    assert not any(map(is_public, [*local, *odd, "64:ff9b::7f00:1"]))
+    spelled = ["64:ff9b::7f00:1", "64:ff9b:1::7f00:1", "::127.0.0.1", "::ffff:0:7f00:1", "2001::7f00:1"]
+    clouds = ["192.0.0.192", "168.63.129.16", "100.100.100.200", "fd00:ec2::254", "::ffff:168.63.129.16"]
+    assert not any(map(is_public, [*local, *odd, *spelled, *clouds, "fec0::1", "5f00::1", "3fff::1"]))
 
 
 def test_what_is_not_shown_is_not_read() -> None:

@@ -19,8 +19,15 @@ MAX_PAGE_BYTES = 4 << 20
 MAX_URL_CHARS = 2000
 _REDIRECTS = 5
 _TYPES = ("text/", "application/json", "application/xhtml", "application/xml")
-_TRANSLATED = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")))
-"""Addresses that stand for others."""
+_UNICAST = ipaddress.ip_network("2000::/3")
+"""All that IPv6 has given out as public; outside lie, among others, spellings of IPv4 addresses."""
+_CLOSED = tuple(
+    map(
+        ipaddress.ip_network, ("2002::/16", "2001::/32", "3fff::/20", "192.0.0.0/24", "192.88.99.0/24", "168.63.129.16")
+    )
+)
+"""Addresses that stand for others, or that `is_global` calls public in some versions of Python; and the one at which
+Azure tells each of its machines about itself."""
 _HIDDEN = ("script", "style", "noscript", "template", "svg")
 _BLOCKS = ("p", "div", "br", "li", "tr", "section", "article", "h1", "h2", "h3", "h4", "h5", "h6", "table", "pre")
 
@@ -101,9 +108,9 @@ def is_public(address: str) -> bool:
     if isinstance(found, ipaddress.IPv6Address):
         if found.ipv4_mapped is not None:
             found = found.ipv4_mapped
-        elif any(found in network for network in _TRANSLATED):
+        elif found not in _UNICAST:
             return False
-    return found.is_global and not found.is_multicast
+    return found.is_global and not found.is_multicast and not any(found in network for network in _CLOSED)
 
 
 class _Text(HTMLParser):
