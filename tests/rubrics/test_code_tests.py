@@ -41,6 +41,9 @@ async def test_right_answers_pass_and_absent_empty_and_wrong_ones_do_not(score: 
         assert trace.reward == 1.0, json.dumps(trace.info)
     method = "class Solution:\n    def add(self, a, b):\n        print(3)\n        return a + b"
     assert (await score(method, ADD)).reward == 1.0
+    # Another class of that name is no reason to miss the function, and annotations are what the answer wrote.
+    beside = f"class Solution: pass\n{RIGHT_ADD} if add.__annotations__['a'] == List[int] else None"
+    assert (await score(beside, ADD)).reward == 1.0
     third = await score("print(7)", SUM, pass_rate_weight=0.3)
     assert third.reward == pytest.approx(0.1)
     assert {name: (reward.score, reward.weight) for name, reward in third.rewards.items() if reward is not None} == {

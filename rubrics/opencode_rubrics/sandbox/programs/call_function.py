@@ -68,8 +68,9 @@ def main() -> None:
     sys.modules["solution"] = solution
     solution.__file__ = path
     with open(path, encoding="utf-8") as file:
-        exec(compile(file.read(), path, "exec"), solution.__dict__)
-    holder = solution.Solution() if hasattr(solution, "Solution") else solution
+        exec(compile(file.read(), path, "exec", dont_inherit=True), solution.__dict__)
+    method = hasattr(getattr(solution, "Solution", None), name)
+    holder = solution.Solution() if method else solution
     line = f"{key}{_json(getattr(holder, name)(*arguments))}\n".encode()
     while line:
         line = line[os.write(answer, line) :]
