@@ -177,7 +177,8 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
 
     def _limits(self, tests: CodeTests) -> ProgramLimits:
         config = self.config
-        longest = max(len(str(test.output)) for test in tests.tests)
+        # As a function's result is written: six bytes for a letter that is not of ASCII.
+        longest = max(len(json.dumps(test.output)) for test in tests.tests)
         output = config.max_output + 2 * longest
         return ProgramLimits(config.test_timeout, config.total_timeout, config.max_memory, config.max_processes, output)
 

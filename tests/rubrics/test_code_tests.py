@@ -88,6 +88,9 @@ async def test_programs_are_bound_in_time_memory_processes_and_output(score: Sco
         assert (await score(code, one, max_memory=256 << 20)).reward == 0
     bomb = "import os, time\nfor _ in range(300):\n    if os.fork() == 0:\n        time.sleep(60)\nprint('x')"
     assert reasons(await score(bomb, one, max_processes=40)) == ["exit 1"]
+    # An honest answer may be as long as what is expected, in whatever letters, and beyond what a command may ask for.
+    long = problem((["\u4e2d", 400_000], "\u4e2d" * 400_000), ([" ", 4_000_000], " " * 4_000_000), function="times")
+    assert (await score("def times(a, b): return a * b", long)).reward == 1
     # What the bomb left is gone, and the next answer is not the worse for it.
     assert (await score(RIGHT_SUM, SUM)).reward == 1
 

@@ -85,7 +85,10 @@ class ConfinedPrograms:
             await cell.write(f"{WORK_DIRECTORY}/{name}", data)
         own = any(word.startswith("./") for word in batch.argv)
         argv = ["sh", "-c", _EXECUTABLE, "program", *batch.argv] if own else list(batch.argv)
-        limited = Request(argv=argv, cwd=WORK_DIRECTORY, timeout=seconds, max_output=limits.output_bytes, stdin=given)
+        # Not checked: the bounds of a request are for those from inside, and these limits are the host's own.
+        limited = Request.model_construct(
+            argv=argv, cwd=WORK_DIRECTORY, timeout=seconds, max_output=limits.output_bytes, stdin=given
+        )
         done = await outcome_of(cell, argv, limited)
         kept = None
         try:
