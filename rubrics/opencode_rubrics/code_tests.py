@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Literal
+from typing import Literal, Self
 
 import verifiers.v1 as vf
-from pydantic import ByteSize, Field, JsonValue
+from pydantic import ByteSize, Field, JsonValue, model_validator
 
 from opencode_rubrics.code.comparison import same_output, same_result
 from opencode_rubrics.code.problem import CodeTest, CodeTests
@@ -77,6 +77,16 @@ class CodeTestsConfig(RubricConfig):
     have wrapped them in one more list."""
     pass_rate_weight: float = Field(0.0, ge=0, le=1)
     """The share of the reward that is the share of tests passed; the rest is for passing all."""
+
+    @model_validator(mode="after")
+    def _check_places(self) -> Self:
+        """A command that does not name the answer would run something else, and every answer would fail."""
+        if self.compile_command and not {"{program}", "{binary}"} <= {*self.compile_command}:
+            raise ValueError("compile_command must hold {program} and {binary}, each as a word of its own")
+        runs = "{binary}" if self.compile_command else "{program}"
+        if runs not in self.command:
+            raise ValueError(f"command must hold {runs} as a word of its own, which is what the answer is run as")
+        return self
 
 
 @dataclass(frozen=True)

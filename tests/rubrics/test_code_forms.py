@@ -8,7 +8,7 @@ import zlib
 from typing import Any
 
 import pytest
-from opencode_rubrics import CodeTest, CodeTests
+from opencode_rubrics import CodeTest, CodeTests, CodeTestsConfig
 from opencode_rubrics.code import packed
 from opencode_rubrics.code.forms import read_code_tests
 
@@ -187,3 +187,21 @@ def test_a_sample_follows_from_the_identity_alone() -> None:
     numbers = [int(str(test.input)) for test in drawn.tests]
     assert numbers == sorted(numbers) == [2, 3, 5, 8, 9, 10, 13, 14, 17, 18, 20, 21, 33, 36, 39]
     assert many.sampled(40, "a-row") is many
+
+
+BUILD = ["g++", "-o", "{binary}", "{program}"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"command": ["python3"]},
+        {"command": ["sh", "-c", "python3 {program}"]},
+        {"command": ["{binary}"]},
+        {"compile_command": BUILD},
+        {"compile_command": ["g++", "-o{binary}", "{program}"], "command": ["{binary}"]},
+    ],
+)
+def test_a_command_that_would_not_run_the_answer_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"must hold \{\w+\}.*word of its own"):
+        CodeTestsConfig(**options)
