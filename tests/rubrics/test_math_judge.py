@@ -225,6 +225,13 @@ async def test_a_judge_that_failed_once_is_asked_again() -> None:
     assert (scored.reward, scored.record["decided_by"]) == (1.0, "judge")
 
 
+async def test_a_judge_that_was_too_slow_for_a_while_is_asked_about_the_answer_again() -> None:
+    async with judge_server(Step(delay=5), Step("A")) as server:
+        scored = await judged(server, "one", r"\boxed{two}", judge_timeout=1, judge_max_retries=0)
+        assert len(server.requests) == 3
+    assert (scored.reward, scored.record["decided_by"]) == (1.0, "judge")
+
+
 async def test_the_rules_verdict_and_the_failed_calls_stay_on_the_trace_of_a_judge_error() -> None:
     async with judge_server(Step(status=401)) as server:
         client = BaseClientConfig(base_url=server.url, api_key_var="NO_SUCH_KEY")
