@@ -140,6 +140,10 @@ REFUSED = {
     "no table with input and output": [{"input": "1"}],
     "mixes tests of": [CASES[0], {"input": "1", "output": "2", "fn_name": "f"}],
     "neither JSON nor base64": "two and two is four",
+    "NoneType where a test of a program": {"inputs": ["1"], "outputs": [None]},
+    "list where a test of a program": {"inputs": [["1", ["2"]]], "outputs": ["3"]},
+    "bytes where a test of a program": {"inputs": [[b"1"]], "outputs": ["3"]},
+    "half of a character": {"inputs": ["\ud800"], "outputs": ["3"]},
     "JSON has no form": {"fn_name": "f", "inputs": ["{1, 2}"], "outputs": ["1"]},
 }
 
@@ -148,6 +152,15 @@ REFUSED = {
 def test_what_is_in_no_known_form_is_refused(why: str) -> None:
     with pytest.raises(ValueError, match=why):
         read_code_tests({"tests": REFUSED[why]}, "tests")
+
+
+@pytest.mark.parametrize("metadata", ["Codeforces 4A", "[1", "", None, 7, {"func_name": None}, "{}", "[" * 9999])
+def test_metadata_of_another_kind_are_none_of_the_tests(metadata: Any) -> None:
+    found = read_code_tests({"tests": kinds("type", "stdin"), "metadata": metadata}, "tests")
+    assert found == CodeTests(tests=TEXTS, total=2)
+    numbers = read_code_tests({"tests": {"inputs": [None, [2, 1.5]], "outputs": [3, ["4"]]}}, "tests")
+    assert numbers is not None
+    assert numbers.tests == [CodeTest(input="", output="3"), CodeTest(input="2\n1.5", output="4")]
 
 
 @pytest.mark.parametrize("empty", [None, "", "[]", {"inputs": [], "outputs": []}])

@@ -9,12 +9,14 @@ Any of them may be JSON text, and a table may hold it below `tests` or `test_cas
 """
 
 import ast
+import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from opencode_rubrics.code.packed import unpacked
 from opencode_rubrics.code.problem import CodeTest, CodeTests
+from opencode_rubrics.half_characters import has_half_character
 
 _BESIDE = (
     ("public_test_cases", "private_test_cases"),
@@ -44,9 +46,7 @@ def read_code_tests(row: Mapping[str, object], key: str) -> CodeTests | None:
         ValueError: they are in none of the known forms, or differ in what they test; the message goes on from the
             column's name.
     """
-    metadata = _parsed(row.get("metadata")) if isinstance(row.get("metadata"), str | Mapping) else None
-    named = str(metadata["func_name"]) if isinstance(metadata, Mapping) and metadata.get("func_name") else None
-    cases = [case for name in test_columns(key, row) for case in _cases(row[name], named)]
+    cases = [case for name in test_columns(key, row) for case in _cases(row[name], _named(row.get("metadata")))]
     if not cases:
         return None
     functions = {case.function for case in cases}
@@ -55,6 +55,14 @@ def read_code_tests(row: Mapping[str, object], key: str) -> CodeTests | None:
     (function,) = functions
     read = _text_test if function is None else _call_test
     return CodeTests(function=function, tests=[read(case) for case in cases], total=len(cases))
+
+
+def _named(metadata: object) -> str | None:
+    """The function that LiveCodeBench's metadata name; other datasets keep other things in a column of that name."""
+    with contextlib.suppress(ValueError, RecursionError):
+        metadata = json.loads(metadata) if isinstance(metadata, str) else metadata
+    named = metadata.get("func_name") if isinstance(metadata, Mapping) else None
+    return named if isinstance(named, str) and named else None
 
 
 def _parsed(value: object) -> object:
@@ -112,13 +120,17 @@ def _function_of(case: Mapping[Any, object], function: str | None) -> str | None
 
 
 def _text_test(case: _Case) -> CodeTest:
-    return CodeTest(input=_text(case.given), output=_text(case.expected))
+    return CodeTest(input=_text("" if case.given is None else case.given), output=_text(case.expected))
 
 
 def _text(value: object) -> str:
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return "\n".join(map(str, value))
-    return str(value)
+    lines = [value] if isinstance(value, str) or not isinstance(value, Sequence) else value
+    for line in lines:
+        if not isinstance(line, str | int | float):
+            raise ValueError(f"holds {type(line).__name__} where a test of a program has its text")
+        if isinstance(line, str) and has_half_character(line):
+            raise ValueError("holds half of a character, which no program can read or print")
+    return "\n".join(map(str, lines))
 
 
 def _call_test(case: _Case) -> CodeTest:
