@@ -83,7 +83,8 @@ def test_a_near_miss_of_a_patch_lacks_a_hunk_and_applies(tmp_path: Path) -> None
 def test_a_text_holds_a_secret_in_any_dress() -> None:
     changed = change_of("box.py", CODE, FIXED)
     assert changed.lines == ("return width * height", "return 2 * (width + height)")
-    for text in (FIXED, PATCH, json.dumps({"fix": FIXED}), FIXED.replace("    ", "\t"), f"# a\n{FIXED}\n# b"):
+    escaped = json.dumps({"fix": FIXED}).replace("*", "\\u002a").replace("(", "\\u0028")
+    for text in (FIXED, PATCH, escaped, json.dumps({"fix": FIXED}), FIXED.replace("    ", "\t"), f"# a\n{FIXED}\n# b"):
         assert holds(text, changed)
     for text in (CODE, "return width * height\n", "return 2 * (width + height)\nreturn width * height\n", ""):
         assert not holds(text, changed)
@@ -100,7 +101,10 @@ def test_a_text_holds_a_secret_in_any_dress() -> None:
         ("solution: Lake Geneva", "Lake Geneva", True), ("42\n", "42", False), ("4711\n", "4711", True),
         ("The answer is 421.", "42", False), ("Write the answer to /app/answer.txt, in 42 words.", "42", False),
         ("Step 3: answer it", "3", False), ("north,4711\nsouth,12", "4711", False), ("The answer is 42.5", "42", False),
-        ("A) answer\nB) the sky", "B", False), ("", "42", False),
+        ("A) answer\nB) the sky", "B", False), ("", "42", False), ("A) red B) blue. The answer is a letter.", "A", False),
+        ("<answer>42</answer>", "42", True), ("answer\t42", "42", True), ("Answer: \\boxed{42}", "42", True),
+        ("He adds.\n#### 42", "42", True), ("#### 42 steps", "42", False), ('solution,"42"', "42", True),
+        ("the answer: lake geneva", "Lake Geneva", True), ("your answer, 42 words long", "42", False),
     ],
 )  # fmt: skip
 def test_a_text_says_the_answer_or_merely_holds_it(text: str, answer: str, told: bool) -> None:

@@ -62,6 +62,7 @@ def holds(text: str, secret: Secret) -> bool:
 def _spellings(text: str) -> Iterator[list[str]]:
     yield _lines(text)
     if "\\n" in text:
+        text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)
         yield _lines(text.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"').replace("\\\\", "\\"))
 
 
@@ -88,9 +89,12 @@ def says_answer(text: str, answer: str, name: str = "") -> bool:
     named = re.search(_SAYS, name, re.IGNORECASE)
     if text.strip().strip("\"'") == answer and (named or len(answer) >= _LEAST_WHOLE):
         return True
-    whole = rf"(?<![\w.]){re.escape(answer)}(?!\w|\.\d)"
-    told = re.compile(rf"{_SAYS}\w*\W{{0,3}}(?:is|are|was|:|=|->|\|)\W{{0,4}}{whole}", re.IGNORECASE)
-    return any(told.search(line) for line in text.splitlines() if answer in line)
+    case = "i" if len(answer) > _LEAST_WHOLE else "-i"  # "the answer is a letter" does not say A
+    whole = rf"(?<![\w.])(?{case}:{re.escape(answer)})(?!\w|\.\d)"
+    between = r"\W{0,3}(?:is|are|was|:|=|->|\||\t)\W{0,4}(?:\\?(?:boxed|text)\{)?"
+    marked = rf"^\s*####\s*{whole}\s*$"  # as GSM8K ends its solutions
+    told = re.compile(rf"{_SAYS}\w*(?:{between}|>|,\"?){whole}|{marked}", re.IGNORECASE)
+    return any(told.search(line) for line in text.splitlines() if answer.lower() in line.lower())
 
 
 def found_in(texts: Mapping[str, str], secrets: Iterable[Secret], answer: str | None, prompt: str) -> list[str]:
