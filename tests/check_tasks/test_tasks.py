@@ -89,6 +89,28 @@ def test_task_directories_are_checked_with_their_solutions(tmp_path: Path) -> No
     assert "the variable EXPECTED" in str(reports["in-the-environment"]["findings"])
 
 
+def test_a_judge_that_cannot_be_asked_is_no_fault_of_the_task(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps({"question": "Who?", "answer": "Marie Curie"}))
+    judge = ["--env.taskset.task.rubric.type", "judge", "--env.taskset.task.rubric.judge-max-retries", "0"]
+    judge += ["--env.taskset.task.rubric.judge-client.base-url", "http://127.0.0.1:9/v1"]
+    code, reports = checked(str(rows), "--repeats", "1", *judge)
+    (report,) = reports.values()
+    assert (code, report["findings"]) == (2, [])
+    assert report["error"].startswith("JudgeError: judge 'gpt-5-nano' at http://127.0.0.1:9/v1 gave no reply")
+
+
+def test_a_program_that_does_nothing_solves_no_problem(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    tests = {"inputs": ["1", "2"], "outputs": ["\n", ""]}
+    row = {"question": "Print nothing.", "tests": tests, "gold": "input()\nprint()"}
+    sound = {**row, "question": "Print it.", "gold": "print(input())", "tests": {**tests, "outputs": ["1", "2"]}}
+    rows.write_text("".join(f"{json.dumps(one)}\n" for one in (row, sound)))
+    options = ["--env.taskset.tests-key", "tests", "--env.taskset.task.rubric.type", "code-tests"]
+    _, reports = checked(str(rows), "--repeats", "1", *options)
+    assert [kinds(report) for report in reports.values()] == [{"near-miss-passes"}, set()]
+
+
 def test_the_shipped_samples_pass() -> None:
     code, reports = checked("--repeats", "1")
     assert [report["findings"] for report in reports.values()] == [[]] * 10

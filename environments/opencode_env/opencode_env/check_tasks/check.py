@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import verifiers.v1 as vf
-from opencode_rubrics import AnyTrace
+from opencode_rubrics import AnyTrace, JudgeError
 from opencode_rubrics.scoring_clock import ScoringTimeout
 
 from opencode_env.check_tasks.box import Box, CheckEnv
@@ -25,7 +25,7 @@ FULL = 1.0
 _CLOSE = 1e-6
 _LEAST_HIDDEN = 60
 """Characters of a command of one line: a shorter one runs tests and holds none."""
-_INFRASTRUCTURE = (vf.SandboxError, vf.ProviderError, vf.TunnelError, vf.InterceptionError)
+_INFRASTRUCTURE = (vf.SandboxError, vf.ProviderError, vf.TunnelError, vf.InterceptionError, JudgeError)
 
 
 class TaskCheck:

@@ -103,6 +103,8 @@ def near_misses(gold: Gold) -> Iterator[tuple[str, Gold]]:
     """Solutions that are nearly this one and must not be rewarded, each with what it is called."""
     if gold.answer is not None and (changed := _other_answer(gold.answer)) is not None:
         yield f"the answer {changed!r}", replace(gold, answer=changed)
+    if gold.files is not None and len(gold.files) == 1 and (path := next(iter(gold.files))).endswith(".py"):
+        yield "a program that does nothing", replace(gold, files={path: "pass\n"})
     if gold.patch is not None:
         yield from ((name, replace(gold, patch=patch)) for name, patch in _without_a_hunk(gold.patch))
 
