@@ -81,6 +81,8 @@ def test_strictness_and_tolerance_are_options() -> None:
     assert same_result([1], [[1]])
     assert not same_result([1], [[1]], strict=True)
     assert not same_result(None, [])
+    assert same_result([float("nan"), {"a": float("inf")}], [float("nan"), {"a": float("inf")}])
+    assert not same_result(float("nan"), None)
 
 
 def caller() -> dict[str, Any]:

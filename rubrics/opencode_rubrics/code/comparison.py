@@ -27,9 +27,13 @@ def same_output(printed: str, expected: str, tolerance: float, *, strict: bool =
 def same_result(returned: JsonValue, expected: JsonValue, *, strict: bool = False) -> bool:
     """Whether the values are equal as JSON; unless `strict`, also if `expected` is a list that begins with the value:
     datasets often wrap it once more."""
-    if returned == expected:
+    if _equal(returned, expected):
         return True
-    return not strict and isinstance(expected, list) and bool(expected) and returned == expected[0]
+    return not strict and isinstance(expected, list) and bool(expected) and _equal(returned, expected[0])
+
+
+def _equal(one: JsonValue, other: JsonValue) -> bool:
+    return one == other or repr(one) == repr(other)  # NaN is expected where it is written
 
 
 def _lines(text: str) -> list[str]:
