@@ -15,6 +15,8 @@ from examples.learn.breaking import Breaker
 from tests.support.processes import alive, is_below
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
 SMALL = ("--steps", "1", "--groups", "4", "--size", "2")
 
 

@@ -5,6 +5,8 @@ import random
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from examples.learn.bare import episode_line
 from examples.learn.contextual import WORDS, Contextual
 from examples.learn.curriculum import CONTENT, QUESTION
@@ -17,6 +19,7 @@ from tests.learn.setting import RECORDED
 TEACHING = [beginning for beginning, _ in WORDS]
 
 
+@pytest.mark.usefixtures("programs")
 def test_of_a_mixture_the_third_that_teaches_is_recommended(tmp_path: Path) -> None:
     curriculum = Mixture()
     lines = []

@@ -16,6 +16,8 @@ from examples.learn.recursion import Recursion
 from examples.learn.sanity import findings
 from examples.learn.tokenizer import END, build_tokenizer, save
 
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
 SOUND = Measured(mismatch=0.0, entropy=0.0, tokens=1)
 
 
