@@ -89,7 +89,6 @@ OVERRIDDEN: dict[str, str | None] = {
     "mcp.server.ServerBase.setup_task": "self task",
     "mcp.server.ServerBase.run": "",
     "mcp.toolset.Toolset.register": "self mcp",
-    "runtimes.base.Runtime.alive": "self",
     "runtimes.base.RuntimeProcess.kill": "self",
     "runtimes.base.RuntimeProcess.poll": "self",
     "runtimes.base.RuntimeProcess.terminate": "self",
@@ -133,6 +132,7 @@ OVERRIDDEN |= (
         "runtimes.backends.prime.PrimeBackend.start": "self",
         "runtimes.backends.prime.PrimeBackend.teardown": "self",
         "runtimes.backends.prime.PrimeBackend.write": "self runtime path data",
+        "runtimes.runtime.Runtime.alive": "self",
         "runtimes.runtime.Runtime.config": None,
         "runtimes.runtime.Runtime.env": None,
         "runtimes.runtime.Runtime.exec": "self argv env",
@@ -153,6 +153,7 @@ OVERRIDDEN |= (
     if AFTER_0_4_0
     else {
         "runtimes.base.Runtime._read": "self path max_bytes",
+        "runtimes.base.Runtime.alive": "self",
         "runtimes.base.Runtime.cleanup": "self",
         "runtimes.base.Runtime.expose": "self port",
         "runtimes.base.Runtime.host_url": "self url",
