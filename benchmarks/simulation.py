@@ -38,9 +38,9 @@ import uvicorn
 from mcp.client.client import Client
 from mcp.server.mcpserver import MCPServer
 from opencode_env.scripted_model import ScriptedModel, WorldsPolicy
-from opencode_env.simulation.episode import EpisodeSpec
-from opencode_env.simulation.ledger import Ledger
-from opencode_env.simulation.samples.frozen_lake import FrozenLake
+from opencode_simulation.episode import EpisodeSpec
+from opencode_simulation.ledger import Ledger
+from opencode_simulation.samples.frozen_lake import FrozenLake
 
 from benchmarks._child import ask, process
 from benchmarks._measure import machine, percentile, report

@@ -15,10 +15,10 @@ from opencode_env.cli_agent.seats import local_seat
 from opencode_env.opencode import OpenCodeHarnessConfig
 from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.opencode.harness_config import BUILT_IN_TOOLS
-from opencode_env.simulation.backends.env import EquippedEnv
 from opencode_env.taskset import OpenCodeTask
 from opencode_env.taskset.config import OpenCodeTaskConfig
 from opencode_env.taskset.data import OpenCodeTaskData
+from opencode_env.tool_backends.env import EquippedEnv
 from opencode_rlm.config import OpenCodeRLMEnvConfig
 from opencode_rlm.env import OpenCodeRLMEnv
 from opencode_rlm.harness_config import OpenCodeRLMHarnessConfig

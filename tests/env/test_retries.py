@@ -8,10 +8,10 @@ import pytest
 from opencode_env.cli_agent.agent_error import AgentError
 from opencode_env.opencode.env import OpenCodeEnvConfig
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
-from opencode_env.simulation.backends.errors import BrokenBackendError
-from opencode_env.simulation.errors import BrokenWorldError
-from opencode_env.simulation.user.sides import BrokenUserError
+from opencode_env.tool_backends.errors import BrokenBackendError
+from opencode_env.user_simulation.sides import BrokenUserError
 from opencode_rubrics import SandboxFileError
+from opencode_simulation.errors import BrokenWorldError
 from verifiers.v1.trace import Error
 from verifiers.v1.utils.retries import RetryState
 

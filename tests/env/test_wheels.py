@@ -125,13 +125,13 @@ def test_programs_and_data_that_are_read_at_run_time_are_in_the_wheels(installed
         "opencode/programs/plugin.js",
         "opencode/programs/download.sh",
         "samples/tasks.jsonl",
-        "simulation/samples/issue-tracker.jsonl",
-        "simulation/samples/order-desk.jsonl",
         "cli_agent/programs/end.sh",
         "cli_agent/sandbox/etc/passwd",
         "cli_agent/sandbox/supervisor/main.py",
     ):
         assert f"opencode_env/{name}" in env
+    worlds = names_in(installed.wheels["opencode_simulation"])
+    assert all(f"opencode_simulation/samples/{name}.jsonl" in worlds for name in ("issue-tracker", "order-desk"))
     assert "opencode_rubrics/sandbox/programs/run_command.sh" in names_in(installed.wheels["opencode_rubrics"])
 
 

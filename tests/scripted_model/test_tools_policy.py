@@ -11,9 +11,9 @@ from opencode_env.scripted_model import ChatRequest, ScriptPolicy, ToolsPolicy
 from opencode_env.scripted_model.pattern_text import text_of
 from opencode_env.scripted_model.request import ChatBody
 from opencode_env.scripted_model.schema_values import value_of
-from opencode_env.simulation.alone import WorldAlone
-from opencode_env.simulation.episode import EpisodeSpec
-from opencode_env.simulation.reference import SAMPLES, find_world
+from opencode_simulation.alone import WorldAlone
+from opencode_simulation.episode import EpisodeSpec
+from opencode_simulation.reference import SAMPLES, find_world
 from pydantic import BaseModel, Field, TypeAdapter
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from opencode_env.simulation import EnvironmentWorld, Step, World, resource, tool
+from opencode_simulation import EnvironmentWorld, Step, World, resource, tool
 
 
 def of_the_world(how: str) -> None:

@@ -11,12 +11,12 @@ from urllib.parse import urlencode
 import verifiers.v1 as vf
 from mcp.client.client import Client
 from mcp.types import CallToolResult, TextContent
-from opencode_env.simulation.config import SimulationTaskConfig
-from opencode_env.simulation.episode import EpisodeSpec
-from opencode_env.simulation.hub import hub
-from opencode_env.simulation.ledger import Ledger, LedgerSummary
-from opencode_env.simulation.server_config import server_config, shared_group
-from opencode_env.simulation.toolset import SimulationToolset
+from opencode_simulation.config import SimulationTaskConfig
+from opencode_simulation.episode import EpisodeSpec
+from opencode_simulation.hub import hub
+from opencode_simulation.ledger import Ledger, LedgerSummary
+from opencode_simulation.server_config import server_config, shared_group
+from opencode_simulation.toolset import SimulationToolset
 from verifiers.v1.mcp import SharedToolServer, serve_shared
 from verifiers.v1.mcp.server import state_signature
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from mcp.client.client import Client
-from opencode_env.simulation.cli import main
-from opencode_env.simulation.ledger import LedgerEntry
+from opencode_simulation.cli import main
+from opencode_simulation.ledger import LedgerEntry
 
 from tests.simulation.served import text
 
-COMMAND = [sys.executable, "-m", "opencode_env.simulation"]
+COMMAND = [sys.executable, "-m", "opencode_simulation"]
 
 
 @pytest.mark.usefixtures("programs")

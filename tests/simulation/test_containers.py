@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from opencode_env.scripted_model import ScriptedModel, WorldsPolicy
-from opencode_env.simulation.ledger import ledger_of
+from opencode_simulation.ledger import ledger_of
 
 from tests.env.test_podman import podman
 from tests.support.user_home import UserHome

@@ -5,11 +5,11 @@ import json
 from typing import Any
 
 import pytest
-from opencode_env.simulation import EnvironmentWorld, tool
-from opencode_env.simulation.alone import WorldAlone
-from opencode_env.simulation.episode import EpisodeSpec, Refused
-from opencode_env.simulation.errors import WorldError
-from opencode_env.simulation.world_checks import problems_of
+from opencode_simulation import EnvironmentWorld, tool
+from opencode_simulation.alone import WorldAlone
+from opencode_simulation.episode import EpisodeSpec, Refused
+from opencode_simulation.errors import WorldError
+from opencode_simulation.world_checks import problems_of
 
 
 class Dial:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from opencode_env.simulation import Step, World, tool
-from opencode_env.simulation import episode as episode_module
-from opencode_env.simulation.alone import WorldAlone
-from opencode_env.simulation.episode import MOST_WAITING, EpisodeSpec, Refused
+from opencode_simulation import Step, World, tool
+from opencode_simulation import episode as episode_module
+from opencode_simulation.alone import WorldAlone
+from opencode_simulation.episode import MOST_WAITING, EpisodeSpec, Refused
 
 from tests.support.waiting import until
 

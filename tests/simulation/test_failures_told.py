@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from mcp.client.client import Client
-from opencode_env.simulation.alone import WorldAlone
-from opencode_env.simulation.cli import main
-from opencode_env.simulation.episode import EpisodeSpec, Refused
-from opencode_env.simulation.errors import WorldError
-from opencode_env.simulation.failure import failure_text
+from opencode_simulation.alone import WorldAlone
+from opencode_simulation.cli import main
+from opencode_simulation.episode import EpisodeSpec, Refused
+from opencode_simulation.errors import WorldError
+from opencode_simulation.failure import failure_text
 
 from tests.simulation import failing_worlds
 
@@ -116,7 +116,7 @@ def test_who_plays_a_world_that_fails_sees_where_and_the_command_fails(
 
 @pytest.mark.usefixtures("programs")
 async def test_who_serves_a_world_that_fails_sees_where_at_once_and_the_command_fails() -> None:
-    words = ["-m", "opencode_env.simulation", "serve", f"{WORLD}:Failing", "--config", '{"at": "act"}']
+    words = ["-m", "opencode_simulation", "serve", f"{WORLD}:Failing", "--config", '{"at": "act"}']
     pipe = asyncio.subprocess.PIPE
     server = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=pipe, stderr=pipe, cwd=ROOT)
     assert server.stdout is not None

@@ -9,13 +9,13 @@ import httpx
 import pytest
 import pytest_asyncio
 from mcp import MCPError
-from opencode_env.simulation import WorldError
-from opencode_env.simulation.config import SimulationTaskConfig
-from opencode_env.simulation.episode import EpisodeSpec
-from opencode_env.simulation.errors import BrokenWorldError
-from opencode_env.simulation.hub import hub
-from opencode_env.simulation.reference import find_world
-from opencode_env.simulation.toolset import SimulationToolsetConfig
+from opencode_simulation import WorldError
+from opencode_simulation.config import SimulationTaskConfig
+from opencode_simulation.episode import EpisodeSpec
+from opencode_simulation.errors import BrokenWorldError
+from opencode_simulation.hub import hub
+from opencode_simulation.reference import find_world
+from opencode_simulation.toolset import SimulationToolsetConfig
 from pydantic import ValidationError
 
 from tests.simulation.served import SharedWorlds, agent, server_processes, shared_worlds, text
@@ -143,7 +143,7 @@ async def test_a_seed_of_a_wrong_type_is_refused() -> None:
         ("odd_worlds:Nothing", "cannot be imported"),
         ("nowhere:World", "cannot be imported"),
         ("odd_worlds:InvalidAction", "is no world"),
-        ("opencode_env.simulation.world:World", "has no tool"),
+        ("opencode_simulation.world:World", "has no tool"),
     ],
 )
 async def test_a_world_that_there_is_not_says_what_to_write(reference: str, message: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel
 from opencode_env.scripted_model.request import ChatRequest
-from opencode_env.simulation.ledger import Ledger, ledger_of
+from opencode_simulation.ledger import Ledger, ledger_of
 from verifiers.v1.trace import WireTrace
 
 from tests.support.replies import bash, call

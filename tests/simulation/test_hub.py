@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from opencode_env.simulation import hub as hub_module
-from opencode_env.simulation.episode import EpisodeSpec
-from opencode_env.simulation.errors import BrokenWorldError, WorldError
-from opencode_env.simulation.hub import Hub
-from opencode_env.simulation.ledger import Ledger, LedgerSummary
-from opencode_env.simulation.wire import Hello, Opened, line
+from opencode_simulation import hub as hub_module
+from opencode_simulation.episode import EpisodeSpec
+from opencode_simulation.errors import BrokenWorldError, WorldError
+from opencode_simulation.hub import Hub
+from opencode_simulation.ledger import Ledger, LedgerSummary
+from opencode_simulation.wire import Hello, Opened, line
 
 from tests.support.waiting import until
 
@@ -62,7 +62,7 @@ async def test_what_cannot_be_read_fails_the_rollouts_of_its_server(
 
 @pytest.mark.usefixtures("programs")
 async def test_a_killed_process_leaves_no_socket(tmp_path: Path) -> None:
-    serving = "import time; from opencode_env.simulation.hub import hub; print(hub().path, flush=True); time.sleep(600)"
+    serving = "import time; from opencode_simulation.hub import hub; print(hub().path, flush=True); time.sleep(600)"
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     killed = await asyncio.create_subprocess_exec(
         sys.executable, "-c", serving, env=environment, stdout=asyncio.subprocess.PIPE

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from mcp.types import AudioContent, ImageContent
-from opencode_env.simulation import Step, World, tool
-from opencode_env.simulation.alone import WorldAlone
-from opencode_env.simulation.episode import EpisodeSpec, Refused
-from opencode_env.simulation.errors import WorldError
+from opencode_simulation import Step, World, tool
+from opencode_simulation.alone import WorldAlone
+from opencode_simulation.episode import EpisodeSpec, Refused
+from opencode_simulation.errors import WorldError
 
 PIXEL = "iVBORw0KGgo="
 

@@ -1,9 +1,9 @@
 """The options of worlds, users and backends can be given on the command line, where every value is text."""
 
 import pytest
-from opencode_env.simulation.backends.options import BackendsConfig
-from opencode_env.simulation.config import SimulationTasksetConfig
-from opencode_env.simulation.user.options import UserSimulationConfig
+from opencode_env.tool_backends.options import BackendsConfig
+from opencode_env.user_simulation.options import UserSimulationConfig
+from opencode_simulation.config import SimulationTasksetConfig
 from pydantic import BaseModel
 from pydantic_config import ConfigFileError, cli
 

@@ -7,13 +7,13 @@ from mcp.client.client import Client
 from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.scripted_model import ChatRequest, ScriptedModel, WorldsPolicy
 from opencode_env.scripted_model.request import ChatBody
-from opencode_env.simulation import SimulationTaskset
-from opencode_env.simulation.alone import WorldAlone
-from opencode_env.simulation.config import SimulationTaskConfig, SimulationTasksetConfig
-from opencode_env.simulation.episode import EpisodeSpec
-from opencode_env.simulation.hub import hub
-from opencode_env.simulation.ledger import FINISH, Ledger, ledger_of
-from opencode_env.simulation.samples.order_desk import OrderDesk
+from opencode_simulation import SimulationTaskset
+from opencode_simulation.alone import WorldAlone
+from opencode_simulation.config import SimulationTaskConfig, SimulationTasksetConfig
+from opencode_simulation.episode import EpisodeSpec
+from opencode_simulation.hub import hub
+from opencode_simulation.ledger import FINISH, Ledger, ledger_of
+from opencode_simulation.samples.order_desk import OrderDesk
 from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import EvalClientConfig, ModelContext
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from mcp.server.mcpserver import MCPServer
-from opencode_env.simulation import SignatureMismatchError, ToolMismatchError, World, check_parity, tool
-from opencode_env.simulation.listing import ListedTool, list_tools, write_snapshot
-from opencode_env.simulation.parity import require_parity
-from opencode_env.simulation.signatures import differences, signature_of
+from opencode_simulation import SignatureMismatchError, ToolMismatchError, World, check_parity, tool
+from opencode_simulation.listing import ListedTool, list_tools, write_snapshot
+from opencode_simulation.parity import require_parity
+from opencode_simulation.signatures import differences, signature_of
 from pydantic import BaseModel, Field
 
 Schema = dict[str, Any]

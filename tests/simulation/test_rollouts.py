@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from opencode_env.scripted_model import ScriptedModel, WorldsPolicy
-from opencode_env.simulation import trajectory_of
-from opencode_env.simulation.alone import WorldAlone
-from opencode_env.simulation.episode import EpisodeSpec
-from opencode_env.simulation.ledger import Ledger, ledger_of
-from opencode_env.simulation.reference import find_world
+from opencode_simulation import trajectory_of
+from opencode_simulation.alone import WorldAlone
+from opencode_simulation.episode import EpisodeSpec
+from opencode_simulation.ledger import Ledger, ledger_of
+from opencode_simulation.reference import find_world
 from verifiers.v1.trace import WireTrace
 
 from tests.support.rows import write_rows
@@ -202,7 +202,7 @@ async def test_an_environment_does_not_start_with_a_world_that_is_not_what_it_st
 ) -> None:
     module = tmp_path / "stale_world.py"
     module.write_text(
-        "from opencode_env.simulation.samples.frozen_lake import FrozenLake\n"
+        "from opencode_simulation.samples.frozen_lake import FrozenLake\n"
         f"class Stale(FrozenLake):\n    PRODUCTION = {str(wrong_production(tmp_path))!r}\n"
     )
     async with ScriptedModel(WorldsPolicy()) as model:

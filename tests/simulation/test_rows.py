@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.simulation import SimulationTaskset
-from opencode_env.simulation.config import SimulationTaskConfig, SimulationTasksetConfig
 from opencode_env.taskset import DatasetError
+from opencode_simulation import SimulationTaskset
+from opencode_simulation.config import SimulationTaskConfig, SimulationTasksetConfig
 
 USER = {"enabled": True, "system_prompt": "You are in a hurry.", "llm": "some-model"}
 

@@ -9,9 +9,9 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opencode_env.simulation.episode import EpisodeSpec
-from opencode_env.simulation.ledger import Ledger
-from opencode_env.simulation.reference import SAMPLES
+from opencode_simulation.episode import EpisodeSpec
+from opencode_simulation.ledger import Ledger
+from opencode_simulation.reference import SAMPLES
 
 from tests.simulation.wandering import Call, played_alone, random_call
 

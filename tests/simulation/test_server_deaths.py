@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
-from opencode_env.simulation.ledger import ledger_of
+from opencode_simulation.ledger import ledger_of
 
 from tests.support.replies import call
 from tests.support.rows import script, write_rows

@@ -11,11 +11,11 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
-from opencode_env.simulation.episode import EpisodeSpec
-from opencode_env.simulation.errors import WorldError
-from opencode_env.simulation.hub import hub
-from opencode_env.simulation.ledger import Ledger, LedgerEntry
-from opencode_env.simulation.reference import SAMPLES
+from opencode_simulation.episode import EpisodeSpec
+from opencode_simulation.errors import WorldError
+from opencode_simulation.hub import hub
+from opencode_simulation.ledger import Ledger, LedgerEntry
+from opencode_simulation.reference import SAMPLES
 
 from tests.simulation.served import SharedWorlds, agent, server_processes, shared_worlds, text
 from tests.simulation.wandering import played_alone, random_call

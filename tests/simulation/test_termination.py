@@ -4,8 +4,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from opencode_env.simulation.ledger import LedgerSummary
-from opencode_env.simulation.termination import termination_reason
+from opencode_simulation.ledger import LedgerSummary
+from opencode_simulation.termination import termination_reason
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 """A rollout as a trajectory: the row is the one that was given, also after a world has filled its prompt."""
 
-from opencode_env.simulation import trajectory_of
-from opencode_env.simulation.data import SimulationTaskData
-from opencode_env.simulation.ledger import FINISH, Ledger, LedgerEntry, LedgerSummary
-from opencode_env.simulation.task import _write
-from opencode_env.simulation.trajectory import DatasetRow, MCPSession, MCPToolCall, Trajectory
+from opencode_simulation import trajectory_of
+from opencode_simulation.data import SimulationTaskData
+from opencode_simulation.ledger import FINISH, Ledger, LedgerEntry, LedgerSummary
+from opencode_simulation.task import _write
+from opencode_simulation.trajectory import DatasetRow, MCPSession, MCPToolCall, Trajectory
 from pydantic import BaseModel
 
 from tests.rubrics.conftest import trace_of

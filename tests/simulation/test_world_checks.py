@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from opencode_env.simulation import World
-from opencode_env.simulation.alone import WorldAlone
-from opencode_env.simulation.config import SimulationTaskConfig
-from opencode_env.simulation.episode import EpisodeSpec
-from opencode_env.simulation.errors import WorldError
-from opencode_env.simulation.reference import find_world
+from opencode_simulation import World
+from opencode_simulation.alone import WorldAlone
+from opencode_simulation.config import SimulationTaskConfig
+from opencode_simulation.episode import EpisodeSpec
+from opencode_simulation.errors import WorldError
+from opencode_simulation.reference import find_world
 from pydantic import ValidationError
 
 BEGIN = """\
 from functools import partialmethod
 from mcp.server.mcpserver import Context
-from opencode_env.simulation import EnvironmentWorld, Step, World, resource, tool
+from opencode_simulation import EnvironmentWorld, Step, World, resource, tool
 
 
 class Shop(World):

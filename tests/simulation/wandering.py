@@ -4,10 +4,10 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from opencode_env.simulation.alone import WorldAlone
-from opencode_env.simulation.episode import EpisodeSpec, Refused
-from opencode_env.simulation.ledger import FINISH, Ledger
-from opencode_env.simulation.reference import find_world
+from opencode_simulation.alone import WorldAlone
+from opencode_simulation.episode import EpisodeSpec, Refused
+from opencode_simulation.ledger import FINISH, Ledger
+from opencode_simulation.reference import find_world
 
 Call = tuple[str, dict[str, Any]]
 

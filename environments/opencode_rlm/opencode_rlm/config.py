@@ -4,7 +4,7 @@ from typing import Any, Self
 
 from opencode_env.cli_agent.interception import SubSettings
 from opencode_env.cli_agent.seats import local_seat
-from opencode_env.simulation.user.env import ConversingEnvConfig
+from opencode_env.user_simulation.env import ConversingEnvConfig
 from pydantic import Field, FiniteFloat, model_validator
 from verifiers.v1.configs.agent import AgentConfig, TimeoutConfig
 from verifiers.v1.harnesses.null import NullHarnessConfig

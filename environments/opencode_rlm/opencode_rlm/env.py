@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from opencode_env.cli_agent.interception import SubRollout
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.simulation.user.env import ConversingEnv
+from opencode_env.user_simulation.env import ConversingEnv
 from opencode_rubrics.verifiers_versions import drop_with
 from verifiers.v1.agent import Agents
 from verifiers.v1.episode import Episode

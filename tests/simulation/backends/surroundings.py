@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import yaml
 from aiohttp import web
-from opencode_env.simulation.backends import work_directory
+from opencode_env.tool_backends import work_directory
 
 from tests.support.user_home import closed_port
 from tests.support.waiting import until

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.simulation.backends import instance
-from opencode_env.simulation.backends.instance import Instance
-from opencode_env.simulation.backends.limits import MAX_ANSWER_BYTES, TOO_LONG
+from opencode_env.tool_backends import instance
+from opencode_env.tool_backends.instance import Instance
+from opencode_env.tool_backends.limits import MAX_ANSWER_BYTES, TOO_LONG
 
 from tests.simulation.backends import surroundings
 from tests.simulation.backends.surroundings import TOKEN, InstanceApi, notes_at, program, said

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from opencode_env.opencode.env import OpenCodeEnvConfig
-from opencode_env.simulation.backends.docker_options import option_words
-from opencode_env.simulation.backends.env import EquippedEnv
-from opencode_env.simulation.backends.errors import BackendFileError
-from opencode_env.simulation.backends.reading import read_backends
+from opencode_env.tool_backends.docker_options import option_words
+from opencode_env.tool_backends.env import EquippedEnv
+from opencode_env.tool_backends.errors import BackendFileError
+from opencode_env.tool_backends.reading import read_backends
 from opencode_rlm.config import OpenCodeRLMEnvConfig
 from opencode_rlm.env import OpenCodeRLMEnv
 from pydantic import ValidationError

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from opencode_env.simulation.backends import pipe
-from opencode_env.simulation.backends.pipe import Command, piped
+from opencode_env.tool_backends import pipe
+from opencode_env.tool_backends.pipe import Command, piped
 
 from tests.support.waiting import until
 

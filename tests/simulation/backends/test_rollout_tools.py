@@ -5,12 +5,12 @@ import math
 from pathlib import Path
 
 import pytest
-from opencode_env.simulation.backends.bridge import Bridge
-from opencode_env.simulation.backends.errors import BrokenBackendError
-from opencode_env.simulation.backends.instance import Instance
-from opencode_env.simulation.backends.options import BackendsConfig
-from opencode_env.simulation.backends.rollout_tools import RolloutTools
-from opencode_env.simulation.backends.serving import ToolBackends
+from opencode_env.tool_backends.bridge import Bridge
+from opencode_env.tool_backends.errors import BrokenBackendError
+from opencode_env.tool_backends.instance import Instance
+from opencode_env.tool_backends.options import BackendsConfig
+from opencode_env.tool_backends.rollout_tools import RolloutTools
+from opencode_env.tool_backends.serving import ToolBackends
 from verifiers.v1.errors import ToolsetError
 
 from tests.simulation.backends.surroundings import program, programs_here, said, write_file

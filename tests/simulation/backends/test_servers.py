@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import verifiers.v1 as vf
 from opencode_env.cli_agent.podman import left_behind
-from opencode_env.simulation.backends import instance_api
-from opencode_env.simulation.backends.description import RemoteApiConfig, RemoteApiDefaults, StartupCheck
-from opencode_env.simulation.backends.instance import Instance, check_start, starting
-from opencode_env.simulation.backends.leftovers import Leftovers
-from opencode_env.simulation.backends.options import BackendsConfig
-from opencode_env.simulation.backends.reading import read_backends
-from opencode_env.simulation.hub import hub
+from opencode_env.tool_backends import instance_api
+from opencode_env.tool_backends.description import RemoteApiConfig, RemoteApiDefaults, StartupCheck
+from opencode_env.tool_backends.instance import Instance, check_start, starting
+from opencode_env.tool_backends.leftovers import Leftovers
+from opencode_env.tool_backends.options import BackendsConfig
+from opencode_env.tool_backends.reading import read_backends
+from opencode_simulation.hub import hub
 
 from tests.simulation.backends.surroundings import (
     TOKEN,

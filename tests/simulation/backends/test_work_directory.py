@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from opencode_env.simulation.backends.description import BackendServerConfig
-from opencode_env.simulation.backends.work_directory import work_directory
+from opencode_env.tool_backends.description import BackendServerConfig
+from opencode_env.tool_backends.work_directory import work_directory
 
 from tests.support.waiting import until
 
@@ -16,7 +16,7 @@ KILLED = """
 import asyncio
 from pathlib import Path
 from tests.simulation.backends.test_work_directory import BACKEND
-from opencode_env.simulation.backends.work_directory import work_directory
+from opencode_env.tool_backends.work_directory import work_directory
 
 async def stay():
     async with work_directory(BACKEND, Path(".")) as directory:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.simulation.user.asked import AskedUser
-from opencode_env.simulation.user.conversation import converse
-from opencode_env.simulation.user.options import STOP, UserSimulationConfig
+from opencode_env.user_simulation.asked import AskedUser
+from opencode_env.user_simulation.conversation import converse
+from opencode_env.user_simulation.options import STOP, UserSimulationConfig
 from verifiers.v1.configs.agent import AgentConfig
 from verifiers.v1.configs.harness import HarnessConfig
 

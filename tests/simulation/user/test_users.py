@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import verifiers.v1 as vf
 from opencode_env.scripted_model import Fault, FaultKind, Reply, Script, ScriptedModel, ScriptPolicy
-from opencode_env.simulation.user.asked import asked_user
-from opencode_env.simulation.user.options import STOP
+from opencode_env.user_simulation.asked import asked_user
+from opencode_env.user_simulation.options import STOP
 from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import EvalClientConfig, ModelContext
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from opencode_env.simulation import InvalidAction, Step, World, resource, tool
+from opencode_simulation import InvalidAction, Step, World, resource, tool
 from pydantic import JsonValue
 
 

@@ -20,10 +20,8 @@ from verifiers.v1.task import Task
 
 from opencode_env.check_tasks.box import CheckEnv
 from opencode_env.check_tasks.check import TaskCheck
-from opencode_env.check_tasks.report import Report
+from opencode_env.check_tasks.report import Check, Report
 from opencode_env.check_tasks.results import Results, table
-from opencode_env.check_tasks.worlds import WorldCheck
-from opencode_env.simulation.task import SimulationTask
 from opencode_env.taskset import DatasetError, OpenCodeTask
 
 PROG = "opencode-check-tasks"
@@ -156,9 +154,9 @@ async def _started(env: CheckEnv) -> AsyncIterator[None]:
 async def _report(env: CheckEnv, task: Task[Any, Any, Any], options: argparse.Namespace, digest: str) -> Report:
     started = time.monotonic()
     report = Report(key=task.key, hash=task.hash, options=digest)
-    check: TaskCheck | WorldCheck
-    if isinstance(task, SimulationTask):
-        check = WorldCheck(task, options.repeats, options.gold)
+    check: Check
+    if hasattr(task, "own_check"):  # a world is not checked in a sandbox
+        check = task.own_check(options.repeats, options.gold)
     elif isinstance(task, OpenCodeTask):
         check = TaskCheck(env, task, options.repeats, options.gold, _directory(options.dataset, task))
     else:

@@ -1,6 +1,6 @@
 """What the check of one task found."""
 
-from typing import Literal
+from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -45,3 +45,16 @@ class Report(BaseModel):
     untouched: list[float] = []
     gold: list[float] = []
     seconds: float = 0.0
+
+
+class Check(Protocol):
+    """The check of one task; a task that is not checked in a sandbox makes its own (`own_check(repeats, gold)`)."""
+
+    findings: list[Finding]
+    untouched: list[float]
+    """The reward of each attempt that did nothing."""
+    gold: list[float]
+    """The reward of each attempt with the right solution."""
+
+    async def run(self) -> None:
+        """Do all of it."""

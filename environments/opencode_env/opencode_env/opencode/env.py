@@ -7,7 +7,7 @@ from opencode_env.cli_agent.harness_files import NPM_AGENTS
 from opencode_env.cli_agent.seats import local_seat
 from opencode_env.opencode import OpenCodeHarnessConfig
 from opencode_env.opencode.verifiers_harness import opencode2_tree
-from opencode_env.simulation.user.env import ConversingEnv, ConversingEnvConfig
+from opencode_env.user_simulation.env import ConversingEnv, ConversingEnvConfig
 
 NPM_AGENTS.update(dict.fromkeys(OPENCODE_HARNESSES, opencode2_tree))
 

@@ -27,7 +27,7 @@ examples:
   # solve 70 % of the sample tasks, always the same ones
   python -m opencode_env.scripted_model --port 8000 --success-rate 0.7 --seed 0
 
-  # play the shipped worlds of opencode_env.simulation
+  # play the shipped worlds of opencode_simulation
   python -m opencode_env.scripted_model --port 8000 --policy worlds
 
   # play any world: ten calls by chance of its tools, with arguments that their schemas allow

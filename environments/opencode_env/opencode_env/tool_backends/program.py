@@ -1,0 +1,95 @@
+"""A program of this machine that speaks MCP on its stdin and stdout.
+
+It runs beside the environment, not in the agent's sandbox, and the agent reaches its tools only; those may read any
+path that they are asked for. So it sees the system's programs, this Python, what its command and `reads` name, and no
+other file of this machine; it can write a directory of its own. None of the environment's variables, which may hold
+keys, are its. All its processes end with it, and with this process, should that be killed.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from mcp.types import CallToolResult
+
+from opencode_env.cli_agent.sandbox import require_bubblewrap
+from opencode_env.cli_agent.sandbox.bubblewrap import system_arguments
+from opencode_env.tool_backends.authentication import expanded, without_secrets
+from opencode_env.tool_backends.connection import Opening
+from opencode_env.tool_backends.description import BackendServerConfig
+from opencode_env.tool_backends.pipe import Command, piped
+from opencode_env.tool_backends.program_view import search_path, seen_paths
+from opencode_env.tool_backends.reading import BackendFile
+from opencode_env.tool_backends.work_directory import host_path, log_tail, work_directory
+
+_APART = ("--unshare-pid", "--unshare-ipc", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
+
+
+@dataclass(frozen=True)
+class StdioServer:
+    """A server on the other side of a pipe; its end is its connection's."""
+
+    command: Command
+    log: Path
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Values that no message shows."""
+    patient: bool = False
+
+    @property
+    def opening(self) -> Opening:
+        """Starts it."""
+        return lambda: piped(self.command)
+
+    async def failure(self) -> str | None:
+        """What it said, as it does not come up later."""
+        return f"its program ended, or does not speak MCP; {self.words}"
+
+    @property
+    def words(self) -> str:
+        """What it said on its stderr, and what came first on its stdout, where an MCP message should have been."""
+        printed = "".join(f"it printed {line!r} on its stdout; " for line in self.command.printed)
+        return without_secrets(f"{printed}it said: {log_tail(self.log) or 'nothing'}", self.secrets)
+
+    def call(self) -> Callable[[str, dict[str, Any]], Awaitable[CallToolResult]] | None:
+        """Tools are called over the connection."""
+        return None
+
+
+@contextlib.asynccontextmanager
+async def program(backend: BackendServerConfig, file: BackendFile) -> AsyncIterator[StdioServer]:
+    """The program of a `local_program`, which starts when it is connected to.
+
+    Raises:
+        ToolsetError: its directory cannot be made.
+        SandboxError: bubblewrap does not work here.
+    """
+    async with work_directory(backend, file.directory) as directory:
+        log = directory / "stderr.log"
+        with log.open("w") as stderr:
+            given = backend.env or {}
+            values = expanded(given)
+            secrets = {name: value for name, value in values.items() if value != given[name]}
+            yield StdioServer(_command(backend, values, file.directory, directory / "data", stderr), log, secrets)
+
+
+def _command(backend: BackendServerConfig, given: Mapping[str, str], base: Path, data: Path, stderr: TextIO) -> Command:
+    bubblewrap = require_bubblewrap()
+    assert backend.command is not None
+    search, reads = search_path(given), [str(host_path(path, base)) for path in backend.reads or []]
+    view = [word for path in seen_paths(backend.command, search, reads) for word in ("--ro-bind-try", path, path)]
+    own = ["--bind", str(data), str(data), "--remount-ro", "/", "--chdir", str(data)]
+    argv = [
+        bubblewrap.program,
+        *bubblewrap.new_users,
+        *_APART,
+        *system_arguments(),
+        *view,
+        *own,
+        "--",
+        *backend.command,
+    ]
+    # Not as arguments of bubblewrap, which everybody on this machine can read.
+    variables = {"PATH": search, "HOME": str(data), "TMPDIR": str(data), "LANG": "C.UTF-8"}
+    return Command(argv, {**variables, **given}, stderr)

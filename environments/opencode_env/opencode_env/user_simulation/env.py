@@ -1,0 +1,53 @@
+"""`ConversingEnv`: an `EquippedEnv` with a seat for the users that rows ask for."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic
+
+from typing_extensions import TypeVar
+from verifiers.v1.agent import Agents
+from verifiers.v1.configs.agent import AgentConfig
+from verifiers.v1.harnesses.null import NullHarnessConfig
+from verifiers.v1.runtimes import Runtime
+from verifiers.v1.task import Task
+
+from opencode_env.cli_agent.seats import local_seat
+from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.tool_backends.env import EquippedEnv, EquippedEnvConfig
+from opencode_env.user_simulation.asked import asked_user
+from opencode_env.user_simulation.conversation import converse
+from opencode_env.user_simulation.options import UserSimulationConfig
+
+
+class ConversingEnvConfig(EquippedEnvConfig):
+    """An environment of one CLI agent, with tool backends and users."""
+
+    user: AgentConfig = local_seat(NullHarnessConfig(id="null"))
+    """Who plays the users that rows ask for: model, client, sampling and budgets. It runs no program, so its harness
+    and runtime mean nothing; it never trains."""
+    user_simulation: UserSimulationConfig = UserSimulationConfig()
+    """How those users are played."""
+
+
+ConfigT = TypeVar("ConfigT", bound=ConversingEnvConfig, default=ConversingEnvConfig)
+
+
+class ConversingEnv(EquippedEnv[ConfigT], Generic[ConfigT]):
+    """Runs its agent with its tool backends, and with the user that the row asks for."""
+
+    SEATS_WITHOUT_SANDBOX: ClassVar[frozenset[str]] = frozenset({"user"})
+
+    async def setup(self, agents: Agents) -> None:
+        """A user is part of the world, and what it says no training data."""
+        agents.user.trainable = False
+
+    async def run_agent(
+        self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, on_trace: Callable[[AnyTrace], None]
+    ) -> None:
+        """Run the agent with what surrounds it; `on_trace` gets the trace when it is minted."""
+        async with self.equipped(task, box) as equipped:
+            asked = asked_user(equipped)
+            if asked is None:
+                await super().run_agent(equipped, agents, box, on_trace)
+            else:
+                options = self.config.user_simulation
+                await converse(equipped, agents, box, on_trace, asked, options, self.config.user)

@@ -1,0 +1,96 @@
+"""A world alone, without an agent or an environment: as an MCP server under /mcp, or to be played by its author."""
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from mcp.server.mcpserver import MCPServer
+from mcp.server.transport_security import TransportSecuritySettings
+from pydantic import JsonValue
+
+from opencode_simulation.episode import Episode, EpisodeSpec
+from opencode_simulation.ledger import Ledger, LedgerEntry, LedgerSummary
+from opencode_simulation.mcp_tools import Request, offer_world
+from opencode_simulation.reference import world_name
+from opencode_simulation.world import World
+
+
+class KeptLedger:
+    """A ledger of one's own; with a path, its steps are also appended there as JSON lines."""
+
+    def __init__(self, world: type[World], spec: EpisodeSpec, path: Path | None = None) -> None:
+        summary = LedgerSummary(world=world.__name__, seed=spec.seed, config=dict(spec.config))
+        self.ledger = Ledger(summary=summary)
+        self.on_failure: Callable[[str], object] = lambda _: None
+        self._path = path
+
+    async def step(self, entry: LedgerEntry) -> None:
+        """Take a step in."""
+        self.ledger.add(entry)
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(entry.model_dump_json() + "\n")
+
+    async def failed(self, error: str) -> None:
+        """Note the failure."""
+        self.ledger.summary.error = error
+        self.on_failure(error)
+
+
+class WorldAlone:
+    """One episode of a world, with its ledger; `async with` resets and closes it.
+
+    Raises:
+        WorldError: the world could not be reset.
+    """
+
+    def __init__(self, world: type[World], spec: EpisodeSpec, ledger_path: Path | None = None) -> None:
+        self._kept = KeptLedger(world, spec, ledger_path)
+        self.kind = world
+        self.episode = Episode(world, spec, self._kept)
+        self.first_observation: JsonValue = None
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the world gave so far."""
+        return self._kept.ledger
+
+    def tell_failure(self, told: Callable[[str], object]) -> None:
+        """Call `told` when the world fails, with how."""
+        self._kept.on_failure = told
+
+    async def __aenter__(self) -> "WorldAlone":
+        self.first_observation = await self.episode.start()
+        self.ledger.summary.first_observation = self.first_observation
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.episode.close()
+
+    def server(self) -> MCPServer[Any]:
+        """An MCP server of this one episode, for whoever calls it."""
+
+        async def find(request: Request) -> Episode:
+            return self.episode
+
+        mcp: MCPServer[Any] = MCPServer(world_name(self.kind))
+        offer_world(mcp, self.kind, find)
+        return mcp
+
+
+async def serve_alone(world: WorldAlone, host: str, port: int, ready: Callable[[int], None]) -> None:
+    """Serve a world under `/mcp` until a signal; `ready` is called with the port when it can be reached.
+
+    Raises:
+        OSError: nobody can listen there.
+    """
+    app = world.server().streamable_http_app(
+        json_response=True,
+        stateless_http=True,
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )
+    with socket.create_server((host, port)) as listener:
+        ready(listener.getsockname()[1])
+        await uvicorn.Server(uvicorn.Config(app, log_level="warning")).serve(sockets=[listener])

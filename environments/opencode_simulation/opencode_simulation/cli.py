@@ -1,0 +1,130 @@
+"""The shell commands of worlds. Exit code 0: done, or the same; 1: different, or failed; 2: wrong use."""
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from verifiers.v1.errors import ToolsetError
+
+from opencode_simulation.alone import WorldAlone, serve_alone
+from opencode_simulation.episode import EpisodeSpec
+from opencode_simulation.errors import WorldError
+from opencode_simulation.listing import Offering, list_tools, write_snapshot
+from opencode_simulation.parity import check_parity
+from opencode_simulation.play import play
+from opencode_simulation.reference import SAMPLES, find_world
+
+_EXAMPLES = """\
+examples:
+  # a world as an MCP server, with its ledger in a file
+  python -m opencode_simulation serve issue-tracker --seed 3 --port 9000 --ledger steps.jsonl
+
+  # play it in this terminal
+  python -m opencode_simulation play frozen-lake --seed 3 --config '{"slippery": false}'
+
+  # is the simulation what production is? what production is, as a file
+  python -m opencode_simulation parity my_worlds:Shop https://tools.example.com/mcp
+  python -m opencode_simulation snapshot https://tools.example.com/mcp shop.json
+  python -m opencode_simulation parity my_worlds:Shop shop.json --descriptions
+"""
+_OFFERING = "a world, a URL, stdio:PROGRAM, module:name of an MCP server object, or a .json snapshot"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m opencode_simulation",
+        description="Simulated worlds: serve one, play one, compare one with the server that it stands for.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    episode = argparse.ArgumentParser(add_help=False)
+    episode.add_argument("world", help=f"{', '.join(SAMPLES)}, or module:Class")
+    episode.add_argument("--seed", type=int, help="of the episode (default: none)")
+    episode.add_argument("--config", default="{}", help="JSON, laid on the world's default configuration")
+    episode.add_argument("--max-steps", type=int, help="steps after which the episode is truncated (default: no limit)")
+    episode.add_argument("--ledger", type=Path, help="file to which each step is appended as a line of JSON")
+    serve = commands.add_parser("serve", parents=[episode], help="serve one episode of a world under /mcp")
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    serve.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one (default)")
+    commands.add_parser("play", parents=[episode], help="play one episode of a world in this terminal")
+    parity = commands.add_parser("parity", help="compare the tools of a simulation with those of production")
+    parity.add_argument("simulation", help=_OFFERING)
+    parity.add_argument("production", help=_OFFERING)
+    parity.add_argument("--descriptions", action="store_true", help="descriptions must be the same, too")
+    snapshot = commands.add_parser("snapshot", help="save the tools that something offers")
+    snapshot.add_argument("offering", help=_OFFERING)
+    snapshot.add_argument("file", type=Path, help="JSON file to write")
+    return parser
+
+
+def _offering(text: str) -> Offering:
+    return find_world(text) if text in SAMPLES else text
+
+
+def _alone(options: argparse.Namespace) -> WorldAlone:
+    config = json.loads(options.config)
+    spec = EpisodeSpec(seed=options.seed, config=config, max_steps=options.max_steps)
+    return WorldAlone(find_world(options.world), spec, options.ledger)
+
+
+async def _serve(options: argparse.Namespace) -> None:
+    # uvicorn stops serving at a SIGTERM, and would then die of it before the world is closed.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    async with _alone(options) as world:
+        world.tell_failure(lambda how: sys.stderr.write(how + "\n"))
+        await serve_alone(
+            world,
+            options.host,
+            options.port,
+            lambda port: _say(f"world {options.world}: http://{options.host}:{port}/mcp"),
+        )
+        await world.episode.finish()
+    if world.ledger.summary.error is not None:
+        sys.exit(1)
+
+
+async def _play(options: argparse.Namespace) -> None:
+    async with _alone(options) as world:
+        await play(world, sys.stdin, sys.stdout)
+        if (error := world.ledger.summary.error) is not None:
+            raise WorldError(error)
+
+
+async def _parity(options: argparse.Namespace) -> None:
+    await check_parity(_offering(options.simulation), _offering(options.production), descriptions=options.descriptions)
+    _say("the same tools, with the same parameters")
+
+
+async def _snapshot(options: argparse.Namespace) -> None:
+    tools = await list_tools(_offering(options.offering))
+    write_snapshot(tools, options.file)
+    _say(f"{len(tools)} tools written to {options.file}")
+
+
+_COMMANDS = {"serve": _serve, "play": _play, "parity": _parity, "snapshot": _snapshot}
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command; its failure is a message on standard error."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if "." not in sys.path and "" not in sys.path:
+        sys.path.insert(0, "")  # as `python -m` does: worlds of the working directory are found
+    try:
+        asyncio.run(_COMMANDS[options.command](options))
+    except ValueError as error:
+        parser.error(str(error))
+    except (ToolsetError, OSError) as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)

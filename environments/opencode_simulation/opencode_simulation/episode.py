@@ -1,0 +1,288 @@
+"""One running world: its calls in turn, each step recorded before the agent sees what it did.
+
+Invariant: a call is stepped at most once, whoever repeats it and whoever stops waiting for it; a call after the end is
+refused and changes nothing; what the world did wrong ends the episode as a failure that the ledger names.
+"""
+
+import asyncio
+import json
+import math
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from contextvars import Context
+from typing import Annotated, Any, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictInt
+
+from opencode_simulation.errors import InvalidAction, WorldError
+from opencode_simulation.failure import failure_text
+from opencode_simulation.ledger import FINISH, LedgerEntry
+from opencode_simulation.plain_json import MAX_INTEGER, MIN_INTEGER, given_arguments
+from opencode_simulation.played_world import PlayedWorld, Seen
+from opencode_simulation.step_entry import entry_of
+from opencode_simulation.world import World
+
+REMEMBERED_CALLS = 64
+"""Calls of one episode whose answers are kept for those who ask again."""
+
+LEDGER_BYTES = 16 * 1024 * 1024
+"""Of one episode's ledger: an agent's programs can call without end, and the environment keeps it all."""
+
+_ENTRY_BYTES = 4096
+"""What a step costs beside its JSON."""
+
+MOST_WAITING = 64
+"""Calls of one episode at once; more are refused, as who has sent one need not stay for its answer."""
+
+_TOO_LONG = "the episode is over: its ledger is full"
+
+
+CallKey = tuple[str, str]
+"""The client of a call, and what the call has in common with itself when it is sent again."""
+
+
+Seed = Annotated[StrictInt, Field(ge=MIN_INTEGER, le=MAX_INTEGER)]
+
+
+class EpisodeSpec(BaseModel):
+    """Which episode of a world is played, and its limits."""
+
+    model_config = ConfigDict(frozen=True)
+
+    seed: Seed | None = None
+    config: dict[str, JsonValue] = {}
+    max_steps: int | None = Field(None, ge=1)
+    """Steps after which the episode is truncated. None: no limit but the world's."""
+    call_timeout: float = Field(60.0, gt=0, allow_inf_nan=False)
+    """Seconds that any one call of the world's methods may take; longer is a failure of the world."""
+
+
+class Recorder(Protocol):
+    """Takes what happens in an episode, in order; returns when it is safe."""
+
+    async def step(self, entry: LedgerEntry) -> None: ...
+
+    async def failed(self, error: str) -> None: ...
+
+
+class Refused(Exception):
+    """The call changed nothing; the text is for the agent."""
+
+
+class Episode:
+    """One world from `start` to `close`."""
+
+    def __init__(self, kind: type[World], spec: EpisodeSpec, recorder: Recorder) -> None:
+        self._kind = kind
+        self._played = PlayedWorld(kind)
+        self._spec = spec
+        self._recorder = recorder
+        self._turn = asyncio.Lock()
+        self._waiting: set[asyncio.Task[str]] = set()
+        self._calls: OrderedDict[CallKey, asyncio.Task[str]] = OrderedDict()
+        self._over = "the episode has not begun"
+        self._steps, self._total = 0, 0.0
+        self._bytes = 0
+        self._closed = False
+        self._failed = False
+        self._hung = False
+        self.refused = 0
+
+    @property
+    def world(self) -> World:
+        """The world; there is one from `start` on."""
+        return self._played.world
+
+    async def start(self) -> JsonValue:
+        """Make the world, reset it, and return the first observation as the agent sees it.
+
+        Raises:
+            WorldError: it could not be made or reset.
+        """
+        async with self._turn:
+            try:
+                shown: JsonValue = await self._timed(self._played.first(self._spec.seed, self._spec.config))
+                if (size := len(json.dumps(shown, ensure_ascii=False).encode())) > LEDGER_BYTES:
+                    raise WorldError(f"the first observation has {size} bytes, of which a ledger takes {LEDGER_BYTES}")
+            except Exception as error:  # whatever a world raises is its failure
+                await self._fail(f"reset(): {failure_text(error)}")
+                raise WorldError(f"world {self._kind.__name__}: reset(): {failure_text(error)}") from error
+            self._over = ""
+            return shown
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], key: CallKey | None = None) -> str:
+        """Take one action and return what the agent sees of it.
+
+        Args:
+            tool: its name.
+            arguments: validated.
+            key: equal for a call that is sent again, which gets the first one's answer.
+
+        Raises:
+            Refused: nothing has changed; the text says why.
+        """
+        if key is not None and (same := self._calls.get(key)) is not None:
+            return await asyncio.shield(same)
+        if len(self._waiting) >= MOST_WAITING:
+            self.refused += 1
+            raise Refused(f"{MOST_WAITING} calls are waiting already: call again when some are answered")
+        # Of the context of its request a task that is remembered would keep the whole body.
+        task = asyncio.create_task(self._act(tool, arguments), context=Context())
+        self._waiting.add(task)
+        task.add_done_callback(self._answered)
+        if key is not None:
+            self._calls[key] = task
+            if len(self._calls) > REMEMBERED_CALLS:
+                self._calls.popitem(last=False)
+        return await asyncio.shield(task)  # who gives up waiting does not undo a step
+
+    def _answered(self, task: asyncio.Task[str]) -> None:
+        self._waiting.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever asked may have gone
+
+    def forget_calls(self, client: str) -> None:
+        """A client that begins anew numbers its calls anew: nothing that it asks is a repetition."""
+        for key in [key for key in self._calls if key[0] == client]:
+            del self._calls[key]
+
+    async def read(self, method: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+        """Read from the world, in turn with its calls; also after the end.
+
+        Raises:
+            Refused: the world has failed, or says itself that there is nothing.
+        """
+        async with self._turn:
+            if self._closed or self._failed:
+                raise Refused(self._over)
+            try:
+                return await self._timed(self._played.run(method, *arguments, **named))
+            except InvalidAction as error:
+                raise Refused(str(error)) from None
+            except Exception as error:  # whatever a world raises is its failure
+                raise Refused(await self._fail(f"resource: {failure_text(error)}")) from error
+
+    async def finish(self, patience: float | None = None) -> None:
+        """The agent has stopped: have the world judge its final state, unless its episode has ended; idempotent.
+
+        Args:
+            patience: seconds that this may take; a world with a call still going on after them is not judged. None: as
+                long as calls may take.
+        """
+        async with self._last_turn(patience):
+            if self._over or self._hung:
+                return
+            self._over = "the episode is over"
+            try:
+                seen = await self._timed(self._played.finish(), patience)
+                if seen is None:
+                    return
+                entry = self._bounded(self._entry(FINISH, {}, seen))
+            except Exception as error:  # noqa: BLE001 - whatever a world raises is its failure
+                await self._fail(f"finish(): {failure_text(error)}")
+                return
+            # Why the episode ended is not the world's to say any more.
+            await self._recorder.step(entry.model_copy(update={"terminated": False, "truncated": False}))
+
+    async def close(self, patience: float | None = None) -> None:
+        """Close the world, when its last call is done; idempotent.
+
+        Args:
+            patience: seconds that the call may take. One that takes longer is no step, and the world, which it keeps,
+                is left as it is. None: as long as calls may take.
+
+        Raises:
+            WorldError: it could not be closed.
+        """
+        async with self._last_turn(patience):
+            if self._closed:
+                return
+            self._closed, self._over = True, "the episode is over"
+            if self._hung or not self._played.made:
+                self._played.stop()
+                return
+            try:
+                await self._timed(self._played.run(self.world.close))
+            except Exception as error:  # whatever a world raises is its failure
+                raise WorldError(f"world {self._kind.__name__}: close(): {failure_text(error)}") from error
+            finally:
+                self._played.stop()
+
+    @asynccontextmanager
+    async def _last_turn(self, patience: float | None) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(patience):
+                await self._turn.acquire()
+        except TimeoutError:
+            self._hung = True
+            yield
+            return
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    async def _act(self, name: str, arguments: Mapping[str, Any]) -> str:
+        async with self._turn:
+            if self._over:
+                self.refused += 1
+                raise Refused(self._over)
+            try:
+                given = given_arguments(arguments)
+                entry = self._bounded(
+                    self._cut_off(self._entry(name, given, await self._timed(self._played.act(name, arguments))))
+                )
+            except InvalidAction as error:
+                self.refused += 1
+                raise Refused(str(error)) from None
+            except Exception as error:  # whatever a world raises is its failure
+                raise Refused(await self._fail(f"tool {name}: {failure_text(error)}")) from error
+            self._steps, self._total = entry.step, self._total + entry.reward
+            if entry.terminated or entry.truncated:
+                self._over = "the episode is over: no further action counts"
+            if self._closed:
+                raise Refused(self._over)  # nobody waited for it
+            await self._recorder.step(entry)
+            seen = entry.observation
+            return seen if isinstance(seen, str) else json.dumps(seen, ensure_ascii=False)
+
+    def _entry(self, name: str, given: dict[str, JsonValue], seen: Seen) -> LedgerEntry:
+        entry = entry_of(self._steps + 1, name, given, *seen)
+        if not math.isfinite(self._total + entry.reward):
+            raise TypeError("the return is no longer finite")
+        return entry
+
+    def _cut_off(self, entry: LedgerEntry) -> LedgerEntry:
+        """The entry, which is the last one if its number is that of `max_steps`."""
+        if entry.step != self._spec.max_steps or entry.terminated or entry.truncated:
+            return entry
+        return entry.model_copy(update={"info": {**entry.info, "truncated_by": "max_steps"}, "truncated": True})
+
+    def _bounded(self, entry: LedgerEntry) -> LedgerEntry:
+        """The entry, or, where the ledger cannot take it in, one that ends the episode."""
+        self._bytes += len(entry.model_dump_json().encode()) + _ENTRY_BYTES
+        if self._bytes <= LEDGER_BYTES:
+            return entry
+        changed = {"observation": _TOO_LONG, "info": {"truncated_by": "ledger_bytes"}, "truncated": True}
+        return entry.model_copy(update=changed)
+
+    async def _timed(self, work: Awaitable[Any], most: float | None = None) -> Any:
+        seconds = self._spec.call_timeout if most is None else min(most, self._spec.call_timeout)
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                return await work
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            self._hung = True
+            raise WorldError(
+                f"did not return within {seconds:g} s" + (" (call_timeout)" if most is None else "")
+            ) from None
+
+    async def _fail(self, how: str) -> str:
+        """Record the failure, after which nothing more is played; returns what the agent is told."""
+        self._failed = True
+        self._over = "the simulation has failed; no further action counts"
+        await self._recorder.failed(f"world {self._kind.__name__}: {how}")
+        return self._over

@@ -1,0 +1,80 @@
+"""The right solution of a world's row: played against the world alone, without a sandbox or an agent.
+
+It is a list of tool calls, `[{"tool": "move", "arguments": {"direction": "right"}}, …]`, in the row's `info`; an empty
+list says that nothing must be done.
+"""
+
+from typing import Any
+
+import verifiers.v1 as vf
+from mcp.client.client import Client
+from opencode_env.taskset.gold.attempt_trace import trace_for
+from opencode_env.taskset.gold.solution import GOLD_COLUMNS
+
+from opencode_simulation.alone import WorldAlone
+from opencode_simulation.episode import EpisodeSpec
+from opencode_simulation.ledger import LEDGER_KEY
+from opencode_simulation.reference import find_world
+
+
+def gold_calls(data: Any, column: str | None = None) -> Any:
+    """What a row has for its solution; None where it has none."""
+    columns = (column,) if column else GOLD_COLUMNS
+    return next((data.info[name] for name in columns if name in data.info), None)
+
+
+def are_calls(value: Any) -> bool:
+    """Whether this is a list of tool calls."""
+    return isinstance(value, list) and all(isinstance(call, dict) and "tool" in call for call in value)
+
+
+async def gold_is_right(task: Any) -> bool | None:
+    """Whether a row's solution alone gives 1; None where there is none.
+
+    Raises:
+        TaskError: it is no list of calls, or the world refused one or failed.
+    """
+    calls = gold_calls(task.data)
+    if calls is None:
+        return None
+    if not are_calls(calls):
+        raise vf.TaskError("the gold solution of a world is a list of {tool, arguments}")
+    return await played(task, calls) > 1 - 1e-6
+
+
+async def played(task: Any, calls: Any) -> float:
+    """The reward after these calls.
+
+    Raises:
+        TaskError: the world refused one, or failed; or its rubric wants a sandbox.
+    """
+    world = find_world(task.config.world)
+    spec = EpisodeSpec(
+        seed=task.data.seed,
+        config=task.data.config,
+        max_steps=task.data.max_steps or task.config.max_steps,
+        call_timeout=task.config.call_timeout,
+    )
+    refused = ""
+    async with WorldAlone(world, spec) as alone:
+        async with Client(alone.server()) as client:
+            tools = {tool.name for tool in (await client.list_tools()).tools}
+            for call in calls:
+                known = call["tool"] in tools
+                result = await client.call_tool(call["tool"], call.get("arguments", {})) if known else None
+                if result is None or result.is_error:
+                    refused = f"the world refused the gold solution's call of {call['tool']!r}"
+                    break
+        await alone.episode.finish()
+        ledger = alone.ledger
+    if refused:
+        raise vf.TaskError(refused)
+    if ledger.summary.error is not None:
+        raise vf.TaskError(f"the world failed: {ledger.summary.error}")
+    trace = trace_for(task, vf.AgentConfig())
+    trace.info[LEDGER_KEY] = {
+        "steps": [entry.model_dump(mode="json") for entry in ledger.steps],
+        "summary": ledger.summary.model_dump(mode="json"),
+    }
+    await task.rubric.score(task.data, trace, None)
+    return float(trace.reward)

@@ -1,0 +1,90 @@
+"""One world's methods, in its thread: what they give, as the agent sees it.
+
+Invariant: what is no step or no observation of JSON and text does not pass; it is raised, in words for the world's
+author.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import JsonValue
+
+from opencode_simulation.declared import tools_of
+from opencode_simulation.plain_json import observation_json
+from opencode_simulation.thread import WorldThread
+from opencode_simulation.world import Step, World, is_tool
+
+Seen = tuple[Step, JsonValue]
+"""A step, and what the agent sees of it."""
+
+
+class PlayedWorld:
+    """One world from its first method to its last."""
+
+    def __init__(self, kind: type[World]) -> None:
+        self._kind = kind
+        self._world: World | None = None
+        self._tools: dict[str, Callable[..., Any]] = {}
+        self._thread = WorldThread()
+
+    @property
+    def made(self) -> bool:
+        """Whether there is a world."""
+        return self._world is not None
+
+    @property
+    def world(self) -> World:
+        """The world; there is one from `first` on."""
+        assert self._world is not None
+        return self._world
+
+    async def run(self, method: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+        """Call a method of the world."""
+        return await self._thread.run(method, *arguments, **named)
+
+    def stop(self) -> None:
+        """Let the thread go."""
+        self._thread.stop()
+
+    async def first(self, seed: int | None, config: Mapping[str, JsonValue]) -> JsonValue:
+        """Make the world and reset it; the first observation."""
+        self._world = await self._thread.run(self._kind)
+        self._tools = tools_of(self._world)
+        found = await self._thread.run(self.world.reset, seed, {**self._kind.default_config(), **config})
+        if isinstance(found, tuple) and len(found) == 2 and (found[1] is None or isinstance(found[1], Mapping)):
+            raise TypeError("it gave a pair: return the observation alone, without an info")
+        shown = await self._shown(found)
+        if shown is None:
+            raise TypeError("it gave None: return the first observation")
+        return shown
+
+    async def act(self, name: str, arguments: Mapping[str, Any]) -> Seen:
+        """Take an action: one job of the thread where nothing in it is a coroutine function."""
+        tool = self._tools[name]
+        if not any(map(inspect.iscoroutinefunction, (tool, self.world.step, self.world.formatter()))):
+            whole: Seen = await self._thread.run(self._stepped, tool, arguments)
+            return whole
+        result = await self._thread.run(tool, **arguments)
+        step = result if isinstance(result, Step) else Step(*await self._thread.run(self.world.step, result))
+        return step, await self._shown(step.observation)
+
+    async def finish(self) -> Seen | None:
+        """What the world says of its final state; None where it says nothing."""
+        if type(self.world).finish is World.finish or is_tool(type(self.world), "finish"):
+            return None  # there is none, or it is the agent's to call
+        found = await self._thread.run(self.world.finish)
+        if found is None:
+            return None
+        if not isinstance(found, tuple):
+            raise TypeError(f"it gave no Step but {type(found).__name__}")
+        step = Step(*found)
+        return step, await self._shown(step.observation)
+
+    def _stepped(self, tool: Callable[..., Any], arguments: Mapping[str, Any]) -> Seen:
+        result = tool(**arguments)
+        step = result if isinstance(result, Step) else Step(*self.world.step(result))
+        return step, observation_json(self.world.formatter()(step.observation))
+
+    async def _shown(self, observation: Any) -> JsonValue:
+        return observation_json(await self._thread.run(self.world.formatter(), observation))

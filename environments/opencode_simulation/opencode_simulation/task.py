@@ -1,0 +1,137 @@
+"""The task: one episode of a world, played by an agent that sees its tools only.
+
+Invariant: the world is reset before the agent starts, its ledger stands on the trace step by step, and it is closed
+before anything is scored; a world that failed at any time is an error of the rollout, never a reward.
+"""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import verifiers.v1 as vf
+from opencode_rubrics import AnyTrace, Rubric, cleanup, live_rubric
+from verifiers.v1.task import task_key
+from verifiers.v1.utils.decorators import invoke
+
+from opencode_simulation.config import SimulationTaskConfig
+from opencode_simulation.data import SimulationTaskData
+from opencode_simulation.episode import EpisodeSpec
+from opencode_simulation.hub import hub
+from opencode_simulation.ledger import LEDGER_KEY, Ledger, LedgerSummary
+from opencode_simulation.reference import find_world
+from opencode_simulation.rollout_toolset import RolloutToolset
+from opencode_simulation.server_config import server_config, shared_group
+from opencode_simulation.termination import TERMINATION_KEY, termination_reason
+
+if TYPE_CHECKING:
+    from opencode_simulation.task_check import WorldCheck
+
+_DONE = "environment_done"
+
+
+class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]):
+    """One row of a `SimulationTaskset`."""
+
+    config: SimulationTaskConfig
+
+    @property
+    def key(self) -> str:
+        """The row's id; without one, a hash of the episode that leaves out `idx`."""
+        if self.data.id is not None:
+            return self.data.id
+        return task_key(self.data.model_dump(mode="json", exclude_none=True, exclude={"idx"}))
+
+    @property
+    def rubric(self) -> Rubric[Any]:
+        """The live rubric that scores this task, shared with all tasks of the same configuration."""
+        return live_rubric(self.config.rubric)
+
+    @classmethod
+    def toolsets(cls, config: SimulationTaskConfig) -> list[vf.Toolset[Any, Any]]:
+        """The world's server, unless one server is shared by all."""
+        return [] if config.server == "shared" else [RolloutToolset(server_config(config))]
+
+    async def setup(self, trace: AnyTrace, runtime: vf.Runtime) -> None:
+        """Expect the rollout's world, or have the shared server reset it.
+
+        Raises:
+            WorldError: the shared server could not reset it. (Of a server of the rollout's own, `finalize` says so.)
+        """
+        spec = EpisodeSpec(
+            seed=self.data.seed,
+            config=self.data.config,
+            max_steps=self.data.max_steps or self.config.max_steps,
+            call_timeout=self.config.call_timeout,
+        )
+        config = {**find_world(self.config.world).default_config(), **self.data.config}
+        ledger = Ledger(summary=LedgerSummary(world=self.config.world, seed=self.data.seed, config=config))
+
+        def changed(ledger: Ledger) -> None:
+            _write(trace, ledger)
+            if ledger.summary.error is not None and ledger.summary.first_observation is None:
+                trace.stop(_DONE)  # before the agent was started: it then never is
+
+        trace.task.data = trace.task.data.model_copy(update={"rollout": trace.id})
+        await hub().open(trace.id, spec, ledger, changed)
+        if self.config.server == "shared":
+            await hub().open_shared(trace.id, shared_group(self.config))
+
+    @vf.stop
+    async def environment_done(self, trace: vf.Trace) -> bool:  # type: ignore[type-arg]  # verifiers looks for this type
+        """Whether nothing that the agent does counts any more: the world has ended, or has failed."""
+        return hub().over(trace.id)
+
+    async def finalize(self, trace: AnyTrace, runtime: vf.Runtime) -> None:
+        """Close the world; its ledger is then whole.
+
+        Raises:
+            WorldError: the world failed, or its server died.
+        """
+        ledger = await hub().finish(trace.id)
+        last = ledger.steps[-1].info if ledger.steps else {}
+        reason = termination_reason(trace, ledger.summary, dict(last))
+        ledger.summary.termination_reason = trace.info[TERMINATION_KEY] = reason
+        _write(trace, ledger)
+
+    async def validate(self, runtime: vf.Runtime) -> bool | None:
+        """`vf-validate`: whether the calls in the row's `info.gold` give a return of 1; None where there are none."""
+        from opencode_simulation.gold import gold_is_right  # an MCP client, half a second
+
+        return await gold_is_right(self)
+
+    def own_check(self, repeats: int, gold: str | None) -> "WorldCheck":
+        """The check of `opencode-check-tasks`: the world played `repeats` times untouched and with its solution."""
+        from opencode_simulation.task_check import WorldCheck  # an MCP client, half a second
+
+        return WorldCheck(self, repeats, gold)
+
+    async def score(self, trace: AnyTrace, runtime: vf.Runtime | None = None, deployment: Any = None) -> None:
+        """Record the rubric's rewards and metrics, and those plugged in by config.
+
+        Raises:
+            TaskError: a reward or metric failed.
+            SandboxError: the sandbox is gone.
+        """
+        if self.scoring_deferred or trace.stop_condition == "setup_timeout":
+            return
+        await self.rubric.score(self.data, trace, runtime)
+        # By name: the deployment came with verifiers 0.4.1 (dev18).
+        await invoke(super().score, {"trace": trace, "runtime": runtime, "deployment": deployment})
+
+    @cleanup()
+    async def forget_world(self, trace: AnyTrace | None) -> None:
+        """Let the world go, also where the rollout failed before `finalize`."""
+        if trace is not None:
+            await hub().forget(trace.id)
+
+
+def _write(trace: AnyTrace, ledger: Ledger) -> None:
+    """Put what is new in the ledger on the trace, and the first observation into its prompt."""
+    record = trace.info.setdefault(LEDGER_KEY, {"steps": []})
+    record["steps"] += [entry.model_dump(mode="json") for entry in ledger.steps[len(record["steps"]) :]]
+    record["summary"] = ledger.summary.model_dump(mode="json")
+    data, first = trace.task.data, ledger.summary.first_observation
+    if data.rollout is None or first is None:
+        return
+    shown = first if isinstance(first, str) else json.dumps(first, ensure_ascii=False)
+    prompt = data.prompt.replace("{observation}", shown)
+    trace.task.data = data.model_copy(update={"prompt": prompt, "prompt_template": data.prompt, "rollout": None})

@@ -1,0 +1,169 @@
+"""The tool server of worlds that many rollouts share, on verifiers' own `Toolset`.
+
+Invariant: it runs on the host and never in the agent's sandbox. A request reaches the one world whose rollout's URL it
+came by: a shared server knows a rollout by the coordinates that verifiers signs, and a signature for another rollout
+cannot be made without the server's secret, which no sandbox sees.
+"""
+
+import asyncio
+import contextlib
+import faulthandler
+import hmac
+import logging
+import os
+import signal
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import uvloop
+import verifiers.v1 as vf
+from mcp.server.mcpserver import MCPServer
+from pydantic import model_validator
+from verifiers.v1.mcp.server import (
+    STATE_ROUTE_PARAM,
+    STATE_SIGNATURE_PARAM,
+    STATE_URL_PARAM,
+    state_signature,
+)
+from verifiers.v1.runtimes import SubprocessConfig
+
+from opencode_simulation.episode import Episode, Refused
+from opencode_simulation.link import Link
+from opencode_simulation.mcp_tools import Request, offer_world
+from opencode_simulation.reference import find_world
+from opencode_simulation.request_gate import AsgiApp, RequestGate
+from opencode_simulation.wire import Hello
+
+_LONGEST_QUERY = 4096
+"""Characters; verifiers' own has a few hundred."""
+
+_REMEMBERED_QUERIES = 4096
+"""Each is looked at several times for every call."""
+
+
+class SimulationState(vf.State):
+    """Nothing: that a server has a state of its own makes verifiers sign the URLs of those that share it."""
+
+
+class SimulationToolsetConfig(vf.ToolsetConfig):
+    """What the server's process is told; only processes of the host can read it."""
+
+    world: str
+    """Reference of the world class."""
+    name: str
+    """The server's name, which OpenCode puts before its tools."""
+    socket: str
+    """Where the environment listens."""
+    token: str
+    """Opens the socket."""
+    group: str | None = None
+    """Of a shared server: whose worlds it serves. None: it serves one rollout."""
+    import_path: list[str] = []
+    """Where the environment finds modules, the world's among them."""
+
+    @model_validator(mode="after")
+    def _on_the_host(self) -> "SimulationToolsetConfig":
+        if self.colocated or self.url or not isinstance(self.runtime, SubprocessConfig):
+            raise ValueError(
+                "a world's server runs on the host, as a process of its own: its rewards must be out of the agent's "
+                'reach; leave out colocated, url and any runtime but "subprocess"'
+            )
+        return self
+
+
+class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
+    """Serves a world's tools and resources to the rollouts that share it."""
+
+    _link: Link
+
+    @classmethod
+    def run(cls) -> None:
+        """Serve until told to end, on uvloop, whose connections have TCP_NODELAY.
+
+        verifiers' socket has it not under asyncio's own loop, and then a call right after another waits 40 ms for an
+        acknowledgement.
+        """
+        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+        super().run()
+
+    @property
+    def server_name(self) -> str:
+        """The world's name."""
+        return self.config.name
+
+    async def setup(self) -> None:
+        """Find the world; a shared server is then ready, and waits for orders."""
+        faulthandler.enable()  # the log then says where a world brought Python down
+        logging.getLogger("mcp").setLevel(logging.WARNING)  # below it says something of every call
+        sys.path.extend(path for path in self.config.import_path if path not in sys.path)
+        self._world = find_world(self.config.world)
+        if self.config.group is not None:
+            await self.connect(Hello(token=self.config.token, group=self.config.group, log=own_log()))
+
+    async def connect(self, hello: Hello) -> None:
+        """Connect to the environment, until the server ends."""
+        self._link = Link(self._world, self.config.socket, hello)
+        await self._link.start()
+        # verifiers ends the server with SIGTERM, and kills it five seconds later. uvicorn would spend them on calls
+        # that nobody waits for any more; the environment is to hear of the end whatever uvicorn does.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._told_to_end)
+        self._exit_stack.push_async_callback(self._end)
+
+    def _told_to_end(self) -> None:
+        self._ending = asyncio.ensure_future(self._end())
+
+    async def _end(self) -> None:
+        await self._link.stop()
+        os._exit(0)  # Python takes seconds to take its modules apart
+
+    def rollout_of(self, query: str) -> str | None:
+        """The rollout whose world a request with this query is for."""
+        return signed_rollout(query, os.environ.get("VF_STATE_SECRET", ""))
+
+    def register(self, mcp: MCPServer[Any]) -> None:
+        """Offer the world's tools and resources."""
+
+        async def find(request: Request) -> Episode:
+            query = b"" if request.request is None else request.request.scope["query_string"]
+            rollout = self.rollout_of(query.decode(errors="replace"))
+            episode = self._link.episodes.get(rollout) if rollout else None
+            if episode is None:
+                raise Refused("there is no world at this address")
+            return episode
+
+        offer_world(mcp, self._world, find)
+        served = mcp.streamable_http_app
+
+        def behind_a_gate(**options: Any) -> AsgiApp:
+            return RequestGate(served(**options), self.rollout_of)
+
+        mcp.streamable_http_app = behind_a_gate  # type: ignore[method-assign,assignment]  # what verifiers serves
+
+
+def own_log() -> str | None:
+    """The file to which this process prints, if it is one."""
+    with contextlib.suppress(OSError):
+        path = Path(os.readlink("/proc/self/fd/2"))
+        return str(path) if path.is_file() else None
+    return None
+
+
+@lru_cache(_REMEMBERED_QUERIES)
+def signed_rollout(query: str, secret: str) -> str | None:
+    """The rollout that a request's query names, if it was signed with the server's secret."""
+    if not secret or len(query) > _LONGEST_QUERY:
+        return None
+    named = parse_qs(query, keep_blank_values=True)
+    found = [named.get(name, []) for name in (STATE_URL_PARAM, STATE_ROUTE_PARAM, STATE_SIGNATURE_PARAM)]
+    if any(len(values) != 1 for values in found):
+        return None
+    (url,), (route,), (signature,) = found
+    right = hmac.compare_digest(signature.encode(), state_signature(secret, url, route).encode())
+    return str(route) if right else None
+
+
+if __name__ == "__main__":
+    SimulationToolset.run()
