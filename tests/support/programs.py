@@ -1,5 +1,6 @@
 """Programs of this Python that tests start, forked by one process of the whole run, which has imported verifiers."""
 
+import os
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,13 @@ from opencode_env.conformance.forked import Forked, address
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start that process where all workers and their programs are started from; it imports with the first program."""
+    """Start that process where all workers and their programs are started from; it imports with the first program.
+
+    pytest's first process imports readline, which writes the size of a terminal into the environment of the workers.
+    With variables that this process has not, each of their programs would be executed.
+    """
+    for name in ("LINES", "COLUMNS"):
+        os.environ.pop(name, None)
     if not hasattr(config, "workerinput"):
         address()
 
