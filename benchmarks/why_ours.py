@@ -33,7 +33,7 @@ from opencode_env.cli_agent.harness_files import make_tree, node_tree
 from opencode_env.conformance.user_home import VF_EVAL, Finished, UserHome, closed_port
 from opencode_env.opencode.build_cache import ensure_build, host_platform
 from opencode_env.opencode.builds import DEFAULT_VERSION
-from opencode_env.opencode.verifiers_harness import opencode2_tree
+from opencode_env.opencode.env import opencode2_tree
 from opencode_env.scripted_model import ScriptedModel
 from verifiers.v1.trace import WireTrace
 

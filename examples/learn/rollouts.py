@@ -19,9 +19,8 @@ from opencode_env.taskset import OpenCodeTask
 from opencode_env.taskset.config import OpenCodeTaskConfig
 from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_env.tool_backends.env import EquippedEnv
-from opencode_rlm.config import OpenCodeRLMEnvConfig
+from opencode_rlm.config import OpenCodeRLMEnvConfig, OpenCodeRLMHarnessConfig
 from opencode_rlm.env import OpenCodeRLMEnv
-from opencode_rlm.harness_config import OpenCodeRLMHarnessConfig
 from opencode_runs.trainable.samples import TrainingSample, training_samples
 from renderers import Qwen3RendererConfig
 from verifiers.v1.clients import ModelContext, TrainClientConfig

@@ -4,13 +4,14 @@ Invariant: whatever the agent left as its answer (nothing, a link, a FIFO, binar
 a reward of 0 with a reason on the trace; only a failing sandbox or a task without an answer raises.
 """
 
+import re
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Literal
 
 import verifiers.v1 as vf
 from pydantic import Field
 
-from opencode_rubrics.answer_comparison import same_answer
 from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric
@@ -79,3 +80,22 @@ class AnswerRubric(Rubric[AnswerConfig]):
         reason = given.reason or ("equal" if right else "different")
         trace.info["answer"] = {"source": given.source, "reason": reason}
         return float(right)
+
+
+# Groups of three after the first comma, or no comma at all: "1,2" is a pair, not twelve.
+_NUMBER = re.compile(r"[+-]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
+
+
+def same_answer(given: str, expected: str) -> bool:
+    """Whether two answers are equal, ignoring runs of whitespace, or as numbers (`1,234` is `1234.0`)."""
+    given, expected = " ".join(given.split()), " ".join(expected.split())
+    if given == expected:
+        return True
+    left, right = _number(given), _number(expected)
+    return left is not None and left == right
+
+
+def _number(text: str) -> Decimal | None:
+    # Models and papers write the typographic minus sign.
+    text = text.replace("\N{MINUS SIGN}", "-")
+    return Decimal(text.replace(",", "")) if _NUMBER.fullmatch(text) else None

@@ -7,6 +7,7 @@ rollout, and no test is left out of the count.
 """
 
 import json
+import re
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -19,7 +20,6 @@ from pydantic import ByteSize, Field, JsonValue, model_validator
 
 from opencode_rubrics.code.comparison import same_output, same_result
 from opencode_rubrics.code.problem import CodeTest, CodeTests
-from opencode_rubrics.code.python_program import with_imports
 from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.registry import register_rubric
@@ -46,6 +46,21 @@ _CALLER = "call_function.py"
 _BINARY = "compiled"
 _CONTROL, _CONTROL_TEST = b"def f(x):\n    return x\n", CodeTest(input=[7], output=7)
 _TAIL_CHARS = 300
+
+_IMPORTED = {
+    **{name: f"import {name}" for name in ("bisect", "collections", "copy", "datetime", "functools", "heapq")},
+    **{name: f"import {name}" for name in ("itertools", "math", "operator", "random", "re", "string", "sys")},
+    **dict.fromkeys(("Counter", "OrderedDict", "defaultdict", "deque"), "from collections import *"),
+    **dict.fromkeys(("Any", "Callable", "Deque", "Dict", "Iterable", "Iterator", "List"), "from typing import *"),
+    **dict.fromkeys(("Optional", "Sequence", "Set", "Tuple", "Union"), "from typing import *"),
+    **dict.fromkeys(("cache", "cmp_to_key", "lru_cache", "reduce"), "from functools import *"),
+    **dict.fromkeys(("heapify", "heappop", "heappush", "nlargest", "nsmallest"), "from heapq import *"),
+    **dict.fromkeys(("bisect_left", "bisect_right", "insort"), "from bisect import *"),
+    **dict.fromkeys(("accumulate", "chain", "combinations", "permutations", "product"), "from itertools import *"),
+    **dict.fromkeys(("ceil", "floor", "gcd", "inf", "sqrt"), "from math import *; from builtins import pow"),
+}
+_LIBRARIES = (("numpy", "np"), ("pandas", "pd"))
+_FUTURE = re.compile(r"^from __future__ import", re.MULTILINE)
 
 
 class CodeTestsConfig(RubricConfig):
@@ -266,3 +281,19 @@ def _tests(task: vf.TaskData) -> CodeTests:
     if not isinstance(tests, CodeTests):
         raise vf.TaskError('rubric "code-tests" needs a task with code tests: name their column (tests_key)')
     return tests
+
+
+def with_imports(code: str) -> str:
+    """A Python answer behind one line of imports: what problem sets promise, as far as the answer mentions it.
+
+    Without a byte order mark; as it is where it must come first itself.
+    """
+    code = code.removeprefix("\ufeff")
+    if _FUTURE.search(code):
+        return code
+    words = set(re.findall(r"[A-Za-z_]\w*", code))
+    needed = dict.fromkeys(statement for name, statement in _IMPORTED.items() if name in words)
+    # A library may be missing, and its short name may be the answer's own.
+    tried = [f"import {library} as {name}" for library, name in _LIBRARIES if re.search(rf"\b{name}\.", code)]
+    guarded = [f"exec('try: {statement}\\nexcept ImportError: pass')" for statement in tried]
+    return "; ".join([*needed, *guarded]) + "\n" + code if needed or guarded else code

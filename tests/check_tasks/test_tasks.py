@@ -12,7 +12,7 @@ import pytest
 import verifiers.v1 as vf
 from opencode_env.check_tasks.cli import main
 from opencode_env.taskset import OpenCodeTaskset, OpenCodeTasksetConfig
-from opencode_env.taskset.gold.attempt_trace import trace_for
+from opencode_env.taskset.gold.solution import trace_for
 
 from tests.check_tasks.planted import FIXED, FLAWS, SOUND, Planted, write, written
 from tests.support.places import podman_box

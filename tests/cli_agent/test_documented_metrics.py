@@ -6,7 +6,7 @@ from pathlib import Path
 from opencode_env.cli_agent.metrics import agent_metrics
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode.harness_config import BUILT_IN_TOOLS
-from opencode_env.opencode.metrics import rollout_metrics
+from opencode_env.opencode.outcome import rollout_metrics
 from verifiers.v1 import AgentConfig, TaskData
 from verifiers.v1.harnesses.null import NullHarnessConfig
 from verifiers.v1.trace import AgentInfo, Trace, TraceTask

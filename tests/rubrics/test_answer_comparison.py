@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opencode_rubrics.answer_comparison import same_answer
+from opencode_rubrics.answer import same_answer
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opencode_rubrics.code.comparison import same_output, same_result
-from opencode_rubrics.code.python_program import _NAMES, with_imports
+from opencode_rubrics.code_tests import _IMPORTED, with_imports
 from opencode_rubrics.sandbox.programs import call_function
 
 
@@ -131,7 +131,7 @@ def test_only_what_an_answer_mentions_is_imported_for_it() -> None:
 
 def test_no_import_takes_the_place_of_a_builtin() -> None:
     names: dict[str, Any] = {}
-    exec(with_imports(f"found = {[*_NAMES]}").splitlines()[0], names)
-    assert names.keys() >= _NAMES.keys()
+    exec(with_imports(f"found = {[*_IMPORTED]}").splitlines()[0], names)
+    assert names.keys() >= _IMPORTED.keys()
     changed = {name for name in names.keys() & vars(builtins).keys() if names[name] is not getattr(builtins, name)}
     assert not changed

@@ -10,7 +10,7 @@ from opencode_env.cli_agent.interception import SubRollout, SubSettings
 from opencode_env.cli_agent.sandbox import LocalSandboxConfig, provision_confined
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode import OpenCodeHarness, OpenCodeHarnessConfig
-from opencode_rlm.harness_config import OpenCodeRLMHarnessConfig
+from opencode_rlm.config import OpenCodeRLMHarnessConfig
 from verifiers.v1.agent import Interaction, make_agent
 from verifiers.v1.clients import ClientConfig
 from verifiers.v1.harnesses.null import NullHarnessConfig

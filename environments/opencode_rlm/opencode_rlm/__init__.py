@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from opencode_rlm.env import OpenCodeRLMEnv
-    from opencode_rlm.harness import OpenCodeRLMHarness
+    from opencode_rlm.session import OpenCodeRLMHarness
     from opencode_rlm.taskset import NeedleTaskset
 
 __all__ = ["NeedleTaskset", "OpenCodeRLMEnv", "OpenCodeRLMHarness"]
@@ -17,7 +17,7 @@ __all__ = ["NeedleTaskset", "OpenCodeRLMEnv", "OpenCodeRLMHarness"]
 _MODULES = {
     "NeedleTaskset": "opencode_rlm.taskset",
     "OpenCodeRLMEnv": "opencode_rlm.env",
-    "OpenCodeRLMHarness": "opencode_rlm.harness",
+    "OpenCodeRLMHarness": "opencode_rlm.session",
 }
 
 

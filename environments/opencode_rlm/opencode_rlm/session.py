@@ -3,15 +3,17 @@
 import json
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from typing import Any
+from typing import Any, ClassVar
 
 from opencode_env.cli_agent.interception import SubRollout, sub_rollout_of
+from opencode_env.opencode import OpenCodeHarness
 from opencode_env.opencode.opencode_config import STATE_URL, merge
 from opencode_env.opencode.session import OpenCodeSession
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.errors import HarnessError
+from verifiers.v1.harness import Harness
 
-from opencode_rlm.harness_config import OpenCodeRLMHarnessConfig
+from opencode_rlm.config import OpenCodeRLMHarnessConfig
 
 SUB_AGENTS = ("general", "explore")
 """OpenCode's own sub-agents, which the `task` tool starts."""
@@ -92,3 +94,9 @@ def _program(name: str) -> str:
 
 def _text(name: str) -> str:
     return (files("opencode_rlm") / "prompts" / name).read_text().strip()
+
+
+class OpenCodeRLMHarness(OpenCodeHarness, Harness[OpenCodeRLMHarnessConfig]):
+    """Runs OpenCode so that it can call language models from inside its work; only in `OpenCodeRLMEnv`."""
+
+    SESSION: ClassVar[type[OpenCodeSession]] = OpenCodeRLMSession

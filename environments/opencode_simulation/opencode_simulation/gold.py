@@ -8,8 +8,7 @@ from typing import Any
 
 import verifiers.v1 as vf
 from mcp.client.client import Client
-from opencode_env.taskset.gold.attempt_trace import trace_for
-from opencode_env.taskset.gold.solution import GOLD_COLUMNS
+from opencode_env.taskset.gold.solution import GOLD_COLUMNS, trace_for
 
 from opencode_simulation.alone import WorldAlone
 from opencode_simulation.episode import EpisodeSpec

@@ -1,7 +1,6 @@
 """The tests of one programming problem, in the one form that tasks carry.
 
-Invariant: JSON-safe, and never whole in a sandbox: a program gets the input of one test at a time, and no output.
-"""
+Invariant: JSON-safe, and never whole in a sandbox: a program gets the input of one test at a time, and no output."""
 
 import random
 from typing import Self

@@ -20,8 +20,7 @@ from opencode_env.cli_agent.process_fence import ProcessFence, TellsAgent
 from opencode_env.cli_agent.rollout_limit import DEFAULT_ROLLOUT_SECONDS
 from opencode_env.cli_agent.sandbox import Bind
 from opencode_env.cli_agent.spare_boxes import offering_boxes
-from opencode_env.taskset.gold.attempt_trace import trace_for
-from opencode_env.taskset.gold.solution import SOLUTION
+from opencode_env.taskset.gold.solution import SOLUTION, trace_for
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opencode_env.conformance.row_policy import RowPolicy
 from opencode_env.conformance.rows import (
     DEAD_ROWS,
     INTERRUPTED_PROCESSES,
@@ -24,12 +23,12 @@ from opencode_env.conformance.rows import (
     MAX_TURNS,
     VICTIM,
     Row,
+    RowPolicy,
     main_rows,
 )
 from opencode_env.conformance.subject import Subject, python_path
 from opencode_env.conformance.taskset import JOURNAL_VARIABLE
-from opencode_env.conformance.user_home import Finished, Running, UserHome, closed_port, is_closed
-from opencode_env.conformance.waiting import until
+from opencode_env.conformance.user_home import Finished, Running, UserHome, closed_port, is_closed, until
 from opencode_env.scripted_model import RecordedRequest, ScriptedModel
 
 KEY_VARIABLE = "CONFORMANCE_PROVIDER_KEY"

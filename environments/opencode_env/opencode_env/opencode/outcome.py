@@ -14,8 +14,11 @@ from enum import StrEnum
 from verifiers.v1.errors import HarnessError, ProviderError
 from verifiers.v1.trace import ModelCall
 
+from opencode_env.cli_agent.interception.forks import history_forks
 from opencode_env.cli_agent.model_failure import overflowed, require_model_calls
+from opencode_env.cli_agent.traces import AnyTrace, tool_counts
 from opencode_env.opencode.events import RunLog
+from opencode_env.opencode.harness_config import BUILT_IN_TOOLS
 
 _TIMED_OUT = "The operation timed out."
 """OpenCode's words when `provider_timeout` is over. The interception is still waiting then and has recorded no call."""
@@ -82,3 +85,14 @@ def _state(segment: SegmentRecord) -> str:
     named = f": {error.name}: {error.message}" if error else ""
     tail = segment.log.tail(1500) or "<no output>"
     return f"(exit {segment.exit_code}){named}; the end of its log:\n{tail}"
+
+
+def tool_metrics(trace: AnyTrace) -> dict[str, float]:
+    """How often the model called each of OpenCode's own tools, all present in every rollout."""
+    counts = tool_counts(trace)
+    return {f"{tool}_calls": float(counts[tool]) for tool in BUILT_IN_TOOLS}
+
+
+def rollout_metrics(trace: AnyTrace) -> dict[str, float]:
+    """The tool counts, and how often the history of a conversation changed."""
+    return {**tool_metrics(trace), "history_forks": history_forks(trace)}

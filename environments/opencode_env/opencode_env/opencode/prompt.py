@@ -9,6 +9,7 @@ import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from verifiers.v1.clients import ModelContext
 from verifiers.v1.types import (
     ImageUrlContentPart,
     Message,
@@ -17,6 +18,8 @@ from verifiers.v1.types import (
     TextContentPart,
     UserMessage,
 )
+
+from opencode_env.cli_agent.interception import reads_images
 
 _SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
 
@@ -95,3 +98,17 @@ def _picture(url: str, number: int) -> Picture:
         return Picture(f"image-{number}.{_SUFFIXES[mime]}", base64.b64decode(body, validate=True))
     except binascii.Error as error:
         raise ValueError(f"picture {number} of the prompt is not valid base64: {error}") from error
+
+
+async def shows_images(chosen: bool | None, models: Sequence[ModelContext], first: SegmentPrompt | None) -> bool:
+    """Whether they are: what the option `images` says of models that can, or may.
+
+    Args:
+        chosen: the option; None = as a training client's renderer can, and else where the task begins with a picture.
+        models: of the agent and of its sub calls.
+        first: the task's prompt.
+    """
+    able = {await reads_images(ctx) for ctx in models}
+    if False in able or chosen is not None:
+        return bool(chosen) and False not in able
+    return None not in able or bool(first and first.pictures)

@@ -29,14 +29,12 @@ from opencode_env.cli_agent.startup import run_started
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from opencode_env.opencode.events import EVENTS_TAIL_BYTES, SEPARATOR, RunLog, read_log, split_log
 from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
-from opencode_env.opencode.images import shows_images
 from opencode_env.opencode.install import install
 from opencode_env.opencode.install_record import InstallRecord
-from opencode_env.opencode.metrics import rollout_metrics
 from opencode_env.opencode.opencode_config import build_config, render_config
-from opencode_env.opencode.outcome import AgentOutcome, SegmentRecord, outcome_of
+from opencode_env.opencode.outcome import AgentOutcome, SegmentRecord, outcome_of, rollout_metrics
 from opencode_env.opencode.preparation import NO_PROGRAM, Preparation
-from opencode_env.opencode.prompt import SegmentPrompt, segment_prompt
+from opencode_env.opencode.prompt import SegmentPrompt, segment_prompt, shows_images
 from opencode_env.opencode.state import CONFIG_DIR, STATE_BASE, program, segment_files, state_archive, systems_of
 
 MAX_LOG_BYTES = 64 * 1024 * 1024

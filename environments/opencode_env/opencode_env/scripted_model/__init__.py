@@ -1,15 +1,13 @@
 """An OpenAI-compatible server that plays scripts. It is not a language model and says so."""
 
 from opencode_env.scripted_model.fault import Fault, FaultKind
-from opencode_env.scripted_model.label import LABEL, MODEL_ID
-from opencode_env.scripted_model.policy import FaultyPolicy, Policy
+from opencode_env.scripted_model.policy import FaultyPolicy, Policy, ToolsPolicy
 from opencode_env.scripted_model.record import RecordedRequest, RequestOutcome
-from opencode_env.scripted_model.reply import Reply, ToolCall, Usage
+from opencode_env.scripted_model.reply import LABEL, MODEL_ID, Reply, ToolCall, Usage
 from opencode_env.scripted_model.request import ChatRequest
 from opencode_env.scripted_model.samples_policy import SamplesPolicy
 from opencode_env.scripted_model.script import Script, ScriptPolicy
 from opencode_env.scripted_model.server import ScriptedModel
-from opencode_env.scripted_model.tools_policy import ToolsPolicy
 from opencode_env.scripted_model.worlds_policy import WorldsPolicy
 
 __all__ = [

@@ -10,6 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from opencode_env.scripted_model.fault import Fault
 
+MODEL_ID = "scripted-model"
+"""The one model id it lists and answers with, whatever model a request asked for."""
+
+LABEL = "opencode-env scripted model, not a language model"
+"""`owned_by` in the model list, `system_fingerprint` of every answer, first words of the start-up line."""
+
 CHARACTERS_PER_TOKEN = 4
 """The scripted model's whole tokenizer; used for usage and for the context window."""
 

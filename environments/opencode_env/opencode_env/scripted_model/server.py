@@ -14,13 +14,11 @@ from typing import Any, Self
 from aiohttp import web
 
 from opencode_env.scripted_model import wire
-from opencode_env.scripted_model.attempts import Attempts
 from opencode_env.scripted_model.fault import FaultKind
-from opencode_env.scripted_model.label import LABEL, MODEL_ID
-from opencode_env.scripted_model.playing import Performance, ReplyCut, overflow_response
+from opencode_env.scripted_model.playing import Attempts, Performance, ReplyCut, overflow_response
 from opencode_env.scripted_model.policy import Policy
 from opencode_env.scripted_model.record import RecordedRequest, RequestOutcome
-from opencode_env.scripted_model.reply import Reply, Usage, tokens_of
+from opencode_env.scripted_model.reply import LABEL, MODEL_ID, Reply, Usage, tokens_of
 from opencode_env.scripted_model.request import ChatBody, ChatRequest
 from opencode_env.scripted_model.strict import problem_of
 

@@ -11,9 +11,8 @@ from itertools import chain, zip_longest
 
 from pydantic import JsonValue
 
-from opencode_env.scripted_model.label import LABEL, MODEL_ID
 from opencode_env.scripted_model.logprobs import Logprobs
-from opencode_env.scripted_model.reply import Reply, Usage
+from opencode_env.scripted_model.reply import LABEL, MODEL_ID, Reply, Usage
 
 Json = dict[str, JsonValue]
 

@@ -9,7 +9,7 @@ from opencode_rubrics.code.problem import CodeTests
 from opencode_rubrics.sandbox.staged_tests import StagedTests
 from pydantic import Field, JsonValue
 
-from opencode_env.taskset.folders.folder_data import TaskFolder
+from opencode_env.taskset.folders.task_folder import TaskFolder
 
 
 class OpenCodeTaskData(vf.TaskData):

@@ -29,7 +29,7 @@ from verifiers.v1.utils.decorators import invoke
 
 from opencode_env.taskset.config import OpenCodeTaskConfig
 from opencode_env.taskset.data import OpenCodeTaskData
-from opencode_env.taskset.folders.healthcheck import wait_until_healthy
+from opencode_env.taskset.folders.task_folder import wait_until_healthy
 from opencode_env.taskset.gold.validation import gold_is_right
 from opencode_env.taskset.row_rubric import read_rubric
 

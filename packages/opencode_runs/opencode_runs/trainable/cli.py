@@ -1,13 +1,67 @@
-"""The command `opencode-trainable`."""
+"""The command line of `opencode-trainable`."""
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
-from opencode_runs.command import exit_code_of, print_answer, warn
+from opencode_runs.command import Parser, checked, exit_code_of, print_answer, warn, whole
 from opencode_runs.traces.errors import NothingUsableError
+from opencode_runs.trainable.findings import MEANINGS, Flaw
 from opencode_runs.trainable.inspection import inspect
-from opencode_runs.trainable.parser import PROG, build_parser
 from opencode_runs.trainable.text import report_text
+
+PROG = "opencode-trainable"
+DESCRIPTION = """\
+Show what a trainer would get from runs, before an expensive one: for each trace its branches, prompt and trained
+tokens, logprobs, forks and why, reward and advantage; then what it must not use.
+
+A sample is one branch of a trace; a turn of the model trains in the first branch that holds it. A trace trains when
+its seat does, neither it nor its episode failed, and the model's tokens are there: they come from the training client.
+The advantage is the reward less the mean over all traces of the group that train, those of sub seats included.
+These are prime-rl's rules.
+"""
+EPILOG = """\
+what --check fails for (--allow KIND accepts one):
+{flaws}
+
+exit codes: 0 answered, and with --check nothing wrong; 1 something must not train, or nothing would; 2 wrong usage or
+input.
+
+examples:
+  opencode-trainable outputs/my-run
+  opencode-trainable outputs/my-run --check --max-tokens 32768        # the trainer's seq_len
+  opencode-trainable outputs/my-run --json | jq .summary
+"""
+
+
+def build_parser() -> Parser:
+    """The parser."""
+    named = (f"  {flaw:<15} {meaning.what}" for flaw, meaning in MEANINGS.items() if meaning.fails)
+    parser = Parser(
+        prog=PROG,
+        description=DESCRIPTION,
+        epilog=EPILOG.format(flaws="\n".join(named)),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "runs", nargs="+", type=Path, metavar="RUN", help="run directory of vf-eval or prime-rl, or its traces.jsonl"
+    )
+    parser.add_argument("--check", action="store_true", help="exit with 1 if something must not train")
+    parser.add_argument(
+        "--max-tokens", "--seq-len", type=checked(int, lambda value: value > 0, "is not positive"), metavar="N",
+        help="tokens to which the trainer cuts a sample (its seq_len); longer ones are found",
+    )  # fmt: skip
+    parser.add_argument(
+        "--vocab-size", type=checked(int, lambda value: value > 0, "is not positive"), metavar="N",
+        help="tokens of the model's vocabulary; ids beyond it are found",
+    )  # fmt: skip
+    parser.add_argument(
+        "--allow", action="append", default=[], choices=[flaw for flaw, meaning in MEANINGS.items() if meaning.fails],
+        metavar="KIND", help="a kind of finding that may be", type=Flaw,
+    )  # fmt: skip
+    parser.add_argument("--rows", type=whole, default=20, metavar="N", help="traces to list (0: all; default 20)")
+    parser.add_argument("--json", action="store_true", help="print the whole answer as one JSON object")
+    return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,7 +11,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from opencode_env.taskset.errors import DatasetError
-from opencode_env.taskset.folders.healthcheck import Healthcheck
+from opencode_env.taskset.folders.task_folder import Healthcheck
 from opencode_env.taskset.values import json_safe
 
 CONFIG_FILE = "task.toml"

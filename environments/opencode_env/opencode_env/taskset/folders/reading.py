@@ -26,7 +26,7 @@ from opencode_env.taskset.folders.declaration import (
     metadata_columns,
     read_declaration,
 )
-from opencode_env.taskset.folders.folder_data import ImageBuild, TaskFolder
+from opencode_env.taskset.folders.task_folder import ImageBuild, TaskFolder
 from opencode_env.taskset.row import Row
 
 logger = logging.getLogger("verifiers.v1.opencode_env.taskset")

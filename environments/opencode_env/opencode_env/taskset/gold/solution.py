@@ -15,6 +15,8 @@ from opencode_rubrics import AnyTrace, run_command, upload_bundle
 from opencode_rubrics.sandbox.packed_directory import pack_directory, unpack_new
 from opencode_rubrics.verifiers_versions import run_program
 from pydantic import JsonValue
+from verifiers.v1.state import state_cls
+from verifiers.v1.task import Task
 
 GOLD_COLUMNS = ("gold", "solution", "patch")
 """Columns that hold the right solution, unless an option names another."""
@@ -146,6 +148,13 @@ def _has_hunk(pieces: Sequence[str], index: int) -> bool:
     if pieces[index].startswith("diff --git ") and rest and rest[0].startswith("--- "):
         rest = rest[1:]
     return bool(rest) and rest[0].startswith("@@")
+
+
+def trace_for(task: Task[Any, Any, Any], seat: vf.AgentConfig) -> AnyTrace:
+    """A trace of the task in which no agent has done anything."""
+    recorded: Any = vf.TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash)
+    info = vf.AgentInfo(config=seat, name="check", trainable=False)
+    return vf.Trace(task=recorded, state=state_cls(type(task))(), agent=info)
 
 
 async def apply_gold(

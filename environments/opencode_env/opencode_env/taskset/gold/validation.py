@@ -11,8 +11,7 @@ from opencode_rubrics.sandbox.processes import EndsAgentProcesses
 from opencode_rubrics.verifiers_versions import is_this_machine
 from verifiers.v1.utils.decorators import invoke
 
-from opencode_env.taskset.gold.attempt_trace import trace_for
-from opencode_env.taskset.gold.solution import GoldError, apply_gold, gold_of
+from opencode_env.taskset.gold.solution import GoldError, apply_gold, gold_of, trace_for
 
 _COMMAND = "opencode-check-tasks DATASET"
 _SECONDS = 3600.0

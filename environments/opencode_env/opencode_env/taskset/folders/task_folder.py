@@ -1,4 +1,7 @@
-"""Waiting until a task's sandbox is ready, as Harbor's `[environment.healthcheck]` says, which follows Docker's."""
+"""What a task directory adds to a row, the field `folder` of the task's data, and waiting until its sandbox is ready.
+
+The health check is Harbor's `[environment.healthcheck]`, which follows Docker's.
+"""
 
 import asyncio
 import time
@@ -43,3 +46,28 @@ async def wait_until_healthy(runtime: vf.Runtime, check: Healthcheck, workdir: s
                 f"the sandbox is not ready: healthcheck {check.command!r} failed {failures} times ({result.ending()})"
             )
         await asyncio.sleep(check.start_interval_sec if starting else check.interval_sec)
+
+
+class ImageBuild(BaseModel):
+    """A container image that is built on the machine that runs the container."""
+
+    model_config = ConfigDict(frozen=True)
+
+    context: str
+    """The packed directory with the Dockerfile."""
+    timeout: float
+    """Seconds."""
+
+
+class TaskFolder(BaseModel):
+    """How the sandbox of a task directory is made ready."""
+
+    model_config = ConfigDict(frozen=True)
+
+    files: str | None = None
+    """A packed directory that is put into the work directory."""
+    build: ImageBuild | None = None
+    """How the task's image is made; None where it is pulled, or there is none."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Variables of every command."""
+    healthcheck: Healthcheck | None = None

@@ -1,0 +1,316 @@
+"""What the scripted model does with each sample task: one solution, and a plausible path that fails."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from opencode_env.scripted_model.opencode_tools import Solution, bash, edit, glob, grep, read, turn, write
+from opencode_env.scripted_model.reply import Reply
+
+_BUG = """    middle = len(values) // 2
+    if len(values) % 2:
+        return values[middle]
+    return (values[middle] + values[middle + 1]) / 2
+"""
+_FIX = """    ordered = sorted(values)
+    middle = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[middle]
+    return (ordered[middle - 1] + ordered[middle]) / 2
+"""
+_HALF_FIX = """    middle = len(values) // 2
+    if len(values) % 2:
+        return values[middle]
+    return (values[middle - 1] + values[middle]) / 2
+"""
+_FIX_MEDIAN_LOOK = (
+    turn("I run the tests first.", bash("python3 -m unittest test_stats")),
+    turn("Now the code.", read("/app/stats.py"), reasoning="The even case of median fails."),
+)
+_FIX_MEDIAN_RUN = turn("I run the tests again.", bash("python3 -m unittest test_stats"))
+
+FIX_MEDIAN = Solution(
+    solve=(
+        *_FIX_MEDIAN_LOOK,
+        turn("The list is not sorted, and the two middle values are wrong.", edit("/app/stats.py", _BUG, _FIX)),
+        _FIX_MEDIAN_RUN,
+        turn("`median` sorts a copy of its values now and takes the two middle ones; all tests pass."),
+    ),
+    fail=(
+        *_FIX_MEDIAN_LOOK,
+        turn("The two middle values are off by one.", edit("/app/stats.py", _BUG, _HALF_FIX)),
+        _FIX_MEDIAN_RUN,
+        turn("`median` takes the right two middle values now; all tests pass."),
+    ),
+)
+"""The failing path makes the visible tests pass and forgets that values come in any order."""
+
+_WRITE_ROMAN_MODULE = '''"""Roman numerals."""
+
+NUMERALS = ({numerals})
+
+
+def to_roman(number: int) -> str:
+    """The Roman numeral of a number from 1 to 3999."""
+    if not 1 <= number <= 3999:
+        raise ValueError(f"no Roman numeral for {{number}}")
+    text = ""
+    for value, numeral in NUMERALS:
+        while number >= value:
+            text += numeral
+            number -= value
+    return text
+'''
+_ADDITIVE = {1000: "M", 500: "D", 100: "C", 50: "L", 10: "X", 5: "V", 1: "I"}
+_SUBTRACTIVE = {900: "CM", 400: "CD", 90: "XC", 40: "XL", 9: "IX", 4: "IV"}
+
+
+def _module(numerals: dict[int, str]) -> str:
+    rows = sorted(numerals.items(), reverse=True)
+    return _WRITE_ROMAN_MODULE.format(numerals=", ".join(f'({value}, "{numeral}")' for value, numeral in rows))
+
+
+_WRITE_ROMAN_READ = turn("I look at the tests.", read("/app/test_roman.py"))
+_WRITE_ROMAN_RUN = turn("Now I run the tests.", bash("cd /app && python3 -m unittest test_roman"))
+_WRITE_ROMAN_END = turn("/app/roman.py has `to_roman`; the tests pass.")
+
+WRITE_ROMAN = Solution(
+    solve=(
+        _WRITE_ROMAN_READ,
+        turn("I write the module.", write("/app/roman.py", _module(_ADDITIVE | _SUBTRACTIVE))),
+        _WRITE_ROMAN_RUN,
+        _WRITE_ROMAN_END,
+    ),
+    fail=(
+        _WRITE_ROMAN_READ,
+        turn("I write the module.", write("/app/roman.py", _module(_ADDITIVE))),
+        _WRITE_ROMAN_RUN,
+        _WRITE_ROMAN_END,
+    ),
+)
+"""The failing path knows no subtractive notation, which the visible tests do not need."""
+
+_FIND = turn("I look for the log files.", glob("**/*.log"))
+_COUNT = "find /app/logs -name '*.log' -exec cat {} + | awk '$3 == \"ERROR\"' | wc -l > /app/answer.txt"
+_COUNT_WORDS = "find /app/logs -name '*.log' -exec cat {} + | grep -c ERROR > /app/answer.txt"
+
+COUNT_ERRORS = Solution(
+    solve=(
+        _FIND,
+        turn(
+            "Now the lines.",
+            grep("ERROR", "*.log"),
+            reasoning="Some messages may hold the word too; only the third field is the level.",
+        ),
+        turn("The word also stands in messages, so I compare the third field.", bash(_COUNT)),
+        turn("The number of lines with the level ERROR is in /app/answer.txt."),
+    ),
+    fail=(
+        _FIND,
+        turn("I count the lines.", bash(_COUNT_WORDS)),
+        turn("The number of ERROR lines is in /app/answer.txt."),
+    ),
+)
+"""The failing path counts the word ERROR wherever it stands in a line."""
+
+ARITHMETIC_ORDERS = Solution(
+    solve=(
+        turn(
+            "44 of 48 and 88 of 96 loaves are paid for: 5 * 44 + 2 * 88 = 396 loaves, 1584 euros.",
+            write("/app/answer.txt", "1584\n"),
+            reasoning="Every twelfth loaf is free: 48 / 12 = 4 on a working day, 96 / 12 = 8 at the weekend.",
+        ),
+        turn("The bakery takes 1584 euros in a week."),
+    ),
+    fail=(
+        turn(
+            "5 * 48 + 2 * 96 = 432 loaves, 1728 euros.",
+            write("/app/answer.txt", "1728\n"),
+        ),
+        turn("The bakery takes 1728 euros in a week."),
+    ),
+)
+"""The failing path forgets the loaves that are given away."""
+
+_GREP = turn("I search for the name.", grep("calc_total"))
+_RENAME_FUNCTION_RUN = turn("I run the report.", bash("cd /app && python3 -m shop.report"))
+_FILES = "shop/cart.py shop/checkout.py shop/report.py docs/pricing.md"
+
+RENAME_FUNCTION = Solution(
+    solve=(
+        _GREP,
+        turn(
+            "`recalc_totals` and `calc_total_limit` only look alike; I rename whole words.",
+            bash(f"cd /app && sed -i 's/\\bcalc_total\\b/order_total/g' {_FILES}"),
+        ),
+        turn("Is the old name left anywhere?", grep(r"\bcalc_total\b"), bash("cd /app && python3 -m shop.report")),
+        turn("`calc_total` is `order_total` everywhere, and the report prints what it printed before."),
+    ),
+    fail=(
+        _GREP,
+        turn(
+            "I replace it in all files.",
+            *(edit(f"/app/{name}", "calc_total", "order_total", everywhere=True) for name in _FILES.split()),
+        ),
+        _RENAME_FUNCTION_RUN,
+        turn("`calc_total` is `order_total` everywhere."),
+    ),
+)
+"""The failing path replaces the name inside longer names too."""
+
+_CSV_REPORT_PROGRAM = """import collections
+import csv
+import json
+
+
+def amount(order):
+    return int(order["quantity"]) * int(order["price"])
+
+
+with open("/app/sales.csv", newline="") as file:
+    orders = list(csv.DictReader(file))
+paid = [order for order in orders if order["status"] == "paid"]
+
+by_region = collections.Counter()
+by_product = collections.Counter()
+for order in GROUPED:
+    by_region[order["region"]] += amount(order)
+    by_product[order["product"]] += amount(order)
+
+report = {
+    "orders": len(paid),
+    "revenue": sum(amount(order) for order in paid),
+    "by_region": by_region,
+    "best_product": by_product.most_common(1)[0][0],
+}
+with open("/app/report.json", "w") as file:
+    json.dump(report, file, indent=2)
+"""
+
+_CSV_REPORT_READ = turn("I read the file.", read("/app/sales.csv"))
+_CSV_REPORT_RUN = turn("I run it.", bash("python3 /app/make_report.py && cat /app/report.json"))
+_CSV_REPORT_END = turn("The report is in /app/report.json.")
+
+
+def _csv_report_write(grouped: str) -> Reply:
+    program = _CSV_REPORT_PROGRAM.replace("GROUPED", grouped)
+    return turn("I write a program for it.", write("/app/make_report.py", program))
+
+
+CSV_REPORT = Solution(
+    solve=(_CSV_REPORT_READ, _csv_report_write("paid"), _CSV_REPORT_RUN, _CSV_REPORT_END),
+    fail=(_CSV_REPORT_READ, _csv_report_write("orders"), _CSV_REPORT_RUN, _CSV_REPORT_END),
+)
+"""The failing path groups cancelled orders too, which spoils two of the four keys."""
+
+_PIG_LATIN_PROGRAM = r"""import re
+import sys
+
+for word in sys.stdin.read().split():
+    if word[0] in "aeiou":
+        print(word + "way")
+    else:
+        start, rest = re.match(r"PATTERN", word).groups()
+        print(rest + start + "ay")
+"""
+
+_PIG_LATIN_READ = turn("I look at the words.", read("/app/words.txt"))
+_PIG_LATIN_RUN = turn(
+    "I translate them.",
+    bash("python3 /app/pig.py < /app/words.txt > /app/pig.txt && paste /app/words.txt /app/pig.txt"),
+)
+_PIG_LATIN_END = turn("The translation is in /app/pig.txt.")
+
+
+def _pig_latin_write(pattern: str) -> Reply:
+    return turn("I write a program for it.", write("/app/pig.py", _PIG_LATIN_PROGRAM.replace("PATTERN", pattern)))
+
+
+PIG_LATIN = Solution(
+    solve=(
+        _PIG_LATIN_READ,
+        _pig_latin_write(r"((?:qu|[^aeiou])(?:qu|[^aeiouyq])*)(.*)"),
+        _PIG_LATIN_RUN,
+        _PIG_LATIN_END,
+    ),
+    fail=(_PIG_LATIN_READ, _pig_latin_write(r"(.)(.*)"), _PIG_LATIN_RUN, _PIG_LATIN_END),
+)
+"""The failing path moves one letter only, which gets 11 of 20 lines right."""
+
+_SCRIPT = """#!/bin/sh
+# Deletes all .log files of a directory but the three newest.
+set -eu
+cd "$1"
+kept=0
+ls -t | while IFS= read -r name; do
+    case $name in *.log) ;; *) continue ;; esac
+    [ -f "$name" ] || continue
+    kept=$((kept + 1))
+    if [ "$kept" -gt 3 ]; then rm -- "$name"; fi
+done
+"""
+_NAIVE = """#!/bin/sh
+# Deletes all .log files of a directory but the three newest.
+for name in $(ls -t "$1"/*.log | tail -n +4); do
+    rm "$name"
+done
+"""
+_TRY = (
+    'd=$(mktemp -d) && for n in 1 2 3 4 5; do touch -d "2026-01-0$n" "$d/$n.log"; done && '
+    'sh /app/rotate.sh "$d" && ls "$d" && rm -r "$d"'
+)
+_ROTATE_LOGS_RUN = turn("I try it in a scratch directory.", bash(_TRY))
+_ROTATE_LOGS_END = turn("/app/rotate.sh keeps the three newest log files.")
+
+ROTATE_LOGS = Solution(
+    solve=(turn("I write the script.", write("/app/rotate.sh", _SCRIPT)), _ROTATE_LOGS_RUN, _ROTATE_LOGS_END),
+    fail=(turn("I write the script.", write("/app/rotate.sh", _NAIVE)), _ROTATE_LOGS_RUN, _ROTATE_LOGS_END),
+)
+"""The failing path splits file names at spaces."""
+
+CONE_VOLUME = Solution(
+    solve=(
+        turn(
+            "The radius is 12 / 2 = 6, the volume (1/3) * pi * 6^2 * 7.",
+            bash("python3 -I -c 'print(6 ** 2 * 7 / 3)'"),
+            reasoning="A third of the base area times the height.",
+        ),
+        turn("The cone holds $\\frac{1}{3}\\pi \\cdot 36 \\cdot 7$ cubic centimetres: \\boxed{84π \\text{ cm}^3}"),
+    ),
+    fail=(
+        turn("The radius is 6, the base area 36 pi.", bash("python3 -I -c 'print(6 ** 2 * 7)'")),
+        turn("Base area times height is \\boxed{252\\pi}."),
+    ),
+)
+"""The failing path forgets the third."""
+
+QUADRATIC_ROOTS = Solution(
+    solve=(
+        turn(
+            "(x - 3)^2 = 2, so x is 3 plus or minus the root of 2.",
+            write("/app/answer.txt", "x = 3 - sqrt(2) or x = 3 + sqrt(2)\n"),
+            reasoning="x^2 - 6x + 9 = 2.",
+        ),
+        turn("Both roots are in /app/answer.txt."),
+    ),
+    fail=(
+        turn("(x - 3)^2 = 2, so x is 3 plus the root of 2.", write("/app/answer.txt", "3 + sqrt(2)\n")),
+        turn("The root is in /app/answer.txt."),
+    ),
+)
+"""The failing path loses one of the two roots."""
+
+SOLUTIONS: Mapping[str, Solution] = MappingProxyType(
+    {
+        "fix-median": FIX_MEDIAN,
+        "write-roman": WRITE_ROMAN,
+        "count-errors": COUNT_ERRORS,
+        "arithmetic-orders": ARITHMETIC_ORDERS,
+        "rename-function": RENAME_FUNCTION,
+        "csv-report": CSV_REPORT,
+        "pig-latin": PIG_LATIN,
+        "rotate-logs": ROTATE_LOGS,
+        "cone-volume": CONE_VOLUME,
+        "quadratic-roots": QUADRATIC_ROOTS,
+    }
+)
+"""By the id of the sample."""
