@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.browser import Browser, chromium
+from tests.support.light_opencode import light_opencode_in_place
 from tests.support.podman import Unavailable, base_image, containers_conf
 from tests.support.prime_api import PrimeApi, serving_apart, with_opencode
 from tests.support.user_home import UserHome
@@ -76,6 +77,13 @@ def sandboxes() -> None:
 @pytest.fixture(scope="session")
 def programs() -> None:
     """Whatever starts a Python of its own asks for this, itself or through another fixture, and so is not quick."""
+
+
+@pytest.fixture(scope="module")
+def light_opencode(sandboxes: None) -> Iterator[None]:
+    """Where the promise is the environment's, a program of a tenth second takes OpenCode's place in a module."""
+    with light_opencode_in_place():
+        yield
 
 
 @pytest.fixture

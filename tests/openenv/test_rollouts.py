@@ -9,7 +9,7 @@ from opencode_env.scripted_model import RecordedRequest
 
 from tests.openenv.playing import play
 
-pytestmark = [pytest.mark.opencode]
+pytestmark = pytest.mark.usefixtures("light_opencode")
 
 REWARD = "/home/user/logs/verifier/reward.txt"
 

@@ -1,0 +1,45 @@
+"""In the place of OpenCode, where the promise is the environment's and not the agent's: a program of a tenth second.
+
+The cache of OpenCode's builds holds it under the real build's name, so that environments, servers and `vf-eval` find it
+there; `tests/opencode/test_light_opencode.py` holds it against the real one.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from opencode_env.opencode.build_cache import ensure_build, host_platform
+from opencode_env.opencode.builds import DEFAULT_VERSION
+from opencode_rubrics.cache import cache_root, make_once
+
+_PROGRAMS = ("opencode", "light_opencode.py")
+
+
+def _cache() -> Path:
+    """A cache with the light program, made once for this machine."""
+    content = {name: Path(__file__).with_name(name).read_bytes() for name in _PROGRAMS}
+    digest = hashlib.sha256(b"".join(content.values())).hexdigest()
+    real = ensure_build(DEFAULT_VERSION, host_platform())
+    cache = cache_root() / f"light-{digest[:16]}"
+
+    def fill(directory: Path) -> None:
+        for name, data in content.items():
+            (directory / name).write_bytes(data)
+            (directory / name).chmod(0o755)
+        os.link(real.directory / "rg", directory / "rg")
+        (directory / "complete.json").write_text(json.dumps({"opencode": digest}))
+
+    make_once(cache / real.name, "complete.json", fill)
+    return cache
+
+
+@contextmanager
+def light_opencode_in_place() -> Iterator[None]:
+    """The light program is what environments of this process, and of those that it starts, run as OpenCode."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENCODE_ENV_CACHE", str(_cache()))
+        yield

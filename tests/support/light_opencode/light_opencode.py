@@ -1,0 +1,222 @@
+"""What an environment sees of OpenCode, in 0.1 s: its model calls, their headers, shell and MCP tools, sessions, log.
+
+Python's standard library only. It runs one command after the other, sends no failed call again and knows no pictures,
+sub-agents or permissions.
+
+Run: opencode run [--session ID] …, with the prompt on standard input
+"""
+
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+STATE = Path(os.environ["OPENCODE_ENV_STATE"]) if "OPENCODE_ENV_STATE" in os.environ else Path.cwd()
+STORE = STATE / "data/opencode/opencode.db"
+MARK = f"{os.environ.pop('OPENCODE_ENV_CODE', '')}:{uuid.uuid4()}"
+BASH = {
+    "name": "bash",
+    "description": "Run a command.",
+    "parameters": {
+        "type": "object",
+        "properties": {"command": {"type": "string"}, "description": {"type": "string"}},
+        "required": ["command"],
+    },
+}
+
+
+class Failed(Exception):
+    """A model call that came to nothing."""
+
+
+Json = dict[str, Any]
+
+
+def post(
+    url: str, body: Json, headers: Mapping[str, str], seconds: float
+) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+    """A connection on which a request was sent, and the head of its answer."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=seconds)
+    path = parts.path + (f"?{parts.query}" if parts.query else "")
+    connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json", **headers})
+    return connection, connection.getresponse()
+
+
+def events(response: http.client.HTTPResponse) -> Iterator[Json]:
+    """The JSON of each event of a stream."""
+    for line in response:
+        if line.startswith(b"data:") and line[5:].strip() not in (b"", b"[DONE]"):
+            yield json.loads(line[5:])
+
+
+class Server:
+    """An MCP server, over HTTP."""
+
+    def __init__(self, name: str, config: Json) -> None:
+        self.prefix = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
+        self.config, self.number = config, 0
+        self.headers = {"Accept": "application/json, text/event-stream", **config["headers"]}
+        client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "light", "version": "1"}}
+        self.ask("initialize", client)
+        self.ask("notifications/initialized")
+        self.tools = {f"{self.prefix}_{tool['name']}": tool for tool in self.ask("tools/list", {})["tools"]}
+
+    def ask(self, method: str, params: Json | None = None) -> Any:
+        """The result of a request; nothing is awaited of a notification, which has no parameters."""
+        self.number += 1
+        body: Json = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            body.update(id=self.number, params=params)
+        connection, response = post(self.config["url"], body, self.headers, self.config["timeout"] / 1000)
+        try:
+            if session := response.getheader("mcp-session-id"):
+                self.headers["mcp-session-id"] = session
+            if params is None:
+                return response.read()
+            is_stream = "event-stream" in response.getheader("content-type", "")
+            answer = next(one for one in events(response) if "id" in one) if is_stream else json.load(response)
+            if "error" in answer:
+                raise OSError(answer["error"]["message"])
+            return answer["result"]
+        finally:
+            connection.close()
+
+    def call(self, name: str, arguments: Json) -> str:
+        """The text of a tool's answer."""
+        result = self.ask("tools/call", {"name": self.tools[name]["name"], "arguments": arguments})
+        return "\n\n".join(part["text"] for part in result["content"] if part["type"] == "text")
+
+
+class Session:
+    """One conversation, which its store outlives."""
+
+    def __init__(self, config: Json, workdir: str, session: str | None) -> None:
+        self.id = session or f"ses_{uuid.uuid4().hex}"
+        self.workdir = workdir
+        _, _, self.model = config["model"].partition("/")
+        (provider,) = config["provider"].values()
+        self.options = provider["options"]
+        self.repeats = isinstance(config["plugin"][0], list)
+        system = f"You are a light agent in {workdir}."
+        if append := json.loads((STATE / "plugin.json").read_text())["append"]:
+            system += f"\n{append}"
+        self.messages: list[Json] = (
+            json.loads(STORE.read_text()) if session else [{"role": "system", "content": system}]
+        )
+        self.servers = [Server(name, one) for name, one in config["mcp"].items()]
+        mcp = [
+            {"name": name, "description": tool.get("description") or "", "parameters": tool["inputSchema"]}
+            for server in self.servers
+            for name, tool in server.tools.items()
+        ]
+        self.tools = [{"type": "function", "function": one} for one in (BASH, *mcp)]
+
+    def speak(self, prompt: str) -> None:
+        """Go on until the model calls no tool any more."""
+        self.messages.append({"role": "user", "content": prompt})
+        while calls := self.answer().get("tool_calls"):
+            for call in calls:
+                self.messages.append({"role": "tool", "tool_call_id": call["id"], "content": self.result(call)})
+        STORE.parent.mkdir(parents=True, exist_ok=True)
+        STORE.write_text(json.dumps(self.messages))
+
+    def answer(self) -> Json:
+        """The model's next message."""
+        headers = {"Authorization": f"Bearer {self.options['apiKey']}", "x-session-id": self.id, "X-Agent-Mark": MARK}
+        if self.repeats:
+            headers["Idempotency-Key"] = f"{uuid.uuid4()}:build"
+        body = {"model": self.model, "messages": self.messages, "tools": self.tools, "stream": True}
+        body["max_tokens"] = 32_000
+        url, seconds = f"{self.options['baseURL']}/chat/completions", self.options["timeout"] / 1000
+        try:
+            connection, response = post(url, body, headers, seconds)
+            if response.status != 200:
+                raise Failed(f"{response.status}: {response.read(2000)!r}")
+            message, ended = read_answer(response)
+        except OSError as error:
+            raise Failed(str(error)) from error
+        connection.close()
+        if not ended:
+            raise Failed("the answer was cut off")
+        self.messages.append(message)
+        return message
+
+    def result(self, call: Json) -> str:
+        """What a tool says."""
+        name = call["function"]["name"]
+        try:
+            arguments = json.loads(call["function"]["arguments"])
+            if name == "bash":
+                return self.run(arguments["command"])
+            for server in self.servers:
+                if name in server.tools:
+                    return server.call(name, arguments)
+            return f"unavailable tool {name}"
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            return f"Error: {error}"
+
+    def run(self, command: str) -> str:
+        """What a shell command prints."""
+        hidden = ("GIT_ALLOW_PROTOCOL", "GIT_NO_LAZY_FETCH")
+        variables = {name: value for name, value in os.environ.items() if not name.startswith(("BUN_", *hidden))}
+        # Into a file, as what a command leaves in the background would hold a pipe open.
+        with open(STATE / "tmp" / uuid.uuid4().hex, "w+b") as output:
+            subprocess.run(
+                ["bash", "-c", command],
+                cwd=self.workdir,
+                env={**variables, "HOME": str(STATE / "home")},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                check=False,
+            )
+            output.seek(0)
+            return output.read(50_000).decode(errors="replace")
+
+
+def read_answer(response: http.client.HTTPResponse) -> tuple[Json, bool]:
+    """The message of a streamed answer, and whether it was whole."""
+    message: Json = {"role": "assistant", "content": ""}
+    calls: dict[int, Json] = {}
+    ended = False
+    for event in events(response):
+        for choice in event.get("choices", ()):
+            delta = choice.get("delta") or {}
+            message["content"] += delta.get("content") or ""
+            for part in delta.get("tool_calls") or ():
+                call = calls.setdefault(part["index"], {"type": "function", "function": {"name": "", "arguments": ""}})
+                call.update({"id": part["id"]} if part.get("id") else {})
+                for key, text in part.get("function", {}).items():
+                    call["function"][key] += text or ""
+            ended = ended or bool(choice.get("finish_reason"))
+    return (message | {"tool_calls": list(calls.values())} if calls else message), ended
+
+
+def main() -> int:
+    if sys.argv[1] != "run":  # the program that mends the real store between two segments
+        return 0
+    words = sys.argv[2:]
+    options = dict(pairwise(words))
+    text = (STATE / "config/opencode/opencode.json").read_text()
+    config = json.loads(text.replace("{env:OPENCODE_ENV_STATE}", str(STATE)))
+    session = Session(config, options["--dir"], options.get("--session"))
+    try:
+        session.speak(sys.stdin.read())
+    except Failed as error:
+        data = {"name": "APIError", "data": {"message": str(error)}}
+        print(json.dumps({"type": "error", "sessionID": session.id, "error": data}))
+        return 1
+    print(json.dumps({"type": "text", "sessionID": session.id, "part": {"text": session.messages[-1]["content"]}}))
+    return 0
+
+
+sys.exit(main())
