@@ -30,8 +30,8 @@ from typing import Any
 # The repository, not this folder, belongs on the path.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from opencode_env.openenv.server import serve
-from opencode_env.openenv.settings import ServerConfig
+from opencode_openenv.server import serve
+from opencode_openenv.settings import ServerConfig
 from websockets.asyncio.client import ClientConnection, connect
 
 from benchmarks._contenders import cost_of, model_server, print_cost

@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from opencode_env.cli_agent.sandbox import LocalSandboxConfig, provision_confined
-from opencode_env.openenv.tbench2 import Tbench2Action, Tbench2Environment
+from opencode_openenv.tbench2 import Tbench2Action, Tbench2Environment
 
 from benchmarks._measure import machine, percentile, report
 

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/.cache/uv/bin:$PATH"
-packages=(mathverdict opencode-env opencode-rlm opencode-rubrics)
+packages=(mathverdict opencode-env opencode-openenv opencode-rlm opencode-rubrics)
 for manifest in deploy/openenv/*/openenv.yaml; do
     directory=$(dirname "$manifest")
     rm -rf "$directory/wheels" "$directory/requirements.txt"
@@ -12,7 +12,7 @@ for manifest in deploy/openenv/*/openenv.yaml; do
         uv build --quiet --wheel --package "$package" --out-dir "$directory/wheels"
     done
     rm -f "$directory/wheels/.gitignore"
-    uv export --quiet --frozen --no-dev --package opencode-env --package opencode-rlm --extra openenv \
+    uv export --quiet --frozen --no-dev --package opencode-openenv --package opencode-rlm \
         --no-emit-workspace --no-annotate --output-file "$directory/requirements.txt" >/dev/null
     echo "$directory: ready for openenv build"
 done

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = {
     "opencode_rubrics": ROOT / "rubrics" / "opencode_rubrics",
     "opencode_env": ROOT / "environments" / "opencode_env" / "opencode_env",
+    "opencode_openenv": ROOT / "environments" / "opencode_openenv" / "opencode_openenv",
     "opencode_rlm": ROOT / "environments" / "opencode_rlm" / "opencode_rlm",
     "opencode_simulation": ROOT / "environments" / "opencode_simulation" / "opencode_simulation",
     **{path.parent.name: path.parent for path in (ROOT / "environments" / "opencode_tasks").glob("*/__init__.py")},
@@ -31,7 +32,6 @@ FLOORS = {
     "opencode_env.tool_backends": {"opencode_env.cli_agent"},
     "opencode_env.user_simulation": {"opencode_env.cli_agent", "opencode_env.tool_backends"},
     "opencode_env.opencode": {"opencode_env.cli_agent", "opencode_env.user_simulation"},
-    "opencode_env.openenv": {"opencode_env.cli_agent", "opencode_env.opencode", "opencode_env.taskset"},
     "opencode_runs.traces": set[str](),
     "opencode_runs.difficulty": {*READING_RUNS},
     "opencode_runs.trainable": {*READING_RUNS},

@@ -115,6 +115,7 @@ def test_dependencies_point_one_way() -> None:
         "mathverdict",
         "opencode-rubrics",
         "opencode-env",
+        "opencode-openenv",
         "opencode-rlm",
         "opencode-simulation",
         "opencode-tasks",

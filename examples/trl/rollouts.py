@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from opencode_env.openenv import OpenCodeEnv, RolloutResult, flat_sequence
+from opencode_openenv import OpenCodeEnv, RolloutResult, flat_sequence
 
 Prompt = str | Sequence[Mapping[str, Any]]
 

@@ -10,6 +10,8 @@ PACKAGES = [
     "opencode_env.simulation",
     "opencode_env.openenv",
     "opencode_env.openenv.tbench2",
+    "opencode_openenv",
+    "opencode_openenv.tbench2",
     "opencode_rlm",
     "opencode_simulation",
 ]

@@ -28,6 +28,7 @@ ROOT = Path(__file__).parent.parent.parent
 CONFIGS = ROOT / "configs" / "eval"
 PACKAGES = {
     "opencode_env": [ROOT / "environments" / "opencode_env" / "opencode_env"],
+    "opencode_openenv": [ROOT / "environments" / "opencode_openenv" / "opencode_openenv"],
     "opencode_rlm": [ROOT / "environments" / "opencode_rlm" / "opencode_rlm"],
     "opencode_simulation": [ROOT / "environments" / "opencode_simulation" / "opencode_simulation"],
     "opencode_tasks": [path.parent for path in (ROOT / "environments" / "opencode_tasks").glob("*/__init__.py")],

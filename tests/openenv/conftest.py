@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
-from opencode_env.openenv.engine import Engine
-from opencode_env.openenv.settings import ServerConfig
+from opencode_openenv.engine import Engine
+from opencode_openenv.settings import ServerConfig
 
 from tests.support.openenv_server import RunningServer, openenv_server
 from tests.support.user_home import UserHome

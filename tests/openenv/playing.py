@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from opencode_env.openenv.catalog import resolve_endpoint
-from opencode_env.openenv.engine import Engine
-from opencode_env.openenv.result import RolloutResult
-from opencode_env.openenv.spec import RolloutSpec
 from opencode_env.scripted_model import RecordedRequest, Reply, ScriptedModel
+from opencode_openenv.catalog import resolve_endpoint
+from opencode_openenv.engine import Engine
+from opencode_openenv.result import RolloutResult
+from opencode_openenv.spec import RolloutSpec
 
 from tests.support.replies import bash
 from tests.support.rollouts import policy_of

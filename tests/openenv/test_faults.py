@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from opencode_env.openenv import RolloutResult
-from opencode_env.openenv.engine import Engine
+from opencode_openenv import RolloutResult
+from opencode_openenv.engine import Engine
 
 from tests.openenv.playing import play
 from tests.support.replies import faulty

@@ -4,11 +4,11 @@ import asyncio
 import traceback
 
 import pytest
-from opencode_env.openenv import OpenCodeEnv
-from opencode_env.openenv.guard import GuardedApplication, Message, Receive, Send, refusal
-from opencode_env.openenv.serving import settings_of
-from opencode_env.openenv.settings import ServerConfig
-from opencode_env.openenv.tbench2.client import Tbench2Env
+from opencode_openenv import OpenCodeEnv
+from opencode_openenv.guard import GuardedApplication, Message, Receive, Send, refusal
+from opencode_openenv.serving import settings_of
+from opencode_openenv.settings import ServerConfig
+from opencode_openenv.tbench2.client import Tbench2Env
 
 from tests.support.user_home import closed_port
 

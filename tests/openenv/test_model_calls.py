@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from opencode_env.openenv.catalog import resolve_endpoint
-from opencode_env.openenv.model_calls import sampling_of
-from opencode_env.openenv.spec import RolloutSpec
+from opencode_openenv.catalog import resolve_endpoint
+from opencode_openenv.model_calls import sampling_of
+from opencode_openenv.spec import RolloutSpec
 
 
 def asked(**given: Any) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from opencode_env.conformance.forked import Forked
-from opencode_env.openenv import OpenCodeEnv
-from opencode_env.openenv.spec import RolloutSpec
+from opencode_openenv import OpenCodeEnv
+from opencode_openenv.spec import RolloutSpec
 from openenv.cli._validation import validate_running_environment
 
 from tests.support.openenv_server import openenv_server
@@ -114,7 +114,7 @@ def test_what_openenv_build_hands_to_docker_holds_all_that_the_image_installs(tm
         variables = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
         done = subprocess.run(argv, capture_output=True, text=True, check=False, env=variables)
         assert done.returncode == 0, done.stdout + done.stderr
-        for package in ("opencode_env", "opencode_rlm", "opencode_rubrics"):
+        for package in ("opencode_env", "opencode_openenv", "opencode_rlm", "opencode_rubrics"):
             assert re.search(rf"^{package}-\S+\.whl$", done.stdout, re.MULTILINE), done.stdout
         requirements = (directory / "requirements.txt").read_text()
         locked = {entry["name"]: entry["version"] for entry in tomllib.loads((ROOT / "uv.lock").read_text())["package"]}

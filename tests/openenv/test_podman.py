@@ -1,8 +1,8 @@
 """A call on a server whose rollouts run in containers."""
 
 import pytest
-from opencode_env.openenv.engine import Engine
-from opencode_env.openenv.settings import ServerConfig
+from opencode_openenv.engine import Engine
+from opencode_openenv.settings import ServerConfig
 
 from tests.openenv.playing import play
 from tests.openenv.test_rollouts import PLANTS, REWARD

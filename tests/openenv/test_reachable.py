@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.openenv.catalog import Endpoint
-from opencode_env.openenv.engine import Engine
-from opencode_env.openenv.result import RolloutResult
-from opencode_env.openenv.service import RolloutService
-from opencode_env.openenv.settings import ServerConfig
-from opencode_env.openenv.spec import RolloutSpec
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
+from opencode_openenv.catalog import Endpoint
+from opencode_openenv.engine import Engine
+from opencode_openenv.result import RolloutResult
+from opencode_openenv.service import RolloutService
+from opencode_openenv.settings import ServerConfig
+from opencode_openenv.spec import RolloutSpec
 
 from tests.support.user_home import closed_port
 

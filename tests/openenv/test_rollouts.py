@@ -4,8 +4,8 @@ import os
 from typing import Any
 
 import pytest
-from opencode_env.openenv.engine import Engine
 from opencode_env.scripted_model import RecordedRequest
+from opencode_openenv.engine import Engine
 
 from tests.openenv.playing import play
 

@@ -1,8 +1,8 @@
 """A rollout as one sequence: what is kept of it, and what never becomes one."""
 
-from opencode_env.openenv.result import RolloutResult
-from opencode_env.openenv.sequence import flat_sequence
-from opencode_env.openenv.training_trace import TrainingTrace, TrainingTurn
+from opencode_openenv.result import RolloutResult
+from opencode_openenv.sequence import flat_sequence
+from opencode_openenv.training_trace import TrainingTrace, TrainingTurn
 
 
 def turn(

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.openenv import OpenCodeEnv, RolloutResult
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
+from opencode_openenv import OpenCodeEnv, RolloutResult
 from websockets.asyncio.client import ClientConnection, connect
 
 from tests.support.held_model import HeldModel

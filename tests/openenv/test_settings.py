@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.openenv.catalog import Endpoint
-from opencode_env.openenv.engine import Engine
-from opencode_env.openenv.result import RolloutResult
-from opencode_env.openenv.service import RolloutService
-from opencode_env.openenv.settings import ServerConfig
-from opencode_env.openenv.spec import RolloutSpec
+from opencode_openenv.catalog import Endpoint
+from opencode_openenv.engine import Engine
+from opencode_openenv.result import RolloutResult
+from opencode_openenv.service import RolloutService
+from opencode_openenv.settings import ServerConfig
+from opencode_openenv.spec import RolloutSpec
 
 CALL: dict[str, Any] = {"instruction": "do it", "base_url": "http://127.0.0.1:9/v1", "model": "m"}
 
@@ -159,7 +159,7 @@ async def test_a_rollout_that_is_cut_off_leaves_a_line_in_the_log(
 @pytest.mark.usefixtures("programs")
 def test_who_does_not_use_openenv_never_imports_it() -> None:
     program = (
-        "import sys, opencode_env, opencode_env.openenv as here\n"
+        "import sys, opencode_env, opencode_openenv as here\n"
         "assert here.RolloutResult and here.flat_sequence\n"
         "from opencode_env import OpenCodeEnv\n"
         "wrong = {'openenv', 'fastmcp', 'uvicorn', 'gradio'} & {name.partition('.')[0] for name in sys.modules}\n"

@@ -4,8 +4,8 @@ from collections import deque
 from typing import Any
 
 import pytest
-from opencode_env.openenv.catalog import resolve_endpoint
-from opencode_env.openenv.spec import RolloutSpec
+from opencode_openenv.catalog import resolve_endpoint
+from opencode_openenv.spec import RolloutSpec
 from pydantic import ValidationError
 
 OWN = {"VLLM_URL": "http://vllm:8000/v1", "VLLM_API_KEY": "own-vllm", "OPENAI_API_KEY": "own-openai"}

@@ -5,12 +5,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from opencode_env.openenv.catalog import resolve_endpoint
-from opencode_env.openenv.engine import Engine
-from opencode_env.openenv.result import RolloutResult
-from opencode_env.openenv.sequence import flat_sequence
-from opencode_env.openenv.settings import ServerConfig
-from opencode_env.openenv.spec import RolloutSpec
+from opencode_openenv.catalog import resolve_endpoint
+from opencode_openenv.engine import Engine
+from opencode_openenv.result import RolloutResult
+from opencode_openenv.sequence import flat_sequence
+from opencode_openenv.settings import ServerConfig
+from opencode_openenv.spec import RolloutSpec
 
 from tests.openenv.playing import play
 from tests.support.families import Qwen3, save_tokenizer

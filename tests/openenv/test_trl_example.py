@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from opencode_env.openenv import RolloutResult
+from opencode_openenv import RolloutResult
 
 from examples.trl.rollouts import Prompt, Rollouts, rollout_reward, rows_of
 from tests.openenv.test_sequence import rollout, turn

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.openenv import OpenCodeEnv, RolloutResult
-from opencode_env.openenv.spec import RolloutSpec
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
+from opencode_openenv import OpenCodeEnv, RolloutResult
+from opencode_openenv.spec import RolloutSpec
 
 from tests.support.openenv_server import RunningServer, spoken_by
 from tests.support.replies import bash, faulty

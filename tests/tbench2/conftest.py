@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.openenv.tbench2 import Tbench2Environment
+from opencode_openenv.tbench2 import Tbench2Environment
 
 from tests.task_folders.folders import FOLDERS
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from opencode_env.openenv.tbench2 import download
-from opencode_env.openenv.tbench2.download import downloaded_benchmark
+from opencode_openenv.tbench2 import download
+from opencode_openenv.tbench2.download import downloaded_benchmark
 
 from tests.tbench2.conftest import TASKS, MakeEnvironment
 

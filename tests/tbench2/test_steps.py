@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.openenv.tbench2 import Tbench2Action, Tbench2Environment, episode, session_log, terminals
-from opencode_env.openenv.tbench2.models import ActionType
-from opencode_env.openenv.tbench2.place import Place
-from opencode_env.openenv.tbench2.session_log import SessionLog
-from opencode_env.openenv.tbench2.settings import VARIABLES
-from opencode_env.openenv.tbench2.terminals import MAX_OUTPUT_CHARS
+from opencode_openenv.tbench2 import Tbench2Action, Tbench2Environment, episode, session_log, terminals
+from opencode_openenv.tbench2.models import ActionType
+from opencode_openenv.tbench2.place import Place
+from opencode_openenv.tbench2.session_log import SessionLog
+from opencode_openenv.tbench2.settings import VARIABLES
+from opencode_openenv.tbench2.terminals import MAX_OUTPUT_CHARS
 from opencode_rubrics import ScoringError
 from opencode_rubrics.verifiers_versions import PodmanConfig
 from verifiers.v1.errors import TaskError
@@ -376,7 +376,7 @@ def test_a_setting_that_means_nothing_is_refused(
 def test_help_names_every_variable_that_is_read() -> None:
     package = Path(session_log.__file__).parent
     read = set(re.findall(r'environ\.get\("(\w+)"', "".join(file.read_text() for file in package.glob("*.py"))))
-    argv = [sys.executable, "-m", "opencode_env.openenv.tbench2", "--help"]
+    argv = [sys.executable, "-m", "opencode_openenv.tbench2", "--help"]
     told = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     assert read == set(VARIABLES)
     assert all(f"\n  {name} " in told for name in read)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from opencode_env.conformance.forked import Forked
-from opencode_env.openenv.tbench2 import Tbench2Action, Tbench2Env
-from opencode_env.openenv.tbench2.models import ActionType
-from opencode_env.openenv.tbench2.server import serve
-from opencode_env.openenv.tbench2.settings import Tbench2ServerConfig
+from opencode_openenv.tbench2 import Tbench2Action, Tbench2Env
+from opencode_openenv.tbench2.models import ActionType
+from opencode_openenv.tbench2.server import serve
+from opencode_openenv.tbench2.settings import Tbench2ServerConfig
 from openenv.core.generic_client import GenericEnvClient
 
 from tests.support.openenv_server import spoken_by
@@ -31,7 +31,7 @@ def serving(root: Path, variables: dict[str, str] | None = None) -> Iterator[str
     home, port = UserHome(root), closed_port()
     own = {"TB2_TASKS_DIR": str(TASKS), "TB2_OUTPUT_DIR": str(root / "logs"), "MAX_CONCURRENT_ENVS": "3"}
     with (root / "server.log").open("wb") as log:
-        argv = [sys.executable, "-m", "opencode_env.openenv.tbench2", "--port", str(port)]
+        argv = [sys.executable, "-m", "opencode_openenv.tbench2", "--port", str(port)]
         process = Forked(argv, home.work, {**home.environment(), **own, **(variables or {})}, log, log)
     url = f"http://127.0.0.1:{port}"
     try:

@@ -1,6 +1,6 @@
 """The server of run_rollout, where OpenEnv's tools look for it."""
 
-from opencode_env.openenv.__main__ import main as serve
+from opencode_openenv.__main__ import main as serve
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """The server of Terminal-Bench 2, where OpenEnv's tools look for it."""
 
-from opencode_env.openenv.tbench2.__main__ import main as serve
+from opencode_openenv.tbench2.__main__ import main as serve
 
 
 def main() -> None:

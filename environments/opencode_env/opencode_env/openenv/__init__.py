@@ -1,47 +1,12 @@
-"""OpenEnv: `run_rollout` for trainers that speak its protocol, served by the engine that `vf-eval` runs.
-
-The classes are imported on first use: OpenEnv comes with the extra `opencode-env[openenv]`, and who does not use it
-never imports it.
+"""The name under which the OpenEnv server and client are imported where they were part of this distribution: the
+package opencode_openenv. `pip install opencode-env[openenv]` brings it.
 """
 
+import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from opencode_env.openenv.client import OpenCodeEnv
-    from opencode_env.openenv.result import CommandResult, RolloutResult, RolloutTurn
-    from opencode_env.openenv.sequence import FlatSequence, flat_sequence
-    from opencode_env.openenv.training_trace import TrainingTrace, TrainingTurn
-
-__all__ = [
-    "CommandResult",
-    "FlatSequence",
-    "OpenCodeEnv",
-    "RolloutResult",
-    "RolloutTurn",
-    "TrainingTrace",
-    "TrainingTurn",
-    "flat_sequence",
-]
-
-_MODULES = {
-    "OpenCodeEnv": "opencode_env.openenv.client",
-    "CommandResult": "opencode_env.openenv.result",
-    "RolloutResult": "opencode_env.openenv.result",
-    "RolloutTurn": "opencode_env.openenv.result",
-    "FlatSequence": "opencode_env.openenv.sequence",
-    "flat_sequence": "opencode_env.openenv.sequence",
-    "TrainingTrace": "opencode_env.openenv.training_trace",
-    "TrainingTurn": "opencode_env.openenv.training_trace",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
-
-
-def __dir__() -> list[str]:
-    """The public names too, for `help` and completion."""
-    return sorted({*globals(), *__all__})
+    from opencode_openenv import *  # noqa: F403
+else:
+    sys.modules[__name__] = import_module("opencode_openenv")

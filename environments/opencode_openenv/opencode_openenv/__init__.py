@@ -1,0 +1,46 @@
+"""OpenEnv: `run_rollout` for trainers that speak its protocol, served by the engine that `vf-eval` runs.
+
+The classes are imported on first use: the server's, which take seconds, are then no part of a client.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opencode_openenv.client import OpenCodeEnv
+    from opencode_openenv.result import CommandResult, RolloutResult, RolloutTurn
+    from opencode_openenv.sequence import FlatSequence, flat_sequence
+    from opencode_openenv.training_trace import TrainingTrace, TrainingTurn
+
+__all__ = [
+    "CommandResult",
+    "FlatSequence",
+    "OpenCodeEnv",
+    "RolloutResult",
+    "RolloutTurn",
+    "TrainingTrace",
+    "TrainingTurn",
+    "flat_sequence",
+]
+
+_MODULES = {
+    "OpenCodeEnv": "opencode_openenv.client",
+    "CommandResult": "opencode_openenv.result",
+    "RolloutResult": "opencode_openenv.result",
+    "RolloutTurn": "opencode_openenv.result",
+    "FlatSequence": "opencode_openenv.sequence",
+    "flat_sequence": "opencode_openenv.sequence",
+    "TrainingTrace": "opencode_openenv.training_trace",
+    "TrainingTurn": "opencode_openenv.training_trace",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names too, for `help` and completion."""
+    return sorted({*globals(), *__all__})

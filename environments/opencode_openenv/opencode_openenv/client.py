@@ -1,0 +1,162 @@
+"""`OpenCodeEnv`: the client of a `run_rollout` server, ours or OpenEnv's own of 0.3.
+
+Invariant: a call waits as long as its rollout may take. When the client gives a call up, it gives its connection up,
+too, so that the server ends the rollout.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from openenv.core.containers.runtime.providers import LocalDockerProvider
+from openenv.core.mcp_client import MCPToolClient
+
+from opencode_openenv.addresses import with_token, without_secrets
+from opencode_openenv.answers import read_result
+from opencode_openenv.arguments import read_arguments
+from opencode_openenv.listening import TOKEN_VARIABLE
+from opencode_openenv.result import RolloutResult
+from opencode_openenv.spec import RolloutSpec
+
+_NEW_ARGUMENTS = frozenset(
+    ("token_ids", "tokenizer", "temperature", "renderer", "command_timeout_s", "reward_min", "reward_max")
+)
+"""What OpenEnv's own server does not know; they are sent only when they say something else than their defaults."""
+
+_SILENT_SECONDS = 3600.0
+"""How long the server may not answer to a ping."""
+
+
+class OpenCodeEnv(MCPToolClient):
+    """A session with the server; a context manager, sync and async.
+
+    Args:
+        base_url: of the server, such as http://127.0.0.1:8000.
+        token: that the server asks for; None = none.
+        queue_timeout_s: seconds that a rollout may wait for a place, beyond what it may take itself.
+        options: of OpenEnv's client, such as `connect_timeout_s` or `provider`.
+    """
+
+    def __init__(
+        self, base_url: str, *, token: str | None = None, queue_timeout_s: float = 3600.0, **options: Any
+    ) -> None:
+        self._address = with_token(base_url, token)
+        # A trainer that steps between its rollouts answers to no ping meanwhile, and OpenEnv's 20 s end the session.
+        options.setdefault("websocket_ping_timeout_s", _SILENT_SECONDS)
+        super().__init__(base_url=self._address, **options)
+        self._queue_timeout_s = queue_timeout_s
+
+    async def _connect_async(self) -> "OpenCodeEnv":
+        with without_secrets(self._address):
+            connected: OpenCodeEnv = await super()._connect_async()
+        return connected
+
+    @classmethod
+    async def from_docker_image(
+        cls, image: str, provider: Any = None, *, token: str | None = None, **options: Any
+    ) -> "OpenCodeEnv":
+        """A session with a server in a new container, which ends with the session.
+
+        OpenEnv publishes it at every address of this machine, so it gets a token that nobody else knows.
+
+        Args:
+            image: made by the `Dockerfile` of this package.
+            provider: that starts it; None = OpenEnv's for Docker.
+            token: None = a new one.
+            options: of the provider, such as `env_vars`.
+
+        Raises:
+            RuntimeError: the container did not start.
+            TimeoutError: its server did not answer.
+        """
+        provider, token = provider or LocalDockerProvider(), token or secrets.token_urlsafe(16)
+        variables = {**(options.pop("env_vars", None) or {}), TOKEN_VARIABLE: token}
+        base_url = await asyncio.to_thread(provider.start_container, image, env_vars=variables, **options)
+        try:
+            await asyncio.to_thread(provider.wait_for_ready, base_url)
+            client = cls(base_url, token=token, provider=provider)
+            await client.connect()
+        except BaseException:
+            provider.stop_container()
+            raise
+        return client
+
+    def run_rollout(
+        self,
+        *,
+        instruction: str,
+        endpoint: Literal["", "vllm", "openai", "hf_router"] = "",
+        base_url: str = "",
+        api_key: str = "",
+        model: str = "",
+        setup: Sequence[str] | None = None,
+        verify: Sequence[str] | None = None,
+        task_id: str = "",
+        mode: Literal["transparent_proxy", "black_box"] = "transparent_proxy",
+        disable_thinking: bool | None = None,
+        max_tokens_cap: int = 4096,
+        top_logprobs: int = 5,
+        agent_timeout_s: float = 600.0,
+        template: str = "",
+        **further: Any,
+    ) -> Any:
+        """Run one rollout; a `RolloutResult`, or in async code an awaitable of it. The arguments are `RolloutSpec`'s.
+
+        `further` are those that OpenEnv's own server does not know: `token_ids`, `tokenizer`, `renderer`,
+        `temperature`, `command_timeout_s`, `reward_min`, `reward_max`.
+
+        Raises:
+            ValueError: wrong arguments, found here or by the server.
+            TimeoutError: no answer came although the rollout's time and `queue_timeout_s` were up.
+            ConnectionError: the server cannot be reached.
+            RuntimeError: the server failed.
+        """
+        named = {
+            "instruction": instruction,
+            "endpoint": endpoint,
+            "base_url": base_url,
+            "api_key": api_key,
+            "model": model,
+            "setup": setup,
+            "verify": verify,
+            "task_id": task_id,
+            "mode": mode,
+            "disable_thinking": disable_thinking,
+            "max_tokens_cap": max_tokens_cap,
+            "top_logprobs": top_logprobs,
+            "agent_timeout_s": agent_timeout_s,
+            "template": template,
+        }
+        spec = read_arguments({**named, **further})
+        return self._dispatch(lambda: self._run(spec))
+
+    _message_timeout: float
+    """OpenEnv's: seconds that the next answer may take."""
+
+    async def _run(self, spec: RolloutSpec) -> RolloutResult:
+        usual = self._message_timeout
+        limit = self._message_timeout = spec.longest_seconds + self._queue_timeout_s
+        try:
+            answer = await self.call_tool("run_rollout", **_arguments(spec))
+        except RuntimeError as error:
+            if "(type: invalid_args)" in str(error):
+                raise ValueError(str(error)) from error
+            raise
+        except BaseException as error:
+            await self._disconnect_async()  # an answer that came later would be taken for the next call's
+            if isinstance(error, TimeoutError):
+                told = f"run_rollout {spec.task_id!r}: no answer in {limit:g} s (queue_timeout_s)"
+                raise TimeoutError(told) from error
+            raise
+        finally:
+            self._message_timeout = usual
+        return read_result(answer)
+
+
+def _arguments(spec: RolloutSpec) -> dict[str, Any]:
+    given = spec.model_dump()
+    defaults = RolloutSpec.model_fields
+    return {
+        name: value for name, value in given.items() if name not in _NEW_ARGUMENTS or value != defaults[name].default
+    }

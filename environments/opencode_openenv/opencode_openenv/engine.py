@@ -1,0 +1,51 @@
+"""One rollout from its description to its result, on the environment that `vf-eval` runs.
+
+Invariant: the way of a rollout is `Env.run_slot`, as for every other door of this project; here is only what its task,
+endpoint and sampling are, and what its episode means to the caller.
+"""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from verifiers.v1.clients import ModelContext
+from verifiers.v1.configs.env import EnvConfig
+from verifiers.v1.task import Task
+from verifiers.v1.utils.loaders import load_environment
+
+from opencode_openenv.catalog import Endpoint
+from opencode_openenv.keys import LentKeys
+from opencode_openenv.model_calls import client_of, sampling_of
+from opencode_openenv.outcome import result_of
+from opencode_openenv.result import RolloutResult
+from opencode_openenv.spec import RolloutSpec
+from opencode_openenv.task import RolloutTask
+
+
+class Engine:
+    """Runs rollouts while it is open (`async with engine.open()`); many at once."""
+
+    def __init__(self, config: EnvConfig) -> None:
+        self._env = load_environment(config)
+        self._keys = LentKeys()
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator["Engine"]:
+        """Hold what rollouts share.
+
+        Raises:
+            SandboxError: the confined local sandbox is asked for and does not work here.
+        """
+        async with self._env.serving():
+            yield self
+
+    async def rollout(self, spec: RolloutSpec, endpoint: Endpoint) -> RolloutResult:
+        """Run one rollout to its end. Its failures are in the result; cancelling it removes its sandbox."""
+        started = time.monotonic()
+        with self._keys.lend(endpoint.api_key) as variable:
+            context = ModelContext(endpoint.model, client_of(spec, endpoint, variable), sampling_of(spec, endpoint))
+            task: Task[Any, Any, Any] = RolloutTask.of(spec)
+            (slot,) = self._env.slots(task)
+            episode = await self._env.run_slot(slot, context)
+        return result_of(spec, episode, time.monotonic() - started)

@@ -1,0 +1,83 @@
+"""What an episode means to the caller of `run_rollout`."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace
+from opencode_rubrics.verify_commands import INFO_KEY, UNREADY_KEY
+from verifiers.v1.episode import Episode
+from verifiers.v1.trace import Error
+
+from opencode_openenv.result import CommandResult, RolloutResult
+from opencode_openenv.spec import RolloutSpec
+from opencode_openenv.task import FILES_RECORD, SETUP_RECORD
+from opencode_openenv.training_trace import NoTrainingTraceError, Role, training_trace
+from opencode_openenv.turns import call_log, turns_of
+
+_TAIL_CHARS = 2000
+_ERROR_CHARS = 4000
+
+
+def result_of(spec: RolloutSpec, episode: Episode[Any, Any, Any], wall_s: float) -> RolloutResult:
+    """The result of a rollout that ended."""
+    result = RolloutResult(task_id=spec.task_id, mode=spec.mode, wall_s=round(wall_s, 3))
+    traces = {_role(trace): trace for trace in episode.traces}
+    trace = traces.get("main")
+    error = (trace and trace.last_error) or next(reversed(episode.errors), None)
+    if error is not None:
+        result.error, result.stop_condition = _told(error), "error"
+    if trace is None:
+        result.training_trace_reason = "the rollout failed before the agent"
+        return result
+    _add_trace(result, spec, trace)
+    if spec.mode != "black_box":
+        _add_calls(result, traces)
+    if error is None and trace.stop_condition == "agent_timeout":
+        result.error = f"agent timeout: the agent had not ended after {spec.agent_timeout_s:g} s"
+    return result
+
+
+def _add_trace(result: RolloutResult, spec: RolloutSpec, trace: AnyTrace) -> None:
+    record, files = trace.info.get(AGENT_RECORD, {}), trace.info.get(FILES_RECORD, {})
+    runtime = trace.agent.runtime if trace.agent is not None else None
+    # A local sandbox's id is its directory on this machine, which is nobody's business.
+    result.sandbox_id = str(runtime.id or "").rpartition("/")[2].removeprefix(".vf-") if runtime is not None else ""
+    result.stop_condition = result.stop_condition or trace.stop_condition
+    result.agent_exit_code = record.get("exit_code")
+    result.setup_results = [_command(entry) for entry in trace.info.get(SETUP_RECORD, ())]
+    result.verify_results = [_command(entry) for entry in trace.info.get("verify", ())]
+    result.files, result.files_extra = files.get("texts", {}), files.get("others", [])
+    result.agent_log_tail = str(record.get("log_tail") or "")[-_TAIL_CHARS:]
+    result.reward_note = str(trace.info.get(INFO_KEY) or trace.info.get(UNREADY_KEY) or "")
+    if trace.ok and any(reward is not None for reward in trace.rewards.values()) and math.isfinite(trace.reward):
+        result.reward = float(trace.reward)
+    if spec.mode == "black_box":
+        result.training_trace_reason = "mode = black_box records no turns"
+
+
+def _add_calls(result: RolloutResult, traces: Mapping[Role, AnyTrace]) -> None:
+    result.proxy_turns, result.proxy_log_tail = turns_of(traces), call_log(traces)
+    try:
+        result.training_trace = training_trace(traces)
+    except NoTrainingTraceError as reason:
+        result.training_trace_reason = str(reason)
+
+
+def _role(trace: AnyTrace) -> Role:
+    return "sub" if trace.agent is not None and trace.agent.name == "sub" else "main"
+
+
+def _command(entry: dict[str, Any]) -> CommandResult:
+    return CommandResult(
+        cmd=entry["command"],
+        exit_code=124 if entry["timed_out"] else entry["exit_code"],
+        stdout=entry["stdout"],
+        stderr=entry["stderr"],
+        duration_s=entry["duration"],
+    )
+
+
+def _told(error: Error) -> str:
+    message = error.message[:_ERROR_CHARS]
+    return message if message.startswith("setup command failed (") else f"{error.type}: {message}"

@@ -1,0 +1,99 @@
+"""Serving an OpenEnv application: behind the guard, from its start to an end that leaves nothing."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+
+import uvicorn
+
+from opencode_openenv.guard import Application, GuardedApplication
+from opencode_openenv.listening import ListenConfig
+
+logger = logging.getLogger("verifiers.v1.opencode_openenv")
+
+_ANSWER_SECONDS = 3.0
+_SILENT_SECONDS = 3600.0
+"""How long a caller may not answer to a ping: a trainer that steps between its rollouts does nothing else meanwhile. A
+connection that breaks is seen at once, except where the network or the machine behind it is gone."""
+
+Stop = Callable[[], Awaitable[None]]
+
+
+class _Server(uvicorn.Server):
+    """Ends what it does before it closes its connections, so that each caller hears of it."""
+
+    def __init__(self, config: uvicorn.Config, name: str, stop: Stop, guarded: GuardedApplication) -> None:
+        super().__init__(config)
+        self._name = name
+        self._stop = stop
+        self._guarded = guarded
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop at SIGINT and SIGTERM; uvicorn's own would raise them again before the sandboxes are gone."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and say where."""
+        await super().startup(sockets)
+        for server in self.servers:
+            for listening in server.sockets:
+                host, port = listening.getsockname()[:2]
+                logger.info("%s is served at http://%s:%d", self._name, f"[{host}]" if ":" in host else host, port)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End."""
+        await self._stop()
+        await self._guarded.answered(_ANSWER_SECONDS)
+        await super().shutdown(sockets)
+
+
+async def serve_application(name: str, application: Application, config: ListenConfig, stop: Stop) -> None:
+    """Serve until SIGINT or SIGTERM, then `stop` whatever is under way and answer who waits for it.
+
+    Raises:
+        SystemExit: the address cannot be listened at.
+        ValueError: the token is none.
+    """
+    token = config.token()
+    if token is None and not config.is_loopback:
+        logger.warning(
+            "listening at %s without a token: whoever reaches it runs shell commands at your expense (--token-file)",
+            config.host,
+        )
+    guarded = GuardedApplication(application, token, config.max_request_bytes)
+    await _Server(settings_of(guarded, config), name, stop, guarded).serve()
+
+
+def settings_of(application: Application, config: ListenConfig) -> uvicorn.Config:
+    """How uvicorn serves it."""
+    return uvicorn.Config(
+        application,
+        host=config.host,
+        port=config.port,
+        log_level="warning",
+        ws_max_size=config.max_request_bytes,
+        ws_ping_timeout=_SILENT_SECONDS,
+        timeout_graceful_shutdown=int(config.shutdown_s),
+    )
+
+
+def log_to_stderr() -> None:
+    """Write what the server and its rollouts say to standard error, with the time."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    root = logging.getLogger("verifiers.v1")
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    logging.getLogger("fastmcp").setLevel(logging.CRITICAL)  # shows a caller's wrong argument as a failure of ours

@@ -1,0 +1,34 @@
+"""`opencode-tbench2`: serves Terminal-Bench 2 tasks over OpenEnv's protocol."""
+
+import asyncio
+import sys
+import textwrap
+
+
+def main() -> None:
+    """Entry point; where tasks are and run say the `TB2_*` variables, how many at once `MAX_CONCURRENT_ENVS`."""
+    from pydantic_config import cli
+
+    from opencode_openenv.tbench2.settings import VARIABLES, Tbench2ServerConfig
+
+    try:
+        config = cli(Tbench2ServerConfig)
+    except SystemExit as end:
+        if not end.code:  # of --help
+            sys.stdout.write("\nenvironment variables:\n")
+            for name, meaning in VARIABLES.items():
+                sys.stdout.write(textwrap.fill(meaning, 80, initial_indent=f"  {name:<24}", subsequent_indent=" " * 26))
+                sys.stdout.write("\n")
+        raise
+    from opencode_openenv.serving import log_to_stderr
+    from opencode_openenv.tbench2.server import serve
+
+    log_to_stderr()
+    try:
+        asyncio.run(serve(config))
+    except ValueError as error:
+        raise SystemExit(str(error)) from error
+
+
+if __name__ == "__main__":
+    main()

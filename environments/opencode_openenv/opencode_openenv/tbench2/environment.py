@@ -1,0 +1,237 @@
+"""`Tbench2Environment`: one Terminal-Bench 2 task at a time, for an OpenEnv client.
+
+Invariant: wrong use raises an error that names it, and so does a failure of the machinery; a command that fails is an
+observation with its exit code. Only `evaluate` gives a reward, and it ends the episode.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from openenv.core.env_server.interfaces import Environment
+
+from opencode_openenv.tbench2.episode import Episode
+from opencode_openenv.tbench2.loop_thread import loop_thread
+from opencode_openenv.tbench2.models import ActionType, Tbench2Action, Tbench2Observation, Tbench2State
+from opencode_openenv.tbench2.place import Place
+from opencode_openenv.tbench2.session_log import SessionLog
+from opencode_openenv.tbench2.settings import DEFAULT_SESSION, read_settings
+from opencode_openenv.tbench2.task_directory import find_task, read_task
+from opencode_openenv.tbench2.terminals import Ran
+
+logger = logging.getLogger("verifiers.v1.opencode_openenv")
+
+_WAIT_SECONDS = 5.0
+
+Act = Callable[[Episode, Tbench2Action, str], Awaitable[Tbench2Observation]]
+
+
+class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2State]):
+    """A task's sandbox, step by step.
+
+    Args:
+        tasks_dir: folder of task directories; None is `TB2_TASKS_DIR`, else the downloaded benchmark.
+        output_dir: where session logs go; None is `TB2_OUTPUT_DIR`.
+        command_timeout_s: seconds that a blocking command has; None is 20 in the local sandbox, 300 in a container.
+        safe_mode: accepted and without effect: every command is in the sandbox, whatever it does there.
+        mode: `local` (the confined sandbox), `docker` or `podman`; None is `TB2_MODE`.
+        place: any other sandbox, instead of `mode`.
+    """
+
+    SUPPORTS_CONCURRENT_SESSIONS = True
+
+    def __init__(
+        self,
+        tasks_dir: str | Path | None = None,
+        output_dir: str | Path | None = None,
+        command_timeout_s: float | None = None,
+        safe_mode: bool = False,
+        mode: str | None = None,
+        place: Place | None = None,
+    ) -> None:
+        super().__init__()
+        self._settings = read_settings(tasks_dir, output_dir, command_timeout_s, mode, place)
+        self._state = Tbench2State(episode_id=str(uuid4()))
+        self._episode: Episode | None = None
+        self._log: SessionLog | None = None
+        self._acts: dict[ActionType, Act] = {
+            ActionType.EXEC: self._exec,
+            ActionType.WRITE: self._write,
+            ActionType.VIEW: self._view,
+            ActionType.WAIT: self._view,
+            ActionType.KILL: self._kill,
+            ActionType.WRITE_FILE: self._write_file,
+            ActionType.EVALUATE: self._evaluate,
+            ActionType.CLOSE: self._close,
+        }
+
+    @property
+    def state(self) -> Tbench2State:
+        """Where the episode stands."""
+        return self._state
+
+    def reset(self, seed: int | None = None, episode_id: str | None = None, **options: Any) -> Tbench2Observation:
+        """Begin a task: `task_id` (or `task_name`), or `task_path` (or `path`) below the tasks' directory.
+
+        Raises:
+            ValueError: there is no such task, an option is unknown, or the task cannot be honoured here.
+            RolloutError: its sandbox could not be started or made ready.
+        """
+        return loop_thread().submit(self._reset(episode_id, options)).result()
+
+    async def reset_async(
+        self, seed: int | None = None, episode_id: str | None = None, **options: Any
+    ) -> Tbench2Observation:
+        """As `reset`."""
+        return await self._there(self._reset(episode_id, options))
+
+    def step(self, action: Tbench2Action, timeout_s: float | None = None, **options: Any) -> Tbench2Observation:
+        """One action.
+
+        Raises:
+            ValueError: wrong use; the message names it.
+            RolloutError: the sandbox is gone, or nothing can be scored.
+        """
+        return loop_thread().submit(self._step(action, timeout_s)).result()
+
+    async def step_async(
+        self, action: Tbench2Action, timeout_s: float | None = None, **options: Any
+    ) -> Tbench2Observation:
+        """As `step`."""
+        return await self._there(self._step(action, timeout_s))
+
+    def close(self) -> None:
+        """Remove the sandbox; idempotent."""
+        if self._episode is not None:
+            self._warn_of_loss()
+            loop_thread().submit(self._end()).result()
+
+    async def _there(self, work: Coroutine[Any, Any, Tbench2Observation]) -> Tbench2Observation:
+        return await asyncio.wrap_future(loop_thread().submit(work))
+
+    async def _reset(self, episode_id: str | None, options: dict[str, Any]) -> Tbench2Observation:
+        task_id = options.pop("task_id", None) or options.pop("task_name", None)
+        task_path = options.pop("task_path", None) or options.pop("path", None)
+        options.pop("task_name", None)
+        options.pop("path", None)
+        if options:
+            raise ValueError(f"reset takes task_id, task_path and episode_id, not {', '.join(sorted(options))}")
+        await self._end()
+        folder = await asyncio.to_thread(find_task, self._settings, task_id, task_path)
+        task = await asyncio.to_thread(read_task, folder)
+        episode_id = episode_id or str(uuid4())
+        name = str(task_id or folder.name)
+        self._log = SessionLog(self._settings.output_dir, name, episode_id)
+        episode = Episode(task, self._settings.place)
+        await episode.start()
+        self._episode = episode
+        self._state = Tbench2State(
+            episode_id=episode_id, task_id=name, task_path=str(folder), session_id=DEFAULT_SESSION, terminal_ready=True
+        )
+        assert task.data.tests is not None
+        limits = {
+            "verifier_timeout_sec": task.data.tests.timeout,
+            "command_timeout_s": self._settings.command_timeout_s,
+            "docker_image": task.data.image,
+        }
+        return self._observation("reset", instruction=str(task.data.prompt), info=limits, reward=0.0)
+
+    async def _step(self, action: Tbench2Action, timeout_s: float | None) -> Tbench2Observation:
+        if self._episode is None and action.action_type is ActionType.CLOSE:
+            return self._observation("close", done=True)  # as the last step of every caller's loop, also after evaluate
+        if self._episode is None or self._episode.over or self._log is None:
+            raise ValueError("there is no task in progress: call reset first")
+        if timeout_s is not None:
+            action = action.model_copy(update={"metadata": {**action.metadata, "timeout_s": timeout_s}})
+        session = action.session_id or DEFAULT_SESSION
+        state = self._state
+        state.step_count += 1
+        state.last_action_type, state.last_command, state.session_id = action.action_type, action.command, session
+        try:
+            observation = await self._acts[action.action_type](self._episode, action, session)
+        except asyncio.CancelledError:
+            self._warn_of_loss()
+            await self._end()
+            raise
+        observation.session_id = session
+        state.last_output = observation.output
+        self._log.add(session, f"{action.action_type} {action.command or action.file_path}", observation.output)
+        return observation
+
+    async def _exec(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
+        if not action.command.strip():
+            raise ValueError("exec needs a command")
+        if not action.block:
+            await episode.terminals.start(session, action.command)
+            return self._observation("exec", info={"exit_code": None})
+        limit = self._settings.command_timeout_s
+        asked = action.metadata.get("timeout_s")
+        limit = min(limit, asked) if isinstance(asked, int | float) and asked > 0 else limit
+        ran = await episode.terminals.run(action.command, limit)
+        if ran.exit_code is None:
+            error = f"the command did not end within {limit:g} s and was ended (command_timeout_s)"
+            return self._observation("exec", output=ran.output, success=False, error=error, info={"exit_code": None})
+        return self._seen("exec", ran)
+
+    async def _write(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
+        await episode.terminals.write(session, action.command)
+        return self._observation("write")
+
+    async def _view(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
+        if action.action_type is ActionType.VIEW:
+            return self._seen("view", await episode.terminals.view(session))
+        seconds = _WAIT_SECONDS if action.wait_seconds is None else action.wait_seconds
+        return self._seen("wait", await episode.terminals.view(session, seconds))
+
+    async def _kill(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
+        return self._seen("kill", await episode.terminals.kill(session))
+
+    async def _write_file(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
+        if not action.file_path:
+            raise ValueError("write_file needs a file_path")
+        await episode.write_file(action.file_path, action.content)
+        return self._observation("write_file")
+
+    async def _evaluate(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
+        try:
+            score = await episode.evaluate()
+        finally:
+            await self._end()
+        info = {
+            "tests_passed": score.reward >= 1.0,
+            "exit_code": score.exit_code,
+            "docker_image": episode.task.data.image,
+            "problem": score.problem,
+            "warning": score.warning,
+        }
+        return self._observation("evaluate", output=score.output, info=info, reward=score.reward, done=True)
+
+    async def _close(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
+        await self._end()
+        return self._observation("close", done=True)
+
+    def _warn_of_loss(self) -> None:
+        logger.warning("task %r ended without a score: its caller is gone", self._state.task_id)
+
+    async def _end(self) -> None:
+        episode, self._episode = self._episode, None
+        self._state.terminal_ready = False
+        if episode is not None:
+            await episode.close()
+
+    def _seen(self, kind: str, ran: Ran) -> Tbench2Observation:
+        return self._observation(kind, output=ran.output, info={"exit_code": ran.exit_code})
+
+    def _observation(self, kind: str, *, reward: float | None = None, **fields: Any) -> Tbench2Observation:
+        state = self._state
+        return Tbench2Observation(
+            action_type=kind,
+            task_id=state.task_id,
+            task_path=state.task_path,
+            session_id=state.session_id,
+            reward=reward,
+            **fields,
+        )

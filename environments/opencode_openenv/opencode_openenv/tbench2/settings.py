@@ -1,0 +1,104 @@
+"""The settings of the environment: its constructor's arguments, else the `TB2_*` variables, else the defaults."""
+
+import os
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from opencode_rubrics.cache import cache_root
+from opencode_rubrics.verifiers_versions import PodmanConfig
+from pydantic import Field
+from verifiers.v1.runtimes import DockerConfig, RuntimeConfig, SubprocessConfig
+
+from opencode_openenv.listening import ListenConfig
+from opencode_openenv.tbench2.place import Place
+
+DEFAULT_SESSION = "tb2-session"
+MODES = ("local", "docker", "podman")
+VARIABLES = {
+    "TB2_TASKS_DIR": "folder of task directories, such as a checkout of Terminal-Bench 2",
+    "TB2_REPO_URL": "where they are downloaded from instead, once: https://…/COMMIT.zip#sha256=HEX",
+    "TB2_CACHE_DIR": "where that is kept; by default in the cache of opencode-env",
+    "TB2_MODE": "where tasks run: local (the confined sandbox, the default), docker or podman",
+    "TB2_COMMAND_TIMEOUT_S": "seconds that a blocking command has; 20 in the local sandbox, 300 in a container",
+    "TB2_OUTPUT_DIR": "where session logs go; by default tbench2_env_runs in the directory for temporary files",
+    "MAX_CONCURRENT_ENVS": "sessions at once; 8",
+}
+"""Every variable that is read here, and what it means."""
+_SECONDS = {"local": 20.0, "docker": 300.0, "podman": 300.0}
+
+
+class Tbench2ServerConfig(ListenConfig):
+    """Where the server listens, and whom it serves."""
+
+    max_request_bytes: int = Field(64 << 20, ge=1024)
+    """The most that one connection may send at once, such as the content of a file."""
+
+
+def most_sessions() -> int:
+    """Sessions at once, of `MAX_CONCURRENT_ENVS`.
+
+    Raises:
+        ValueError: it is no number above 0.
+    """
+    given = os.environ.get("MAX_CONCURRENT_ENVS", "8")
+    if not given.isdecimal() or int(given) < 1:
+        raise ValueError(f"MAX_CONCURRENT_ENVS is {given!r}: write a number of sessions, at least 1")
+    return int(given)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where tasks are, where they run, and for how long a command may."""
+
+    tasks_dir: Path | None
+    """None is the downloaded benchmark."""
+    output_dir: Path
+    cache_dir: Path
+    repo_url: str | None
+    """Where the benchmark is downloaded from, as `URL#sha256=HEX`."""
+    command_timeout_s: float
+    place: Place = field(default_factory=Place)
+
+
+def read_settings(
+    tasks_dir: str | Path | None = None,
+    output_dir: str | Path | None = None,
+    command_timeout_s: float | None = None,
+    mode: str | None = None,
+    place: Place | None = None,
+) -> Settings:
+    """The settings; `place` goes before `mode`.
+
+    Raises:
+        ValueError: a variable or argument means nothing; the message names it.
+    """
+    mode = mode or os.environ.get("TB2_MODE") or "local"
+    if mode not in MODES:
+        raise ValueError(f"TB2_MODE is {mode!r}: write {', '.join(MODES)}")
+    given = os.environ.get("TB2_COMMAND_TIMEOUT_S")
+    try:
+        seconds = command_timeout_s if command_timeout_s is not None else float(given or _SECONDS[mode])
+    except ValueError as error:
+        raise ValueError(f"TB2_COMMAND_TIMEOUT_S is {given!r}, which is no number of seconds") from error
+    if not 0 < seconds <= 86_400:
+        raise ValueError(f"command_timeout_s is {seconds:g}: write a number of seconds above 0, at most a day")
+    named = tasks_dir or os.environ.get("TB2_TASKS_DIR")
+    output = output_dir or os.environ.get("TB2_OUTPUT_DIR") or Path(tempfile.gettempdir(), "tbench2_env_runs")
+    return Settings(
+        tasks_dir=Path(named).expanduser() if named else None,
+        output_dir=Path(output).expanduser(),
+        cache_dir=Path(os.environ.get("TB2_CACHE_DIR") or cache_root() / "terminal-bench-2").expanduser(),
+        repo_url=os.environ.get("TB2_REPO_URL") or None,
+        command_timeout_s=seconds,
+        place=place or Place(_runtime(mode)),
+    )
+
+
+def _runtime(mode: str) -> RuntimeConfig:
+    """The runtime's configuration, as this version of verifiers names it."""
+    if mode == "local":
+        return SubprocessConfig()
+    if mode == "docker":
+        return DockerConfig()
+    return PodmanConfig()
