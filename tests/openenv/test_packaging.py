@@ -81,7 +81,7 @@ def test_openenvs_validation_of_the_directory_with_the_manifest_passes(directory
 
 @BOTH
 def test_manifest_and_dockerfile_name_what_there_is(directory: Path) -> None:
-    scripts = tomllib.loads((ROOT / "environments/opencode_env/pyproject.toml").read_text())["project"]["scripts"]
+    scripts = tomllib.loads((ROOT / "environments/opencode_openenv/pyproject.toml").read_text())["project"]["scripts"]
     dockerfile, said = (directory / "server" / "Dockerfile").read_text(), manifest(directory)
     assert (said["spec_version"], said["name"], said["port"]) == ("1", directory.name, "8000")
     assert "EXPOSE 8000" in dockerfile
