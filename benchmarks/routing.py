@@ -190,6 +190,7 @@ async def serve(upstream: str, kind: str) -> None:
     """The child: registers rollouts on a server, prints their doors, waits for its end."""
     import verifiers.v1 as vf
     from opencode_env.cli_agent.interception import RoleInterceptionServer, SubRollout, SubSettings
+    from opencode_env.cli_agent.rollout import rollout_of
     from verifiers.v1.agent import make_agent
     from verifiers.v1.harnesses.null import NullHarnessConfig
     from verifiers.v1.interception import InterceptionServer
@@ -211,7 +212,7 @@ async def serve(upstream: str, kind: str) -> None:
             task: TraceTask[Any] = TraceTask(type="Task", data=vf.TaskData(idx=number, prompt="x"))
             main: Trace[Any, Any, Any] = Trace(task=task, agent=AgentInfo(config=agent.config))
             if kind != "verifiers":
-                SubRollout(main, agent, SubSettings(max_parallel=PARALLEL)).begin()
+                rollout_of(main).sub = SubRollout(main, agent, SubSettings(max_parallel=PARALLEL))
             secret, _ = serving.register(RolloutSession(ctx=agent.ctx, trace=main))
             doors.append((f"{serving.base_url}/v1", secret))
         gc.freeze()  # hundreds of rollouts are registered at once here: the collector shall not walk them in every call

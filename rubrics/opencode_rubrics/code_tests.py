@@ -35,9 +35,8 @@ from opencode_rubrics.sandbox.bounded_file import FileState, read_bounded_text
 from opencode_rubrics.sandbox.box_programs import BoxPrograms
 from opencode_rubrics.sandbox.processes import end_agent
 from opencode_rubrics.sandbox.programs import call_function
-from opencode_rubrics.sandbox.spare_box import spare_box
+from opencode_rubrics.sandbox.scoring import scoring_of
 from opencode_rubrics.sandbox.workdir import in_workdir
-from opencode_rubrics.scoring_clock import program
 
 INFO_KEY = "code_tests"
 """Where `trace.info` says what each test did."""
@@ -186,18 +185,18 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
         if found.state is not FileState.TEXT or not found.text.strip():
             reason = "empty" if found.state is FileState.TEXT else found.state.name.lower()
             return [_Verdict(False, reason)] * len(tests.tests)
-        with program():
-            async with self._place(tests, runtime) as programs:
+        with scoring_of(trace).in_program():
+            async with self._place(tests, trace, runtime) as programs:
                 return await self._tested(tests, PurePosixPath(path).name, found.text, programs)
 
     @asynccontextmanager
-    async def _place(self, tests: CodeTests, runtime: vf.Runtime) -> AsyncIterator[AgentPrograms]:
+    async def _place(self, tests: CodeTests, trace: AnyTrace, runtime: vf.Runtime) -> AsyncIterator[AgentPrograms]:
         """Where programs run: beside the agent's sandbox if that can be, else in one of its kind."""
         if isinstance(runtime, RunsAgentPrograms):
             async with runtime.agent_programs(self._limits(tests)) as programs:
                 yield programs
         else:
-            async with spare_box() as box:
+            async with scoring_of(trace).spare_box() as box:
                 yield BoxPrograms(box)
 
     def _limits(self, tests: CodeTests) -> ProgramLimits:

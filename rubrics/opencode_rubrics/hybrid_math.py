@@ -6,9 +6,9 @@ there, cannot be used, conflicts with itself or is too long for a judge is a 0 w
 
 import asyncio
 import time
-from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import Generic, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal
 
 import verifiers.v1 as vf
 from mathverdict.finals import reference_value
@@ -25,6 +25,7 @@ from opencode_rubrics.math_config import HybridMathConfig, MathConfig
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric
 from opencode_rubrics.sandbox.bounded_file import FileState, read_bounded_text
+from opencode_rubrics.sandbox.scoring import Scoring, scoring_of
 from opencode_rubrics.sandbox.workdir import in_workdir
 
 INFO_KEY = "math"
@@ -76,15 +77,24 @@ class _Scored:
         }
 
 
-@dataclass
-class _Scoring:
-    """One rollout being scored."""
+class OneVerdict:
+    """The verdict on one rollout, made when the first of its rewards and metrics asks for it."""
 
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    scored: _Scored | None = None
+    def __init__(
+        self, rubric: "MathRubric[Any]", task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None
+    ) -> None:
+        self._rubric = rubric
+        self._asked = task, trace, runtime
+        self._lock = asyncio.Lock()
+        self._scored: _Scored | None = None
 
-
-_scoring: ContextVar[_Scoring] = ContextVar("opencode_rubrics_math_scoring")
+    async def scored(self) -> _Scored:
+        """The verdict, which is recorded on the trace."""
+        async with self._lock:
+            if self._scored is None:
+                self._scored = await self._rubric.decide(*self._asked)
+                self._asked[1].info[INFO_KEY] = self._scored.record()
+            return self._scored
 
 
 class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
@@ -94,65 +104,54 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
         """The rules' result on the rollout's answer."""
         raise NotImplementedError
 
-    async def score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> None:
-        """Record `math_verify_score`, `judge_score`, `correct_answer` and the metrics, and how they came about.
-
-        Raises:
-            ScoringError: the task has no reference, or something needed for a verdict does not work.
-            SandboxError: the sandbox is gone.
-        """
-        token = _scoring.set(_Scoring())
-        try:
-            await super().score(task, trace, runtime)
-        finally:
-            _scoring.reset(token)
+    def shared(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> Mapping[str, object]:
+        """The `verdict` that all rewards and metrics report on."""
+        return {"verdict": OneVerdict(self, task, trace, runtime)}
 
     @vf.reward(weight=1.0)
-    async def correct_answer(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None = None) -> float:
+    async def correct_answer(self, verdict: OneVerdict) -> float:
         """1.0 if the rules or the judge say that the answer is right."""
-        scored = await self._scored(task, trace, runtime)
+        scored = await verdict.scored()
         return float(scored.ruling.rules.right or scored.by_judge)
 
     @vf.reward(weight=0.0)
-    async def math_verify_score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None = None) -> float:
+    async def math_verify_score(self, verdict: OneVerdict) -> float:
         """1.0 if the rules say that the answer is right."""
-        return float((await self._scored(task, trace, runtime)).ruling.rules.right)
+        return float((await verdict.scored()).ruling.rules.right)
 
     @vf.reward(weight=0.0)
-    async def judge_score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None = None) -> float:
+    async def judge_score(self, verdict: OneVerdict) -> float:
         """1.0 if the judge was asked and says that the answer is right."""
-        return float((await self._scored(task, trace, runtime)).by_judge)
+        return float((await verdict.scored()).by_judge)
 
     @vf.metric
-    async def conflicting_answers(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None = None) -> float:
+    async def conflicting_answers(self, verdict: OneVerdict) -> float:
         """1.0 if several different final answers were given, which are not rewarded."""
-        return float((await self._scored(task, trace, runtime)).ruling.rules.conflicting)
+        return float((await verdict.scored()).ruling.rules.conflicting)
 
     @vf.metric
-    async def scoring_seconds(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None = None) -> float:
+    async def scoring_seconds(self, verdict: OneVerdict) -> float:
         """Wall-clock seconds from the first question to the verdict, without waiting for a place in the pool."""
-        return (await self._scored(task, trace, runtime)).seconds
+        return (await verdict.scored()).seconds
 
     async def teardown(self) -> None:
         """Let go of the worker processes."""
         release_pool(self)
 
-    async def _scored(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> _Scored:
-        scoring = _scoring.get()
-        async with scoring.lock:
-            if scoring.scored is None:
-                scoring.scored = await self._decide(task, trace, runtime)
-                trace.info[INFO_KEY] = scoring.scored.record()
-            return scoring.scored
+    async def decide(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> _Scored:
+        """The verdict on the rollout's answer.
 
-    async def _decide(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> _Scored:
+        Raises:
+            ScoringError: the task has no reference, or something needed for a verdict does not work.
+            SandboxError: the sandbox is gone.
+        """
         started = time.perf_counter()
         reference = getattr(task, "answer", None)
         if not isinstance(reference, str) or not reference_value(reference):
             raise ScoringError(f'rubric "{self.config.type}" needs a task with an answer: set the row\'s answer')
         ruling = await self.rule(task, reference, trace, runtime)
         started += ruling.rules.waited
-        answer = await self._answer_for_judge(ruling) if self.config.use_judge_fallback else ""
+        answer = await self._answer_for_judge(ruling, trace) if self.config.use_judge_fallback else ""
         if not answer:
             return _Scored(ruling, time.perf_counter() - started)
         try:
@@ -163,22 +162,23 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
             raise
         return _Scored(ruling, time.perf_counter() - started, judged, None if judged else _NONE_ON_THIS)
 
-    async def _answer_for_judge(self, ruling: Ruling) -> str:
+    async def _answer_for_judge(self, ruling: Ruling, trace: AnyTrace) -> str:
         """The one extracted answer that the rules refused, if it can be sent and looked at whole; else empty."""
         rules = ruling.rules
         if rules.right or rules.conflicting:
             return ""
         answer = rules.answer
         if rules.reason == "timed_out" and ruling.text:
-            answer = await self._pool().stated_answer(ruling.text, ruling.source, self.config.timeout_seconds)
+            seconds = self.config.timeout_seconds
+            answer = await self._pool().stated_answer(ruling.text, ruling.source, seconds, scoring_of(trace))
         return "" if len(answer) > MAX_ANSWER_CHARS or has_half_character(answer) else answer.strip()
 
     def _pool(self) -> WorkerPool:
         return shared_pool(self, self.config.max_workers or usable_cores())
 
-    async def rule_on_host(self, reference: str, text: str, source: Source) -> RulesResult:
+    async def rule_on_host(self, reference: str, text: str, source: Source, scoring: Scoring) -> RulesResult:
         """The rules' result from the worker processes of this machine."""
-        return await self._pool().verify(reference, text, source, self.config.timeout_seconds)
+        return await self._pool().verify(reference, text, source, self.config.timeout_seconds, scoring)
 
     async def rule_on_file(self, reference: str, runtime: vf.Runtime, path: str) -> Ruling:
         """The rules' result on a bounded file that is taken out of the sandbox.
@@ -189,7 +189,7 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
         found = await read_bounded_text(runtime, path, self.config.max_answer_bytes)
         if found.state is not FileState.TEXT:
             return Ruling(RulesResult(False, found.state.name.lower()))
-        return Ruling(await self.rule_on_host(reference, found.text, "file"), found.text)
+        return Ruling(await self.rule_on_host(reference, found.text, "file", scoring_of(runtime)), found.text)
 
 
 @register_rubric
@@ -205,6 +205,6 @@ class HybridMathRubric(MathRubric[HybridMathConfig]):
         reply = trace.last_reply
         if len(reply.encode(errors="replace")) > self.config.max_answer_bytes:
             return Ruling(RulesResult(False, "oversized"))
-        rules = await self.rule_on_host(reference, reply, "reply")
+        rules = await self.rule_on_host(reference, reply, "reply", scoring_of(trace))
         thinking = rules.reason == "unfinished_thinking"
         return Ruling(rules, "" if thinking else reply.rpartition("</think>")[2], "reply")

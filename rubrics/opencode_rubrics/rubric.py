@@ -43,8 +43,8 @@ class SharedDirectory:
 class Rubric(Generic[ConfigT]):
     """Base of all rubrics: methods marked `@vf.reward`, `@vf.metric` and `@cleanup` do the work.
 
-    Each asks by parameter name for any of `task` (task data), `trace` and `runtime`. One instance
-    serves many rollouts at once, so a rubric keeps nothing of a rollout on itself.
+    Each asks by parameter name for any of `task` (task data), `trace`, `runtime`, and of what `shared` adds. One
+    instance serves many rollouts at once, so a rubric keeps nothing of a rollout on itself.
     """
 
     def __init__(self, config: ConfigT) -> None:
@@ -65,6 +65,10 @@ class Rubric(Generic[ConfigT]):
         """What the rubric wants to see in the confined local sandbox; asked before the sandbox starts."""
         return ()
 
+    def shared(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> Mapping[str, object]:
+        """What the rewards and metrics of one rollout share, by the name by which they ask for it."""
+        return {}
+
     async def score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> None:
         """Run all rewards, then all metrics, and record them on `trace` with their weights.
 
@@ -76,6 +80,7 @@ class Rubric(Generic[ConfigT]):
             RolloutError: a reward or metric raised this more precise error (sandbox, provider).
         """
         available: dict[str | type, Any] = {"task": task, "trace": trace}
+        available.update(self.shared(task, trace, runtime).items())
         if runtime is not None:
             available["runtime"] = runtime
         rewards = _runnable(self, "reward", runtime)

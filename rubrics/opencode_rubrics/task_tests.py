@@ -16,7 +16,7 @@ from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric
 from opencode_rubrics.sandbox.artifacts import ArtifactProblem, carry_artifacts
-from opencode_rubrics.sandbox.spare_box import BoxOrder, can_spare, spare_box
+from opencode_rubrics.sandbox.scoring import BoxOrder, Scoring, scoring_of
 from opencode_rubrics.sandbox.staged_tests import Expected, StagedTests, TestRun, VerifierBox, run_tests
 from opencode_rubrics.sandbox.workdir import workdir_of
 from opencode_rubrics.verdict_file import Verdict
@@ -75,13 +75,13 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
             exposed = task.agent_user in (None, "root", "0")
             run = await run_tests(runtime, tests, workdir, self._expected, exposed=exposed)
         else:
-            run = await self._run_apart(tests, tests.box, runtime, workdir)
+            run = await self._run_apart(tests, tests.box, scoring_of(trace), runtime, workdir)
         record = trace.info[INFO_KEY] = run.record()
         if run.warning:
             logger.warning("task %s: %s", task.id or task.idx, run.warning)
         if not run.verdict.problem:
             return run.verdict.reward
-        record["problem"] = problem = await self._blamed(tests, workdir, run.verdict.problem)
+        record["problem"] = problem = await self._blamed(tests, scoring_of(trace), workdir, run.verdict.problem)
         logger.warning("task %s: %s", task.id or task.idx, problem)
         return 0.0
 
@@ -95,11 +95,11 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
         return Expected(self.config.reward_key, self.config.reward_min, self.config.reward_max)
 
     async def _run_apart(
-        self, tests: StagedTests, box: VerifierBox, runtime: vf.Runtime | None, workdir: str
+        self, tests: StagedTests, box: VerifierBox, scoring: Scoring, runtime: vf.Runtime | None, workdir: str
     ) -> TestRun:
         """The tests in the sandbox of their own, with the artifacts of `runtime` where there is one."""
         there = box.workdir or workdir
-        async with spare_box(BoxOrder(box.image, box.workdir, box.env)) as apart:
+        async with scoring.spare_box(BoxOrder(box.image, box.workdir, box.env)) as apart:
             if runtime is not None:
                 try:
                     await carry_artifacts(box.artifacts, (runtime, workdir), (apart, there))
@@ -107,19 +107,19 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
                     return TestRun(Verdict(problem=str(error)))
             return await run_tests(apart, tests, there, self._expected, exposed=False)
 
-    async def _blamed(self, tests: StagedTests, workdir: str, problem: str) -> str:
+    async def _blamed(self, tests: StagedTests, scoring: Scoring, workdir: str, problem: str) -> str:
         """Why the agent is to blame for a missing verdict.
 
         Raises:
             ScoringError: it is not, or nobody can say.
         """
-        if not can_spare():
+        if scoring.boxes is None:
             raise ScoringError(f"the tests gave no verdict: {problem}")
         if tests.box is None:
-            async with spare_box() as copy:
+            async with scoring.spare_box() as copy:
                 again = await run_tests(copy, tests, workdir, self._expected, exposed=False)
         else:
-            again = await self._run_apart(tests, tests.box, None, workdir)
+            again = await self._run_apart(tests, tests.box, scoring, None, workdir)
         if again.verdict.problem:
             raise ScoringError(
                 f"the tests give no verdict, in an untouched copy of the sandbox either: {again.verdict.problem}"

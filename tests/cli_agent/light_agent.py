@@ -8,8 +8,9 @@ import aiohttp
 import verifiers.v1 as vf
 from opencode_env.cli_agent.agent_error import AgentErrors
 from opencode_env.cli_agent.guard import guarded, guarded_task
-from opencode_env.cli_agent.interception import MARK_HEADER, forget_mark, new_mark, role_interception
+from opencode_env.cli_agent.interception import MARK_HEADER, role_interception
 from opencode_env.cli_agent.outcome_rule import Patience
+from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import Policy, Reply, ScriptedModel
 from verifiers.v1.agent import make_agent
@@ -85,14 +86,14 @@ class LightHarness(Harness[LightConfig]):
         mcp_urls: dict[str, str],
         data: vf.TaskData,
     ) -> ProgramResult:
-        asking = Asking(endpoint, secret, trace, runtime, f"{new_mark(trace)}:light")
+        asking = Asking(endpoint, secret, trace, runtime, f"{rollout_of(trace).program.new_run()}:light")
         return ProgramResult(await self._doing(asking), "", "")
 
     async def resume(self, *arguments: Any, **options: Any) -> ProgramResult:
         return await self.launch(*arguments[:7])
 
     async def cleanup(self, trace: AnyTrace, runtime: Runtime) -> None:
-        forget_mark(trace)
+        rollout_of(trace).program.forget()
 
 
 async def play_light(

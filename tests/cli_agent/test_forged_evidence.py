@@ -4,7 +4,7 @@ import asyncio
 
 import aiohttp
 import pytest
-from opencode_env.cli_agent.interception.calls_under_way import longest_under_way
+from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.scripted_model import Reply
 
 from tests.cli_agent.light_agent import Asking
@@ -43,7 +43,7 @@ async def test_calls_of_programs_that_hold_the_endpoint_are_to_blame_though_none
     async def crowds(asking: Asking) -> int:
         await asking.ask()
         held = [asyncio.ensure_future(asking.program_asks()) for _ in range(12)]
-        await until(lambda: longest_under_way(asking.trace.id) == 0)
+        await until(lambda: rollout_of(asking.trace).program.longest_under_way == 0)
         await asyncio.sleep(0.3)
         code = await fails(asking)
         if given_up:

@@ -16,7 +16,7 @@ from opencode_env.cli_agent.runaway import RUNAWAY_FAILURES, led_nowhere
 from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig
 from opencode_env.cli_agent.scorable import fail_stage_timeout
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_rubrics.scoring_clock import program
+from opencode_rubrics.sandbox.scoring import scoring_of
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.harness import HarnessSession
@@ -159,8 +159,8 @@ class Slow(vf.Task[vf.TaskData]):
     programs = True
 
     @vf.reward
-    async def worked(self) -> float:
-        with program() if self.programs else nullcontext():
+    async def worked(self, trace: AnyTrace) -> float:
+        with scoring_of(trace).in_program() if self.programs else nullcontext():
             await asyncio.Event().wait()
         return 1.0
 

@@ -1,12 +1,11 @@
 """An agent's program has a time for its first model call, and one more start; what called is never started again."""
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.cli_agent.interception.own_calls import _rollouts, forget_mark, new_mark
 from opencode_env.cli_agent.process_fence import ProcessFence
+from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig
 from opencode_env.cli_agent.scorable import require_scorable
 from opencode_env.cli_agent.startup import run_started
@@ -35,16 +34,15 @@ class Fence(ProcessFence):
 
 def call(trace: AnyTrace) -> None:
     """A model call of the agent's program arrives."""
-    _rollouts[trace.id].called.set()
+    rollout_of(trace).program.identify(trace.id, None)
 
 
 @pytest.fixture
-def trace() -> Iterator[AnyTrace]:
+def trace() -> AnyTrace:
     """Of a rollout whose agent is about to start."""
     made = trace_of(vf.TaskData(idx=0, prompt="x"))
-    new_mark(made)
-    yield made
-    forget_mark(made)
+    rollout_of(made).program.new_run()
+    return made
 
 
 async def test_a_program_that_called_has_all_the_time_for_the_rest(trace: AnyTrace) -> None:

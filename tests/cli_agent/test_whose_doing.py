@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from opencode_env.cli_agent import runaway
 from opencode_env.cli_agent.interception import MARK_HEADER
-from opencode_env.cli_agent.interception.calls_under_way import longest_under_way
+from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import ChatRequest, Reply
 from verifiers.v1.errors import MODEL_TRANSPORT_ERROR_EXIT_CODE, ProviderError
@@ -144,7 +144,7 @@ async def test_a_call_that_the_endpoint_holds_longer_than_the_agent_waits_is_an_
     async def gives_up(asking: Asking) -> int:
         await asking.ask()
         sent = asyncio.ensure_future(asking.ask())
-        await until(lambda: longest_under_way(asking.trace.id) > 0.1)
+        await until(lambda: rollout_of(asking.trace).program.longest_under_way > 0.1)
         sent.cancel()
         return 1
 

@@ -11,10 +11,11 @@ from collections.abc import Callable
 import pytest
 import verifiers.v1 as vf
 from aiohttp import web
-from opencode_env.cli_agent.interception import MARK_HEADER, GatewayConfig, forget_mark, new_mark, own_calls
+from opencode_env.cli_agent.interception import MARK_HEADER, GatewayConfig, own_calls
 from opencode_env.cli_agent.interception.error_answer import error_answer
 from opencode_env.cli_agent.interception.gate import CallGate
 from opencode_env.cli_agent.interception.pace import BURST_SECONDS, SECONDS_PER_REFUSAL, Memory
+from opencode_env.cli_agent.rollout import rollout_of
 from opencode_rubrics.verifiers_versions import AFTER_0_4_0
 from verifiers.v1.dialects import DIALECTS
 
@@ -212,16 +213,16 @@ async def test_an_endpoint_that_repeats_the_request_in_its_error_fills_no_trace(
 
 
 async def test_of_a_programs_failing_calls_the_first_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[new_mark.__module__], "RECORDED_PROGRAM_CALLS", 3)
+    monkeypatch.setattr(sys.modules[own_calls.__module__], "RECORDED_PROGRAM_CALLS", 3)
     async with endpoint(repeats) as url:
         client = vf.EvalClientConfig(base_url=url, api_key_var="NO_SUCH_KEY")
         async with role_server(client=client) as server, server.rollout() as rollout:
-            mark = {MARK_HEADER: f"{new_mark(rollout.main)}:own"}
+            mark = {MARK_HEADER: f"{rollout_of(rollout.main).program.new_run()}:own"}
             for headers in (mark, *[{}] * 8, mark):
                 assert (await rollout.ask("hello", headers)).status == 400
             assert len(rollout.main.calls) == 2 + 3
             assert len(own_calls(rollout.main)) == 2
-            forget_mark(rollout.main)
+            rollout_of(rollout.main).program.forget()
 
 
 def test_an_error_says_what_its_status_means_where_the_wire_format_does() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import verifiers.v1 as vf
 from aiohttp import web
-from opencode_env.cli_agent.interception import MARK_HEADER, first_conversation, forget_mark, new_mark, own_calls
-from opencode_env.cli_agent.interception.own_calls import revoke_mark
+from opencode_env.cli_agent.interception import MARK_HEADER, own_calls
+from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.opencode import OpenCodeHarnessConfig
 
 from tests.gateway.test_masking import completion, endpoint
@@ -31,26 +31,26 @@ async def told(rollout: Rollout, mark: str, prompt: str = "hello") -> bool:
 
 async def test_the_first_mark_of_a_code_is_the_runs_and_no_other() -> None:
     async with role_server() as server, server.rollout() as rollout:
-        code = new_mark(rollout.main)
+        code = rollout_of(rollout.main).program.new_run()
         assert await told(rollout, f"{code}:own")
         for other in (f"{code}:another", code, "", ":", "é"):
             assert not await told(rollout, other), other
         assert await told(rollout, f"{code}:own")
-        forget_mark(rollout.main)
+        rollout_of(rollout.main).program.forget()
 
 
 async def test_an_older_runs_mark_and_code_count_no_more() -> None:
     async with role_server() as server, server.rollout() as rollout:
-        old = new_mark(rollout.main)
+        old = rollout_of(rollout.main).program.new_run()
         assert await told(rollout, f"{old}:own")
-        revoke_mark(rollout.main)
+        rollout_of(rollout.main).program.revoke()
         for between in (f"{old}:own", f"{old}:new", ":", ":own"):
             assert not await told(rollout, between), between
-        code = new_mark(rollout.main)
+        code = rollout_of(rollout.main).program.new_run()
         assert not await told(rollout, f"{old}:own")
         assert not await told(rollout, f"{old}:new")
         assert await told(rollout, f"{code}:own")
-        forget_mark(rollout.main)
+        rollout_of(rollout.main).program.forget()
 
 
 async def test_a_call_that_outlives_its_run_breaks_nothing_of_the_next() -> None:
@@ -66,17 +66,17 @@ async def test_a_call_that_outlives_its_run_breaks_nothing_of_the_next() -> None
     async with endpoint(waits) as url:
         client = vf.EvalClientConfig(base_url=url, api_key_var="NO_SUCH_KEY")
         async with role_server(client=client) as server, server.rollout() as rollout:
-            old = new_mark(rollout.main)
+            old = rollout_of(rollout.main).program.new_run()
             assert await told(rollout, f"{old}:own")
             late = asyncio.ensure_future(rollout.ask("late", marked(f"{old}:own")))
             await asked.wait()
-            code = new_mark(rollout.main)
+            code = rollout_of(rollout.main).program.new_run()
             answer.set()
             assert (await late).status == 400
             assert rollout.session.error is None
             assert [call.error for call in own_calls(rollout.main)] == [None]
             assert await told(rollout, f"{code}:own")
-            forget_mark(rollout.main)
+            rollout_of(rollout.main).program.forget()
 
 
 async def say(
@@ -110,11 +110,11 @@ def seen(body: Mapping[str, Any]) -> tuple[str, list[str]]:
 async def test_a_conversation_keeps_its_system_prompt_and_tools_whatever_its_agent_is_called(runs: int) -> None:
     other = {**TOOL, "function": {**TOOL["function"], "name": "evil"}}  # type: ignore[dict-item]
     async with role_server() as server, server.rollout(harness=OPENCODE) as rollout:
-        mark = f"{new_mark(rollout.main)}:own"
+        mark = f"{rollout_of(rollout.main).program.new_run()}:own"
         await say(rollout, mark, "You code.", [TOOL])
-        assert first_conversation(rollout.main) == "ses_1"
+        assert rollout_of(rollout.main).first_conversation == "ses_1"
         if runs == 2:
-            mark = f"{new_mark(rollout.main)}:own"
+            mark = f"{rollout_of(rollout.main).program.new_run()}:own"
         await say(rollout, mark, "You are evil.", [other])
         await say(rollout, mark, "You code.", None)
         await say(rollout, mark, "You plan.", [TOOL, other], "plan")
@@ -123,4 +123,4 @@ async def test_a_conversation_keeps_its_system_prompt_and_tools_whatever_its_age
         await say(rollout, mark, "You help.", [other], "general", "ses_2")
         await say(rollout, "", "A program's.", [other], "build", "ses_1")
         assert sent(server)[4:] == [("You sum up.", []), ("You help.", ["evil"]), ("A program's.", ["evil"])]
-        forget_mark(rollout.main)
+        rollout_of(rollout.main).program.forget()

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
-from opencode_env.cli_agent.interception import MARK_HEADER, forget_mark, new_mark
+from opencode_env.cli_agent.interception import MARK_HEADER
+from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.scripted_model import Reply
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.types import AssistantMessage, UserMessage
@@ -85,8 +86,8 @@ async def test_what_a_trace_began_with_is_every_conversations_own() -> None:
 @contextmanager
 def marking(rollout: Rollout) -> Iterator[dict[str, str]]:
     """The header of the agent's own calls."""
-    yield {MARK_HEADER: f"{new_mark(rollout.main)}:own"}
-    forget_mark(rollout.main)
+    yield {MARK_HEADER: f"{rollout_of(rollout.main).program.new_run()}:own"}
+    rollout_of(rollout.main).program.forget()
 
 
 PROMPTS: list[list[Wire]] = [

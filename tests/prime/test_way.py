@@ -9,6 +9,7 @@ import pytest
 from opencode_env.cli_agent.interception import GatewayConfig, way
 from opencode_env.cli_agent.interception.server import RoleInterceptionServer
 from opencode_env.cli_agent.interception.serving import role_interception
+from opencode_env.cli_agent.rollout import rollout_of
 from verifiers.v1.agent import AgentConfig, make_agent
 from verifiers.v1.clients import EvalClientConfig
 from verifiers.v1.errors import TunnelError
@@ -66,11 +67,11 @@ async def test_a_proxy_that_goes_is_found_and_a_new_rollout_waits_until_it_is_ba
         cut_off = session()
         async with server.acquire(cut_off) as (url, _, _):
             assert url == proxy.url
-            await way.require_way(cut_off.trace, doubted=True)
+            await way.require_way(rollout_of(cut_off.trace).way, doubted=True)
             await proxy.stop()
-            await way.until_lost(cut_off.trace)
+            await way.until_lost(rollout_of(cut_off.trace).way)
             with pytest.raises(TunnelError, match=f"127.0.0.1:{proxy.port}, is dead: Client"):
-                await way.require_way(cut_off.trace, doubted=False)
+                await way.require_way(rollout_of(cut_off.trace).way, doubted=False)
         waiting = asyncio.ensure_future(server.acquire(session()).__aenter__())
         await asyncio.sleep(0.5)
         assert not waiting.done()
@@ -88,7 +89,7 @@ async def test_an_agent_that_failed_is_told_from_its_way_at_once() -> None:
         async with server.acquire(rollout):
             await proxy.stop()
             with pytest.raises(TunnelError):
-                await way.require_way(rollout.trace, doubted=True)
+                await way.require_way(rollout_of(rollout.trace).way, doubted=True)
 
 
 async def test_no_way_for_long_is_a_typed_error_of_the_next_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,9 +195,9 @@ async def test_a_tunnel_that_cannot_be_watched_is_dead_and_replaced(
         first = session()
         async with pool.acquire(first) as one:
             monkeypatch.setattr(way.WatchedTunnel, "_sign_missing", broken)
-            await asyncio.wait_for(way.until_lost(first.trace), 60)
+            await asyncio.wait_for(way.until_lost(rollout_of(first.trace).way), 60)
             with pytest.raises(TunnelError, match="KeyError"):
-                await way.require_way(first.trace, doubted=False)
+                await way.require_way(rollout_of(first.trace).way, doubted=False)
             async with pool.acquire(session()) as two:
                 assert two[0] != one[0]
 
@@ -208,17 +209,17 @@ async def test_rollouts_share_a_prime_tunnel_and_get_a_new_one_when_it_is_dead(t
         first, second = session(), session()
         async with pool.acquire(first) as one, pool.acquire(second) as two:
             assert one[0] == two[0] == tunnels[0].proxy.url
-            await way.require_way(first.trace, doubted=True)
+            await way.require_way(rollout_of(first.trace).way, doubted=True)
             await tunnels[0].proxy.stop()
-            losing = [asyncio.ensure_future(way.until_lost(lost.trace)) for lost in (first, second)]
+            losing = [asyncio.ensure_future(way.until_lost(rollout_of(lost.trace).way)) for lost in (first, second)]
             await asyncio.wait_for(asyncio.gather(*losing), 60)
             third = session()
             async with pool.acquire(third) as three:
                 assert three[0] != one[0]
-                await way.require_way(third.trace, doubted=True)
+                await way.require_way(rollout_of(third.trace).way, doubted=True)
             for lost in (first, second):
                 with pytest.raises(TunnelError):
-                    await way.require_way(lost.trace, doubted=False)
+                    await way.require_way(rollout_of(lost.trace).way, doubted=False)
         assert tunnels[0].stopped
 
 
@@ -247,7 +248,7 @@ async def test_nobody_looks_where_that_is_switched_off_or_nobody_is_remote() -> 
         assert server.watched is None
         rollout = session()
         async with server.acquire(rollout):
-            await way.require_way(rollout.trace, doubted=True)
+            await way.require_way(rollout_of(rollout.trace).way, doubted=True)
 
 
 def test_a_url_is_shown_without_what_it_keeps_secret() -> None:

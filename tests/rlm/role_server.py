@@ -11,6 +11,7 @@ import verifiers.v1 as vf
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from opencode_env.cli_agent.interception import GatewayConfig, SubRollout, SubSettings
 from opencode_env.cli_agent.interception.serving import role_interception
+from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, Reply
 from verifiers.v1 import SamplingConfig
@@ -149,7 +150,7 @@ class RoleServer:
         rollout = self._new_rollout(number, settings or SubSettings(), limits or {}, harness)
         rollout.main.nodes.extend(seed)
         rollout.session.limits = RolloutLimits(**(budget or {}))
-        rollout.side.begin()
+        rollout_of(rollout.main).sub = rollout.side
         try:
             async with self.interception.acquire(rollout.session) as (rollout.url, rollout.secret, _):
                 yield rollout

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opencode_env.cli_agent.interception import SubSettings, sub_rollout_of
+from opencode_env.cli_agent.interception import SubSettings
+from opencode_env.cli_agent.rollout import rollout_of
 
 from tests.rlm.role_server import SUB, Answer, RoleServer, Rollout, role_server
 from tests.support.waiting import PATIENCE_SECONDS, until
@@ -146,7 +147,7 @@ def _check_rollout(
     assert metrics["main_completion_tokens"] == sum(c.usage.completion_tokens for c in rollout.main.calls if c.usage)
     assert metrics["sub_llm_max_parallel"] <= PLACES
     assert (rollout.side.gate.active, rollout.side.gate.waiting) == (0, 0)
-    assert sub_rollout_of(rollout.main) is None
+    assert rollout_of(rollout.main).live_sub is None
     assert not rollout.session.tasks
     assert not rollout.side.session.tasks
 

@@ -6,7 +6,8 @@ import time
 
 import opencode_env.cli_agent.interception.sub_rollout as sub_rollout_module
 import pytest
-from opencode_env.cli_agent.interception import SubSettings, sub_rollout_of
+from opencode_env.cli_agent.interception import SubSettings
+from opencode_env.cli_agent.rollout import rollout_of
 from verifiers.v1.interception.server import InterceptionServer
 
 from tests.rlm.role_server import SUB, RoleServer, Rollout, role_server
@@ -28,7 +29,7 @@ def nothing_left(server: RoleServer, rollout: Rollout) -> None:
     assert interception.load == 0
     assert not interception.sessions
     assert not interception.state_sessions
-    assert sub_rollout_of(rollout.main) is None
+    assert rollout_of(rollout.main).live_sub is None
     assert (rollout.side.gate.active, rollout.side.gate.waiting) == (0, 0)
     assert not rollout.session.tasks
     assert not rollout.side.session.tasks

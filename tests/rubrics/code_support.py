@@ -7,7 +7,7 @@ from typing import Any
 import verifiers.v1 as vf
 from opencode_env.taskset import OpenCodeTaskData
 from opencode_rubrics import AnyTrace, CodeTest, CodeTests, CodeTestsConfig, CodeTestsRubric
-from opencode_rubrics.sandbox.spare_box import BoxOrder, boxes_from
+from opencode_rubrics.sandbox.scoring import BoxOrder, Scoring, attach
 
 from tests.rubrics.conftest import trace_of
 from tests.support.places import podman_box
@@ -40,8 +40,8 @@ class Scorer:
         async def spare(order: BoxOrder) -> AsyncIterator[vf.Runtime]:
             yield self._spare
 
-        with boxes_from(spare):
-            await CodeTestsRubric(CodeTestsConfig(**options)).score(data, trace, self.box)
+        attach(Scoring(spare), trace)
+        await CodeTestsRubric(CodeTestsConfig(**options)).score(data, trace, self.box)
         return trace
 
 

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from opencode_rubrics.scoring_clock import ScoringTimeout, not_counted, program, scoring_time
+from opencode_rubrics.sandbox.scoring import Scoring, ScoringTimeout
 
 from tests.rubrics.math_support import HANG, pool_of
 from tests.support.machine import patience
 
 
-async def _runs(seconds: float, body: Callable[[], Awaitable[object]]) -> None:
-    async with scoring_time(seconds):
+async def _runs(seconds: float, body: Callable[[], Awaitable[object]], scoring: Scoring | None = None) -> None:
+    async with (scoring or Scoring()).time(seconds):
         await body()
 
 
@@ -24,16 +24,18 @@ async def test_a_scoring_that_takes_too_long_is_told_from_its_own_timeouts() -> 
         await _runs(0.05, asyncio.Event().wait)
     with pytest.raises(TimeoutError, match="its own"):
         await _runs(60, _fails)
-    async with scoring_time(None):
+    async with Scoring().time(None):
         await asyncio.sleep(0)
 
 
 async def test_the_clock_stands_still_from_the_first_who_waits_to_the_last() -> None:
+    scoring = Scoring()
+
     async def waits(seconds: float) -> None:
-        with not_counted():
+        with scoring.not_counted():
             await asyncio.sleep(seconds)
 
-    async with scoring_time(0.2), asyncio.TaskGroup() as group:
+    async with scoring.time(0.2), asyncio.TaskGroup() as group:
         for seconds in (0.5, 0.1, 0.8):
             group.create_task(waits(seconds))
 
@@ -42,19 +44,19 @@ async def test_the_clock_stands_still_from_the_first_who_waits_to_the_last() -> 
         await asyncio.Event().wait()
 
     with pytest.raises(ScoringTimeout):
-        await _runs(0.2, waits_and_works)
+        await _runs(0.2, waits_and_works, scoring)
 
 
 @pytest.mark.usefixtures("programs")
 async def test_who_waits_behind_other_answers_keeps_the_time_of_its_scoring() -> None:
-    limit = patience(0.7)
+    limit, scoring = patience(0.7), Scoring()
     with pool_of(1) as pool:
         assert (await pool.verify("5", "5", "file", 5)).right  # the worker is up
         # Each holds the one place for a quarter of a second of CPU at first.
         hanging = [asyncio.create_task(pool.verify("5", HANG, "file", 1)) for _ in range(int(4 * limit) + 4)]
         await asyncio.sleep(0)
-        async with scoring_time(limit):
-            result = await pool.verify("5", "5", "file", 5)
+        async with scoring.time(limit):
+            result = await pool.verify("5", "5", "file", 5, scoring)
         assert result.right
         assert result.waited > limit
         for one in hanging:
@@ -63,8 +65,10 @@ async def test_who_waits_behind_other_answers_keeps_the_time_of_its_scoring() ->
 
 
 async def test_a_scoring_says_whether_programs_used_its_time() -> None:
+    scoring = Scoring()
+
     async def runs_one(seconds: float) -> None:
-        with program():
+        with scoring.in_program():
             await asyncio.sleep(seconds)
 
     async def one_to_the_end() -> None:
@@ -81,5 +85,5 @@ async def test_a_scoring_says_whether_programs_used_its_time() -> None:
 
     for body, in_programs in ((one_to_the_end, True), (one_for_most_of_it, True), (one_for_a_moment, False)):
         with pytest.raises(ScoringTimeout) as raised:
-            await _runs(0.2, body)
+            await _runs(0.2, body, scoring)
         assert raised.value.in_programs is in_programs

@@ -7,6 +7,7 @@ from typing import Any
 
 import verifiers.v1 as vf
 from opencode_env.cli_agent.interception import SubRollout, SubSettings
+from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.sandbox import LocalSandboxConfig, provision_confined
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode import OpenCodeHarness, OpenCodeHarnessConfig
@@ -71,7 +72,7 @@ async def seated(
 
     def minted(trace: AnyTrace) -> None:
         sides.append(SubRollout(trace, other, settings or SubSettings()))
-        sides[-1].begin()
+        rollout_of(trace).sub = sides[-1]
 
     assert isinstance(agent.harness, OpenCodeHarness)
     task: vf.Task[Any, Any, Any] = vf.Task(vf.TaskData(idx=0, prompt=None))

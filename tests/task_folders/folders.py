@@ -10,7 +10,7 @@ from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.cli_agent.sandbox import LocalSandboxConfig, provision_confined
 from opencode_env.taskset import OpenCodeTask
 from opencode_rubrics import AnyTrace, workdir_of
-from opencode_rubrics.sandbox.spare_box import BoxOrder, boxes_from
+from opencode_rubrics.sandbox.scoring import BoxOrder, Scoring, attach
 
 from tests.support.places import podman_box
 from tests.taskset.files import tasks
@@ -74,9 +74,7 @@ async def played(task: OpenCodeTask, script: str, image: str | None = None, *, c
         done = await box.run(["sh", "-c", 'cd "$1" && exec bash -c "$2"', "agent", workdir_of(trace), script], {})
         trace.info["agent_exit"] = done.exit_code, done.stdout, done.stderr
         await fence.end()
-        if not copies:
-            await task.score(trace, box)
-            return trace
-        with boxes_from(spare):
-            await task.score(trace, box)
+        if copies:
+            attach(Scoring(spare), trace)
+        await task.score(trace, box)
     return trace

@@ -1,12 +1,10 @@
 """`OpenCodeRLMEnv`: an OpenCode agent whose sub-LLM calls have a seat, a trace and budgets of their own."""
 
 import logging
-import weakref
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from opencode_env.cli_agent.interception import SubRollout
-from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.cli_agent.rollout import Rollout, rollout_of
 from opencode_env.user_simulation.env import ConversingEnv
 from opencode_rubrics.verifiers_versions import drop_with
 from verifiers.v1.agent import Agents
@@ -24,45 +22,25 @@ class OpenCodeRLMEnv(ConversingEnv[OpenCodeRLMEnvConfig]):
 
     SEATS_WITHOUT_SANDBOX: ClassVar[frozenset[str]] = frozenset({"sub"}) | ConversingEnv.SEATS_WITHOUT_SANDBOX
 
-    def __init__(self, config: OpenCodeRLMEnvConfig) -> None:
-        super().__init__(config)
-        self._sub_traces: dict[str, AnyTrace] = {}
-        """Finished sub traces by main trace id, between `run` and `finalize` of an episode."""
-
     async def setup(self, agents: Agents) -> None:
         """Decide whether the sub trace trains; a user's never does."""
         await super().setup(agents)
         agents.sub.trainable = self.config.include_sub_llm_in_trajectory
 
-    async def run_agent(
-        self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, on_trace: Callable[[AnyTrace], None]
-    ) -> None:
+    async def run_agent(self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, rollout: Rollout) -> None:
         """Run the main agent with a sub side that lives as long as its run."""
-        sides: list[SubRollout] = []
-
-        def minted(main: AnyTrace) -> None:
-            sides.append(SubRollout(main, agents.sub, self.config.sub_settings))
-            sides[-1].begin()
-            on_trace(main)
-
-        try:
-            await super().run_agent(task, agents, box, minted)
-        finally:
-            for side in sides:
-                await side.end()
-        side = sides[-1]
-        if side.trace.calls:
-            self._sub_traces[side.main.id] = side.trace
-            # An episode that fails after its agent is never finalized.
-            weakref.finalize(side.main, self._sub_traces.pop, side.main.id, None)
-            logger.info("%s", _describe(side))
+        rollout.make_sub = lambda main: SubRollout(main, agents.sub, self.config.sub_settings)
+        await super().run_agent(task, agents, box, rollout)
+        if rollout.sub is not None and rollout.sub.trace.calls:
+            logger.info("%s", _describe(rollout.sub))
 
     async def finalize(self, task: Task[Any, Any, Any], episode: Episode[Any, Any, Any]) -> None:
         """Put the sub traces into the episode, with the standing of their main traces."""
         for main in list(episode.traces):
-            sub = self._sub_traces.pop(main.id, None)
-            if sub is None:
+            side = rollout_of(main).sub
+            if side is None or not side.trace.calls:
                 continue
+            sub = side.trace
             if not main.ok:
                 sub.ok, sub.errors, sub.stop_condition = False, list(main.errors), main.stop_condition
             elif self.config.include_sub_llm_in_trajectory:

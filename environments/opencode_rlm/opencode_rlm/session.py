@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any, ClassVar
 
-from opencode_env.cli_agent.interception import SubRollout, sub_rollout_of
+from opencode_env.cli_agent.interception import SubRollout
+from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.opencode import OpenCodeHarness
 from opencode_env.opencode.opencode_config import STATE_URL, merge
 from opencode_env.opencode.session import OpenCodeSession
@@ -79,7 +80,7 @@ class OpenCodeRLMSession(OpenCodeSession):
         return config
 
     def _sub_rollout(self) -> SubRollout:
-        rollout = sub_rollout_of(self.trace)
+        rollout = rollout_of(self.trace).live_sub
         if rollout is None or not rollout.routed:
             raise HarnessError(
                 "the opencode-rlm harness needs the environment that tells main from sub calls: use "

@@ -27,7 +27,7 @@ from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.math.rules_result import RulesResult, rules_result
 from opencode_rubrics.math.worker_deadline import in_time, stop
 from opencode_rubrics.math.worker_parent import Worker, WorkerGone, WorkerParent
-from opencode_rubrics.scoring_clock import not_counted
+from opencode_rubrics.sandbox.scoring import Scoring
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.math.worker_pool")
 
@@ -67,17 +67,18 @@ def release_pool(owner: object) -> None:
 
 
 class Waiting:
-    """How long one answer waited for its places, in seconds."""
+    """How long one answer waited for its places, in seconds, which the clock of its scoring does not count."""
 
-    def __init__(self) -> None:
+    def __init__(self, scoring: Scoring | None) -> None:
         self.seconds = 0.0
+        self._scoring = scoring or Scoring()
 
     @contextlib.asynccontextmanager
     async def over(self, *places: asyncio.Semaphore) -> AsyncIterator[None]:
         """Hold one of each of the places."""
         started = time.perf_counter()
         async with AsyncExitStack() as stack:
-            with not_counted():
+            with self._scoring.not_counted():
                 for place in places:
                     await stack.enter_async_context(place)
             self.seconds += time.perf_counter() - started
@@ -105,13 +106,15 @@ class WorkerPool:
         parent = [self._parent.pid] if self._parent else []
         return [*parent, *(worker.pid for worker in (*self._idle, *self._busy))]
 
-    async def verify(self, reference: str, text: str, source: Source, seconds: float) -> RulesResult:
+    async def verify(
+        self, reference: str, text: str, source: Source, seconds: float, scoring: Scoring | None = None
+    ) -> RulesResult:
         """The rules' verdict on `text`; `seconds` is the CPU time it may cost.
 
         Raises:
             ScoringError: the reference is empty, or workers are killed on it or cannot be started.
         """
-        waiting = Waiting()
+        waiting = Waiting(scoring)
         outcome = await self._outcome({"reference": reference, "text": text, "source": source}, seconds, waiting)
         if isinstance(outcome, bytes):
             return replace(rules_result(json.loads(outcome)), waited=waiting.seconds)
@@ -119,13 +122,13 @@ class WorkerPool:
             return RulesResult(False, "timed_out", seconds=seconds, waited=waiting.seconds)
         return RulesResult(False, "crashed", waited=waiting.seconds)
 
-    async def stated_answer(self, text: str, source: Source, seconds: float) -> str:
+    async def stated_answer(self, text: str, source: Source, seconds: float, scoring: Scoring | None = None) -> str:
         """The one final answer in `text`, compared with nothing; empty if there is none or it cannot be told in time.
 
         Raises:
             ScoringError: workers are killed on it or cannot be started.
         """
-        outcome = await self._outcome({"reference": None, "text": text, "source": source}, seconds, Waiting())
+        outcome = await self._outcome({"reference": None, "text": text, "source": source}, seconds, Waiting(scoring))
         return str(json.loads(outcome)["stated"]) if isinstance(outcome, bytes) else ""
 
     async def _outcome(self, request: dict[str, Any], seconds: float, waiting: "Waiting") -> bytes | int:

@@ -19,7 +19,7 @@ from pydantic import JsonValue
 from opencode_rubrics.sandbox.alive import require_alive
 from opencode_rubrics.sandbox.checked_run import run_for
 from opencode_rubrics.sandbox.programs import program_argv
-from opencode_rubrics.scoring_clock import program
+from opencode_rubrics.sandbox.scoring import scoring_of
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.sandbox.command")
 
@@ -96,7 +96,7 @@ async def run_command(
     argv[0] = shell
     started = time.monotonic()
     limit = timeout + _KILL_AFTER + _HOST_GRACE
-    with program():
+    with scoring_of(runtime).in_program():
         result = await run_for(runtime, argv, limit, f"{command!r} could not be run", variables)
     duration = time.monotonic() - started
     timed_out = duration >= timeout and result.exit_code in _ENDED_BY_TIMEOUT

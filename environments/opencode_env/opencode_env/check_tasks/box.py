@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from opencode_rubrics import AnyTrace, workdir_of
-from opencode_rubrics.scoring_clock import scoring_time
+from opencode_rubrics.sandbox.scoring import attach
 from verifiers.v1.agent import Agent
 from verifiers.v1.clients import EvalClientConfig, ModelContext
 from verifiers.v1.rollout import resolve_agent_runtime
@@ -17,9 +17,9 @@ from verifiers.v1.utils.decorators import invoke
 
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
 from opencode_env.cli_agent.process_fence import ProcessFence, TellsAgent
+from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.rollout_limit import DEFAULT_ROLLOUT_SECONDS
 from opencode_env.cli_agent.sandbox import Bind
-from opencode_env.cli_agent.spare_boxes import offering_boxes
 from opencode_env.taskset.gold.solution import SOLUTION, trace_for
 
 
@@ -33,6 +33,7 @@ class Box:
     agents: Runtime
     """As the agent's programs see it."""
     trace: AnyTrace
+    rollout: Rollout
     fence: ProcessFence
     agent_seconds: float
     scoring_seconds: float | None
@@ -55,7 +56,8 @@ class Box:
         trace.root_reply = self.trace.root_reply
         hooks: dict[str | type, Any] = {"trace": trace, "runtime": self.runtime, "deployment": None}
         await invoke(self.task.finalize, hooks)
-        async with scoring_time(self.scoring_seconds):
+        attach(self.rollout, trace)
+        async with self.rollout.time(self.scoring_seconds):
             await invoke((task or self.task).score, hooks)
         return trace
 
@@ -93,15 +95,16 @@ class CheckEnv(CliAgentEnv[CliAgentEnvConfig]):
         trace = trace_for(task, agent.config)
         seconds = agent.timeout.rollout or task.data.timeout.agent or DEFAULT_ROLLOUT_SECONDS
         scoring = agent.timeout.scoring if agent.timeout.scoring is not None else task.data.timeout.scoring
+        rollout = Rollout()
+        rollout.begin(trace)
         async with (
             self._showing(agent, solution),
             self._turns.turn(agent.runtime_config),
-            self._sandbox(task, agent, [trace]) as runtime,
-            offering_boxes(self._provision, task, agent, [trace]),
+            self._sandbox(task, agent, rollout) as runtime,
         ):
             await invoke(task.setup, {"trace": trace, "runtime": runtime, "deployment": None})
             fence = ProcessFence(runtime)
             await fence.mark()
             seen = await resolve_agent_runtime(runtime, task.data.agent_user)
             seen = seen.agents_view() if isinstance(seen, TellsAgent) else seen
-            yield Box(task, runtime, seen, trace, fence, seconds, scoring)
+            yield Box(task, runtime, seen, trace, rollout, fence, seconds, scoring)

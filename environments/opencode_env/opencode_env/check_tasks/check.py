@@ -11,7 +11,7 @@ from pathlib import Path
 
 import verifiers.v1 as vf
 from opencode_rubrics import AnyTrace, JudgeError
-from opencode_rubrics.scoring_clock import ScoringTimeout
+from opencode_rubrics.sandbox.scoring import ScoringTimeout
 
 from opencode_env.check_tasks.box import Box, CheckEnv
 from opencode_env.check_tasks.leaks import Secret, change_of, found_in, holds, says_answer, secret_of

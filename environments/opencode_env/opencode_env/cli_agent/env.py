@@ -9,11 +9,12 @@ import contextlib
 import gc
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, ClassVar, Generic
 
 from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup, work_directory
+from opencode_rubrics.sandbox.scoring import attach
 from opencode_rubrics.verifiers_versions import GONE_RUNTIMES, asked_network
 from pydantic import field_validator, model_validator
 from typing_extensions import TypeVar
@@ -37,12 +38,12 @@ from opencode_env.cli_agent.interception import GatewayConfig, serving_by_role
 from opencode_env.cli_agent.limits_met import zero_spoilt
 from opencode_env.cli_agent.local_runtime import provision_local
 from opencode_env.cli_agent.prime import PrimeLimits, Turns
+from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.rollout_limit import limit_rollout, scoring_limit, take_scoring_limit, warn_of_short_limit
 from opencode_env.cli_agent.rollout_log import describe_failure, describe_rollout
 from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
 from opencode_env.cli_agent.scorable import fail_stage_timeout, unscore_failed
-from opencode_env.cli_agent.spare_boxes import offering_boxes
-from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.cli_agent.spare_boxes import box_provider
 from opencode_env.cli_agent.training_renderer import require_trainable
 from opencode_env.cli_agent.writable import make_writable
 
@@ -189,7 +190,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         """
         await require_trainable(getattr(agents, name) for name in agent_config_fields(self.config))
         started = time.monotonic()
-        traces: list[AnyTrace] = []
+        rollout = Rollout()
         limit_rollout(agents.agent, task)
         limit = take_scoring_limit(agents.agent, task)
         scored = guarded_task(task, limit)
@@ -198,27 +199,24 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         )
         async with (
             self._turns.turn(agents.agent.runtime_config) as start,
-            self._sandbox(task, agents.agent, traces) as box,
-            offering_boxes(self._provision, task, agents.agent, traces),
+            self._sandbox(task, agents.agent, rollout) as box,
         ):
-            await self.run_agent(scored, agents, box, traces.append)
-            start.put_on(traces[-1])
-            fail_stage_timeout(traces[-1])
-            zero_spoilt(traces[-1])
-            unscore_failed(traces[-1])
-        logger.info("%s", describe_rollout(traces[-1], time.monotonic() - started))
+            await self.run_agent(scored, agents, box, rollout)
+            trace = rollout.trace
+            assert trace is not None
+            start.put_on(trace)
+            fail_stage_timeout(trace)
+            zero_spoilt(trace)
+            unscore_failed(trace)
+        logger.info("%s", describe_rollout(trace, time.monotonic() - started))
 
-    async def run_agent(
-        self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, on_trace: Callable[[AnyTrace], None]
-    ) -> None:
-        """Run the agent in `box`, to the end of its scoring; `on_trace` gets the trace when it is minted."""
-        await agents.agent.run(task, runtime=box, on_trace=on_trace)
+    async def run_agent(self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, rollout: Rollout) -> None:
+        """Run the agent in `box`, to the end of its scoring; `rollout` begins when its trace is minted."""
+        await agents.agent.run(task, runtime=box, on_trace=rollout.begin)
 
     @contextlib.asynccontextmanager
-    async def _sandbox(
-        self, task: Task[Any, Any, Any], agent: Agent, traces: Sequence[AnyTrace]
-    ) -> AsyncIterator[Runtime]:
-        """The rollout's sandbox, with the cleanup hooks run before it is removed."""
+    async def _sandbox(self, task: Task[Any, Any, Any], agent: Agent, rollout: Rollout) -> AsyncIterator[Runtime]:
+        """The rollout's sandbox, with the cleanup hooks run before it is removed; the rollout ends with it."""
         async with AsyncExitStack() as stack:
             deadline = agent.timeout.setup if agent.timeout.setup is not None else task.data.timeout.setup
             try:
@@ -230,12 +228,16 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
                 raise SandboxError(
                     f"the sandbox was not up within {deadline:g} s (--env.agent.timeout.setup)"
                 ) from error
+            attach(rollout, box)
+            rollout.boxes = box_provider(self._provision, task, agent, rollout)
             try:
                 yield box
             finally:
-                trace = traces[-1] if traces else None
-                available = {"task": task.data, "trace": trace, "runtime": box}
-                await run_cleanup([self, task, *_rubrics(task)], available)
+                try:
+                    await rollout.end()
+                finally:
+                    available = {"task": task.data, "trace": rollout.trace, "runtime": box}
+                    await run_cleanup([self, task, *_rubrics(task)], available)
                 # verifiers stamps the box of a borrowed run and its container runtimes then never remove it.
                 box.info.borrowed = False
 

@@ -9,10 +9,9 @@ import copy
 import time
 from functools import cache
 from typing import Any, Generic
-from weakref import WeakValueDictionary
 
 from opencode_rubrics import require_alive
-from opencode_rubrics.scoring_clock import ScoringTimeout, scoring_time
+from opencode_rubrics.sandbox.scoring import ScoringTimeout
 from typing_extensions import TypeVar
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.harness import HarnessConfig
@@ -32,9 +31,8 @@ from verifiers.v1.types import Messages
 from verifiers.v1.utils.decorators import invoke
 
 from opencode_env.cli_agent.agent_error import AgentError, AgentErrors, ConfigurationError, has_hands
-from opencode_env.cli_agent.interception.gateway import refused_last, take_failure
+from opencode_env.cli_agent.interception.gateway import refused_last
 from opencode_env.cli_agent.interception.own_calls import own_calls
-from opencode_env.cli_agent.interception.sub_rollout import sub_rollout_of
 from opencode_env.cli_agent.interception.way import require_way, until_lost
 from opencode_env.cli_agent.limits_met import limits_met, note_overrun, outlived_its_end
 from opencode_env.cli_agent.metrics import agent_metrics
@@ -42,6 +40,7 @@ from opencode_env.cli_agent.model_failure import overflowed, require_model_calls
 from opencode_env.cli_agent.outcome_rule import Evidence
 from opencode_env.cli_agent.own_doing import note_own_doing, require_own_doing
 from opencode_env.cli_agent.process_fence import ProcessFence, TellsAgent
+from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.runaway import until_runaway
 from opencode_env.cli_agent.scorable import require_scorable
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
@@ -71,7 +70,7 @@ class GuardedHarness(Harness[ConfigT], Generic[ConfigT]):
         options = {} if tool_interception_url is None else {"tool_interception_url": tool_interception_url}
         inner = await self.fenced_session(fence, ctx, trace, runtime, endpoint, secret, mcp_urls, data, **options)
         session = GuardedSession(inner, fence, self.agent_errors)
-        _SESSIONS[trace.id] = session
+        rollout_of(trace).session = session
         return session
 
     async def fenced_session(self, fence: ProcessFence, *arguments: Any, **options: Any) -> HarnessSession:
@@ -112,7 +111,7 @@ def guarded_task(task: Task[Any, Any, Any], scoring_seconds: float | None = None
     # By name: the deployment came with verifiers 0.4.1 (dev18), and tasks written before do not take it.
 
     async def finalize(trace: AnyTrace, runtime: Runtime, deployment: Any = None) -> None:
-        if (session := _SESSIONS.get(trace.id)) is not None:
+        if (session := rollout_of(trace).session) is not None:
             await session.close()
         await invoke(task.finalize, {"trace": trace, "runtime": runtime, "deployment": deployment})
 
@@ -120,7 +119,7 @@ def guarded_task(task: Task[Any, Any, Any], scoring_seconds: float | None = None
         require_scorable(trace)
         # By name: the deployment came with verifiers 0.4.1 (dev18), and tasks written before do not take it.
         try:
-            async with scoring_time(scoring_seconds):
+            async with rollout_of(trace).time(scoring_seconds):
                 await invoke(task.score, {"trace": trace, "runtime": runtime, "deployment": deployment})
         except ScoringTimeout as error:
             if not error.in_programs:
@@ -173,6 +172,7 @@ class GuardedSession(HarnessSession):
         )
         self._inner = inner
         self._fence = fence
+        self._rollout = rollout_of(inner.trace)
         self._agent_errors = agent_errors
         self._error: RolloutError | None = None
         self._own = False
@@ -197,7 +197,7 @@ class GuardedSession(HarnessSession):
             await self._run_segment(messages, first_call)
         except RolloutError as error:
             if has_hands(self.trace):
-                take_failure(self.trace)  # which verifiers would prefer
+                self._rollout.take_failure()  # which verifiers would prefer
             # An agent that dies of a refused turn was stopped, it did not fail.
             self._error = error if self.trace.stop_condition is None else None
             raise
@@ -223,7 +223,7 @@ class GuardedSession(HarnessSession):
             self.trace.stop("max_total_tokens")
         if self.trace.stop_condition is not None:
             return
-        await require_way(self.trace, doubted=problem is not None)
+        await require_way(self._rollout.way, doubted=problem is not None)
         try:
             if problem is not None:
                 raise problem
@@ -245,7 +245,7 @@ class GuardedSession(HarnessSession):
         """Run the segment, and end the agent when it has stopped making progress for good, or cannot."""
         run = asyncio.ensure_future(self._inner_turn(messages))
         watch = asyncio.ensure_future(until_runaway(self.trace, first_call))
-        cut_off = asyncio.ensure_future(until_lost(self.trace))
+        cut_off = asyncio.ensure_future(until_lost(self._rollout.way))
         try:
             await asyncio.wait({run, watch, cut_off}, return_when=asyncio.FIRST_COMPLETED)
             if run.cancelled():
@@ -258,7 +258,7 @@ class GuardedSession(HarnessSession):
                 task.cancel()
             await asyncio.gather(run, watch, cut_off, return_exceptions=True)
         await self._fence.end()
-        await require_way(self.trace, doubted=False)
+        await require_way(self._rollout.way, doubted=False)
         if overflowed(own_calls(self.trace, first_call)):
             return
         endless = (
@@ -289,12 +289,8 @@ class GuardedSession(HarnessSession):
             except SandboxError as error:
                 record |= {"survivors": str(error), "survivors_own": self._fence.spoilt and has_hands(self.trace)}
             record |= await limits_met(self.runtime)
-            if (side := sub_rollout_of(self.trace)) is not None:
+            if (side := self._rollout.live_sub) is not None:
                 await side.end()
             overflow = overflowed(own_calls(self.trace))
             metrics = agent_metrics(self.trace, self._error, own=self._own, context_overflow=overflow)
             self.trace.record_metrics(metrics)
-
-
-_SESSIONS: WeakValueDictionary[str, GuardedSession] = WeakValueDictionary()
-"""By trace id: verifiers shows a task the trace, and neither the session nor the harness."""

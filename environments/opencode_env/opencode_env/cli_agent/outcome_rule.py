@@ -18,10 +18,9 @@ from typing import Any
 from verifiers.v1.errors import ProviderError, RolloutError
 from verifiers.v1.trace import Error, ModelCall
 
-from opencode_env.cli_agent.interception.calls_under_way import longest_under_way
-from opencode_env.cli_agent.interception.gateway import program_load, step_keys
 from opencode_env.cli_agent.interception.own_calls import RECORDED_PROGRAM_CALLS, own_calls, program_calls
 from opencode_env.cli_agent.model_failure import as_exception, is_context_overflow
+from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace
 
 _OF_THE_ENDPOINT = frozenset({"ProviderError", "InterceptionError"})
@@ -77,9 +76,9 @@ class Evidence:
     @classmethod
     def of(cls, trace: AnyTrace, first_call: int, harness: Any, time_over: float | None = None) -> "Evidence":
         """What there is of the run whose first model call is number `first_call`."""
-        own, others = own_calls(trace, first_call), program_calls(trace)
-        waits, keys = longest_under_way(trace.id), step_keys(trace, own)
-        return cls(own, others, patience_of(harness), waits, time_over, keys, program_load(trace))
+        own, others, rollout = own_calls(trace, first_call), program_calls(trace), rollout_of(trace)
+        waits, keys = rollout.program.longest_under_way, rollout.step_keys(own)
+        return cls(own, others, patience_of(harness), waits, time_over, keys, rollout.program_load)
 
 
 def endpoint_failure(evidence: Evidence) -> RolloutError | None:

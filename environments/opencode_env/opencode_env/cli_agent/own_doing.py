@@ -5,8 +5,8 @@ from verifiers.v1.errors import HarnessError, RolloutError, TaskError
 from verifiers.v1.runtimes import Runtime
 
 from opencode_env.cli_agent.agent_error import killed_for_memory
-from opencode_env.cli_agent.interception.gateway import take_failure
 from opencode_env.cli_agent.outcome_rule import Evidence, endpoint_failure
+from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 
 OWN_ERROR = "own_error"
@@ -31,7 +31,7 @@ async def require_own_doing(problem: RolloutError, evidence: Evidence, trace: An
         HarnessError: the kernel ended the agent's program for want of memory.
         SandboxError: the sandbox is gone.
     """
-    left = take_failure(trace)
+    left = rollout_of(trace).take_failure()
     if isinstance(left, TaskError):
         raise left from problem
     if (failure := endpoint_failure(evidence)) is not None:

@@ -1,39 +1,36 @@
-"""Offers scoring second sandboxes of the rollout that it scores (see `opencode_rubrics.sandbox.spare_box`)."""
+"""Offers scoring second sandboxes of the rollout that it scores (see `opencode_rubrics.sandbox.scoring`)."""
 
 import contextlib
 import copy
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
-from opencode_rubrics.sandbox.spare_box import BoxOrder, boxes_from
+from opencode_rubrics.sandbox.scoring import BoxOrder, Provider, attach
 from verifiers.v1.agent import Agent
 from verifiers.v1.runtimes import Runtime
 from verifiers.v1.task import Task
 from verifiers.v1.utils.decorators import invoke
 
-from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.cli_agent.rollout import Rollout
 
 TaskT = TypeVar("TaskT", bound=Task[Any, Any, Any])
 
 Provision = Callable[[Task[Any, Any, Any], Agent], AbstractAsyncContextManager[Runtime]]
 
 
-@contextlib.asynccontextmanager
-async def offering_boxes(
-    provision: Provision, task: Task[Any, Any, Any], agent: Agent, traces: Sequence[AnyTrace]
-) -> AsyncIterator[None]:
-    """While this lasts, scoring can ask for sandboxes made by `provision`, with the task's own setup behind them."""
+def box_provider(provision: Provision, task: Task[Any, Any, Any], agent: Agent, rollout: Rollout) -> Provider:
+    """Makes further sandboxes of a rollout by `provision`, with the task's own setup behind them."""
 
     @contextlib.asynccontextmanager
     async def spare(order: BoxOrder) -> AsyncIterator[Runtime]:
         ordered, lent = ordered_task(task, order), copy.copy(agent)
         async with provision(ordered, lent) as box:
-            await invoke(ordered.setup, {"trace": traces[-1], "runtime": box, "deployment": None})
+            attach(rollout, box)
+            await invoke(ordered.setup, {"trace": rollout.trace, "runtime": box, "deployment": None})
             yield box
 
-    with boxes_from(spare):
-        yield
+    return spare
 
 
 def ordered_task(task: TaskT, order: BoxOrder) -> TaskT:

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from verifiers.v1.errors import HarnessError
 from verifiers.v1.runtimes import ProgramResult
 
-from opencode_env.cli_agent.interception.own_calls import has_called, until_called
 from opencode_env.cli_agent.process_fence import ProcessFence
+from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
@@ -29,7 +29,7 @@ async def run_started(
 
     Args:
         run: starts the program; True is for the second time, when what the first start left is to be undone.
-        trace: the rollout's; its calls come to our server, and `new_mark` was called for this run.
+        trace: the rollout's; its calls come to our server, and `AgentProgram.new_run` was called for this run.
         fence: ends the program with all that it started.
         seconds: as the option `startup_time` says.
 
@@ -37,15 +37,16 @@ async def run_started(
         HarnessError: neither start made a model call in time.
         SandboxError: the first could not be ended, or the sandbox is gone.
     """
+    program = rollout_of(trace).program
     for again in (False, True):
         running = asyncio.ensure_future(run(again))
-        called = asyncio.ensure_future(until_called(trace))
+        called = asyncio.ensure_future(program.until_called())
         try:
             await asyncio.wait({running, called}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if running.done() or called.done():
                 return await running
         except asyncio.CancelledError:
-            if not has_called(trace):
+            if not program.has_called:
                 agent_record(trace)[NOT_STARTED] = True
             raise
         finally:
@@ -56,7 +57,7 @@ async def run_started(
         record = agent_record(trace)
         record[PARKED_STARTS] = record.get(PARKED_STARTS, 0) + 1
         logger.warning("no model call within %g s of the agent's start: id=%s, it was ended", seconds, trace.id)
-        if has_called(trace):  # while it was being ended: what that call did cannot be undone
+        if program.has_called:  # while it was being ended: what that call did cannot be undone
             break
     raise HarnessError(
         f"no model call within {seconds:g} s of the agent's start, nor of a second one: its program sits there. On a "

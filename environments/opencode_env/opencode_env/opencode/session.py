@@ -16,15 +16,9 @@ from verifiers.v1.task import TaskData
 from verifiers.v1.types import Messages
 
 from opencode_env.cli_agent.agent_error import ConfigurationError
-from opencode_env.cli_agent.interception import (
-    first_conversation,
-    forget_mark,
-    knows_repeats,
-    new_mark,
-    own_calls,
-    revoke_mark,
-)
+from opencode_env.cli_agent.interception import own_calls
 from opencode_env.cli_agent.process_fence import ProcessFence
+from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.startup import run_started
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from opencode_env.opencode.events import EVENTS_TAIL_BYTES, SEPARATOR, RunLog, read_log, split_log
@@ -66,6 +60,7 @@ class OpenCodeSession(HarnessSession):
         self._programs = programs
         self._workdir = workdir_of(trace)
         self._fence = fence
+        self._rollout = rollout_of(trace)
         self.state = ""
         """OpenCode's directory in the sandbox, once prepared."""
         self._written = False
@@ -95,7 +90,7 @@ class OpenCodeSession(HarnessSession):
             secret=self.secret,
             mcp_servers=self.mcp_urls,
             mcp_headers=config.resolve_mcp_headers(self.mcp_urls),
-            repeats=knows_repeats(self.trace),
+            repeats=self._rollout.gateway is not None,
             images=self._images,
         )
         self._rendered = render_config(self.extend_config(built))
@@ -171,7 +166,7 @@ class OpenCodeSession(HarnessSession):
         try:
             result = await self._started(args)
         finally:
-            revoke_mark(self.trace)
+            self._rollout.program.revoke()
         self._exit_code = agent_record(self.trace)["exit_code"] = result.exit_code
         self._log = await self._read_log(result)
         calls = own_calls(self.trace, first_call)
@@ -206,7 +201,7 @@ class OpenCodeSession(HarnessSession):
     @property
     def _session_id(self) -> str | None:
         """OpenCode's session, by its first model call; else by the log, into which the agent can write."""
-        return first_conversation(self.trace) or self._log.session_id
+        return self._rollout.first_conversation or self._log.session_id
 
     @property
     def _agent(self) -> str:
@@ -220,12 +215,12 @@ class OpenCodeSession(HarnessSession):
         await self._install_skills()
 
     async def _started(self, args: list[str]) -> ProgramResult:
-        if not knows_repeats(self.trace):  # verifiers' own server tells of a call when it was answered
-            return await self._launch(args, new_mark(self.trace), again=False)
+        if self._rollout.gateway is None:  # verifiers' own server tells of a call when it was answered
+            return await self._launch(args, self._rollout.program.new_run(), again=False)
 
         # Not in `_launch`, which begins to run later: who waits for the first call waits for that of the new mark.
         def run(again: bool) -> Coroutine[Any, Any, ProgramResult]:
-            return self._launch(args, new_mark(self.trace), again=again)
+            return self._launch(args, self._rollout.program.new_run(), again=again)
 
         return await run_started(run, self.trace, self._fence, self.harness.config.startup_time)
 
@@ -252,7 +247,7 @@ class OpenCodeSession(HarnessSession):
         if self._closed:
             return
         self._closed = True
-        forget_mark(self.trace)
+        self._rollout.program.forget()
         if not self.state:
             return
         with contextlib.suppress(SandboxError):  # who guards this session asks again, and records what survived

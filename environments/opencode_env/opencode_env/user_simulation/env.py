@@ -1,6 +1,5 @@
 """`ConversingEnv`: an `EquippedEnv` with a seat for the users that rows ask for."""
 
-from collections.abc import Callable
 from typing import Any, ClassVar, Generic
 
 from typing_extensions import TypeVar
@@ -10,8 +9,8 @@ from verifiers.v1.harnesses.null import NullHarnessConfig
 from verifiers.v1.runtimes import Runtime
 from verifiers.v1.task import Task
 
+from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.seats import local_seat
-from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.tool_backends.env import EquippedEnv, EquippedEnvConfig
 from opencode_env.user_simulation.asked import asked_user
 from opencode_env.user_simulation.conversation import converse
@@ -40,14 +39,12 @@ class ConversingEnv(EquippedEnv[ConfigT], Generic[ConfigT]):
         """A user is part of the world, and what it says no training data."""
         agents.user.trainable = False
 
-    async def run_agent(
-        self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, on_trace: Callable[[AnyTrace], None]
-    ) -> None:
-        """Run the agent with what surrounds it; `on_trace` gets the trace when it is minted."""
+    async def run_agent(self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, rollout: Rollout) -> None:
+        """Run the agent with what surrounds it; `rollout` begins when its trace is minted."""
         async with self.equipped(task, box) as equipped:
             asked = asked_user(equipped)
             if asked is None:
-                await super().run_agent(equipped, agents, box, on_trace)
+                await super().run_agent(equipped, agents, box, rollout)
             else:
                 options = self.config.user_simulation
-                await converse(equipped, agents, box, on_trace, asked, options, self.config.user)
+                await converse(equipped, agents, box, rollout.begin, asked, options, self.config.user)

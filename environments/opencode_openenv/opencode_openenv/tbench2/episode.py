@@ -16,7 +16,7 @@ from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.cli_agent.spare_boxes import ordered_task
 from opencode_env.taskset import OpenCodeTask
 from opencode_rubrics import AnyTrace
-from opencode_rubrics.sandbox.spare_box import BoxOrder, boxes_from
+from opencode_rubrics.sandbox.scoring import BoxOrder, Scoring, attach
 from verifiers.v1.rollout import resolve_agent_runtime
 
 from opencode_openenv.tbench2.place import Place, workdir_of_task
@@ -112,8 +112,8 @@ class Episode:
         self.over = True
         await self.terminals.end_all()
         await self._fence.end()
-        with boxes_from(self._spare):
-            await self.task.score(self._trace, self._box)
+        attach(Scoring(self._spare), self._trace)
+        await self.task.score(self._trace, self._box)
         run: dict[str, Any] = self._trace.info["tests"]
         said = "".join(str(run.get(name, "")) for name in ("stdout", "stderr"))
         problem, warning = str(run["problem"]), str(run["warning"])

@@ -1,19 +1,13 @@
 """The way to the model: a gateway for each rollout, and its main and sub-LLM calls told apart by `X-RLM-Role`."""
 
 from opencode_env.cli_agent.interception.config import GatewayConfig
-from opencode_env.cli_agent.interception.gateway import Gateway, first_conversation, knows_repeats
-from opencode_env.cli_agent.interception.own_calls import (
-    MARK_HEADER,
-    forget_mark,
-    new_mark,
-    own_calls,
-    revoke_mark,
-)
+from opencode_env.cli_agent.interception.gateway import Gateway
+from opencode_env.cli_agent.interception.own_calls import MARK_HEADER, own_calls
 from opencode_env.cli_agent.interception.request_rules import ModelRequests
 from opencode_env.cli_agent.interception.roles import DEPTH_HEADER, ROLE_HEADER, Role
 from opencode_env.cli_agent.interception.server import RoleInterceptionServer
 from opencode_env.cli_agent.interception.serving import role_interception, serving_by_role
-from opencode_env.cli_agent.interception.sub_rollout import SubRollout, SubSettings, sub_rollout_of
+from opencode_env.cli_agent.interception.sub_rollout import SubRollout, SubSettings
 from opencode_env.cli_agent.interception.training_client import reads_images
 
 __all__ = [
@@ -27,14 +21,8 @@ __all__ = [
     "RoleInterceptionServer",
     "SubRollout",
     "SubSettings",
-    "first_conversation",
-    "forget_mark",
-    "knows_repeats",
-    "new_mark",
     "own_calls",
     "reads_images",
-    "revoke_mark",
     "role_interception",
     "serving_by_role",
-    "sub_rollout_of",
 ]

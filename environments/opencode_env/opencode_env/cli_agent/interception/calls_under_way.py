@@ -18,28 +18,20 @@ from verifiers.v1.dialects import Dialect
 from verifiers.v1.graph import PendingTurn
 from verifiers.v1.types import Response
 
-from opencode_env.cli_agent.interception.own_calls import is_by_program
+from opencode_env.cli_agent.interception.own_calls import current_caller
 from opencode_env.cli_agent.interception.wrapped_client import WrappedClient
 
 _KEPT = 1000
-_under_way: dict[str, dict[object, float]] = {}
-"""When each call was sent or its stream last went on, by trace id."""
-
-
-def longest_under_way(trace_id: str) -> float:
-    """Seconds for which the endpoint has been silent on some call of a rollout's own program; 0 without one."""
-    sent = _under_way.get(trace_id)
-    return time.monotonic() - min(sent.values()) if sent else 0.0
 
 
 @contextmanager
-def _at_the_endpoint(trace_id: str | None) -> Iterator[Callable[[], None]]:
+def _at_the_endpoint(session_id: str | None) -> Iterator[Callable[[], None]]:
     """Yields what says that the answer goes on."""
-    if trace_id is None or is_by_program():
+    caller = current_caller()
+    if caller is None or not caller.own or caller.trace_id != session_id:
         yield lambda: None
         return
-    call = object()
-    sent = _under_way.setdefault(trace_id, {})
+    call, sent = object(), caller.program.under_way
 
     def goes_on() -> None:
         sent[call] = time.monotonic()
@@ -49,8 +41,6 @@ def _at_the_endpoint(trace_id: str | None) -> Iterator[Callable[[], None]]:
         yield goes_on
     finally:
         del sent[call]
-        if not sent:
-            _under_way.pop(trace_id, None)
 
 
 class TimedCalls(WrappedClient):

@@ -6,11 +6,10 @@ nothing but time, and it makes no error of it.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
-from weakref import WeakValueDictionary
 
 from aiohttp import web
 from pydantic_core import to_json
@@ -28,7 +27,7 @@ from opencode_env.cli_agent.interception.echo_rules import echo_rules
 from opencode_env.cli_agent.interception.error_answer import error_answer
 from opencode_env.cli_agent.interception.ghosts import Said
 from opencode_env.cli_agent.interception.main_calls import MainCalls
-from opencode_env.cli_agent.interception.own_calls import is_by_program, knows_own
+from opencode_env.cli_agent.interception.own_calls import AgentProgram, is_by_program
 from opencode_env.cli_agent.interception.pace import Memory, Pace
 from opencode_env.cli_agent.interception.request_body import (
     LISTS,
@@ -65,48 +64,17 @@ def refused_last(trace: Trace[Any, Any, Any]) -> bool:
     return LAST_REFUSED in trace.info.get(RECORD, {})
 
 
-def first_conversation(trace: Trace[Any, Any, Any]) -> str | None:
-    """The conversation of a rollout's first call, where that bore the mark of the agent's own program."""
-    gateway = _GATEWAYS.get(trace.id)
-    return None if gateway is None else gateway.beginnings.first
-
-
-def knows_repeats(trace: Trace[Any, Any, Any]) -> bool:
-    """Whether the server of a rollout knows a call that is sent again by its key, and keeps no broken answer for it."""
-    return trace.id in _GATEWAYS
-
-
-def take_failure(trace: Trace[Any, Any, Any]) -> RolloutError | None:
-    """What the server of a rollout holds for the cause of its end, which verifiers would prefer to every other, and
-    holds no longer."""
-    gateway = _GATEWAYS.get(trace.id)
-    return None if gateway is None else gateway.take_failure()
-
-
-def program_load(trace: Trace[Any, Any, Any]) -> Callable[[float, float], int]:
-    """How many requests of the agent's programs were at the endpoint between two moments."""
-    gateway = _GATEWAYS.get(trace.id)
-    return (lambda start, end: 0) if gateway is None else gateway.load.between
-
-
-def step_keys(trace: Trace[Any, Any, Any], calls: Sequence[ModelCall]) -> Sequence[str | None]:
-    """For each recorded call the key by which all sends of one call are known; None where it bore none."""
-    gateway = _GATEWAYS.get(trace.id)
-    keys: Mapping[int, str] = {} if gateway is None else gateway.keys
-    positions = {id(call): position for position, call in enumerate(trace.calls)}
-    return [keys.get(positions.get(id(call), -1)) for call in calls]
-
-
 class Gateway:
     """Holds one rollout's bounds, and what they have been told."""
 
-    def __init__(self, config: GatewayConfig, session: RolloutSession) -> None:
+    def __init__(self, config: GatewayConfig, session: RolloutSession, program: AgentProgram) -> None:
         self.config = config
         self.calls = MainCalls(session.limits, config.max_parallel_calls)
         self.rules: ModelRequests = model_requests(session.trace.agent.config.harness)
         self.echoes = echo_rules(session.trace.agent.config.harness)
         """How the rollout's agent sends its history back, if it says so."""
         self._session = session
+        self._program = program
         self.pace = Pace(config.max_share)
         self._memory = Memory(None if config.max_body is None else _BODIES_HELD * config.max_body)
         self.open = 0
@@ -118,7 +86,6 @@ class Gateway:
         """Of failed calls that bore one, by position in `trace.calls`."""
         self._ghosts: set[Said] = set()
         self.beginnings = Beginnings(frozenset() if self.echoes is None else self.echoes.side_agents)
-        _GATEWAYS[session.trace.id] = self
 
     def conversation(self, request: web.BaseRequest) -> str | None:
         """Which conversation a request says it belongs to; what an agent's program says counts for nothing."""
@@ -158,7 +125,7 @@ class Gateway:
     async def beside(self) -> AsyncIterator[None]:
         """Let a request through that is no model call; a program that bears marks makes none."""
         async with self.aside:
-            with self.load.carrying() if knows_own(self._session.trace) else nullcontext():
+            with self.load.carrying() if self._program.is_known else nullcontext():
                 yield
 
     @asynccontextmanager
@@ -247,9 +214,15 @@ class Gateway:
             info[RECORD].pop(LAST_REFUSED, None)
 
     def take_failure(self) -> RolloutError | None:
-        """The failure that the session holds, which it forgets."""
+        """What the session holds for the cause of its end, which verifiers would prefer to every other, and holds no
+        longer."""
         found, self._session.error = self._session.error, None
         return found
+
+    def step_keys(self, calls: Sequence[ModelCall]) -> Sequence[str | None]:
+        """For each recorded call the key by which all sends of one call are known; None where it bore none."""
+        positions = {id(call): position for position, call in enumerate(self._session.trace.calls)}
+        return [self.keys.get(positions.get(id(call), -1)) for call in calls]
 
     def _note_repeated(self, request: web.Request, session: RolloutSession) -> None:
         key = request.headers.get(IDEMPOTENCY_KEY_HEADER)
@@ -283,7 +256,3 @@ class Gateway:
             if name not in counts:
                 logger.warning("%s of a model request: id=%s %s", kind, self._session.trace.id, name)
             counts[name] = counts.get(name, 0) + 1
-
-
-_GATEWAYS: WeakValueDictionary[str, Gateway] = WeakValueDictionary()
-"""By id of the main trace: verifiers shows a harness the trace, and not the server."""

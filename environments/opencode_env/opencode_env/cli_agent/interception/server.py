@@ -42,10 +42,11 @@ from opencode_env.cli_agent.interception.request_body import Body, RequestRefuse
 from opencode_env.cli_agent.interception.request_filter import filter_headers, require_text, routed_headers
 from opencode_env.cli_agent.interception.roles import Mark, Role
 from opencode_env.cli_agent.interception.strangers import hold_back, known_to
-from opencode_env.cli_agent.interception.sub_rollout import SubRollout, ending_sub_calls, sub_rollout_of
+from opencode_env.cli_agent.interception.sub_rollout import SubRollout
 from opencode_env.cli_agent.interception.sub_session import BoundedClient, SubSession
-from opencode_env.cli_agent.interception.way import arrive, set_out, watched
+from opencode_env.cli_agent.interception.way import watched
 from opencode_env.cli_agent.interception.whole_streams import ended_by_its_answer
+from opencode_env.cli_agent.rollout import rollout_of
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
 
@@ -57,7 +58,6 @@ class RoleInterceptionServer(InterceptionServer):
         super().__init__(*args, **options)
         self.gateway = gateway or GatewayConfig()
         self._rollouts: dict[str, Registered] = {}
-        self._by_trace: dict[str, Registered] = {}
         self._idle = IdleConnections(self.gateway.idle_timeout)
         self._histories = Histories()
         self._kept = KeptClients(self.gateway.mask_keys)
@@ -85,9 +85,12 @@ class RoleInterceptionServer(InterceptionServer):
         """Register a rollout, with its sub session when it has one."""
         model_secret, state_secret = super().register(session)
         self.sessions[model_secret] = MainSession.of(session)
-        registered = Registered(Gateway(self.gateway, session), session, model_secret)
-        self._histories.open(session, registered.gateway)
-        side = sub_rollout_of(session.trace)
+        rollout = rollout_of(session.trace)
+        rollout.gateway = gateway = Gateway(self.gateway, session, rollout.program)
+        rollout.way = None if self.watched is None else self.watched.way
+        registered = Registered(gateway, session, model_secret)
+        self._histories.open(session, gateway)
+        side = rollout.live_sub
         if side is not None:
             registered = replace(registered, side=side, sub_bearer=secrets.token_urlsafe(16))
             side.routed = True
@@ -95,8 +98,7 @@ class RoleInterceptionServer(InterceptionServer):
             side.session.client = BoundedClient(self._kept.lend("sub", side.session.ctx.client), side.settings.timeout)
             self.sessions[registered.sub_bearer] = side.session
             self._histories.open(side.session, registered.gateway)
-        self._rollouts[model_secret] = self._by_trace[session.trace.id] = registered
-        set_out(session.trace, self.watched)
+        self._rollouts[model_secret] = registered
         return model_secret, state_secret
 
     def unregister(self, model_secret: str, state_secret: str) -> None:
@@ -104,8 +106,7 @@ class RoleInterceptionServer(InterceptionServer):
         registered = self._rollouts.pop(model_secret, None)
         super().unregister(model_secret, state_secret)
         if registered is not None:
-            arrive(registered.main.trace)
-            self._by_trace.pop(registered.main.trace.id, None)
+            rollout_of(registered.main.trace).way = None
             self._kept.give_back("main", registered.main.ctx.client)
             if registered.side is not None:
                 self._kept.give_back("sub", registered.side.session.ctx.client)
@@ -117,7 +118,7 @@ class RoleInterceptionServer(InterceptionServer):
         """A slot for one rollout, once it can be reached; leaving it ends the rollout's sub calls first."""
         if self.watched is not None:
             await self.watched.wait()
-        async with super().acquire(session) as slot, ending_sub_calls(session):
+        async with super().acquire(session) as slot, rollout_of(session.trace).ending_sub_calls():
             yield slot
 
     def _client(self, config: BaseClientConfig) -> Client:
@@ -138,7 +139,7 @@ class RoleInterceptionServer(InterceptionServer):
                 return error_answer(dialect, str(error), 400)
             return await self._serve_main(registered, request, dialect, serve)
 
-        return telling(self._guarded(dialect, answer), dialect, self.sessions)
+        return telling(self._guarded(dialect, answer), dialect, self.sessions, lambda trace: rollout_of(trace).program)
 
     def _aux_handler_for(self, dialect: Dialect[Any], route: str) -> Handler:
         serve: Handler = super()._aux_handler_for(dialect, route)
@@ -290,11 +291,13 @@ class RoleInterceptionServer(InterceptionServer):
     def record_call(self, session: RolloutSession, *args: Any, **options: Any) -> None:
         """Record an exchange, and count it against the budgets of its seat."""
         super().record_call(session, *args, **options)
-        if not session.released:
-            self._histories.committed(session, session.trace.calls[-1].node)
-            keep(session.trace, session.trace.calls[-1].node)
-        if isinstance(session, SubSession) and not session.released:
-            session.tally.add(session.trace.calls[-1], session.trace.nodes)
-        elif not session.released and (registered := self._by_trace.get(session.trace.id)) is not None:
-            registered.gateway.count(session.trace.calls[-1], session.trace.nodes)
+        if session.released:
+            return
+        call = session.trace.calls[-1]
+        self._histories.committed(session, call.node)
+        keep(session.trace, call.node)
+        if isinstance(session, SubSession):
+            session.tally.add(call, session.trace.nodes)
+        elif (gateway := rollout_of(session.trace).gateway) is not None:
+            gateway.count(call, session.trace.nodes)
             note_call(session.trace)

@@ -26,8 +26,8 @@ from verifiers.v1.session import RolloutSession
 
 from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.server import RoleInterceptionServer
-from opencode_env.cli_agent.interception.sub_rollout import ending_sub_calls
 from opencode_env.cli_agent.open_files import raise_open_files
+from opencode_env.cli_agent.rollout import rollout_of
 
 _GRACE = "KEEPALIVE_GRACE_SECONDS"
 
@@ -92,7 +92,7 @@ class RoleElasticPool(ElasticInterceptionPool):
     @asynccontextmanager
     async def acquire(self, session: RolloutSession) -> AsyncIterator[Slot]:
         """A slot for one rollout; leaving it ends the rollout's sub calls first."""
-        async with super().acquire(session) as slot, ending_sub_calls(session):
+        async with super().acquire(session) as slot, rollout_of(session.trace).ending_sub_calls():
             yield slot
 
 

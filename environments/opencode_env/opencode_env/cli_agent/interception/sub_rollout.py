@@ -6,15 +6,11 @@ rollout finds it; after `end` neither trace changes through a model call any mor
 
 import logging
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from verifiers.v1.agent import Agent
 from verifiers.v1.errors import HarnessError
-from verifiers.v1.session import RolloutSession
 from verifiers.v1.trace import AgentInfo, Trace
 
 from opencode_env.cli_agent.interception.forks import history_forks
@@ -87,10 +83,6 @@ class SubRollout:
             return True
         return False
 
-    def begin(self) -> None:
-        """Let this rollout's interception and harness find it: whatever the current task and its children start."""
-        _current.set(self)
-
     async def end(self) -> None:
         """End the sub calls, drained when the agent came to its own end, else cancelled; close the sub trace and put
         the metrics of both sides on the main trace. Idempotent."""
@@ -137,24 +129,3 @@ class SubRollout:
             "sub_llm_seconds": tally.seconds,
             "sub_llm_history_forks": history_forks(self.trace),
         }
-
-
-_current: ContextVar[SubRollout | None] = ContextVar("opencode_env_sub_rollout", default=None)
-"""verifiers makes sessions and harnesses with no way in; but they run where the environment's `run` awaits them."""
-
-
-def sub_rollout_of(main: Trace[Any, Any, Any]) -> SubRollout | None:
-    """The sub side of the rollout that runs here, if its environment has given it one."""
-    found = _current.get()
-    return found if found is not None and found.main.id == main.id and not found.ended else None
-
-
-@asynccontextmanager
-async def ending_sub_calls(session: RolloutSession) -> AsyncIterator[None]:
-    """End a rollout's sub calls on the way out, while its sub session can still record them."""
-    rollout = sub_rollout_of(session.trace)
-    try:
-        yield
-    finally:
-        if rollout is not None:
-            await rollout.end()

@@ -25,8 +25,6 @@ from verifiers.v1.errors import TunnelError
 from verifiers.v1.interception.server import InterceptionServer
 from verifiers.v1.interception.tunnel import CustomTunnelConfig, Tunnel
 
-from opencode_env.cli_agent.traces import AnyTrace
-
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
 
 SIGN_PATH = "/v1/models"
@@ -79,38 +77,21 @@ class Way:
         await self.judged.wait()
 
 
-_ways: dict[str, Way] = {}
-"""By trace id: a harness is shown the trace, and not the server."""
-
-
-def set_out(trace: AnyTrace, tunnel: "WatchedTunnel | None") -> None:
-    """Note that a rollout's calls come on the tunnel's present way."""
-    if tunnel is not None and tunnel.way is not None:
-        _ways[trace.id] = tunnel.way
-
-
-def arrive(trace: AnyTrace) -> None:
-    """Forget a rollout that is over."""
-    _ways.pop(trace.id, None)
-
-
-async def until_lost(trace: AnyTrace) -> None:
+async def until_lost(way: Way | None) -> None:
     """Wait until the way of a rollout is dead: for ever where there is none, as between local sandboxes and here."""
-    way = _ways.get(trace.id)
     await (asyncio.Event().wait() if way is None else asyncio.shield(way.lost))
 
 
-async def require_way(trace: AnyTrace, *, doubted: bool) -> None:
+async def require_way(way: Way | None, *, doubted: bool) -> None:
     """Refuse a run whose way to the model is dead.
 
     Args:
-        trace: the run's.
+        way: the run's; None is one that cannot be lost.
         doubted: whether the agent failed, so that signs are asked for now.
 
     Raises:
         TunnelError: it is.
     """
-    way = _ways.get(trace.id)
     if way is None:
         return
     if not way.lost.done() and (doubted or way.in_doubt):

@@ -1,0 +1,102 @@
+"""The state of one rollout: all that its parts must find of each other between its first and its last moment.
+
+The environment makes it, hands it on, and ends it once. Where verifiers calls our code with a trace and nothing else (a
+server that registers a session, a harness, a task), `rollout_of` finds it by that trace; it is attached in one place,
+`opencode_rubrics.sandbox.scoring`, which scoring shares. A rollout of another environment has a state too, which nobody
+ends: it goes with its trace.
+
+Invariant: what belongs to a rollout and not to a single call is here; nothing is kept by the id of a trace or in a
+context variable.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from opencode_rubrics.sandbox.scoring import Scoring, attach, attached
+from verifiers.v1.errors import RolloutError
+from verifiers.v1.harness import HarnessSession
+from verifiers.v1.runtimes import Runtime
+from verifiers.v1.trace import ModelCall
+
+from opencode_env.cli_agent.interception.gateway import Gateway
+from opencode_env.cli_agent.interception.own_calls import AgentProgram
+from opencode_env.cli_agent.interception.sub_rollout import SubRollout
+from opencode_env.cli_agent.interception.way import Way
+from opencode_env.cli_agent.traces import AnyTrace
+
+
+class Rollout(Scoring):
+    """One rollout; see the attributes for who sets what."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trace: AnyTrace | None = None
+        """From `begin` on, when verifiers mints it."""
+        self.box: Runtime | None = None
+        """Where the agent works and is scored: the environment's."""
+        self.program = AgentProgram()
+        """The agent's own program, as the server knows it."""
+        self.session: HarnessSession | None = None
+        """The agent's, which the guard closes before anything of the task sees the sandbox."""
+        self.gateway: Gateway | None = None
+        """Set by the server that serves the rollout; None behind verifiers' own."""
+        self.way: Way | None = None
+        """The way from the sandbox to that server while it is registered there; None where none can be lost."""
+        self.make_sub: Callable[[AnyTrace], SubRollout] | None = None
+        """Makes the sub side, in an environment that has one."""
+        self.sub: SubRollout | None = None
+        """The sub side, from `begin` on."""
+
+    def begin(self, trace: AnyTrace) -> None:
+        """Take up the trace that verifiers has minted for this rollout."""
+        self.trace = trace
+        attach(self, trace)
+        if self.make_sub is not None:
+            self.sub = self.make_sub(trace)
+
+    async def end(self) -> None:
+        """End what still serves the rollout; what came of it stays. Idempotent."""
+        if self.sub is not None:
+            await self.sub.end()
+        self.session = self.gateway = self.way = self.boxes = self.box = None
+
+    @property
+    def live_sub(self) -> SubRollout | None:
+        """The sub side, until it has ended."""
+        return None if self.sub is None or self.sub.ended else self.sub
+
+    @asynccontextmanager
+    async def ending_sub_calls(self) -> AsyncIterator[None]:
+        """End the sub calls on the way out, while the sub session can still record them."""
+        try:
+            yield
+        finally:
+            if self.sub is not None:
+                await self.sub.end()
+
+    @property
+    def first_conversation(self) -> str | None:
+        """The conversation of the first call, where that bore the mark of the agent's own program."""
+        return None if self.gateway is None else self.gateway.beginnings.first
+
+    def take_failure(self) -> RolloutError | None:
+        """What the server holds for the cause of the end (see `Gateway.take_failure`)."""
+        return None if self.gateway is None else self.gateway.take_failure()
+
+    def step_keys(self, calls: Sequence[ModelCall]) -> Sequence[str | None]:
+        """For each recorded call the key by which all sends of one call are known; empty where no server knows."""
+        return () if self.gateway is None else self.gateway.step_keys(calls)
+
+    def program_load(self, start: float, end: float) -> int:
+        """How many requests of the agent's programs were at the endpoint between two moments."""
+        return 0 if self.gateway is None else self.gateway.load.between(start, end)
+
+
+def rollout_of(trace: AnyTrace) -> Rollout:
+    """The state of the rollout that a trace is of; made now where no environment of ours has made it."""
+    found = attached(trace)
+    if isinstance(found, Rollout):
+        return found
+    made = Rollout()
+    made.begin(trace)
+    return made
