@@ -86,15 +86,13 @@ class RoleInterceptionServer(InterceptionServer):
         model_secret, state_secret = super().register(session)
         self.sessions[model_secret] = MainSession.of(session)
         rollout = rollout_of(session.trace)
-        rollout.gateway = gateway = Gateway(self.gateway, session, rollout.program)
+        gateway = rollout.gateway = Gateway(self.gateway, session, rollout.program)
         rollout.way = None if self.watched is None else self.watched.way
         registered = Registered(gateway, session, model_secret)
         self._histories.open(session, gateway)
-        side = rollout.live_sub
-        if side is not None:
+        if (side := rollout.live_sub) is not None:
             registered = replace(registered, side=side, sub_bearer=secrets.token_urlsafe(16))
-            side.routed = True
-            side.session.network_policy = session.network_policy
+            side.routed, side.session.network_policy = True, session.network_policy
             side.session.client = BoundedClient(self._kept.lend("sub", side.session.ctx.client), side.settings.timeout)
             self.sessions[registered.sub_bearer] = side.session
             self._histories.open(side.session, registered.gateway)
@@ -103,9 +101,8 @@ class RoleInterceptionServer(InterceptionServer):
 
     def unregister(self, model_secret: str, state_secret: str) -> None:
         """Take both sessions away; a later call finds neither."""
-        registered = self._rollouts.pop(model_secret, None)
         super().unregister(model_secret, state_secret)
-        if registered is not None:
+        if (registered := self._rollouts.pop(model_secret, None)) is not None:
             rollout_of(registered.main.trace).way = None
             self._kept.give_back("main", registered.main.ctx.client)
             if registered.side is not None:
@@ -293,11 +290,11 @@ class RoleInterceptionServer(InterceptionServer):
         super().record_call(session, *args, **options)
         if session.released:
             return
-        call = session.trace.calls[-1]
+        trace, call = session.trace, session.trace.calls[-1]
         self._histories.committed(session, call.node)
-        keep(session.trace, call.node)
+        keep(trace, call.node)
         if isinstance(session, SubSession):
-            session.tally.add(call, session.trace.nodes)
-        elif (gateway := rollout_of(session.trace).gateway) is not None:
-            gateway.count(call, session.trace.nodes)
-            note_call(session.trace)
+            session.tally.add(call, trace.nodes)
+        elif (gateway := rollout_of(trace).gateway) is not None:
+            gateway.count(call, trace.nodes)
+            note_call(trace)
