@@ -173,7 +173,6 @@ def scoring_of(holder: vf.Trace[Any, Any, Any] | vf.Runtime) -> Scoring:
 
 
 def _fields(holder: Any) -> dict[str, Any]:
-    if not isinstance(holder, vf.Trace):
-        return vars(holder)
-    assert holder.__pydantic_private__ is not None
-    return holder.__pydantic_private__
+    fields: dict[str, Any] | None = holder.__pydantic_private__ if isinstance(holder, vf.Trace) else vars(holder)
+    assert fields is not None
+    return fields
