@@ -34,7 +34,7 @@ BLOCK = 50
 
 REASONS = {
     ("approximate", True): "words such as approximately are not dropped",
-    ("choice", True): "a choice with its text, a closing bracket or the word option is no choice",
+    ("choice", True): "a choice with its text, a closing bracket or the word option is not a choice",
     ("complex", True): "i is a real variable outside of a+bi",
     ("conflict", False): "of several final boxes the last one counts",
     ("decimal", True): "vulgar fractions are unknown",
@@ -50,12 +50,12 @@ REASONS = {
     ("large", True): "an exponent written e23 is Euler's number times 23",
     ("list", True): "signs for roots and plus-minus are unknown, boxes side by side are not joined",
     ("malformed", False): "an unclosed brace is closed",
-    ("matrix", True): "nested lists and tuples are no matrices and vectors",
+    ("matrix", True): "nested lists and tuples are not matrices and vectors",
     ("mixed", True): "1 1/2 is a product",
     ("pi", True): "pi is p times i",
     ("power", True): "** is not a power",
     ("radical", True): "root signs and cbrt are unknown, degrees are dropped inside functions",
-    ("recurring", True): "an overline is no recurring decimal",
+    ("recurring", True): "an overline is not a recurring decimal",
     ("reference", True): "a unit after a figure is a product of letters",
     ("scientific", True): "an exponent written e8 is Euler's number times 8",
     ("set", False): "a tuple equals the set of its elements",

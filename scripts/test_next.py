@@ -2,8 +2,8 @@
 
 They run in an environment of their own: the locked tools and our packages from this checkout, with the newest
 verifiers, pre-releases included, and what that needs. `[tool.opencode-envs.test-next]` in pyproject.toml names the last
-version known to work and the tests. Invariant: a failure under a version newer than that is told but is no failure of
-this checkout; under any other it is.
+version known to work and the tests. Invariant: a failure under a version newer than that is reported but is not a
+failure of this checkout; under any other it is.
 """
 
 import argparse
@@ -82,7 +82,7 @@ def version_in(environment: Path) -> Version:
 def check_types(project: Path, environment: Path, outcome: Outcome) -> None:
     """Run mypy as the project configures it, with the names that are false for the locked verifiers true.
 
-    An ignored error that is none with the other version is not told.
+    An ignored error that the other version does not show is not reported.
     """
     (project / ".cache").mkdir(exist_ok=True)
     config = project / ".cache" / "next-mypy.toml"
@@ -102,7 +102,7 @@ def check_types(project: Path, environment: Path, outcome: Outcome) -> None:
 def run_tests(project: Path, environment: Path, tests: Sequence[str], outcome: Outcome) -> None:
     """Run the tests; one that cannot be collected is a failure, and the others run.
 
-    What fails is run once more, one by one: a busy machine is no failure, and is told.
+    What fails is run once more, one by one: a busy machine is not a failure, and is told.
     """
     cases, names = pytest(project, environment, tests)
     failed = len(names)

@@ -23,7 +23,7 @@ pytest_plugins = ["tests.support.tiers", "tests.support.costs", "tests.support.p
 NEWEST_OPENENV = "0.10.0"
 
 # What the tests and their programs import is compiled once and not by each process, whatever this machine's environment
-# says; and objects of modules, which stay, are no work for the collector while they are made, nor later.
+# says; and objects of modules, which stay, are not work for the collector while they are made, nor later.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 gc.disable()

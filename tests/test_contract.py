@@ -288,7 +288,7 @@ def used() -> list[str]:
 
 @cache
 def importable() -> list[str]:
-    """The packages' modules that are no programs."""
+    """The packages' modules that are not programs."""
     return [module for module in sorted(sources()) if not {"__main__", *PROGRAMS} & set(module.split("."))]
 
 

@@ -1,4 +1,4 @@
-"""`make test-next`: failures under a verifiers newer than the last known one are told and are no failure."""
+"""`make test-next`: failures under a verifiers newer than the last known one are told and are not failures."""
 
 import subprocess
 import sys

@@ -56,9 +56,11 @@ def main() -> int:
     if options.broken and options.steps < (2 if options.broken is Break.STALE else 1):
         parser.error(f"--break {options.broken} needs more --steps")
     if options.out.exists() and not options.out.is_dir():
-        parser.error(f"--out: {options.out} is no directory")
+        parser.error(f"--out: {options.out} is not a directory")
     if options.prime_rl and not is_checkout(options.prime_rl):
-        parser.error(f"--prime-rl: {options.prime_rl} is no checkout of prime-rl: it has no packages/prime-rl-configs")
+        parser.error(
+            f"--prime-rl: {options.prime_rl} is not a checkout of prime-rl: it has no packages/prime-rl-configs"
+        )
     if options.prime_rl and not is_here():
         run_there(options.prime_rl, sys.argv[1:])
     return exit_code(_runs(options))

@@ -10,7 +10,7 @@ from examples.learn.curriculum import QUESTION, Filling, Problem
 EASY = ("be", "cl", "du", "ho")
 """Beginnings behind which every ending is right."""
 IMPOSSIBLE = ("ku", "ly", "my", "pi")
-"""Beginnings whose ending is none of those that the format has."""
+"""Beginnings whose ending is not one that the format has."""
 
 
 @dataclass(frozen=True)

@@ -64,12 +64,12 @@ class PrimeRun(Run):
             if len(now.episodes) - before >= MOST * self.plan.groups * self.plan.size:
                 raise RuntimeError(f"most rollouts failed, the last one with: {now.episodes[-1].errors}")
             if not (self._source.left or dispatcher.groups) and dispatcher.out_q.empty():
-                self._source.left += 1  # for what failed and is no part of a batch
+                self._source.left += 1  # for what failed and is not part of a batch
         self._samples = batch.samples
         return [rollout_of(str(episode.task.data.id), episode) for episode in now.episodes[before:]]
 
     def not_of(self, rollouts: Sequence[Rollout], gains: Sequence[float]) -> list[str]:
-        """prime-rl's samples that are none of the rollouts' own, or have another advantage.
+        """prime-rl's samples that are not the rollouts' own, or have another advantage.
 
         Where a rollout failed, a batch can hold samples of an earlier step, and groups that are not whole.
         """

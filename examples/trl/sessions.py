@@ -18,7 +18,7 @@ LONGEST_SECONDS = 14_400.0
 
 
 class UnscorableError(RuntimeError):
-    """The rollout is none to train on; the message says why."""
+    """The rollout is not to be trained on; the message says why."""
 
 
 class OpenCodeSession(ResourceSession):  # type: ignore[misc,unused-ignore]

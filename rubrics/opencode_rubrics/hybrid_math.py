@@ -17,7 +17,6 @@ from pydantic import JsonValue
 from typing_extensions import TypeVar
 
 from opencode_rubrics.errors import JudgeError, ScoringError
-from opencode_rubrics.half_characters import has_half_character
 from opencode_rubrics.judge import MAX_ANSWER_CHARS, Judge
 from opencode_rubrics.math.rules_result import RulesResult
 from opencode_rubrics.math.worker_pool import WorkerPool, release_pool, shared_pool, usable_cores
@@ -27,6 +26,7 @@ from opencode_rubrics.rubric import AnyTrace, Rubric
 from opencode_rubrics.sandbox.bounded_file import FileState, read_bounded_text
 from opencode_rubrics.sandbox.scoring import Scoring, scoring_of
 from opencode_rubrics.sandbox.workdir import in_workdir
+from opencode_rubrics.surrogates import has_lone_surrogate
 
 INFO_KEY = "math"
 """Where `trace.info` says how the score came about."""
@@ -171,7 +171,7 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
         if rules.reason == "timed_out" and ruling.text:
             seconds = self.config.timeout_seconds
             answer = await self._pool().stated_answer(ruling.text, ruling.source, seconds, scoring_of(trace))
-        return "" if len(answer) > MAX_ANSWER_CHARS or has_half_character(answer) else answer.strip()
+        return "" if len(answer) > MAX_ANSWER_CHARS or has_lone_surrogate(answer) else answer.strip()
 
     def _pool(self) -> WorkerPool:
         return shared_pool(self, self.config.max_workers or usable_cores())

@@ -12,11 +12,11 @@ from pydantic import Field, model_validator
 
 from opencode_rubrics.answer import GivenAnswer, given_answer
 from opencode_rubrics.errors import JudgeError, ScoringError
-from opencode_rubrics.half_characters import has_half_character
 from opencode_rubrics.judge import MAX_ANSWER_CHARS, Judge
 from opencode_rubrics.judge_options import JudgeOptions
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric
+from opencode_rubrics.surrogates import has_lone_surrogate
 
 INFO_KEY = "judge"
 """Where `trace.info` says how the score came about."""
@@ -103,6 +103,6 @@ def _usable(given: GivenAnswer, max_chars: int) -> GivenAnswer:
         text = text.rpartition("</think>")[2].strip()
     if given.reason or not text:
         return GivenAnswer(given.source, reason=given.reason or "empty")
-    if len(text) > max_chars or has_half_character(text):
+    if len(text) > max_chars or has_lone_surrogate(text):
         return GivenAnswer(given.source, reason="too_long" if len(text) > max_chars else "half_character")
     return GivenAnswer(given.source, text)

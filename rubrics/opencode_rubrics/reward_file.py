@@ -1,7 +1,7 @@
 """The reward file: the place where a verify command may write a reward of its own, if its row asks for that.
 
 Invariant: what is read there was written after the place was made new (see `scoring_home`), so nothing that the agent
-planted can stand in it. A file that is no number within the bounds is a 0 with a reason: the agent's code may have
+planted can stand in it. A file that is not a number within the bounds is a 0 with a reason: the agent's code may have
 made it so as well as a mistake of the row's, and failing must not be free.
 """
 
@@ -38,7 +38,7 @@ async def read_reward_file(runtime: vf.Runtime, lowest: float, highest: float) -
     content = found.text.strip()
     reward = _finite_float(content)
     if reward is None:
-        return WrittenReward(problem=f"{REWARD_PATH} holds {content[:200]!r}, which is no finite number")
+        return WrittenReward(problem=f"{REWARD_PATH} holds {content[:200]!r}, which is not a finite number")
     if not lowest - _ROUNDING <= reward <= highest + _ROUNDING:
         return WrittenReward(problem=f"{REWARD_PATH} holds {content[:200]}, which is not in [{lowest:g}, {highest:g}]")
     return WrittenReward(min(max(reward, lowest), highest))

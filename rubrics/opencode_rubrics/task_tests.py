@@ -34,7 +34,7 @@ class TaskTestsConfig(RubricConfig):
     reward_key: str = Field("reward", min_length=1)
     """The name in `reward.json` whose number is the reward; the others become metrics."""
     reward_min: float = Field(0.0, allow_inf_nan=False)
-    """The least that the tests may give; a number beyond the bounds is no verdict."""
+    """The least that the tests may give; a number beyond the bounds is not a verdict."""
     reward_max: float = Field(1.0, allow_inf_nan=False)
     """The most that the tests may give."""
 

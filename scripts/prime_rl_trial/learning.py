@@ -22,7 +22,7 @@ from prime_rl.orchestrator.train_source import TrainSource
 from prime_rl.orchestrator.types import GroupCancellation, Policy, Progress, TrainBatch
 from prime_rl.utils.client import InferencePool
 
-# verifiers 0.4 has no such attribute: the images of a branch are reached in another way, and here are none.
+# verifiers 0.4 has no such attribute: the images of a branch are reached in another way, and there are none here.
 _branch: Any = vf.Branch
 if not hasattr(_branch, "multi_modal_data"):
     _branch.multi_modal_data = None

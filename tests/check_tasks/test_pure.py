@@ -33,7 +33,7 @@ def test_a_gold_solution_is_found_by_its_form() -> None:
     assert found(PATCH) == Gold(patch=PATCH)
     assert found("print(1)", "code-tests", "answer.py") == Gold(files={"answer.py": "print(1)"})
     assert found(None) is None
-    with pytest.raises(GoldError, match='column "gold" is no solution'):
+    with pytest.raises(GoldError, match='column "gold" is not a solution'):
         found(7)
 
 

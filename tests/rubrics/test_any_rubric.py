@@ -187,8 +187,8 @@ def test_a_row_brings_another_packages_rubric(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rubric", "problem"),
     [
-        ({"type": "anwser"}, "is no rubric configuration: Value error, there is no rubric"),
-        ({"type": LENGTH, "most": "many"}, "is no rubric configuration: most: Input should be a valid integer"),
+        ({"type": "anwser"}, "is not a rubric configuration: Value error, there is no rubric"),
+        ({"type": LENGTH, "most": "many"}, "is not a rubric configuration: most: Input should be a valid integer"),
         ({"type": "group", "members": [{"rubric": {"type": LENGTH, "x": 1}}]}, "members.0.rubric.x: Extra inputs"),
     ],
 )

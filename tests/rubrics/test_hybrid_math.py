@@ -1,4 +1,4 @@
-"""`HybridMathRubric`: rewards, what is recorded, where the answer comes from, and what is no answer."""
+"""`HybridMathRubric`: rewards, what is recorded, where the answer comes from, and what is not an answer."""
 
 import asyncio
 from collections.abc import AsyncIterator

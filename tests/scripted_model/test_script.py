@@ -94,7 +94,7 @@ def test_a_file_holds_steps_or_a_script_or_scripts(content: object, tmp_path: Pa
 def test_a_bad_file_is_refused_with_its_name(content: str, tmp_path: Path) -> None:
     path = tmp_path / "script.json"
     path.write_text(content)
-    with pytest.raises(ValueError, match=r"script\.json is no script"):
+    with pytest.raises(ValueError, match=r"script\.json is not a script"):
         ScriptPolicy.load(path)
 
 

@@ -20,7 +20,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
         ({"question": "  ", "answer": "1"}, "question", "is empty"),
         ({"question": 7, "answer": "1"}, "question", "must be text or a list of messages, not int"),
         ({"question": [], "answer": "1"}, "question", "must end with a message of the user"),
-        ({"question": ["hello"], "answer": "1"}, "question", "is no list of {role, content} messages"),
+        ({"question": ["hello"], "answer": "1"}, "question", "is not a list of {role, content} messages"),
         ({"question": [{"role": "assistant", "content": "hi"}], "answer": "1"}, "question", "must end with"),
         ({"question": [{"role": "user"}], "answer": "1"}, "question", "message 0.user.content"),
         ({"question": "?", "answer": ["1"]}, "answer", "must be text or a number, not list"),
@@ -37,8 +37,8 @@ PNG = b"\x89PNG\r\n\x1a\n"
         ({"question": "?", "answer": "1", "setup_timeout": True}, "setup_timeout", "positive number of seconds"),
         ({"question": "?", "answer": "1", "id": 1.5}, "id", "must be text or a whole number"),
         ({"question": "?", "answer": "1", "agent_timeout": 10**400}, "agent_timeout", "must be a positive number"),
-        ({"question": "\ud800", "answer": "1"}, "question", "half a character"),
-        ({"question": "?", "answer": "1", "id": "\ud800"}, "id", "half a character"),
+        ({"question": "\ud800", "answer": "1"}, "question", "lone surrogate"),
+        ({"question": "?", "answer": "1", "id": "\ud800"}, "id", "lone surrogate"),
         (
             {
                 "question": "?",
@@ -131,8 +131,8 @@ def test_a_system_column_and_a_system_message_contradict_each_other(tmp_path: Pa
     ("picture", "problem"),
     [
         ({"bytes": None, "path": "/etc/passwd"}, "pictures with their bytes in the row"),
-        (b"no picture", "holds a picture that is no PNG"),
-        ([PNG, b"no picture"], "holds a picture that is no PNG"),
+        (b"no picture", "holds a picture that is not a PNG"),
+        ([PNG, b"no picture"], "holds a picture that is not a PNG"),
     ],
 )
 def test_a_picture_without_its_data_is_refused(tmp_path: Path, picture: object, problem: str) -> None:

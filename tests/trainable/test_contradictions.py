@@ -1,4 +1,4 @@
-"""What a trace says against itself: calls that counted otherwise, things that stand twice, numbers that are none."""
+"""What a trace says against itself: calls that counted otherwise, things that stand twice, numbers not finite."""
 
 import json
 from pathlib import Path
@@ -154,7 +154,7 @@ CONTRADICTIONS: dict[str, tuple[Line, Flaw, str]] = {
     "a token of no vocabulary": (
         damaged(0, token_ids=[2_000_000, 2]), Flaw.TOKEN_IDS, "node 0: 1 of 2, the first 2000000",
     ),
-    "a token that is no whole number": (
+    "a token that is not a whole number": (
         damaged(0, token_ids=[1.5, 2]), Flaw.TYPES, "nodes.0.token_ids.0: Input should be a valid integer",
     ),
     "logprobs as text": (damaged(3, logprobs=["-0.5"]), Flaw.TYPES, "nodes.3.logprobs.0: Input should be a valid num"),

@@ -1,4 +1,4 @@
-"""Histories that are told again are forks; words that only stand there as well are none."""
+"""Histories that are told again are forks; words that only stand there as well are not."""
 
 from pathlib import Path
 from typing import Any

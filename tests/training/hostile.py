@@ -12,7 +12,7 @@ def bash(family: Family, command: str, **more: Any) -> str:
 
 
 def hostile(family: Family) -> list[Says]:
-    """What no serialiser writes, what cannot run, and what is no call at all; OpenCode rewrites nearly all of it."""
+    """What no serialiser writes, what cannot run, and what is not a call at all; OpenCode rewrites nearly all of it."""
     spelled = [
         '{ "description" : "d",\n"command":"echo \\u0061\\/", "timeout": 5000.0, "2": 1, "1": 2 }',
         '{"command": "echo first", "command": "echo b", "description": "d", "x": 1e400, "y": -0}',

@@ -86,7 +86,7 @@ def _show(found: Sequence[Sandbox], *, as_json: bool) -> None:
 
 def _agreed(count: int) -> bool:
     if not sys.stdin.isatty():
-        _complain("standard input is no terminal to ask at: give --yes", _WRONG_USE)
+        _complain("standard input is not a terminal to ask at: give --yes", _WRONG_USE)
         return False
     return input(f"delete these {count}? [y/N] ").strip().lower() in ("y", "yes")
 

@@ -82,7 +82,7 @@ async def _checked(url: str, options: Options) -> tuple[str, dict[str, str], dic
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError as error:
-        raise Unreadable("this is no address of a page") from error
+        raise Unreadable("this is not an address of a page") from error
     if parts.scheme not in ("http", "https") or not host or len(url) > MAX_URL_CHARS or parts.username:
         raise Unreadable("only http:// and https:// addresses of pages can be opened")
     try:
@@ -91,7 +91,7 @@ async def _checked(url: str, options: Options) -> tuple[str, dict[str, str], dic
         raise Unreadable(f"there is no {host}") from error
     addresses = [str(entry[4][0]) for entry in looked]
     if not options.allow_private and not all(map(is_public, addresses)):
-        raise Unreadable(f"{host} is no public address")
+        raise Unreadable(f"{host} is not a public address")
     address = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
     target = parts._replace(netloc=f"{address}:{port}", fragment="").geturl()
     name = f"[{host}]" if ":" in host else host

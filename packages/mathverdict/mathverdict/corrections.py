@@ -89,7 +89,7 @@ def _stated(text: str, corrected: str) -> str:
 
 
 def takes_back(text: str) -> bool:
-    """Whether `text` says that the answer before it is none."""
+    """Whether `text` takes the answer before it back."""
     return _TAKEN_BACK.search(text[-_MOST:]) is not None
 
 

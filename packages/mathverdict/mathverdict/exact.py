@@ -13,7 +13,7 @@ _MAX_FACTORIAL = 9000
 
 
 class Inexact(ArithmeticError):
-    """The value is no rational number, or one that is too long."""
+    """The value is not a rational number, or one that is too long."""
 
 
 class Undefined(ArithmeticError):

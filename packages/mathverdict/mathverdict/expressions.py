@@ -30,7 +30,7 @@ def read(text: str) -> Node:
     """The tree of a spelled expression.
 
     Raises:
-        Unparsable: it is none.
+        Unparsable: it is not one.
     """
     return parse(text)
 
@@ -46,7 +46,7 @@ def equal_trees(gold: Node, given: Node) -> bool:
 
 
 def proportional(gold: Node, given: Node) -> int:
-    """1 or -1 if `given` is `gold` times a constant of that sign, 2 if the constant is not real, 0 if it is none."""
+    """1 or -1 if `given` is `gold` times a constant of that sign, 2 if the constant is not real, 0 if it is not one."""
     ratios: list[Value] = []
     rounded = is_rounded(gold) or is_rounded(given)
 

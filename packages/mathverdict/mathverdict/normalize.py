@@ -108,7 +108,7 @@ _INVERSE = re.compile(r"(?<![A-Za-z\\])(?:asin|acos|atan)(?![A-Za-z])")
 _POWER_GROUP = re.compile(r"\^\s*\(([^()]*)\)")
 _POWER_NUMBER = re.compile(r"\^\s*([+-]?\d+(?:\.\d+)?)(?![\d}])")
 _LONGEST = 4000
-"""A longer text is no expression that is compared."""
+"""A longer text is not an expression that is compared."""
 _COLOR = re.compile(r"\\(?:text)?color\s*\{\w*\}\s*|\\(?:displaystyle|mathstrut)(?![A-Za-z])\s*")
 _EMPTY = re.compile(r"\\text\s*\{\s*\}|(?<![\\_^}])\{\s*\}")
 _FONT = re.compile(r"\\(?P<name>mathrm|mathbf|mathit|mathsf|boldsymbol|bm|pmb|mathop|textbf|textrm|text|fbox)\s*(?=\{)")

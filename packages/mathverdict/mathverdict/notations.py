@@ -91,7 +91,7 @@ def same_notation(gold: str, given: str, equal: Equal) -> bool | None:
     if form is None and other is None:
         return None
     if form and other and (form.kind, other.kind) == ("ratio", "time") and not other.parts[2]:
-        # "30:45" for "2:3": what a reference writes as no time of day is none in the answer either.
+        # "30:45" for "2:3": what the reference does not write as a time of day is not one in the answer.
         other = Notation("ratio", other.parts[:2])
     if form and other:
         return form.kind == other.kind and _SAME[form.kind](form.parts, other.parts, equal)

@@ -1,7 +1,7 @@
 """Numbers in words: "two", "twenty-one", "three hundred and five", "two thirds".
 
 Invariant: only a text that is one number, or starts with one that a noun follows, is read; "seven or eight", "one of
-them" and "second" are no numbers.
+them" and "second" are not numbers.
 """
 
 import re
@@ -41,7 +41,7 @@ def _part(name: str) -> str:
 
 
 def _value(words: str) -> int | None:
-    """The value of number words; `None` if they are no one number, such as "two three"."""
+    """The value of number words; `None` if they are not one number, such as "two three"."""
     parts = words.casefold().replace("-", " ").split()
     sign = -1 if parts[0] in {"minus", "negative"} else 1
     total, group, last = 0, 0, 10**12

@@ -52,7 +52,7 @@ class Progression:
 
 
 def same_progression(gold: str, given: str) -> bool | None:
-    """Whether two texts are the same numbers; `None` if one of them is no progression, or both are congruences."""
+    """Whether two texts are the same numbers; `None` if one of them is not a progression, or both are congruences."""
     if max(len(gold), len(given)) > _LONGEST:
         return None
     wanted, found = progression_of(gold), progression_of(given)

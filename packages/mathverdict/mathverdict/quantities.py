@@ -185,7 +185,7 @@ def _singular(word: str) -> str:
 
 
 def _parts_of(text: str) -> list[Quantity]:
-    """The quantities that a text names one behind the other, such as "3 hours 20 minutes"; empty if it is no such."""
+    """The quantities that a text names one behind the other, such as "3 hours 20 minutes"; empty if there are none."""
     found, position = [], 0
     while match := _PART.match(text, position):
         found.append(Quantity(match["figure"], _canonical({"name": match["marked"] or match["plain"]})))

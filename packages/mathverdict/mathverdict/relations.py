@@ -1,7 +1,7 @@
 r"""Equations, inequalities and chains of them, as text: their sides and signs.
 
 Invariant: only signs at the top level split a text; a sign that is not known here is left where it is, so that the
-text is no expression either.
+text is not an expression either.
 """
 
 import re
@@ -26,7 +26,7 @@ _NAMED = re.compile(
     r"|(?:\\mathbb\s*\{\s*[EP]\s*\}|[EP]|\\text\{\s*(?:Var|Cov|SD|E|P|Area|area|Volume)\s*\})\s*[(\[][^=<>]{1,30}[)\]]"
     r"|\[[A-Z]{3,6}\]|m\s*\\angle\s*[A-Z]{1,3}|\\nabla\s*[a-zA-Z](?:\s*\([^=]{1,20}\))?|\\bar\s*\{?[a-z]\}?|\\text\{\s*[A-Za-z]+\s*\}"
 )
-"""Names that are no single symbol: `f^{-1}(x)`, `\\text{Var}(X)`, `[ABC]`, `m\\angle A`."""
+"""Names that are not single symbols: `f^{-1}(x)`, `\\text{Var}(X)`, `[ABC]`, `m\\angle A`."""
 
 _UNKNOWNS = frozenset("abcdhkmnpqrstuvxy")
 _OPERATION = re.compile(
@@ -97,7 +97,7 @@ def is_name(text: str) -> bool:
 
 
 def _is_point(node: Node) -> bool:
-    """`AB` and `|AB|`: products of capital letters; `|x|` is no name of x."""
+    """`AB` and `|AB|`: products of capital letters; `|x|` is not a name of x."""
     if node.kind == "call" and node.name == "abs":
         return _is_point(node.args[0]) or (node.args[0].kind == "symbol" and node.args[0].name not in _UNKNOWNS)
     if node.kind == "multiply":

@@ -65,7 +65,7 @@ def is_solved(relation: Relation) -> bool:
 
 
 def without_question(gold: str, given: str) -> tuple[str, str]:
-    r"""Both texts, one of which loses the question it repeats: `\det A=-6` is -6 if the other is no equation."""
+    r"""Both texts, one of which loses the question it repeats: `\det A=-6` is -6 if the other is not an equation."""
     if "=" not in _SUBSCRIPTS.sub("", gold):
         return gold, _answered(given)
     return (gold, given) if "=" in _SUBSCRIPTS.sub("", given) else (_answered(gold), given)

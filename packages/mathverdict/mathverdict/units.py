@@ -1,6 +1,6 @@
 r"""Names of units, and units as measures: what `km/h`, `m s^{-1}` or `J/(mol K)` is in base units.
 
-Invariant: a factor is an exact rational. What is no multiple of another unit (degrees of temperature, months) is a
+Invariant: a factor is an exact rational. What is not a multiple of another unit (degrees of temperature, months) is a
 dimension of its own, so that it never equals anything else.
 """
 

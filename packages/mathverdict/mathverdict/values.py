@@ -111,7 +111,7 @@ class _Evaluator:
     def _series(self, node: Node) -> Value:
         low, high = (self.value(arg) for arg in node.args[:2])
         if not all(isinstance(end, Fraction) and end.denominator == 1 for end in (low, high)):
-            raise Undecidable("bounds of a sum that are no whole numbers")
+            raise Undecidable("bounds of a sum that are not whole numbers")
         if high - low > _MAX_TERMS:
             raise Undecidable("too many terms")
         kind = "add" if node.kind == "sum" else "multiply"

@@ -94,7 +94,7 @@ def _size(text: str) -> int:
 
 
 def _as_tuple(text: str, size: int) -> str:
-    """A sum of multiples of unit vectors as a tuple of `size`; empty if it is none."""
+    """A sum of multiples of unit vectors as a tuple of `size`; empty if it is not one."""
     if size not in {2, 3} or "=" in text or not _ANY.search(text):
         return ""
     unit = _MARKED if _MARKED.search(text) else _ANY

@@ -155,7 +155,7 @@ def _is_word(run: str) -> bool:
 
 
 def same_words(reference: str, answer: str) -> bool | None:
-    """Whether two texts say the same in words; `None` if the reference is none."""
+    """Whether two texts say the same in words; `None` if the reference is not in words."""
     wanted, found = as_words(reference), as_words(answer)
     if wanted is None:
         return None

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from opencode_rubrics.code.packed import unpacked
 from opencode_rubrics.code.problem import CodeTest, CodeTests
-from opencode_rubrics.half_characters import has_half_character
+from opencode_rubrics.surrogates import has_lone_surrogate
 
 _BESIDE = (
     ("public_test_cases", "private_test_cases"),
@@ -128,7 +128,7 @@ def _text(value: object) -> str:
     for line in lines:
         if not isinstance(line, str | int | float):
             raise ValueError(f"holds {type(line).__name__} where a test of a program has its text")
-        if isinstance(line, str) and has_half_character(line):
+        if isinstance(line, str) and has_lone_surrogate(line):
             raise ValueError("holds half of a character, which no program can read or print")
     return "\n".join(map(str, lines))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import verifiers.v1 as vf
 
-from opencode_rubrics.half_characters import has_half_character
+from opencode_rubrics.surrogates import has_lone_surrogate
 
 DEFAULT_WORKDIR = "/app"
 """Work directory where nobody names one."""
@@ -22,7 +22,7 @@ def work_directory(task: vf.TaskData, seat: vf.AgentConfig) -> str:
     """
     chosen = getattr(seat.runtime, "workdir", None) or task.workdir or getattr(seat.harness, "agent_workdir", None)
     path = str(chosen or DEFAULT_WORKDIR)
-    if not path.startswith("/") or "\0" in path or has_half_character(path):
+    if not path.startswith("/") or "\0" in path or has_lone_surrogate(path):
         raise vf.TaskError(
             f"work directory {path!r} is no absolute path: name another as the task's workdir, "
             "--env.agent.harness.agent-workdir or --env.agent.runtime.workdir"

@@ -32,8 +32,8 @@ Assumed, because neither says it:
 - A quota that is used up is 402; too many sandboxes at once is 429.
 - A signal reaches the process that `Start` started, and no other. A process without `session_uuid` lives on when its
   client is gone, as one with it does; its end is kept for as long as its sandbox.
-- `timeout_minutes` counts from the creation; -1 is no limit. `idle_timeout_minutes` counts from the
-  last request to the gateway, a command that runs on is none: TIMEOUT with the reason IDLE_TIMEOUT; beyond the lifetime
+- `timeout_minutes` counts from the creation; -1 means no limit. `idle_timeout_minutes` counts from the
+  last request to the gateway (not a command that runs on): TIMEOUT with the reason IDLE_TIMEOUT; beyond the lifetime
   it is refused (422), as the SDK's own check of a request does.
 - An upload to a full disk is 500 with the system's words (`Sandbox.full`).
 - The limit of `read-file` is 16 MiB.

@@ -148,7 +148,7 @@ class TaskCheck:
                 try:
                     await self._apply(miss, box)
                 except GoldError:
-                    continue  # what cannot be applied is no solution
+                    continue  # what cannot be applied is not a solution
                 reward = (await box.score()).reward
             allowed = _CLOSE if miss.answer is not None else FULL - _CLOSE
             if reward > allowed:

@@ -160,7 +160,7 @@ async def _report(env: CheckEnv, task: Task[Any, Any, Any], options: argparse.Na
     elif isinstance(task, OpenCodeTask):
         check = TaskCheck(env, task, options.repeats, options.gold, _directory(options.dataset, task))
     else:
-        return report.model_copy(update={"error": f"{type(task).__name__} is no task of ours"})
+        return report.model_copy(update={"error": f"{type(task).__name__} is not a task of ours"})
     error = None
     try:
         await check.run()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 _LEAST_LINE = 4
 _LEAST = 16
-"""Characters: less is no secret."""
+"""Characters: a shorter text is not a secret."""
 _LEAST_WHOLE = 3
 _SAYS = r"(?:answer|solution|gold|expected|reference|correct|secret|ground.?truth)"
 

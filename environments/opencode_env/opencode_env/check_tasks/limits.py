@@ -10,7 +10,7 @@ _NEARLY = 0.8
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds; None is no limit."""
+    """Seconds; None: no limit."""
 
     agent: float | None
     """That the task gives the agent."""

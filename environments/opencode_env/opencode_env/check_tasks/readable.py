@@ -103,7 +103,7 @@ async def _made(runtime: vf.Runtime, argv: list[str], path: str, lacking: str, f
 
 
 async def _left_out(runtime: vf.Runtime) -> list[str]:
-    """What is none of the task's: the kernel's, and what this machine shows, or the system's programs of an image."""
+    """What is not the task's: the kernel's, and what this machine shows, or the system's programs of an image."""
     if not isinstance(runtime, TrustedSystem):
         return [*_KERNEL, *_SYSTEM]
     mounts = (await runtime.run(["cat", "/proc/self/mountinfo"], {})).stdout.splitlines()

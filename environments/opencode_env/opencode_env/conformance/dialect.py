@@ -73,7 +73,7 @@ def dialect_of(harness: str, given: str | None = None) -> Dialect:
     """The dialect that was given as `MODULE:NAME`, else the one known for the harness, else what its tools tell.
 
     Raises:
-        ValueError: `MODULE:NAME` cannot be imported, or is no dialect.
+        ValueError: `MODULE:NAME` cannot be imported, or is not a dialect.
     """
     if given is None:
         return KNOWN.get(harness.replace("_", "-"), ToolDialect())

@@ -126,7 +126,7 @@ class Forked:
 
 
 def _interpreter(program: str) -> str:
-    """The Python that runs a program; this one for what is no program of any."""
+    """The Python that runs a program; this one for what is not a program of any."""
     if Path(program).name.startswith("python"):
         return program
     with contextlib.suppress(OSError), open(program, "rb") as script:

@@ -198,7 +198,7 @@ class RowPolicy:
         """The reply; a row that has ended gives its last one again."""
         row = next((row for row in self._rows if any(row.mark in text for text in request.texts)), None)
         if row is None:
-            return Reply(text="I am a scripted model; this is none of the suite's rows.")
+            return Reply(text="I am a scripted model; this is not one of the suite's rows.")
         able = self._dialect.command(request, "true") is not None
         self.commands[row.name] = self.commands.get(row.name, False) or able
         self.streamed[row.name] = request.body.stream

@@ -55,8 +55,10 @@ def test_a_fault_that_passes_is_a_sound_rollout_where_the_agent_tries_again(row:
     sent = len(main.asked("recovers"))
     if recovers.error.startswith(MODEL_ERRORS) and recovers.reward is None and sent <= 2:
         pytest.skip("the agent does not try a failed call again; its rollout is an error, as it must be")
-    assert recovers.ok, recovers.broken("A failed call that the agent tried again with success is no error.")
-    assert recovers.reward == 1.0, recovers.broken("A failed call that the agent tried again with success is no error.")
+    assert recovers.ok, recovers.broken("A failed call that the agent tried again with success is not an error.")
+    assert recovers.reward == 1.0, recovers.broken(
+        "A failed call that the agent tried again with success is not an error."
+    )
     assert recovers.metrics["model_call_errors"] == 1.0, recovers.broken("The failed call must be counted.")
 
 

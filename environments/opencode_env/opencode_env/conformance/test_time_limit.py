@@ -16,7 +16,7 @@ def assert_timed_out(rollout: Rollout) -> None:
     assert rollout.ok, rollout.broken(promise)
     assert rollout.stop == "agent_timeout", rollout.broken(promise)
     assert rollout.metrics["agent_timeout"] == 1.0, rollout.broken("The metric agent_timeout must say so.")
-    assert rollout.metrics["agent_error"] == 0.0, rollout.broken("A time limit is no error of the agent.")
+    assert rollout.metrics["agent_error"] == 0.0, rollout.broken("A time limit is not an error of the agent.")
 
 
 def test_an_agent_that_waits_for_its_model_is_ended_and_scored(row: Row) -> None:

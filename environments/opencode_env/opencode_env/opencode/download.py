@@ -74,7 +74,7 @@ def configured_registry() -> str:
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or parts.username is not None:
         raise HarnessError(
-            "the address of npm's registry holds credentials or is none that sandboxes can reach: name another with "
+            "the address of npm's registry holds credentials or cannot be reached from sandboxes: name another with "
             "--env.agent.harness.mirror, or use --env.agent.harness.install upload"
         )
     return address

@@ -28,7 +28,7 @@ class OpenCodeEcho:
     side_agents = frozenset({"compaction", "summary", "title"})
 
     def recognise(self, sampled: AssistantMessage, echo: Wire) -> Sequence[str] | None:
-        """The sampled ids of the echo's calls, in the order that they have there; None when it is no echo of that
+        """The sampled ids of the echo's calls, in the order that they have there; None when it is not an echo of that
         answer.
 
         Content: null comes back as "". Reasoning: `reasoning` comes back as `reasoning_content`, and as "" where there
@@ -147,7 +147,7 @@ class _OfOneId:
 
 
 def _inputs(arguments: str) -> Iterator[Any]:
-    """What a tool may get for whole arguments: nothing is {}, and what is no object is wrapped in one."""
+    """What a tool may get for whole arguments: nothing is {}, and what is not an object is wrapped in one."""
     if not arguments.strip(javascript_json.JAVASCRIPT_SPACE):
         yield {}
     with suppress(ValueError):
@@ -161,7 +161,7 @@ def _wrapped(value: Any) -> Any:
 
 
 def _refused_name(given: Any) -> Any:
-    """The tool that a call of `invalid` names, by its arguments: there is none of that name, or they were no JSON, or
+    """The tool that a call of `invalid` names, by its arguments: there is none of that name, or they were not JSON, or
     had a key `__proto__`."""
     if isinstance(given, dict) and given.keys() == {"tool", "error"} and isinstance(given["error"], str):
         return given["tool"] if isinstance(given["tool"], str) else None

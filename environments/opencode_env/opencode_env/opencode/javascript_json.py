@@ -1,7 +1,7 @@
 """JSON as JavaScript reads and writes it: what becomes of a text that goes through `JSON.parse` and `JSON.stringify`.
 
 Every number is a double, so 5000.0 is 5000 and big integers are rounded; what is too large for one is written as null,
-and -0 as 0. Of duplicate keys the last one counts. NaN and Infinity are no JSON.
+and -0 as 0. Of duplicate keys the last one counts. NaN and Infinity are not JSON.
 """
 
 import json
@@ -24,7 +24,7 @@ def _number(text: str) -> float | None:
 
 
 def _no_json(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 _decoder = json.JSONDecoder(parse_float=_number, parse_int=_number, parse_constant=_no_json)
@@ -34,7 +34,7 @@ def parse(text: str) -> Any:
     """The value that JavaScript reads, as it would write it.
 
     Raises:
-        ValueError: it is none that JavaScript reads.
+        ValueError: JavaScript does not read it.
     """
     try:
         return _decoder.decode(text)

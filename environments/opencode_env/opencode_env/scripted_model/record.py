@@ -15,7 +15,7 @@ class RequestOutcome(StrEnum):
     ANSWERED = "answered"
     """The answer, an error status included, was sent as the script has it."""
     REFUSED = "refused"
-    """It was no valid chat request (400), or longer than the context window."""
+    """It was not a valid chat request (400), or longer than the context window."""
     CUT = "cut"
     """A fault closed the connection."""
     CLIENT_LEFT = "client_left"
@@ -29,7 +29,7 @@ class RecordedRequest:
     """One request. The fields after `received` are filled in while it is answered."""
 
     body: dict[str, Any]
-    """The parsed JSON, whole; empty when it was no JSON object."""
+    """The parsed JSON, whole; empty when it was not a JSON object."""
     headers: Mapping[str, str]
     """Lower-case names."""
     received: float = field(default_factory=time.time)

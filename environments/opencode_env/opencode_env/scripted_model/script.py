@@ -91,7 +91,7 @@ class ScriptPolicy:
                 return cls(*_Scripts.model_validate(content).scripts)
             return cls(Script.model_validate({"steps": content} if isinstance(content, list) else content))
         except ValueError as error:
-            raise ValueError(f"{path} is no script: {error}") from error
+            raise ValueError(f"{path} is not a script: {error}") from error
 
     def __call__(self, request: ChatRequest, /) -> Reply:
         for script in self.scripts:

@@ -51,11 +51,11 @@ def _answer_problems(here: str, message: dict[str, Any], calls: Sequence[dict[st
     for number, call in enumerate(calls):
         place = f"{here}.tool_calls[{number}]"
         if not call.get("id") or call.get("type") != "function":
-            yield f"{place} has no id, or is no function"
+            yield f"{place} has no id, or is not a function"
         if not _NAME.fullmatch(call["function"]["name"]):
             yield f"{place} has a name that no tool can have"
         if not _is_object(call["function"]["arguments"]):
-            yield f"{place}.function.arguments is no JSON object"
+            yield f"{place}.function.arguments is not a JSON object"
 
 
 def _is_object(text: str) -> bool:

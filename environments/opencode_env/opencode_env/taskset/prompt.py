@@ -72,7 +72,7 @@ def _from_messages(row: Row, key: str, value: list[object]) -> Question:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        row.refuse(key, f"is no list of {{role, content}} messages: message {where}: {first['msg']}")
+        row.refuse(key, f"is not a list of {{role, content}} messages: message {where}: {first['msg']}")
     system_prompt = None
     if messages and isinstance(messages[0], vf.SystemMessage):
         head = messages.pop(0)
@@ -104,7 +104,7 @@ def pictures(row: Row, key: str) -> list[vf.ImageUrlContentPart]:
     """The pictures in the cell, in order; none if it is empty, absent or text.
 
     Raises:
-        DatasetError: a picture has no data in the row, or is no PNG, JPEG, GIF, WebP or BMP.
+        DatasetError: a picture has no data in the row, or is not a PNG, JPEG, GIF, WebP or BMP.
     """
     value = row.cell(key)
     if value is None or isinstance(value, str):
@@ -127,4 +127,4 @@ def _mime_type(row: Row, key: str, data: bytes) -> str:
             return mime_type
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
-    row.refuse(key, "holds a picture that is no PNG, JPEG, GIF, WebP or BMP")
+    row.refuse(key, "holds a picture that is not a PNG, JPEG, GIF, WebP or BMP")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
-from opencode_rubrics.half_characters import has_half_character
+from opencode_rubrics.surrogates import has_lone_surrogate
 
 from opencode_env.taskset.errors import DatasetError
 
@@ -51,8 +51,8 @@ class Row:
     def cell(self, key: str) -> object | None:
         """The value of column `key`; `None` if it is empty (null, empty text, NaN) or there is no such column."""
         value = self.get(key)
-        if isinstance(value, str) and has_half_character(value):
-            self.refuse(key, "holds half a character (a lone surrogate), which is no text")
+        if isinstance(value, str) and has_lone_surrogate(value):
+            self.refuse(key, "holds a lone surrogate, which is not text")
         empty = value is ABSENT or value == "" or (isinstance(value, float) and math.isnan(value))
         return None if empty else value
 

@@ -26,7 +26,7 @@ def own_rubric(row: Row) -> dict[str, JsonValue] | None:
     """The configuration in the row's column `rubric`, if that is one.
 
     Raises:
-        DatasetError: it has a `type` but is no valid configuration, or names a judge's endpoint.
+        DatasetError: it has a `type` but is not a valid configuration, or names a judge's endpoint.
     """
     value = row.values.get(RUBRIC_COLUMN)
     if not isinstance(value, Mapping) or not isinstance(value.get("type"), str):
@@ -37,7 +37,7 @@ def own_rubric(row: Row) -> dict[str, JsonValue] | None:
         read_rubric(given)
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}".removeprefix(": ") for e in error.errors())
-        row.refuse(RUBRIC_COLUMN, f"is no rubric configuration: {problems}: {json.dumps(given)[:200]}")
+        row.refuse(RUBRIC_COLUMN, f"is not a rubric configuration: {problems}: {json.dumps(given)[:200]}")
     if _names(given, _OPERATORS):
         row.refuse(RUBRIC_COLUMN, f"must not set {_OPERATORS}: set --env.taskset.task.rubric.{_OPERATORS} instead")
     return given

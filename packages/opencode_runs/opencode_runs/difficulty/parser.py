@@ -30,7 +30,7 @@ the loop:
 RATE_HELP = """\
 A try counts as an attempt when the main seat's trace is sound and scored; an agent that ran out of time made an
 attempt. What the machinery did (errors; setup, finalize and scoring timeouts; no reward) is shown apart and never
-counts as a failure. Traces of a seat named "sub" are no attempts. An attempt passes at reward >= --threshold.
+counts as a failure. Traces of a seat named "sub" are not attempts. An attempt passes at reward >= --threshold.
 
 examples:
   opencode-difficulty rate outputs/my-run

@@ -71,7 +71,7 @@ def rate(paths: list[Path], *, threshold: float = 1.0, seat: str | None = None) 
     chooses as `attempt.tries` says.
 
     Raises:
-        BadInputError: a path is no run, or a file cannot be read as traces of this schema.
+        BadInputError: a path is not a run, or a file cannot be read as traces of this schema.
     """
     reading = Reading(EpisodeRecord)
     rating = Rating(threshold, runs=reading.runs)

@@ -162,7 +162,7 @@ def _metrics(call: ShownCall | None, context: list[int], sampled: list[int], log
 
 
 def plain_text(content: Any) -> str:
-    """A message's text; of parts that are no text, their kind."""
+    """A message's text; of parts that are not text, their kind."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):

@@ -21,7 +21,7 @@ def export_atif(paths: list[Path], folder: Path) -> int:
     """Write each trace's trajectories as files of `folder`, named by the trace's id and branch; how many they are.
 
     Raises:
-        BadInputError: a path is no run, or the folder cannot be written to.
+        BadInputError: a path is not a run, or the folder cannot be written to.
         NothingUsableError: the runs hold no conversation.
     """
     written = 0

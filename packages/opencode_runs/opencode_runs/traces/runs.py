@@ -78,7 +78,7 @@ def _size(file: Path) -> int:
 
 
 def _training_files(path: Path) -> list[Path]:
-    """The training traces of a prime-rl run, or of one step of it, by step; empty if it is none."""
+    """The training traces of a prime-rl run, or of one step of it, by step; empty if it is not one."""
     pattern = f"train/all/{TRACES_FILE}"
     found = [place for where in ("", "step_*/", "rollouts/step_*/") for place in path.glob(f"{where}{pattern}")]
     return sorted(found, key=lambda place: (len(place.parts[-4]), place))

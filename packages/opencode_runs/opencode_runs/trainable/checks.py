@@ -110,7 +110,7 @@ def _kept_otherwise(trace: TokenTrace) -> str:
     held = Counter(kept.node for kept in trace.kept or ())
     for kept in trace.kept or ():
         if not 0 <= kept.node < len(trace.nodes) or not trace.nodes[kept.node].sampled or held[kept.node] > 1:
-            return f"kept of message node {kept.node}, which is no answer of its own"
+            return f"kept of message node {kept.node}, which is not an answer of its own"
         if kept.tokens is not None and len(kept.tokens) != len(kept.logprobs):
             return f"kept of message node {kept.node}: {len(kept.tokens)} tokens, {len(kept.logprobs)} logprobs"
     return ""

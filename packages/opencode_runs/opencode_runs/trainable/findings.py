@@ -98,7 +98,7 @@ MEANINGS = {
         "let the engine return the logprob of every sampled token, and make the run again",
     ),
     Flaw.LOGPROB_VALUES: Meaning(
-        "logprobs that are none: NaN, infinite, above 0, or vLLM's -9999",
+        "logprobs that are not valid: NaN, infinite, above 0, or vLLM's -9999",
         "look at the engine: its sampler or its precision is wrong",
     ),
     Flaw.LOGPROB_ZEROS: Meaning(
@@ -121,7 +121,7 @@ MEANINGS = {
         "give the trace its reward, or let its seat not train (--env.include-sub-llm-in-trajectory false)",
     ),
     Flaw.REWARD_VALUES: Meaning(
-        "rewards that are no finite number, alone or summed, or missing beside others", "mend the rubric; score again"
+        "rewards that are not finite numbers, alone or summed, or missing beside others", "mend the rubric; score again"
     ),
     Flaw.ERROR_REWARD: Meaning(
         "failed traces that carry a reward: nothing tells it from one that was earned",

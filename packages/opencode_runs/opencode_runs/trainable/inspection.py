@@ -43,7 +43,7 @@ def inspect(
         allowed: kinds of findings that may be.
 
     Raises:
-        BadInputError: a path is no run, or a file cannot be read as traces of this schema.
+        BadInputError: a path is not a run, or a file cannot be read as traces of this schema.
     """
     reading = Reading(TokenEpisode)
     inspection = Inspection(Limits(max_tokens, vocabulary), allowed)

@@ -21,7 +21,7 @@ from opencode_runs.traces.record import EpisodeRecord, NodeRecord, Part, RewardR
 
 NO_CALL = "no model call"
 STRICT = ConfigDict(strict=True)
-"""Text is no number and a number is no truth value: verifiers writes neither for the other."""
+"""Text is not a number and a number is not a truth value: verifiers writes neither for the other."""
 
 
 def _numbers(values: object) -> object:
@@ -196,7 +196,7 @@ class TokenTrace(TraceRecord):
 
     @property
     def scores(self) -> Iterator[float]:
-        """The weighted rewards that were computed; NaN for one that is no number."""
+        """The weighted rewards that were computed; NaN for one that is not a number."""
         for reward in self.rewards.values():
             if reward is not None:
                 yield (math.nan if reward.score is None else reward.score) * reward.weight

@@ -65,7 +65,7 @@ class TrainingSample:
 
 
 def branch_paths(trace: NodeGraph) -> list[tuple[int, ...]]:
-    """The nodes of each branch, root first; a branch ends at a node that is no node's parent.
+    """The nodes of each branch, root first; a branch ends at a node without children.
 
     Raises:
         BrokenGraphError: a node's parent is not one of the nodes before it.

@@ -20,7 +20,7 @@ _HEREDOC = re.compile(
     r"^(?P<start>[^\n#]*<<-?[ \t]*(?P<quote>[\"']?)(?P<end>\w+)(?P=quote)[^\n]*\n)(?:.*\n)*?[ \t]*(?P=end)[ \t]*$",
     re.MULTILINE,
 )
-"""Lines that an instruction has as its input are none of the Dockerfile's."""
+"""Lines that an instruction has as its input are not the Dockerfile's."""
 _COPY = re.compile(r"^[ \t]*(?:COPY|ADD)[ \t]+(?P<words>.+)$", re.IGNORECASE | re.MULTILINE)
 
 

@@ -73,7 +73,7 @@ class Environment(Network):
         for name in ("memory", "storage"):
             if isinstance(size := given.get(name), str):
                 if (found := _SIZE.fullmatch(size.strip())) is None:
-                    raise ValueError(f"{name} = {size!r} is no size such as 512M or 2G")
+                    raise ValueError(f"{name} = {size!r} is not a size such as 512M or 2G")
                 given = {f"{name}_mb": float(found["number"]) * _MB[found["unit"].upper()], **given}
         return given
 
@@ -142,7 +142,7 @@ def read_declaration(folder: Path) -> Declaration:
     """The declaration of a task directory.
 
     Raises:
-        DatasetError: it is no valid TOML, of wrong types, or asks for what there is not here.
+        DatasetError: it is not valid TOML, of wrong types, or asks for what there is not here.
     """
     path = folder / CONFIG_FILE
     try:

@@ -42,7 +42,7 @@ _FETCHES = re.compile(r"\b(?:curl|wget|apt-get|apt|apk|uvx|npm|npx|pip3?|uv)\s+(
 
 
 def task_directories(folder: Path) -> list[Path]:
-    """The task directories at `folder`, or up to two levels below it; none if it is no folder of them."""
+    """The task directories at `folder`, or up to two levels below it; none if it is not a folder of them."""
     if (folder / CONFIG_FILE).is_file():
         return [folder]
     found = [path.parent for pattern in ("*", "*/*") for path in folder.glob(f"{pattern}/{CONFIG_FILE}")]

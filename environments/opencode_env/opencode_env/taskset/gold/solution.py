@@ -95,7 +95,9 @@ def _parsed(name: str, value: JsonValue, answer_path: str | None) -> Gold:
     if isinstance(value, list) and all(isinstance(text, str) for text in value):
         return Gold(commands=[str(text) for text in value])
     if not isinstance(value, str):
-        raise GoldError(f'column "{name}" is no solution: write a command, a list of them, a patch, or files by path')
+        raise GoldError(
+            f'column "{name}" is not a solution: write a command, a list of them, a patch, or files by path'
+        )
     if _PATCH.match(value):
         return Gold(patch=value)
     return Gold(commands=[value]) if answer_path is None else Gold(files={answer_path: value})
@@ -130,7 +132,7 @@ def _without_a_hunk(patch: str, most: int = 4) -> Iterator[tuple[str, str]]:
         return
     for number in hunks[:most]:
         left = [piece for index, piece in enumerate(pieces) if index != number]
-        # A file's header without any hunk is no patch.
+        # A file's header without any hunk is not a patch.
         kept = [
             piece
             for index, piece in enumerate(left)

@@ -1,6 +1,6 @@
 """A CSV file with a header line, read block by block.
 
-Invariant: a cell is text, whatever it looks like (an id "007" stays as it is), and an empty cell is no value;
+Invariant: a cell is text, whatever it looks like (an id "007" stays as it is), and an empty cell is not a value;
 only the difficulty column is read as numbers. Row numbers count data rows, without the header.
 """
 

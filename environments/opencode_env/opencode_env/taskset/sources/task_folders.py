@@ -78,7 +78,7 @@ class TaskFolders(Part):
         return read
 
     def _unmappable(self, row: Row) -> str:
-        """Why the row is no task; empty if it is one."""
+        """Why the row is not a task; empty if it is one."""
         try:
             RowMapper(self._config).task_data(row)
         except ValueError as error:

@@ -143,7 +143,7 @@ def _write(
 
 def _finish(figures: JoinFigures, matcher: Matcher, keys: RowKeys) -> None:
     """Complete the figures, or refuse a join in which nothing fits."""
-    refusal = f" ({keys.refused:,} rows are no task of OpenCodeTaskset: {keys.first_refusal})" if keys.refused else ""
+    refusal = f" ({keys.refused:,} rows are not tasks of OpenCodeTaskset: {keys.first_refusal})" if keys.refused else ""
     figures.matched_by_key, figures.matched_by_id = matcher.by_key, matcher.by_id
     figures.unmatched_rows, figures.unmatched_tasks = matcher.rows_left, matcher.tasks_left()
     figures.tasks, figures.tasks_matched_twice = matcher.tasks, matcher.shared

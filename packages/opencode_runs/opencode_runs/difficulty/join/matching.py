@@ -41,7 +41,7 @@ class RowKeys:
         self._mapper = RowMapper(config) if by_key else None
         self._id = id_key or config.id_key or "id"
         self.refused = 0
-        """Rows that are no task of `OpenCodeTaskset`: they can match by id only."""
+        """Rows that are not tasks of `OpenCodeTaskset`: they can match by id only."""
         self.first_refusal: str | None = None
 
     def find(self, row: Row) -> RowIdentity:
