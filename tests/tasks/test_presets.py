@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.cli_agent_env import CliAgentEnv
+from opencode_env.cli_agent.env import CliAgentEnv
 from opencode_env.opencode.env import OpenCodeEnv
 from opencode_env.taskset import DatasetError, OpenCodeTask, OpenCodeTasksetConfig
 from opencode_env.taskset.row import Row
