@@ -66,7 +66,7 @@ async def test_a_page_is_read_as_text_in_parts() -> None:
 )  # fmt: skip
 async def test_only_public_addresses_are_opened(url: str) -> None:
     async with fake_web() as fake:
-        with pytest.raises(Unreadable, match=r"no public address|only http|no address|there is no"):
+        with pytest.raises(Unreadable, match=r"not a public address|only http|not an address|there is no"):
             await open_page(url.format(fake.url), 0, options(fake, allow_private=False))
 
 

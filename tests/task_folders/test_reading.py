@@ -113,7 +113,7 @@ REFUSED = {
     "[verifier.env]\nKEY = '${OPENAI_API_KEY}'\n": "this machine",
     "[environment.env]\nKEY = '${HOME}'\n": "this machine",
     "[verifier]\ntimeout_sec = -1\n": "timeout_sec",
-    "[environment]\nmemory = 'much'\n": "no size",
+    "[environment]\nmemory = 'much'\n": "is not a size",
     "version = \n": "cannot be read",
 }
 
