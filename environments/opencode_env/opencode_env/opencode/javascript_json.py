@@ -34,7 +34,7 @@ def parse(text: str) -> Any:
     """The value that JavaScript reads, as it would write it.
 
     Raises:
-        ValueError: JavaScript does not read it.
+        ValueError: it is not what JavaScript reads.
     """
     try:
         return _decoder.decode(text)
