@@ -1,12 +1,17 @@
 """One rollout from its description to its result, on the environment that `vf-eval` runs.
 
-Invariant: the way of a rollout is `Env.run_slot`, as for every other door of this project; here is only what its task,
+Invariant: the path of a rollout is `Env.run_slot`, as for every other door of this project; here is only what its task,
 endpoint and sampling are, and what its episode means to the caller.
 """
 
+import hashlib
+import hmac
+import os
+import secrets
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from verifiers.v1.clients import ModelContext
@@ -15,12 +20,38 @@ from verifiers.v1.task import Task
 from verifiers.v1.utils.loaders import load_environment
 
 from opencode_openenv.catalog import Endpoint
-from opencode_openenv.keys import LentKeys
 from opencode_openenv.model_calls import client_of, sampling_of
 from opencode_openenv.outcome import result_of
 from opencode_openenv.result import RolloutResult
 from opencode_openenv.spec import RolloutSpec
 from opencode_openenv.task import RolloutTask
+
+
+class LentKeys:
+    """Keys of callers, lent to verifiers' clients for as long as their rollouts last.
+
+    verifiers reads a key from the environment variable that an endpoint's configuration names, and records the
+    configuration on the trace: so a key gets a variable of its own. Equal keys share one, whose name says nothing of
+    the key, and none outlives its last rollout. Programs in a sandbox see none of this process's variables.
+    """
+
+    def __init__(self) -> None:
+        self._secret = secrets.token_bytes(32)
+        self._uses: Counter[str] = Counter()
+
+    @contextmanager
+    def lend(self, key: str) -> Iterator[str]:
+        """The name of the variable that holds `key` until the end of the context."""
+        digest = hmac.new(self._secret, key.encode(), hashlib.sha256).hexdigest()[:32]
+        name = f"OPENCODE_OPENENV_{digest.upper()}_KEY"
+        os.environ[name] = key
+        self._uses[name] += 1
+        try:
+            yield name
+        finally:
+            self._uses[name] -= 1
+            if not self._uses[name]:
+                del self._uses[name], os.environ[name]
 
 
 class Engine:

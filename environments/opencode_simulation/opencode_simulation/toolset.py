@@ -13,10 +13,12 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
+from weakref import WeakValueDictionary
 
 import uvloop
 import verifiers.v1 as vf
@@ -34,8 +36,38 @@ from opencode_simulation.episode import Episode, Refused
 from opencode_simulation.link import Link
 from opencode_simulation.mcp_tools import Request, offer_world
 from opencode_simulation.reference import find_world
-from opencode_simulation.request_gate import AsgiApp, RequestGate
 from opencode_simulation.wire import Hello
+
+AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
+
+_AT_ONCE = 8
+
+
+class RequestSlots:
+    """Lets a few requests of each rollout through, and the others wait unread.
+
+    A request may have 4 MiB and costs several times that while it is read, and an agent's programs have 128
+    connections: unbounded, one rollout takes gigabytes of a server that it shares, and its neighbours wait.
+
+    Args:
+        app: what is behind it.
+        rollout_of: the rollout that a request's query names; all that name none are together.
+    """
+
+    def __init__(self, app: AsgiApp, rollout_of: Callable[[str], str | None]) -> None:
+        self._app = app
+        self._rollout_of = rollout_of
+        self._slots: WeakValueDictionary[str | None, asyncio.Semaphore] = WeakValueDictionary()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        rollout = self._rollout_of(scope["query_string"].decode(errors="replace"))
+        slots = self._slots.setdefault(rollout, asyncio.Semaphore(_AT_ONCE))
+        async with slots:
+            await self._app(scope, receive, send)
+
 
 _LONGEST_QUERY = 4096
 """Characters; verifiers' own has a few hundred."""
@@ -138,7 +170,7 @@ class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
         served = mcp.streamable_http_app
 
         def behind_a_gate(**options: Any) -> AsgiApp:
-            return RequestGate(served(**options), self.rollout_of)
+            return RequestSlots(served(**options), self.rollout_of)
 
         mcp.streamable_http_app = behind_a_gate  # type: ignore[method-assign,assignment]  # what verifiers serves
 

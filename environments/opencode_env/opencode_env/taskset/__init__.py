@@ -3,8 +3,7 @@
 from opencode_env.taskset.config import OpenCodeTaskConfig, OpenCodeTasksetConfig
 from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_env.taskset.errors import DatasetError
-from opencode_env.taskset.task import OpenCodeTask
-from opencode_env.taskset.taskset import OpenCodeTaskset
+from opencode_env.taskset.task import OpenCodeTask, OpenCodeTaskset
 
 __all__ = [
     "DatasetError",

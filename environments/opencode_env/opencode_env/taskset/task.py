@@ -4,6 +4,7 @@ Invariant: what must not be known to the agent (answer, verify commands) is used
 command that fails or runs out of time ends the rollout as a `TaskError` before the agent starts.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import verifiers.v1 as vf
@@ -27,10 +28,12 @@ from opencode_rubrics.sandbox.workdir import makes_workdir
 from verifiers.v1.task import task_key
 from verifiers.v1.utils.decorators import invoke
 
-from opencode_env.taskset.config import OpenCodeTaskConfig
+from opencode_env.taskset.config import OpenCodeTaskConfig, OpenCodeTasksetConfig
 from opencode_env.taskset.data import OpenCodeTaskData
+from opencode_env.taskset.errors import show_message_alone
 from opencode_env.taskset.folders.task_folder import wait_until_healthy
 from opencode_env.taskset.gold.validation import gold_is_right
+from opencode_env.taskset.mapping import RowMapper
 from opencode_env.taskset.row_rubric import read_rubric
 
 
@@ -118,3 +121,24 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
         await self.rubric.score(self.data, trace, runtime)
         # By name: the deployment came with verifiers 0.4.1 (dev18).
         await invoke(super().score, {"trace": trace, "runtime": runtime, "deployment": deployment})
+
+
+# verifiers bounds the task parameter by `Task` without arguments, whose invariant config excludes every subclass.
+class OpenCodeTaskset(vf.Taskset[OpenCodeTask, OpenCodeTasksetConfig]):  # type: ignore[type-var]
+    """Tasks from a file, a folder, a saved dataset or the Hub; see `OpenCodeTasksetConfig`."""
+
+    def load(self) -> Iterator[OpenCodeTask]:
+        """Yield the tasks in the dataset's order.
+
+        Raises:
+            DatasetError: the dataset cannot be found or read, a configured column does not exist, no row is
+                kept, or a row is bad.
+        """
+        # Reading needs pyarrow and perhaps `datasets`, which env-server workers, that only get task data,
+        # should not have to import.
+        from opencode_env.taskset.sources import read_rows
+
+        show_message_alone()
+        mapper = RowMapper(self.config)
+        for row in read_rows(self.config):
+            yield OpenCodeTask(mapper.task_data(row), self.config.task)

@@ -6,15 +6,17 @@ observation with its exit code. Only `evaluate` gives a reward, and it ends the 
 
 import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from openenv.core.env_server.interfaces import Environment
 
 from opencode_openenv.tbench2.episode import Episode
-from opencode_openenv.tbench2.loop_thread import loop_thread
 from opencode_openenv.tbench2.models import ActionType, Tbench2Action, Tbench2Observation, Tbench2State
 from opencode_openenv.tbench2.place import Place
 from opencode_openenv.tbench2.session_log import SessionLog
@@ -22,11 +24,30 @@ from opencode_openenv.tbench2.settings import DEFAULT_SESSION, read_settings
 from opencode_openenv.tbench2.task_directory import find_task, read_task
 from opencode_openenv.tbench2.terminals import Ran
 
+ResultT = TypeVar("ResultT")
 logger = logging.getLogger("verifiers.v1.opencode_openenv")
 
 _WAIT_SECONDS = 5.0
 
 Act = Callable[[Episode, Tbench2Action, str], Awaitable[Tbench2Observation]]
+
+
+class LoopThread:
+    """A running event loop: OpenEnv calls from any thread, and a sandbox belongs to the loop that started it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="tbench2", daemon=True).start()
+
+    def submit(self, work: Coroutine[Any, Any, ResultT]) -> "Future[ResultT]":
+        """Run `work` there; cancelling the future cancels it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+
+@cache
+def loop_thread() -> LoopThread:
+    """The one of this process."""
+    return LoopThread()
 
 
 class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2State]):
