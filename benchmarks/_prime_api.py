@@ -18,7 +18,7 @@ from typing import Any
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from opencode_env.cli_agent.sandbox import Bind
+from agent_sandbox.confined import Bind
 from opencode_env.opencode.build_cache import ensure_build, host_platform
 from opencode_env.opencode.builds import DEFAULT_VERSION
 

@@ -20,7 +20,7 @@ from typing import Any
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import verifiers.v1 as vf
-from opencode_env.cli_agent.sandbox import LocalSandboxConfig, provision_confined
+from agent_sandbox.confined import LocalSandboxConfig, provision_confined
 from opencode_env.taskset import OpenCodeTaskData
 from opencode_rubrics import CodeTest, CodeTests, CodeTestsConfig, CodeTestsRubric
 

@@ -23,8 +23,8 @@ from pathlib import Path
 # The repository, not this folder, belongs on the path.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from opencode_env.cli_agent.prime import provision_prime
-from opencode_env.cli_agent.sandbox import Bind
+from agent_sandbox.confined import Bind
+from agent_sandbox.prime import provision_prime
 from opencode_env.opencode import OpenCodeHarnessConfig
 from opencode_env.opencode.build_cache import CachedBuild, ensure_build, host_platform, packed_build
 from opencode_env.opencode.builds import DEFAULT_VERSION

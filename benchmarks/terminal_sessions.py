@@ -19,7 +19,7 @@ from pathlib import Path
 # The repository, not this folder, belongs on the path.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from opencode_env.cli_agent.sandbox import LocalSandboxConfig, provision_confined
+from agent_sandbox.confined import LocalSandboxConfig, provision_confined
 from opencode_openenv.tbench2 import Tbench2Action, Tbench2Environment
 
 from benchmarks._measure import machine, percentile, report

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/.cache/uv/bin:$PATH"
-packages=(mathverdict opencode-env opencode-openenv opencode-rlm opencode-rubrics)
+packages=(agent-sandbox mathverdict opencode-env opencode-openenv opencode-rlm opencode-rubrics)
 for manifest in deploy/openenv/*/openenv.yaml; do
     directory=$(dirname "$manifest")
     rm -rf "$directory/wheels" "$directory/requirements.txt"

@@ -16,7 +16,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = ROOT / ".cache" / "prime-rl-venv"
-OURS = ("packages/mathverdict", "rubrics", "environments/opencode_env", "environments/opencode_rlm")
+OURS = (
+    "packages/agent_sandbox",
+    "packages/mathverdict",
+    "rubrics",
+    "environments/opencode_env",
+    "environments/opencode_rlm",
+)
 AS_LOCKED = ("wandb", "wandb-workspaces", "aiolimiter", "msgspec", "setproctitle", "uvloop")
 """Of these prime-rl's lock says the version."""
 OTHERS = (

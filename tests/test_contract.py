@@ -18,7 +18,7 @@ from tests.test_structure import sources
 
 VERIFIERS = f"verifiers {version('verifiers')}"
 AFTER_0_4_0 = Version(version("verifiers")) > Version("0.4.0")
-"""As in `opencode_rubrics.verifiers_versions`, which may be what cannot be imported."""
+"""As in `agent_sandbox.verifiers_versions`, which may be what cannot be imported."""
 
 OVERRIDDEN: dict[str, str | None] = {
     "clients.client.Client.close": "self",

@@ -16,6 +16,7 @@ PACKAGES = {
     "opencode_rlm": ROOT / "environments" / "opencode_rlm" / "opencode_rlm",
     "opencode_simulation": ROOT / "environments" / "opencode_simulation" / "opencode_simulation",
     **{path.parent.name: path.parent for path in (ROOT / "environments" / "opencode_tasks").glob("*/__init__.py")},
+    "agent_sandbox": ROOT / "packages" / "agent_sandbox" / "agent_sandbox",
     "mathverdict": ROOT / "packages" / "mathverdict" / "mathverdict",
     "opencode_runs": ROOT / "packages" / "opencode_runs" / "opencode_runs",
     **{path.parent.name: path.parent for path in (ROOT / "environments" / "opencode_tasks").glob("*/__init__.py")},
@@ -24,7 +25,16 @@ IN_THE_SANDBOX = ("mathverdict", "supervisor")
 """Packages that also run on their own inside a sandbox: their imports among themselves are relative."""
 
 READING_RUNS = ("opencode_runs.traces", "opencode_runs.command", "opencode_runs.tables")
+SANDBOX_FLOOR = [
+    f"agent_sandbox.{name}"
+    for name in ("verifiers_versions", "programs", "file_lock", "surrogates", "errors", "aftermath")
+]
 FLOORS = {
+    "agent_sandbox.verifiers_versions": set[str](),
+    "agent_sandbox.toolbox": {*SANDBOX_FLOOR},
+    "agent_sandbox.confined": {*SANDBOX_FLOOR, "agent_sandbox.toolbox"},
+    "agent_sandbox.podman": {*SANDBOX_FLOOR, "agent_sandbox.toolbox", "agent_sandbox.confined"},
+    "agent_sandbox.prime": {*SANDBOX_FLOOR, "agent_sandbox.toolbox", "agent_sandbox.confined"},
     "opencode_env.cli_agent": set[str](),
     "opencode_env.scripted_model": {"opencode_env.samples"},
     "opencode_env.samples": set[str](),

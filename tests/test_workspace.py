@@ -113,6 +113,7 @@ def test_dependencies_point_one_way() -> None:
     order = [
         "verifiers",
         "mathverdict",
+        "agent-sandbox",
         "opencode-rubrics",
         "opencode-env",
         "opencode-openenv",

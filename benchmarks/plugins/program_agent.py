@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
+from agent_sandbox.confined import Bind
+from agent_sandbox.verifiers_versions import run_program
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
-from opencode_env.cli_agent.sandbox import Bind
 from opencode_env.opencode import OpenCodeHarnessConfig
-from opencode_rubrics.verifiers_versions import run_program
 
 __all__ = ["ProgramAgentEnv", "ProgramAgentHarness"]
 

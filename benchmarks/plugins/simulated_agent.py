@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import verifiers.v1 as vf
+from agent_sandbox.verifiers_versions import OwnSubprocessRuntime, provisioned
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
 from opencode_env.opencode import OpenCodeHarnessConfig
-from opencode_rubrics.verifiers_versions import OwnSubprocessRuntime, provisioned
 from verifiers.v1.runtimes import Runtime, SubprocessConfig
 
 __all__ = ["SimulatedAgentEnv", "SimulatedAgentHarness", "SimulatedAgentTaskset"]

@@ -1,5 +1,12 @@
 """Rubrics that score inside a sandbox."""
 
+from agent_sandbox.toolbox.alive import require_alive
+from agent_sandbox.toolbox.bounded_file import FileState
+from agent_sandbox.toolbox.checked_run import run_checked
+from agent_sandbox.toolbox.command import CommandResult, run_command
+from agent_sandbox.toolbox.files import SandboxFileError, read_file, upload_bundle, upload_content, upload_file
+from agent_sandbox.toolbox.workdir import in_workdir, work_directory, workdir_of
+
 from opencode_rubrics.answer import AnswerConfig, AnswerRubric
 from opencode_rubrics.any_rubric import AnyRubricConfig, ThirdPartyConfig
 from opencode_rubrics.cleanup import CleanupError, cleanup, run_cleanup
@@ -15,12 +22,6 @@ from opencode_rubrics.math_config import HybridMathConfig, RemoteHybridMathConfi
 from opencode_rubrics.registry import live_rubric, register_rubric, rubrics_in_use
 from opencode_rubrics.remote_hybrid_math import RemoteHybridMathRubric
 from opencode_rubrics.rubric import AnyTrace, Rubric, SharedDirectory
-from opencode_rubrics.sandbox.alive import require_alive
-from opencode_rubrics.sandbox.bounded_file import FileState
-from opencode_rubrics.sandbox.checked_run import run_checked
-from opencode_rubrics.sandbox.command import CommandResult, run_command
-from opencode_rubrics.sandbox.files import SandboxFileError, read_file, upload_bundle, upload_content, upload_file
-from opencode_rubrics.sandbox.workdir import in_workdir, work_directory, workdir_of
 from opencode_rubrics.task_tests import TaskTestsConfig, TaskTestsRubric
 from opencode_rubrics.verify_commands import VerifyCommandsConfig, VerifyCommandsRubric
 

@@ -10,13 +10,13 @@ from decimal import Decimal
 from typing import Literal
 
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.bounded_file import FileState, read_bounded_text
+from agent_sandbox.toolbox.workdir import in_workdir
 from pydantic import Field
 
 from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric
-from opencode_rubrics.sandbox.bounded_file import FileState, read_bounded_text
-from opencode_rubrics.sandbox.workdir import in_workdir
 
 MAX_ANSWER_BYTES = 64 * 1024
 

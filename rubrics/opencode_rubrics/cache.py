@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from opencode_rubrics.file_lock import locked
+from agent_sandbox.file_lock import locked
 
 
 def cache_root() -> Path:

@@ -16,27 +16,27 @@ from pathlib import PurePosixPath
 from typing import Literal, Self
 
 import verifiers.v1 as vf
-from pydantic import ByteSize, Field, JsonValue, model_validator
-
-from opencode_rubrics.code.comparison import same_output, same_result
-from opencode_rubrics.code.problem import CodeTest, CodeTests
-from opencode_rubrics.config import RubricConfig
-from opencode_rubrics.errors import ScoringError
-from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.rubric import AnyTrace, Rubric
-from opencode_rubrics.sandbox.agent_programs import (
+from agent_sandbox.programs import program_text
+from agent_sandbox.toolbox.agent_programs import (
     AgentPrograms,
     ProgramBatch,
     ProgramEnd,
     ProgramLimits,
     RunsAgentPrograms,
 )
-from opencode_rubrics.sandbox.bounded_file import FileState, read_bounded_text
-from opencode_rubrics.sandbox.box_programs import BoxPrograms
-from opencode_rubrics.sandbox.processes import end_agent
-from opencode_rubrics.sandbox.programs import call_function
-from opencode_rubrics.sandbox.scoring import scoring_of
-from opencode_rubrics.sandbox.workdir import in_workdir
+from agent_sandbox.toolbox.bounded_file import FileState, read_bounded_text
+from agent_sandbox.toolbox.processes import end_agent
+from agent_sandbox.toolbox.scoring import scoring_of
+from agent_sandbox.toolbox.workdir import in_workdir
+from pydantic import ByteSize, Field, JsonValue, model_validator
+
+from opencode_rubrics.box_programs import BoxPrograms
+from opencode_rubrics.code.comparison import same_output, same_result
+from opencode_rubrics.code.problem import CodeTest, CodeTests
+from opencode_rubrics.config import RubricConfig
+from opencode_rubrics.errors import ScoringError
+from opencode_rubrics.registry import register_rubric
+from opencode_rubrics.rubric import AnyTrace, Rubric
 
 INFO_KEY = "code_tests"
 """Where `trace.info` says what each test did."""
@@ -124,7 +124,7 @@ class _Run:
         self.keys = [""] * len(tests.tests)
         self.inputs = [str(test.input) for test in tests.tests]
         if tests.function is not None:
-            self.files = {**files, _CALLER: call_function()}
+            self.files = {**files, _CALLER: program_text(_CALLER, "opencode_rubrics").encode()}
             self.keys = [secrets.token_hex(16) for _ in tests.tests]
             self.inputs = [f"{key}\n{test.input!r}" for key, test in zip(self.keys, tests.tests, strict=True)]
 

@@ -1,10 +1,6 @@
 """What keeps a rubric from giving a verdict: never a score."""
 
-import verifiers.v1 as vf
-
-
-class ScoringError(vf.TaskError):
-    """Scoring could not be done; the message says what to do. Recorded with the stop `scoring_error`."""
+from agent_sandbox.errors import ScoringError as ScoringError
 
 
 class JudgeError(ScoringError):

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal
 
 import verifiers.v1 as vf
+from agent_sandbox.surrogates import has_lone_surrogate
+from agent_sandbox.toolbox.bounded_file import FileState, read_bounded_text
+from agent_sandbox.toolbox.scoring import Scoring, scoring_of
+from agent_sandbox.toolbox.workdir import in_workdir
 from mathverdict.finals import reference_value
 from mathverdict.verdict import Source
 from pydantic import JsonValue
@@ -23,10 +27,6 @@ from opencode_rubrics.math.worker_pool import WorkerPool, release_pool, shared_p
 from opencode_rubrics.math_config import HybridMathConfig, MathConfig
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric
-from opencode_rubrics.sandbox.bounded_file import FileState, read_bounded_text
-from opencode_rubrics.sandbox.scoring import Scoring, scoring_of
-from opencode_rubrics.sandbox.workdir import in_workdir
-from opencode_rubrics.surrogates import has_lone_surrogate
 
 INFO_KEY = "math"
 """Where `trace.info` says how the score came about."""

@@ -8,6 +8,7 @@ import math
 from typing import Any, Literal, Self
 
 import verifiers.v1 as vf
+from agent_sandbox.surrogates import has_lone_surrogate
 from pydantic import Field, model_validator
 
 from opencode_rubrics.answer import GivenAnswer, given_answer
@@ -16,7 +17,6 @@ from opencode_rubrics.judge import MAX_ANSWER_CHARS, Judge
 from opencode_rubrics.judge_options import JudgeOptions
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric
-from opencode_rubrics.surrogates import has_lone_surrogate
 
 INFO_KEY = "judge"
 """Where `trace.info` says how the score came about."""

@@ -17,6 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
+from agent_sandbox.programs import program_argv
+from agent_sandbox.toolbox.alive import require_alive
+from agent_sandbox.toolbox.checked_run import run_checked
+from agent_sandbox.toolbox.pieces import send_in_pieces
+from agent_sandbox.toolbox.processes import TrustedSystem, end_agent, others_held
+from agent_sandbox.toolbox.workdir import in_workdir
+from agent_sandbox.verifiers_versions import starts_processes, supports_users
 
 from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.hybrid_math import MathRubric, Ruling
@@ -26,13 +33,6 @@ from opencode_rubrics.math.scorer_bundle import ScorerBundle, ensure_bundle
 from opencode_rubrics.math_config import RemoteHybridMathConfig
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, SharedDirectory
-from opencode_rubrics.sandbox.alive import require_alive
-from opencode_rubrics.sandbox.checked_run import run_checked
-from opencode_rubrics.sandbox.pieces import send_in_pieces
-from opencode_rubrics.sandbox.processes import TrustedSystem, end_agent, end_agent_user, others_held
-from opencode_rubrics.sandbox.programs import program_argv
-from opencode_rubrics.sandbox.workdir import in_workdir
-from opencode_rubrics.verifiers_versions import starts_processes, supports_users
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.remote_hybrid_math")
 
@@ -99,7 +99,7 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
             return await self._in_trusted_system(runtime, runtime.trusted_python)
         others = task.agent_user is not None and supports_users(runtime)
         if others:
-            others = await end_agent_user(runtime, task.agent_user or "")
+            others = await _end_agent_user(runtime, task.agent_user or "")
         if not (others or self.config.accept_in_box_scoring) or not starts_processes(runtime):
             return None
         bundle = await ensure_bundle()
@@ -124,7 +124,7 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
         digest = await asyncio.to_thread(_digest, bundle.archive)
         found = await run_checked(
             runtime,
-            program_argv("scorer_place", bundle.archive_target, digest, directory),
+            program_argv("scorer_place.sh", bundle.archive_target, digest, directory, owner="opencode_rubrics"),
             f"sandbox {runtime.name!r} has no place for the scorer",
             error=ScoringError,
             advice="its disk is full or read-only",
@@ -158,3 +158,15 @@ def _ruling(result: Mapping[str, Any], seconds: float) -> Ruling:
     if state == "no_reference":
         rules_result({"no_reference": True})
     raise ScoringError(f"math-verify crashed in the sandbox ({result.get('reason')}): give the sandbox more memory")
+
+
+async def _end_agent_user(runtime: vf.Runtime, user: str) -> bool:
+    """End all processes of the agent's user in a container; False if that user is root, so that nothing is ended.
+
+    Raises:
+        ScoringError: there is no such user, or processes survive.
+        SandboxError: the sandbox is gone.
+    """
+    failure = f"the processes of agent_user {user!r} could not be ended"
+    result = await run_checked(runtime, program_argv("kill_user.sh", user), failure, error=ScoringError)
+    return result.stdout.strip() != "0"

@@ -9,9 +9,8 @@ import math
 from dataclasses import dataclass
 
 import verifiers.v1 as vf
-
-from opencode_rubrics.sandbox.bounded_file import FileState, read_bounded_text
-from opencode_rubrics.sandbox.scoring_home import REWARD_PATH
+from agent_sandbox.toolbox.bounded_file import FileState, read_bounded_text
+from agent_sandbox.toolbox.scoring_home import REWARD_PATH
 
 _MAX_BYTES = 4096
 _ROUNDING = 1e-9

@@ -9,16 +9,16 @@ import logging
 from typing import Literal, Self
 
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, scoring_of
+from agent_sandbox.toolbox.workdir import workdir_of
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from opencode_rubrics.artifacts import ArtifactProblem, carry_artifacts
 from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric
-from opencode_rubrics.sandbox.artifacts import ArtifactProblem, carry_artifacts
-from opencode_rubrics.sandbox.scoring import BoxOrder, Scoring, scoring_of
-from opencode_rubrics.sandbox.staged_tests import Expected, StagedTests, TestRun, VerifierBox, run_tests
-from opencode_rubrics.sandbox.workdir import workdir_of
+from opencode_rubrics.staged_tests import Expected, StagedTests, TestRun, VerifierBox, run_tests
 from opencode_rubrics.verdict_file import Verdict
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.task_tests")

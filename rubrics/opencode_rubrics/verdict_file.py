@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.bounded_file import FileState, read_bounded_text
+from agent_sandbox.toolbox.scoring_home import REWARD_PATH, VERIFIER_DIRECTORY
 
 from opencode_rubrics.reward_file import read_reward_file
-from opencode_rubrics.sandbox.bounded_file import FileState, read_bounded_text
-from opencode_rubrics.sandbox.scoring_home import REWARD_PATH, VERIFIER_DIRECTORY
 
 VERDICT_PATH = f"{VERIFIER_DIRECTORY}/reward.json"
 _MAX_BYTES = 1 << 20

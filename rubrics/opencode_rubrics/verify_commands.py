@@ -9,6 +9,10 @@ import logging
 from typing import Annotated, Literal, Self
 
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.alive import require_alive
+from agent_sandbox.toolbox.command import CommandResult, run_command
+from agent_sandbox.toolbox.scoring_home import REWARD_PATH, ScoringHome, scoring_home
+from agent_sandbox.toolbox.workdir import workdir_of
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from opencode_rubrics.config import RubricConfig
@@ -16,10 +20,6 @@ from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.reward_file import WrittenReward, read_reward_file
 from opencode_rubrics.rubric import AnyTrace, Rubric
-from opencode_rubrics.sandbox.alive import require_alive
-from opencode_rubrics.sandbox.command import CommandResult, run_command
-from opencode_rubrics.sandbox.scoring_home import REWARD_PATH, ScoringHome, scoring_home
-from opencode_rubrics.sandbox.workdir import workdir_of
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.verify_commands")
 

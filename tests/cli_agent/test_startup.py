@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 import verifiers.v1 as vf
+from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig
 from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.cli_agent.rollout import rollout_of
-from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig
 from opencode_env.cli_agent.scorable import require_scorable
 from opencode_env.cli_agent.startup import run_started
 from opencode_env.cli_agent.traces import AnyTrace

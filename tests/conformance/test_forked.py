@@ -157,7 +157,7 @@ SHOWS = """
 import json, sys
 imported_before = "numpy" in sys.modules
 import a_plugin
-from opencode_env.cli_agent.sandbox.directory import ROOT
+from agent_sandbox.confined.directory import ROOT
 print(json.dumps([str(ROOT), imported_before, a_plugin.NAME]))
 """
 

@@ -7,8 +7,8 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
+from agent_sandbox.verifiers_versions import AFTER_0_4_0
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
-from opencode_rubrics.verifiers_versions import AFTER_0_4_0
 
 from tests.support.replies import bash
 from tests.support.rows import probe, probe_arguments, write_rows
@@ -113,7 +113,7 @@ def test_a_runtime_that_verifiers_has_no_longer_is_told_what_to_use_instead(
     assert finished.exit_code != 0
     said = " ".join(finished.log.replace("│", " ").split())
     assert '--env.agent.runtime.type: verifiers has no "podman" after 0.4.0; use "custom" with' in said
-    assert 'import_path "opencode_env.PodmanBackend"' in said
+    assert 'import_path "agent_sandbox.PodmanBackend"' in said
     assert "Traceback" not in finished.log
 
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 
 import pytest
+from agent_sandbox.verifiers_versions import PodmanConfig
 from opencode_env.samples import SAMPLES_PATH
 from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel, ScriptPolicy
-from opencode_rubrics.verifiers_versions import PodmanConfig
 
 from tests.support.replies import bash
 from tests.support.rows import probe, write_rows

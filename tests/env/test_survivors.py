@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent.sandbox import arguments
+from agent_sandbox.confined import arguments
 from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 from verifiers.v1 import SamplingConfig

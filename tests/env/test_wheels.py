@@ -33,6 +33,7 @@ PACKAGES = {
     "opencode_simulation": [ROOT / "environments" / "opencode_simulation" / "opencode_simulation"],
     "opencode_tasks": [path.parent for path in (ROOT / "environments" / "opencode_tasks").glob("*/__init__.py")],
     "opencode_rubrics": [ROOT / "rubrics" / "opencode_rubrics"],
+    "agent_sandbox": [ROOT / "packages" / "agent_sandbox" / "agent_sandbox"],
     "mathverdict": [ROOT / "packages" / "mathverdict" / "mathverdict"],
     "opencode_runs": [ROOT / "packages" / "opencode_runs" / "opencode_runs"],
 }
@@ -126,14 +127,14 @@ def test_programs_and_data_that_are_read_at_run_time_are_in_the_wheels(installed
         "opencode/programs/plugin.js",
         "opencode/programs/download.sh",
         "samples/tasks.jsonl",
-        "cli_agent/programs/end.sh",
-        "cli_agent/sandbox/etc/passwd",
-        "cli_agent/sandbox/supervisor/main.py",
+        "cli_agent/programs/npm.sh",
     ):
         assert f"opencode_env/{name}" in env
+    sandbox = names_in(installed.wheels["agent_sandbox"])
+    for name in ("programs/run_command.sh", "confined/etc/passwd", "confined/supervisor/main.py"):
+        assert f"agent_sandbox/{name}" in sandbox
     worlds = names_in(installed.wheels["opencode_simulation"])
     assert all(f"opencode_simulation/samples/{name}.jsonl" in worlds for name in ("issue-tracker", "order-desk"))
-    assert "opencode_rubrics/sandbox/programs/run_command.sh" in names_in(installed.wheels["opencode_rubrics"])
 
 
 class Policy:

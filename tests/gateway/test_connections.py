@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
+from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, provision_confined
 from opencode_env.cli_agent.interception import GatewayConfig
-from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig, provision_confined
 
 from tests.rlm.role_server import role_server
 

@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 import pytest
 import verifiers.v1 as vf
+from agent_sandbox.verifiers_versions import AFTER_0_4_0
 from aiohttp import web
 from opencode_env.cli_agent.interception import MARK_HEADER, GatewayConfig, own_calls
 from opencode_env.cli_agent.interception.error_answer import error_answer
 from opencode_env.cli_agent.interception.gate import CallGate
 from opencode_env.cli_agent.interception.pace import BURST_SECONDS, SECONDS_PER_REFUSAL, Memory
 from opencode_env.cli_agent.rollout import rollout_of
-from opencode_rubrics.verifiers_versions import AFTER_0_4_0
 from verifiers.v1.dialects import DIALECTS
 
 from tests.gateway.test_masking import completion, endpoint

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from agent_sandbox.confined import control_groups
+from agent_sandbox.confined.memory_kills import MemoryKills
 from opencode_env.cli_agent.interception import role_interception
-from opencode_env.cli_agent.sandbox import control_groups
-from opencode_env.cli_agent.sandbox.memory_kills import MemoryKills
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptedModel
 from verifiers.v1.interception import InterceptionServerConfig

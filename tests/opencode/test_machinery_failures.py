@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.cli_agent.sandbox import Bind
+from agent_sandbox.confined import Bind
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptedModel
 from verifiers.v1.runtimes import Runtime
 

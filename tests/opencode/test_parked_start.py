@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from agent_sandbox.confined import Bind
 from opencode_env.cli_agent.interception import role_interception
-from opencode_env.cli_agent.sandbox import Bind
 from opencode_env.scripted_model import Reply
 from verifiers.v1.interception import Interception, InterceptionServerConfig
 

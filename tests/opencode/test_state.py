@@ -5,9 +5,9 @@ import io
 import json
 import tarfile
 
+from agent_sandbox.toolbox.archives import archive_arguments
 from opencode_env.opencode.prompt import Picture, SegmentPrompt
 from opencode_env.opencode.state import CONFIG_DIR, program, segment_files, state_archive
-from opencode_rubrics.sandbox.archives import archive_arguments
 
 
 def unpacked(archive: bytes) -> dict[str, bytes | None]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig
+from agent_sandbox.confined import Bind, LocalSandboxConfig
 from opencode_env.scripted_model import Reply
 
 from tests.opencode.tally_tools import ColocatedTallyTask, TallyTask

@@ -33,7 +33,13 @@ def trl_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("trl") / "venv"
     subprocess.run([uv, "venv", "-q", "-p", "3.11", str(place)], check=True, timeout=120)
     python = place / "bin" / "python"
-    members = ("packages/mathverdict", "rubrics", "environments/opencode_env", "environments/opencode_openenv")
+    members = (
+        "packages/agent_sandbox",
+        "packages/mathverdict",
+        "rubrics",
+        "environments/opencode_env",
+        "environments/opencode_openenv",
+    )
     ours = [word for member in members for word in ("-e", str(ROOT / member))]
     install = [uv, "pip", "install", "-q", "--python", str(python), f"trl=={TRL}", "torch", *ours]
     subprocess.run(install, check=True, timeout=1800)

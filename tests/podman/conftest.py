@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent.podman import PodmanRuntime, left_behind, provision_podman
-from opencode_rubrics.verifiers_versions import PodmanConfig
+from agent_sandbox.podman import PodmanRuntime, left_behind, provision_podman
+from agent_sandbox.verifiers_versions import PodmanConfig
 from verifiers.v1.runtimes import ProgramResult
 
 from tests.support.user_home import podman_containers

@@ -1,9 +1,9 @@
 """Answer files of a podman container are read from outside, with no program of the container's and as its user."""
 
 import pytest
-from opencode_env.cli_agent.podman import PodmanRuntime, provision_podman
-from opencode_rubrics.sandbox.bounded_file import FileState, read_bounded_text
-from opencode_rubrics.verifiers_versions import PodmanConfig
+from agent_sandbox.podman import PodmanRuntime, provision_podman
+from agent_sandbox.toolbox.bounded_file import FileState, read_bounded_text
+from agent_sandbox.verifiers_versions import PodmanConfig
 from verifiers.v1.errors import SandboxError
 
 from tests.support.podman import derived_image

@@ -1,7 +1,7 @@
 """What verifiers after 0.4.0 makes of `type custom` and the path of our backend."""
 
 import pytest
-from opencode_rubrics.verifiers_versions import AFTER_0_4_0, PodmanConfig
+from agent_sandbox.verifiers_versions import AFTER_0_4_0, PodmanConfig
 from pydantic import TypeAdapter, ValidationError
 from verifiers.v1.runtimes import RuntimeConfig, provision_runtime
 
@@ -10,7 +10,7 @@ pytestmark = [
     pytest.mark.skipif(not AFTER_0_4_0, reason="verifiers 0.4.0 makes runtimes of its own types only"),
 ]
 
-NAMED = {"type": "custom", "import_path": "opencode_env.PodmanBackend"}
+NAMED = {"type": "custom", "import_path": "agent_sandbox.PodmanBackend"}
 
 
 def parsed(**fields: object) -> RuntimeConfig:

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent.podman import PodmanBackend, PodmanRuntime, is_ours, provision_podman
-from opencode_env.cli_agent.podman.arguments import ContainerOptions, run_arguments
-from opencode_env.cli_agent.podman.start_failure import describe, is_passing
-from opencode_env.cli_agent.sandbox import Bind
-from opencode_rubrics.verifiers_versions import PodmanConfig, own_container, provisioned, supports_users
+from agent_sandbox.confined import Bind
+from agent_sandbox.podman import PodmanBackend, PodmanRuntime, is_ours, provision_podman
+from agent_sandbox.podman.arguments import ContainerOptions, run_arguments
+from agent_sandbox.podman.start_failure import describe, is_passing
+from agent_sandbox.verifiers_versions import PodmanConfig, own_container, provisioned, supports_users
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import SubprocessConfig
 

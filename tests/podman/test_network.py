@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from opencode_env.cli_agent.podman import PodmanRuntime, provision_podman
-from opencode_rubrics.verifiers_versions import PodmanConfig
+from agent_sandbox.podman import PodmanRuntime, provision_podman
+from agent_sandbox.verifiers_versions import PodmanConfig
 from verifiers.v1.errors import SandboxError
 
 from tests.support.waiting import until

@@ -7,11 +7,11 @@ import sys
 from functools import partial
 
 import pytest
-from opencode_env.cli_agent.podman import PodmanRuntime
-from opencode_env.cli_agent.podman.arguments import ContainerOptions
-from opencode_env.cli_agent.podman.commands import Commands
-from opencode_env.cli_agent.podman.container import Container
-from opencode_env.cli_agent.sandbox.supervisor import warden
+from agent_sandbox.confined.supervisor import warden
+from agent_sandbox.podman import PodmanRuntime
+from agent_sandbox.podman.arguments import ContainerOptions
+from agent_sandbox.podman.commands import Commands
+from agent_sandbox.podman.container import Container
 from verifiers.v1.errors import SandboxError
 
 from tests.support.processes import runs

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent.prime import ownership
+from agent_sandbox.prime import ownership
 
 from tests.support.prime_api import PrimeApi
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent.prime import provision_prime
-from opencode_env.cli_agent.prime.errors import SandboxAccessError, SandboxGatewayError
-from opencode_env.sandboxes import main
+from agent_sandbox.prime import provision_prime
+from agent_sandbox.prime.command_line import main
+from agent_sandbox.prime.errors import SandboxAccessError, SandboxGatewayError
 from verifiers.v1.runtimes import PrimeConfig
 
 from tests.support.prime_api import Fault, PrimeApi

@@ -5,8 +5,8 @@ import time
 from collections.abc import AsyncIterator
 
 import pytest
-from opencode_env.cli_agent.prime import commands, provision_prime
-from opencode_env.cli_agent.prime.errors import SandboxEndedError, SandboxGatewayError, SandboxMemoryError
+from agent_sandbox.prime import commands, provision_prime
+from agent_sandbox.prime.errors import SandboxEndedError, SandboxGatewayError, SandboxMemoryError
 from opencode_env.cli_agent.process_fence import ProcessFence
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig, ProgramResult, Runtime

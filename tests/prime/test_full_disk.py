@@ -3,17 +3,17 @@
 import asyncio
 
 import pytest
+from agent_sandbox.prime import commands, provision_prime
+from agent_sandbox.prime.errors import SandboxDiskError
+from agent_sandbox.programs import program_argv
 from opencode_env.cli_agent.agent_error import without_agent_errors
-from opencode_env.cli_agent.prime import commands, provision_prime
-from opencode_env.cli_agent.prime.errors import SandboxDiskError
-from opencode_env.cli_agent.programs import program
 from verifiers.v1.configs.retries import RetryConfig, RetryRule
 from verifiers.v1.runtimes import PrimeConfig
 
 from tests.support.prime_api import PrimeApi
 
 SMALL = ["--dev", "/dev", "--size", "16384", "--tmpfs", "/tmp", "--size", "16384", "--tmpfs", "/dev/shm"]
-RUN = ["sh", "-c", program("remote_run.sh"), "remote_run", "/tmp/.vf-run-one", "1000"]
+RUN = program_argv("remote_run.sh", "/tmp/.vf-run-one", "1000")
 
 
 async def on_full_disk(*filled: str) -> bytes:
@@ -41,7 +41,10 @@ async def test_a_sandbox_that_can_write_nowhere_says_that_it_is_full() -> None:
 async def test_what_could_not_run_on_a_full_disk_has_failed_and_says_why(
     api: PrimeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commands, "program", lambda name: "echo full" if name == "remote_run.sh" else program(name))
+    def full(name: str, *operands: str) -> list[str]:
+        return ["sh", "-c", "echo full"] if name == "remote_run.sh" else program_argv(name, *operands)
+
+    monkeypatch.setattr(commands, "program_argv", full)
     async with provision_prime(PrimeConfig(), 60) as box:
         done = await box.run(["true"], {})
     assert (done.exit_code, done.stdout) == (125, "")

@@ -11,16 +11,16 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from agent_sandbox.prime import provision_prime
+from agent_sandbox.prime.errors import SandboxMemoryError
+from agent_sandbox.toolbox import pieces
 from opencode_env.cli_agent.npm import run_npm
-from opencode_env.cli_agent.prime import provision_prime
-from opencode_env.cli_agent.prime.errors import SandboxMemoryError
 from opencode_env.opencode import OpenCodeHarnessConfig, install_record
 from opencode_env.opencode.build_cache import CachedBuild, ensure_build, host_platform, packed_build
 from opencode_env.opencode.builds import DEFAULT_VERSION, PINNED, RIPGREP_VERSION, Checksum
 from opencode_env.opencode.download import configured_registry, downloads
 from opencode_env.opencode.install import install, upload
 from opencode_env.opencode.install_record import InstallRecord, Traffic
-from opencode_rubrics.sandbox import pieces
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.runtimes import PrimeConfig, Runtime
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.sandboxes import main
+from agent_sandbox.prime.command_line import main
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
 from tests.prime.shell_runs import LABEL, shell_run

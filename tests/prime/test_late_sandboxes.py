@@ -4,9 +4,9 @@ import asyncio
 import logging
 
 import pytest
-from opencode_env.cli_agent.prime import ownership, provision_prime
-from opencode_env.cli_agent.prime.errors import SandboxGatewayError
-from opencode_env.cli_agent.prime.runtime import OwnPrimeRuntime
+from agent_sandbox.prime import ownership, provision_prime
+from agent_sandbox.prime.errors import SandboxGatewayError
+from agent_sandbox.prime.runtime import OwnPrimeRuntime
 from verifiers.v1.runtimes import PrimeConfig
 
 from tests.support.prime_api import Fault, Plan, PrimeApi

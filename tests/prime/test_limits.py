@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent.prime import PrimeLimits, Turns, provision_prime, start_record, turns
-from opencode_env.cli_agent.prime import runtime as runtime_module
-from opencode_env.cli_agent.prime.errors import SandboxGatewayError
-from opencode_env.cli_agent.prime.start_record import StartRecord
+from agent_sandbox.prime import PrimeLimits, Turns, provision_prime, start_record, turns
+from agent_sandbox.prime import runtime as runtime_module
+from agent_sandbox.prime.errors import SandboxGatewayError
+from agent_sandbox.prime.start_record import StartRecord
 from prime_sandboxes.core import client as sdk
 from verifiers.v1.runtimes import PrimeConfig, SubprocessConfig, limiters
 

@@ -18,17 +18,17 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from opencode_env import sandboxes
-from opencode_env.cli_agent.prime import ownership, provision_prime
-from opencode_env.cli_agent.prime.errors import (
+from agent_sandbox.prime import command_line as sandboxes
+from agent_sandbox.prime import ownership, provision_prime
+from agent_sandbox.prime.command_line import main
+from agent_sandbox.prime.errors import (
     SandboxEndedError,
     SandboxGatewayError,
     SandboxImageError,
     SandboxNotReadyError,
     SandboxQuotaError,
 )
-from opencode_env.cli_agent.prime.left_behind import platform
-from opencode_env.sandboxes import main
+from agent_sandbox.prime.left_behind import platform
 from prime_sandboxes import (
     BulkDeleteSandboxResponse,
     CreateSandboxRequest,
@@ -194,7 +194,7 @@ async def test_a_deletion_that_fails_is_tried_again(api: PrimeApi) -> None:
 async def test_a_deletion_that_fails_for_good_is_reported_and_cleaned_by_its_label(
     api: PrimeApi, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("opencode_env.cli_agent.prime.ownership._DELETION_PAUSES_S", (0.0,))
+    monkeypatch.setattr("agent_sandbox.prime.ownership._DELETION_PAUSES_S", (0.0,))
     api.add(Fault("delete", status=500, times=2))
     with caplog.at_level(logging.ERROR):
         await provision()

@@ -5,11 +5,11 @@ import logging
 from typing import Any
 
 import pytest
+from agent_sandbox.prime import PrimeLimits, Turns, commands, ownership, provision_prime
+from agent_sandbox.prime import runtime as runtime_module
+from agent_sandbox.prime.command_line import main
+from agent_sandbox.prime.errors import SandboxAccessError, SandboxGatewayError, SandboxNotReadyError
 from opencode_env.cli_agent.agent_error import without_agent_errors
-from opencode_env.cli_agent.prime import PrimeLimits, Turns, commands, ownership, provision_prime
-from opencode_env.cli_agent.prime import runtime as runtime_module
-from opencode_env.cli_agent.prime.errors import SandboxAccessError, SandboxGatewayError, SandboxNotReadyError
-from opencode_env.sandboxes import main
 from prime_sandboxes.core import client as sdk
 from verifiers.v1.configs.retries import RetryConfig, RetryRule
 from verifiers.v1.errors import SandboxError

@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, attach
 from opencode_env.taskset import OpenCodeTaskData
 from opencode_rubrics import AnyTrace, CodeTest, CodeTests, CodeTestsConfig, CodeTestsRubric
-from opencode_rubrics.sandbox.scoring import BoxOrder, Scoring, attach
 
 from tests.rubrics.conftest import trace_of
 from tests.support.places import podman_box

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.cli_agent.sandbox import LocalSandboxConfig, provision_confined
+from agent_sandbox.confined import LocalSandboxConfig, provision_confined
 from opencode_rubrics import AnyTrace
 
 from tests.support.places import podman_box, prime_box

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, provision_confined
+from agent_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
 from opencode_rubrics import RemoteHybridMathConfig, RemoteHybridMathRubric
 
 from tests.support.places import podman_box, prime_box

@@ -2,8 +2,8 @@
 
 import pytest
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.checked_run import OUT_OF_TIME
 from opencode_rubrics import ScoringError, run_checked
-from opencode_rubrics.sandbox.checked_run import OUT_OF_TIME
 
 from tests.support.versions import sandbox_of
 

@@ -6,11 +6,11 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import pytest
+from agent_sandbox.programs import program_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opencode_rubrics.code.comparison import same_output, same_result
 from opencode_rubrics.code_tests import _IMPORTED, with_imports
-from opencode_rubrics.sandbox.programs import call_function
 
 
 def published_output(printed: str, expected: str) -> bool:
@@ -88,7 +88,7 @@ def test_strictness_and_tolerance_are_options() -> None:
 def caller() -> dict[str, Any]:
     """The names in the program that calls a solution's function, which is not started."""
     names: dict[str, Any] = {}
-    exec(call_function().decode().rpartition("\nmain()")[0], names)
+    exec(program_text("call_function.py", "opencode_rubrics").rpartition("\nmain()")[0], names)
     return names
 
 

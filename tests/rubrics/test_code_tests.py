@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 import verifiers.v1 as vf
-from opencode_env.cli_agent.sandbox import LocalSandboxConfig, provision_confined
+from agent_sandbox.confined import LocalSandboxConfig, provision_confined
 from opencode_rubrics import ScoringError
 
 from tests.rubrics.code_support import Scorer, in_containers, problem, reasons

@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from agent_sandbox.file_lock import locked, locked_async, private_directory, try_lock
 from opencode_rubrics.cache import cache_root, make_once
-from opencode_rubrics.file_lock import locked, locked_async, private_directory, try_lock
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from opencode_rubrics.file_lock import locked
+from agent_sandbox.file_lock import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

@@ -5,8 +5,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from opencode_rubrics.sandbox.command import CommandResult
-from opencode_rubrics.sandbox.lacked_program import lacked_program
+from agent_sandbox.toolbox.command import CommandResult
+from agent_sandbox.toolbox.lacked_program import lacked_program
 
 SHELLS = [found for name in ("sh", "bash", "dash", "busybox") if (found := shutil.which(name))]
 

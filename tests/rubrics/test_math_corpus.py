@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, provision_confined
+from agent_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
 from opencode_rubrics import HybridMathConfig, HybridMathRubric, RemoteHybridMathConfig, RemoteHybridMathRubric
 from opencode_rubrics.math.scorer_bundle import ensure_bundle
 

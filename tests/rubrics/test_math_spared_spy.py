@@ -7,7 +7,7 @@ the scorer's streams belong to another, and opening them fails whether the servi
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent.sandbox import Bind, ConfinedRuntime, LocalSandboxConfig, provision_confined
+from agent_sandbox.confined import Bind, ConfinedRuntime, LocalSandboxConfig, provision_confined
 from opencode_rubrics import RemoteHybridMathConfig, RemoteHybridMathRubric
 
 from tests.rubrics.math_support import score

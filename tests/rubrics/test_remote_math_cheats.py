@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.cli_agent.sandbox import LocalSandboxConfig
+from agent_sandbox.confined import LocalSandboxConfig
 from opencode_rubrics import RemoteHybridMathConfig, RemoteHybridMathRubric
 from pydantic import ByteSize
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from opencode_rubrics.sandbox.scoring import Scoring, ScoringTimeout
+from agent_sandbox.toolbox.scoring import Scoring, ScoringTimeout
 
 from tests.rubrics.math_support import HANG, pool_of
 from tests.support.machine import patience

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig, provision_confined
-from opencode_env.cli_agent.sandbox.directory import ROOT
+from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, provision_confined
+from agent_sandbox.confined.directory import ROOT
 from verifiers.v1.runtimes import ProgramResult
 
 PROBES = Path(__file__).parent / "probes"

@@ -6,8 +6,8 @@ import dataclasses
 import os
 
 import pytest
-from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig, allowance, provision_confined
-from opencode_env.cli_agent.sandbox.control_groups import Hierarchies, host_hierarchies
+from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, allowance, provision_confined
+from agent_sandbox.confined.control_groups import Hierarchies, host_hierarchies
 
 from tests.support.waiting import until
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent.sandbox import (
+from agent_sandbox.confined import (
     Bind,
     ConfinedRuntime,
     LocalSandboxConfig,

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent.sandbox import (
+from agent_sandbox.confined import (
     Bind,
     ConfinedRuntime,
     LocalSandboxConfig,
@@ -22,7 +22,7 @@ from opencode_env.cli_agent.sandbox import (
     provision_confined,
     require_bubblewrap,
 )
-from opencode_env.cli_agent.sandbox import directory as directories
+from agent_sandbox.confined import directory as directories
 from pydantic import ValidationError
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import SubprocessConfig, SubprocessRuntimeInfo

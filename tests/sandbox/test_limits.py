@@ -11,8 +11,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig, allowance, provision_confined
-from opencode_env.cli_agent.sandbox.control_groups import Hierarchies, host_hierarchies
+from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, allowance, provision_confined
+from agent_sandbox.confined.control_groups import Hierarchies, host_hierarchies
 from verifiers.v1.runtimes import ProgramResult
 
 from tests.support.waiting import until

@@ -7,8 +7,8 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig, provision_confined
-from opencode_env.cli_agent.sandbox.relay import MAX_CONNECTIONS
+from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, provision_confined
+from agent_sandbox.confined.relay import MAX_CONNECTIONS
 
 from tests.support.waiting import PATIENCE_SECONDS, settled, until
 

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
+from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig
+from agent_sandbox.confined.output import LIMIT_BYTES
 from opencode_env.cli_agent.local_runtime import provision_local
-from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig
-from opencode_env.cli_agent.sandbox.output import LIMIT_BYTES
 from verifiers.v1.errors import SandboxError
 
 from tests.support.machine import assert_no_longer

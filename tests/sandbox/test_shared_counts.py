@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig, provision_confined
-from opencode_env.cli_agent.sandbox.control_groups import host_hierarchies
+from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, provision_confined
+from agent_sandbox.confined.control_groups import host_hierarchies
 
 from tests.support.waiting import until
 

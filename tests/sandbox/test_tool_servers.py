@@ -8,9 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 import verifiers.v1 as vf
+from agent_sandbox.confined import Bind, ConfinedRuntime, LocalSandboxConfig, provision_confined
 from aiohttp import web
 from opencode_env.cli_agent.interception import role_interception
-from opencode_env.cli_agent.sandbox import Bind, ConfinedRuntime, LocalSandboxConfig, provision_confined
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.interception import InterceptionServerConfig
 from verifiers.v1.session import RolloutSession
@@ -134,7 +134,7 @@ async def test_what_a_tool_server_is_made_to_do_reaches_the_work_and_no_reward()
 
 
 async def test_a_tool_server_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opencode_env.cli_agent.sandbox.tool_servers._START_TIMEOUT_S", 3.0)
+    monkeypatch.setattr("agent_sandbox.confined.tool_servers._START_TIMEOUT_S", 3.0)
     async with provision_confined(LocalSandboxConfig(python_env=True)) as box:
         with pytest.raises(vf.SandboxError, match=r"did not say its port: (?s:.*)No module named"):
             await serve(box, "http://127.0.0.1:9")

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig, provision_confined, sandbox, uv_scripts
+from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, provision_confined, sandbox, uv_scripts
 from verifiers.v1.errors import SandboxError
 
 from .conftest import sh

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_sandbox.confined import Bind, ConfinedRuntime, LocalSandboxConfig, provision_confined
 from aiohttp import web
-from opencode_env.cli_agent.sandbox import Bind, ConfinedRuntime, LocalSandboxConfig, provision_confined
 from verifiers.v1.agent import Agent
 from verifiers.v1.configs.agent import AgentConfig
 from verifiers.v1.configs.client import EvalClientConfig

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import verifiers.v1 as vf
-from opencode_env.cli_agent.podman import PodmanBackend, PodmanRuntime, provision_podman
-from opencode_env.cli_agent.prime import provision_prime
-from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, provision_confined
+from agent_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
+from agent_sandbox.podman import PodmanBackend, PodmanRuntime, provision_podman
+from agent_sandbox.prime import provision_prime
+from agent_sandbox.verifiers_versions import PodmanConfig, own_container, provisioned
 from opencode_env.opencode import OpenCodeHarness
-from opencode_rubrics.verifiers_versions import PodmanConfig, own_container, provisioned
 from verifiers.v1.interception import Interception, InterceptionServer, InterceptionServerConfig
 from verifiers.v1.interception.tunnel import CustomTunnelConfig
 from verifiers.v1.runtimes import PrimeConfig, Runtime, RuntimeConfig, SubprocessConfig

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import verifiers.v1 as vf
+from agent_sandbox.confined import LocalSandboxConfig, provision_confined
 from opencode_env.cli_agent.interception import SubRollout, SubSettings
 from opencode_env.cli_agent.rollout import rollout_of
-from opencode_env.cli_agent.sandbox import LocalSandboxConfig, provision_confined
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode import OpenCodeHarness, OpenCodeHarnessConfig
 from opencode_rlm.config import OpenCodeRLMHarnessConfig

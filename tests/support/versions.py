@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from opencode_rubrics.verifiers_versions import AFTER_0_4_0, OwnRuntime
+from agent_sandbox.verifiers_versions import AFTER_0_4_0, OwnRuntime
 from verifiers.v1.runtimes import Runtime
 
 

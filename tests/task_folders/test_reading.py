@@ -9,9 +9,9 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from agent_sandbox.toolbox.packed_directory import pack_directory
+from agent_sandbox.verifiers_versions import asked_network
 from opencode_env.taskset import DatasetError, OpenCodeTaskData
-from opencode_rubrics.sandbox.packed_directory import pack_directory
-from opencode_rubrics.verifiers_versions import asked_network
 
 from tests.task_folders.folders import CONTAINERS, FOLDERS, SOLVED, folder_task
 from tests.taskset.files import tasks, write_jsonl

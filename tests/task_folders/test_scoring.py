@@ -228,8 +228,8 @@ async def test_an_artifact_that_leads_outside_or_is_too_large_is_a_zero(artifact
 
 async def test_a_sandbox_that_is_none_is_refused(tmp_path: Path) -> None:
     task = folder_task(shutil.copytree(COUNT, tmp_path / "count"))
+    from agent_sandbox.confined import LocalSandboxConfig
     from opencode_env.cli_agent.local_runtime import provision_local
-    from opencode_env.cli_agent.sandbox import LocalSandboxConfig
 
     from tests.task_folders.folders import trace_of
 
@@ -240,8 +240,8 @@ async def test_a_sandbox_that_is_none_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.podman
 async def test_an_image_is_built_of_its_dockerfile_once(podman_image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from agent_sandbox.verifiers_versions import PodmanConfig
     from opencode_env.cli_agent.task_image import build_task_image
-    from opencode_rubrics.verifiers_versions import PodmanConfig
 
     monkeypatch.setenv("BUILDAH_ISOLATION", "chroot")
     folder = CONTAINERS / "from-dockerfile"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_sandbox.verifiers_versions import PodmanConfig
 from opencode_openenv.tbench2 import Tbench2Action, Tbench2Environment, episode, session_log, terminals
 from opencode_openenv.tbench2.models import ActionType
 from opencode_openenv.tbench2.place import Place
@@ -19,7 +20,6 @@ from opencode_openenv.tbench2.session_log import SessionLog
 from opencode_openenv.tbench2.settings import VARIABLES
 from opencode_openenv.tbench2.terminals import MAX_OUTPUT_CHARS
 from opencode_rubrics import ScoringError
-from opencode_rubrics.verifiers_versions import PodmanConfig
 from verifiers.v1.errors import TaskError
 from verifiers.v1.runtimes import DockerConfig
 

@@ -17,7 +17,7 @@ __all__ = ["OpenCodeEnv", "OpenCodeHarness", "OpenCodeTaskset"]
 
 _MODULES = {
     "AgentError": "opencode_env.cli_agent.agent_error",
-    "PodmanBackend": "opencode_env.cli_agent.podman",
+    "PodmanBackend": "agent_sandbox.podman",
     "OpenCodeEnv": "opencode_env.opencode.env",
     "OpenCodeHarness": "opencode_env.opencode",
     "OpenCodeTaskset": "opencode_env.taskset",

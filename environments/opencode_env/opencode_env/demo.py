@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from agent_sandbox.confined import require_bubblewrap
 from verifiers.v1.errors import RolloutError
 from verifiers.v1.trace import WireTrace
 from verifiers.v1.utils.trace_store import TRACES_FILE, read_episodes
 
-from opencode_env.cli_agent.sandbox import require_bubblewrap
 from opencode_env.cli_agent.traces import AGENT_RECORD
 from opencode_env.scripted_model import LABEL, MODEL_ID, SamplesPolicy, ScriptedModel
 

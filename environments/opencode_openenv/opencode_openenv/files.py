@@ -9,9 +9,8 @@ import binascii
 from dataclasses import dataclass, field
 
 import verifiers.v1 as vf
-from opencode_rubrics.sandbox.checked_run import run_for
-
-from opencode_openenv.programs import program_argv
+from agent_sandbox.programs import program_argv
+from agent_sandbox.toolbox.checked_run import run_for
 
 _BELOW_BYTES = 64 << 10
 _MOST = 32
@@ -35,7 +34,9 @@ async def left_files(runtime: vf.Runtime, directory: str) -> LeftFiles:
     Raises:
         SandboxError: the sandbox is gone.
     """
-    argv = program_argv("read_files", directory, str(_BELOW_BYTES), str(_MOST), str(_CHARACTERS * 4))
+    argv = program_argv(
+        "read_files.sh", directory, str(_BELOW_BYTES), str(_MOST), str(_CHARACTERS * 4), owner="opencode_openenv"
+    )
     result = await run_for(runtime, argv, _SECONDS, f"the files of {directory} cannot be read")
     found = LeftFiles()
     for line in result.stdout.splitlines() if result.exit_code == 0 else ():

@@ -5,7 +5,7 @@ import os
 import re
 from pathlib import Path
 
-from opencode_env.cli_agent.sandbox import LocalSandboxConfig
+from agent_sandbox.confined import LocalSandboxConfig
 from pydantic import Field, FiniteFloat
 from pydantic_config import BaseConfig
 from verifiers.v1.runtimes import RuntimeConfig, SubprocessConfig, runtime_is_local

@@ -8,13 +8,12 @@ the agent's doing, nothing counts, because commands that write a reward as a rul
 import math
 
 import verifiers.v1 as vf
+from agent_sandbox.programs import program_argv
+from agent_sandbox.toolbox.checked_run import run_for
+from agent_sandbox.toolbox.scoring_home import VERIFIER_DIRECTORY, ScoringHome
 from opencode_rubrics import AnyTrace, CommandResult, VerifyCommandsRubric
 from opencode_rubrics.reward_file import read_reward_file
-from opencode_rubrics.sandbox.checked_run import run_for
-from opencode_rubrics.sandbox.scoring_home import VERIFIER_DIRECTORY, ScoringHome
 from opencode_rubrics.verify_commands import VerifyPlan, explained
-
-from opencode_openenv.programs import program_argv
 
 _HOME = "/home/user"
 _SECONDS = 60.0
@@ -37,7 +36,10 @@ class RunRolloutRubric(VerifyCommandsRubric):
     ) -> list[CommandResult]:
         """Results of all commands, with the reward file's documented place made first."""
         if not home.problem:
-            argv = [home.shell, *program_argv("reward_place", _HOME, VERIFIER_DIRECTORY)[1:]]
+            argv = [
+                home.shell,
+                *program_argv("reward_place.sh", _HOME, VERIFIER_DIRECTORY, owner="opencode_openenv")[1:],
+            ]
             made = await run_for(runtime, argv, _SECONDS, "the reward file's place cannot be made")
             if made.exit_code != 0:
                 home.problem = f"{_HOME}/logs/verifier cannot be made: {made.stderr.strip()[-300:]}"

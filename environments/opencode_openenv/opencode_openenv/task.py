@@ -8,11 +8,11 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.command import CommandResult
 from opencode_env.taskset.config import OpenCodeTaskConfig
 from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_env.taskset.task import OpenCodeTask
 from opencode_rubrics import AnyTrace, Rubric, VerifyCommandsConfig, require_alive, run_checked, run_command
-from opencode_rubrics.sandbox.command import CommandResult
 
 from opencode_openenv.files import left_files
 from opencode_openenv.scoring import RunRolloutRubric

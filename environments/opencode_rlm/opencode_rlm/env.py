@@ -3,10 +3,10 @@
 import logging
 from typing import Any, ClassVar
 
+from agent_sandbox.verifiers_versions import drop_with
 from opencode_env.cli_agent.interception import SubRollout
 from opencode_env.cli_agent.rollout import Rollout, rollout_of
 from opencode_env.user_simulation.env import ConversingEnv
-from opencode_rubrics.verifiers_versions import drop_with
 from verifiers.v1.agent import Agents
 from verifiers.v1.episode import Episode
 from verifiers.v1.runtimes import Runtime

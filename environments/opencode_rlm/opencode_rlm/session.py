@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any, ClassVar
 
+from agent_sandbox.programs import program_text
 from opencode_env.cli_agent.interception import SubRollout
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.opencode import OpenCodeHarness
@@ -90,7 +91,7 @@ class OpenCodeRLMSession(OpenCodeSession):
 
 
 def _program(name: str) -> str:
-    return (files("opencode_rlm") / "programs" / name).read_text()
+    return program_text(name, "opencode_rlm")
 
 
 def _text(name: str) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from opencode_env.cli_agent.aftermath import removed_afterwards
+from agent_sandbox.aftermath import removed_afterwards
 from pydantic import BaseModel
 
 from opencode_simulation.dead_server import ShutDoor, last_words

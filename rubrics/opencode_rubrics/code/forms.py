@@ -14,9 +14,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from agent_sandbox.surrogates import has_lone_surrogate
+
 from opencode_rubrics.code.packed import unpacked
 from opencode_rubrics.code.problem import CodeTest, CodeTests
-from opencode_rubrics.surrogates import has_lone_surrogate
 
 _BESIDE = (
     ("public_test_cases", "private_test_cases"),

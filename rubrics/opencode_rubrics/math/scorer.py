@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.alive import require_alive
+from agent_sandbox.verifiers_versions import start_process
 from verifiers.v1.utils.aio import run_shielded
 
 from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.math.verdict_programs.in_sandbox import READY
-from opencode_rubrics.sandbox.alive import require_alive
-from opencode_rubrics.verifiers_versions import start_process
 
 _MAX_OUTPUT_BYTES = 8 << 20
 _ENV = {

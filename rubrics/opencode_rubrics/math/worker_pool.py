@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
 
+from agent_sandbox.toolbox.scoring import Scoring
 from mathverdict.bounded import BROKE_DOWN, DEADLINE_SIGNAL
 from mathverdict.verdict import Source
 from verifiers.v1.utils.aio import run_shielded
@@ -27,7 +28,6 @@ from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.math.rules_result import RulesResult, rules_result
 from opencode_rubrics.math.worker_deadline import in_time, stop
 from opencode_rubrics.math.worker_parent import Worker, WorkerGone, WorkerParent
-from opencode_rubrics.sandbox.scoring import Scoring
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.math.worker_pool")
 

@@ -4,8 +4,8 @@ import asyncio
 import signal
 import sys
 
-from opencode_env.cli_agent.podman import PodmanBackend, PodmanRuntime, provision_podman
-from opencode_rubrics.verifiers_versions import PodmanConfig, own_container
+from agent_sandbox.podman import PodmanBackend, PodmanRuntime, provision_podman
+from agent_sandbox.verifiers_versions import PodmanConfig, own_container
 from verifiers.v1.runtimes.base import register
 
 

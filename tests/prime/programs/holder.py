@@ -2,7 +2,7 @@
 
 import asyncio
 
-from opencode_env.cli_agent.prime import provision_prime
+from agent_sandbox.prime import provision_prime
 from verifiers.v1.runtimes import PrimeConfig
 
 

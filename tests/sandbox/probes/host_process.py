@@ -5,7 +5,7 @@ import signal
 import sys
 from contextlib import AsyncExitStack
 
-from opencode_env.cli_agent.sandbox import ConfinedRuntime, LocalSandboxConfig, provision_confined
+from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, provision_confined
 
 
 async def busy(runtime: ConfinedRuntime, marker: str) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from opencode_env.cli_agent.sandbox import LocalSandboxConfig, provision_confined
+from agent_sandbox.confined import LocalSandboxConfig, provision_confined
 
 
 async def main() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_sandbox.verifiers_versions import PodmanConfig
 from opencode_env.scripted_model import Reply, ScriptPolicy
-from opencode_rubrics.verifiers_versions import PodmanConfig
 
 from tests.simulation.backends.surroundings import (
     TOKEN,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.cli_agent.podman import left_behind
+from agent_sandbox.podman import left_behind
 from opencode_env.tool_backends import instance_api
 from opencode_env.tool_backends.description import RemoteApiConfig, RemoteApiDefaults, StartupCheck
 from opencode_env.tool_backends.instance import Instance, check_start, starting

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from opencode_env.cli_agent.sandbox import Bind
+from agent_sandbox.confined import Bind
 from opencode_env.opencode.build_cache import ensure_build, host_platform
 from opencode_env.opencode.builds import DEFAULT_VERSION
 

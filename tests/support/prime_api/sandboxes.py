@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from opencode_env.cli_agent.sandbox import Bind, ConfinedRuntime, LocalSandboxConfig
+from agent_sandbox.confined import Bind, ConfinedRuntime, LocalSandboxConfig
 
 from tests.support.prime_api.box import Box
 from tests.support.prime_api.sessions import Sessions

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent_sandbox.confined import Bind
+from agent_sandbox.toolbox.scoring import attach
 from opencode_rubrics import AnyTrace, workdir_of
-from opencode_rubrics.sandbox.scoring import attach
 from verifiers.v1.agent import Agent
 from verifiers.v1.clients import EvalClientConfig, ModelContext
 from verifiers.v1.rollout import resolve_agent_runtime
@@ -19,7 +20,6 @@ from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
 from opencode_env.cli_agent.process_fence import ProcessFence, TellsAgent
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.rollout_limit import DEFAULT_ROLLOUT_SECONDS
-from opencode_env.cli_agent.sandbox import Bind
 from opencode_env.taskset.gold.solution import SOLUTION, trace_for
 
 

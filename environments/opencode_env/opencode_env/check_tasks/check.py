@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.scoring import ScoringTimeout
 from opencode_rubrics import AnyTrace, JudgeError
-from opencode_rubrics.sandbox.scoring import ScoringTimeout
 
 from opencode_env.check_tasks.box import Box, CheckEnv
 from opencode_env.check_tasks.leaks import Secret, change_of, found_in, holds, says_answer, secret_of

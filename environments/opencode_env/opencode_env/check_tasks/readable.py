@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 import verifiers.v1 as vf
-from opencode_rubrics.sandbox.checked_run import run_for
-from opencode_rubrics.sandbox.processes import TrustedSystem
+from agent_sandbox.toolbox.checked_run import run_for
+from agent_sandbox.toolbox.processes import TrustedSystem
 
 MAX_FILE_BYTES = 512 * 1024
 MAX_BYTES = 128 * 1024 * 1024

@@ -10,7 +10,7 @@ import os
 import shutil
 from pathlib import Path
 
-from opencode_rubrics.file_lock import private_directory
+from agent_sandbox.file_lock import private_directory
 from verifiers.v1.utils.paths import CACHE_DIR
 
 _LOCKS = CACHE_DIR / "runtimes" / "unconfined-locks"

@@ -4,13 +4,13 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+from agent_sandbox.podman import is_ours, provision_podman
+from agent_sandbox.prime import lifetime_minutes, provision_prime
 from verifiers.v1.agent import Agent
 from verifiers.v1.runtimes import PrimeConfig, Runtime
 from verifiers.v1.task import Task
 from verifiers.v1.utils.compile import resolve_runtime_config
 
-from opencode_env.cli_agent.podman import is_ours, provision_podman
-from opencode_env.cli_agent.prime import lifetime_minutes, provision_prime
 from opencode_env.cli_agent.task_image import build_task_image
 
 

@@ -13,9 +13,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, ClassVar, Generic
 
+from agent_sandbox.confined import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
+from agent_sandbox.prime import PrimeLimits, Turns
+from agent_sandbox.toolbox.scoring import attach
+from agent_sandbox.verifiers_versions import GONE_RUNTIMES, asked_network
 from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup, work_directory
-from opencode_rubrics.sandbox.scoring import attach
-from opencode_rubrics.verifiers_versions import GONE_RUNTIMES, asked_network
 from pydantic import field_validator, model_validator
 from typing_extensions import TypeVar
 from verifiers.v1.agent import Agent, Agents
@@ -37,11 +39,9 @@ from opencode_env.cli_agent.harness_files import harness_binds
 from opencode_env.cli_agent.interception import GatewayConfig, serving_by_role
 from opencode_env.cli_agent.limits_met import zero_spoilt
 from opencode_env.cli_agent.local_runtime import provision_local
-from opencode_env.cli_agent.prime import PrimeLimits, Turns
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.rollout_limit import limit_rollout, scoring_limit, take_scoring_limit, warn_of_short_limit
 from opencode_env.cli_agent.rollout_log import describe_failure, describe_rollout
-from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
 from opencode_env.cli_agent.scorable import fail_stage_timeout, unscore_failed
 from opencode_env.cli_agent.spare_boxes import box_provider
 from opencode_env.cli_agent.training_renderer import require_trainable

@@ -10,8 +10,8 @@ import time
 from functools import cache
 from typing import Any, Generic
 
+from agent_sandbox.toolbox.scoring import ScoringTimeout
 from opencode_rubrics import require_alive
-from opencode_rubrics.sandbox.scoring import ScoringTimeout
 from typing_extensions import TypeVar
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.harness import HarnessConfig

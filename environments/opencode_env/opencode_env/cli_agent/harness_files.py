@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent_sandbox.confined import Bind
+from agent_sandbox.programs import program_text
 from opencode_rubrics.cache import cache_root, make_once
 from verifiers.v1.errors import HarnessError
 from verifiers.v1.harness import Harness
@@ -26,8 +28,6 @@ from verifiers.v1.harnesses.claude_code import harness as claude_code
 from verifiers.v1.harnesses.codex import harness as codex
 
 from opencode_env.cli_agent.npm import run_npm
-from opencode_env.cli_agent.programs import program
-from opencode_env.cli_agent.sandbox import Bind
 
 logger = logging.getLogger("verifiers.v1.opencode_env.install")
 
@@ -76,7 +76,12 @@ def node_tree() -> NpmTree:
         )
     where = f"{node.NODE_BIN_DIR}/node"
     if (stand_in := _NODE_STAND_INS.get(node.NODE_VERSION)) is not None:
-        return NpmTree("node", (f"{package}@{stand_in}",), {where: "node"}, {"node": program("node.sh")})
+        return NpmTree(
+            "node",
+            (f"{package}@{stand_in}",),
+            {where: "node"},
+            {"node": _program("node.sh")},
+        )
     return NpmTree("node", (f"{package}@{node.NODE_VERSION}",), {where: f"node_modules/{package}/bin/node"})
 
 
@@ -85,7 +90,7 @@ def agent_tree(
 ) -> NpmTree:
     """The tree of an agent, behind the `npm` of the sandbox; arguments as the fields of `NpmTree`."""
     shown = {f"{node.NODE_BIN_DIR}/npm": "npm", **(links or {})}
-    return NpmTree(name, packages, shown, {"npm": program("npm.sh"), **(programs or {})})
+    return NpmTree(name, packages, shown, {"npm": _program("npm.sh"), **(programs or {})})
 
 
 def _pi(version: str) -> NpmTree:
@@ -102,14 +107,20 @@ def _claude_code(version: str) -> NpmTree:
     adapter = f"@agentclientprotocol/claude-agent-acp@{claude_code.ACP_VERSION}"
     stub = "node_modules/@anthropic-ai/claude-code/bin/claude.exe"
     return agent_tree(
-        "claude-code", f"@anthropic-ai/claude-code@{version}", adapter, programs={stub: program("claude.sh")}
+        "claude-code",
+        f"@anthropic-ai/claude-code@{version}",
+        adapter,
+        programs={stub: _program("claude.sh")},
     )
 
 
 def _kimi_code(version: str) -> NpmTree:
     package = f"@moonshot-ai/kimi-code@{version}"
     return agent_tree(
-        "kimi-code", package, programs={"kimi": program("kimi.sh")}, links={"/tmp/vf-kimi-code/bin/kimi": "kimi"}
+        "kimi-code",
+        package,
+        programs={"kimi": _program("kimi.sh")},
+        links={"/tmp/vf-kimi-code/bin/kimi": "kimi"},
     )
 
 
@@ -163,3 +174,7 @@ def _fill(tree: NpmTree, staged: Path) -> None:
         target.write_text(text)
         target.chmod(0o755)
     (staged / _MARKER).touch()
+
+
+def _program(name: str) -> str:
+    return program_text(name, "opencode_env.cli_agent")

@@ -4,11 +4,10 @@ The confined sandbox lets its programs reach the rollout's own endpoints and not
 framework-only, and has no way to a host that a task names. verifiers believes what a lent sandbox's configuration says.
 """
 
+from agent_sandbox.confined import LocalSandboxConfig
 from verifiers.v1.configs.runtime import NetworkPolicyConfig
 from verifiers.v1.errors import TaskError
 from verifiers.v1.runtimes import SubprocessConfig
-
-from opencode_env.cli_agent.sandbox import LocalSandboxConfig
 
 
 class FrameworkOnlyConfig(SubprocessConfig, NetworkPolicyConfig):

@@ -7,15 +7,15 @@ import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
-from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
-from opencode_rubrics.verifiers_versions import OwnSubprocessRuntime, provisioned
+from agent_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
+from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
+from agent_sandbox.verifiers_versions import OwnSubprocessRuntime, provisioned
 from verifiers.v1.configs.runtime import NetworkPolicyConfig
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult, Runtime, RuntimeProcess, SubprocessConfig
 
 from opencode_env.cli_agent.added_directory import AddedDirectory
 from opencode_env.cli_agent.local_network import local_runtime_config
-from opencode_env.cli_agent.sandbox import Bind, LocalSandboxConfig, provision_confined
 
 _MARK = "OPENCODE_ENV_UNCONFINED"
 _IN_WORKDIR = 'mkdir -p -- "$1" && cd -- "$1" && shift && exec "$@"'

@@ -12,13 +12,12 @@ import os
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from agent_sandbox.prime.commands import from_inside
+from agent_sandbox.programs import program_argv, program_text
+from agent_sandbox.toolbox.processes import EndsAgentProcesses
 from opencode_rubrics import run_checked
-from opencode_rubrics.sandbox.processes import EndsAgentProcesses
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.runtimes import Runtime
-
-from opencode_env.cli_agent.prime.commands import from_inside
-from opencode_env.cli_agent.programs import program
 
 
 @runtime_checkable
@@ -42,7 +41,7 @@ class ProcessFence:
     def mark_script(self) -> str:
         """What a harness's own preparing script runs at its end, so that its output holds the mark; empty where the
         runtime remembers it."""
-        return "" if isinstance(self.runtime, EndsAgentProcesses) else program("mark.sh")
+        return "" if isinstance(self.runtime, EndsAgentProcesses) else program_text("mark.sh")
 
     async def mark(self, printed: str | None = None) -> None:
         """Remember every process that is running now.
@@ -118,5 +117,5 @@ class ProcessFence:
             return
         # As the default user, usually root: the agent's own user could not end what other users run.
         box = self.runtime.with_user(None) if self.runtime.user is not None else self.runtime
-        argv = ["sh", "-c", program("end.sh"), "end", mark]
+        argv = program_argv("end.sh", mark)
         await run_checked(box, argv, "the agent's processes could not be ended")

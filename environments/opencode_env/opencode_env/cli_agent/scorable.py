@@ -1,12 +1,12 @@
 """Which rollouts get a score: those whose agent has ended, and that the machinery has not failed."""
 
+from agent_sandbox.prime.errors import SandboxEndedError
 from verifiers.v1.errors import HarnessError, SandboxError, TaskError
 
 from opencode_env.cli_agent.agent_error import has_hands
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.model_failure import require_model_calls
 from opencode_env.cli_agent.outcome_rule import Evidence, endpoint_failure
-from opencode_env.cli_agent.prime.errors import SandboxEndedError
 from opencode_env.cli_agent.startup import NOT_STARTED
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 

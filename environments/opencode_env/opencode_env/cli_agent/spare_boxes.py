@@ -1,4 +1,4 @@
-"""Offers scoring second sandboxes of the rollout that it scores (see `opencode_rubrics.sandbox.scoring`)."""
+"""Offers scoring second sandboxes of the rollout that it scores (see `agent_sandbox.toolbox.scoring`)."""
 
 import contextlib
 import copy
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
-from opencode_rubrics.sandbox.scoring import BoxOrder, Provider, attach
+from agent_sandbox.toolbox.scoring import BoxOrder, Provider, attach
 from verifiers.v1.agent import Agent
 from verifiers.v1.runtimes import Runtime
 from verifiers.v1.task import Task

@@ -15,8 +15,8 @@ import tarfile
 import tempfile
 from typing import Any
 
+from agent_sandbox.file_lock import locked_async, private_directory
 from opencode_rubrics.cache import cache_root
-from opencode_rubrics.file_lock import locked_async, private_directory
 from verifiers.v1.errors import SandboxError, TaskError
 from verifiers.v1.runtimes import RuntimeConfig
 from verifiers.v1.task import Task

@@ -1,6 +1,6 @@
 """`OpenCodeEnv`: the OpenCode harness in a `CliAgentEnv`, with all that an agent can be surrounded with."""
 
-from opencode_rubrics.verifiers_versions import OPENCODE_HARNESSES
+from agent_sandbox.verifiers_versions import OPENCODE_HARNESSES
 from verifiers.v1.configs.agent import AgentConfig
 
 from opencode_env.cli_agent.harness_files import NPM_AGENTS, NpmTree, agent_tree

@@ -3,8 +3,9 @@
 import asyncio
 from typing import Any, ClassVar
 
-from opencode_rubrics.sandbox.processes import EndsAgentProcesses
-from opencode_rubrics.verifiers_versions import is_this_machine
+from agent_sandbox.confined import Bind
+from agent_sandbox.toolbox.processes import EndsAgentProcesses
+from agent_sandbox.verifiers_versions import is_this_machine
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.errors import HarnessError
 from verifiers.v1.harness import Harness
@@ -14,7 +15,6 @@ from verifiers.v1.task import TaskData
 
 from opencode_env.cli_agent.guard import GuardedHarness
 from opencode_env.cli_agent.process_fence import ProcessFence
-from opencode_env.cli_agent.sandbox import Bind
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode.build_cache import cached_build, ensure_build, host_platform
 from opencode_env.opencode.harness_config import OpenCodeHarnessConfig

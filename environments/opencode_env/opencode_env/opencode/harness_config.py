@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
+from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 from pydantic import Field, FiniteFloat, field_validator
 from verifiers.v1.configs.harness import HarnessConfig, PinnedVersion
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
+from agent_sandbox.toolbox.pieces import send_in_pieces
+from agent_sandbox.verifiers_versions import is_this_machine
 from opencode_rubrics import run_checked
-from opencode_rubrics.sandbox.pieces import send_in_pieces
-from opencode_rubrics.verifiers_versions import is_this_machine
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.runtimes import Runtime
 

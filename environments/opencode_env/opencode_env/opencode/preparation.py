@@ -4,8 +4,8 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agent_sandbox.toolbox.archives import archive_arguments
 from opencode_rubrics import run_checked
-from opencode_rubrics.sandbox.archives import archive_arguments
 from verifiers.v1.errors import HarnessError, RolloutError, SandboxError
 from verifiers.v1.runtimes import ProgramResult, Runtime
 

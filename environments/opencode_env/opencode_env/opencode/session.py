@@ -6,8 +6,8 @@ import time
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
+from agent_sandbox.verifiers_versions import run_program
 from opencode_rubrics import upload_bundle, workdir_of
-from opencode_rubrics.verifiers_versions import run_program
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.harness import Harness, HarnessSession

@@ -9,8 +9,9 @@ import io
 import json
 import tarfile
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from itertools import takewhile
+
+from agent_sandbox.programs import program_text
 
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode.prompt import SegmentPrompt
@@ -30,7 +31,7 @@ _SEED_LOCK = {"packages": {"": {"dependencies": {"@opencode-ai/plugin": "1"}}}}
 
 def program(name: str) -> str:
     """Text of one of the programs that run inside the sandbox (`opencode/programs/`)."""
-    return (files("opencode_env.opencode") / "programs" / name).read_text()
+    return program_text(name, "opencode_env.opencode")
 
 
 def systems_of(trace: AnyTrace, session: str) -> dict[str, list[str]]:

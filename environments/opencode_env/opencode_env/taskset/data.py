@@ -6,7 +6,7 @@ answer and the verify commands are part of it and never enter the sandbox before
 
 import verifiers.v1 as vf
 from opencode_rubrics.code.problem import CodeTests
-from opencode_rubrics.sandbox.staged_tests import StagedTests
+from opencode_rubrics.staged_tests import StagedTests
 from pydantic import Field, JsonValue
 
 from opencode_env.taskset.folders.task_folder import TaskFolder

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Iterable
 
-from opencode_rubrics.sandbox.agent_code import COMMAND
+from agent_sandbox.toolbox.agent_code import COMMAND
 
 logger = logging.getLogger("verifiers.v1.opencode_env.taskset")
 

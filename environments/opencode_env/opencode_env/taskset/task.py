@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.packed_directory import unpack_into
+from agent_sandbox.toolbox.workdir import makes_workdir
 from opencode_rubrics import (
     AnswerConfig,
     AnyTrace,
@@ -22,9 +24,7 @@ from opencode_rubrics import (
     run_command,
     workdir_of,
 )
-from opencode_rubrics.sandbox.packed_directory import unpack_into
-from opencode_rubrics.sandbox.staged_tests import require_box
-from opencode_rubrics.sandbox.workdir import makes_workdir
+from opencode_rubrics.staged_tests import require_box
 from verifiers.v1.task import task_key
 from verifiers.v1.utils.decorators import invoke
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent_sandbox.podman import engine, left_behind, start_failure
 from mcp.types import CallToolResult
 from verifiers.v1.errors import ToolsetError
 from verifiers.v1.utils.aio import run_shielded
 
-from opencode_env.cli_agent.podman import engine, left_behind, start_failure
 from opencode_env.tool_backends.connection import Opening
 from opencode_env.tool_backends.description import BackendServerConfig
 from opencode_env.tool_backends.docker_options import option_words

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from agent_sandbox.confined import require_bubblewrap
+from agent_sandbox.confined.bubblewrap import system_arguments
 from mcp.types import CallToolResult
 
-from opencode_env.cli_agent.sandbox import require_bubblewrap
-from opencode_env.cli_agent.sandbox.bubblewrap import system_arguments
 from opencode_env.tool_backends.authentication import expanded, without_secrets
 from opencode_env.tool_backends.connection import Opening
 from opencode_env.tool_backends.description import BackendServerConfig

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from opencode_env.cli_agent.sandbox.interpreter import interpreter_roots
+from agent_sandbox.confined.interpreter import interpreter_roots
 
 _SETTINGS = (
     *(

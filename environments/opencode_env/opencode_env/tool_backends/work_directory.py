@@ -14,9 +14,9 @@ import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from agent_sandbox.aftermath import removed_afterwards
 from verifiers.v1.errors import ToolsetError
 
-from opencode_env.cli_agent.aftermath import removed_afterwards
 from opencode_env.tool_backends.description import BackendServerConfig
 
 

@@ -16,7 +16,7 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from opencode_rubrics.file_lock import locked
+from agent_sandbox.file_lock import locked
 
 _CHECKSUM = re.compile(r"(?P<url>.+)#sha256=(?P<digest>[0-9a-f]{64})")
 _SECONDS = 120.0

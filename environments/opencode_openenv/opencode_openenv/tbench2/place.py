@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent_sandbox.confined import LocalSandboxConfig, require_private_workdir
+from agent_sandbox.podman import is_ours, provision_podman
+from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
+from agent_sandbox.verifiers_versions import asked_network
 from opencode_env.cli_agent.local_runtime import provision_local
-from opencode_env.cli_agent.podman import is_ours, provision_podman
-from opencode_env.cli_agent.sandbox import LocalSandboxConfig, require_private_workdir
 from opencode_env.cli_agent.task_image import build_task_image
-from opencode_rubrics.sandbox.workdir import DEFAULT_WORKDIR
-from opencode_rubrics.verifiers_versions import asked_network
 from verifiers.v1.errors import TaskError
 from verifiers.v1.runtimes import Runtime, RuntimeConfig, SubprocessConfig, provision_runtime
 from verifiers.v1.task import Task

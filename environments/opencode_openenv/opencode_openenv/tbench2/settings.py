@@ -5,8 +5,8 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agent_sandbox.verifiers_versions import PodmanConfig
 from opencode_rubrics.cache import cache_root
-from opencode_rubrics.verifiers_versions import PodmanConfig
 from pydantic import Field
 from verifiers.v1.runtimes import DockerConfig, RuntimeConfig, SubprocessConfig
 

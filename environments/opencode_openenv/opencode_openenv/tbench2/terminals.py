@@ -11,10 +11,10 @@ import uuid
 from dataclasses import dataclass
 
 import verifiers.v1 as vf
-from opencode_rubrics.sandbox.checked_run import OUT_OF_TIME, run_for
-from opencode_rubrics.sandbox.command import MARK_VARIABLE, end_marked
-from opencode_rubrics.sandbox.processes import EndsAgentProcesses
-from opencode_rubrics.verifiers_versions import start_process
+from agent_sandbox.toolbox.checked_run import OUT_OF_TIME, run_for
+from agent_sandbox.toolbox.command import MARK_VARIABLE, end_marked
+from agent_sandbox.toolbox.processes import EndsAgentProcesses
+from agent_sandbox.verifiers_versions import start_process
 from verifiers.v1.runtimes import RuntimeProcess
 
 MAX_OUTPUT_CHARS = 100_000

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from agent_sandbox.verifiers_versions import error_body
 from aiohttp import web
-from opencode_rubrics.verifiers_versions import error_body
 from verifiers.v1.dialects import Dialect
 
 

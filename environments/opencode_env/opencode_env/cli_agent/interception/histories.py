@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from opencode_rubrics.verifiers_versions import index_nodes
+from agent_sandbox.verifiers_versions import index_nodes
 from verifiers.v1.dialects import ChatDialect, Dialect
 from verifiers.v1.session import RolloutSession
 

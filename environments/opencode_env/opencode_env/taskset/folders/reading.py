@@ -12,9 +12,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import verifiers.v1 as vf
-from opencode_rubrics.sandbox.packed_directory import pack_directory
-from opencode_rubrics.sandbox.staged_tests import StagedTests, VerifierBox
-from opencode_rubrics.verifiers_versions import network_fields
+from agent_sandbox.toolbox.packed_directory import pack_directory
+from agent_sandbox.verifiers_versions import network_fields
+from opencode_rubrics.staged_tests import StagedTests, VerifierBox
 
 from opencode_env.taskset.errors import DatasetError
 from opencode_env.taskset.folders.compose import DOCKERFILE, refuse_compose

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.packed_directory import pack_directory, unpack_new
+from agent_sandbox.verifiers_versions import run_program
 from opencode_rubrics import AnyTrace, run_command, upload_bundle
-from opencode_rubrics.sandbox.packed_directory import pack_directory, unpack_new
-from opencode_rubrics.verifiers_versions import run_program
 from pydantic import JsonValue
 from verifiers.v1.state import state_cls
 from verifiers.v1.task import Task

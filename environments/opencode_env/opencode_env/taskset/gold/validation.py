@@ -6,9 +6,9 @@ Invariant: nothing of a row runs on this machine itself beyond what `vf-validate
 from typing import Any
 
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.processes import EndsAgentProcesses
+from agent_sandbox.verifiers_versions import is_this_machine
 from opencode_rubrics import workdir_of
-from opencode_rubrics.sandbox.processes import EndsAgentProcesses
-from opencode_rubrics.verifiers_versions import is_this_machine
 from verifiers.v1.utils.decorators import invoke
 
 from opencode_env.taskset.gold.solution import GoldError, apply_gold, gold_of, trace_for

@@ -1,0 +1,20 @@
+"""Sandboxes for agents, as verifiers runtimes: confined with bubblewrap, in a podman container, and owned at Prime.
+
+The classes are imported on first use: what stands beside them works without verifiers, which takes seconds to import.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agent_sandbox.podman import PodmanBackend
+
+__all__ = ["PodmanBackend"]
+
+_MODULES = {"PodmanBackend": "agent_sandbox.podman"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

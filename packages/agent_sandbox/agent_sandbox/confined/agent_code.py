@@ -1,0 +1,245 @@
+"""Agent code apart from the verify commands: each program of `run-agent-code` gets a sandbox of its own.
+
+Invariant: the sandbox of such a program shows the agent's work directory and home, read-only, one directory that verify
+commands share with it, and nothing else of the rollout's: no process, network, log directory or descriptor. Programs
+inside ask for it through a socket that is there only while verify commands run; paths that they name are resolved in
+the new sandbox, never on the host.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import shlex
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from pydantic import BaseModel, Field, ValidationError
+from verifiers.v1.errors import SandboxError
+
+from agent_sandbox.confined.config import Bind
+from agent_sandbox.confined.directory import remove_tree
+from agent_sandbox.confined.interpreter import base_python
+from agent_sandbox.confined.process import ConfinedProcess
+from agent_sandbox.programs import program_text
+
+DOOR = "/.vf/door"
+"""Where the sandbox sees the command and its socket, read-only."""
+SHARED = "/run/agent-code"
+"""What verify commands and agent code can both write."""
+HIDDEN = ("/logs", "/run", "/dev")
+"""Areas that verify commands keep for themselves."""
+_ALWAYS_SHOWN = ("/app", "/home")
+_CLIENT = Path(__file__).with_name("agent_code_client.py")
+_LENGTH_BYTES = 8
+_MAX_REQUEST_BYTES = 32 << 20
+_AT_ONCE = 4
+_WAITING = 64
+"""Programs that run or wait at once; a further one is turned away: each is a connection of this process's."""
+_END_TIMEOUT_S = 5.0
+_START = 'cd -- "$1" 2>/dev/null || cd -- "$2" || exit 125; shift 2; exec "$@"'
+
+
+class Cell(Protocol):
+    """A sandbox for one program."""
+
+    async def open_process(self, argv: list[str], env: dict[str, str]) -> ConfinedProcess: ...
+
+    async def end_agent_processes(self) -> None: ...
+
+
+class Request(BaseModel):
+    """What a verify command asks for."""
+
+    argv: list[str] = Field(min_length=1)
+    cwd: str
+    timeout: float = Field(gt=0, le=86_400)
+    max_output: int = Field(ge=0, le=8 << 20)
+    stdin: str = ""
+
+
+def shown_areas(areas: Mapping[str, Path], workdir: str) -> list[Bind]:
+    """Return what agent code sees of a sandbox with these writable areas.
+
+    Raises:
+        SandboxError: the work directory lies where verify commands keep what is theirs.
+    """
+    around = [target for target in areas if PurePosixPath(workdir).is_relative_to(target)]
+    holds = max(around, key=len)
+    if any(PurePosixPath(holds).is_relative_to(hidden) for hidden in HIDDEN):
+        raise SandboxError(f"agent code cannot be kept apart in the work directory {workdir!r}: choose one in /app")
+    shown = [*_ALWAYS_SHOWN, *([] if holds.startswith(_ALWAYS_SHOWN) else [holds])]
+    return [*(Bind(areas[target], target) for target in shown), Bind(areas[SHARED], SHARED, writable=True)]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The host's side of a sandbox's door and shared directory."""
+
+    door: Path
+    shared: Path
+
+    def prepare(self) -> None:
+        """Put the command behind the door and empty the shared directory, whatever an agent left there (blocking)."""
+        self.shared.chmod(0o755)
+        for entry in list(self.shared.iterdir()):
+            if entry.is_dir() and not entry.is_symlink():
+                remove_tree(entry)
+            else:
+                entry.unlink()
+        (self.door / _CLIENT.name).write_bytes(_CLIENT.read_bytes())
+        (self.door / "drop-links").write_text(program_text("drop_links.sh"))
+        command = self.door / "run-agent-code"
+        command.write_text(f'#!/bin/sh\nexec {shlex.quote(base_python())} -I -S {DOOR}/{_CLIENT.name} "$@"\n')
+        command.chmod(0o755)
+
+
+class AgentCodeDoor:
+    """Serves `run-agent-code` while verify commands run.
+
+    Args:
+        cell: makes a sandbox for one program.
+        workdir: where programs start that were asked for elsewhere than in what they see.
+    """
+
+    tools = DOOR
+    shared = SHARED
+    scratch = "/run"
+
+    def __init__(self, cell: Callable[[], AbstractAsyncContextManager[Cell]], workdir: str) -> None:
+        self._cell = cell
+        self._workdir = workdir
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._serving: set[asyncio.Task[None]] = set()
+        self.failure: str | None = None
+
+    @contextlib.asynccontextmanager
+    async def open(self, door: Path, shared: Path) -> AsyncIterator["AgentCodeDoor"]:
+        """Serve at the host directory `door` until the end of the context, with no program left then."""
+        await asyncio.to_thread(_Place(door, shared).prepare)
+        # Through a descriptor, because a socket's path has 107 bytes at most.
+        directory = os.open(door, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            server = await asyncio.start_unix_server(self._accept, f"/proc/self/fd/{directory}/socket")
+            (door / "socket").chmod(0o666)
+        finally:
+            os.close(directory)
+        try:
+            yield self
+        finally:
+            server.close()
+            (door / "socket").unlink(missing_ok=True)
+            for task in self._serving:
+                task.cancel()
+            await asyncio.gather(*self._serving, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._serving) >= _WAITING:
+            writer.close()
+            return
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+        try:
+            # Cancelled at the end of the door: nobody else ends it, and asyncio would log it for each.
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                reply = await self._answer(reader)
+                if reply is not None:
+                    data = json.dumps(reply).encode()
+                    writer.write(len(data).to_bytes(_LENGTH_BYTES) + data)
+                    await writer.drain()
+        finally:
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> Mapping[str, str] | None:
+        """The reply to one request; None when nobody waits for it any more."""
+        length = int.from_bytes(await reader.readexactly(_LENGTH_BYTES))
+        if length > _MAX_REQUEST_BYTES:
+            return {"refused": f"the request is over {_MAX_REQUEST_BYTES} bytes"}
+        try:
+            request = Request.model_validate_json(await reader.readexactly(length))
+        except ValidationError as error:
+            return {"refused": str(error)}
+        run = asyncio.ensure_future(self._run(request))
+        gone = asyncio.ensure_future(reader.read(1))
+        try:
+            await asyncio.wait({run, gone}, return_when=asyncio.FIRST_COMPLETED)
+            return run.result() if run.done() else None
+        finally:
+            run.cancel()
+            gone.cancel()
+            await asyncio.gather(run, gone, return_exceptions=True)
+
+    async def _run(self, request: Request) -> Mapping[str, str]:
+        async with self._room:
+            try:
+                argv = ["sh", "-c", _START, "agent-code", request.cwd, self._workdir, *request.argv]
+                async with self._cell() as cell:
+                    return await outcome_of(cell, argv, request)
+            except (SandboxError, OSError) as error:
+                self.failure = f"no sandbox for agent code: {error}"
+                return {"refused": self.failure}
+
+
+async def outcome_of(cell: Cell, argv: list[str], request: Request) -> Mapping[str, str]:
+    """What the program did, as data: its own end of its sandbox is no failure of ours."""
+    process = await cell.open_process(argv, {"HOME": "/tmp", "TMPDIR": "/tmp", "AGENT_CODE_DIR": SHARED})
+    streams = [_Stream(request.max_output), _Stream(request.max_output)]
+    reading = [
+        asyncio.ensure_future(stream.read(source))
+        for stream, source in zip(streams, (process.stdout, process.stderr), strict=True)
+    ]
+    feeding = asyncio.ensure_future(_feed(process, request.stdin.encode(errors="surrogateescape")))
+    ended = asyncio.ensure_future(process.wait())
+    full = [asyncio.ensure_future(stream.full.wait()) for stream in streams]
+    try:
+        done, _ = await asyncio.wait({ended, *full}, timeout=request.timeout, return_when=asyncio.FIRST_COMPLETED)
+        status = "timeout" if not done else _status(ended) if ended.done() else "signal 9"
+        with contextlib.suppress(SandboxError):
+            # What the program left running may hold its output open.
+            await cell.end_agent_processes()
+            await asyncio.wait(reading, timeout=_END_TIMEOUT_S)
+    finally:
+        for task in (*reading, *full, feeding, ended):
+            task.cancel()
+        await asyncio.gather(*reading, *full, feeding, ended, return_exceptions=True)
+    return {"status": status, "out": streams[0].text(), "err": streams[1].text()}
+
+
+def _status(ended: "asyncio.Future[int]") -> str:
+    if ended.exception() is not None:
+        return "signal 9"
+    code = ended.result()
+    return f"signal {-code}" if code < 0 else f"exit {code}"
+
+
+async def _feed(process: ConfinedProcess, data: bytes) -> None:
+    """Give a program its standard input; one that does not read it misses the rest."""
+    with contextlib.suppress(OSError, SandboxError):
+        await process.write(data)
+    process.close_stdin()
+
+
+class _Stream:
+    """The head of what a program prints."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._data = bytearray()
+        self.full = asyncio.Event()
+
+    async def read(self, source: AsyncIterator[bytes]) -> None:
+        """Take all that comes, until it is too much."""
+        async for block in source:
+            self._data += block
+            if len(self._data) > self._most:
+                self.full.set()
+                return
+
+    def text(self) -> str:
+        """What was kept."""
+        return bytes(self._data[: self._most]).decode(errors="replace")

@@ -1,0 +1,176 @@
+"""Commands of one sandbox: started, collected, and ended with all that they started."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextvars import ContextVar
+
+from verifiers.v1.errors import SandboxError
+from verifiers.v1.runtimes import ProgramResult
+from verifiers.v1.utils.aio import run_shielded
+
+from agent_sandbox.confined.channel import Channel, Reply
+from agent_sandbox.confined.output import PipeReader
+from agent_sandbox.confined.process import ConfinedProcess
+from agent_sandbox.confined.sandbox import Sandbox
+from agent_sandbox.confined.variables import base_environment
+
+_END_TIMEOUT_S = 60.0
+_alone: ContextVar["Commands | None"] = ContextVar("confined_sandbox_alone", default=None)
+"""Set for whoever holds the other processes of a sandbox still."""
+
+
+def _pipes(count: int) -> list[tuple[int, int]]:
+    """Return (read end, write end) pairs, all or none."""
+    with contextlib.ExitStack() as undo:
+        made = []
+        for _ in range(count):
+            pair = os.pipe2(os.O_CLOEXEC)
+            for fd in pair:
+                undo.callback(os.close, fd)
+            made.append(pair)
+        undo.pop_all()
+    return made
+
+
+class Commands:
+    """Starts programs through process 1; `env_allow` names host variables that they see."""
+
+    def __init__(self, sandbox: Sandbox, env_allow: list[str]) -> None:
+        self._sandbox = sandbox
+        self._env_allow = env_allow
+        self._processes: list[ConfinedProcess] = []
+        self._holding = asyncio.Lock()
+        self.outlived = False
+        """Whether processes of the agent outran their end, so that everything was ended with them."""
+
+    def _spawn(
+        self, channel: Channel, argv: list[str], env: Mapping[str, str], fds: tuple[int, ...], log: str = ""
+    ) -> tuple[str, asyncio.Future[Reply]]:
+        settings = [f"{name}={value}" for name, value in {**base_environment(self._env_allow), **env}.items()]
+        alone = "alone" if _alone.get() is self else ""
+        return channel.submit("spawn", alone, log, str(len(argv)), *argv, *settings, fds=fds)
+
+    async def _turn(self) -> None:
+        """Wait until nobody else holds this sandbox's processes."""
+        if _alone.get() is not self:
+            async with self._holding:
+                return
+
+    @contextlib.asynccontextmanager
+    async def others_held(self) -> AsyncIterator[None]:
+        """Hold still whatever runs; only commands that are started within this context run meanwhile.
+
+        Where that cannot be had for sure although the kernel could do it, what runs is ended instead.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        async with self._holding:
+            channel, group = self._sandbox.channel, self._sandbox.group
+            token = _alone.set(self)
+            try:
+                running = int((await channel.request("hold")).text)
+                if running and group is not None and group.can_freeze and not await asyncio.to_thread(group.freeze):
+                    group.thaw()
+                    await self.end("end_everything")
+                yield
+            finally:
+                _alone.reset(token)
+                await run_shielded(self._release())
+
+    async def _release(self) -> None:
+        if self._sandbox.group is not None:
+            self._sandbox.group.thaw()
+        with contextlib.suppress(SandboxError):  # gone, which the next command says
+            await self._sandbox.channel.request("release")
+
+    async def run(self, argv: list[str], env: Mapping[str, str]) -> ProgramResult:
+        """Run a command to its end; cancelling ends its whole tree before the cancellation goes on.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        channel = self._sandbox.channel
+        await self._turn()
+        (out, out_inside), (err, err_inside) = _pipes(2)
+        readers = PipeReader(out), PipeReader(err)
+        try:
+            command, exited = self._spawn(channel, argv, env, (out_inside, err_inside))
+            try:
+                code = int((await exited).text)
+            except asyncio.CancelledError:
+                await run_shielded(self._abort(command))
+                raise
+            stdout, stderr = (reader.finish() for reader in readers)
+            return ProgramResult(code, stdout, stderr)
+        finally:
+            for reader in readers:
+                reader.close()
+
+    async def open(self, argv: list[str], env: Mapping[str, str]) -> ConfinedProcess:
+        """Start a process whose three streams stay open.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        channel = self._sandbox.channel
+        await self._turn()
+        (stdin_inside, stdin), (out, out_inside), (err, err_inside) = _pipes(3)
+        try:
+            command, exited = self._spawn(channel, argv, env, (stdin_inside, out_inside, err_inside))
+        except BaseException:
+            for fd in (stdin, out, err):
+                os.close(fd)
+            raise
+        process = ConfinedProcess(channel, command, exited, (stdin, out, err))
+        self._processes.append(process)
+        return process
+
+    async def background(self, argv: list[str], env: Mapping[str, str], log: str) -> None:
+        """Start a process that nobody waits for, with its output in the file `log` inside.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        channel = self._sandbox.channel
+        await self._turn()
+        self._spawn(channel, argv, env, (), log)
+
+    async def relieve(self, commands_too: bool) -> int:
+        """Kill what the running commands have started, or them as well; returns how many processes that were.
+
+        None while the others are held: they add nothing, and whoever runs alone is not to pay for what they left.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        if self._holding.locked():
+            return 0
+        return int((await self._sandbox.channel.request("relieve", "all" if commands_too else "")).text)
+
+    async def _abort(self, command: str) -> None:
+        # Gone already, or ended as a whole just now: nothing of the command is left then.
+        with contextlib.suppress(SandboxError):
+            await self.end("end", command)
+
+    async def end(self, kind: str, *fields: str) -> None:
+        """Have process 1 end processes; a sandbox that cannot is ended as a whole.
+
+        Raises:
+            SandboxError: it could not, or the sandbox is gone.
+        """
+        try:
+            async with asyncio.timeout(_END_TIMEOUT_S):
+                reply = await self._sandbox.channel.request(kind, *fields)
+                self.outlived |= reply.text == "outlived"
+        except (SandboxError, TimeoutError) as error:
+            self._sandbox.close_channel()
+            await run_shielded(asyncio.to_thread(self._sandbox.kill))
+            raise SandboxError(f"processes in sandbox {self._sandbox.name} could not be ended: {error}") from error
+
+    def close(self) -> None:
+        """Release the streams of live processes; idempotent, on the event loop."""
+        for process in self._processes:
+            process.close()

@@ -1,0 +1,156 @@
+"""The host directory of one sandbox: its private files, and the lock that says it is alive.
+
+Invariant: a directory whose lock is free belongs to nobody, because the process that held it is gone; it is removed
+at the next start of any sandbox of this user. Creating and judging happen under one short lock per user.
+"""
+
+import logging
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from verifiers.v1.utils.paths import CACHE_DIR
+
+from agent_sandbox.file_lock import locked, private_directory, try_lock
+
+logger = logging.getLogger("verifiers.v1.agent_sandbox.confined")
+
+ROOT = CACHE_DIR / "runtimes" / "confined"
+_DEAD = ".dead-"
+_LOCK = "lock"
+_HOME = "home/agent"
+_PRIVATE = {
+    **{"app": 0o755, "tmp": 0o1777, "home": 0o755, _HOME: 0o755, "logs": 0o755, "run": 0o755, "shm": 0o1777},
+    **{"shared": 0o755, "door": 0o755},
+}
+_MOUNTED = frozenset((_HOME, "run/agent-code"))
+"""What stands in a private part for another one, seen there."""
+_LOG_TAIL_BYTES = 2000
+
+
+def _exclusive(root: Path) -> AbstractContextManager[None]:
+    # Only this user may pass: the agent can leave set-uid files of this user's below.
+    return locked(private_directory(root) / ".lock")
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a tree that an agent may have filled, whatever its depth and modes; log what stays."""
+    while os.path.lexists(path):
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            continue  # another process sweeps it at the same time
+        except (OSError, RecursionError):
+            # Locked directories, or deeper than Python's recursion or descriptors reach.
+            subprocess.run(["chmod", "-R", "u+rwX", "--", path], stderr=subprocess.DEVNULL, check=False)
+            done = subprocess.run(["rm", "-rf", "--", path], capture_output=True, check=False)
+            if done.returncode != 0:
+                logger.warning("sandbox directory %s could not be removed: %r", path, done.stderr[-300:])
+                return
+
+
+class SandboxDirectory:
+    """A directory below `ROOT`, locked by this process until `remove`."""
+
+    def __init__(self, path: Path, lock: int, owner: int | None = None) -> None:
+        self.path = path
+        self._lock: int | None = lock
+        self._owner = owner
+
+    @classmethod
+    def create(cls, name: str, root: Path = ROOT, owner: int | None = None) -> "SandboxDirectory":
+        """Make and lock a directory with the private parts of a sandbox in it, which belong to the user `owner`."""
+        prefix = re.sub(r"[^A-Za-z0-9_-]", "-", name)[:48] + "-"
+        with _exclusive(root):
+            path = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
+            lock = try_lock(path / _LOCK)
+        assert lock is not None  # nobody else knows a new directory's name
+        made = cls(path, lock, owner)
+        for part, mode in _PRIVATE.items():
+            made.part(part).chmod(mode)
+        for name in ("hosts", "passwd"):
+            shutil.copyfile(Path(__file__).parent / "etc" / name, path / name)
+        return made
+
+    def part(self, relative: str) -> Path:
+        """Return the host path of a private part, made if it is missing (before the sandbox starts)."""
+        path = self.path / relative
+        path.mkdir(exist_ok=True)
+        if self._owner is not None:
+            os.chown(path, self._owner, self._owner)
+        return path
+
+    def empty(self) -> None:
+        """Make the private parts as they were at first, when no process is left in the sandbox (blocking)."""
+        for part, mode in _PRIVATE.items():
+            self.part(part).chmod(mode)
+            for entry in list(self.part(part).iterdir()):
+                if f"{part}/{entry.name}" in _MOUNTED:
+                    continue
+                if entry.is_dir() and not entry.is_symlink():
+                    remove_tree(entry)
+                else:
+                    entry.unlink()
+
+    @property
+    def hosts(self) -> Path:
+        """The file that the sandbox sees as /etc/hosts."""
+        return self.path / "hosts"
+
+    @property
+    def passwd(self) -> Path:
+        """The file that the sandbox sees as /etc/passwd."""
+        return self.path / "passwd"
+
+    @property
+    def log(self) -> Path:
+        """The file that bubblewrap and process 1 write their errors to."""
+        return self.path / "stderr"
+
+    def log_tail(self) -> str:
+        """Return the end of `log`, empty if there is none."""
+        try:
+            return self.log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip()
+        except OSError:
+            return ""
+
+    def remove(self) -> None:
+        """Remove the directory and release its lock; idempotent."""
+        if self._lock is None:
+            return
+        for entry in list(self.path.iterdir()):
+            if entry.name == _LOCK:
+                continue  # last and under the user's lock: without it the rest would be swept as a dead one's
+            if entry.is_dir():
+                remove_tree(entry)
+            else:
+                entry.unlink()
+        with _exclusive(self.path.parent):
+            remove_tree(self.path)
+        lock, self._lock = self._lock, None
+        os.close(lock)
+
+
+def sweep(root: Path = ROOT) -> None:
+    """Remove the directories that processes which were killed have left behind."""
+    dead: list[Path] = []
+    with _exclusive(root):
+        for path in [entry for entry in root.iterdir() if entry.is_dir()]:
+            if path.name.startswith(_DEAD):
+                dead.append(path)
+                continue
+            try:
+                lock = try_lock(path / _LOCK)
+            except FileNotFoundError:  # its owner has just removed it
+                continue
+            if lock is not None:
+                renamed = path.with_name(_DEAD + path.name)
+                path.rename(renamed)
+                os.close(lock)
+                dead.append(renamed)
+    for path in dead:
+        remove_tree(path)

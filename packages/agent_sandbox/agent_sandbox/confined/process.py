@@ -1,0 +1,162 @@
+"""A live process in the sandbox: its three streams are pipes that the host reads and writes directly."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+
+from verifiers.v1.runtimes import RuntimeProcess
+
+from agent_sandbox.confined.channel import Channel, Reply
+from agent_sandbox.confined.output import PIPE_MAX_BYTES
+
+_CHUNK_BYTES = 64 << 10
+
+
+class _Pipe:
+    """One end of a pipe on the event loop; owns the descriptor until `close`."""
+
+    def __init__(self, fd: int, *, writing: bool) -> None:
+        os.set_blocking(fd, False)
+        loop = asyncio.get_running_loop()
+        self._watch, self._unwatch = (
+            (loop.add_writer, loop.remove_writer) if writing else (loop.add_reader, loop.remove_reader)
+        )
+        self._fd: int | None = fd
+        self._ready: asyncio.Future[None] | None = None
+
+    async def _until_ready(self, fd: int) -> None:
+        self._ready = asyncio.get_running_loop().create_future()
+        self._watch(fd, self._wake)
+        try:
+            await self._ready
+        finally:
+            if self._fd is not None:
+                self._unwatch(fd)
+
+    def _wake(self) -> None:
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_result(None)
+
+    def close(self) -> None:
+        """Close the descriptor and end whoever waits for it; idempotent, on the event loop."""
+        if self._fd is not None:
+            fd, self._fd = self._fd, None
+            self._unwatch(fd)
+            os.close(fd)
+            self._wake()
+
+
+class Source(_Pipe, AsyncIterator[bytes]):
+    """What a process writes, in chunks, until it has ended, whoever else holds the other end of the pipe then."""
+
+    _left: int | None = None
+    """Bytes that are still read, once the process has ended: what a pipe can hold."""
+
+    def process_ended(self) -> None:
+        """Read what is there, and then no more."""
+        self._left = PIPE_MAX_BYTES
+        self._wake()
+
+    async def __anext__(self) -> bytes:
+        while (fd := self._fd) is not None and self._left != 0:
+            try:
+                data = os.read(fd, min(_CHUNK_BYTES, _CHUNK_BYTES if self._left is None else self._left))
+            except BlockingIOError:
+                if self._left is not None:
+                    break
+                await self._until_ready(fd)
+                continue
+            if not data:
+                break
+            if self._left is not None:
+                self._left -= len(data)
+            return data
+        self.close()
+        raise StopAsyncIteration
+
+
+class Sink(_Pipe):
+    """What a process reads."""
+
+    async def write(self, data: bytes) -> None:
+        """Write all of `data`."""
+        view = memoryview(data)
+        while view:
+            if (fd := self._fd) is None:
+                raise BrokenPipeError("stdin is closed")
+            try:
+                view = view[os.write(fd, view) :]
+            except BlockingIOError:
+                await self._until_ready(fd)
+
+
+class ConfinedProcess(RuntimeProcess):
+    """One command of the sandbox with its stdin open.
+
+    Exit codes are those of `asyncio.subprocess`: negative for a signal. 127 and 126 mean that the program was not
+    found or not executable, with the reason on stderr.
+
+    Args:
+        channel: the way to process 1.
+        command: the id of the spawn request.
+        exited: the future reply to it, which is the exit code.
+        fds: the host's ends of stdin, stdout, stderr; owned from now on.
+    """
+
+    def __init__(
+        self, channel: Channel, command: str, exited: asyncio.Future[Reply], fds: tuple[int, int, int]
+    ) -> None:
+        self._channel = channel
+        self._command = command
+        self._exited = exited
+        self._stdin = Sink(fds[0], writing=True)
+        self._output = Source(fds[1], writing=False), Source(fds[2], writing=False)
+        self.stdout, self.stderr = self._output
+        exited.add_done_callback(self._on_exit)
+        self._writing = asyncio.Lock()
+
+    def _on_exit(self, _: object) -> None:
+        for source in self._output:
+            source.process_ended()
+
+    async def write(self, data: bytes) -> None:
+        """Write all of `data` to the process's stdin.
+
+        Raises:
+            BrokenPipeError: the process closed its stdin or ended.
+        """
+        async with self._writing:
+            await self._stdin.write(data)
+
+    def close_stdin(self) -> None:
+        """End the process's stdin; idempotent."""
+        self._stdin.close()
+
+    async def wait(self) -> int:
+        """Wait for the process's end and return its exit code.
+
+        Raises:
+            SandboxError: the sandbox ended first.
+        """
+        return int((await asyncio.shield(self._exited)).text)
+
+    async def poll(self) -> int | None:
+        """Return the exit code, None while it runs."""
+        return int(self._exited.result().text) if self._exited.done() else None
+
+    async def terminate(self) -> None:
+        """Send SIGTERM to the process and everything it started."""
+        if not self._exited.done():
+            await self._channel.request("signal", self._command, str(int(signal.SIGTERM)))
+
+    async def kill(self) -> None:
+        """Kill the process and everything it started; nothing of it is left on return."""
+        if not self._exited.done():
+            await self._channel.request("end", self._command)
+
+    def close(self) -> None:
+        """Release the streams; idempotent."""
+        self._stdin.close()
+        for source in self._output:
+            source.close()

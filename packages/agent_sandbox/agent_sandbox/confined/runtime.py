@@ -1,0 +1,300 @@
+"""The verifiers runtime of the confined local sandbox.
+
+Invariant: every command, file and connection of a rollout goes through process 1 of its one sandbox. The host never
+resolves a path that a rollout names, and never waits for what is not a regular file.
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from verifiers.v1.errors import SandboxError
+from verifiers.v1.runtimes import ProgramResult, SubprocessConfig, SubprocessRuntimeInfo
+
+from agent_sandbox.confined.agent_code import AgentCodeDoor
+from agent_sandbox.confined.agent_programs import ConfinedPrograms, narrowed
+from agent_sandbox.confined.commands import Commands
+from agent_sandbox.confined.config import Bind, LocalSandboxConfig
+from agent_sandbox.confined.disk import DiskWatch
+from agent_sandbox.confined.doorway import Doorway
+from agent_sandbox.confined.files import read_answer, read_file, write_file
+from agent_sandbox.confined.interpreter import base_python
+from agent_sandbox.confined.memory_kills import of_machine
+from agent_sandbox.confined.process import ConfinedProcess
+from agent_sandbox.confined.sandbox import Sandbox
+from agent_sandbox.confined.tool_servers import PORT_FILE, serve_apart
+from agent_sandbox.confined.users import SandboxUser
+from agent_sandbox.confined.uv_scripts import prepare_script
+from agent_sandbox.toolbox.agent_programs import ProgramLimits
+from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
+from agent_sandbox.verifiers_versions import OwnRuntime, provisioned
+
+_ACTIVATE = 'export VIRTUAL_ENV="$1" PATH="$1/bin:$PATH"; shift; exec "$@"'
+
+
+class ConfinedRuntime(OwnRuntime):
+    """One bubblewrap sandbox, from `start` to `stop`.
+
+    Commands run as uid 1000 without capabilities, in `workdir`, each in a session of its own. Exit codes are those of
+    `asyncio.subprocess` (negative for a signal); 127 and 126 mean a program that is missing or not executable.
+
+    Args:
+        options: what the user chose.
+        binds: host files and directories that are shown inside, read-only.
+        name: for messages and the host directory; a rollout's id. Random by default.
+        workdir: absolute; a private directory like /app, also when it lies elsewhere.
+        lent: the host user of another living sandbox (`host_user`), for one that shows that sandbox's files.
+    """
+
+    def __init__(
+        self,
+        options: LocalSandboxConfig,
+        binds: Sequence[Bind] = (),
+        name: str | None = None,
+        workdir: str = DEFAULT_WORKDIR,
+        lent: SandboxUser | None = None,
+    ) -> None:
+        super().__init__(name)
+        self.config = SubprocessConfig()
+        self.info = SubprocessRuntimeInfo()
+        self.options = options
+        self._binds = tuple(binds)
+        self._workdir = workdir
+        self._sandbox = Sandbox(self.name, workdir, lent)
+        self._commands = Commands(self._sandbox, options.env_allow)
+        self._doorway: Doorway | None = None
+        self._disk: DiskWatch | None = None
+        self._disk_task: asyncio.Task[None] | None = None
+        self._killed_before = 0
+        self._tool_servers: list[ConfinedRuntime] = []
+        self._apart = contextlib.AsyncExitStack()
+
+    @property
+    def trusted_python(self) -> str:
+        """Absolute path, here and inside, of a Python that nothing inside can change."""
+        return base_python()
+
+    @property
+    def host_user(self) -> SandboxUser | None:
+        """The host user id that the sandbox has for itself, once started; None when it shares the evaluation's."""
+        return self._sandbox.user
+
+    async def start(self) -> None:
+        """Start the sandbox (about 20 ms).
+
+        Raises:
+            SandboxError: bubblewrap is missing, refused, or did not come up; the message says why.
+        """
+        self._killed_before = of_machine()
+        temporary = ".vf-" + re.sub(r"[^A-Za-z0-9_-]", "-", self.name)
+        await self._sandbox.start(self.options, self._binds, temporary)
+        self.info.id = f"/tmp/{temporary}"
+        most, idle = self.options.max_connections, self.options.idle_timeout
+        self._doorway = Doorway(self._sandbox.channel, self._sandbox.hosts, most=most, idle=idle)
+        self._watch_disk()
+
+    def _watch_disk(self) -> None:
+        if self.options.max_disk is None:
+            return
+        watch = DiskWatch(self._sandbox.directory, self._sandbox.pid, self.options.max_disk, self._commands.relieve)
+        self._disk, self._disk_task = watch, asyncio.create_task(self._until_gone(watch))
+
+    async def _until_gone(self, watch: DiskWatch) -> None:
+        with contextlib.suppress(SandboxError, FileNotFoundError):  # the sandbox or its directory
+            await watch.run()
+
+    async def alive(self) -> bool:
+        """Whether process 1 lives, told outside: a command inside can be kept from starting by what runs there."""
+        return self._sandbox.is_alive
+
+    async def limit_kills(self) -> dict[str, int]:
+        """Return how many processes were killed at the limits of `memory` and `disk`.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        watched = int((await self._sandbox.channel.request("kills")).text)
+        by_kernel = self._sandbox.group.memory_kills().at_limit if self._sandbox.group is not None else 0
+        return {"memory": watched + by_kernel, "disk": self._disk.kills if self._disk is not None else 0}
+
+    def kills_below_limits(self) -> int:
+        """Return how many processes the kernel ended for want of memory, though the sandbox was below its limit.
+
+        Without a control group of its own: how many of the whole machine since the sandbox started.
+        """
+        group = self._sandbox.group
+        if group is not None and group.limits_memory:
+            return group.memory_kills().below_limit
+        return of_machine() - self._killed_before
+
+    async def teardown(self) -> None:
+        """End everything inside and remove its files; idempotent."""
+        await self._apart.aclose()
+        if self._disk_task is not None:
+            self._disk_task.cancel()
+            await asyncio.gather(self._disk_task, return_exceptions=True)
+        if self._doorway is not None:
+            await self._doorway.close()
+        self._commands.close()
+        self._sandbox.close_channel()
+        await super().teardown()
+
+    def cleanup(self) -> None:
+        """End everything inside and remove its files without an event loop; idempotent."""
+        for apart in self._tool_servers:
+            apart.cleanup()
+        self._sandbox.kill()
+
+    async def run(self, argv: list[str], env: dict[str, str]) -> ProgramResult:
+        """Run a command to its end; its output is kept in bounded memory.
+
+        Cancelling ends the command's whole tree before the cancellation goes on. What the command leaves running in
+        the background is not waited for, and its output is closed.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        return await self._commands.run(argv, self.process_env(env))
+
+    async def open_process(self, argv: list[str], env: dict[str, str]) -> ConfinedProcess:
+        """Start a process whose three streams stay open.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        return await self._commands.open(argv, self.process_env(env))
+
+    async def run_background(self, argv: list[str], env: dict[str, str], log: str) -> None:
+        """Start a process that runs until `stop`, with its output in the file `log` inside; a tool server apart.
+
+        Raises:
+            SandboxError: the sandbox is gone, or this Python environment is needed and not visible inside, or a tool
+                server did not come up.
+        """
+        if argv[0] == sys.executable and not self.options.python_env:
+            raise SandboxError(
+                f"{' '.join(argv[:3])} needs the evaluation's Python environment inside the sandbox: "
+                "set --env.sandbox.python_env true, or give the tool server a runtime of its own (colocated = false)"
+            )
+        if PORT_FILE not in env:
+            await self.start_background(argv, env, log)
+            return
+        binds = (*self._binds, *self._sandbox.shown_to_tool_servers())
+        apart = ConfinedRuntime(self.options, binds, f"{self.name}-tools", self._workdir, lent=self.host_user)
+        self._tool_servers.append(await self._apart.enter_async_context(provisioned(apart)))
+        await serve_apart(self, apart, argv, self.process_env(env), log)
+
+    async def start_background(self, argv: list[str], env: dict[str, str], log: str) -> None:
+        """Start a process in this very sandbox, as `run_background` does."""
+        await self._commands.background(argv, self.process_env(env), log)
+
+    async def mark_agent_start(self) -> None:
+        """Remember the processes that run now, which `end_agent_processes` will spare."""
+        await self._sandbox.channel.request("mark")
+
+    async def end_agent_processes(self) -> None:
+        """Kill every process but those that ran at `mark_agent_start` and their descendants; none is left on return.
+
+        Those that outrun it take with them what would have been spared (`agent_survived`).
+
+        Raises:
+            SandboxError: it could not be done, and the whole sandbox was ended instead.
+        """
+        await self._commands.end("purge")
+
+    @contextlib.asynccontextmanager
+    async def agent_code(self) -> AsyncIterator[AgentCodeDoor]:
+        """Offer the command `run-agent-code` inside: for verify commands, when the agent has ended."""
+        async with AgentCodeDoor(self._cell, self._workdir).open(*self._sandbox.doors()) as door:
+            with self._sandbox.home_unnamed():
+                yield door
+
+    def _cell(self) -> AbstractAsyncContextManager["ConfinedRuntime"]:
+        """A sandbox for one program of the agent's, without a network and with nothing of this one's processes."""
+        options = self.options.model_copy(update={"network": "interception", "python_env": False})
+        shown, place = self._sandbox.shown_to_agent_code(), "/tmp"  # which no program before it can have closed
+        return provisioned(ConfinedRuntime(options, shown, f"{self.name}-code", place, lent=self.host_user))
+
+    def agent_programs(self, limits: ProgramLimits) -> AbstractAsyncContextManager[ConfinedPrograms]:
+        """Offer a place for programs that see nothing of this sandbox, each within `limits`."""
+        options = narrowed(self.options, limits)
+        return ConfinedPrograms(lambda: provisioned(ConfinedRuntime(options, (), f"{self.name}-code", "/tmp"))).opened()
+
+    def empty(self) -> None:
+        """Make all that is writable as it was at first, when nothing runs inside any more (blocking)."""
+        self._sandbox.empty()
+
+    @property
+    def agent_survived(self) -> bool:
+        """Whether the agent's processes outran their end, so that every process inside was ended with them."""
+        return self._commands.outlived
+
+    def others_held(self) -> AbstractAsyncContextManager[None]:
+        """Hold still whatever runs inside; only commands that are started within the context run meanwhile.
+
+        Other commands that are asked for meanwhile start after it. The kernel's freezer does it where the evaluation
+        may make control groups; elsewhere a signal does, from which a process can arrange to be woken.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        return self._commands.others_held()
+
+    async def _read(self, path: str, max_bytes: int | None = None) -> bytes:
+        return await read_file(self._sandbox.channel, path, max_bytes)
+
+    async def read_answer(self, path: str, max_bytes: int) -> bytes | str:
+        """Return the content of a regular file of at most `max_bytes`, or in one word why there is none to be had.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        return await read_answer(self._sandbox.channel, path, max_bytes)
+
+    async def write(self, path: str, data: bytes) -> None:
+        """Replace the file at `path`, not what a symlink there points to, with mode 0644.
+
+        Raises:
+            SandboxError: `path` is a directory or not writable inside, or the disk is full.
+        """
+        await write_file(self._sandbox.channel, path, data)
+
+    async def prepare_uv_script(
+        self, script: str | bytes, env: dict[str, str] | None = None, *, activate: bool = True
+    ) -> list[str]:
+        """Prepare a trusted PEP 723 script on the host and return an argv that runs it inside.
+
+        Raises:
+            SandboxError: uv is missing or failed.
+        """
+        data = script.encode() if isinstance(script, str) else script
+        interpreter, path = await prepare_script(data, env or {})
+        if not activate:
+            return [interpreter, path]
+        venv = os.path.dirname(os.path.dirname(interpreter))
+        return ["sh", "-c", _ACTIVATE, "uv-script", venv, interpreter, path]
+
+    def host_url(self, url: str) -> str:
+        """Return the URL at which a program inside reaches `url`, and open the way there and nowhere else."""
+        if self.options.network == "host":
+            return url
+        return self._open_doorway().inward(url)
+
+    def original_url(self, url: str) -> str:
+        """Return the URL that `host_url` has made this one of."""
+        return url if self._doorway is None else self._doorway.outside(url)
+
+    async def expose(self, port: int) -> str:
+        """Return a URL on the host's loopback for a port inside; closed by `stop`."""
+        if self.options.network == "host":
+            return f"http://127.0.0.1:{port}"
+        return self._open_doorway().outward(port)
+
+    def _open_doorway(self) -> Doorway:
+        if self._doorway is None:
+            raise SandboxError(f"sandbox {self.name} is not started")
+        return self._doorway

@@ -1,0 +1,284 @@
+"""One running sandbox: its directory, its bubblewrap process and its control channel.
+
+Invariant: whatever happens (a failed start, cancellation, an exit without an event loop), `kill` leaves no process and
+no directory behind; it returns when process 1, and with it everything inside, is gone.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import py_compile
+import select
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from verifiers.v1.errors import SandboxError
+from verifiers.v1.utils.aio import run_shielded
+
+from agent_sandbox.confined.agent_code import DOOR, HIDDEN, shown_areas
+from agent_sandbox.confined.allowance import Allowance
+from agent_sandbox.confined.arguments import HERE, command_line, writable_areas
+from agent_sandbox.confined.bubblewrap import Bubblewrap, require_bubblewrap
+from agent_sandbox.confined.channel import Channel
+from agent_sandbox.confined.config import Bind, LocalSandboxConfig
+from agent_sandbox.confined.control_groups import ControlGroup
+from agent_sandbox.confined.directory import SandboxDirectory, sweep
+from agent_sandbox.confined.seccomp import seccomp_program
+from agent_sandbox.confined.supervisor.messages import memfd
+from agent_sandbox.confined.terminals import limit_terminals
+from agent_sandbox.confined.users import SandboxUser
+from agent_sandbox.confined.uv_scripts import SCRIPTS
+from agent_sandbox.confined.variables import HOME
+
+logger = logging.getLogger("verifiers.v1.agent_sandbox.confined")
+
+_START_TIMEOUT_S = 120.0
+"""A start takes a fraction of a second of CPU, which can be a minute on a machine with many rollouts too many."""
+_KILL_TIMEOUT_S = 15.0
+
+
+def _compile_supervisor() -> None:
+    """Leave byte code next to the supervisor's sources: it cannot write any itself."""
+    for source in (HERE / "supervisor").glob("*.py"):
+        try:
+            py_compile.compile(str(source), quiet=2)
+        except OSError:  # a read-only installation; the sandbox starts 10 ms later then
+            return
+
+
+class Sandbox:
+    """A sandbox that is started once and killed once."""
+
+    compiled = False
+
+    def __init__(self, name: str, workdir: str, lent: SandboxUser | None = None) -> None:
+        self.name = name
+        self._workdir = workdir
+        self._lent = lent
+        self._allowance: Allowance | None = None
+        self._directory: SandboxDirectory | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Channel | None = None
+        self._process_one: int | None = None
+        self._watched: int | None = None
+        self._killing = threading.Lock()
+
+    async def start(self, options: LocalSandboxConfig, binds: Sequence[Bind], temporary: str) -> None:
+        """Start the sandbox with a private directory `temporary` below /tmp.
+
+        Raises:
+            SandboxError: bubblewrap is missing or refused; with the end of its output.
+        """
+        bubblewrap = await run_shielded(asyncio.to_thread(self._prepare, options))
+        assert self._directory is not None
+        assert self._allowance is not None
+        self._directory.part(f"tmp/{temporary}")
+        self._directory.part("home/agent")
+        binds = [Bind(SCRIPTS, str(SCRIPTS)), Bind(self._directory.part("door"), DOOR), *binds]
+        self._allowance.require_readable(binds)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._channel = Channel(ours, self._describe_loss)
+        with theirs:
+            self._launch(bubblewrap, options, binds, theirs.fileno())
+        try:
+            async with asyncio.timeout(_START_TIMEOUT_S):
+                await self._channel.ready
+        except TimeoutError:
+            raise SandboxError(f"sandbox {self.name} did not start within {_START_TIMEOUT_S:g} s") from None
+        try:
+            self._process_one = os.pidfd_open(self._channel.process_one)
+        except ProcessLookupError:
+            raise SandboxError(self._describe_loss()) from None
+        limit_terminals(self._channel.process_one)
+        # Without the right to signal another user id, bubblewrap cannot take process 1 along when it is killed.
+        self._watched = os.pidfd_open(self.pid)
+        asyncio.get_running_loop().add_reader(self._watched, self.close_channel)
+
+    def _launch(
+        self, bubblewrap: Bubblewrap, options: LocalSandboxConfig, binds: Sequence[Bind], control_fd: int
+    ) -> None:
+        """Start bubblewrap, on the event loop's thread: --die-with-parent means the thread that started it."""
+        assert self._directory is not None
+        assert self._allowance is not None
+        user = self._allowance.user
+        program = seccomp_program()
+        filter_fd = None if program is None else memfd(program)
+        try:
+            with self._allowance.settings() as limits, self._directory.log.open("wb") as log:
+                start = f"from supervisor.main import main; main({control_fd}, {self._workdir!r}, {limits!r})"
+                fds = [control_fd, filter_fd, user and user.namespace, *limits["groups"], *limits["groups_alone"]]
+                self._process = subprocess.Popen(
+                    command_line(bubblewrap, self._directory, options, binds, self._workdir, user, filter_fd, start),
+                    env={},
+                    cwd="/",
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=log,
+                    pass_fds=[fd for fd in fds if fd is not None],
+                    start_new_session=True,
+                    extra_groups=None if user is None else [],
+                )
+        finally:
+            if filter_fd is not None:
+                os.close(filter_fd)
+
+    def _prepare(self, options: LocalSandboxConfig) -> Bubblewrap:
+        bubblewrap = require_bubblewrap()
+        if not Sandbox.compiled:
+            _compile_supervisor()
+            Sandbox.compiled = True
+        SCRIPTS.mkdir(parents=True, exist_ok=True)
+        SCRIPTS.chmod(0o755)
+        self._allowance = Allowance(options, self._lent)
+        user = self._allowance.user
+        self._directory = SandboxDirectory.create(self.name, owner=None if user is None else user.uid)
+        self._allowance.make_group(self._directory.path.name)
+        sweep()
+        return bubblewrap
+
+    @property
+    def user(self) -> SandboxUser | None:
+        """The host user id of its own that the sandbox has; None when it shares the evaluation's."""
+        return None if self._allowance is None else self._allowance.user
+
+    @property
+    def group(self) -> ControlGroup | None:
+        """Its control groups, None where there are none."""
+        return None if self._allowance is None else self._allowance.group
+
+    @property
+    def pid(self) -> int:
+        """The host's process above all that runs inside."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def directory(self) -> Path:
+        """The host directory of its writable files."""
+        assert self._directory is not None
+        return self._directory.path
+
+    @property
+    def hosts(self) -> Path:
+        """The host's side of the sandbox's /etc/hosts."""
+        assert self._directory is not None
+        return self._directory.hosts
+
+    def empty(self) -> None:
+        """Make all that is writable as it was at first (blocking)."""
+        assert self._directory is not None
+        self._directory.empty()
+
+    def shown_to_tool_servers(self) -> list[Bind]:
+        """Return what a tool server shares with the agent: all that is writable but what scoring has for itself."""
+        assert self._directory is not None
+        areas = writable_areas(self._directory, self._workdir)
+        return [
+            Bind(source, target, writable=True) for target, source in areas.items() if not target.startswith(HIDDEN)
+        ]
+
+    def shown_to_agent_code(self) -> list[Bind]:
+        """Return what a program of the agent's sees of this sandbox while verify commands run in it.
+
+        Raises:
+            SandboxError: the work directory lies where verify commands keep what is theirs.
+        """
+        assert self._directory is not None
+        return shown_areas(writable_areas(self._directory, self._workdir), self._workdir)
+
+    def doors(self) -> tuple[Path, Path]:
+        """Return the host directories of the command `run-agent-code` and of what it shares with verify commands.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        assert self._directory is not None
+        try:
+            return self._directory.part("door"), self._directory.part("shared")
+        except FileNotFoundError:
+            raise SandboxError(self._describe_loss()) from None
+
+    @contextlib.contextmanager
+    def home_unnamed(self) -> Iterator[None]:
+        """Keep the agent's home out of /etc/passwd: curl, ssh, sqlite3 and others look for settings there."""
+        assert self._directory is not None
+        passwd = self._directory.passwd
+        before = passwd.read_text()
+        passwd.write_text(before.replace(HOME, "/nonexistent"))
+        try:
+            yield
+        finally:
+            with contextlib.suppress(FileNotFoundError):  # the sandbox is gone
+                os.stat(passwd)
+                passwd.write_text(before)
+
+    @property
+    def channel(self) -> Channel:
+        """The way to process 1.
+
+        Raises:
+            SandboxError: the sandbox was never started.
+        """
+        if self._channel is None:
+            raise SandboxError(f"sandbox {self.name} is not started")
+        return self._channel
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether process 1 lives, as the kernel says outside."""
+        if self._process_one is None or self._channel is None or not self._channel.is_open:
+            return False
+        return not select.select([self._process_one], [], [], 0)[0]
+
+    def close_channel(self) -> None:
+        """Fail what is pending and let process 1 end; idempotent, on the event loop."""
+        if self._watched is not None:
+            asyncio.get_running_loop().remove_reader(self._watched)
+            os.close(self._watched)
+            self._watched = None
+        if self._channel is not None:
+            self._channel.close()
+
+    def _describe_loss(self) -> str:
+        tail = self._directory.log_tail() if self._directory is not None else ""
+        return f"sandbox {self.name} is gone: {tail or 'killed from outside, or stopped'}"
+
+    def kill(self) -> None:
+        """End everything inside, wait for it and remove the directory; idempotent, from any thread, blocks briefly."""
+        with self._killing:
+            if self.group is not None:
+                self.group.thaw()
+            if self._process is not None and self._process.returncode is None:
+                self._kill_process(self._process)
+            if self._process_one is not None:
+                os.close(self._process_one)
+                self._process_one = None
+            if self._directory is not None:
+                self._directory.remove()
+            ended = self._process is None or self._process.returncode is not None
+            if self._allowance is not None and ended:  # else its user id stays taken
+                self._allowance.release()
+
+    def _kill_process(self, process: "subprocess.Popen[bytes]") -> None:
+        try:
+            # Through process 1, because bubblewrap then ends only after the whole namespace has.
+            if self._process_one is not None:
+                signal.pidfd_send_signal(self._process_one, signal.SIGKILL)
+            else:
+                os.killpg(process.pid, signal.SIGKILL)  # early on, the inner half has not asked to die with it
+        except ProcessLookupError:
+            pass
+        try:
+            process.wait(_KILL_TIMEOUT_S)
+            if self._process_one is not None:  # which bubblewrap, killed before it, did not wait for
+                gone = select.poll()
+                gone.register(self._process_one, select.POLLIN)
+                gone.poll(_KILL_TIMEOUT_S * 1000)
+        except subprocess.TimeoutExpired:
+            logger.error("sandbox %s (pid %d) did not end in %g s", self.name, process.pid, _KILL_TIMEOUT_S)
+            process.kill()

@@ -1,0 +1,105 @@
+"""Commands of one container: started, collected, and ended with all that they started."""
+
+import contextlib
+import os
+import subprocess
+import uuid
+from collections.abc import Mapping, Sequence
+
+from verifiers.v1.errors import SandboxError
+from verifiers.v1.runtimes import ProgramResult
+from verifiers.v1.utils.aio import run_shielded
+
+from agent_sandbox.podman import engine
+from agent_sandbox.podman.arguments import exec_arguments
+from agent_sandbox.podman.container import Container
+from agent_sandbox.podman.process import PodmanProcess, end_command
+
+_BACKGROUND = 'log=$1; shift; exec "$@" >"$log" 2>&1 </dev/null'
+_LOCAL = ("localhost", "127.0.0.1")
+
+
+def without_proxy(env: Mapping[str, str], image_env: Mapping[str, str]) -> dict[str, str]:
+    """`env`, in which a proxy of the image's or the task's is not asked for what is reached on the loopback."""
+    seen = {**image_env, **env}
+    if not any(name.lower().endswith("_proxy") and name.lower() != "no_proxy" for name in seen):
+        return dict(env)
+    named = [entry.strip() for name in ("NO_PROXY", "no_proxy") for entry in seen.get(name, "").split(",")]
+    exceptions = ",".join(dict.fromkeys(entry for entry in (*named, *_LOCAL) if entry))
+    return {**env, "NO_PROXY": exceptions, "no_proxy": exceptions}
+
+
+class Commands:
+    """Runs programs of one container; a `user` of None is the image's own."""
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+        self._processes: list[PodmanProcess] = []
+
+    def _arguments(self, env: Mapping[str, str], user: str | None, command: str = "", *mode: str) -> list[str]:
+        options = self._container.options
+        settings = without_proxy(env, self._container.image_env)
+        return exec_arguments(self._container.name, options.workdir, settings, user, command=command, mode=mode)
+
+    async def run(self, argv: Sequence[str], env: Mapping[str, str], user: str | None = None) -> ProgramResult:
+        """Run a command to its end; its output is kept in bounded memory.
+
+        Cancelling ends the command's whole tree before the cancellation goes on.
+
+        Raises:
+            SandboxError: the container is gone.
+        """
+        command = uuid.uuid4().hex
+        arguments = [*self._arguments(env, user, command), *argv]
+        with engine.output_pipes() as (inside, readers):
+            client = await engine.start(arguments, subprocess.DEVNULL, *inside)
+            try:
+                code = await client.wait()
+            except BaseException:
+                await run_shielded(end_command(self._container, command, client))
+                raise
+            stdout, stderr = (reader.finish() for reader in readers)
+        if code != 0:
+            self._container.require_alive("a command ran in it")
+        return ProgramResult(code, stdout, stderr)
+
+    async def open(
+        self, argv: Sequence[str], env: Mapping[str, str], user: str | None = None, *, interactive: bool = True
+    ) -> PodmanProcess:
+        """Start a process whose three streams stay open; not `interactive`, its stdin is empty.
+
+        Raises:
+            SandboxError: podman could not be started.
+        """
+        command = uuid.uuid4().hex
+        mode = ["--interactive"] if interactive else []
+        arguments = [*self._arguments(env, user, command, *mode), *argv]
+        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
+            (stdin, to), (out, stdout), (error, stderr) = (os.pipe2(os.O_CLOEXEC) for _ in range(3))
+            for fd in (stdin, stdout, stderr):
+                theirs.callback(os.close, fd)
+            for fd in (to, out, error):
+                ours.callback(os.close, fd)
+            client = await engine.start(arguments, stdin, stdout, stderr)
+            ours.pop_all()
+        process = PodmanProcess(self._container, command, client, (to, out, error))
+        self._processes.append(process)
+        return process
+
+    async def background(self, argv: Sequence[str], env: Mapping[str, str], log: str, user: str | None = None) -> None:
+        """Start a process that nobody waits for, with its output in the file `log` inside.
+
+        Raises:
+            SandboxError: it could not be started.
+        """
+        arguments = self._arguments(env, user, "", "--detach")
+        answer = await engine.call(*arguments, "sh", "-c", _BACKGROUND, "background", log, *argv)
+        if answer.exit_code != 0:
+            self._container.require_alive("a process was started in the background")
+            raise SandboxError(f"{argv[0]!r} could not be started in the background: {answer.stderr.strip()[-500:]}")
+
+    async def close(self) -> None:
+        """Release live processes of a container that is gone; idempotent."""
+        processes, self._processes = self._processes, []
+        for process in processes:
+            await process.release()

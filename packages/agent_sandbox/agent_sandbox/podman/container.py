@@ -1,0 +1,199 @@
+"""One container, from `start` to `remove`, with the warden that guards it from outside.
+
+Invariant: whatever happens (a failed start, cancellation, an exit without an event loop), `remove` leaves neither
+container nor directory behind, and returns when they are gone. Two calls of podman do it all: `run` and `rm`. Of a
+process that is killed, `left_behind` removes them.
+"""
+
+import asyncio
+import logging
+import os
+import select
+import shutil
+import socket
+import subprocess
+import threading
+import uuid
+from pathlib import Path
+
+from verifiers.v1.errors import SandboxError
+
+from agent_sandbox.confined.arguments import HERE
+from agent_sandbox.confined.channel import Channel
+from agent_sandbox.confined.interpreter import base_python
+from agent_sandbox.podman import engine, left_behind, start_failure
+from agent_sandbox.podman.arguments import ContainerOptions, run_arguments
+
+logger = logging.getLogger("verifiers.v1.agent_sandbox.podman")
+
+_ATTEMPTS = 4
+_PAUSE_S = 0.2
+_WARDEN_TIMEOUT_S = 60.0
+"""It takes 30 ms, or as long as a machine with many rollouts too many makes it wait."""
+_REMOVE_TIMEOUT_S = 60.0
+
+
+class Container:
+    """A container that is started once and removed once."""
+
+    def __init__(self, options: ContainerOptions) -> None:
+        self.options = options
+        self.name = f"vf-{uuid.uuid4().hex}"
+        """podman's names are global: a random one can be removed without looking whose it is."""
+        self.id = ""
+        self.image_env: dict[str, str] = {}
+        """The variables that the image sets."""
+        self._directory: Path | None = None
+        self._process_one: int | None = None
+        self._warden: subprocess.Popen[bytes] | None = None
+        self._channel: Channel | None = None
+        self._created = False
+        self._removing = threading.Lock()
+
+    async def start(self) -> None:
+        """Start it, with its working directory in place.
+
+        Raises:
+            SandboxError: podman is missing or refused, or the image is; the message says what to change.
+        """
+        self._directory = left_behind.make_directory(self.name)
+        if self.options.restricted:
+            self.hosts.write_text("127.0.0.1 localhost\n::1 localhost ip6-localhost\n")
+            self.hosts.chmod(0o644)
+        self._created = True
+        self.id = (await self._run())[:12]
+        pid = int((self._directory / "pid").read_text())
+        try:
+            self._process_one = os.pidfd_open(pid)
+            await self._guard(pid)
+            self.image_env = _environment(pid)
+        except (OSError, SandboxError) as error:
+            raise SandboxError(f"the container of image {self.options.image!r} cannot be used: {error}") from error
+
+    async def _run(self) -> str:
+        assert self._directory is not None
+        for attempt in range(1, _ATTEMPTS + 1):
+            answer = await engine.call(*run_arguments(self.options, self.name, self._directory))
+            if answer.exit_code == 0:
+                return answer.stdout.strip()
+            if attempt == _ATTEMPTS or not start_failure.is_passing(answer.stderr):
+                break
+            await engine.call("rm", "--force", "--volumes", "--ignore", self.name)
+            await asyncio.sleep(_PAUSE_S * attempt)
+        raise SandboxError(start_failure.describe(self.options.image, answer.exit_code, answer.stderr))
+
+    async def _guard(self, pid: int) -> None:
+        """Start the warden for the container whose process 1 is `pid`."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._channel = Channel(ours, self._describe_loss)
+        with theirs:
+            self._warden = _start_warden(theirs.fileno(), pid, self.options.workdir)
+        try:
+            async with asyncio.timeout(_WARDEN_TIMEOUT_S):
+                await self._channel.ready
+        except TimeoutError:
+            raise SandboxError(f"its warden did not start within {_WARDEN_TIMEOUT_S:g} s") from None
+
+    @property
+    def channel(self) -> Channel:
+        """The way to the warden.
+
+        Raises:
+            SandboxError: the container was never started.
+        """
+        if self._channel is None:
+            raise SandboxError(f"the container of image {self.options.image!r} is not started")
+        return self._channel
+
+    @property
+    def hosts(self) -> Path:
+        """The host's side of a restricted container's /etc/hosts."""
+        assert self._directory is not None
+        return self._directory / "hosts"
+
+    @property
+    def lives(self) -> bool:
+        """Whether its process 1, and so the container, is still there."""
+        if self._process_one is None:
+            return False
+        poller = select.poll()
+        poller.register(self._process_one, select.POLLIN)
+        return not poller.poll(0)
+
+    def require_alive(self, doing: str) -> None:
+        """Return if the container is still there.
+
+        Raises:
+            SandboxError: it is not; the message says what was `doing`.
+        """
+        if not self.lives:
+            raise SandboxError(
+                f"container {self.name} is gone while {doing}: removed or killed from outside, or out of memory"
+            )
+
+    def _describe_loss(self) -> str:
+        return f"container {self.name} or its warden is gone: killed from outside, or stopped"
+
+    def close_channel(self) -> None:
+        """Fail what is pending and let the warden end; idempotent, on the event loop."""
+        if self._channel is not None:
+            self._channel.close()
+
+    def remove(self) -> None:
+        """Remove it with all that is in it, and wait for that; idempotent, from any thread, without an event loop."""
+        with self._removing:
+            if self._created:
+                self._created = not self._podman_rm()
+            if self._warden is not None:
+                self._warden.kill()
+                self._warden.wait()
+                self._warden = None
+            if self._process_one is not None:
+                os.close(self._process_one)
+                self._process_one = None
+            if self._directory is not None:
+                shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _podman_rm(self) -> bool:
+        argv = ["podman", "rm", "--force", "--volumes", "--ignore", self.name]
+        try:
+            done = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_REMOVE_TIMEOUT_S,
+                check=False,
+                start_new_session=True,
+            )
+        except FileNotFoundError:  # then nothing was started either
+            return True
+        except subprocess.TimeoutExpired:
+            said = f"it did not end in {_REMOVE_TIMEOUT_S:g} s"
+        else:
+            if done.returncode == 0:
+                return True
+            said = done.stderr.strip()[-500:]
+        logger.error("container %s is left behind, remove it with `%s`: %s", self.name, " ".join(argv), said)
+        return False
+
+
+def _start_warden(control_fd: int, pid: int, workdir: str) -> "subprocess.Popen[bytes]":
+    start = f"import sys; sys.path.insert(0, {str(HERE)!r}); from supervisor.warden import main; "
+    return subprocess.Popen(
+        [base_python(), "-I", "-S", "-c", f"{start}main({control_fd}, {pid}, {workdir!r})"],
+        env={},
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=[control_fd],
+        start_new_session=True,
+    )
+
+
+def _environment(pid: int) -> dict[str, str]:
+    settings = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    pairs = (os.fsdecode(setting).partition("=") for setting in settings if setting)
+    return {name: value for name, _, value in pairs}

@@ -1,0 +1,95 @@
+"""One call of the `podman` program on this machine.
+
+Invariant: cancelled, a call has ended before the cancellation goes on: asked to first, so that podman leaves its
+storage whole.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from verifiers.v1.errors import SandboxError
+from verifiers.v1.utils.aio import run_shielded
+
+from agent_sandbox.confined.output import PipeReader
+
+_GRACE_S = 10.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a call printed, and its exit code."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+async def start(argv: Sequence[str], stdin: int, stdout: int, stderr: int) -> asyncio.subprocess.Process:
+    """Start `podman` with `argv`, in a session of its own so that a Ctrl-C at the terminal does not reach it.
+
+    Raises:
+        SandboxError: podman is not installed, or the arguments are too long for this machine.
+    """
+    try:
+        return await asyncio.create_subprocess_exec(
+            "podman", *argv, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
+        )
+    except FileNotFoundError as error:
+        raise SandboxError(
+            "podman is not installed on this machine: install it (apt-get install podman), or choose another runtime "
+            "(--env.agent.runtime.type)"
+        ) from error
+    except OSError as error:
+        raise SandboxError(f"podman {argv[0]} could not be started: {error.strerror or error}") from error
+
+
+async def call(*argv: str) -> Answer:
+    """Run `podman` to its end.
+
+    Raises:
+        SandboxError: podman could not be started.
+    """
+    with output_pipes() as (inside, readers):
+        process = await start(argv, subprocess.DEVNULL, *inside)
+        try:
+            code = await process.wait()
+        except BaseException:
+            await run_shielded(finish(process))
+            raise
+        stdout, stderr = (reader.finish() for reader in readers)
+    return Answer(code, stdout, stderr)
+
+
+@contextlib.contextmanager
+def output_pipes() -> Iterator[tuple[tuple[int, int], tuple[PipeReader, PipeReader]]]:
+    """Write ends for a program's stdout and stderr, and what reads them; all are closed on exit.
+
+    Not asyncio's own pipes: podman leaves a monitor behind that may hold the other ends for as long as it likes.
+    """
+    with contextlib.ExitStack() as stack:
+        inside: list[int] = []
+        readers: list[PipeReader] = []
+        for _ in range(2):
+            ours, theirs = os.pipe2(os.O_CLOEXEC)
+            inside.append(theirs)
+            stack.callback(os.close, theirs)
+            readers.append(PipeReader(ours))
+            stack.callback(readers[-1].close)
+        yield (inside[0], inside[1]), (readers[0], readers[1])
+
+
+async def finish(process: asyncio.subprocess.Process) -> None:
+    """End a call that is still running, by force if it does not go within ten seconds."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE_S):
+                await process.wait()

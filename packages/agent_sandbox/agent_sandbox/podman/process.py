@@ -1,0 +1,100 @@
+"""A live process in a container, whose three streams pass through `podman exec`."""
+
+import asyncio
+import contextlib
+import signal
+
+from verifiers.v1.errors import SandboxError
+from verifiers.v1.runtimes import RuntimeProcess
+from verifiers.v1.utils.aio import run_shielded
+
+from agent_sandbox.confined.process import Sink, Source
+from agent_sandbox.podman import engine
+from agent_sandbox.podman.container import Container
+
+_ROUNDS = 30
+_ROUND_S = 0.1
+
+
+class PodmanProcess(RuntimeProcess):
+    """One command of a container with its stdin open.
+
+    Exit codes are those of `podman exec`: 128 and the signal's number for a signal, 127 and 126 for a program that is
+    missing or not executable, with the reason on stderr.
+
+    Args:
+        container: where it runs.
+        command: its identity, by which the warden finds what it started.
+        client: the `podman exec` that was started for it.
+        fds: our ends of stdin, stdout, stderr; owned from now on.
+    """
+
+    def __init__(
+        self, container: Container, command: str, client: asyncio.subprocess.Process, fds: tuple[int, int, int]
+    ) -> None:
+        self._container = container
+        self._command = command
+        self._client = client
+        self._stdin = Sink(fds[0], writing=True)
+        self._output = Source(fds[1], writing=False), Source(fds[2], writing=False)
+        self.stdout, self.stderr = self._output
+        self._writing = asyncio.Lock()
+
+    async def write(self, data: bytes) -> None:
+        """Write all of `data` to the process's stdin.
+
+        Raises:
+            BrokenPipeError: the process ended.
+        """
+        async with self._writing:
+            await self._stdin.write(data)
+
+    def end_input(self) -> None:
+        """Close the process's stdin; idempotent."""
+        self._stdin.close()
+
+    async def wait(self) -> int:
+        """Wait for the process's end and return its exit code.
+
+        Raises:
+            SandboxError: the container ended first.
+        """
+        code = await self._client.wait()
+        if code != 0:
+            self._container.require_alive("a process of it was waited for")
+        return code
+
+    async def poll(self) -> int | None:
+        """Return the exit code, None while it runs."""
+        return self._client.returncode
+
+    async def terminate(self) -> None:
+        """Send SIGTERM to the process and everything it started."""
+        if self._client.returncode is None:
+            await self._container.channel.request("signal", self._command, str(int(signal.SIGTERM)))
+
+    async def kill(self) -> None:
+        """Kill the process and everything it started; nothing of it is left on return."""
+        if self._client.returncode is None:
+            await run_shielded(end_command(self._container, self._command, self._client))
+
+    async def release(self) -> None:
+        """End the `podman exec` of a process that is over or whose container is gone, and its streams; idempotent."""
+        await engine.finish(self._client)
+        self._stdin.close()
+        for source in self._output:
+            source.close()
+
+
+async def end_command(container: Container, command: str, client: asyncio.subprocess.Process) -> None:
+    """Kill everything that a command started, and its `podman exec`, which may be about to start it."""
+    for _ in range(_ROUNDS):
+        with contextlib.suppress(SandboxError):  # the container may be gone
+            await container.channel.request("end", command)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ROUND_S):
+                await client.wait()
+                return
+    await engine.finish(client)
+    with contextlib.suppress(SandboxError):
+        await container.channel.request("end", command)

@@ -1,0 +1,187 @@
+"""The verifiers runtime of a podman container that we start and remove ourselves.
+
+verifiers 0.4.0 has one of its own, which asks podman seven times before the first command; later versions have none.
+Invariant: a rollout's container costs one call of podman to start and one to remove. What else a runtime does, a
+process of ours that stands outside the container does (its warden), or `podman exec`.
+"""
+
+from typing import Any, ClassVar
+
+from verifiers.v1.errors import SandboxError
+from verifiers.v1.runtimes import ProgramResult, RuntimeProcess
+
+from agent_sandbox.confined import Bind
+from agent_sandbox.confined.files import read_answer
+from agent_sandbox.podman.arguments import ContainerOptions
+from agent_sandbox.podman.commands import Commands
+from agent_sandbox.podman.container import Container
+from agent_sandbox.podman.files import read_file, write_file
+from agent_sandbox.podman.network import ContainerNetwork
+from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
+from agent_sandbox.verifiers_versions import OwnRuntime, PodmanConfig, podman_info
+
+
+class PodmanRuntime(OwnRuntime):
+    """One podman container, from `start` to `stop`.
+
+    Commands run in the configured work directory as the image's user, or as the one of `with_user`.
+
+    Args:
+        config: the seat's runtime.
+        name: for messages; random by default.
+        binding: the backend, where a version of verifiers made that first.
+    """
+
+    supports_user: ClassVar[bool] = True
+    engine: ClassVar[str] = "podman"
+    """The command that knows the container, whatever runs in it."""
+
+    def __init__(self, config: PodmanConfig, name: str | None = None, **binding: Any) -> None:
+        super().__init__(name, **binding)
+        self.config = config.model_copy(update={"workdir": config.workdir or DEFAULT_WORKDIR})
+        self.info = podman_info(self.config)
+        self._binds: tuple[Bind, ...] = ()
+        self._container: Container | None = None
+        self._commands: Commands | None = None
+        self._network: ContainerNetwork | None = None
+
+    def show(self, binds: tuple[Bind, ...]) -> None:
+        """Have the container show host files and directories, read-only; before `start`."""
+        self._binds = binds
+
+    async def start(self) -> None:
+        """Start the container (about 0.15 s, once the image is there).
+
+        Raises:
+            SandboxError: podman or the image is missing, or it did not start; the message says what to change.
+        """
+        self._container = Container(_options(self.config, self._binds))
+        await self._container.start()
+        self.info.id = self._container.id
+        self._commands = Commands(self._container)
+        self._network = ContainerNetwork(self._container)
+
+    async def teardown(self) -> None:
+        """End everything inside and remove the container; idempotent."""
+        try:
+            if self._network is not None:
+                await self._network.close()
+        finally:
+            await super().teardown()
+        if self._commands is not None:
+            await self._commands.close()
+        if self._container is not None:
+            self._container.close_channel()
+
+    def cleanup(self) -> None:
+        """Remove the container without an event loop; idempotent."""
+        if self._container is not None:
+            self._container.remove()
+
+    async def run(self, argv: list[str], env: dict[str, str]) -> ProgramResult:
+        """Run a command to its end; its output is kept in bounded memory.
+
+        Cancelling ends the command's whole tree before the cancellation goes on.
+
+        Raises:
+            SandboxError: the container is gone.
+        """
+        return await self._started.run(argv, self.process_env(env), self.user)
+
+    async def open_process(self, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
+        """Start a process whose three streams stay open.
+
+        Raises:
+            SandboxError: podman could not be started.
+        """
+        return await self._started.open(argv, self.process_env(env), self.user)
+
+    async def run_background(self, argv: list[str], env: dict[str, str], log: str) -> None:
+        """Start a process that runs until `stop`, with its output in the file `log` inside.
+
+        Raises:
+            SandboxError: it could not be started.
+        """
+        await self._started.background(argv, self.process_env(env), log, self.user)
+
+    async def _read(self, path: str, max_bytes: int | None = None) -> bytes:
+        return await read_file(self._started, path, max_bytes, self.user)
+
+    async def read_answer(self, path: str, max_bytes: int) -> bytes | str:
+        """Return the content of a regular file of at most `max_bytes`, or in one word why there is none to be had.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        return await read_answer(self._box.channel, path, max_bytes)
+
+    async def write(self, path: str, data: bytes) -> None:
+        """Write the file at `path`, or the one that a symlink there leads to; make its parents.
+
+        Raises:
+            SandboxError: `path` is no regular file or not writable, or the disk is full.
+        """
+        await write_file(self._started, path, data, self.user)
+
+    async def mark_agent_start(self) -> None:
+        """Remember the processes that run now, which `end_agent_processes` will spare."""
+        await self._box.channel.request("mark")
+
+    async def end_agent_processes(self) -> None:
+        """Kill every process but those that ran at `mark_agent_start` and what tool servers among them started.
+
+        Raises:
+            SandboxError: some survived, or the container is gone.
+        """
+        try:
+            await self._box.channel.request("purge")
+        except SandboxError as error:
+            raise SandboxError(f"the agent's processes could not be ended: {error}") from error
+
+    def host_url(self, url: str) -> str:
+        """Return the URL at which a program inside reaches `url`, and open the way there."""
+        return self._ways.inward(url)
+
+    async def expose(self, port: int) -> str:
+        """Return a URL on the host's loopback for a port inside; closed by `stop`."""
+        return self._ways.outward(port)
+
+    async def prepare_execution(self, routes: list[str] | None) -> None:
+        """Take the network from a container whose policy allows nothing; with None, give it back."""
+        if not self.network_restricted:
+            return
+        if routes is None:
+            await self._ways.mend()
+        else:
+            await self._ways.cut()
+
+    @property
+    def _box(self) -> Container:
+        if self._container is None:
+            raise SandboxError(f"podman runtime {self.name} is not started")
+        return self._container
+
+    @property
+    def _started(self) -> Commands:
+        if self._commands is None:
+            raise SandboxError(f"podman runtime {self.name} is not started")
+        return self._commands
+
+    @property
+    def _ways(self) -> ContainerNetwork:
+        if self._network is None:
+            raise SandboxError(f"podman runtime {self.name} is not started")
+        return self._network
+
+
+def _options(config: PodmanConfig, binds: tuple[Bind, ...]) -> ContainerOptions:
+    return ContainerOptions(
+        image=config.image,
+        workdir=config.workdir or DEFAULT_WORKDIR,
+        cpu=config.cpu,
+        memory=config.memory,
+        gpu=config.gpu,
+        restricted=config.network_restricted,
+        binds=binds,
+        run_options=tuple(getattr(config, "run_options", ())),  # verifiers' own configuration in 0.4.0 has none
+    )

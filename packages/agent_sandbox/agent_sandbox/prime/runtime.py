@@ -1,0 +1,236 @@
+"""Our Prime runtime. The private parts of verifiers' own that it stands on are here and nowhere else: `_client`.
+
+Invariant: whoever asks the platform for a sandbox deletes it, also when the answer was lost, the caller is cancelled or
+the event loop is gone. Only a process that is killed, or that SIGTERM ends before any handler of its own, leaves one,
+which its labels find and its lifetime ends.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
+
+from verifiers.v1.errors import SandboxError
+from verifiers.v1.runtimes import PrimeConfig, ProgramResult, Runtime, RuntimeProcess
+
+from agent_sandbox.prime.commands import run_command
+from agent_sandbox.prime.connections import TOO_MANY, prepare
+from agent_sandbox.prime.errors import SDK_ERRORS, http_status, told_apart
+from agent_sandbox.prime.ownership import OwnedClient, Ownership
+from agent_sandbox.prime.repeated import repeated
+from agent_sandbox.prime.start_record import StartRecord
+from agent_sandbox.prime.turns import taken_turn
+from agent_sandbox.verifiers_versions import PrimeBase, command_of, provisioned_prime
+
+logger = logging.getLogger("verifiers.v1.agent_sandbox.prime")
+
+_WRAPPED = "_owned_client"
+_PAUSES_S = (5.0, 10.0, 20.0, 40.0, 60.0)
+"""Between requests for a sandbox that was refused for now; the SDK has waited 10 and 30 s by itself before each."""
+_MINUTE_S, _TIMES, _ANSWER_S = 60.0, 3, 30
+"""A sandbox is asked for something so many times within the time after which it counts as idle."""
+
+
+class OwnPrimeRuntime(PrimeBase):
+    """One Prime sandbox, from `start` to `stop`.
+
+    Args:
+        config: the seat's.
+        lifetime: minutes after which the platform ends it; -1 is never.
+        record: of its start, with the limits of this process.
+        name: for messages and labels; random and unique by default.
+    """
+
+    def __init__(
+        self, config: PrimeConfig, lifetime: int, record: StartRecord | None = None, name: str | None = None
+    ) -> None:
+        super().__init__(config, name)
+        self.record = StartRecord() if record is None else record
+        self.ownership = Ownership(self.name, lifetime)
+        self._keeping_alive: asyncio.Task[None] | None = None
+
+    @property  # type: ignore[override]  # a plain attribute there
+    def _client(self) -> OwnedClient | None:
+        """Where verifiers keeps the SDK's client, which all runtimes of an event loop share."""
+        wrapped: OwnedClient | None = self.__dict__.get(_WRAPPED)
+        return wrapped
+
+    @_client.setter
+    def _client(self, client: Any) -> None:
+        if client is None:
+            self.__dict__[_WRAPPED] = None
+            return
+        prepare(client, self.record.limits.max_connections)
+        self.__dict__[_WRAPPED] = OwnedClient(client, self.ownership, self.record)
+
+    @property
+    def client(self) -> OwnedClient:
+        """The SDK's client.
+
+        Raises:
+            SandboxError: the runtime is not started, or is stopped.
+        """
+        if self._client is None:
+            raise SandboxError(f"prime runtime {self.name} is not up")
+        return self._client
+
+    @property
+    def sandbox_id(self) -> str:
+        """What the platform calls it.
+
+        Raises:
+            SandboxError: there was never one.
+        """
+        if self.info.id is None:
+            raise SandboxError(f"prime runtime {self.name} is not up")
+        return self.info.id
+
+    @property
+    def workdir(self) -> str:
+        """Where commands start."""
+        return str(self.config.workdir)
+
+    async def start(self) -> None:
+        """Have a sandbox and wait until it is up; refused for now (429), it is asked for again for a while.
+
+        Raises:
+            SandboxError: there is none; its type says why.
+        """
+        deadline = time.monotonic() + self.record.limits.creation_patience
+        for pause in itertools.chain(_PAUSES_S, itertools.repeat(_PAUSES_S[-1])):
+            try:
+                async with told_apart(starting=True):
+                    await super().start()
+            except SandboxError as error:
+                wait = pause * random.uniform(0.5, 1.5)  # so that not all of a run come back at once
+                if self.info.id is not None or http_status(error) != TOO_MANY or time.monotonic() + wait > deadline:
+                    raise
+            else:
+                self.record.seconds["ready"] = time.monotonic() - self.record.created_at
+                if (idle := self.ownership.idle_minutes) is not None:
+                    self._keeping_alive = asyncio.create_task(self._keep_alive(idle * _MINUTE_S / _TIMES))
+                return
+            await super().teardown()  # gives the client back
+            await asyncio.sleep(wait)
+
+    async def _keep_alive(self, pause: float) -> None:
+        """Run a command that does nothing, again and again: idle time ends what a killed process left, and no agent
+        whose one command is silent for long."""
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                await self.client.execute_command(self.sandbox_id, "true", timeout=_ANSWER_S)
+            except SDK_ERRORS as error:  # what becomes of the sandbox, the rollout's own commands say
+                logger.info("prime sandbox %s could not be kept alive: %s", self.sandbox_id, error)
+
+    async def run(self, *arguments: Any) -> ProgramResult:
+        """Run a command to its end; cancelled, it is killed first.
+
+        Raises:
+            SandboxError: the sandbox is gone or cannot be reached.
+        """
+        argv, env, user = command_of(self, arguments)
+        async with told_apart():
+            return await run_command(self, argv, env, user)
+
+    async def open_process(self, *arguments: Any) -> RuntimeProcess:
+        """Start a process whose streams stay open.
+
+        Raises:
+            SandboxError: it could not be started.
+        """
+        async with told_apart():
+            inherited: Any = super()  # verifiers 0.4.1 has no such method, and never calls this one
+            opened: RuntimeProcess = await inherited.open_process(*arguments)
+        for name in ("kill", "terminate"):
+            setattr(opened, name, _signalling(getattr(opened, name)))
+        return opened
+
+    async def prepare_execution(self, *arguments: Any) -> None:
+        """Have the platform enforce the seat's network policy.
+
+        Raises:
+            SandboxError: it does not.
+        """
+        async with told_apart():
+            await repeated(lambda: super(OwnPrimeRuntime, self).prepare_execution(*arguments))
+
+    async def run_background(self, *arguments: Any) -> None:
+        """Start a process that runs until `stop`.
+
+        Raises:
+            SandboxError: it could not be started.
+        """
+        async with told_apart():
+            await super().run_background(*arguments)
+
+    async def read(self, *arguments: Any, **options: Any) -> bytes:
+        """Read a file.
+
+        Raises:
+            SandboxError: there is none, it is too large, or the sandbox is gone.
+        """
+        async with told_apart():
+            once = super().read
+            content: bytes = await repeated(lambda: once(*arguments, **options))
+            return content
+
+    async def write(self, *arguments: Any) -> None:
+        """Write a file and make its parents.
+
+        Raises:
+            SandboxError: it cannot be written, or the sandbox is gone.
+        """
+        async with told_apart():
+            await super().write(*arguments)
+
+    async def teardown(self) -> None:
+        """Delete the sandbox, one also whose id nobody was told; idempotent."""
+        if self._keeping_alive is not None:
+            self._keeping_alive.cancel()
+        try:
+            if self.ownership.lost():
+                deleted = await asyncio.to_thread(self.ownership.find_and_delete)
+                self.ownership.look_for_late(deleted=deleted)
+        finally:
+            await super().teardown()
+
+    def cleanup(self) -> None:
+        """Nothing: as the process ends, `ownership` deletes what all runtimes have left, at once."""
+
+
+def _signalling(send: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    """The same signal to a process, refused as an error of its kind."""
+
+    async def told() -> None:
+        async with told_apart():
+            try:
+                await send()
+            except SDK_ERRORS as error:
+                raise SandboxError(f"a process could not be signalled: {error}") from error
+
+    return told
+
+
+@contextlib.asynccontextmanager
+async def provision_prime(
+    config: PrimeConfig, lifetime: int, env: Mapping[str, str] | None = None
+) -> AsyncIterator[Runtime]:
+    """Have a Prime sandbox and delete it on exit, whatever happens.
+
+    Args:
+        config: the seat's, resolved for the task.
+        lifetime: minutes after which the platform ends it; -1 is never.
+        env: environment variables of every command.
+
+    Raises:
+        SandboxError: it could not be had; its type says why.
+    """
+    record = await taken_turn(config)
+    unpaced = config.model_copy(update={"creates_per_min": None})  # it had its turn
+    async with provisioned_prime(OwnPrimeRuntime(unpaced, lifetime, record), env) as box:
+        yield box

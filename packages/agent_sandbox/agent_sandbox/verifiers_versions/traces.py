@@ -1,0 +1,28 @@
+"""What a trace says in addition, and how it finds its nodes, since 0.4.1."""
+
+from typing import Any
+
+from verifiers.v1.dialects import Dialect
+from verifiers.v1.trace import Trace
+
+from agent_sandbox.verifiers_versions.installed import AFTER_0_4_0
+
+
+def drop_with(trace: Trace[Any, Any, Any], main: Trace[Any, Any, Any]) -> None:
+    """Leave `trace` out of training and reward means where `main` is left out; 0.4.1 (dev72) brought `Trace.dropped`.
+
+    When 0.4.0 is no longer supported, its caller says it itself.
+    """
+    if AFTER_0_4_0 and main.dropped is not None:
+        trace.drop(main.dropped)
+
+
+def index_nodes(trace: Trace[Any, Any, Any], dialect: type[Dialect[Any]], index: dict[Any, int]) -> None:
+    """Let a trace without nodes find its nodes in `index`; since 0.4.1 it has one for each dialect.
+
+    When 0.4.0 is no longer supported, its caller says it itself.
+    """
+    if AFTER_0_4_0:
+        trace._head_index = {dialect.name: index}
+    else:
+        trace._head_index = index

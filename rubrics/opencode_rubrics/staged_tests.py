@@ -1,0 +1,168 @@
+"""A test script that is put into a sandbox only when it scores, run there, and read for its verdict.
+
+As Harbor and Terminal-Bench 2 have it: `/tests/test.sh` runs in the work directory and writes its reward below
+`/logs/verifier`.
+Invariant: `/tests` and `/logs/verifier` are made new after the agent ended, so nothing that it planted is run or read.
+In the confined sandbox, where the agent's user is the tests' own, they get a home of their own as well; in a container
+whose agent is root the tests run programs of the image that it can have replaced, and nothing is promised.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import verifiers.v1 as vf
+from agent_sandbox.toolbox.command import CommandResult, run_command
+from agent_sandbox.toolbox.lacked_program import lacked_program
+from agent_sandbox.toolbox.packed_directory import unpack_new
+from agent_sandbox.toolbox.processes import TrustedSystem
+from agent_sandbox.toolbox.scoring_home import ScoringHome, scoring_home
+from agent_sandbox.verifiers_versions import lift_network
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from opencode_rubrics.errors import ScoringError
+from opencode_rubrics.verdict_file import Verdict, read_verdict
+
+TESTS_DIRECTORY = "/tests"
+SCRIPT = f"{TESTS_DIRECTORY}/test.sh"
+DEFAULT_SECONDS = 900.0
+
+# As Harbor does: not every checkout has it executable, and it names its own interpreter.
+_RUN_SCRIPT = f"chmod +x {SCRIPT} 2>/dev/null; {SCRIPT}"
+
+
+class VerifierBox(BaseModel):
+    """A sandbox of the tests' own."""
+
+    model_config = ConfigDict(frozen=True)
+
+    image: str | None = None
+    """Container image; None is the agent's."""
+    workdir: str | None = None
+    """Work directory; None is the agent's."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Variables of every command in it."""
+    artifacts: list[str] = Field(default_factory=list)
+    """Paths that travel from the agent's sandbox, beside /logs/artifacts."""
+
+
+class StagedTests(BaseModel):
+    """The tests of one task; the field `tests` of its data."""
+
+    model_config = ConfigDict(frozen=True)
+
+    archive: str | None = None
+    """What becomes /tests (`pack_directory`); None where the verifier's image holds it."""
+    timeout: float = Field(DEFAULT_SECONDS, gt=0, allow_inf_nan=False)
+    """Seconds that the script has."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Variables of the script."""
+    box: VerifierBox | None = None
+    """The sandbox of its own; None scores where the agent worked."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What is read of a verdict."""
+
+    key: str = "reward"
+    lowest: float = 0.0
+    highest: float = 1.0
+
+
+@dataclass(frozen=True)
+class TestRun:
+    """One run of the tests; the `verdict` of a run that gave none names the problem."""
+
+    __test__ = False  # no test of pytest's
+
+    verdict: Verdict
+    script: CommandResult | None = None
+    """None if it never ran."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of the script; None if it never ran."""
+        return None if self.script is None else self.script.exit_code
+
+    @property
+    def warning(self) -> str:
+        """That the script lacked a program; empty if nothing says so."""
+        missing = "" if self.script is None else lacked_program(self.script)
+        return f"{SCRIPT} lacked a program, so its verdict may be the sandbox's: {missing}" if missing else ""
+
+    def record(self) -> dict[str, JsonValue]:
+        """The run as JSON, for `trace.info`."""
+        script = {} if self.script is None else self.script.record()
+        numbers: dict[str, JsonValue] = dict(self.verdict.others)
+        return {**script, "problem": self.verdict.problem, "numbers": numbers, "warning": self.warning}
+
+
+def require_box(runtime: vf.Runtime) -> None:
+    """Refuse to stage tests among the files of this machine.
+
+    Raises:
+        TaskError: the sandbox is none.
+    """
+    if runtime.type == "subprocess" and not isinstance(runtime, TrustedSystem):
+        raise vf.TaskError(
+            f"the task's tests replace {TESTS_DIRECTORY}, which would be this machine's own: leave out "
+            "--env.sandbox.confine false, or choose a container (--env.agent.runtime.type)"
+        )
+
+
+async def run_tests(
+    runtime: vf.Runtime, tests: StagedTests, workdir: str, expected: Expected, *, exposed: bool
+) -> TestRun:
+    """Stage the tests, run their script, read what it says.
+
+    Args:
+        runtime: the sandbox, without any process of the agent's.
+        tests: what runs.
+        workdir: where it starts.
+        expected: what counts as a verdict.
+        exposed: whether an agent that was root can have replaced programs of the sandbox.
+
+    Raises:
+        SandboxError: the sandbox is gone.
+        ScoringError: the script runs agent code, which cannot be kept apart from it in this sandbox.
+        TaskError: the sandbox is this machine itself.
+    """
+    require_box(runtime)
+    await lift_network(runtime)
+    async with scoring_home(runtime, workdir, exposed=exposed) as home:
+        problem = home.problem or home.unready
+        if not problem and tests.archive is not None:
+            try:
+                await unpack_new(runtime, tests.archive, TESTS_DIRECTORY, ScoringError)
+            except ScoringError as error:
+                problem = str(error)
+        if problem:
+            return TestRun(Verdict(problem=f"the tests could not be staged: {problem}"))
+        script = await _run_script(runtime, tests, workdir, home)
+    if home.failure:
+        raise ScoringError(f"the tests run agent code, and it could not be kept apart: {home.failure}")
+    if script.timed_out:
+        return TestRun(Verdict(problem=f"{SCRIPT} did not end within {tests.timeout:g} s"), script)
+    verdict = await read_verdict(runtime, expected.key, expected.lowest, expected.highest)
+    if verdict.problem:
+        verdict = Verdict(problem=f"{verdict.problem} ({SCRIPT}: {script.ending()})")
+    return TestRun(verdict, script)
+
+
+async def _run_script(runtime: vf.Runtime, tests: StagedTests, workdir: str, home: ScoringHome) -> CommandResult:
+    trusted = isinstance(runtime, TrustedSystem)
+    return await run_command(
+        runtime,
+        _RUN_SCRIPT,
+        workdir=workdir,
+        timeout=tests.timeout,
+        environment={**(_own_places(home.environment) if trusted else {}), **tests.env},
+        # In a container our tools would stand before those of the image, which the script may have been written for.
+        tools=home.tools if trusted else "",
+        shell=home.shell,
+    )
+
+
+def _own_places(environment: Mapping[str, str]) -> dict[str, str]:
+    """Without the XDG directories: installers put programs below them where they are set, and scripts look at HOME."""
+    return {name: value for name, value in environment.items() if not name.startswith("XDG_")}
