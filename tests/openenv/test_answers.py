@@ -74,5 +74,5 @@ def test_an_answer_without_text_is_an_error_that_shows_it(answer: Any) -> None:
 
 @pytest.mark.parametrize("text", ["", "no json", "[]", '{"reward": "high"}'])
 def test_a_text_that_is_no_result_is_an_error_that_shows_it(text: str) -> None:
-    with pytest.raises(ValueError, match="is no RolloutResult"):
+    with pytest.raises(ValueError, match="is not a RolloutResult"):
         read_result(text)

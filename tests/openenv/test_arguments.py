@@ -22,7 +22,7 @@ TOLD: list[tuple[dict[str, Any], str]] = [
     ({"instruction": None}, "instruction is missing"),
     ({"instruction": ""}, "instruction must not be empty"),
     ({"instruction": [{"role": "user"}]}, "instruction must be a text"),
-    ({"instruction": "a\ud800"}, "instruction holds half a character"),
+    ({"instruction": "a\ud800"}, "instruction holds a lone surrogate"),
     ({"task_id": "x" * 1001}, "task_id must have at most 1,000 characters"),
     ({"mode": "other"}, "mode must be one of 'transparent_proxy' or 'black_box'"),
     ({"agent_timeout_s": "soon"}, "agent_timeout_s must be a number"),
@@ -32,8 +32,8 @@ TOLD: list[tuple[dict[str, Any], str]] = [
     ({"top_logprobs": -1}, "top_logprobs must be at least 0"),
     ({"max_tokens_cap": 1.5}, "max_tokens_cap must be a whole number"),
     ({"token_ids": "perhaps"}, "token_ids must be true or false"),
-    ({"template": "--volume=/:/host"}, "template is no name of a container image"),
-    ({"verifiy": ["true"]}, "verifiy is no argument of run_rollout; there are: .*did you mean 'verify'"),
+    ({"template": "--volume=/:/host"}, "template is not a name of a container image"),
+    ({"verifiy": ["true"]}, "verifiy is not an argument of run_rollout; there are: .*did you mean 'verify'"),
     ({"tokenizer": "a/b"}, "tokenizer and renderer are for token_ids"),
 ]
 
@@ -59,7 +59,7 @@ def test_what_is_wrong_is_said_without_a_library_s_words(wrong: dict[str, Any], 
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
-    with pytest.raises(ValueError, match=r"verify must be.*; agent_timeout_s must be.*; colour is no argument"):
+    with pytest.raises(ValueError, match=r"verify must be.*; agent_timeout_s must be.*; colour is not an argument"):
         read_arguments({"instruction": "do it", "verify": "true", "agent_timeout_s": -1, "colour": "red"})
 
 

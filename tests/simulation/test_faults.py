@@ -45,7 +45,7 @@ async def bare(programs: None) -> AsyncIterator[SharedWorlds]:
         ("hangs", r"world Bare: tool act: did not return within 1 s \(call_timeout\)"),
         ("no json", "world Bare: tool act: TypeError: the observation is not JSON"),
         ("no number", "world Bare: tool act: gave a step whose reward is wrong"),
-        ("text", "world Bare: tool act: TypeError: the reward is no number but str"),
+        ("text", "world Bare: tool act: TypeError: the reward is not a number but str"),
         ("no end", "world Bare: tool act: TypeError: terminated is neither true nor false but str"),
     ],
 )
@@ -142,7 +142,7 @@ async def test_a_seed_of_a_wrong_type_is_refused() -> None:
         ("no-such-world", "shipped are frozen-lake, issue-tracker"),
         ("odd_worlds:Nothing", "cannot be imported"),
         ("nowhere:World", "cannot be imported"),
-        ("odd_worlds:InvalidAction", "is no world"),
+        ("odd_worlds:InvalidAction", "is not a world"),
         ("opencode_simulation.world:World", "has no tool"),
     ],
 )

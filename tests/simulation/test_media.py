@@ -1,4 +1,4 @@
-"""A picture is no observation: agents would read it as base64 text. It is refused where a world gives it."""
+"""A picture is not an observation: agents would read it as base64 text. It is refused where a world gives it."""
 
 from collections.abc import Mapping
 from typing import Any

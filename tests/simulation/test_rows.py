@@ -94,7 +94,7 @@ def test_a_json_array_of_rows_is_read_like_lines(form: str, tmp_path: Path) -> N
     [
         ('[{"seed": 1}, {"seed": "x"}]', 'rows.json row 2: column "seed"'),
         ('[{"seed": 1}, 7]', "rows.json row 2: a JSON object is needed, not int"),
-        ('[{"seed": 1},\n{"seed": ]', "rows.json: it begins as a JSON array and is none: .*line 2 column 10"),
+        ('[{"seed": 1},\n{"seed": ]', "rows.json: it begins as a JSON array and is not one: .*line 2 column 10"),
     ],
 )
 def test_what_is_wrong_in_an_array_is_told_with_its_place(text: str, message: str, tmp_path: Path) -> None:

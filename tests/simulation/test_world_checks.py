@@ -71,10 +71,13 @@ WRONG = {
     "an unknown annotation": ("@tool\ndef sell(self, count: 'Fruit'): ...", "name 'Fruit' is not defined"),
     "an unknown return": ("@tool\ndef sell(self) -> 'Fruit': ...", "name 'Fruit' is not defined"),
     "an annotation without a schema": ("@tool\ndef sell(self, count: World): ...", "cannot be told to an agent"),
-    "an annotation that is no type": ("@tool\ndef sell(self, count: any): ...", "<built-in function any> is not a Py"),
+    "an annotation that is not a type": (
+        "@tool\ndef sell(self, count: any): ...",
+        "<built-in function any> is not a Py",
+    ),
     "a context": ("@tool\ndef sell(self, ctx: Context): ...", "ctx asks for the server's context"),
     "a name that no model takes": ("@tool(name='sell it!')\ndef sell(self): ...", "its name 'sell it!' may have"),
-    "a name that is none": ("@tool(name=3)\ndef sell(self): ...", "its name 3 may have"),
+    "not a name": ("@tool(name=3)\ndef sell(self): ...", "its name 3 may have"),
     "a long name": (f"@tool\ndef {'s' * 60}(self): ...", "which has 65 characters, and models take 64"),
     "two of one name": ("@tool(name='look')\ndef sell(self): ...", "Shop.look and .sell are both 'look'"),
     "a resource with other parameters": (
@@ -87,9 +90,9 @@ WRONG = {
     ),
     "a resource without its URI": ("@resource\ndef fruit(self): ...", "@resource needs its URI"),
     "a default that needs a world": ("def default_config(self): ...", "Shop.default_config: mark it @classmethod"),
-    "a hook that is none": ("reset = None", "Shop.reset: is None, and it is called"),
+    "not a hook": ("reset = None", "Shop.reset: is None, and it is called"),
     "a hook that is a value": ("@property\ndef step(self): ...", "Shop.step: is <property"),
-    "what is no Python": ("def sell(self:\n    pass", "SyntaxError"),
+    "what is not Python": ("def sell(self:\n    pass", "SyntaxError"),
     "what fails as it is imported": ("stock = 1 / 0", "ZeroDivisionError"),
 }
 

@@ -94,7 +94,7 @@ def test_what_is_not_named_or_not_what_was_named_is_refused(
         packed.writestr("../outside", "x")
     with pytest.raises(ValueError, match="leads out of it"):
         downloaded_benchmark(served.url(archive), cache)
-    archive.write_bytes(b"this is no archive")
+    archive.write_bytes(b"this is not an archive")
     with pytest.raises(ValueError, match="no sound zip archive"):
         downloaded_benchmark(served.url(archive), cache)
     with pytest.raises(ValueError, match=r"TB2_REPO_URL nowhere cannot be downloaded"):

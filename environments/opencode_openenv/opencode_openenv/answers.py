@@ -24,7 +24,7 @@ def read_result(answer: Any) -> RolloutResult:
     try:
         return RolloutResult.model_validate_json(text)
     except ValidationError as error:
-        raise ValueError(f"the server's answer is no RolloutResult: {text[:200]!r}: {error}") from error
+        raise ValueError(f"the server's answer is not a RolloutResult: {text[:200]!r}: {error}") from error
 
 
 def _text(answer: Any) -> str | None:

@@ -14,7 +14,7 @@ from opencode_openenv.spec import RolloutSpec
 Context = Mapping[str, Any]
 
 _PATTERNS = {
-    "template": "is no name of a container image, such as python:3.11-slim",
+    "template": "is not a name of a container image, such as python:3.11-slim",
     "setup": "holds a NUL character, which no shell takes",
     "verify": "holds a NUL character, which no shell takes",
 }
@@ -22,7 +22,7 @@ _NUMBER, _WHOLE = "must be a number", "must be a whole number"
 _TOLD: Mapping[str, str | Callable[[Context], str]] = {
     "missing": "is missing",
     "string_type": "must be a text",
-    "string_unicode": "holds half a character, which is no text",
+    "string_unicode": "holds a lone surrogate, which is not text",
     "string_too_short": "must not be empty",
     "string_too_long": lambda context: f"must have at most {context['max_length']:,} characters",
     "too_long": lambda context: f"must hold at most {context['max_length']} commands",
@@ -56,7 +56,7 @@ def _told(kind: str, place: tuple[int | str, ...], context: Context, message: st
     name, *items = map(str, place or ("",))
     where = name + "".join(f"[{item}]" for item in items)
     if kind == "extra_forbidden":
-        return f"{where} is no argument of run_rollout; {nearest_name(name, RolloutSpec.model_fields)}"
+        return f"{where} is not an argument of run_rollout; {nearest_name(name, RolloutSpec.model_fields)}"
     if kind == "string_pattern_mismatch":
         return f"{where} {_PATTERNS[name]}"
     known = _TOLD.get(kind, message)

@@ -54,7 +54,7 @@ def resolve_endpoint(spec: RolloutSpec, environment: Mapping[str, str] | None = 
     """The endpoint of a rollout.
 
     Raises:
-        ValueError: there is no base URL, key or model, or the base URL is none.
+        ValueError: there is no base URL, key or model, or the base URL is not one.
     """
     environment = os.environ if environment is None else environment
     kind = CATALOG.get(spec.endpoint)
@@ -111,7 +111,7 @@ def _checked(base_url: str, api_key: str, model: str, disable_thinking: bool) ->
     except ValueError:
         sound = False
     if not sound:
-        raise ValueError("base_url is no http or https URL, such as http://127.0.0.1:8000/v1")
+        raise ValueError("base_url is not an http or https URL, such as http://127.0.0.1:8000/v1")
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise ValueError("base_url holds more than scheme, host, port and path: a key is given as api_key")
     if any(character in api_key for character in "\r\n\0"):

@@ -25,7 +25,7 @@ class LeftFiles:
     texts: dict[str, str] = field(default_factory=dict)
     """The first 8,000 characters by absolute path."""
     others: list[str] = field(default_factory=list)
-    """Paths of those that are no text."""
+    """Paths of those that are not text."""
 
 
 async def left_files(runtime: vf.Runtime, directory: str) -> LeftFiles:
@@ -44,7 +44,7 @@ async def left_files(runtime: vf.Runtime, directory: str) -> LeftFiles:
         try:
             name, data = base64.b64decode(path, validate=True).decode(), base64.b64decode(content, validate=True)
         except (binascii.Error, UnicodeDecodeError):
-            continue  # a name that is no text cannot be told
+            continue  # a name that is not text cannot be told
         text = _text(data)
         if text is None:
             found.others.append(name)

@@ -45,7 +45,7 @@ def refusal(scope: Message, token: str | None) -> str:
 
 
 def _is_address(host: str) -> bool:
-    """Whether a Host header is no name that somebody else could make lead here."""
+    """Whether a Host header is not a name that somebody else could make lead here."""
     name = host.rpartition(":")[0] if re.search(r":\d*$", host) else host
     try:
         return name.lower() == "localhost" or bool(ipaddress.ip_address(name.strip("[]")))

@@ -60,7 +60,7 @@ class RolloutResult(BaseModel):
     """Text by absolute path: of the work directory to depth 2, under 64 kB each, the first 32, 8,000 characters
     each."""
     files_extra: list[str] = Field(default_factory=list)
-    """Paths of those that are no text."""
+    """Paths of those that are not text."""
     agent_log_tail: str = ""
     proxy_log_tail: str = ""
     """The last model calls, a line each."""

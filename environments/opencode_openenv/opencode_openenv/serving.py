@@ -64,7 +64,7 @@ async def serve_application(name: str, application: Application, config: ListenC
 
     Raises:
         SystemExit: the address cannot be listened at.
-        ValueError: the token is none.
+        ValueError: it is not a token.
     """
     token = config.token()
     if token is None and not config.is_loopback:

@@ -87,7 +87,7 @@ class RolloutSpec(BaseModel):
     disable_thinking: bool | None = Field(
         None, description="Sends chat_template_kwargs.enable_thinking=false; null is the catalog's choice."
     )
-    max_tokens_cap: int = Field(4096, description="Cap of max_tokens per model call; 0 or less is none.")
+    max_tokens_cap: int = Field(4096, description="Cap of max_tokens per model call; 0 or less: no cap.")
     top_logprobs: int = Field(5, ge=0, le=1000, description="Alternatives per token, asked of the endpoint.")
     agent_timeout_s: FiniteFloat = Field(
         600.0, gt=0, description="Seconds for the agent alone. When they are up, verify still runs."

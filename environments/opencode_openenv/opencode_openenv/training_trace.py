@@ -84,7 +84,7 @@ def _turns(role: Role, trace: AnyTrace) -> Iterator[TrainingTurn]:
         if not sampled or len(logprobs) != sampled or not all(node.mask[cut:]):
             raise NoTrainingTraceError(f"answer {number} has {len(logprobs)} logprobs for {sampled} sampled tokens")
         if any(not math.isfinite(value) or value > 0 for value in logprobs):
-            raise NoTrainingTraceError(f"answer {number} has a logprob that is none")
+            raise NoTrainingTraceError(f"answer {number} has a logprob that is not a number")
         before, parent = _before(trace, node.parent)
         program = number not in own
         prompt = [*before, *ids[:cut]]

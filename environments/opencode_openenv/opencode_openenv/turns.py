@@ -17,7 +17,7 @@ _MESSAGE_CHARS = 500
 
 def turns_of(traces: Mapping[Role, AnyTrace]) -> list[RolloutTurn]:
     """The agent's own calls and its sub calls in order of their end; those that its programs made as if they were it
-    are no turns."""
+    are not turns."""
     calls = [(call, role, trace) for role, trace in traces.items() for call in own_calls(trace)]
     calls.sort(key=lambda entry: entry[0].time.end)
     reported = {role: {entry["node"]: entry for entry in trace.info.get(RECORD, ())} for role, trace in traces.items()}

@@ -109,7 +109,7 @@ class EnvironmentWorld(World):
         try:
             parsed = self.parse_action(action) if self._takes(action) else action
         except (ValueError, TypeError, LookupError) as error:
-            raise InvalidAction(f"{action!r} is no action here: {error}") from error
+            raise InvalidAction(f"{action!r} is not an action here: {error}") from error
         return Step(*self.step_environment(self.environment, parsed))
 
     def close(self) -> None:

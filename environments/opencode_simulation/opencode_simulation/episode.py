@@ -189,7 +189,7 @@ class Episode:
         """Close the world, when its last call is done; idempotent.
 
         Args:
-            patience: seconds that the call may take. One that takes longer is no step, and the world, which it keeps,
+            patience: seconds that the call may take. A longer one is not a step, and the world, which it keeps,
                 is left as it is. None: as long as calls may take.
 
         Raises:

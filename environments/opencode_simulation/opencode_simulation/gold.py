@@ -31,7 +31,7 @@ async def gold_is_right(task: Any) -> bool | None:
     """Whether a row's solution alone gives 1; None where there is none.
 
     Raises:
-        TaskError: it is no list of calls, or the world refused one or failed.
+        TaskError: it is not a list of calls, or the world refused one or failed.
     """
     calls = gold_calls(task.data)
     if calls is None:

@@ -43,7 +43,7 @@ class LedgerSummary(BaseModel):
     config: dict[str, JsonValue]
     first_observation: JsonValue = None
     steps: int = 0
-    """The agent's: what `finish` gave is none."""
+    """The agent's: what `finish` gave is not one."""
     total_reward: float = 0.0
     terminated: bool = False
     truncated: bool = False

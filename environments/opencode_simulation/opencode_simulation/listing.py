@@ -77,8 +77,8 @@ async def _named(name: str) -> list[ListedTool]:
     module, _, attribute = name.partition(":")
     if not attribute:
         raise ValueError(
-            f"{name!r} is no MCP server: write a URL, stdio:PROGRAM, module:name of a server object or world, or the "
-            "path of a .json snapshot"
+            f"{name!r} is not an MCP server: write a URL, stdio:PROGRAM, module:name of a server object or world, or "
+            "the path of a .json snapshot"
         )
     try:
         found = getattr(import_module(module), attribute)
@@ -108,7 +108,7 @@ def _read_snapshot(path: Path) -> list[ListedTool]:
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         place = ".".join(map(str, problem["loc"]))
-        raise ValueError(f"snapshot {path} is none: {place or 'it'}: {problem['msg']}") from error
+        raise ValueError(f"{path} is not a snapshot: {place or 'it'}: {problem['msg']}") from error
 
 
 async def _nobody(request: Request) -> Episode:

@@ -58,7 +58,7 @@ def _arguments(tool: Tool, text: str) -> dict[str, object]:
     """The arguments that a line gives.
 
     Raises:
-        ValueError: they are no JSON object, and the tool has not just one parameter.
+        ValueError: they are not a JSON object, and the tool has not just one parameter.
     """
     if not text:
         return {}

@@ -1,6 +1,6 @@
 """One world's methods, in its thread: what they give, as the agent sees it.
 
-Invariant: what is no step or no observation of JSON and text does not pass; it is raised, in words for the world's
+Invariant: what is not a step, or no observation of JSON and text, does not pass; it is raised, in words for the world's
 author.
 """
 

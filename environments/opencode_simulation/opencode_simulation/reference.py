@@ -41,7 +41,7 @@ def find_world(reference: str) -> type[World]:
     except Exception as error:
         raise ValueError(f'world "{reference}" cannot be imported: {failure_text(error)}') from error
     if not (isinstance(found, type) and issubclass(found, World)):
-        raise ValueError(f'"{reference}" is no world: derive it from opencode_simulation.World')
+        raise ValueError(f'"{reference}" is not a world: derive it from opencode_simulation.World')
     if problems := _problems(found):
         raise ValueError("\n  ".join([f'world "{reference}" cannot be played:', *problems]))
     return found

@@ -90,7 +90,7 @@ def _of_array(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
         rows = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{path}: it begins as a JSON array and is none: {error}") from error
+        raise DatasetError(f"{path}: it begins as a JSON array and is not one: {error}") from error
     for number, values in enumerate(rows, 1):
         if not isinstance(values, dict):
             raise DatasetError(f"{path} row {number}: a JSON object is needed, not {type(values).__name__}")
@@ -98,7 +98,7 @@ def _of_array(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _belongs(column: Sequence[int | str], config_keys: Collection[str]) -> str:
-    """Where a key belongs that is none of a row's."""
+    """Where a key belongs that is not a row's."""
     name = str(column[-1])
     if column[0] == "user_simulation":
         return f"a user has {', '.join(AskedUser.model_fields)}"

@@ -22,7 +22,7 @@ def entry_of(number: int, tool: str, arguments: dict[str, JsonValue], step: Step
         ValidationError: the reward is not finite.
     """
     if not isinstance(step.info, Mapping):
-        raise TypeError(f"info is no mapping but {type(step.info).__name__}")
+        raise TypeError(f"info is not a mapping but {type(step.info).__name__}")
     info: Any = world_json(dict(step.info), "info")
     return LedgerEntry(
         step=number,
@@ -42,8 +42,8 @@ def _reward(value: Any) -> float:
         try:
             return float(value)
         except (TypeError, ValueError, OverflowError) as error:
-            raise TypeError(f"the reward is no number: {error}") from error
-    raise TypeError(f"the reward is no number but {type(value).__name__}")
+            raise TypeError(f"the reward is not a number: {error}") from error
+    raise TypeError(f"the reward is not a number but {type(value).__name__}")
 
 
 def _flag(value: Any, what: str) -> bool:

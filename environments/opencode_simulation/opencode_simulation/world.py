@@ -102,7 +102,7 @@ def is_tool(world: type[World], name: str) -> bool:
 
 
 def resource(uri: str) -> Callable[[Method], Method]:
-    """Mark a method of a world as the resource `uri`; names in braces are its parameters. Reading it is no step."""
+    """Mark a method of a world as the resource `uri`; names in braces are its parameters. Reading it is not a step."""
 
     if not isinstance(uri, str):
         raise TypeError('@resource needs its URI: write @resource("scheme://name")')

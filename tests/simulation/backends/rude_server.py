@@ -23,7 +23,7 @@ def answer(method: str, parameters: dict[str, Any]) -> dict[str, Any] | None:
         return None
     arguments = parameters["arguments"]
     for number in range(arguments.get("lines", 0)):
-        print(f"line {number} of what is no message", "{" * 1000)
+        print(f"line {number} of what is not a message", "{" * 1000)
     return {"content": [{"type": "text", "text": "x" * arguments.get("size", 1)}]}
 
 

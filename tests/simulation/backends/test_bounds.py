@@ -51,7 +51,7 @@ async def test_what_a_program_prints_beside_its_messages_is_passed_over_up_to_a_
         assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
         with pytest.raises(vf.ToolsetError, match="'rude'"):
             await server.call("chatter", {"lines": 20_000})
-    assert "bytes that are no MCP" in caplog.text
+    assert "bytes that are not MCP" in caplog.text
 
 
 async def test_a_program_that_ends_between_calls_is_missed_by_the_next_rollout_and_the_next_call(

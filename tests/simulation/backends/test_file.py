@@ -121,21 +121,21 @@ PROGRAM = """\
         command: [{}]
 """
 WRONG = {
-    "no YAML": ("backends: [\n", "line 2, the text: is no YAML"),
+    "no YAML": ("backends: [\n", "line 2, the text: is not YAML"),
     "no mapping": ("- 1\n", "line 1, the file: input should be a valid dictionary"),
-    "an unknown key at the top": ("log_level: INFO\nbackend: []\n", "line 2, backend: is no key that is known here"),
-    "an unknown key of a backend": (CONTAINER + "        image: x\n", "line 6, backends[0].image: is no key"),
-    "an unknown key of an API": (API + "        token: x\n", "line 4, global_remote_apis.farm.token: is no key"),
+    "an unknown key at the top": ("log_level: INFO\nbackend: []\n", "line 2, backend: is not a key that is known here"),
+    "an unknown key of a backend": (CONTAINER + "        image: x\n", "line 6, backends[0].image: is not a key"),
+    "an unknown key of an API": (API + "        token: x\n", "line 4, global_remote_apis.farm.token: is not a key"),
     "an unknown key of a volume": (
         CONTAINER + "        container_volumes: {template: {bind: /x, readonly: true}}\n",
-        "line 6, backends[0].container_volumes.template.readonly: is no key",
+        "line 6, backends[0].container_volumes.template.readonly: is not a key",
     ),
     "a key that stands twice": (CONTAINER + "        docker_image: x\n", "line 6, docker_image: stands in line 4"),
     "a wrong type": (
         CONTAINER.replace("80", "high"),
         "line 5, backends[0].container_port: input should be a valid int",
     ),
-    "a port that is none": (CONTAINER.replace("80", "80000"), "line 5, backends[0].container_port: input should be"),
+    "not a port": (CONTAINER.replace("80", "80000"), "line 5, backends[0].container_port: input should be"),
     "a wrong mode": (
         CONTAINER.replace("local_docker", "docker"),
         "line 3, backends[0].orchestration_mode: input should",
@@ -144,7 +144,7 @@ WRONG = {
         "backends:\n  - orchestration_mode: remote_url\n    url: http://localhost\n",
         "line 2, backends[0].backend_name_ref: is missing",
     ),
-    "a wrong log level": ("log_level: LOUD\n", "line 1, log_level: 'LOUD' is no level of logging"),
+    "a wrong log level": ("log_level: LOUD\n", "line 1, log_level: 'LOUD' is not a level of logging"),
     "a doubled name": (
         URL + "      - {backend_name_ref: notes, orchestration_mode: remote_url, url: 'http://a'}\n",
         "line 5, backends[1].backend_name_ref: is too like 'notes', the name of backends[0]",
@@ -174,7 +174,7 @@ WRONG = {
     ),
     "an unknown option of containers": (
         "global_docker_options:\n  memory: 1g\n",
-        "line 2, global_docker_options.memory: is no option",
+        "line 2, global_docker_options.memory: is not an option",
     ),
     "an option of containers with many values": (
         "global_docker_options:\n  mem_limit: [1g]\n",
@@ -226,7 +226,7 @@ WRONG = {
         API + "        delete_instance_endpoint_template: /all\n",
         "line 4, global_remote_apis.farm.delete_instance_endpoint_template: must hold {remote_instance_id}",
     ),
-    "a base URL that is none": (
+    "not a base URL": (
         API.replace("http://127.0.0.1:9", "farm"),
         "line 3, global_remote_apis.farm.base_url: must",
     ),
@@ -239,7 +239,7 @@ WRONG = {
         "     env: {KEY: '${NO_SUCH_KEY}'}}\n",
         "line 3, backends[0].env: the environment variable NO_SUCH_KEY is not set",
     ),
-    "a limit that is none": (
+    "not a limit": (
         "global_remote_api_defaults:\n  timeout: 0\n",
         "line 2, global_remote_api_defaults.timeout: input should be greater than 0",
     ),
@@ -249,17 +249,17 @@ WRONG = {
     ),
     "a program that is not there": (
         PROGRAM.format("no-such-program"),
-        "line 4, backends[0].command[0]: 'no-such-program' is no program that can be found on the PATH",
+        "line 4, backends[0].command[0]: 'no-such-program' is not a program that can be found on the PATH",
     ),
     "a program of a path that is not there": (
         PROGRAM.format("/no/such/program"),
-        "line 4, backends[0].command[0]: '/no/such/program' is no program that can be found",
+        "line 4, backends[0].command[0]: '/no/such/program' is not a program that can be found",
     ),
     "a program on another PATH": (
         PROGRAM.format("cat") + "        env: {PATH: /nowhere}\n",
-        "line 4, backends[0].command[0]: 'cat' is no program that can be found on the PATH '/nowhere'",
+        "line 4, backends[0].command[0]: 'cat' is not a program that can be found on the PATH '/nowhere'",
     ),
-    "a program that is none": (PROGRAM.format("/etc/passwd"), "line 4, backends[0].command[0]: '/etc/passwd' is there"),
+    "not a program": (PROGRAM.format("/etc/passwd"), "line 4, backends[0].command[0]: '/etc/passwd' is there"),
     "a program of its own directory that has none": (
         PROGRAM.format("./serve"),
         "line 4, backends[0].command[0]: './serve' is not in its own directory",
@@ -292,7 +292,7 @@ WRONG = {
         URL.replace("        url: http://127.0.0.1:9/mcp\n", ""),
         "line 2, backends[0]: has no url",
     ),
-    "a URL that is none": (URL.replace("http://", "ftp://"), "line 4, backends[0].url: must begin with http"),
+    "not a URL": (URL.replace("http://", "ftp://"), "line 4, backends[0].url: must begin with http"),
     "a field of another mode": (
         URL + "        docker_image: x\n",
         "line 5, backends[0].docker_image: means nothing with orchestration_mode 'remote_url'",
@@ -395,7 +395,7 @@ def test_a_script_whose_interpreter_is_nowhere_says_so(tmp_path: Path) -> None:
     script = tmp_path / "serve"
     script.write_text("#!/usr/bin/env no-such-python\n")
     script.chmod(0o755)
-    with pytest.raises(BackendFileError, match="asks for no-such-python, which is no program here"):
+    with pytest.raises(BackendFileError, match="asks for no-such-python, which is not a program here"):
         read_backends(write(tmp_path, PROGRAM.format(script)))
 
 

@@ -11,7 +11,7 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _LIKE_A_VARIABLE = re.compile(r"\$[A-Za-z_{]")
 _HEADER = re.compile(r"[!-~]([ -~]*[!-~])?")
 _SECRET_CHARS = 7
-"""What is shorter is no secret: `Bearer`."""
+"""What is shorter is not a secret: `Bearer`."""
 
 
 def missing_details(given: Authentication) -> Iterator[tuple[str, str]]:
@@ -31,7 +31,7 @@ def missing_details(given: Authentication) -> Iterator[tuple[str, str]]:
 
 
 def wrong_variables(values: Mapping[str, str]) -> Iterator[str]:
-    """What to change for each `${NAME}` in the values that is no variable of this environment, and for whatever else a
+    """What to change for each `${NAME}` in the values that is not a variable of this environment, and whatever else a
     shell would replace: here it would be sent as it is written."""
     for name in sorted({name for value in values.values() for name in _VARIABLE.findall(value)}):
         if name not in os.environ:

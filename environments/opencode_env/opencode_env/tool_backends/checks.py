@@ -52,7 +52,7 @@ def found_in(config: AppConfig, directory: Path) -> _Found:
     """Each thing wrong, with its place; paths of the file are relative to its `directory`."""
     if config.log_level.upper() not in logging.getLevelNamesMapping():
         known = ", ".join(logging.getLevelNamesMapping())
-        yield ("log_level",), f"{config.log_level!r} is no level of logging; known are {known}"
+        yield ("log_level",), f"{config.log_level!r} is not a level of logging; known are {known}"
     for name, message in wrong_options(config.global_docker_options or {}):
         yield ("global_docker_options", name), message
     for name, api in (config.global_remote_apis or {}).items():
@@ -149,7 +149,7 @@ def _template(backend: BackendServerConfig, directory: Path) -> _Found:
     if backend.orchestration_mode in (Orchestration.REMOTE_HTTP_API, Orchestration.REMOTE_URL):
         yield ("template_data_path_host",), "is of this machine, and the server is not"
     elif not _resolved(template, directory).is_dir():
-        yield ("template_data_path_host",), f"{_resolved(template, directory)} is no directory"
+        yield ("template_data_path_host",), f"{_resolved(template, directory)} is not a directory"
     elif (
         backend.orchestration_mode is Orchestration.LOCAL_DOCKER
         and backend.container_template_data_path is None
@@ -186,7 +186,7 @@ def is_http(url: str) -> bool:
             and parts.port != 0
             and not re.search(r"\s|\$\{", url)
         )
-    except ValueError:  # a port that is none; its text may be a password
+    except ValueError:  # not a port; its text may be a password
         return False
 
 

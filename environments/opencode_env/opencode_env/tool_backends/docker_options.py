@@ -77,7 +77,7 @@ def wrong_options(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if name in OURS:
             continue
         if name not in _FLAGS:
-            yield name, f"is no option that can be given to a container; known are {', '.join(sorted(_FLAGS))}"
+            yield name, f"is not an option that can be given to a container; known are {', '.join(sorted(_FLAGS))}"
         elif name == "nano_cpus" and not isinstance(value, int | float):
             yield name, "must be a number"
         elif isinstance(value, list | dict) and _FLAGS[name][1] in (_one, _switch, _cpus):

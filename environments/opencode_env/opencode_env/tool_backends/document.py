@@ -19,7 +19,7 @@ class Document:
         """Read the file.
 
         Raises:
-            BackendFileError: it cannot be read, or is no YAML.
+            BackendFileError: it cannot be read, or is not YAML.
         """
         self.path = path
         try:
@@ -31,7 +31,7 @@ class Document:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line = 1 if mark is None else mark.line + 1
-            raise BackendFileError(path, [Problem(line, "the text", f"is no YAML: {error.problem}")]) from error
+            raise BackendFileError(path, [Problem(line, "the text", f"is not YAML: {error.problem}")]) from error
         except (OSError, ValueError, yaml.YAMLError) as error:
             raise BackendFileError(path, [Problem(1, "the text", f"cannot be read: {error}")]) from error
 

@@ -85,7 +85,7 @@ class InstanceApi:
             found = error.errors(include_input=False, include_url=False)[0]
             where = ".".join(map(str, found["loc"])) or "the whole"
             raise ToolsetError(
-                f"the API of tool backend {self._name!r} made something that is no list of instances with "
+                f"the API of tool backend {self._name!r} made something that is not a list of instances with "
                 f"remote_instance_id and mcp_endpoint_url: {where}: {found['msg']}"
             ) from None  # its cause would show what was answered, addresses with their keys too
         if not made:
@@ -93,7 +93,7 @@ class InstanceApi:
         return made
 
     async def delete(self, instance: Made) -> None:
-        """Delete an instance; it is no error that there is none.
+        """Delete an instance; it is not an error that there is none.
 
         Raises:
             ToolsetError: it may still be there.

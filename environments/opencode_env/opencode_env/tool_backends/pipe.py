@@ -1,7 +1,7 @@
 """The stdin and stdout of a program as the way of an MCP connection, with bounds.
 
 The `mcp` package has one too, but it keeps a line of any length, copies it again with every chunk, and reports each
-line that is no message with a traceback: one answer could stop this process, and every rollout in it.
+line that is not a message with a traceback: one answer could stop this process, and every rollout in it.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class Command:
     environment: Mapping[str, str]
     stderr: TextIO
     printed: list[str] = field(default_factory=list)
-    """The first line on its stdout, if that was no message."""
+    """The first line on its stdout, if that was not a message."""
 
 
 @contextlib.asynccontextmanager
@@ -98,7 +98,7 @@ async def _handed_on(
             junk = 0
             await heard.send(SessionMessage(message))
         elif (junk := junk + len(line)) > MAX_ANSWER_BYTES:
-            logger.error("a tool backend is ended: it printed %d bytes that are no MCP", junk)
+            logger.error("a tool backend is ended: it printed %d bytes that are not MCP", junk)
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             return
@@ -122,7 +122,7 @@ async def _lines(process: Process) -> AsyncIterator[tuple[bytes, bool]]:
 
 
 def _message(line: bytes) -> JSONRPCMessage | None:
-    """The message, or None: many servers also print what is none."""
+    """The message, or None: many servers also print other things."""
     if not line.lstrip().startswith(b"{"):
         return None
     try:

@@ -56,7 +56,7 @@ def cannot_run(command: Sequence[str], search: str, reads: Sequence[str], templa
         return
     if found is None:
         there = os.path.isabs(program) and os.path.exists(program)
-        why = "is there, and no program that can be executed" if there else "is no program that can be found"
+        why = "is there, but cannot be executed" if there else "is not a program that can be found"
         yield f"{program!r} {why}" + ("" if os.path.isabs(program) else f" on the PATH {search!r}")
         return
     yield from _interpreter(found, search, seen_paths(command, search, reads))
@@ -72,7 +72,7 @@ def _interpreter(script: str, search: str, seen: Sequence[str]) -> Iterator[str]
         asked = next((word for word in options if not word.startswith("-") and "=" not in word), asked)
     interpreter = shutil.which(asked, path=search)
     if interpreter is None:
-        yield f"the first line of {script} asks for {asked}, which is no program here"
+        yield f"the first line of {script} asks for {asked}, which is not a program here"
         return
     for path in dict.fromkeys((interpreter, os.path.realpath(interpreter))):
         if not _visible(path, seen):

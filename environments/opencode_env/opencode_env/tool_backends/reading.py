@@ -54,7 +54,7 @@ def _message(kind: str, message: str, place: Place) -> str:
     if kind == "extra_forbidden" and tuple(place) in _OTHER_FORMS:
         return _OTHER_FORM
     if kind == "extra_forbidden":
-        return "is no key that is known here; take it away, or look for a misspelling"
+        return "is not a key that is known here; take it away, or look for a misspelling"
     if kind == "missing":
         return "is missing"
     return message[:1].lower() + message[1:]

@@ -126,7 +126,7 @@ class _Way:
 
 
 def _is_json(arguments: dict[str, Any]) -> bool:
-    """Whether a server can read them: what is sent may be NaN, or half a character."""
+    """Whether a server can read them: what is sent may be NaN, or a lone surrogate."""
     try:
         json.dumps(arguments, allow_nan=False, ensure_ascii=False).encode()
     except ValueError:

@@ -42,7 +42,7 @@ def asked_user(task: Task[Any, Any, Any]) -> AskedUser | None:
     """The user that the task's row asks for, in a field of its own or among its other columns.
 
     Raises:
-        TaskError: the value is none that can be played.
+        TaskError: the value cannot be played.
     """
     value = getattr(task.data, COLUMN, None) or getattr(task.data, "info", {}).get(COLUMN)
     if not value:

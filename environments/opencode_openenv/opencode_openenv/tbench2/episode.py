@@ -66,7 +66,7 @@ class Episode:
 
         Raises:
             SandboxError: it could not be started.
-            TaskError: its setup failed, or it is no sandbox for this task.
+            TaskError: its setup failed, or it is not a sandbox for this task.
         """
         try:
             self._box = await self._resources.enter_async_context(self._ready_box(self.task))

@@ -31,7 +31,7 @@ class Place:
 
         Raises:
             SandboxError: it could not be started, or its image not be built.
-            TaskError: this kind of sandbox is none for the task.
+            TaskError: this kind of sandbox cannot run the task.
         """
         workdir, env = workdir_of_task(task), task.runtime_env()
         if isinstance(self.runtime, SubprocessConfig):

@@ -39,7 +39,7 @@ def most_sessions() -> int:
     """Sessions at once, of `MAX_CONCURRENT_ENVS`.
 
     Raises:
-        ValueError: it is no number above 0.
+        ValueError: it is not a number above 0.
     """
     given = os.environ.get("MAX_CONCURRENT_ENVS", "8")
     if not given.isdecimal() or int(given) < 1:
@@ -80,7 +80,7 @@ def read_settings(
     try:
         seconds = command_timeout_s if command_timeout_s is not None else float(given or _SECONDS[mode])
     except ValueError as error:
-        raise ValueError(f"TB2_COMMAND_TIMEOUT_S is {given!r}, which is no number of seconds") from error
+        raise ValueError(f"TB2_COMMAND_TIMEOUT_S is {given!r}, which is not a number of seconds") from error
     if not 0 < seconds <= 86_400:
         raise ValueError(f"command_timeout_s is {seconds:g}: write a number of seconds above 0, at most a day")
     named = tasks_dir or os.environ.get("TB2_TASKS_DIR")

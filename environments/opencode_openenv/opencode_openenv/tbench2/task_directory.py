@@ -25,7 +25,7 @@ def find_task(settings: Settings, task_id: object, task_path: object) -> Path:
     if root is None:
         root = downloaded_benchmark(settings.repo_url, settings.cache_dir)
     if not root.is_dir():
-        raise ValueError(f"tasks_dir {str(root)!r} is no directory: set TB2_TASKS_DIR to the folder of the tasks")
+        raise ValueError(f"tasks_dir {str(root)!r} is not a directory: set TB2_TASKS_DIR to the folder of the tasks")
     if not task_id and not task_path:
         raise ValueError(f"reset needs a task_id or a task_path; {nearest_name('', _names(root))}")
     given, name = ("task_path", task_path) if task_path else ("task_id", task_id)
