@@ -34,7 +34,7 @@ class Fence(ProcessFence):
 
 def call(trace: AnyTrace) -> None:
     """A model call of the agent's program arrives."""
-    rollout_of(trace).program.identify(trace.id, None)
+    rollout_of(trace).program.identify(None)
 
 
 @pytest.fixture

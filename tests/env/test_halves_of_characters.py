@@ -2,13 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.cli_agent.interception.whole_text import whole_events, whole_text
-from opencode_env.cli_agent.writable import make_writable
+from agent_sandbox.surrogates import make_writable, whole_events, whole_text
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy, ToolCall
 from verifiers.v1.trace import Error
 from verifiers.v1.types import AssistantMessage
@@ -28,11 +26,7 @@ def event(**delta: Any) -> bytes:
 
 
 async def passed(*events: bytes) -> list[bytes]:
-    async def stream() -> AsyncIterator[bytes]:
-        for one in events:
-            yield one
-
-    return [one async for one in whole_events(stream())]
+    return whole_events(list(events))
 
 
 def deltas(events: list[bytes]) -> list[Any]:

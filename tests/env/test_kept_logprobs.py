@@ -13,6 +13,7 @@ from verifiers.v1 import SamplingConfig
 from verifiers.v1.interception import InterceptionServerConfig
 from verifiers.v1.types import AssistantMessage
 
+from tests.gateway.calls import call_of
 from tests.gateway.open_gateway import OPEN
 from tests.rlm import episodes
 from tests.rlm.role_server import Rollout, role_server
@@ -119,7 +120,8 @@ async def test_what_a_program_of_the_agent_asks_for_is_its_own(gateway: GatewayC
 async def test_what_an_endpoint_reports_otherwise_is_none(reported: Any) -> None:
     async with role_server() as server, server.rollout() as rollout:
         await rollout.ask("a question")
-    with kept_logprobs.listening(asking(rollout).session):
-        kept_logprobs.hear({"choices": [{"logprobs": reported}]})
-        kept_logprobs.keep(rollout.main, 1)
+    call = call_of(asking(rollout).session)
+    call.record = rollout.main.calls[0]
+    kept_logprobs.hear(call, {"choices": [{"logprobs": reported}]})
+    kept_logprobs.keep(call)
     assert kept_logprobs.RECORD not in rollout.main.info

@@ -1,14 +1,13 @@
 """A stream that broke is a failed call, never a turn of the trace."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 from opencode_env.cli_agent.interception import role_interception
-from opencode_env.cli_agent.interception.whole_streams import whole
+from opencode_env.cli_agent.interception.steps.answer import require_whole
 from opencode_env.scripted_model import Reply
 from verifiers.v1.errors import ProviderError
 from verifiers.v1.interception import InterceptionServerConfig
 
+from tests.gateway.calls import call_of, session
 from tests.support.places import Confined
 from tests.support.replies import bash, fault
 from tests.support.rollouts import play
@@ -19,11 +18,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 async def read(*events: bytes) -> list[bytes]:
-    async def stream() -> AsyncIterator[bytes]:
-        for event in events:
-            yield event
-
-    return [event async for event in whole(stream())]
+    return require_whole(call_of(session()), list(events))
 
 
 async def test_a_whole_stream_passes_unchanged() -> None:

@@ -13,9 +13,9 @@ import verifiers.v1 as vf
 from agent_sandbox.verifiers_versions import AFTER_0_4_0
 from aiohttp import web
 from opencode_env.cli_agent.interception import MARK_HEADER, GatewayConfig, own_calls
-from opencode_env.cli_agent.interception.error_answer import error_answer
 from opencode_env.cli_agent.interception.gate import CallGate
 from opencode_env.cli_agent.interception.pace import BURST_SECONDS, SECONDS_PER_REFUSAL, Memory
+from opencode_env.cli_agent.interception.refusals import error_answer
 from opencode_env.cli_agent.rollout import rollout_of
 from verifiers.v1.dialects import DIALECTS
 

@@ -1,24 +1,21 @@
 """What is read once in front of verifiers' server is what the server would have read."""
 
 import json
-from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from aiohttp import web
-from aiohttp.test_utils import make_mocked_request
 from opencode_env.cli_agent.interception import GatewayConfig
-from opencode_env.cli_agent.interception.handed_on import BODY, handed_on
-from opencode_env.cli_agent.interception.main_session import MainSession
-from opencode_env.cli_agent.interception.request_body import RequestRefused, parse_body
-from opencode_env.cli_agent.interception.whole_streams import in_one_event
-from verifiers.v1.agent import make_agent
-from verifiers.v1.dialects import ChatDialect, Dialect
-from verifiers.v1.harnesses.null import NullHarnessConfig
-from verifiers.v1.session import RolloutSession
-from verifiers.v1.trace import AgentInfo, Trace, TraceTask
+from opencode_env.cli_agent.interception.call import Call
+from opencode_env.cli_agent.interception.refusals import RequestRefused
+from opencode_env.cli_agent.interception.request_body import parse_body
+from opencode_env.cli_agent.interception.served_dialect import served
+from opencode_env.cli_agent.interception.server import MainSession
+from opencode_env.cli_agent.interception.steps.answer import in_one_event
+from verifiers.v1.dialects import ChatDialect
 from verifiers.v1.types import Request, UserMessage
+
+from tests.gateway.calls import call_of, session
 
 HEAD = {"id": "one", "object": "chat.completion.chunk", "created": 7, "model": "m"}
 
@@ -67,40 +64,29 @@ STREAMS: dict[str, list[bytes]] = {
 }
 
 
-def request_of(body: dict[str, Any] | None) -> web.Request:
-    """A request whose body is known, or not."""
-    request = make_mocked_request("POST", "/v1/chat/completions")
-    if body is not None:
-        request[BODY] = body
-    return request
-
-
-async def one_event(events: Sequence[bytes], dialect: Dialect[Any]) -> list[bytes]:
-    """The stream as it is passed on."""
-
-    async def stream() -> AsyncIterator[bytes]:
-        for one in events:
-            yield one
-
-    return [one async for one in in_one_event(stream(), dialect)]
+def call_with(body: dict[str, Any]) -> Call:
+    """A call whose body is known."""
+    call = call_of(session())
+    call.body = body
+    return call
 
 
 @pytest.mark.parametrize("events", STREAMS.values(), ids=STREAMS)
 async def test_an_answer_that_was_read_is_what_reading_the_one_event_gives(events: list[bytes]) -> None:
-    dialect = handed_on(ChatDialect(), request_of({}))
-    served = dialect.stream_parser()
-    passed_on = await one_event([*events, DONE], dialect)
-    again = ChatDialect().stream_parser()
+    call = call_with({})
+    passed_on = in_one_event(call, [*events, DONE])
+    read, again = served(call).stream_parser(), ChatDialect().stream_parser()
     for one in passed_on:
-        served.feed(one)
+        read.feed(one)
         again.feed(one)
-    found, wanted = served.finish(), again.finish()
+    found, wanted = read.finish(), again.finish()
     assert found == wanted
     assert {**(found.raw or {}), "object": ""} == {**(wanted.raw or {}), "object": ""}
 
 
 async def test_each_request_goes_on_with_its_own_body_and_its_own_answer() -> None:
-    first, second = (handed_on(ChatDialect(), request_of({"messages": [], "seed": n})) for n in (1, 2))
+    calls = [call_with({"messages": [], "seed": n}) for n in (1, 2)]
+    first, second = map(served, calls)
     sampling = vf.SamplingConfig(temperature=0.5)
     assert first.apply_overrides({"no": "body"}, "m", sampling) == {
         "messages": [],
@@ -109,14 +95,9 @@ async def test_each_request_goes_on_with_its_own_body_and_its_own_answer() -> No
         "temperature": 0.5,
     }
     assert second.apply_overrides({"no": "body"}, "m", sampling)["seed"] == 2
-    await one_event([*STREAMS["text"], DONE], first)
-    await one_event([*STREAMS["nothing"], DONE], second)
+    in_one_event(calls[0], [*STREAMS["text"], DONE])
+    in_one_event(calls[1], [*STREAMS["nothing"], DONE])
     assert [one.stream_parser().finish().message.content for one in (first, second)] == ["Héllo", None]
-
-
-def test_a_request_whose_body_is_not_known_is_read_by_verifiers() -> None:
-    dialect = ChatDialect()
-    assert handed_on(dialect, request_of(None)) is dialect
 
 
 @pytest.mark.parametrize("inside", [0, 99_990], ids=["outside of texts", "in texts"])
@@ -128,15 +109,6 @@ async def test_values_are_counted_wherever_they_stand(entries: int, inside: int)
             await parse_body(raw, GatewayConfig(max_messages=None))
     else:
         assert (await parse_body(raw, GatewayConfig(max_messages=None)))[1] == json.loads(raw)
-
-
-def session() -> RolloutSession:
-    """One that no server knows."""
-    client = vf.EvalClientConfig(base_url="http://127.0.0.1:9", api_key_var="NO_SUCH_KEY")
-    seat = vf.AgentConfig(harness=NullHarnessConfig(id="null"), runtime=vf.SubprocessConfig(), model="m", client=client)
-    task: TraceTask[Any] = TraceTask(type="Task", data=vf.TaskData(idx=0, prompt="x"))
-    agent = make_agent(seat)
-    return RolloutSession(ctx=agent.ctx, trace=Trace(task=task, agent=AgentInfo(config=agent.config)))
 
 
 async def test_hooks_of_a_task_see_the_requests_of_main_calls_whenever_they_came() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from opencode_env.cli_agent.interception.kept_clients import MOST_IDLE, KeptClients
+from opencode_env.cli_agent.interception.endpoint import MOST_IDLE, KeptClients
 from verifiers.v1.clients import Client, EvalClientConfig
 
 OPEN: list[str] = []

@@ -8,7 +8,7 @@ import pytest
 import verifiers.v1 as vf
 from aiohttp import web
 from opencode_env.cli_agent.interception import GatewayConfig
-from opencode_env.cli_agent.interception.masked_client import Masking
+from opencode_env.cli_agent.interception.masking import Masking
 from verifiers.v1.interception import InterceptionServerConfig
 
 from tests.gateway.open_gateway import OPEN

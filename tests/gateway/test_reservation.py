@@ -22,7 +22,7 @@ async def ask_all(rollout: Rollout, prompts: Sequence[str], **options: object) -
 
 def gateway_of(server: RoleServer, rollout: Rollout) -> Gateway:
     """The gateway of one rollout."""
-    found: Gateway = getattr(server.interception, "_rollouts")[rollout.secret].gateway  # noqa: B009
+    found: Gateway = getattr(server.interception, "_gateways")[rollout.secret]  # noqa: B009
     return found
 
 

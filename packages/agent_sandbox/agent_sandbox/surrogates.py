@@ -1,6 +1,113 @@
-"""Lone surrogates: JSON can escape one half of a pair, and no file, command line or request can hold that text."""
+"""Lone surrogates: JSON can spell one half of a character alone; UTF-8, and with it a trace, a file, a request, cannot.
+
+Invariant: what leaves this module can be written as UTF-8. Two surrogates that belong together become their character,
+also when a stream brings them in two pieces; one that is alone becomes U+FFFD, as in every program that reads it.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel
+from verifiers.v1.dialects.base import parse_sse_event
+
+_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+Place = tuple[dict[str, Any], str]
+"""An object of an event and the key of one of its texts."""
 
 
 def has_lone_surrogate(text: str) -> bool:
     """Whether a text holds a lone surrogate."""
-    return any("\ud800" <= letter <= "\udfff" for letter in text)
+    return not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def may_hold_surrogate(raw: bytes) -> bool:
+    """Whether JSON may spell a lone surrogate."""
+    return _ESCAPE.search(raw) is not None
+
+
+def whole_text(text: str) -> str:
+    """The text with every surrogate joined to its other half or replaced."""
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def whole_json(value: Any) -> Any:
+    """The same JSON value, or anything made of lists and dicts, with whole texts."""
+    if isinstance(value, str):
+        return whole_text(value)
+    if isinstance(value, list | tuple):
+        return type(value)([whole_json(one) for one in value])
+    if isinstance(value, dict):
+        return {whole_json(key): whole_json(one) for key, one in value.items()}
+    return value
+
+
+def make_writable(model: BaseModel) -> None:
+    """Replace lone surrogates in all texts of a model and of what it holds, in place.
+
+    One anywhere in what a rollout left would end the whole evaluation. What the model said is whole since the
+    interception; logs, tool output, answers, errors and what a task or a rubric wrote down come from the agent.
+    """
+    for fields in (model.__dict__, model.__pydantic_extra__ or {}):
+        for name, value in fields.items():
+            writable = _writable(value)
+            if writable is not value:
+                fields[name] = writable  # as it is, past validation: the type stays
+
+
+def _writable(value: Any) -> Any:
+    """The same object if nothing in it had to change, or if it could be changed in place."""
+    if isinstance(value, str):
+        whole = whole_text(value)
+        return value if whole == value else whole
+    if isinstance(value, BaseModel):
+        make_writable(value)
+    elif isinstance(value, dict):
+        for key in list(value):
+            value[_writable(key)] = _writable(value.pop(key))
+    elif isinstance(value, list) and not (value and isinstance(value[0], int | float)):  # token ids, logprobs, masks
+        value[:] = map(_writable, value)
+    elif isinstance(value, tuple):
+        return tuple(map(_writable, value))
+    return value
+
+
+def whole_events(chunks: list[bytes]) -> list[bytes]:
+    """The same complete SSE events with whole texts; those before the first surrogate as they are."""
+    first = next((position for position, chunk in enumerate(chunks) if may_hold_surrogate(chunk)), len(chunks))
+    return chunks[:first] + list(_whole(chunks[first:]))
+
+
+def _whole(chunks: list[bytes]) -> Iterator[bytes]:
+    events = [parse_sse_event(chunk) if b"data:" in chunk else None for chunk in chunks]
+    waiting: dict[tuple[str | int, ...], Place] = {}
+    for event in events:
+        for path, (holder, key) in _texts(event, ()):
+            text, before = holder[key], waiting.pop(path, None)
+            if before is not None and "\udc00" <= text[:1] <= "\udfff":
+                holder[key] = text = before[0][before[1]][-1] + text
+                before[0][before[1]] = before[0][before[1]][:-1]
+            if "\ud800" <= text[-1:] <= "\udbff":
+                waiting[path] = (holder, key)
+    for chunk, event in zip(chunks, events, strict=True):
+        if event is None:
+            yield chunk
+            continue
+        head = [line for line in chunk.splitlines() if line and not line.startswith(b"data:")]
+        yield b"\n".join([*head, b"data: " + json.dumps(whole_json(event)).encode(), b"", b""])
+
+
+def _texts(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Place]]:
+    """Every text that is not empty in an event, by its path; entries of a list by their own index if they have one."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            if isinstance(one, str) and one:
+                yield (*path, key), (value, key)
+            else:
+                yield from _texts(one, (*path, key))
+    elif isinstance(value, list):
+        for position, one in enumerate(value):
+            index = one.get("index", position) if isinstance(one, dict) else position
+            yield from _texts(one, (*path, index if isinstance(index, int) else position))

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic
 
 from agent_sandbox.confined import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
 from agent_sandbox.prime import PrimeLimits, Turns
+from agent_sandbox.surrogates import make_writable
 from agent_sandbox.toolbox.scoring import attach
 from agent_sandbox.verifiers_versions import GONE_RUNTIMES, asked_network
 from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup, work_directory
@@ -45,7 +46,6 @@ from opencode_env.cli_agent.rollout_log import describe_failure, describe_rollou
 from opencode_env.cli_agent.scorable import fail_stage_timeout, unscore_failed
 from opencode_env.cli_agent.spare_boxes import box_provider
 from opencode_env.cli_agent.training_renderer import require_trainable
-from opencode_env.cli_agent.writable import make_writable
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
 

@@ -12,8 +12,6 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from opencode_env.cli_agent.interception.own_calls import borne_by_own_program
-
 _CONVERSATIONS = 100
 
 
@@ -42,8 +40,8 @@ class Beginnings:
         """The conversation of the first marked call, which comes before any program of the agent can run."""
         self._known: dict[str, dict[str, _Beginning]] = {}
 
-    def hold(self, body: dict[str, Any], conversation: str | None, agent: str) -> bool:
-        """Give a chat request of the own program the system messages and tools that its conversation began with.
+    def hold(self, body: dict[str, Any], conversation: str, agent: str) -> bool:
+        """Give a chat request that bears the own program's mark what its conversation began with.
 
         Args:
             body: of the request; changed in place.
@@ -53,8 +51,6 @@ class Beginnings:
         Returns:
             Whether it had others.
         """
-        if not borne_by_own_program() or conversation is None:
-            return False
         self.first = self.first or conversation
         if conversation not in self._known and len(self._known) >= _CONVERSATIONS:
             return False

@@ -1,20 +1,20 @@
-"""A chat dialect that reads the whole of an answer, in the several forms that endpoints give it.
+"""Reads the whole of a chat answer, in the several forms that endpoints give it.
 
 verifiers' own reading overwrites a tool's name that comes in pieces, drops a refusal, takes one of two reasoning texts
 where an agent takes the other, and fails on a finish reason that is not OpenAI's. Invariant: what leaves here is in
 OpenAI's form, and agent and trace get the same texts; an answer that its endpoint broke off is a failed call.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cache
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from openai.types.chat import ChatCompletion
-from verifiers.v1.dialects import ChatDialect, Dialect, StreamParser
-from verifiers.v1.dialects.base import RawRequest, parse_sse_event
+from verifiers.v1.dialects import StreamParser
+from verifiers.v1.dialects.base import parse_sse_event
 from verifiers.v1.dialects.chat import ChatStreamParser
 from verifiers.v1.errors import ProviderError
 from verifiers.v1.types import Response
+
+from opencode_env.cli_agent.interception.call import Call
 
 _REASONING = ("reasoning", "reasoning_content")
 """Names of the reasoning text, the one that verifiers prefers first."""
@@ -32,70 +32,66 @@ _BROKEN_OFF = frozenset(
 )
 
 
-class _WholeAnswers(ChatDialect):
-    """A mixin before a class of chat dialects."""
+def whole_answer(call: Call, raw: dict[str, Any]) -> dict[str, Any]:
+    """A chat completion, made one in OpenAI's form, in place.
 
-    body: RawRequest
-    note_finish_reason: Callable[[str], None] | None = None
-    """Told of a finish reason that nobody knows."""
+    Raises:
+        ProviderError: the endpoint broke it off.
+        ValueError: it is no chat completion.
+    """
+    try:
+        for choice in raw["choices"]:
+            _mend(call, choice)
+        if not raw["choices"]:
+            raise ValueError("it has no choices")
+    except (AttributeError, LookupError, TypeError) as error:
+        raise ValueError(f"it is no chat completion: {error}") from error
+    return raw
 
-    def validate_response(self, raw: dict[str, Any]) -> ChatCompletion:
-        """Validate an answer, made one in OpenAI's form.
 
-        Raises:
-            ProviderError: the endpoint broke it off.
-            ValueError: it is no chat completion.
-        """
-        try:
-            for choice in raw["choices"]:
-                self._mend(choice)
-            if not raw["choices"]:
-                raise ValueError("it has no choices")
-        except (AttributeError, LookupError, TypeError) as error:
-            raise ValueError(f"it is no chat completion: {error}") from error
-        return super().validate_response(raw)
+def _mend(call: Call, choice: dict[str, Any]) -> None:
+    message = choice["message"]
+    message.update(one_reasoning(message))
+    if (refusal := message.get("refusal")) and isinstance(refusal, str):
+        message |= {"content": (message.get("content") or "") + refusal, "refusal": None}
+    _mend_end(call, choice, bool(message.get("tool_calls")))
 
-    def _mend(self, choice: dict[str, Any]) -> None:
-        message = choice["message"]
-        message.update(one_reasoning(message))
-        if (refusal := message.get("refusal")) and isinstance(refusal, str):
-            message |= {"content": (message.get("content") or "") + refusal, "refusal": None}
-        self.mend_end(choice, bool(message.get("tool_calls")))
 
-    def mend_end(self, choice: dict[str, Any], calls: bool) -> None:
-        """Give an answer's end the name that it has with OpenAI.
+def _mend_end(call: Call, choice: dict[str, Any], calls: bool) -> None:
+    """Give an answer's end the name that it has with OpenAI.
 
-        Raises:
-            ProviderError: the endpoint broke the answer off.
-        """
-        said = choice.get("finish_reason")
-        if not isinstance(said, str) or said in _OPENAI:
-            return
-        name = said.strip().lower()
-        if name in _BROKEN_OFF:
-            raise ProviderError(f"the endpoint broke its answer off: its finish reason is {said!r}", status_code=503)
-        if name not in _KNOWN and self.note_finish_reason is not None:
-            self.note_finish_reason(said)
-        choice["finish_reason"] = _KNOWN.get(name, "tool_calls" if calls else "stop")
+    Raises:
+        ProviderError: the endpoint broke the answer off.
+    """
+    said = choice.get("finish_reason")
+    if not isinstance(said, str) or said in _OPENAI:
+        return
+    name = said.strip().lower()
+    if name in _BROKEN_OFF:
+        raise ProviderError(f"the endpoint broke its answer off: its finish reason is {said!r}", status_code=503)
+    if name not in _KNOWN:
+        call.gateway.note("unknown finish reason", [said])
+    choice["finish_reason"] = _KNOWN.get(name, "tool_calls" if calls else "stop")
 
-    def stream_parser(self) -> StreamParser:
-        """A parser of an answer that comes in pieces."""
-        tools = getattr(self, "body", {}).get("tools")
-        functions = [tool.get("function") for tool in tools if isinstance(tool, dict)] if tools else []
-        return _Parser(self, {one.get("name") for one in functions if isinstance(one, dict)})
+
+def stream_parser(call: Call) -> StreamParser:
+    """A parser of an answer to a call that comes in pieces."""
+    tools = call.body.get("tools")
+    functions = [tool.get("function") for tool in tools if isinstance(tool, dict)] if tools else []
+    return _Parser(call, {one.get("name") for one in functions if isinstance(one, dict)})
 
 
 class _Parser(ChatStreamParser):
     """Reads one stream.
 
     Args:
-        dialect: of its request.
+        call: that it answers.
         offered: names of the tools that the request offers.
     """
 
-    def __init__(self, dialect: _WholeAnswers, offered: Collection[Any]) -> None:
+    def __init__(self, call: Call, offered: Collection[Any]) -> None:
         super().__init__()
-        self._dialect = dialect
+        self._call = call
         self._offered = offered
         self._names: dict[int, list[str]] = {}
 
@@ -124,7 +120,7 @@ class _Parser(ChatStreamParser):
         texts = {key: "".join(parts) for key, parts in self.message_parts.items()}
         self.message_parts = {key: [text] for key, text in (texts | one_reasoning(texts)).items()}
         end = {"finish_reason": self.finish_reason}
-        self._dialect.mend_end(end, bool(self.tool_calls))
+        _mend_end(self._call, end, bool(self.tool_calls))
         self.finish_reason = end["finish_reason"]
         return super().finish()
 
@@ -142,13 +138,3 @@ def whole_name(pieces: Sequence[str], offered: Collection[str]) -> str:
     if joined in offered:
         return joined
     return last if last in offered or set(pieces) == {last} else joined
-
-
-@cache
-def whole_answers(dialect: Dialect[Any]) -> Dialect[Any]:
-    """The same dialect, which reads whole answers; still of its own type, by which verifiers' clients ask."""
-    if not isinstance(dialect, ChatDialect):
-        return dialect
-    own = type(dialect)
-    made: Dialect[Any] = type(own.__name__, (_WholeAnswers, own), {"__module__": own.__module__})()
-    return made

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agent_sandbox.surrogates import whole_text
 from pydantic_core import from_json
 from verifiers.v1.types import AssistantMessage, ToolCall
-
-from opencode_env.cli_agent.interception.whole_text import whole_text
 
 Message = dict[str, Any]
 """A chat message as it stands in a request."""
@@ -68,7 +67,7 @@ def _is_valid(call: ToolCall) -> bool:
 
 
 def _is_object(arguments: str) -> bool:
-    """Whether a text is a JSON object by the strictest of the readers: no NaN, no half of a character, not too deep."""
+    """Whether a text is a JSON object by the strictest of the readers: no NaN, no lone surrogate, not too deep."""
     try:
         return isinstance(from_json(arguments, allow_inf_nan=False), dict)
     except ValueError:

@@ -8,6 +8,8 @@ request stays as it came.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from agent_sandbox.verifiers_versions import index_nodes
+from verifiers.v1.dialects import ChatDialect
 from verifiers.v1.dialects.chat import message_to_wire, parse_message
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.session import RolloutSession
@@ -21,7 +23,6 @@ from verifiers.v1.types import (
     content_to_parts,
 )
 
-from opencode_env.cli_agent.interception.asked_requests import AskedRequests
 from opencode_env.cli_agent.interception.chat_protocol import (
     Issued,
     Message,
@@ -30,8 +31,9 @@ from opencode_env.cli_agent.interception.chat_protocol import (
     sampled_on_wire,
     takes_back,
 )
-from opencode_env.cli_agent.interception.conversations import current_conversation
+from opencode_env.cli_agent.interception.conversations import AskedRequests, OwnNodes
 from opencode_env.cli_agent.interception.echo_rules import EchoRules
+from opencode_env.cli_agent.interception.forks import Forks
 from opencode_env.cli_agent.interception.ghosts import Said, halves_before, said
 from opencode_env.cli_agent.interception.restored import Restored
 
@@ -51,19 +53,22 @@ class History:
     def __init__(self, session: RolloutSession, rules: EchoRules, on_ghosts: Callable[[list[Said]], None]) -> None:
         self.rules = rules
         self._on_ghosts = on_ghosts
-        self.offered: tuple[dict[str, Any], list[Tool] | None] | None = None
-        """The tools of the newest request, as they came and typed."""
         self._session = session
         self._nodes: list[MessageNode] = session.trace.nodes
-        self.asked = AskedRequests(self._nodes)
+        self.requests = AskedRequests(self._nodes)
+        self.forks = Forks(session.trace)
+        self._conversation: str | None = None
+        """Of the request whose history is looked for; that takes no time in which there could be another."""
         self._children: dict[int | None, list[int]] = {}
         self._linked = 0
         self._recognised: dict[int, tuple[int, tuple[str, ...]]] = {}
         """By node of an answer: hash of the echo that was recognised last, and the sampled ids of its calls."""
         self._valid: dict[int, bool] = {}
+        index_nodes(session.trace, ChatDialect, OwnNodes(self._nodes))
 
-    def restore(self, messages: Sequence[Message], tools: list[Tool]) -> Restored:
+    def restore(self, messages: Sequence[Message], tools: list[Tool], conversation: str | None) -> Restored:
         """The longest part of a request's history that the graph holds."""
+        self._conversation = conversation
         self._link()
         found = Restored()
         while found.taken < len(messages):
@@ -147,27 +152,27 @@ class History:
     def _own_words(self, parent: int | None) -> Iterator[int]:
         for node in reversed(self._children.get(parent, ())):
             words = self._nodes[node].message
-            if self._nodes[node].sampled or not self.asked.is_own(node):
+            if self._nodes[node].sampled or not self._is_own(node):
                 continue
             if isinstance(words, AssistantMessage) and self.rules.says_once(words):
                 yield node
 
     def _words_on_wire(self, node: int) -> Message:
         """The agent's own words as they were sent first."""
-        return self.asked.end(node) or message_to_wire(self.message(node))
+        return self.requests.end(node) or message_to_wire(self.message(node))
 
     def _answers(self, parent: int | None) -> list[int]:
         """The conversation's sampled answers behind a node, the newest first."""
         children = reversed(self._children.get(parent, ()))
-        return [node for node in children if self._nodes[node].sampled and self.asked.is_own(node)]
+        return [node for node in children if self._nodes[node].sampled and self._is_own(node)]
 
     def _ghosts(self, found: Restored, messages: Sequence[Message], tools: list[Tool]) -> list[Message]:
         """What comes next in a request and stands for nothing: halves of an answer that was asked for again, as long
         as without them more of the request is found."""
-        if messages[found.taken].get("role") != "assistant" or current_conversation() is None:
+        if messages[found.taken].get("role") != "assistant" or self._conversation is None:
             return []
         places = (found.end, *self._own_words(found.end))
-        again = [node for place in places for node in self._answers(place) if self.asked.again(node)]
+        again = [node for place in places for node in self._answers(place) if self.requests.again(node)]
         halves = halves_before(messages, found.taken, lambda message: self._is_echo(message, again)) if again else []
         if not halves or not self._are_surplus(found, halves, messages):
             return []
@@ -187,8 +192,12 @@ class History:
                 return False
         return True
 
+    def _is_own(self, node: int) -> bool:
+        """Whether a node is of the request's conversation."""
+        return self.requests.is_seeded(node) or node in self.requests.own(self._conversation)
+
     def _own_answers(self) -> Iterator[int]:
-        return (node for node, kept in enumerate(self._nodes) if kept.sampled and self.asked.is_own(node))
+        return (node for node, kept in enumerate(self._nodes) if kept.sampled and self._is_own(node))
 
     def _is_echo(self, message: Message, answers: Sequence[int]) -> bool:
         return any(self._recognise(node, message) is not None for node in answers)

@@ -5,62 +5,54 @@ agent's programs ask for does not get here, and the agent is not told them. Inva
 whose answer its node holds, and has one logprob for each token that the endpoint reported, in the order of sampling.
 """
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import suppress
 from typing import Any
 
 from verifiers.v1.dialects.base import parse_sse_event
-from verifiers.v1.session import RolloutSession
-from verifiers.v1.trace import Trace
+from verifiers.v1.types import Response
+
+from opencode_env.cli_agent.interception.call import Call
 
 RECORD = "logprobs"
 """Key in a trace's `info`: for each answer its node, its tokens as texts, and their logprobs; absent without any."""
 
-_heard: ContextVar[list[tuple[str, float]] | None] = ContextVar("opencode_env_logprobs", default=None)
-"""Of the call that is served here, in the order of sampling; None where nobody asked."""
+
+def take_from_answer(call: Call, response: Response) -> Response:
+    """Take the logprobs out of an answer. Changes `logprobs`."""
+    if _is_asked_for(call):
+        hear(call, response.raw)
+    return response
 
 
-@contextmanager
-def listening(session: RolloutSession | None) -> Iterator[None]:
-    """Serve a request of a session; what its endpoint reports is heard if the session's seat asks for it."""
-    asks = session is not None and bool(getattr(session.ctx.sampling, "logprobs", None))
-    token = _heard.set([] if asks else None)
-    try:
-        yield
-    finally:
-        _heard.reset(token)
+def take_from_stream(call: Call, events: list[bytes]) -> list[bytes]:
+    """Take the logprobs out of the events of a chat completion. Changes `logprobs`."""
+    if call.is_chat and _is_asked_for(call):
+        for event in events:
+            if b'"logprobs"' in event:
+                hear(call, parse_sse_event(event))
+    return events
 
 
-def is_asked_for() -> bool:
-    """Whether the seat of the call that is served here asks."""
-    return _heard.get() is not None
+def _is_asked_for(call: Call) -> bool:
+    # Asking pydantic for what is not there is slow.
+    sampling = None if call.session is None else call.session.ctx.sampling
+    return sampling is not None and "logprobs" in sampling.model_fields_set and bool(getattr(sampling, "logprobs", 0))
 
 
-async def hearing(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same complete SSE events of a call that asks, heard."""
-    async for chunk in chunks:
-        if b'"logprobs"' in chunk:
-            hear(parse_sse_event(chunk))
-        yield chunk
-
-
-def hear(answer: Any) -> None:
+def hear(call: Call, answer: Any) -> None:
     """Take the logprobs out of an answer, or out of one event of it; what cannot be read is none."""
-    heard = _heard.get()
-    if heard is None or not isinstance(answer, dict):
+    if not isinstance(answer, dict):
         return
     for choice in answer.get("choices") or ():
         with suppress(AttributeError, KeyError, TypeError, ValueError):
             reported = choice.pop("logprobs", None) or {}
             entries = [*(reported.get("content") or ()), *(reported.get("refusal") or ())]
-            heard += [(str(entry["token"]), float(entry["logprob"])) for entry in entries]
+            call.logprobs += [(str(entry["token"]), float(entry["logprob"])) for entry in entries]
 
 
-def keep(trace: Trace[Any, Any, Any], node: int | None) -> None:
-    """End a call: keep what was heard of the answer at `node`; None is a call that failed."""
-    heard = _heard.get()
-    if node is not None and heard:
-        tokens, logprobs = zip(*heard, strict=True)
-        entry = {"node": node, "tokens": list(tokens), "logprobs": list(logprobs)}
-        trace.info.setdefault(RECORD, []).append(entry)
+def keep(call: Call) -> None:
+    """Put what was heard of the recorded call on its trace, if it was answered."""
+    if call.logprobs and call.session is not None and call.record is not None and call.record.node is not None:
+        tokens, logprobs = zip(*call.logprobs, strict=True)
+        entry = {"node": call.record.node, "tokens": list(tokens), "logprobs": list(logprobs)}
+        call.session.trace.info.setdefault(RECORD, []).append(entry)

@@ -7,31 +7,16 @@ request with a turn of its own is sampled; one that joined another is answered w
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from aiohttp import web
-from verifiers.v1.errors import ProviderError
-from verifiers.v1.interception.server import IDEMPOTENCY_KEY_HEADER, RETRY_COUNT_HEADER, is_retried_request
+from verifiers.v1.interception.server import is_retried_request
 from verifiers.v1.session import RolloutLimits
 
 from opencode_env.cli_agent.interception.call_tally import CallTally
 from opencode_env.cli_agent.interception.gate import CallGate
-from opencode_env.cli_agent.interception.request_body import Body
-
-_joined: ContextVar[bool] = ContextVar("opencode_env_joined_call", default=False)
-
-
-def require_turn() -> None:
-    """Refuse to sample for a request that has no turn of its own.
-
-    Raises:
-        ProviderError: it has joined a call that failed meanwhile; it may be sent again.
-    """
-    if _joined.get():
-        raise ProviderError("server error: the call that this one repeats has failed", status_code=503)
 
 
 @dataclass(frozen=True)
@@ -52,39 +37,39 @@ class MainCalls:
 
     def __init__(self, limits: RolloutLimits, places: int | None) -> None:
         self.tally = CallTally()
+        self.reserves = places is not None
         self._limits = limits
-        self._reserve = places is not None
         self._gate = CallGate(math.inf if places is None else places, self._room)
         self._on_their_way: dict[object, _OnItsWay] = {}
 
     def _room(self, active: int) -> bool:
-        return not self._reserve or self.tally.room(self._limits, active)
+        return not self.reserves or self.tally.room(self._limits, active)
 
     @asynccontextmanager
-    async def let_through(self, request: web.Request, body: Body) -> AsyncIterator[Mapping[str, str]]:
-        """Wait until the call may be served; yields further headers that tell the engine which call it is."""
-        key = request.headers.get(IDEMPOTENCY_KEY_HEADER)
-        marked = key is not None or is_retried_request(request.headers)
-        identity: object = key or body.identity
-        first = self._on_their_way.get(identity)
-        if first is not None and (marked or _left(first.request)):
+    async def let_through(self, request: web.Request, key: str | None, identity: bytes) -> AsyncIterator[bool]:
+        """Wait until the call may be served; yields whether it has joined another and has no turn of its own.
+
+        Args:
+            request: as it came.
+            key: its idempotency key.
+            identity: of its body.
+        """
+        known: object = key or identity
+        first = self._on_their_way.get(known)
+        if first is not None and (key is not None or is_retried_request(request.headers) or _left(first.request)):
             await first.served.wait()
-            token = _joined.set(self._reserve)
-            try:
-                yield {} if marked else {RETRY_COUNT_HEADER: "1"}
-            finally:
-                _joined.reset(token)  # a connection's requests share a context
+            yield True
             return
         call = _OnItsWay(request)
-        self._on_their_way[identity] = call
+        self._on_their_way[known] = call
         try:
             async with self._gate.place():
                 call.served.set()
-                yield {}
+                yield False
         finally:
             call.served.set()
-            if self._on_their_way.get(identity) is call:
-                del self._on_their_way[identity]
+            if self._on_their_way.get(known) is call:
+                del self._on_their_way[known]
 
 
 def _left(request: web.Request) -> bool:

@@ -11,14 +11,11 @@ import asyncio
 import hmac
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextvars import ContextVar
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
-from aiohttp import web
-from verifiers.v1.dialects import Dialect
-from verifiers.v1.session import RolloutSession
 from verifiers.v1.trace import ModelCall
 
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
@@ -29,8 +26,7 @@ PROGRAM_CALLS = "program_calls"
 
 RECORDED_PROGRAM_CALLS = 1000
 """Calls of programs after which a failed one leaves no record, so that a loop cannot fill the memory."""
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_KEPT_REQUESTS = 1000
 
 
 class AgentProgram:
@@ -49,7 +45,7 @@ class AgentProgram:
         """Whether the rollout's first call, made before any program of the agent can run, bore a mark."""
         self._called = asyncio.Event()
         """Set by the first call of the run that has the mark, as it arrives."""
-        self.under_way: dict[object, float] = {}
+        self._silent_since: dict[object, float] = {}
         """When each of its calls was sent to the endpoint, or its stream last went on (monotonic seconds)."""
 
     def new_run(self) -> str:
@@ -84,17 +80,35 @@ class AgentProgram:
     @property
     def longest_under_way(self) -> float:
         """Seconds for which the endpoint has been silent on some call of its own; 0 without one."""
-        return time.monotonic() - min(self.under_way.values()) if self.under_way else 0.0
+        return time.monotonic() - min(self._silent_since.values()) if self._silent_since else 0.0
 
-    def identify(self, trace_id: str, mark: str | None) -> "Caller":
-        """Who makes a call of the rollout of that trace, which bears this mark, as it arrives."""
+    @contextmanager
+    def at_the_endpoint(self) -> Iterator[Callable[[], None]]:
+        """A call of its own is at the endpoint until the end of the block; yields what says that its answer goes on.
+
+        Neither what waits here before, nor an agent that does not read its answer, nor an answer that the policy makes
+        long makes the silence longer.
+        """
+        call = object()
+
+        def goes_on() -> None:
+            self._silent_since[call] = time.monotonic()
+
+        goes_on()
+        try:
+            yield goes_on
+        finally:
+            del self._silent_since[call]
+
+    def identify(self, mark: str | None) -> "Caller":
+        """Who makes a call of the rollout that bears this mark, as it arrives."""
         if not self._runs:
             self._called.set()
-            return Caller(self, trace_id, own=True)
+            return Caller(own=True)
         right = self._bears(mark)
         if self._works is None:
             self._works = right
-        caller = Caller(self, trace_id, right or not self._works, self._runs if right else 0)
+        caller = Caller(right or not self._works, self._runs if right else 0)
         if caller.own:
             self._called.set()
         return caller
@@ -111,76 +125,43 @@ class AgentProgram:
         return known and hmac.compare_digest(str(mark).encode(errors="replace"), str(self._mark).encode())
 
 
+class ProgramLoad:
+    """The newest requests of the programs that one rollout's agent started, which can be why an endpoint fails its own
+    calls: a request counts whether it is answered, is given up or is no model call."""
+
+    def __init__(self) -> None:
+        self._requests: deque[list[float]] = deque(maxlen=_KEPT_REQUESTS)
+
+    @contextmanager
+    def carrying(self) -> Iterator[None]:
+        """One request is at the endpoint until the end of the block."""
+        span = [time.time(), float("inf")]
+        self._requests.append(span)
+        try:
+            yield
+        finally:
+            span[1] = time.time()
+
+    def between(self, start: float, end: float) -> int:
+        """How many requests were at the endpoint at some moment of that time."""
+        return sum(begun <= end and ended >= start for begun, ended in self._requests)
+
+
 @dataclass(frozen=True)
 class Caller:
-    """Who makes the call that is served here: the agent's own program, in that run of it, or a program of the agent."""
+    """Who makes a call: the agent's own program, in that run of it, or a program of the agent."""
 
-    program: AgentProgram
-    trace_id: str
     own: bool
     run: int = 0
 
-
-_caller: ContextVar[Caller | None] = ContextVar("opencode_env_caller", default=None)
-
-
-def current_caller() -> Caller | None:
-    """Who makes the call that is served here."""
-    return _caller.get()
+    @property
+    def has_mark(self) -> bool:
+        """Whether the call bears the mark of the agent's own program."""
+        return self.run > 0
 
 
-def borne_by_own_program() -> bool:
-    """Whether the call that is served here bears the mark of the agent's own program."""
-    caller = _caller.get()
-    return caller is not None and caller.run > 0
-
-
-def telling(
-    serve: Handler,
-    dialect: Dialect[Any],
-    sessions: Mapping[str, RolloutSession],
-    program_of: Callable[[AnyTrace], AgentProgram],
-) -> Handler:
-    """The same handler, which takes the mark off a request and knows whose call it is.
-
-    A failed call of a program is not put where verifiers looks for what ended the agent.
-    """
-
-    async def handler(request: web.Request) -> web.StreamResponse:
-        mark = request.headers.get(MARK_HEADER)
-        session = sessions.get(dialect.secret(request.headers))
-        if mark is not None:
-            kept = [(name, value) for name, value in request.headers.items() if name.lower() != MARK_HEADER.lower()]
-            request = request.clone(headers=kept)
-        if session is None:
-            return await serve(request)
-        program = program_of(session.trace)
-        caller = program.identify(session.trace.id, mark)
-        token, before = _caller.set(caller), session.error
-        try:
-            return await serve(request)
-        finally:
-            if not program.is_own(caller):
-                session.error = before
-            _caller.reset(token)
-
-    return handler
-
-
-def is_by_program() -> bool:
-    """Whether the call that is served here is known to be one of the agent's programs."""
-    caller = _caller.get()
-    return caller is not None and not caller.own
-
-
-def note_call(trace: AnyTrace) -> None:
-    """Note whose the call is that was recorded last, where its request is served.
-
-    Of a program's calls that fail the trace keeps the first ones.
-    """
-    caller = _caller.get()
-    if caller is None or caller.program.is_own(caller):
-        return
+def note_program_call(trace: AnyTrace) -> None:
+    """Note that a program made the call that was recorded last; of such calls that fail the trace keeps the first."""
     positions: list[int] = agent_record(trace).setdefault(PROGRAM_CALLS, [])
     if len(positions) >= RECORDED_PROGRAM_CALLS and trace.calls[-1].node is None:
         trace.calls.pop()

@@ -7,16 +7,16 @@ at elsewhere, in pieces, before it is parsed.
 import asyncio
 import json
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from agent_sandbox.surrogates import whole_json
 from aiohttp import web
 from pydantic_core import from_json, to_json
 
 from opencode_env.cli_agent.interception.config import GatewayConfig
+from opencode_env.cli_agent.interception.refusals import RequestRefused
 from opencode_env.cli_agent.interception.request_rules import RESPONSES
-from opencode_env.cli_agent.interception.whole_text import whole_json
 
 _PIECE, _LOOKED_AT = 1 << 20, 1 << 18
 _COMMA, _BRACE = ord(","), ord("{")
@@ -26,32 +26,10 @@ LISTS = ("messages", "input", "tools")
 """Keys whose lists cost time by entry, whatever stands in them."""
 
 
-@dataclass(frozen=True)
-class Body:
-    """A model request's body, within the bounds."""
-
-    said: dict[str, Any]
-    identity: bytes
+def identity_of(raw: bytes) -> bytes:
     """JSON that differs between bodies that differ."""
-
-    @classmethod
-    def of(cls, raw: bytes, said: dict[str, Any]) -> "Body":
-        """A body by its bytes and what they say."""
-        # Python's hash of bytes is keyed by process, so nobody can make two bodies collide.
-        return cls(said, b'"%d bytes: %d"' % (len(raw), hash(raw)))
-
-
-class RequestRefused(ValueError):
-    """A request that a provider would not take either.
-
-    Args:
-        message: what is wrong, for the caller.
-        status: of the answer.
-    """
-
-    def __init__(self, message: str, status: int = 400) -> None:
-        super().__init__(message)
-        self.status = status
+    # Python's hash of bytes is keyed by process, so nobody can make two bodies collide.
+    return b'"%d bytes: %d"' % (len(raw), hash(raw))
 
 
 async def read_body(request: web.Request, bounds: GatewayConfig) -> bytes:
@@ -125,7 +103,7 @@ def _parsed(raw: bytes) -> tuple[bytes, Any]:
     except ValueError as error:
         if _SURROGATE.search(str(error)) is None:
             raise RequestRefused(f"the request is not valid JSON: {error}") from None
-    # Half a character, as JavaScript leaves where it cuts a text: providers differ, the engine fails on it.
+    # A lone surrogate, as JavaScript leaves where it cuts a text: providers differ, the engine fails on it.
     try:
         repaired = whole_json(json.loads(raw, parse_constant=_no_number))
     except (ValueError, RecursionError) as error:

@@ -12,7 +12,8 @@ from verifiers.v1.dialects import Dialect
 from verifiers.v1.interception.server import IDEMPOTENCY_KEY_HEADER, RETRY_COUNT_HEADER
 from verifiers.v1.semantic import ACP_EXTENSION_HEADERS
 
-from opencode_env.cli_agent.interception.request_body import RequestRefused
+from opencode_env.cli_agent.interception.own_calls import MARK_HEADER
+from opencode_env.cli_agent.interception.refusals import RequestRefused
 from opencode_env.cli_agent.interception.request_rules import (
     CHAT,
     CHAT_MESSAGE_KEYS,
@@ -23,8 +24,8 @@ from opencode_env.cli_agent.interception.request_rules import (
 
 _NO_NETWORK = NetworkPolicyConfig(allow=[])
 _CONVERSATION = ("messages", "input", "system")
-_ROUTING = frozenset({"x-session-affinity", "x-parent-session-id", "authorization", "x-api-key"})
-"""Agents' own routing and keys; verifiers sends the trace id in `X-Session-ID`, which replaces an agent's."""
+_ROUTING = frozenset({"x-session-affinity", "x-parent-session-id", "authorization", "x-api-key", MARK_HEADER.lower()})
+"""Agents' own routing, keys and marks; verifiers sends the trace id in `X-Session-ID`, which replaces an agent's."""
 _NEGOTIATION = frozenset({"accept", "content-type", "content-length"})
 _ENGINE = frozenset({IDEMPOTENCY_KEY_HEADER.lower(), *ACP_EXTENSION_HEADERS})
 """Read by verifiers' server, which keeps them to itself."""
@@ -76,19 +77,6 @@ def _mediated(part: dict[str, Any], dialect: Dialect[Any]) -> list[str]:
         return list(dict.fromkeys(dialect.mediate_external_capabilities(part, _NO_NETWORK)[1]))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RequestRefused(f"the request cannot be read: {error}") from None
-
-
-def require_text(headers: Mapping[str, str]) -> None:
-    """Refuse headers that no program could pass on.
-
-    Raises:
-        RequestRefused: one is not UTF-8.
-    """
-    for name, value in headers.items():
-        try:
-            f"{name}{value}".encode()
-        except UnicodeEncodeError:
-            raise RequestRefused("a header is not UTF-8") from None
 
 
 def routed_headers(headers: Mapping[str, str], secret: str) -> list[tuple[str, str]]:

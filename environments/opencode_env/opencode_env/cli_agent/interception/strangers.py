@@ -20,13 +20,15 @@ def known_to(server: InterceptionServer, app: web.Application) -> Callable[[web.
     """Whether a request is for something that is served, and of somebody who may ask for it."""
     served = frozenset(resource.canonical for resource in app.router.resources())
 
+    def is_known(secret: str) -> bool:
+        known = (server.sessions, server.state_sessions, server.state_service_secrets)
+        return any(secret in held for held in known)
+
     def is_ours(request: web.BaseRequest) -> bool:
         if request.path not in served:
             return False
         bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        asking = {bearer, *(dialect.secret(request.headers) for dialect in DIALECTS)}
-        known = (server.sessions, server.state_sessions, server.state_service_secrets)
-        return any(secret in held for secret in asking for held in known)
+        return is_known(bearer) or any(is_known(dialect.secret(request.headers)) for dialect in DIALECTS)
 
     return is_ours
 

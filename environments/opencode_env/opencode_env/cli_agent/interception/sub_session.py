@@ -5,24 +5,17 @@ Invariant: whatever ends one sub call (budget, turn limit, timeout, provider fai
 caller; the session goes on, and the main session is not touched.
 """
 
-import asyncio
 import time
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from verifiers.v1 import SamplingConfig
-from verifiers.v1.clients import Client, ModelContext
-from verifiers.v1.clients.client import RelayReply
-from verifiers.v1.dialects import Dialect
+from verifiers.v1.clients import ModelContext
 from verifiers.v1.errors import ProviderError
-from verifiers.v1.graph import PendingTurn
 from verifiers.v1.session import RolloutLimits, RolloutSession
 from verifiers.v1.trace import Error, InterceptRecord, ModelCall, TimeSpan, Trace
-from verifiers.v1.types import AssistantMessage, Request, Response
+from verifiers.v1.types import AssistantMessage, Request
 
 from opencode_env.cli_agent.interception.call_tally import CallTally
-from opencode_env.cli_agent.interception.wrapped_client import ReadStream, WrappedClient
 
 RECORDED_REFUSALS = 100
 """Refused calls that the trace records one by one; more are only counted, so that a loop cannot fill the memory."""
@@ -80,56 +73,3 @@ def _answers(request: Request) -> int:
     conclusion."""
     spoken = [isinstance(message, AssistantMessage) for message in request.messages]
     return sum(one and not then for one, then in pairwise([*spoken, True]))
-
-
-class BoundedClient(WrappedClient):
-    """Another client whose calls fail when they take longer than so many seconds, streaming included."""
-
-    def __init__(self, inner: Client, seconds: float) -> None:
-        super().__init__(inner)
-        self._seconds = seconds
-
-    async def get_response(
-        self,
-        dialect: Dialect[Any],
-        body: dict[str, Any],
-        sampling: SamplingConfig,
-        session_id: str | None = None,
-        turn: PendingTurn | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Response:
-        """One completion, in time or not at all."""
-        try:
-            async with asyncio.timeout(self._seconds) as limit:
-                return await self._inner.get_response(
-                    dialect, body, sampling, session_id=session_id, turn=turn, headers=headers
-                )
-        except TimeoutError as error:
-            raise (self._late() if limit.expired() else error) from error
-
-    async def relay(
-        self,
-        dialect: Dialect[Any],
-        body: dict[str, Any],
-        session_id: str | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> RelayReply:
-        """One stream, read whole in time or not at all: verifiers serves no part of it before its end anyway."""
-        try:
-            async with asyncio.timeout(self._seconds) as limit:
-                reply = await self._inner.relay(dialect, body, session_id=session_id, headers=headers)
-                try:
-                    read = await ReadStream.of(reply.chunks)
-                finally:
-                    await reply.close()
-        except TimeoutError as error:
-            raise (self._late() if limit.expired() else error) from error
-        return RelayReply(reply.content_type, read.replay(), _closed)
-
-    def _late(self) -> ProviderError:
-        # A 504 would make an agent send the call several more times.
-        return ProviderError("the sub-LLM call took longer than sub_timeout allows", status_code=400)
-
-
-async def _closed() -> None:
-    """The reply was closed when it had been read."""

@@ -3,28 +3,23 @@
 Invariant: an answer is what the engine sampled, whole and with its evidence, or it is a failed call.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from renderers import Renderer
-from renderers.client import MalformedGenerateResponseError
-from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import BaseClientConfig, Client, ModelContext, TrainClientConfig, resolve_client
 from verifiers.v1.clients.train import ElasticRendererPool
-from verifiers.v1.dialects import Dialect
 from verifiers.v1.errors import ProviderError
-from verifiers.v1.graph import PendingTurn
 from verifiers.v1.types import Response
 
+from opencode_env.cli_agent.interception.call import Call
 from opencode_env.cli_agent.interception.lenient_renderer import lenient
-from opencode_env.cli_agent.interception.wrapped_client import WrappedClient
 
 
 def model_client(config: BaseClientConfig) -> Client:
-    """The client of a configuration; one that trains reads malformed calls and refuses broken answers."""
+    """The client of a configuration; one that trains reads malformed calls."""
     if isinstance(config, TrainClientConfig):
-        return _SampledWhole(resolve_client(_with_lenient_renderer(config)))
+        return resolve_client(_with_lenient_renderer(config))
     return resolve_client(config)
 
 
@@ -32,39 +27,21 @@ def _with_lenient_renderer(config: TrainClientConfig) -> TrainClientConfig:
     return config.model_copy(update={"renderer": lenient(config.renderer)})
 
 
-class _SampledWhole(WrappedClient):
-    """A training client without answers that must not be trained on."""
+def require_evidence(call: Call, response: Response) -> Response:
+    """Refuse an answer that must not be trained on.
 
-    async def get_response(
-        self,
-        dialect: Dialect[Any],
-        body: dict[str, Any],
-        sampling: SamplingConfig,
-        session_id: str | None = None,
-        turn: PendingTurn | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Response:
-        """One completion.
-
-        Raises:
-            ProviderError: the engine broke the answer off or left out its evidence, or the renderer has no form for
-                the request, such as for an image.
-        """
-        try:
-            response = await super().get_response(
-                dialect, body, sampling, session_id=session_id, turn=turn, headers=headers
-            )
-        except NotImplementedError as error:
-            raise ProviderError(f"the training client cannot ask this: {error}", status_code=400) from error
-        except MalformedGenerateResponseError as error:
-            raise ProviderError(f"the engine's answer cannot be trained on: {error}") from error
-        if response.finish_reason is None:
-            raise ProviderError(
-                "the engine broke its answer off: its finish reason is neither stop nor length", status_code=503
-            )
-        if response.tokens is None or not len(response.tokens.completion_ids):
-            raise ProviderError("the engine answered without a single token", status_code=503)
+    Raises:
+        ProviderError: the engine broke it off or left out its evidence.
+    """
+    if call.endpoint is None or not call.endpoint.trains:
         return response
+    if response.finish_reason is None:
+        raise ProviderError(
+            "the engine broke its answer off: its finish reason is neither stop nor length", status_code=503
+        )
+    if response.tokens is None or not len(response.tokens.completion_ids):
+        raise ProviderError("the engine answered without a single token", status_code=503)
+    return response
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A model client that lets no API key through to the agent: not in an answer, a stream, or the text of an error.
+"""Lets no API key through to the agent: not in an answer, a stream, or the text of an error.
 
 Some endpoints repeat the key they were called with. Invariant: what leaves here holds none of the keys, also where a
 stream spells one over several events.
@@ -6,19 +6,10 @@ stream spells one over several events.
 
 import os
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
-from verifiers.v1 import SamplingConfig
-from verifiers.v1.clients import Client
-from verifiers.v1.clients.client import RelayReply
 from verifiers.v1.configs.client import BaseClientConfig, resolve_api_key, resolve_headers
-from verifiers.v1.dialects import Dialect
-from verifiers.v1.graph import PendingTurn
-from verifiers.v1.types import Response
-
-from opencode_env.cli_agent.interception.wrapped_client import ReadStream, WrappedClient
 
 MASK = "[key]"
 _SHORTEST = 12
@@ -93,70 +84,6 @@ class Masking:
             events[number] = bytes(edited)
         return events
 
-    @contextmanager
-    def errors(self) -> Iterator[None]:
-        """Mask the text of an error on its way out."""
-        try:
-            yield
-        except Exception as error:
-            error.args = tuple(self.text(part) if isinstance(part, str) else part for part in error.args)
-            raise
-
-
-class MaskedClient(WrappedClient):
-    """Another client, whose answers hold no keys."""
-
-    def __init__(self, inner: Client, masking: Masking) -> None:
-        super().__init__(inner)
-        self._masking = masking
-
-    async def get_response(
-        self,
-        dialect: Dialect[Any],
-        body: dict[str, Any],
-        sampling: SamplingConfig,
-        session_id: str | None = None,
-        turn: PendingTurn | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Response:
-        """One completion."""
-        with self._masking.errors():
-            response = await super().get_response(
-                dialect, body, sampling, session_id=session_id, turn=turn, headers=headers
-            )
-        if response.tokens is not None:  # rendered here, from tokens: nobody's text
-            return response
-        raw = self._masking.json(response.raw)
-        if raw is response.raw:
-            return response
-        masked = dialect.parse_response(dialect.validate_response(raw))
-        masked.raw = raw
-        return masked
-
-    async def relay(
-        self,
-        dialect: Dialect[Any],
-        body: dict[str, Any],
-        session_id: str | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> RelayReply:
-        """One stream, read whole: verifiers serves no part of it before its end anyway."""
-        with self._masking.errors():
-            reply = await super().relay(dialect, body, session_id=session_id, headers=headers)
-        return RelayReply(reply.content_type, self._masked(reply.chunks), reply.close)
-
-    async def _masked(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        read = await ReadStream.of(chunks)
-        read.chunks = self._masking.stream(read.chunks)
-        with self._masking.errors():
-            async for event in read.replay():
-                yield event
-
-    async def relay_aux(
-        self, dialect: Dialect[Any], route: str, body: dict[str, Any], headers: Mapping[str, str] | None = None
-    ) -> dict[str, Any]:
-        """A side request."""
-        with self._masking.errors():
-            answer = await super().relay_aux(dialect, route, body, headers=headers)
-        masked: dict[str, Any] = self._masking.json(answer)
-        return masked
+    def error(self, error: Exception) -> None:
+        """Take keys out of the text of an error."""
+        error.args = tuple(self.text(part) if isinstance(part, str) else part for part in error.args)

@@ -1,0 +1,93 @@
+"""`Call`: one request of a rollout, from when it came until it is answered, and all that its steps know of it.
+
+It travels as an argument: to the steps of `path.py`, and through verifiers' server as the dialect that serves it (see
+`served_dialect.py`). Invariant: what a step takes for the time of the call is given back by `until_end`, whatever
+happens.
+"""
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from aiohttp import web
+from verifiers.v1.dialects import Dialect
+from verifiers.v1.session import RolloutSession
+from verifiers.v1.trace import ModelCall
+from verifiers.v1.types import Response
+
+from opencode_env.cli_agent.interception.conversations import Asked
+from opencode_env.cli_agent.interception.gateway import Gateway
+from opencode_env.cli_agent.interception.history import History
+from opencode_env.cli_agent.interception.masking import Masking
+from opencode_env.cli_agent.interception.own_calls import Caller
+from opencode_env.cli_agent.interception.sub_rollout import SubRollout
+
+
+class Endpoint(Protocol):
+    """What a call knows of the client that asks its endpoint."""
+
+    trains: bool
+    """Whether its answers are sampled from tokens and may be trained on."""
+    masking: Masking | None
+    """Takes the endpoint's keys out of what it answers."""
+
+
+@dataclass(eq=False)
+class Call:
+    """One request of a rollout."""
+
+    # What came.
+    request: web.Request
+    dialect: Dialect[Any]
+    """The wire format of its route."""
+    gateway: Gateway
+    """The rollout that its key belongs to."""
+    # What was read.
+    caller: Caller = field(default_factory=lambda: Caller(own=True))
+    conversation: str | None = None
+    """Which one it says it belongs to; None: it does not say, or a program of the agent asks."""
+    key: str | None = None
+    """By which all sends of one call are known."""
+    session: RolloutSession | None = None
+    """The one that serves it; None: it is no model call."""
+    sub: SubRollout | None = None
+    """The sub side of the rollout, of a sub call."""
+    body: dict[str, Any] = field(default_factory=dict)
+    identity: bytes = b'""'
+    """JSON that differs between bodies that differ."""
+    # What goes upstream.
+    bearer: str = ""
+    """The key of the session that serves it."""
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    joined: bool = False
+    """Whether it repeats another call and has no turn of its own."""
+    history: History | None = None
+    """Of its session, if the agent says how it sends its history back."""
+    asked: Asked | None = None
+    last_message: dict[str, Any] = field(default_factory=dict)
+    """With which it ends, as a chat endpoint gets it."""
+    reading: Dialect[Any] = field(init=False)
+    """The wire format as verifiers' server reads this call with it (`served_dialect.py`)."""
+    endpoint: Endpoint | None = None
+    # What came back.
+    broken: Exception | None = None
+    """What ended a stream, when that was a failure."""
+    answer: Response | None = None
+    """Of a stream that was read."""
+    logprobs: list[tuple[str, float]] = field(default_factory=list)
+    # What is recorded.
+    record: ModelCall | None = None
+    until_end: AsyncExitStack = field(default_factory=AsyncExitStack)
+    """What its steps hold until it is answered."""
+
+    def __post_init__(self) -> None:
+        self.reading = self.dialect
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether it came as a chat completion."""
+        return self.dialect.upstream_path == "/chat/completions"
+
+
+CALL = web.RequestKey("opencode_env_call", Call)
+"""On a request that verifiers' server serves."""

@@ -1,0 +1,87 @@
+"""The path of a model call: the steps that a `Call` takes, in their order. A new step is a module and a line here.
+
+Between `REQUEST` and `ASK` stands verifiers' server: it imposes the seat's model and sampling, has the request read
+(`served_dialect.py`, where a history is restored as it was sampled), asks limits and hooks of the task, and finds the
+request in the trace's graph. Between `ANSWER` or `STREAM` and `RECORD` it commits the answer to that graph.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from aiohttp import web
+from verifiers.v1.types import Response
+
+from opencode_env.cli_agent.interception import kept_logprobs
+from opencode_env.cli_agent.interception.call import Call
+from opencode_env.cli_agent.interception.steps import admission, answer, body, caller, failure, history, seat, turn
+from opencode_env.cli_agent.interception.training_client import require_evidence
+
+REQUEST: Sequence[Callable[[Call], Awaitable[None]]] = (
+    caller.identify_caller,
+    admission.open_request,
+    body.require_text,
+    seat.choose_seat,
+    body.require_format,
+    admission.hold_memory,
+    body.read,
+    body.choose_headers,
+    turn.take_turn,
+    history.find_history,
+)
+"""From what came to what goes on."""
+
+ASK: Sequence[Callable[[Call], None]] = (turn.require_turn,)
+"""Before the endpoint is asked."""
+
+ANSWER: Sequence[Callable[[Call, Response], Response]] = (
+    require_evidence,
+    answer.mask_answer,
+    kept_logprobs.take_from_answer,
+    answer.make_calls_sound,
+)
+"""From what the endpoint answered to what the agent gets."""
+
+STREAM: Sequence[Callable[[Call, list[bytes]], list[bytes]]] = (
+    answer.mask_events,
+    answer.whole_texts,
+    kept_logprobs.take_from_stream,
+    answer.require_whole,
+    answer.in_one_event,
+)
+"""The same, where it answers with a stream."""
+
+FAILURE: Sequence[Callable[[Call, Exception], Exception]] = (
+    failure.as_failed_call,
+    failure.mask,
+    failure.shorten,
+    failure.say_that_it_may_pass,
+)
+"""From how the endpoint failed to what trace, log and agent are told."""
+
+RECORD: Sequence[Callable[[Call], None]] = (history.commit, kept_logprobs.keep, turn.count, caller.record_caller)
+"""After verifiers' server has recorded the call."""
+
+RESPONSE: Sequence[Callable[[Call, web.StreamResponse], web.StreamResponse]] = (answer.end_by_its_answer,)
+"""On the way back to the agent."""
+
+BESIDE: Sequence[Callable[[Call], Awaitable[None]]] = (
+    admission.open_request,
+    body.require_text,
+    seat.choose_side,
+    admission.wait_aside,
+    admission.count_as_load,
+    body.require_format,
+    admission.hold_memory,
+    body.read,
+    body.choose_headers,
+)
+"""Of a request to the endpoint that is no model call, such as one for a count of tokens."""
+
+MODELS: Sequence[Callable[[Call], Awaitable[None]]] = (
+    admission.open_request,
+    admission.wait_aside,
+    admission.count_as_load,
+)
+"""Of a request for the list of models."""
+
+TOOL: Sequence[Callable[[Call], Awaitable[None]]] = (admission.open_request, admission.wait_aside, body.read_json)
+"""Of a question about a tool call."""

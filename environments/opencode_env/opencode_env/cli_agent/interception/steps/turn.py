@@ -1,0 +1,47 @@
+"""The turn of a main call: it waits until the model may be asked, or joins the call that it repeats."""
+
+from verifiers.v1.errors import ProviderError
+from verifiers.v1.interception.server import RETRY_COUNT_HEADER, is_retried_request
+
+from opencode_env.cli_agent.interception.call import Call
+
+
+async def take_turn(call: Call) -> None:
+    """Wait for the turn of a main call. Changes `joined`, and `headers` so that the engine knows a retry."""
+    gateway = call.gateway
+    if call.sub is not None:
+        return
+    if call.caller.own:  # what a program asks says nothing of how the agent's own run ends
+        gateway.main_request(None)
+    joins = gateway.calls.let_through(call.request, call.key, call.identity)
+    if await call.until_end.enter_async_context(joins):
+        call.joined = gateway.calls.reserves
+        if call.key is None and not is_retried_request(call.request.headers):
+            call.headers.append((RETRY_COUNT_HEADER, "1"))
+    if not call.caller.own:
+        call.until_end.enter_context(gateway.load.carrying())
+
+
+def require_turn(call: Call) -> None:
+    """Refuse to sample for a call that has no turn of its own.
+
+    Raises:
+        ProviderError: it has joined a call that failed meanwhile; it may be sent again.
+    """
+    if call.joined:
+        raise ProviderError("server error: the call that this one repeats has failed", status_code=503)
+
+
+def count(call: Call) -> None:
+    """Count the recorded call against the budgets of its seat; a failed main call is paid for like a refused one."""
+    assert call.session is not None
+    assert call.record is not None
+    gateway, nodes = call.gateway, call.session.trace.nodes
+    if call.sub is not None:
+        call.sub.session.tally.add(call.record, nodes)
+        return
+    gateway.calls.tally.add(call.record, nodes)
+    if call.record.node is None:
+        gateway.pace.charge_refusal()
+        if call.key is not None and call.caller.own:
+            gateway.keys[len(call.session.trace.calls) - 1] = call.key
