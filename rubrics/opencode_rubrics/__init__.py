@@ -22,6 +22,8 @@ from opencode_rubrics.math_config import HybridMathConfig, RemoteHybridMathConfi
 from opencode_rubrics.registry import live_rubric, register_rubric, rubrics_in_use
 from opencode_rubrics.remote_hybrid_math import RemoteHybridMathRubric
 from opencode_rubrics.rubric import AnyTrace, Rubric, SharedDirectory
+from opencode_rubrics.swe.problem import SweProblem
+from opencode_rubrics.swe_tests import SweTestsConfig, SweTestsRubric
 from opencode_rubrics.task_tests import TaskTestsConfig, TaskTestsRubric
 from opencode_rubrics.verify_commands import VerifyCommandsConfig, VerifyCommandsRubric
 
@@ -53,6 +55,9 @@ __all__ = [
     "SandboxFileError",
     "ScoringError",
     "SharedDirectory",
+    "SweProblem",
+    "SweTestsConfig",
+    "SweTestsRubric",
     "TaskTestsConfig",
     "TaskTestsRubric",
     "ThirdPartyConfig",

@@ -28,6 +28,7 @@ OWN_RUBRICS: Mapping[str, str] = {
     "environment-return": "opencode_rubrics.environment_return:EnvironmentReturnRubric",
     "task-tests": "opencode_rubrics.task_tests:TaskTestsRubric",
     "code-tests": "opencode_rubrics.code_tests:CodeTestsRubric",
+    "swe-tests": "opencode_rubrics.swe_tests:SweTestsRubric",
     "group": "opencode_rubrics.group:RubricGroup",
 }
 """Import path by id; an entry point of the same name is never looked at."""

@@ -36,7 +36,7 @@ def box_provider(provision: Provision, task: Task[Any, Any, Any], agent: Agent, 
 def ordered_task(task: TaskT, order: BoxOrder) -> TaskT:
     """The task as it is in a box that differs so from the agent's."""
     wanted = {"image": order.image, "workdir": order.workdir}
-    changes = {name: value for name, value in wanted.items() if value is not None}
+    changes = {name: value for name, value in wanted.items() if value is not None} | dict(order.data)
     made = copy.copy(task)
     made.data = task.data.model_copy(update=changes)
     variables = {**task.runtime_env(), **order.env}

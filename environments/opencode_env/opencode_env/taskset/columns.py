@@ -20,6 +20,7 @@ from opencode_env.taskset.values import (
     identifier,
     scalar_text,
     seconds,
+    swe_problem,
     text,
 )
 
@@ -73,6 +74,7 @@ CONFIGURABLE: dict[str, Column] = {
 """The columns by the option that names them."""
 FIXED = (
     Column("workdir", absolute_path, identity=True),
+    Column("swe", swe_problem, identity=True),
     Column("timeout", agent_timeout, name="agent_timeout"),
     Column("setup_timeout", seconds),
     Column("verify_timeout", seconds),

@@ -7,6 +7,7 @@ answer and the verify commands are part of it and never enter the sandbox before
 import verifiers.v1 as vf
 from opencode_rubrics.code.problem import CodeTests
 from opencode_rubrics.staged_tests import StagedTests
+from opencode_rubrics.swe.problem import SweProblem
 from pydantic import Field, JsonValue
 
 from opencode_env.taskset.folders.task_folder import TaskFolder
@@ -31,6 +32,8 @@ class OpenCodeTaskData(vf.TaskData):
     """Seconds per verify command; `None`: the rubric's `command_timeout`."""
     code_tests: CodeTests | None = None
     """The tests of a programming problem, those that were drawn of them."""
+    swe: SweProblem | None = None
+    """A software engineering task: how its work directory is made, and the suite that judges it."""
     tests: StagedTests | None = None
     """The test script of a task directory, which scores it."""
     folder: TaskFolder | None = None

@@ -47,10 +47,10 @@ class RowMapper:
             fields["system_prompt"] = question.system_prompt
         rubric = own_rubric(row)
         data = OpenCodeTaskData(**fields, **row.given, rubric=rubric, info=self._info(row, with_rubric=rubric is None))
-        if data.answer is None and not data.verify and data.tests is None and data.code_tests is None:
+        if data.answer is None and not data.verify and not (data.tests or data.code_tests or data.swe):
             raise DatasetError(
                 f'{row.place}: neither column "{self._names["answer"]}" nor column "{self._names["verify"]}" holds '
-                "anything; a task needs an answer or verify commands, or code tests (tests_key)"
+                'anything; a task needs an answer or verify commands, code tests (tests_key), or a column "swe"'
             )
         self._warned = self._warned or warn_of_agent_code(row.place, data.verify)
         key = self._key(row, data, content_key(question, shown, data))

@@ -16,6 +16,7 @@ from opencode_rubrics import (
     CodeTestsConfig,
     Rubric,
     RubricConfig,
+    SweTestsConfig,
     TaskTestsConfig,
     VerifyCommandsConfig,
     live_rubric,
@@ -25,6 +26,7 @@ from opencode_rubrics import (
     workdir_of,
 )
 from opencode_rubrics.staged_tests import require_box
+from opencode_rubrics.swe.history import hide_future, place_work
 from verifiers.v1.task import task_key
 from verifiers.v1.utils.decorators import invoke
 
@@ -60,6 +62,8 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
             return TaskTestsConfig()
         if self.data.code_tests is not None:
             return CodeTestsConfig()
+        if self.data.swe is not None:
+            return SweTestsConfig()
         return VerifyCommandsConfig() if self.data.verify else AnswerConfig()
 
     @property
@@ -79,14 +83,16 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
             SandboxError: the sandbox is gone.
         """
         workdir = workdir_of(trace)
-        folder = self.data.folder
-        if self.data.tests is not None:
+        folder, swe = self.data.folder, self.data.swe
+        if self.data.tests is not None or swe is not None:
             require_box(runtime)
-        if not self.data.setup and self.data.workdir is None and folder is None:
+        if not self.data.setup and self.data.workdir is None and folder is None and swe is None:
             return
         if not makes_workdir(runtime, workdir):
             failure = f"workdir {workdir!r} cannot be made"
             await run_checked(runtime, ["mkdir", "-p", "--", workdir], failure, error=vf.TaskError)
+        if swe is not None:
+            await place_work(runtime, swe, workdir)
         timeout = self.data.setup_timeout or self.config.setup_timeout
         for command in self.data.setup:
             result = await run_command(runtime, command, workdir=workdir, timeout=timeout)
@@ -97,6 +103,8 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
             await unpack_into(runtime, folder.files, workdir, vf.TaskError)
         if folder is not None and folder.healthcheck is not None:
             await wait_until_healthy(runtime, folder.healthcheck, workdir)
+        if swe is not None:
+            await hide_future(runtime, swe, workdir)
 
     async def validate(self, runtime: vf.Runtime) -> bool | None:
         """`vf-validate`: whether the row's gold solution, applied in `runtime` behind the setup, is rewarded with 1;

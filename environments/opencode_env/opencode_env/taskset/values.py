@@ -11,9 +11,9 @@ import sys
 from collections.abc import Mapping, Sequence
 
 import verifiers.v1 as vf
-from opencode_rubrics import CodeTests
+from opencode_rubrics import CodeTests, SweProblem
 from opencode_rubrics.code.forms import read_code_tests
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from opencode_env.taskset.row import Row
 
@@ -101,6 +101,24 @@ def code_tests(row: Row, key: str) -> CodeTests | None:
         return read_code_tests({**row.values, key: value}, key)
     except (ValueError, RecursionError) as error:
         row.refuse(key, str(error) if isinstance(error, ValueError) else "is nested too deeply")
+
+
+def swe_problem(row: Row, key: str) -> SweProblem | None:
+    """A software engineering task in the row form of the rubric `swe-tests`, as a mapping or as JSON text."""
+    value = row.cell(key)
+    if value is None or isinstance(value, SweProblem):
+        return value
+    try:
+        if isinstance(value, str):
+            return SweProblem.model_validate_json(value)
+        # Fields that few rows have are filled with nothing when they are read from a table.
+        given = (
+            {name: item for name, item in value.items() if item is not None} if isinstance(value, Mapping) else value
+        )
+        return SweProblem.model_validate(given)
+    except ValidationError as error:
+        told = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False))
+        row.refuse(key, f"is no software engineering task: {told}")
 
 
 def asked_for(row: Row, tests: CodeTests | None) -> str:

@@ -33,6 +33,8 @@ class BoxOrder:
     """Work directory; None is the agent's."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables of every command, over those of the task."""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the task's data that are other, by name."""
 
 
 Provider = Callable[[BoxOrder], AbstractAsyncContextManager[vf.Runtime]]

@@ -81,6 +81,9 @@ def gold_of(data: Any, rubric: str, answer_path: str | None, column: str | None,
         if (script := directory / name).is_file():
             where = script.parent if script.parent != directory else None
             return Gold(directory=where, script=script.name if where else script.read_text(encoding="utf-8"))
+    problem = getattr(data, "swe", None)
+    if column is None and problem is not None and problem.gold_patch:
+        return Gold(patch=problem.gold_patch)
     if column is None and rubric in ANSWERED and data.answer is not None:
         return Gold(answer=data.answer)
     for name in (column,) if column else GOLD_COLUMNS:

@@ -1,0 +1,109 @@
+"""Cells of the rows that software engineering datasets have, read into what `SweProblem` wants."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from opencode_env.taskset.row import Row
+
+_HEADER = re.compile(r"^@@ -(\S+) \+(\S+) @@", re.MULTILINE)
+_SWAPPED = {
+    "--- ": "+++ ",
+    "+++ ": "--- ",
+    "new file mode ": "deleted file mode ",
+    "deleted file mode ": "new file mode ",
+    "rename from ": "rename to ",
+    "rename to ": "rename from ",
+    "old mode ": "new mode ",
+    "new mode ": "old mode ",
+}
+
+
+def text_of(row: Row, *names: str) -> str:
+    """The first of these cells that holds text; empty without one."""
+    return next((value for name in names if isinstance(value := row.cell(name), str)), "")
+
+
+def required_text(row: Row, *names: str) -> str:
+    """As `text_of`.
+
+    Raises:
+        DatasetError: none holds text.
+    """
+    return text_of(row, *names) or row.refuse(names[0], "is missing or empty")
+
+
+def value_of(row: Row, name: str) -> Any:
+    """A cell that holds JSON, as text or as it is.
+
+    Raises:
+        DatasetError: the text is no JSON.
+    """
+    value = row.cell(name)
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError) as error:
+        row.refuse(name, f"holds no JSON: {error}")
+
+
+def names_of(row: Row, name: str) -> list[str]:
+    """A list of tests, also as JSON text.
+
+    Raises:
+        DatasetError: it is none.
+    """
+    found = value_of(row, name)
+    if not isinstance(found, list | tuple) or not all(isinstance(test, str) for test in found):
+        row.refuse(name, "must be a list of tests")
+    return list(found)
+
+
+def reversed_patch(patch: str) -> str:
+    """The patch that takes this one back; of text files."""
+    return "\n".join(_reversed_lines(patch.split("\n")))
+
+
+def _reversed_lines(lines: list[str]) -> Iterator[str]:
+    held: list[str] = []
+    hunk = False
+    for line in lines:
+        if line.startswith("diff --git "):
+            hunk = False
+            first, _, second = line.removeprefix("diff --git a/").partition(" b/")
+            yield from held
+            held = []
+            yield f"diff --git a/{second} b/{first}"
+        elif found := _HEADER.match(line):
+            hunk = True
+            yield from held
+            held = []
+            yield f"@@ -{found[2]} +{found[1]} @@{line[found.end() :]}"
+        elif hunk and line.startswith("+"):
+            yield f"-{line[1:]}"
+        elif hunk and line.startswith("-"):
+            held.append(f"+{line[1:]}")
+        elif hunk:
+            yield from held
+            held = []
+            yield line
+        else:
+            swapped = next((key for key in _SWAPPED if line.startswith(key)), None)
+            if swapped in ("--- ", "rename from ", "old mode "):
+                held.append(_swapped(line, swapped))
+            elif swapped is not None:
+                yield _swapped(line, swapped)
+                yield from held
+                held = []
+            else:
+                yield line
+    yield from held
+
+
+def _swapped(line: str, key: str) -> str:
+    rest = line[len(key) :]
+    if key in ("--- ", "+++ "):
+        rest = re.sub(r"^[ab]/", lambda found: "b/" if found[0] == "a/" else "a/", rest)
+    return f"{_SWAPPED[key]}{rest}"

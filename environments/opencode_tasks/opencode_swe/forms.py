@@ -1,0 +1,285 @@
+"""Rows of eight datasets as the one row form: told by their columns, mapped by a function each.
+
+Invariant: what would tell the agent the solution or the tests goes into the field `swe` alone, which never enters its
+sandbox before it has ended.
+"""
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from opencode_env.taskset.row import Row
+from opencode_rubrics import SweProblem
+from opencode_rubrics.swe.foreign_parsers import lacking
+from opencode_rubrics.swe.parsers import EXIT_TEST, PARSERS
+from pydantic import ValidationError
+
+from opencode_swe.fields import names_of, required_text, reversed_patch, text_of, value_of
+
+_CONDA = "[ ! -f /opt/miniconda3/bin/activate ] || . /opt/miniconda3/bin/activate testbed\n"
+_KEPT = ("instance_id", "repo", "org", "number", "version", "language", "difficulty", "created_at")
+_MULTI_SWE_FILES = ("fix.patch", "test.patch", "run.sh", "test-run.sh", "fix-run.sh", "prepare.sh")
+_FAMILIES = {
+    "pytest": "pytest",
+    "unittest": "unittest",
+    "gotest": "go",
+    "go_test": "go",
+    "cargo": "cargo",
+    "tap": "tap",
+}
+_FAMILIES |= {"jest": "jest", "vitest": "jest", "mocha": "jest"}
+
+Fields = dict[str, Any]
+"""Fields of `SweProblem`, and with capital letters what else the row becomes: `IMAGE`, `WORKDIR`, `SETUP`."""
+
+
+def swe_row(row: Row) -> Row:
+    """The row with the columns that every taskset of ours knows.
+
+    Raises:
+        DatasetError: its form is not known, or it lacks what its form needs.
+    """
+    if "swe" in row.values:
+        return row
+    fields = _form_of(row)(row)
+    for name in ("archive", "bundle"):
+        if text := text_of(row, name):
+            fields[name] = text
+    values: dict[str, Any] = {
+        "question": fields.pop("QUESTION", None) or required_text(row, "problem_statement", "question"),
+        "image": fields.pop("IMAGE", None),
+        "workdir": text_of(row, "workdir") or fields.pop("WORKDIR", "/testbed"),
+        "setup": fields.pop("SETUP", None),
+        "id": text_of(row, "instance_id", "id") or None,
+        "answer": None,
+    }
+    fields.pop("WORKDIR", None)
+    kept = {name: row.values[name] for name in _KEPT if name in row.values}
+    limits = {name: row.values[name] for name in ("agent_timeout", "setup_timeout", "rating") if name in row.values}
+    values["swe"] = _problem(row, fields)
+    if not values["image"] and not (values["swe"].archive or values["swe"].bundle):
+        row.refuse("image", "is missing: a task needs an image, or an archive or a bundle of its repository")
+    other = {name: value for name, value in row.values.items() if name.startswith(("avg@", "pass@"))}
+    return Row(row.origin, row.number, {**other, **kept, **limits, **values}, row.given)
+
+
+def _problem(row: Row, fields: Fields) -> SweProblem:
+    parser = fields.get("parser", "pytest")
+    if parser not in PARSERS:
+        try:
+            missing = lacking(parser)
+        except ValueError as error:
+            row.refuse("parser", str(error))
+        if missing:
+            row.refuse("parser", f"is {parser}, whose package is not installed: {missing}")
+    seconds = row.cell("test_timeout")
+    given = {"timeout": seconds} if seconds is not None else {}
+    try:
+        return SweProblem.model_validate({**fields, **given})
+    except ValidationError as error:
+        told = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False))
+        row.refuse("swe", f"cannot be made of this row: {told}")
+
+
+def _form_of(row: Row) -> Callable[[Row], Fields]:
+    columns = row.values.keys()
+    for form, needed, absent in _FORMS:
+        if needed <= columns and not absent & columns:
+            return form
+    if {"test_patch", "version", "FAIL_TO_PASS"} <= columns:
+        row.refuse(
+            "eval_script",
+            "is missing: these are rows of SWE-bench before release 5; convert them once with "
+            "`python -m opencode_swe.convert ROWS NEW_ROWS`",
+        )
+    row.refuse(
+        "swe", f"is missing, and the columns are those of no known dataset of this kind: {', '.join(sorted(columns))}"
+    )
+
+
+def _both(row: Row) -> Fields:
+    return {name.lower(): names_of(row, name) for name in ("FAIL_TO_PASS", "PASS_TO_PASS")}
+
+
+def _r2e(row: Row) -> Fields:
+    expected = value_of(row, "expected_output_json")
+    if not isinstance(expected, dict) or not expected:
+        row.refuse("expected_output_json", "must be a mapping from test to state")
+    return {
+        "IMAGE": text_of(row, "docker_image"),
+        "exact": {str(name): str(status) for name, status in expected.items()},
+        "command": text_of(row, "test_cmd") or "bash run_tests.sh",
+        "parser": "pytest-names",
+        "hidden": ["/r2e_tests", "/testbed/r2e_tests"],
+        "test_copies": {"r2e_tests": text_of(row, "tests_at") or "/r2e_tests"},
+        "gold_patch": text_of(row, "gold_patch", "patch"),
+    }
+
+
+def _swebench(row: Row) -> Fields:
+    kind = text_of(row, "eval_type")
+    if kind and kind != "pass_and_fail":
+        row.refuse("eval_type", f"is {kind!r}: only suites that name the tests that pass can be judged")
+    parser = required_text(row, "log_parser")
+    return {
+        **_both(row),
+        "IMAGE": text_of(row, "image", "image_name", "docker_image"),
+        "command": required_text(row, "eval_script"),
+        "parser": parser if ":" in parser or parser in PARSERS else f"swebench:{parser}",
+        "options": {"repo": text_of(row, "repo"), "version": text_of(row, "version")},
+        # Images of SWE-bench have a commit of their own above the base commit.
+        "base_commit": None if text_of(row, "image", "image_name") else text_of(row, "base_commit") or None,
+        "test_patch": text_of(row, "test_patch"),
+        "command_applies_tests": True,
+        "skipped_is_kept": True,
+        "gold_patch": text_of(row, "patch"),
+    }
+
+
+def _openswe(row: Row) -> Fields:
+    return {
+        "IMAGE": text_of(row, "image_name", "image"),
+        "command": required_text(row, "eval_script"),
+        "parser": "exit-code",
+        "fail_to_pass": [EXIT_TEST],
+        "command_applies_tests": True,
+        "base_commit": text_of(row, "base_commit") or None,
+        "hidden": ["/eval.sh"],
+        "gold_patch": text_of(row, "patch"),
+    }
+
+
+def _multi_swe(row: Row) -> Fields:
+    org, repo = required_text(row, "org"), required_text(row, "repo")
+    base: Any = value_of(row, "base") or {}
+    issues: Any = value_of(row, "resolved_issues") or []
+    columns = issues if isinstance(issues, list) else _rows_of(issues)
+    asked = [f"{issue.get('title') or ''}\n\n{issue.get('body') or ''}".strip() for issue in columns]
+    title = f"{text_of(row, 'title')}\n\n{text_of(row, 'body')}".strip()
+    return {
+        "QUESTION": text_of(row, "problem_statement") or "\n\n".join(filter(None, asked)) or title,
+        "IMAGE": text_of(row, "docker_image", "image"),
+        "WORKDIR": f"/home/{repo}",
+        "base_commit": base.get("sha") or None,
+        "command": text_of(row, "test_cmd") or "bash /home/fix-run.sh",
+        "parser": f"multi-swe:{org}/{repo}",
+        "options": {
+            name: row.values[name] for name in ("number", "number_interval", "tag") if row.cell(name) is not None
+        },
+        "fail_to_pass": [test for name in ("f2p", "s2p", "n2p") for test in _tests_of(row, f"{name}_tests")],
+        "pass_to_pass": _tests_of(row, "p2p_tests"),
+        "test_patch": text_of(row, "test_patch"),
+        "command_applies_tests": True,
+        "patch_file": text_of(row, "patch_file") or "/home/fix.patch",
+        "hidden": [f"/home/{name}" for name in _MULTI_SWE_FILES],
+        "gold_patch": text_of(row, "fix_patch"),
+    }
+
+
+def _rows_of(columns: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+
+
+def _tests_of(row: Row, name: str) -> list[str]:
+    """The names of a table of tests: columns, or one entry for each."""
+    found = value_of(row, name) or {}
+    if not isinstance(found, Mapping):
+        row.refuse(name, "must be a table of tests")
+    return list(found["name"]) if isinstance(found.get("name"), list) else [str(test) for test in found]
+
+
+def _swesmith(row: Row) -> Fields:
+    name = required_text(row, "instance_id")
+    checkout = f"git checkout -q {shlex.quote(name)}"
+    removed = 'case "$(git log -1 --format=%s)" in *"Remove F2P Tests"*) git checkout -q HEAD~1;; esac'
+    bundled = f"git checkout -q refs/bundle/heads/{shlex.quote(name)}"
+    return {
+        **_both(row),
+        "IMAGE": text_of(row, "image_name", "image"),
+        "SETUP": [f"{bundled if text_of(row, 'bundle') else checkout} && {removed}"],
+        "command": text_of(row, "test_cmd") or _profile_command(row),
+        "parser": f"swesmith:{name.rsplit('.', 1)[0]}",
+        "gold_patch": reversed_patch(text_of(row, "patch")),
+    }
+
+
+def _profile_command(row: Row) -> str:
+    if missing := lacking("swesmith:any"):
+        row.refuse("test_cmd", f"is missing, and the profiles that know it are not installed: {missing}")
+    from swesmith.profiles import registry
+
+    try:
+        command, _ = registry.get_from_inst(dict(row.values)).get_test_cmd(dict(row.values))
+    except KeyError as error:
+        row.refuse("instance_id", f"belongs to no repository that the installed swesmith knows: {error}")
+    return str(command)
+
+
+def _rebench(row: Row) -> Fields:
+    config: Any = value_of(row, "install_config")
+    commands = config.get("test_cmd") if isinstance(config, Mapping) else None
+    listed = [commands] if isinstance(commands, str) else list(commands or ())
+    if not listed:
+        row.refuse("install_config", "must name test_cmd")
+    return {
+        **_both(row),
+        "IMAGE": text_of(row, "image_name", "docker_image"),
+        "WORKDIR": f"/{required_text(row, 'repo').rsplit('/', 1)[-1]}",
+        "base_commit": text_of(row, "base_commit") or None,
+        "command": "FAIL=0\n" + "".join(f"{command} || FAIL=1\n" for command in listed) + "exit $FAIL\n",
+        "parser": _known_parser(row, str(config.get("log_parser") or "")),
+        "test_patch": text_of(row, "test_patch"),
+        "gold_patch": text_of(row, "patch"),
+    }
+
+
+def _known_parser(row: Row, name: str) -> str:
+    """Our parser of that kind of log; those of SWE-rebench itself are in no package."""
+    plain = re.sub(r"^parse_log_|_(?:v\d+|options|verbose)$", "", name)
+    if plain in _FAMILIES:
+        return _FAMILIES[plain]
+    return f"swebench:{name}" if name else row.refuse("install_config", "must name log_parser")
+
+
+def _swelego(row: Row) -> Fields:
+    return {
+        **_both(row),
+        "IMAGE": text_of(row, "image_name", "docker_image"),
+        "base_commit": text_of(row, "base_commit") or None,
+        "command": _CONDA + required_text(row, "test_cmd"),
+        "test_patch": text_of(row, "test_patch"),
+        "gold_patch": text_of(row, "patch"),
+    }
+
+
+def _scaleswe(row: Row) -> Fields:
+    commands: Any = row.cell("pre_commands") or []
+    setup = [commands] if isinstance(commands, str) else list(commands)
+    names = _both(row)
+    files = {"test_fail_to_pass.py": script} if (script := text_of(row, "f2p_script")) else {}
+    tests = shlex.join([*names["fail_to_pass"], *names["pass_to_pass"]])
+    return {
+        **names,
+        "IMAGE": text_of(row, "image_url", "image_name"),
+        "SETUP": setup or None,
+        "base_commit": None if setup else text_of(row, "parent_commit", "base_commit") or None,
+        "command": text_of(row, "test_cmd") or f"python -m pytest -rA -o addopts= {tests}",
+        "test_patch": text_of(row, "f2p_patch"),
+        "test_files": files,
+        "gold_patch": text_of(row, "patch"),
+    }
+
+
+_FORMS: tuple[tuple[Callable[[Row], Fields], set[str], set[str]], ...] = (
+    (_r2e, {"expected_output_json"}, set()),
+    (_multi_swe, {"fix_patch", "org", "number"}, set()),
+    (_swebench, {"eval_script", "log_parser", "FAIL_TO_PASS"}, set()),
+    (_openswe, {"eval_script"}, {"FAIL_TO_PASS"}),
+    (_rebench, {"install_config", "FAIL_TO_PASS"}, set()),
+    (_scaleswe, {"f2p_patch", "FAIL_TO_PASS"}, set()),
+    (_scaleswe, {"f2p_script", "FAIL_TO_PASS"}, set()),
+    (_swelego, {"test_cmd", "test_patch", "FAIL_TO_PASS"}, set()),
+    (_swesmith, {"instance_id", "FAIL_TO_PASS", "patch"}, {"test_patch", "version"}),
+)
+"""Each form with the columns that tell it, and those that it has not."""

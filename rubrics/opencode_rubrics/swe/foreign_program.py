@@ -1,0 +1,73 @@
+"""The process that reads one log with a parser of another package: JSON on standard input and output.
+
+Exit code 0 also where the parser fails on the log: that is the log's doing, and nothing is in it then.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+_STATES = {"PASS": "PASSED", "FAIL": "FAILED", "SKIP": "SKIPPED"}
+
+
+def reader_of(parser: str, options: dict[str, Any]) -> Callable[[str], dict[str, str]]:
+    """What reads a log.
+
+    Raises:
+        LookupError: the package has no such parser.
+    """
+    family, _, name = parser.partition(":")
+    if family == "swebench":
+        registry = import_module("swebench.harness.log_parsers").PARSER_REGISTRY
+        spec = import_module("swebench.types").TestSpec
+        fields = {"instance_id": "", "image": "", "eval_script_list": [], "repo": "", "version": ""}
+        made = spec(**{**fields, **options}, FAIL_TO_PASS=[], PASS_TO_PASS=[])
+        return lambda log: dict(registry[name](log, made))
+    if family == "swesmith":
+        profile = import_module("swesmith.profiles").registry.get(name)
+        return lambda log: dict(profile.log_parser(log))
+    return _multi_swe(name, options)
+
+
+def _multi_swe(name: str, options: dict[str, Any]) -> Callable[[str], dict[str, str]]:
+    import_module("multi_swe_bench.harness")
+    requests = import_module("multi_swe_bench.harness.pull_request")
+    org, _, repo = name.partition("/")
+    texts = {"title": "", "body": "", "fix_patch": "", "test_patch": "", "state": ""}
+    given = {"number": int(options.get("number", 1)), "number_interval": str(options.get("number_interval", ""))}
+    base = requests.Base(label="", ref="", sha=str(options.get("sha", "")))
+    request = requests.PullRequest(
+        org=org, repo=repo, base=base, resolved_issues=[], tag=str(options.get("tag", "")), **texts, **given
+    )
+    config = import_module("multi_swe_bench.harness.image").Config(need_clone=False, global_env=None, clear_env=False)
+    instance = import_module("multi_swe_bench.harness.instance").Instance.create(request, config)
+
+    def read(log: str) -> dict[str, str]:
+        result = instance.parse_log(log)
+        return {test: _STATES.get(status.value, status.value) for test, status in result._tests.items()}
+
+    return read
+
+
+def main() -> int:
+    """Read one log."""
+    asked = json.load(sys.stdin)
+    out, sys.stdout = sys.stdout, sys.stderr
+    try:
+        read = reader_of(asked["parser"], asked["options"])
+    except Exception as error:  # noqa: BLE001 - whatever another package raises where it lacks something
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        return 1
+    try:
+        found = read(asked["log"])
+    except Exception as error:  # noqa: BLE001 - see the module's docstring
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        found = {}
+    out.write(json.dumps({str(name): str(getattr(status, "value", status)) for name, status in found.items()}) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

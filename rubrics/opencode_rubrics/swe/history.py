@@ -1,0 +1,54 @@
+"""Makes a task's work directory ready, and hides the future of its repository.
+
+Invariant: when the agent starts, no object of the repository is there that the checked-out commit does not lead to, and
+no path that the row hides. In the sandbox that judges, hidden paths stay.
+"""
+
+import base64
+import shlex
+
+import verifiers.v1 as vf
+
+from opencode_rubrics.sandbox.archives import unpack_archive
+from opencode_rubrics.sandbox.checked_run import run_checked
+from opencode_rubrics.swe.problem import SweProblem
+from opencode_rubrics.swe.programs import argv_of
+
+_SECONDS = 600.0
+_BUNDLE = "/tmp/.bundle"
+_CLONE = (
+    f'set -e; cd -- "$1"; trap "rm -f {_BUNDLE}" EXIT; git init -q .; '
+    f'git fetch -q {_BUNDLE} "+refs/*:refs/bundle/*"; git checkout -q --detach "${{2:-FETCH_HEAD}}"'
+)
+
+
+async def place_work(runtime: vf.Runtime, problem: SweProblem, workdir: str) -> None:
+    """Put the files of a row without an image into its work directory.
+
+    Raises:
+        SandboxError: the sandbox is gone.
+        TaskError: they cannot be put there.
+    """
+    if problem.archive is not None:
+        await unpack_archive(runtime, base64.b64decode(problem.archive), workdir, error=vf.TaskError)
+    if problem.bundle is not None:
+        await runtime.write(_BUNDLE, base64.b64decode(problem.bundle))
+        argv = ["sh", "-c", _CLONE, "clone", workdir, problem.base_commit or ""]
+        failure = "the row's bundle cannot be cloned"
+        await run_checked(runtime, argv, failure, seconds=_SECONDS, error=vf.TaskError)
+
+
+async def hide_future(runtime: vf.Runtime, problem: SweProblem, workdir: str) -> None:
+    """Check out the base commit, and remove what the agent must not see.
+
+    Raises:
+        SandboxError: the sandbox is gone.
+        TaskError: it cannot be done.
+    """
+    if problem.hidden:
+        removed = shlex.join(["rm", "-rf", "--", *problem.hidden])
+        await run_checked(runtime, ["sh", "-c", removed], "hidden paths cannot be removed", error=vf.TaskError)
+    argv = argv_of("hide_history", workdir, problem.base_commit or "")
+    failure = f"the history of {workdir!r} cannot be hidden"
+    advice = "exit code 91: the image lacks git"
+    await run_checked(runtime, argv, failure, seconds=_SECONDS, error=vf.TaskError, advice=advice)

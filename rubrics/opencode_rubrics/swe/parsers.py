@@ -1,0 +1,178 @@
+"""Reads what a suite printed: the status of each test by its name.
+
+Invariant: the standard library alone, of any Python from 3.7 on, and no import of ours: this file also travels into the
+Harbor folders that are written from rows, where it reads the log in the sandbox.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Callable, Iterator, Mapping, Sequence  # noqa: UP035 - of Python 3.7, too
+
+PASSED, FAILED, ERROR, SKIPPED, XFAIL, XPASS = "PASSED", "FAILED", "ERROR", "SKIPPED", "XFAIL", "XPASS"
+GOOD = (PASSED, XFAIL)
+BAD = (FAILED, ERROR)
+EXIT_TEST = "exit code 0"
+"""The one test of a suite that is judged by its exit code."""
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_STATES = "|".join((PASSED, FAILED, ERROR, SKIPPED, XFAIL, XPASS))
+_SUMMARY = re.compile(r"^(" + _STATES + r") (\S.*)$")
+_VERBOSE = re.compile(r"^(\S+::.*?) (" + _STATES + r")(?: \(.*\))?(?:\s+\[ *\d+%\])?$")
+_WORKER = re.compile(r"^\[gw\d+\] (?:\[ *\d+%\] )?(" + _STATES + r") (\S.*)$")
+_UNITTEST = re.compile(
+    r"^(\w+) \(([\w.<>]+)\)(?:\n[^\n]*?)?? \.\.\. (ok|FAIL|ERROR|skipped|expected failure|unexpected success)\b", re.M
+)
+_GO = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+)")
+_CARGO = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. (ok|FAILED|ignored)\b")
+_JEST = re.compile(
+    r"^\s*([\u2713\u2714\u221a]|[\u2715\u2717\u2718\u00d7]|\u25cb) (?:skipped )?(.*?)(?: \(\d+(?:\.\d+)? ?m?s\))?$"
+)
+_TAP = re.compile(r"^\s*(not )?ok \d+(?: -)? (.*?)(?: # (SKIP|TODO).*)?$", re.I)
+_WORDS = {
+    "ok": PASSED,
+    "PASS": PASSED,
+    "FAIL": FAILED,
+    "FAILED": FAILED,
+    "ERROR": ERROR,
+    "SKIP": SKIPPED,
+    "skipped": SKIPPED,
+    "ignored": SKIPPED,
+    "expected failure": XFAIL,
+    "unexpected success": FAILED,
+}
+
+
+def _lines(log: str) -> Iterator[str]:
+    return (line.rstrip() for line in _ANSI.sub("", log).split("\n"))
+
+
+def _worse(found: dict[str, str], name: str, status: str) -> None:
+    """A name that was told twice has the worse of its states."""
+    if found.get(name) not in BAD:
+        found[name] = status
+
+
+def pytest(log: str) -> dict[str, str]:
+    """The summary of `-rA`, else the lines of `-v`, also those of xdist."""
+    found: dict[str, str] = {}
+    told: dict[str, str] = {}
+    for line in _lines(log):
+        summary = _SUMMARY.match(line) or _WORKER.match(line)
+        if summary:
+            name = summary.group(2)
+            # The reason stands behind the name; names of parameters may hold " - " too.
+            head, dash, _ = name.partition(" - ")
+            if dash and head.count("[") == head.count("]"):
+                name = head
+            if not re.match(r"\[\d+\] ", name):
+                _worse(found, name, summary.group(1))
+            continue
+        verbose = _VERBOSE.match(line)
+        if verbose:
+            _worse(told, verbose.group(1), verbose.group(2))
+    for name, status in told.items():
+        found.setdefault(name, status)
+    return found
+
+
+def pytest_names(log: str) -> dict[str, str]:
+    """As `pytest`, without files, and with dots: `Class.test`."""
+    return {short_name(name): status for name, status in pytest(log).items()}
+
+
+def short_name(name: str) -> str:
+    """A node id without its file, with dots."""
+    return ".".join(name.split("::")[1:]) if "::" in name else name
+
+
+def unittest(log: str) -> dict[str, str]:
+    """`python -m unittest -v` and Django's own runner."""
+    found: dict[str, str] = {}
+    for name, place, word in _UNITTEST.findall(_ANSI.sub("", log)):
+        where = place[: -len(name) - 1] if place.endswith("." + name) else place
+        _worse(found, f"{name} ({where})", _WORDS[word])
+    return found
+
+
+def go(log: str) -> dict[str, str]:
+    """`go test -v`."""
+    return _by_lines(log, _GO, 2, 1)
+
+
+def cargo(log: str) -> dict[str, str]:
+    """`cargo test`."""
+    return _by_lines(log, _CARGO, 1, 2)
+
+
+def _by_lines(log: str, pattern: re.Pattern[str], name: int, word: int) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in _lines(log):
+        match = pattern.match(line)
+        if match:
+            _worse(found, match.group(name), _WORDS[match.group(word)])
+    return found
+
+
+def jest(log: str) -> dict[str, str]:
+    """The ticks of jest, vitest and mocha with a verbose reporter."""
+    found: dict[str, str] = {}
+    for line in _lines(log):
+        match = _JEST.match(line)
+        if match:
+            sign = match.group(1)
+            status = PASSED if sign in "\u2713\u2714\u221a" else SKIPPED if sign == "\u25cb" else FAILED
+            _worse(found, match.group(2), status)
+    return found
+
+
+def tap(log: str) -> dict[str, str]:
+    """The Test Anything Protocol."""
+    found: dict[str, str] = {}
+    for line in _lines(log):
+        match = _TAP.match(line)
+        if match:
+            _worse(found, match.group(2), SKIPPED if match.group(3) else FAILED if match.group(1) else PASSED)
+    return found
+
+
+PARSERS: dict[str, Callable[[str], dict[str, str]]] = {
+    "pytest": pytest,
+    "pytest-names": pytest_names,
+    "unittest": unittest,
+    "go": go,
+    "cargo": cargo,
+    "jest": jest,
+    "tap": tap,
+    "exit-code": lambda log: {},
+}
+"""By name; `exit-code` reads no log."""
+
+
+def named(wanted: str, found: Mapping[str, str]) -> str | None:
+    """The status of a test, or None; a name that was cut in the middle of its parameters stands for all that begin so,
+    if they agree (676 of SWE-bench Verified are cut)."""
+    if wanted in found:
+        return found[wanted]
+    if wanted.count("[") > wanted.count("]"):
+        states = {status for name, status in found.items() if name.startswith(wanted)}
+        if states and (states <= set(GOOD) or not states & set(GOOD)):
+            return sorted(states)[0]
+    return None
+
+
+def decided(
+    fail_to_pass: Sequence[str],
+    pass_to_pass: Sequence[str],
+    exact: Mapping[str, str],
+    skipped_is_kept: bool,
+    found: Mapping[str, str],
+) -> tuple[int, int, bool]:
+    """How many of the tests that must pass do, and of those that must still pass, and whether it is solved."""
+    if exact:
+        good = sum(found.get(name) == status for name, status in exact.items())
+        return good, 0, found == dict(exact)
+    kept = GOOD + ((SKIPPED,) if skipped_is_kept else ())
+    fixed = sum(named(test, found) in GOOD for test in fail_to_pass)
+    still = sum(named(test, found) in kept for test in pass_to_pass)
+    return fixed, still, fixed == len(fail_to_pass) and still == len(pass_to_pass)

@@ -1,0 +1,74 @@
+"""One software engineering task as every dataset's rows are turned into it: the field `swe` of a task's data."""
+
+import re
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+DEFAULT_SECONDS = 1800.0
+
+_FILE_OF_PATCH = re.compile(r"^(?:\+\+\+|---) (?:[ab]/)?([^\t\n]+)|^rename (?:from|to) (.+)$", re.MULTILINE)
+
+
+class SweProblem(BaseModel):
+    """How the sandbox of a task is made, what its suite is, and which tests decide."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    command: str = Field(min_length=1)
+    """The shell command, or the whole script, that runs the suite in the work directory."""
+    parser: str = "pytest"
+    """What reads its log: one of `parsers.PARSERS`, or `swebench:NAME`, `swesmith:REPO`, `multi-swe:ORG/REPO` of the
+    extras."""
+    fail_to_pass: list[str] = []
+    """Tests that must pass."""
+    pass_to_pass: list[str] = []
+    """Tests that must still pass."""
+    exact: dict[str, str] = {}
+    """The whole result that is expected, status by test; the suite then has no other tests."""
+    skipped_is_kept: bool = False
+    """Whether a test of `pass_to_pass` may be skipped."""
+    base_commit: str | None = None
+    """The commit that the agent begins with; None is what the image or the archive has checked out."""
+    archive: str | None = None
+    """A gzipped tar archive of the work directory in base64, for rows without an image."""
+    bundle: str | None = None
+    """A git bundle in base64, for rows without an image; its `base_commit` is checked out."""
+    hidden: list[str] = []
+    """Paths that are removed before the agent starts, and are there when its work is judged."""
+    test_patch: str = ""
+    """A patch of tests, applied before the suite runs."""
+    command_applies_tests: bool = False
+    """Whether the command applies `test_patch` itself."""
+    test_files: dict[str, str] = {}
+    """Texts by path, below the work directory unless absolute, put there before the suite runs."""
+    test_copies: dict[str, str] = {}
+    """Paths of the untouched sandbox by where, below the work directory, they are copied before the suite runs."""
+    patch_file: str | None = None
+    """Where the command expects the agent's change as a patch, and applies it itself."""
+    gold_patch: str = ""
+    """The right change."""
+    timeout: float = Field(DEFAULT_SECONDS, gt=0, allow_inf_nan=False)
+    """Seconds of the suite."""
+    options: dict[str, JsonValue] = {}
+    """What the parser wants to know beyond its name."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not (self.fail_to_pass or self.pass_to_pass or self.exact):
+            raise ValueError("neither fail_to_pass nor pass_to_pass nor exact names a test")
+        if self.archive and self.bundle:
+            raise ValueError("archive and bundle exclude each other")
+        return self
+
+    @property
+    def own_test_paths(self) -> set[str]:
+        """Paths below the work directory whose content the row says."""
+        named = paths_of_patch(self.test_patch) | paths_of_patch(self.command) | set(self.test_copies)
+        return named | {path for path in self.test_files if not path.startswith("/")}
+
+
+def paths_of_patch(patch: str) -> set[str]:
+    """The files that a patch names."""
+    found = {first or second for first, second in _FILE_OF_PATCH.findall(patch)}
+    return {path.strip().strip('"') for path in found} - {"/dev/null", "dev/null"}

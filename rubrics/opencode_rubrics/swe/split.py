@@ -1,0 +1,141 @@
+"""What an agent changed, told apart: its solution, and what decides how the suite runs.
+
+Invariant: a path that the row itself names as a test, or that pytest, another runner or Python reads by its name, never
+reaches the sandbox in which the suite runs; each is reported. A path that the gold patch changes is the solution,
+unless the row says its content.
+"""
+
+import configparser
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from opencode_rubrics.swe.problem import SweProblem, paths_of_patch
+from opencode_rubrics.swe.tree import File, Tree
+
+_TEST_FOLDERS = {"tests", "test", "__tests__", "testdata", "spec"}
+_TEST_NAME = re.compile(
+    r"conftest\.py|test_.*\.py|.*_tests?\.py|tests?\.py|.*_test\.(?:go|cc|cpp|c|rb|exs|dart|ts|js)|.*_spec\.rb"
+    r"|.*\.(?:test|spec|e2e)\.[cm]?[jt]sx?|(?:Test.*|.*Tests?|.*TestCase|.*IT)\.(?:java|kt|scala|cs|php|groovy)"
+)
+_CONFIGURATION = re.compile(
+    r"\.?pytest\.(?:ini|toml)|\.coveragerc|(?:jest|vitest|karma|playwright|cypress|ava|wdio)\.(?:config|conf)\.\w+"
+    r"|\.(?:mocharc|nycrc|jestrc)(?:\..*)?|noxfile\.py|phpunit\.xml(?:\.dist)?|\.rspec|runtests\.\w+|nextest\.toml"
+)
+_START_UP = re.compile(r"(?:site|user)customize\.py|.*\.pth|pyvenv\.cfg|.*\.egg-link|\.python-version|\.envrc")
+_SHADOWING = {"pytest", "_pytest", "pluggy", "iniconfig", "unittest", "py", "nose", "xdist", "pytest_timeout"}
+"""Modules of the runner, which a new file of the work directory would stand before."""
+_ENVIRONMENT = {"__pycache__", "site-packages", "dist-packages", "node_modules", ".venv", ".tox", ".nox", ".eggs"}
+_CACHES = {".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".cache", "htmlcov"}
+_SECTIONS = re.compile(r"(?:tool:)?pytest|testenv.*|tox|coverage:.*|aliases|nosetests|unittest|options\.entry_points")
+
+
+@dataclass
+class Change:
+    """One change in parts."""
+
+    files: dict[str, File] = field(default_factory=dict)
+    gone: list[str] = field(default_factory=list)
+    tests: list[str] = field(default_factory=list)
+    """Paths of tests and of their configuration, left as they were."""
+    environment: list[str] = field(default_factory=list)
+    """Paths of virtual environments, caches and what Python reads at its start, left as they were."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files."""
+        return sum(len(file.content) for file in self.files.values())
+
+
+class Splitter:
+    """Tells for one row and its untouched tree what a path is."""
+
+    def __init__(self, problem: SweProblem, before: Tree, after: Tree) -> None:
+        self._named = problem.own_test_paths
+        self._named |= {test.partition("::")[0] for test in (*problem.fail_to_pass, *problem.pass_to_pass)}
+        self._gold = paths_of_patch(problem.gold_patch)
+        self._before = before
+        words = re.findall(r"[\w./-]+", problem.command)
+        self._command = {word.removeprefix("./") for word in words} & before.keys()
+        if re.search(r"\b(?:make|gmake)\b", problem.command):
+            self._command |= {"Makefile", "makefile", "GNUmakefile"}
+        configured = {PurePosixPath(path) for path in (*before, *after) if path.endswith("pyvenv.cfg")}
+        self._environments = {str(path.parent) for path in configured if str(path.parent) != "."}
+
+    def kind(self, path: str) -> str:
+        """`solution`, `test` or `environment`, by the path alone."""
+        parts, name = path.split("/"), path.rpartition("/")[2]
+        if {*_ENVIRONMENT, *_CACHES} & set(parts) or self._environments & _prefixes(parts):
+            return "environment"
+        if path in self._named or path in self._command or self._named & _prefixes(parts):
+            return "test"
+        if path in self._gold:
+            return "solution"
+        if _START_UP.fullmatch(name) or self._shadows(parts):
+            return "environment"
+        if _TEST_FOLDERS & set(parts) or _TEST_NAME.fullmatch(name) or _CONFIGURATION.fullmatch(name):
+            return "test"
+        return "solution"
+
+    def _shadows(self, parts: list[str]) -> bool:
+        """Whether a new file or directory at the top, or at the top of `src` or `lib`, has the name of the runner's."""
+        inner = parts[1:] if parts[0] in ("src", "lib") and len(parts) > 1 else parts
+        top = "/".join(parts[: len(parts) - len(inner) + 1])
+        known = any(path == top or path.startswith(f"{top}/") for path in self._before)
+        return inner[0].partition(".")[0] in _SHADOWING and not known
+
+
+def _prefixes(parts: list[str]) -> set[str]:
+    return {"/".join(parts[:depth]) for depth in range(1, len(parts) + 1)}
+
+
+def split_paths(splitter: Splitter, paths: Iterable[str]) -> dict[str, list[str]]:
+    """The paths by what they are."""
+    found: dict[str, list[str]] = {"solution": [], "test": [], "environment": []}
+    for path in paths:
+        found[splitter.kind(path)].append(path)
+    return found
+
+
+def configures_tests(path: str, before: File | None, after: File | None) -> bool:
+    """Whether another content of this file changes how tests run: a part of it that a runner reads differs."""
+    read = _READERS.get(path.rpartition("/")[2])
+    return read is not None and read(_text(before)) != read(_text(after))
+
+
+def _text(file: File | None) -> str:
+    return "" if file is None else file.content.decode(errors="replace")
+
+
+def _of_toml(text: str) -> Any:
+    try:
+        tools: Any = tomllib.loads(text).get("tool", {})
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return text
+    names = ("pytest", "tox", "coverage", "nox", "hatch", "pdm", "poe", "taskipy")
+    return {name: tools[name] for name in names if name in tools} if isinstance(tools, dict) else text
+
+
+def _of_ini(text: str) -> Any:
+    parser = configparser.RawConfigParser(strict=False)
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        return text
+    return {name: dict(parser[name]) for name in parser.sections() if _SECTIONS.fullmatch(name)}
+
+
+def _of_package(text: str) -> Any:
+    try:
+        package: Mapping[str, Any] = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return text
+    names = ("scripts", "jest", "mocha", "ava", "nyc", "vitest", "c8", "tap")
+    return {name: package[name] for name in names if name in package} if isinstance(package, dict) else text
+
+
+_READERS = {"pyproject.toml": _of_toml, "setup.cfg": _of_ini, "tox.ini": _of_ini, "package.json": _of_package}

@@ -1,0 +1,196 @@
+"""One run of a task's suite in a sandbox that no agent has been in, and what is known of it.
+
+Invariant: what decides is what the runtime says (the exit code), the log, and, of pytest, the record of a plugin of
+ours; they must agree. Whatever imports the agent's code in the suite's process can lie in all three; nothing else can.
+"""
+
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import verifiers.v1 as vf
+from pydantic import JsonValue
+
+from opencode_rubrics.errors import ScoringError
+from opencode_rubrics.sandbox.bounded_file import FileState, read_bounded
+from opencode_rubrics.sandbox.checked_run import run_checked
+from opencode_rubrics.sandbox.command import CommandResult, run_command
+from opencode_rubrics.sandbox.files import upload_bundle
+from opencode_rubrics.swe.foreign_parsers import parse_elsewhere
+from opencode_rubrics.swe.parsers import BAD, EXIT_TEST, FAILED, GOOD, PARSERS, PASSED, named, short_name
+from opencode_rubrics.swe.problem import SweProblem
+from opencode_rubrics.swe.programs import text_of
+from opencode_rubrics.verifiers_versions import lift_network
+
+MAX_LOG = 16 << 20
+"""Bytes of a log; a suite that prints more is ended."""
+MAX_RECORD = 16 << 20
+
+_RUNS_PYTEST = re.compile(r"\bpy\.?test\b")
+_STARTS, _ENDS = ">>>>> Start Test Output", ">>>>> End Test Output"
+"""Between these the scripts of SWE-bench run their suites."""
+_EXIT_MARK = "OPENSWE_EXIT_CODE"
+_SHOWN = 4000
+
+
+@dataclass
+class SuiteRun:
+    """What one run showed."""
+
+    ended: CommandResult
+    log: str
+    states: dict[str, str] = field(default_factory=dict)
+    """Status by test, as log and record agree."""
+    problem: str = ""
+    """Why it is no evidence; empty if it is."""
+    recorded: bool = False
+    """Whether the plugin's record is there, of all sessions that began."""
+    collected: int | None = None
+    """Tests that pytest collected, by the record."""
+    disagreeing: int = 0
+    """Tests that the log alone says passed."""
+
+    def told(self) -> dict[str, JsonValue]:
+        """The run as JSON, for `trace.info`."""
+        return {
+            "exit_code": self.ended.exit_code,
+            "duration": round(self.ended.duration, 3),
+            "timed_out": self.ended.timed_out,
+            "problem": self.problem,
+            "recorded": self.recorded,
+            "log": self.log[-_SHOWN:],
+        }
+
+
+async def run_suite(runtime: vf.Runtime, problem: SweProblem, workdir: str, *, record: bool = True) -> SuiteRun:
+    """Run the suite, and read what it says.
+
+    Args:
+        runtime: a sandbox with the task's files, the change and the tests.
+        problem: the task.
+        workdir: where the suite starts.
+        record: whether pytest is given our plugin.
+
+    Raises:
+        SandboxError: the sandbox is gone.
+        ScoringError: our own files could not be put there, or the parser is missing.
+    """
+    await lift_network(runtime)
+    secret = secrets.token_hex(16)
+    place, plugin = f"/tmp/.{secrets.token_hex(8)}", f"record_{secrets.token_hex(8)}"
+    script = problem.command.replace(_EXIT_MARK, f"{_EXIT_MARK}_{secret}")
+    bundle: dict[str, str] = {"suite": script, "run.sh": text_of("run_suite.sh")}
+    environment = {}
+    if record:
+        bundle[f"plugin/{plugin}.py"] = text_of("pytest_record.py")
+        environment = {
+            "PYTEST_ADDOPTS": f"-p {plugin}",
+            "PYTHONPATH": f"{place}/plugin",
+            "SUITE_RECORD_PATH": f"{place}/record",
+            "SUITE_RECORD_KEY": secret,
+        }
+    await upload_bundle(runtime, bundle, place, failure="the suite could not be sent", error=ScoringError)
+    run = f"sh {place}/run.sh {place} {MAX_LOG}"
+    ended = await run_command(runtime, run, workdir=workdir, timeout=problem.timeout, environment=environment)
+    log = await read_bounded(runtime, f"{place}/log", MAX_LOG)
+    found = await read_bounded(runtime, f"{place}/record", MAX_RECORD)
+    await run_checked(runtime, ["rm", "-rf", "--", place], "the suite's place cannot be removed")
+    text = log.decode(errors="replace") if isinstance(log, bytes) else ""
+    made = SuiteRun(ended, text.replace(secret, "…"))
+    if isinstance(log, FileState):
+        made.problem = f"there is no log ({log.name.lower()})"
+        return made
+    if problem.parser == "exit-code":
+        _judge_exit(made, problem, text, secret)
+    else:
+        await _judge_log(made, problem, text, found if isinstance(found, bytes) else b"", secret, record=record)
+    if ended.timed_out:
+        made.problem = f"the suite did not end within {problem.timeout:g} s"
+    elif len(log) >= MAX_LOG:
+        made.problem = f"the suite printed more than {MAX_LOG >> 20} MiB"
+    return made
+
+
+def _judge_exit(made: SuiteRun, problem: SweProblem, log: str, secret: str) -> None:
+    """Of a suite that says one exit code: behind a mark that is made for the run, where its script has one."""
+    if _EXIT_MARK not in problem.command:
+        code: str | None = str(made.ended.exit_code)
+    else:
+        told = set(re.findall(rf"^{_EXIT_MARK}_{secret}=(-?\d+)\s*$", log, re.MULTILINE))
+        code = told.pop() if len(told) == 1 else None
+        if re.search(rf"{_EXIT_MARK}(?!_{secret})", log):
+            made.problem = "the log holds an exit code that the script has not printed"
+            return
+    made.problem = "" if code is not None else "the script has not said how its suite ended"
+    made.states = {} if code is None else {EXIT_TEST: PASSED if code == "0" else FAILED}
+
+
+async def _judge_log(made: SuiteRun, problem: SweProblem, log: str, found: bytes, secret: str, *, record: bool) -> None:
+    if _STARTS in log and _ENDS in log:
+        log = log.split(_STARTS, 1)[1].rsplit(_ENDS, 1)[0]
+    own = PARSERS.get(problem.parser)
+    if own is not None:
+        states: dict[str, str] = own(log)
+    else:
+        states = await parse_elsewhere(problem.parser, problem.options, log)
+    if record and (found or runs_pytest(problem)):
+        sessions = read_record(found, secret)
+        if sessions is None:
+            made.problem = "a session of pytest has begun and not ended, or none has begun"
+            return
+        made.recorded = True
+        made.collected = sum(session.get("collected") or 0 for session in sessions)
+        states, made.disagreeing = agreed(states, sessions, short=problem.parser == "pytest-names")
+    made.states = states
+    if not states:
+        made.problem = "no test is in its log"
+    elif made.ended.exit_code != 0 and not any(status in BAD for status in states.values()):
+        made.problem = f"it ended with exit code {made.ended.exit_code}, and no test in its log has failed"
+
+
+def runs_pytest(problem: SweProblem) -> bool:
+    """Whether its command names pytest, so that our record must be there."""
+    if problem.parser == "exit-code":
+        return False
+    return problem.parser in ("pytest", "pytest-names") or bool(_RUNS_PYTEST.search(problem.command))
+
+
+def read_record(found: bytes, secret: str) -> list[Mapping[str, JsonValue]] | None:
+    """What the plugin recorded of each session; None unless each that began has ended, and one has."""
+    began, ended = [], []
+    for line in found.decode(errors="replace").splitlines():
+        seal, _, text = line.partition(" ")
+        if hashlib.sha256((secret + text).encode()).hexdigest() != seal:
+            return None
+        told = json.loads(text)
+        if "began" in told:
+            began.append(told["began"])
+        else:
+            ended.append(told)
+    return ended if ended and sorted(began) == sorted(session["ended"] for session in ended) else None
+
+
+def agreed(
+    states: Mapping[str, str], sessions: list[Mapping[str, JsonValue]], *, short: bool
+) -> tuple[dict[str, str], int]:
+    """The states of the log, of which those that pass must be recorded so; and how many were not.
+
+    A test that the record says failed has failed, whatever the log says.
+    """
+    recorded: dict[str, str] = {}
+    for session in sessions:
+        found = session.get("states")
+        for name, status in (found if isinstance(found, dict) else {}).items():
+            key = short_name(name) if short else name
+            if recorded.get(key) not in BAD:
+                recorded[key] = str(status)
+    made, lied = dict(states), 0
+    for name, status in states.items():
+        truth = named(name, recorded) or recorded.get(name.split(" ")[0])
+        if status in GOOD and truth not in GOOD:
+            made[name] = truth or FAILED
+            lied += 1
+    return made | {name: status for name, status in recorded.items() if status in BAD}, lied
