@@ -46,7 +46,7 @@ class OpenCodeSweTaskset(OpenCodeTaskset, vf.Taskset[OpenCodeTask, OpenCodeSweTa
 
         show_message_alone()
         mapper = RowMapper(self.config)
-        for row in read_rows(self.config):
+        for row in read_rows(self.config, asked={}):
             yield OpenCodeTask(mapper.task_data(swe_row(row)), self.config.task)
 
 

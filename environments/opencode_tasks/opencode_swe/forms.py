@@ -11,7 +11,7 @@ from typing import Any
 
 from opencode_env.taskset.row import Row
 from opencode_rubrics import SweProblem
-from opencode_rubrics.swe.foreign_parsers import lacking
+from opencode_rubrics.swe.foreign_parsers import command_elsewhere, lacking
 from opencode_rubrics.swe.parsers import EXIT_TEST, PARSERS
 from pydantic import ValidationError
 
@@ -40,7 +40,7 @@ def swe_row(row: Row) -> Row:
     Raises:
         DatasetError: its form is not known, or it lacks what its form needs.
     """
-    if "swe" in row.values:
+    if row.values.get("swe") is not None:
         return row
     fields = _form_of(row)(row)
     for name in ("archive", "bundle"):
@@ -50,7 +50,7 @@ def swe_row(row: Row) -> Row:
         "question": fields.pop("QUESTION", None) or required_text(row, "problem_statement", "question"),
         "image": fields.pop("IMAGE", None),
         "workdir": text_of(row, "workdir") or fields.pop("WORKDIR", "/testbed"),
-        "setup": fields.pop("SETUP", None),
+        "setup": fields.pop("SETUP", None) or row.cell("setup"),
         "id": text_of(row, "instance_id", "id") or None,
         "answer": None,
     }
@@ -83,7 +83,7 @@ def _problem(row: Row, fields: Fields) -> SweProblem:
 
 
 def _form_of(row: Row) -> Callable[[Row], Fields]:
-    columns = row.values.keys()
+    columns = {name for name, value in row.values.items() if value is not None}
     for form, needed, absent in _FORMS:
         if needed <= columns and not absent & columns:
             return form
@@ -106,13 +106,14 @@ def _r2e(row: Row) -> Fields:
     expected = value_of(row, "expected_output_json")
     if not isinstance(expected, dict) or not expected:
         row.refuse("expected_output_json", "must be a mapping from test to state")
+    tests = text_of(row, "tests_at") or "/r2e_tests"
     return {
         "IMAGE": text_of(row, "docker_image"),
         "exact": {str(name): str(status) for name, status in expected.items()},
         "command": text_of(row, "test_cmd") or "bash run_tests.sh",
         "parser": "pytest-names",
-        "hidden": ["/r2e_tests", "/testbed/r2e_tests"],
-        "test_copies": {"r2e_tests": text_of(row, "tests_at") or "/r2e_tests"},
+        "hidden": [tests, "/testbed/r2e_tests"],
+        "test_copies": {"r2e_tests": tests},
         "gold_patch": text_of(row, "gold_patch", "patch"),
     }
 
@@ -205,15 +206,10 @@ def _swesmith(row: Row) -> Fields:
 
 
 def _profile_command(row: Row) -> str:
-    if missing := lacking("swesmith:any"):
-        row.refuse("test_cmd", f"is missing, and the profiles that know it are not installed: {missing}")
-    from swesmith.profiles import registry
-
     try:
-        command, _ = registry.get_from_inst(dict(row.values)).get_test_cmd(dict(row.values))
-    except KeyError as error:
-        row.refuse("instance_id", f"belongs to no repository that the installed swesmith knows: {error}")
-    return str(command)
+        return command_elsewhere(row.values)
+    except ValueError as error:
+        row.refuse("test_cmd", f"is missing: {error}")
 
 
 def _rebench(row: Row) -> Fields:

@@ -1,8 +1,8 @@
 """Reads logs with the parsers of `swebench`, `swesmith` and `multi-swe-bench`, in a process of its own.
 
 Invariant: a log is an agent's to write, and these parsers are made of regular expressions: one that does not end is
-ended, and costs nobody else's time. These packages are extras (`opencode-rubrics[swe]`, `[multi-swe]`); without the one
-that a row needs, its log cannot be read, which is an error.
+ended, and costs nobody else's time. They may stand in environments of their own: swesmith 0.0.9 needs swebench 4, whose
+parsers are older than those of 5. Without the one that a row needs, its log cannot be read, which is an error.
 """
 
 import asyncio
@@ -11,8 +11,10 @@ import importlib.util
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from pydantic import JsonValue
 
@@ -20,9 +22,13 @@ from opencode_rubrics.errors import ScoringError
 
 PACKAGES = {"swebench": "swebench", "swesmith": "swesmith", "multi-swe": "multi_swe_bench"}
 """Importable name by the family that stands before the colon of a parser's name."""
-EXTRAS = {"swebench": "swe", "swesmith": "swe", "multi-swe": "multi-swe"}
+INSTALLED = {
+    "swebench": 'pip install "opencode-rubrics[swe]"',
+    "swesmith": "make an environment with swesmith==0.0.9 swebench==4.1.0 docker python-dotenv ghapi unidiff",
+    "multi-swe": 'pip install "opencode-rubrics[multi-swe]"',
+}
 
-_PROGRAM = "opencode_rubrics.swe.foreign_program"
+_PROGRAM = Path(__file__).with_name("foreign_program.py")
 _SECONDS = 180.0
 
 
@@ -35,9 +41,35 @@ def lacking(parser: str) -> str:
     family, _, name = parser.partition(":")
     if family not in PACKAGES or not name:
         raise ValueError(f'there is no parser "{parser}"')
-    if importlib.util.find_spec(PACKAGES[family]) is None:
-        return f'pip install "opencode-rubrics[{EXTRAS[family]}]"'
+    if python_of(family) == sys.executable and importlib.util.find_spec(PACKAGES[family]) is None:
+        return f"{INSTALLED[family]}, or name the Python that has it in {variable_of(family)}"
     return ""
+
+
+def variable_of(family: str) -> str:
+    """The variable that names the Python of a family."""
+    return f"OPENCODE_{PACKAGES[family].upper()}_PYTHON"
+
+
+def python_of(family: str) -> str:
+    """The Python that has the package of a family."""
+    return os.environ.get(variable_of(family)) or sys.executable
+
+
+def command_elsewhere(row: Mapping[str, object]) -> str:
+    """The command by which swesmith's profiles test a row.
+
+    Raises:
+        ValueError: they do not know its repository, or are not there.
+    """
+    if missing := lacking("swesmith:any"):
+        raise ValueError(f"swesmith, whose profiles know it, is not installed: {missing}")
+    asked = json.dumps({"row": dict(row)}, default=str)
+    argv = [python_of("swesmith"), str(_PROGRAM)]
+    done = subprocess.run(argv, input=asked, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    if done.returncode != 0:
+        raise ValueError(f"swesmith cannot say it: {done.stderr.strip()[-300:]}")
+    return str(json.loads(done.stdout.splitlines()[-1]))
 
 
 async def parse_elsewhere(parser: str, options: Mapping[str, JsonValue], log: str) -> dict[str, str]:
@@ -50,7 +82,7 @@ async def parse_elsewhere(parser: str, options: Mapping[str, JsonValue], log: st
         raise ScoringError(f"logs of this task are read by {parser!r}, which is not installed: {missing}")
     asked = json.dumps({"parser": parser, "options": dict(options), "log": log}).encode(errors="replace")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", _PROGRAM),
+        *(python_of(parser.partition(":")[0]), str(_PROGRAM)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -1,5 +1,8 @@
 """The process that reads one log with a parser of another package: JSON on standard input and output.
 
+It needs nothing of ours, and so runs by its path with any Python from 3.10 on that has the package. Of a row, it says
+the command by which `swesmith` tests it.
+
 Exit code 0 also where the parser fails on the log: that is the log's doing, and nothing is in it then.
 """
 
@@ -55,6 +58,10 @@ def main() -> int:
     """Read one log."""
     asked = json.load(sys.stdin)
     out, sys.stdout = sys.stdout, sys.stderr
+    if (row := asked.get("row")) is not None:
+        command, _ = import_module("swesmith.profiles").registry.get_from_inst(row).get_test_cmd(row)
+        out.write(json.dumps(command) + "\n")
+        return 0
     try:
         read = reader_of(asked["parser"], asked["options"])
     except Exception as error:  # noqa: BLE001 - whatever another package raises where it lacks something

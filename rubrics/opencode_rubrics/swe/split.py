@@ -75,10 +75,10 @@ class Splitter:
             return "test"
         if path in self._gold:
             return "solution"
-        if _START_UP.fullmatch(name) or self._shadows(parts):
-            return "environment"
         if _TEST_FOLDERS & set(parts) or _TEST_NAME.fullmatch(name) or _CONFIGURATION.fullmatch(name):
             return "test"
+        if _START_UP.fullmatch(name) or self._shadows(parts):
+            return "environment"
         return "solution"
 
     def _shadows(self, parts: list[str]) -> bool:

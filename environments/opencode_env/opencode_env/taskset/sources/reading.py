@@ -4,7 +4,7 @@ Invariant: the difficulty filter sees all ratings before the first row is read (
 comes); the columns of a part are checked before a row of it is read; an empty result is an error.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from opencode_env.taskset.columns import asked_columns
 from opencode_env.taskset.config import OpenCodeTasksetConfig
@@ -17,8 +17,10 @@ from opencode_env.taskset.sources.part import LoadedTable, Part
 from opencode_env.taskset.sources.task_folders import TaskFolders
 
 
-def read_rows(config: OpenCodeTasksetConfig) -> Iterator[Row]:
+def read_rows(config: OpenCodeTasksetConfig, *, asked: Mapping[str, str] | None = None) -> Iterator[Row]:
     """The rows that `config` selects, in the dataset's order, read as they are asked for.
+
+    `asked` are the columns that must exist, by option, where they are not those of `config`.
 
     Raises:
         DatasetError: there is no such dataset or column, a file cannot be read, or no row is left.
@@ -29,7 +31,8 @@ def read_rows(config: OpenCodeTasksetConfig) -> Iterator[Row]:
     streamed = parts is None and config.streaming
     if parts is None:
         parts = _stream(config) if streamed else [open_hub_dataset(config)]
-    rows = _selected(parts, config, streamed=streamed)
+    columns = asked_columns(config) if asked is None else dict(asked)
+    rows = _selected(parts, config, columns, streamed=streamed)
     first = next(rows, None)
     if first is None:
         raise DatasetError(f'dataset "{config.dataset_name}" holds no rows')
@@ -44,8 +47,9 @@ def _stream(config: OpenCodeTasksetConfig) -> Iterator[Part]:
         first += table.num_rows
 
 
-def _selected(parts: Iterable[Part], config: OpenCodeTasksetConfig, *, streamed: bool) -> Iterator[Row]:
-    asked = asked_columns(config)
+def _selected(
+    parts: Iterable[Part], config: OpenCodeTasksetConfig, asked: dict[str, str], *, streamed: bool
+) -> Iterator[Row]:
     if config.difficulty_key is None:
         for part in parts:
             _check(part, asked)

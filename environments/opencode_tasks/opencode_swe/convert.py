@@ -1,0 +1,40 @@
+"""The command `python -m opencode_swe.convert ROWS NEW_ROWS`: rows of SWE-bench as they were before release 5.
+
+They get what later rows say themselves: `image`, `eval_script`, `log_parser`, `eval_type`. That knowledge was a table
+in `swebench` up to 4.1.0, which needs packages that do not fit beside ours: `uv` runs it in an environment of its own,
+once. The new rows are read with `swebench` 5.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.resources import files
+
+PACKAGE = "swebench==4.1.0"
+PROGRAM = "convert_program.py"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Convert a file of rows; the exit code is that of the program in the environment of its own."""
+    parser = argparse.ArgumentParser(prog="python -m opencode_swe.convert", description=__doc__)
+    parser.add_argument("rows", help="JSONL or a JSON list, as SWE-bench Verified before release 5")
+    parser.add_argument("new_rows", help="JSONL, which --env.taskset.dataset takes")
+    parser.add_argument("--python", help="a Python that has swebench 4.1.0 already")
+    parser.add_argument("--namespace", default="swebench", help="of the images (default: swebench)")
+    options = parser.parse_args(arguments)
+    program = str(files("opencode_swe").joinpath(PROGRAM))
+    given = [program, options.rows, options.new_rows, options.namespace]
+    if options.python:
+        return subprocess.run([options.python, *given], check=False).returncode
+    uv = shutil.which("uv")
+    if uv is None:
+        parser.error(f"uv is not installed; make an environment with {PACKAGE}, and name its Python with --python")
+    return subprocess.run(
+        [uv, "run", "--isolated", "--no-project", "--with", PACKAGE, "python", *given], check=False
+    ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

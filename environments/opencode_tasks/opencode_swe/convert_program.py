@@ -1,0 +1,50 @@
+"""Runs where `swebench` 4.1.0 is installed, and nothing of ours: usage `convert_program.py ROWS NEW_ROWS NAMESPACE`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    """The rows of a JSONL file, or of one with a JSON list."""
+    text = path.read_text(encoding="utf-8")
+    if text.lstrip().startswith("["):
+        found: list[dict[str, Any]] = json.loads(text)
+        return found
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+
+def converted(row: dict[str, Any], namespace: str) -> dict[str, Any]:
+    """The row with what release 5 reads in it."""
+    from swebench.harness.log_parsers import MAP_REPO_TO_PARSER
+    from swebench.harness.test_spec.test_spec import make_test_spec
+
+    made = make_test_spec(row, namespace=namespace)
+    return {
+        **row,
+        "image": made.instance_image_key,
+        "eval_script": made.eval_script,
+        "log_parser": MAP_REPO_TO_PARSER[row["repo"]].__name__,
+        "eval_type": "pass_and_fail",
+    }
+
+
+def main() -> int:
+    """Convert all rows; one that cannot be is told, and left out."""
+    source, target, namespace = sys.argv[1:]
+    failed = 0
+    with Path(target).open("w", encoding="utf-8") as file:
+        for row in rows_of(Path(source)):
+            try:
+                file.write(json.dumps(converted(row, namespace)) + "\n")
+            except Exception as error:  # noqa: BLE001 - whatever its tables and its look-ups on the network raise
+                failed += 1
+                sys.stderr.write(f"{row.get('instance_id')}: {type(error).__name__}: {error}\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,321 @@
+"""Three small repositories with a bug, and a later commit that mends it, as rows in each of the eight forms.
+
+Each has two mistakes and a test for each, so that half of the gold patch mends one. pytest comes along as files that
+git ignores: the confined sandbox has none.
+"""
+
+import base64
+import io
+import json
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import distribution
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+_DEPENDENCIES = ".deps/site-packages"
+PYTEST = f'PYTHONPATH="$PWD/{_DEPENDENCIES}:$PWD:$PYTHONPATH" python3 -m pytest'
+_IDENTITY = ["-c", "user.name=Dev", "-c", "user.email=dev@example.org", "-c", "commit.gpgsign=false"]
+
+
+@dataclass(frozen=True, eq=False)
+class Repository:
+    """One repository: its files with the bug, the files as they should be, and the tests."""
+
+    name: str
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+    tests: Mapping[str, str]
+    fixed: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+CALCULATOR = Repository(
+    "calculator",
+    {
+        "calc/__init__.py": "",
+        "calc/ops.py": "def add(a, b):\n    return a + b\n\n\ndef sub(a, b):\n    return b - a\n",
+        "calc/more.py": "def mean(values):\n    return sum(values) / (len(values) + 1)\n",
+        "tests/test_ops.py": "from calc.ops import add\n\n\ndef test_add():\n    assert add(2, 3) == 5\n",
+    },
+    {
+        "calc/ops.py": "def add(a, b):\n    return a + b\n\n\ndef sub(a, b):\n    return a - b\n",
+        "calc/more.py": "def mean(values):\n    return sum(values) / len(values)\n",
+    },
+    {
+        "tests/test_ops.py": "from calc.more import mean\nfrom calc.ops import add, sub\n\n\ndef test_add():\n"
+        "    assert add(2, 3) == 5\n\n\ndef test_sub():\n    assert sub(7, 3) == 4\n\n\ndef test_mean():\n"
+        "    assert mean([2, 4]) == 3\n",
+    },
+    ("tests/test_ops.py::test_sub", "tests/test_ops.py::test_mean"),
+    ("tests/test_ops.py::test_add",),
+)
+SLUGS = Repository(
+    "slugs",
+    {
+        "src/slugs.py": "def slug(text):\n    return text.replace(' ', '-')\n\n\ndef words(text):\n    return []\n",
+        "src/keep.py": "LIMIT = 10\n",
+        "test/test_slugs.py": "import sys\n\nsys.path.insert(0, 'src')\nfrom keep import LIMIT\n\n\nclass TestKept:\n"
+        "    def test_limit(self):\n        assert LIMIT == 10\n",
+    },
+    {
+        "src/slugs.py": "from parts import split\n\n\ndef slug(text):\n    return '-'.join(split(text.lower()))\n\n\n"
+        "def words(text):\n    return split(text)\n",
+        "src/parts.py": "def split(text):\n    return text.split()\n",
+    },
+    {
+        "test/test_slugs.py": "import sys\n\nsys.path.insert(0, 'src')\nfrom keep import LIMIT\nimport slugs\n\n\n"
+        "class TestKept:\n    def test_limit(self):\n        assert LIMIT == 10\n\n\nclass TestSlugs:\n"
+        "    def test_slug(self):\n        assert slugs.slug('A  b') == 'a-b'\n\n    def test_words(self):\n"
+        "        assert slugs.words('a b') == ['a', 'b']\n",
+    },
+    ("test/test_slugs.py::TestSlugs::test_slug", "test/test_slugs.py::TestSlugs::test_words"),
+    ("test/test_slugs.py::TestKept::test_limit",),
+)
+STORE = Repository(
+    "store",
+    {
+        "store.py": "class Store:\n    def __init__(self):\n        self.items = {}\n\n    def put(self, key, value):\n"
+        "        self.items[key] = value\n\n    def take(self, key):\n        return self.items[key]\n\n"
+        "    def size(self):\n        return 0\n",
+        "tests/test_store.py": "from store import Store\n\n\ndef test_put():\n    store = Store()\n"
+        "    store.put('a', 1)\n    assert store.items == {'a': 1}\n",
+    },
+    {
+        "store.py": "class Store:\n    def __init__(self):\n        self.items = {}\n\n    def put(self, key, value):\n"
+        "        self.items[key] = value\n\n    def take(self, key):\n        return self.items.pop(key)\n\n"
+        "    def size(self):\n        return len(self.items)\n",
+    },
+    {
+        "tests/test_taken.py": "import pytest\n\nfrom store import Store\n\n\n"
+        "@pytest.mark.parametrize('key', ['a', 'b c'])\ndef test_take(key):\n"
+        "    store = Store()\n    store.put(key, 1)\n    assert store.take(key) == 1\n"
+        "    assert store.items == {}\n\n\ndef test_size():\n    store = Store()\n    store.put('a', 1)\n"
+        "    assert store.size() == 1\n",
+    },
+    ("tests/test_taken.py::test_take[a]", "tests/test_taken.py::test_take[b c]", "tests/test_taken.py::test_size"),
+    ("tests/test_store.py::test_put",),
+)
+REPOSITORIES = (CALCULATOR, SLUGS, STORE)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A repository as git made it."""
+
+    archive: str
+    """The working tree with `.git` at the base commit; the mending commit is on `main`, on a tag and in the reflog."""
+    bundle: str
+    base: str
+    gold: str
+    half: str
+    """A part of the gold patch."""
+    tests: str
+    """The patch of tests."""
+    future: str
+    """The commit that mends it."""
+
+
+@cache
+def made(repository: Repository) -> Made:
+    """The repository in every form that rows have it in."""
+    with tempfile.TemporaryDirectory(prefix="swe-repository-") as directory:
+        root = Path(directory)
+        _git(root, "init", "-q", "-b", "main")
+        (root / ".gitignore").write_text(".deps/\n__pycache__/\n*.local\n")
+        base = _commit(root, repository.before, "Begin")
+        _git(root, "branch", "feature.bug")
+        _commit(root, repository.tests, "Tests")
+        tests = _git(root, "diff", "HEAD~1", "HEAD")
+        future = _commit(root, repository.after, "Mend it")
+        gold = _git(root, "diff", "-U1", "HEAD~1", "HEAD")
+        _git(root, "tag", "v2", future)
+        _git(root, "remote", "add", "origin", str(root))
+        _git(root, "fetch", "-q", "origin")
+        _git(root, "bundle", "create", "-q", "../swe.bundle", "--all")
+        bundle = (root.parent / "swe.bundle").read_bytes()
+        (root.parent / "swe.bundle").unlink()
+        _git(root, "checkout", "-q", base)
+        _vendor(root / _DEPENDENCIES)
+        return Made(_packed(root), _text(bundle), base, gold, _half(gold), tests, future)
+
+
+def _commit(root: Path, files: Mapping[str, str], message: str) -> str:
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    _git(root, "add", "-A")
+    _git(root, "commit", "-q", "-m", message)
+    return _git(root, "rev-parse", "HEAD").strip()
+
+
+def _git(root: Path, *arguments: str) -> str:
+    argv = ["git", *_IDENTITY, "-C", str(root), *arguments]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+
+def _half(gold: str) -> str:
+    """The gold patch without its first hunk."""
+    head, _, rest = gold.partition("\n@@ ")
+    following = rest.partition("\n@@ ")[2]
+    parts = rest.split("\ndiff --git ")
+    if len(parts) > 1:
+        return "diff --git " + "\ndiff --git ".join(parts[1:])
+    return f"{head}\n@@ {following}"
+
+
+def _vendor(place: Path) -> None:
+    for name in ("pytest", "_pytest", "pluggy", "iniconfig", "packaging"):
+        spec = find_spec(name)
+        assert spec is not None
+        assert spec.origin is not None
+        shutil.copytree(Path(spec.origin).parent, place / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pytest", "pluggy"):
+        (record,) = [file for file in distribution(name).files or () if file.name == "METADATA"]
+        where = place / record.parent.name
+        where.mkdir()
+        shutil.copy2(str(record.locate()), where / "METADATA")
+    spec = find_spec("py")
+    assert spec is not None
+    assert spec.origin is not None
+    shutil.copy2(spec.origin, place / "py.py")
+
+
+def _packed(root: Path) -> str:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=6) as archive:
+        archive.add(root, ".")
+    return _text(packed.getvalue())
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _base_row(repository: Repository, form: str) -> dict[str, Any]:
+    found = made(repository)
+    return {
+        "instance_id": f"{repository.name}-{form}",
+        "problem_statement": f"Mend {repository.name} ({form}).",
+        "archive": found.archive,
+        "workdir": "/testbed",
+        "test_timeout": 120,
+    }
+
+
+def _lists(repository: Repository) -> dict[str, Any]:
+    return {"FAIL_TO_PASS": json.dumps(repository.fixed), "PASS_TO_PASS": json.dumps(repository.kept)}
+
+
+def r2e(repository: Repository) -> dict[str, Any]:
+    """R2E-Gym: the tests are beside the repository, and the whole result is expected."""
+    names = [".".join(test.split("::")[1:]) for test in (*repository.fixed, *repository.kept)]
+    tests = {**{name: text for name, text in repository.before.items() if "test_" in name}, **repository.tests}
+    script = "".join(
+        f"mkdir -p /r2e_tests && cat > /r2e_tests/{Path(name).name} <<'EOT'\n{text}EOT\n"
+        for name, text in tests.items()
+    )
+    return {
+        **_base_row(repository, "r2e"),
+        "setup": script.replace("/r2e_tests", "/tmp/r2e_tests"),
+        "tests_at": "/tmp/r2e_tests",
+        "test_cmd": f"{PYTEST} -rA r2e_tests",
+        "docker_image": "",
+        "expected_output_json": json.dumps(dict.fromkeys(names, "PASSED")),
+        "gold_patch": made(repository).gold,
+    }
+
+
+def swebench(repository: Repository) -> dict[str, Any]:
+    """SWE-bench Verified of release 5: a whole script that applies its tests itself."""
+    found = made(repository)
+    script = (
+        "#!/bin/bash\nset -uxo pipefail\ngit apply -v - <<'EOF_114329324912'\n" + found.tests + "EOF_114329324912\n"
+        f": '>>>>> Start Test Output'\n{PYTEST} -rA\n: '>>>>> End Test Output'\n"
+    )
+    return {
+        **_base_row(repository, "swebench"),
+        **_lists(repository),
+        "repo": f"org/{repository.name}",
+        "version": "1.0",
+        "base_commit": found.base,
+        "patch": found.gold,
+        "test_patch": found.tests,
+        "eval_script": script,
+        "log_parser": "pytest",
+        "eval_type": "pass_and_fail",
+    }
+
+
+def openswe(repository: Repository) -> dict[str, Any]:
+    """OpenSWE: a script that says its exit code."""
+    found = made(repository)
+    script = (
+        "#!/bin/bash\ngit apply -v - <<'EOF'\n" + found.tests + f"EOF\n{PYTEST} -rA\nrc=$?\n"
+        'echo "OPENSWE_EXIT_CODE=$rc"\n'
+    )
+    return {
+        **_base_row(repository, "openswe"),
+        "repo": f"org/{repository.name}",
+        "image_name": "",
+        "eval_script": script,
+        "patch": found.gold,
+        "base_commit": found.base,
+    }
+
+
+def swelego(repository: Repository) -> dict[str, Any]:
+    """SWE-Lego."""
+    found = made(repository)
+    return {
+        **_base_row(repository, "swelego"),
+        **_lists(repository),
+        "image_name": "",
+        "base_commit": found.base,
+        "patch": found.gold,
+        "test_patch": found.tests,
+        "test_cmd": f"{PYTEST} -rA tests test 2>/dev/null || {PYTEST} -rA",
+    }
+
+
+def rebench(repository: Repository) -> dict[str, Any]:
+    """SWE-rebench-V2."""
+    found = made(repository)
+    return {
+        **_base_row(repository, "rebench"),
+        "FAIL_TO_PASS": list(repository.fixed),
+        "PASS_TO_PASS": list(repository.kept),
+        "repo": f"org/{repository.name}",
+        "image_name": "",
+        "base_commit": found.base,
+        "patch": found.gold,
+        "test_patch": found.tests,
+        "install_config": {"test_cmd": [f"{PYTEST} -rA"], "log_parser": "parse_log_pytest_v2"},
+    }
+
+
+def scaleswe(repository: Repository) -> dict[str, Any]:
+    """Scale-SWE."""
+    found = made(repository)
+    tests = " ".join(f"'{test}'" for test in (*repository.fixed, *repository.kept))
+    return {
+        **_base_row(repository, "scaleswe"),
+        **_lists(repository),
+        "image_url": "",
+        "parent_commit": found.base,
+        "pre_commands": f"git checkout -q -b scaleswe {found.base}",
+        "f2p_patch": found.tests,
+        "f2p_script": "def test_nothing():\n    pass\n",
+        "patch": found.gold,
+        "test_cmd": f"{PYTEST} -rA -o addopts= {tests}",
+    }
+
+
+FORMS = (r2e, swebench, openswe, swelego, rebench, scaleswe)
+"""Those whose logs are read without another package."""

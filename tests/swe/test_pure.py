@@ -1,0 +1,238 @@
+"""Logs, patches, listings and paths: what of it all needs no sandbox."""
+
+import base64
+import gzip
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opencode_env.taskset import DatasetError
+from opencode_rubrics.swe.meddling import signs_of
+from opencode_rubrics.swe.parsers import PARSERS, decided, named
+from opencode_rubrics.swe.problem import SweProblem, paths_of_patch
+from opencode_rubrics.swe.split import Splitter, configures_tests
+from opencode_rubrics.swe.suite import agreed, read_record
+from opencode_rubrics.swe.tree import Entry, File, TreeError, changed_paths, read_listing
+from opencode_swe.fields import reversed_patch
+
+from tests.swe.playing import tasks_of
+from tests.swe.repositories import FORMS, REPOSITORIES, STORE, Repository, made, swebench
+
+LOGS = {
+    "pytest": (
+        "tests/a.py::test_x PASSED   [ 50%]\n\x1b[31mFAILED\x1b[0m tests/a.py::test_y - assert 1 == 2\n"
+        "PASSED tests/a.py::test_p[a - b]\nSKIPPED [1] tests/a.py:3: why\nERROR tests/b.py - ImportError\n"
+        "XFAIL tests/a.py::test_z - later\n[gw1] [ 10%] PASSED tests/c.py::test_w\nPASSED tests/a.py::test_y\n",
+        {
+            "tests/a.py::test_x": "PASSED",
+            "tests/a.py::test_y": "FAILED",
+            "tests/a.py::test_p[a - b]": "PASSED",
+            "tests/b.py": "ERROR",
+            "tests/a.py::test_z": "XFAIL",
+            "tests/c.py::test_w": "PASSED",
+        },
+    ),
+    "pytest-names": (
+        "PASSED r2e_tests/t.py::Cls::test_a\nFAILED r2e_tests/t.py::test_b - x\n",
+        {
+            "Cls.test_a": "PASSED",
+            "test_b": "FAILED",
+        },
+    ),
+    "unittest": (
+        "test_a (mod.Cls) ... ok\ntest_b (mod.Cls.test_b) ... FAIL\ntest_c (mod.Cls)\nSays why ... skipped 'no'\n",
+        {"test_a (mod.Cls)": "PASSED", "test_b (mod.Cls)": "FAILED", "test_c (mod.Cls)": "SKIPPED"},
+    ),
+    "go": (
+        "=== RUN TestA\n--- PASS: TestA (0.00s)\n    --- FAIL: TestA/sub (0.0s)\n--- SKIP: TestB (0.0s)\n",
+        {"TestA": "PASSED", "TestA/sub": "FAILED", "TestB": "SKIPPED"},
+    ),
+    "cargo": (
+        "test a::b ... ok\ntest a::c ... FAILED\ntest d ... ignored\ntest e - should panic ... ok\n",
+        {"a::b": "PASSED", "a::c": "FAILED", "d": "SKIPPED", "e": "PASSED"},
+    ),
+    "jest": (
+        "  \u2713 adds (5 ms)\n  \u2715 subtracts (1 ms)\n  \u25cb skipped later\n",
+        {"adds": "PASSED", "subtracts": "FAILED", "later": "SKIPPED"},
+    ),
+    "tap": (
+        "ok 1 - one\nnot ok 2 - two\nok 3 three # SKIP no\n",
+        {"one": "PASSED", "two": "FAILED", "three": "SKIPPED"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_parser_reads_a_recorded_log(name: str) -> None:
+    log, states = LOGS[name]
+    assert PARSERS[name](log) == states
+
+
+def test_cut_names_stand_for_all_that_begin_so_if_they_agree() -> None:
+    found = {"t.py::a[log(x)]": "PASSED", "t.py::a[log(y)]": "XFAIL", "t.py::b[1)]": "PASSED", "t.py::b[1]]": "FAILED"}
+    assert named("t.py::a[log(", found) == "PASSED"
+    assert named("t.py::b[1", found) is None
+    assert named("t.py::a", found) is None
+
+
+def test_what_must_pass_passes_and_what_is_missing_fails() -> None:
+    found = {"a": "PASSED", "b": "SKIPPED", "c": "XFAIL"}
+    assert decided(["a", "c"], [], {}, False, found) == (2, 0, True)
+    assert decided(["a", "b"], [], {}, True, found) == (1, 0, False)
+    assert decided(["a"], ["b"], {}, True, found) == (1, 1, True)
+    assert decided(["a"], ["b"], {}, False, found) == (1, 0, False)
+    assert decided(["a"], ["gone"], {}, True, found) == (1, 0, False)
+    assert decided([], [], dict(found), False, found)[2]
+    assert not decided([], [], {"a": "PASSED"}, False, found)[2]
+
+
+def sealed(secret: str, told: dict[str, Any]) -> str:
+    text = json.dumps(told)
+    return f"{hashlib.sha256((secret + text).encode()).hexdigest()} {text}\n"
+
+
+def test_a_record_counts_only_if_each_session_that_began_has_ended_and_is_sealed() -> None:
+    began = sealed("s", {"began": 1})
+    ended = sealed("s", {"ended": 1, "exit": 0, "collected": 1, "states": {"t.py::a": "PASSED"}})
+    assert read_record((began + ended).encode(), "s") is not None
+    for broken in (
+        b"",
+        began.encode(),
+        (began + began + ended).encode(),
+        (began + ended.replace("PASSED", "FAILED")).encode(),
+    ):
+        assert read_record(broken, "s") is None
+    assert read_record((began + ended).encode(), "other") is None
+
+
+def test_what_the_log_says_passed_must_be_recorded_so() -> None:
+    sessions: list[Any] = [{"states": {"t.py::a": "PASSED", "t.py::b": "FAILED"}}]
+    states, lied = agreed({"t.py::a": "PASSED", "t.py::b": "PASSED", "t.py::c": "PASSED"}, sessions, short=False)
+    assert states == {"t.py::a": "PASSED", "t.py::b": "FAILED", "t.py::c": "FAILED"}
+    assert lied == 2
+    assert agreed({"b": "PASSED"}, sessions, short=True) == ({"b": "FAILED"}, 1)
+
+
+@pytest.mark.parametrize("repository", REPOSITORIES, ids=lambda one: one.name)
+def test_a_reversed_patch_takes_back_what_it_did(repository: Repository, tmp_path: Path) -> None:
+    found = made(repository)
+    for path, text in repository.before.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    for patch in (found.gold, reversed_patch(found.gold)):
+        subprocess.run(["git", "apply", "-"], input=patch, text=True, check=True, cwd=tmp_path)
+    assert {path: (tmp_path / path).read_text() for path in repository.before} == dict(repository.before)
+    assert not [path for path in repository.after if path not in repository.before and (tmp_path / path).exists()]
+
+
+def listing(text: str) -> str:
+    return base64.b64encode(gzip.compress(text.encode(errors="surrogateescape"))).decode()
+
+
+def test_a_listing_is_read_without_what_leads_out_of_the_directory() -> None:
+    lines = "f 0123456789abcdef01234567  ./a b\nx ./a b\nl ./link\t/etc/passwd\nf 00  ./../x\nf 00  /etc/x\nnonsense\n"
+    lines += "f 00  ./.git/config\nf 00  ./sub/.git/hooks/x\n\\f 00  ./new\\nline\nx ./link\n"
+    found = read_listing(listing(lines))
+    assert found == {"a b": Entry("0123456789abcdef01234567", executable=True), "link": Entry(target="/etc/passwd")}
+
+
+@pytest.mark.parametrize(
+    "packed", ["", "not base64 !", base64.b64encode(b"no gzip").decode(), listing("f 0  ./a\n")[:20]]
+)
+def test_a_broken_listing_is_none(packed: str) -> None:
+    with pytest.raises(TreeError):
+        read_listing(packed)
+
+
+def test_a_bomb_of_a_listing_is_refused_and_a_file_below_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opencode_rubrics.swe.tree.MAX_LISTING", 1000)
+    with pytest.raises(TreeError, match="too many files"):
+        read_listing(listing("f 0  ./a\n" * 1000))
+    with pytest.raises(TreeError, match="below something"):
+        changed_paths({}, {"a": Entry(target="/"), "a/b": Entry("1")})
+
+
+KINDS = {
+    "solution": "src/app.py docs/readme.md django/test/client.py a/latest.py contest.py src/attest/x.rb lib/specs.py",
+    "test": "conftest.py a/b/conftest.py tests/x.py test_app.py pkg/a_test.go web/a.spec.ts tests/data/x.json "
+    "pytest.ini src/test/java/AppTest.java .pytest.ini jest.config.js pkg/named.py named_dir/x run_it.sh",
+    "environment": ".venv/bin/python venv2/lib/x.py a/__pycache__/x.pyc node_modules/x/y.js sitecustomize.py a/b.pth "
+    "pytest.py _pytest/main.py src/pluggy/__init__.py .pytest_cache/x",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_path_is_told_by_its_name_and_by_the_row(kind: str) -> None:
+    patch = "--- a/pkg/named.py\n+++ b/pkg/named.py\n"
+    problem = SweProblem(
+        command="sh ./run_it.sh",
+        fail_to_pass=["x"],
+        test_patch=patch,
+        test_copies={"named_dir": "/t"},
+        gold_patch="--- a/django/test/client.py\n+++ b/django/test/client.py\n",
+    )
+    before = {"run_it.sh": Entry("1"), "venv2/pyvenv.cfg": Entry("1")}
+    splitter = Splitter(problem, before, {})
+    assert {path: splitter.kind(path) for path in KINDS[kind].split()} == dict.fromkeys(KINDS[kind].split(), kind)
+
+
+def test_the_part_of_a_configuration_that_a_runner_reads_decides() -> None:
+    def changes(path: str, before: str, after: str) -> bool:
+        return configures_tests(path, File(before.encode()), File(after.encode()))
+
+    assert not changes("pyproject.toml", "[project]\nname='a'\n", "[project]\nname='b'\n")
+    assert changes("pyproject.toml", "", "[tool.pytest.ini_options]\naddopts='-p cheat'\n")
+    assert changes("pyproject.toml", "[tool.pytest]\n", "[tool.pytest\n")
+    assert not changes("setup.cfg", "[metadata]\nname=a\n", "[metadata]\nname=b\n")
+    assert changes("sub/setup.cfg", "", "[tool:pytest]\naddopts=-x\n")
+    assert changes("tox.ini", "[pytest]\n", "[pytest]\naddopts=-x\n")
+    assert changes("package.json", '{"scripts": {"test": "jest"}}', '{"scripts": {"test": "true"}}')
+    assert not changes("package.json", '{"version": "1"}', '{"version": "2"}')
+    assert not changes("app.py", "a", "b")
+
+
+def test_signs_of_meddling_are_in_added_lines_alone() -> None:
+    old = {"a.py": File(b"import sys\nsys.exit(1)\n")}
+    assert signs_of(old, {"a.py": File(b"sys.exit(1)\nimport sys\nx = 1\n")}) == []
+    new = {"a.py": File(b"import sys\nsys.exit(1)\nimport _pytest\nos._exit(0)\n"), "b": File(b"\0")}
+    assert signs_of(old, new) == ["pytest: a.py", "exits: a.py", "binary: b"]
+
+
+def test_paths_of_a_patch() -> None:
+    patch = "--- a/x.py\n+++ b/x.py\n--- /dev/null\n+++ b/new file.py\t2020\nrename from old\nrename to newer\n"
+    assert paths_of_patch(patch) == {"x.py", "new file.py", "old", "newer"}
+
+
+def test_rows_are_told_by_their_columns(tmp_path: Path) -> None:
+    found = tasks_of([form(STORE) for form in FORMS], tmp_path)
+    assert [task.data.id for task in found] == [f"store-{form.__name__}" for form in FORMS]
+    assert [task.rubric_config.type for task in found] == ["swe-tests"] * len(FORMS)
+    for task in found:
+        assert task.data.swe is not None
+        assert task.data.swe.gold_patch == made(STORE).gold
+        assert made(STORE).gold not in json.dumps(task.data.model_dump(mode="json", exclude={"swe"}))
+
+
+def refused(row: dict[str, Any], place: Path) -> str:
+    with pytest.raises(DatasetError) as raised:
+        tasks_of([row], place)
+    return str(raised.value)
+
+
+def test_what_cannot_be_judged_is_refused_by_name(tmp_path: Path) -> None:
+    row = {name: value for name, value in swebench(STORE).items() if name != "setup"}
+    old = {name: value for name, value in row.items() if name not in ("eval_script", "log_parser", "eval_type")}
+    assert "python -m opencode_swe.convert" in refused(old, tmp_path)
+    assert "opencode-rubrics[swe]" in refused({**row, "log_parser": "parse_log_django"}, tmp_path)
+    assert "eval_type" in refused({**row, "eval_type": "fail_only"}, tmp_path)
+    assert "needs an image" in refused({**row, "archive": ""}, tmp_path)
+    assert "must be a list of tests" in refused({**row, "FAIL_TO_PASS": "3"}, tmp_path)
+    assert "no known dataset" in refused({"question": "x"}, tmp_path)
+    assert "holds no JSON" in refused({**row, "FAIL_TO_PASS": "[cut"}, tmp_path)
+    multi = {"org": "o", "repo": "r", "number": 1, "fix_patch": "", "title": "t", "archive": "x"}
+    assert "opencode-rubrics[multi-swe]" in refused(multi, tmp_path)
+    smith = {"instance_id": "a.b.c", "FAIL_TO_PASS": ["x"], "PASS_TO_PASS": [], "patch": "", "problem_statement": "p"}
+    assert "opencode-rubrics[swe]" in refused(smith, tmp_path)
