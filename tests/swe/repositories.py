@@ -83,14 +83,14 @@ STORE = Repository(
     {
         "store.py": "class Store:\n    def __init__(self):\n        self.items = {}\n\n    def put(self, key, value):\n"
         "        self.items[key] = value\n\n    def take(self, key):\n        return self.items[key]\n\n"
-        "    def size(self):\n        return 0\n",
+        "    def has(self, key):\n        return key in self.items\n\n    def size(self):\n        return 0\n",
         "tests/test_store.py": "from store import Store\n\n\ndef test_put():\n    store = Store()\n"
         "    store.put('a', 1)\n    assert store.items == {'a': 1}\n",
     },
     {
         "store.py": "class Store:\n    def __init__(self):\n        self.items = {}\n\n    def put(self, key, value):\n"
         "        self.items[key] = value\n\n    def take(self, key):\n        return self.items.pop(key)\n\n"
-        "    def size(self):\n        return len(self.items)\n",
+        "    def has(self, key):\n        return key in self.items\n\n    def size(self):\n        return len(self.items)\n",
     },
     {
         "tests/test_taken.py": "import pytest\n\nfrom store import Store\n\n\n"
