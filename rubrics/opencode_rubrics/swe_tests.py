@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Literal
 
 import verifiers.v1 as vf
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.errors import ScoringError
@@ -165,13 +165,13 @@ async def _originals(box: vf.Runtime, workdir: str, before: Tree, paths: list[st
         return {}
 
 
-def _told(change: Change, signs: list[str]) -> dict[str, JsonValue]:
+def _told(change: Change, signs: list[str]) -> dict[str, Any]:
     return {
         "changed": [*change.files][:_SHOWN_PATHS],
         "removed": change.gone[:_SHOWN_PATHS],
         "dropped_tests": change.tests[:_SHOWN_PATHS],
         "dropped_environment": change.environment[:_SHOWN_PATHS],
-        "meddling": [*signs],
+        "meddling": signs,
         "patch_files": len(change.files) + len(change.gone),
         "patch_bytes": change.size,
         "dropped_test_files": len(change.tests),

@@ -90,7 +90,8 @@ STORE = Repository(
     {
         "store.py": "class Store:\n    def __init__(self):\n        self.items = {}\n\n    def put(self, key, value):\n"
         "        self.items[key] = value\n\n    def take(self, key):\n        return self.items.pop(key)\n\n"
-        "    def has(self, key):\n        return key in self.items\n\n    def size(self):\n        return len(self.items)\n",
+        "    def has(self, key):\n        return key in self.items\n\n    def size(self):\n"
+        "        return len(self.items)\n",
     },
     {
         "tests/test_taken.py": "import pytest\n\nfrom store import Store\n\n\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,13 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 
 def converted(row: dict[str, Any], namespace: str) -> dict[str, Any]:
     """The row with what release 5 reads in it."""
-    from swebench.harness.log_parsers import MAP_REPO_TO_PARSER
-    from swebench.harness.test_spec.test_spec import make_test_spec
-
-    made = make_test_spec(row, namespace=namespace)
+    made = import_module("swebench.harness.test_spec.test_spec").make_test_spec(row, namespace=namespace)
+    parsers = import_module("swebench.harness.log_parsers").MAP_REPO_TO_PARSER
     return {
         **row,
         "image": made.instance_image_key,
         "eval_script": made.eval_script,
-        "log_parser": MAP_REPO_TO_PARSER[row["repo"]].__name__,
+        "log_parser": parsers[row["repo"]].__name__,
         "eval_type": "pass_and_fail",
     }
 

@@ -142,7 +142,7 @@ async def _judge_log(made: SuiteRun, problem: SweProblem, log: str, found: bytes
             made.problem = "a session of pytest has begun and not ended, or none has begun"
             return
         made.recorded = True
-        made.collected = sum(session.get("collected") or 0 for session in sessions)
+        made.collected = sum(count for session in sessions if isinstance(count := session.get("collected"), int))
         states, made.disagreeing = agreed(states, sessions, short=problem.parser == "pytest-names")
     made.states = states
     if not states:

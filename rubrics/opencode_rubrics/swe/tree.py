@@ -75,7 +75,7 @@ def read_listing(packed: str) -> dict[str, Entry]:
     if not unpacked.eof:
         raise TreeError(f"there are too many files: a listing of more than {MAX_LISTING >> 20} MiB, or a cut one")
     found: dict[str, Entry] = {}
-    executable = set()
+    executable: set[str] = set()
     for line in text.decode(errors="surrogateescape").split("\n"):
         kind, _, rest = line.partition(" ")
         if kind == "f":

@@ -4,6 +4,9 @@ It is loaded before anything of the repository, takes with it what it needs to w
 Plain Python from 2.7 on and pytest from 3.0 on. One line of JSON for each session that began, one when it ended.
 """
 
+# Annotations would end what Python 2.7 can read.
+# mypy: ignore-errors
+
 import hashlib
 import json
 import os
