@@ -19,6 +19,8 @@ from opencode_swe.fields import names_of, required_text, reversed_patch, text_of
 
 _CONDA = "[ ! -f /opt/miniconda3/bin/activate ] || . /opt/miniconda3/bin/activate testbed\n"
 _KEPT = ("instance_id", "repo", "org", "number", "version", "language", "difficulty", "created_at")
+_HOME = "/home"
+"""Where images of Multi-SWE have their repositories, and the patches and scripts that judge them."""
 _MULTI_SWE_FILES = ("fix.patch", "test.patch", "run.sh", "test-run.sh", "fix-run.sh", "prepare.sh")
 _FAMILIES = {
     "pytest": "pytest",
@@ -161,9 +163,9 @@ def _multi_swe(row: Row) -> Fields:
     return {
         "QUESTION": text_of(row, "problem_statement") or "\n\n".join(filter(None, asked)) or title,
         "IMAGE": text_of(row, "docker_image", "image"),
-        "WORKDIR": f"/home/{repo}",
+        "WORKDIR": f"{_HOME}/{repo}",
         "base_commit": base.get("sha") or None,
-        "command": text_of(row, "test_cmd") or "bash /home/fix-run.sh",
+        "command": text_of(row, "test_cmd") or f"bash {_HOME}/fix-run.sh",
         "parser": f"multi-swe:{org}/{repo}",
         "options": {
             name: row.values[name] for name in ("number", "number_interval", "tag") if row.cell(name) is not None
@@ -172,8 +174,8 @@ def _multi_swe(row: Row) -> Fields:
         "pass_to_pass": _tests_of(row, "p2p_tests"),
         "test_patch": text_of(row, "test_patch"),
         "command_applies_tests": True,
-        "patch_file": text_of(row, "patch_file") or "/home/fix.patch",
-        "hidden": [f"/home/{name}" for name in _MULTI_SWE_FILES],
+        "patch_file": text_of(row, "patch_file") or f"{_HOME}/fix.patch",
+        "hidden": [f"{_HOME}/{name}" for name in _MULTI_SWE_FILES],
         "gold_patch": text_of(row, "fix_patch"),
     }
 
