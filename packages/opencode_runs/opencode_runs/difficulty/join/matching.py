@@ -23,7 +23,15 @@ from opencode_runs.traces.runs import RunSettings, TraceFile
 
 OPTIONS = (*CONFIGURABLE, "dataset_split", "dataset_subset")
 """The taskset's options that decide what a row's key is, and which rows of a folder are meant."""
-OUR_TASKSETS = ("opencode_env", "opencode_rlm", "opencode_math", "opencode_science", "opencode_cp", "opencode_deepdive", "opencode_swe")
+OUR_TASKSETS = (
+    "opencode_env",
+    "opencode_rlm",
+    "opencode_math",
+    "opencode_science",
+    "opencode_cp",
+    "opencode_deepdive",
+    "opencode_swe",
+)
 MatchBy = Literal["auto", "key", "id"]
 
 
