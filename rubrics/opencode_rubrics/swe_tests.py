@@ -11,15 +11,15 @@ from contextlib import suppress
 from typing import Any, Literal
 
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.processes import end_agent
+from agent_sandbox.toolbox.scoring import scoring_of
+from agent_sandbox.toolbox.workdir import workdir_of
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric
-from opencode_rubrics.sandbox.processes import end_agent
-from opencode_rubrics.sandbox.scoring import scoring_of
-from opencode_rubrics.sandbox.workdir import workdir_of
 from opencode_rubrics.swe.grading import Grade, grade, untouched_box
 from opencode_rubrics.swe.meddling import signs_of
 from opencode_rubrics.swe.parsers import decided

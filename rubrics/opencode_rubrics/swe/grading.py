@@ -12,13 +12,13 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.bounded_file import read_bounded
+from agent_sandbox.toolbox.checked_run import run_checked, run_for
+from agent_sandbox.toolbox.command import CommandResult
+from agent_sandbox.toolbox.files import upload_bundle
+from agent_sandbox.toolbox.scoring import BoxOrder, Scoring
 
 from opencode_rubrics.errors import ScoringError
-from opencode_rubrics.sandbox.bounded_file import read_bounded
-from opencode_rubrics.sandbox.checked_run import run_checked, run_for
-from opencode_rubrics.sandbox.command import CommandResult
-from opencode_rubrics.sandbox.files import upload_bundle
-from opencode_rubrics.sandbox.scoring import BoxOrder, Scoring
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.swe.programs import argv_of
 from opencode_rubrics.swe.split import Change

@@ -8,9 +8,9 @@ import base64
 import shlex
 
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.archives import unpack_archive
+from agent_sandbox.toolbox.checked_run import run_checked
 
-from opencode_rubrics.sandbox.archives import unpack_archive
-from opencode_rubrics.sandbox.checked_run import run_checked
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.swe.programs import argv_of
 

@@ -12,18 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.bounded_file import FileState, read_bounded
+from agent_sandbox.toolbox.checked_run import run_checked
+from agent_sandbox.toolbox.command import CommandResult, run_command
+from agent_sandbox.toolbox.files import upload_bundle
+from agent_sandbox.verifiers_versions import lift_network
 from pydantic import JsonValue
 
 from opencode_rubrics.errors import ScoringError
-from opencode_rubrics.sandbox.bounded_file import FileState, read_bounded
-from opencode_rubrics.sandbox.checked_run import run_checked
-from opencode_rubrics.sandbox.command import CommandResult, run_command
-from opencode_rubrics.sandbox.files import upload_bundle
 from opencode_rubrics.swe.foreign_parsers import parse_elsewhere
 from opencode_rubrics.swe.parsers import BAD, EXIT_TEST, FAILED, GOOD, PARSERS, PASSED, named, short_name
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.swe.programs import text_of
-from opencode_rubrics.verifiers_versions import lift_network
 
 MAX_LOG = 16 << 20
 """Bytes of a log; a suite that prints more is ended."""
