@@ -87,6 +87,6 @@ class SimulatedAgentEnv(CliAgentEnv[CliAgentEnvConfig]):
     """`CliAgentEnv` whole, but for the sandbox."""
 
     @contextlib.asynccontextmanager
-    async def _provision(self, task: Any, agent: Any) -> AsyncIterator[Runtime]:
+    async def _provision(self, task: Any, agent: Any, rollout: Any) -> AsyncIterator[Runtime]:
         async with provisioned(NoSandbox(SubprocessConfig()), task.runtime_env()) as box:
             yield box

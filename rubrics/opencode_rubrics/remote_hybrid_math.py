@@ -63,8 +63,8 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
         if runtime is None:
             raise ScoringError('rubric "remote-hybrid-math" needs a live sandbox: use "hybrid-math" to score offline')
         await end_agent(runtime)
-        async with others_held(runtime):
-            return await self._rule_alone(task, reference, in_workdir(trace, self.config.answer_path), runtime)
+        async with others_held(runtime) as alone:
+            return await self._rule_alone(task, reference, in_workdir(trace, self.config.answer_path), alone)
 
     async def _rule_alone(self, task: vf.TaskData, reference: str, path: str, runtime: vf.Runtime) -> Ruling:
         place = await self._place(task, runtime)

@@ -6,10 +6,10 @@ from typing import Any
 
 import aiohttp
 import verifiers.v1 as vf
-from opencode_env.cli_agent.agent_error import AgentErrors
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.interception import MARK_HEADER, role_interception
 from opencode_env.cli_agent.outcome_rule import Patience
+from opencode_env.cli_agent.outcomes import AgentErrors
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import Policy, Reply, ScriptedModel

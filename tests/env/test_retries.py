@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from opencode_env.cli_agent.agent_error import AgentError
+from opencode_env.cli_agent.outcomes import AgentError
 from opencode_env.opencode.env import OpenCodeEnvConfig
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 from opencode_env.tool_backends.errors import BrokenBackendError

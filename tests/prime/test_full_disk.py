@@ -6,7 +6,7 @@ import pytest
 from agent_sandbox.prime import commands, provision_prime
 from agent_sandbox.prime.errors import SandboxDiskError
 from agent_sandbox.programs import program_argv
-from opencode_env.cli_agent.agent_error import without_agent_errors
+from opencode_env.cli_agent.outcomes import retries_of_outcomes
 from verifiers.v1.configs.retries import RetryConfig, RetryRule
 from verifiers.v1.runtimes import PrimeConfig
 
@@ -62,4 +62,4 @@ async def test_a_file_that_does_not_fit_is_an_error_that_says_so_and_is_not_trie
         ):
             await box.write("/app/file", b"data")
         assert (await box.run(["true"], {})).exit_code == 0
-    assert RetryRule(type="SandboxDiskError", max_retries=0) in without_agent_errors(RetryConfig(max_retries=3)).rules
+    assert RetryRule(type="SandboxDiskError", max_retries=0) in retries_of_outcomes(RetryConfig(max_retries=3)).rules

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from agent_sandbox.prime import PrimeLimits, Turns, provision_prime, start_record, turns
+from agent_sandbox.prime import PrimeLimits, Turns, provision_prime, start_record
 from agent_sandbox.prime import runtime as runtime_module
 from agent_sandbox.prime.errors import SandboxGatewayError
 from agent_sandbox.prime.start_record import StartRecord
@@ -32,7 +32,7 @@ def buckets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 async def rollout(turns: Turns, config: PrimeConfig, until_done: asyncio.Event | None = None) -> StartRecord:
     """Have a sandbox when it is time, keep it for as long as is asked, and give it back."""
-    async with turns.turn(config) as record, provision_prime(config, 60):
+    async with turns.turn(config) as record, provision_prime(config, 60, record=record):
         if until_done is not None:
             await until_done.wait()
     return record
@@ -69,7 +69,7 @@ async def test_a_creation_rate_is_kept_by_second_sandboxes_too_and_the_wait_is_c
     some = 2.0  # seconds of the five between two
     async with Turns(PrimeLimits()).turn(config) as record:
         started = time.monotonic()
-        async with provision_prime(config, 60), provision_prime(config, 60):
+        async with provision_prime(config, 60, record=record), provision_prime(config, 60, record=record):
             assert time.monotonic() - started > some
     assert record.waited["rate"] < some
     assert (await rollout(Turns(PrimeLimits()), config)).waited["rate"] > some
@@ -116,7 +116,7 @@ async def test_connections_are_bounded(api: PrimeApi) -> None:
     room = Turns(PrimeLimits(max_connections=2))
 
     async def use() -> None:
-        async with room.turn(PrimeConfig()), provision_prime(PrimeConfig(), 60) as box:
+        async with room.turn(PrimeConfig()) as record, provision_prime(PrimeConfig(), 60, record=record) as box:
             await asyncio.gather(*(box.write(f"/tmp/{number}", b"data") for number in range(4)))
 
     started = time.monotonic()
@@ -128,4 +128,3 @@ async def test_other_seats_wait_for_nothing() -> None:
     room = Turns(PrimeLimits(max_sandboxes=1))
     async with room.turn(SubprocessConfig()) as first, room.turn(SubprocessConfig()) as second:
         assert {**first.waited, **second.waited} == dict.fromkeys(("place", "rate", "refused"), 0.0)
-    assert turns._TURN.get() is None

@@ -9,7 +9,7 @@ from agent_sandbox.prime import PrimeLimits, Turns, commands, ownership, provisi
 from agent_sandbox.prime import runtime as runtime_module
 from agent_sandbox.prime.command_line import main
 from agent_sandbox.prime.errors import SandboxAccessError, SandboxGatewayError, SandboxNotReadyError
-from opencode_env.cli_agent.agent_error import without_agent_errors
+from opencode_env.cli_agent.outcomes import retries_of_outcomes
 from prime_sandboxes.core import client as sdk
 from verifiers.v1.configs.retries import RetryConfig, RetryRule
 from verifiers.v1.errors import SandboxError
@@ -36,7 +36,8 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 async def use() -> None:
     """Whatever a rollout asks of a sandbox."""
     config = PrimeConfig(allow=["example.com"])
-    async with Turns(PrimeLimits(creation_patience=0.3)).turn(config), provision_prime(config, 60) as box:
+    room = Turns(PrimeLimits(creation_patience=0.3))
+    async with room.turn(config) as record, provision_prime(config, 60, record=record) as box:
         await box.write("/tmp/file", b"data")
         assert await box.read("/tmp/file") == b"data"
         assert (await box.run(["true"], {})).exit_code == 0
@@ -133,5 +134,5 @@ async def test_a_deletion_that_is_refused_is_reported_and_a_wrong_key_is_not_tri
 
 
 def test_no_retry_of_an_episode_mends_a_key_unless_a_rule_says_so() -> None:
-    rules = without_agent_errors(RetryConfig(max_retries=3)).rules
+    rules = retries_of_outcomes(RetryConfig(max_retries=3)).rules
     assert RetryRule(type="SandboxAccessError", max_retries=0) in rules

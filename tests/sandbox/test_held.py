@@ -1,7 +1,6 @@
 """While a command runs alone, nothing else in the sandbox does."""
 
 import asyncio
-import contextvars
 import dataclasses
 import os
 
@@ -36,8 +35,8 @@ async def test_a_spy_sees_nothing_of_a_command_that_runs_alone(monkeypatch: pyte
     async with provision_confined(LocalSandboxConfig()) as box:
         assert isinstance(box, ConfinedRuntime)
         await spying(box, "spy.py")
-        async with box.others_held():
-            done = await sh(box, "SECRET=solution sh -c 'sleep 0.5; echo done'", SECRET="solution")
+        async with box.others_held() as alone:
+            done = await sh(alone, "SECRET=solution sh -c 'sleep 0.5; echo done'", SECRET="solution")
         assert done.stdout == "done\n"
         await spying(box, "spy.py")  # it goes on
         assert "solution" not in (await sh(box, "cat /tmp/seen")).stdout
@@ -57,8 +56,8 @@ async def test_a_service_that_wakes_itself_is_held_all_the_same(monkeypatch: pyt
         assert box._sandbox.group is not None
         assert box._sandbox.group.can_freeze
         await spying(box, "waking_spy.py")
-        async with box.others_held():
-            await sh(box, "sleep 0.5", SECRET="solution")
+        async with box.others_held() as alone:
+            await sh(alone, "sleep 0.5", SECRET="solution")
         assert (await sh(box, "grep -l python /proc/[0-9]*/comm | wc -l")).stdout != "0\n"  # held, not ended
         await spying(box, "waking_spy.py")
         assert "solution" not in (await sh(box, "cat /tmp/seen")).stdout
@@ -71,10 +70,10 @@ async def test_a_command_that_is_asked_for_meanwhile_starts_after_it(runtime: Co
         await sh(runtime, "true")
         order.append("other")
 
-    async with runtime.others_held():
-        waiting = asyncio.create_task(other(), context=contextvars.Context())
+    async with runtime.others_held() as alone:
+        waiting = asyncio.create_task(other())
         await asyncio.sleep(0)
-        await sh(runtime, "sleep 0.3")
+        await sh(alone, "sleep 0.3")
         order.append("alone")
     await waiting
     assert order == ["alone", "other"]
@@ -84,8 +83,8 @@ async def test_two_who_want_to_be_alone_take_turns_and_what_was_held_goes_on(run
     await runtime.run_background(["sh", "-c", TICKING], {}, "log")
 
     async def alone() -> list[str]:
-        async with runtime.others_held():
-            return [(await sh(runtime, "cat /tmp/tick")).stdout for _ in range(3)]
+        async with runtime.others_held() as view:
+            return [(await sh(view, "cat /tmp/tick")).stdout for _ in range(3)]
 
     async def ticks() -> bool:
         return (await sh(runtime, "cat /tmp/tick")).stdout.strip().isdigit()

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from opencode_env.cli_agent.agent_error import AgentError as AgentError
+    from opencode_env.cli_agent.outcomes import AgentError as AgentError
     from opencode_env.opencode import OpenCodeHarness
     from opencode_env.opencode.env import OpenCodeEnv
     from opencode_env.taskset import OpenCodeTaskset
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["OpenCodeEnv", "OpenCodeHarness", "OpenCodeTaskset"]
 
 _MODULES = {
-    "AgentError": "opencode_env.cli_agent.agent_error",
+    "AgentError": "opencode_env.cli_agent.outcomes",
     "PodmanBackend": "agent_sandbox.podman",
     "OpenCodeEnv": "opencode_env.opencode.env",
     "OpenCodeHarness": "opencode_env.opencode",

@@ -99,7 +99,7 @@ class CheckEnv(CliAgentEnv[CliAgentEnvConfig]):
         rollout.begin(trace)
         async with (
             self._showing(agent, solution),
-            self._turns.turn(agent.runtime_config),
+            self._turns.turn(agent.runtime_config) as rollout.start,
             self._sandbox(task, agent, rollout) as runtime,
         ):
             await invoke(task.setup, {"trace": trace, "runtime": runtime, "deployment": None})

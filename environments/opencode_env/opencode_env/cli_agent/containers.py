@@ -11,11 +11,12 @@ from verifiers.v1.runtimes import PrimeConfig, Runtime
 from verifiers.v1.task import Task
 from verifiers.v1.utils.compile import resolve_runtime_config
 
+from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.task_image import build_task_image
 
 
 @contextlib.asynccontextmanager
-async def provision_container(task: Task[Any, Any, Any], agent: Agent) -> AsyncIterator[Runtime]:
+async def provision_container(task: Task[Any, Any, Any], agent: Agent, rollout: Rollout) -> AsyncIterator[Runtime]:
     """A started container of the seat's runtime, removed on exit.
 
     Raises:
@@ -25,7 +26,8 @@ async def provision_container(task: Task[Any, Any, Any], agent: Agent) -> AsyncI
     config = resolve_runtime_config(agent.runtime_config, task)
     await build_task_image(config, task)
     if isinstance(config, PrimeConfig):
-        async with provision_prime(config, lifetime_minutes(_stages(task, agent)), task.runtime_env()) as sandbox:
+        lifetime = lifetime_minutes(_stages(task, agent))
+        async with provision_prime(config, lifetime, task.runtime_env(), rollout.start) as sandbox:
             yield sandbox
         return
     if not is_ours(config):

@@ -33,17 +33,17 @@ from verifiers.v1.runtimes import Runtime, SubprocessConfig
 from verifiers.v1.task import Task
 from verifiers.v1.utils.generic import concrete_type
 
-from opencode_env.cli_agent.agent_error import AgentErrors, without_agent_errors
+from opencode_env.cli_agent.classification import fail_stage_timeout, unscore_failed
 from opencode_env.cli_agent.containers import provision_container
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.harness_files import harness_binds
 from opencode_env.cli_agent.interception import GatewayConfig, serving_by_role
 from opencode_env.cli_agent.limits_met import zero_spoilt
 from opencode_env.cli_agent.local_runtime import provision_local
+from opencode_env.cli_agent.outcomes import AgentErrors, retries_of_outcomes
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.rollout_limit import limit_rollout, scoring_limit, take_scoring_limit, warn_of_short_limit
 from opencode_env.cli_agent.rollout_log import describe_failure, describe_rollout
-from opencode_env.cli_agent.scorable import fail_stage_timeout, unscore_failed
 from opencode_env.cli_agent.spare_boxes import box_provider
 from opencode_env.cli_agent.training_renderer import require_trainable
 
@@ -65,7 +65,7 @@ class CliAgentEnvConfig(EnvConfig):
     agent_errors: AgentErrors = "score"
     """What becomes of a run that the agent's own programs can have broken. `score`: the files as they are, with the
     metric `agent_error_own`. `error`: an `AgentError`, unscored; a policy may prefer that to a failure."""
-    retries: RetryConfig = without_agent_errors(RetryConfig())
+    retries: RetryConfig = retries_of_outcomes(RetryConfig())
     """Tries of a whole episode after an error. What an agent can bring about at will (`AgentError`, `SandboxDiskError`,
     `SandboxMemoryError`, `SandboxEndedError`, `SandboxFileError`, `BrokenWorldError`, `BrokenBackendError`,
     `BrokenUserError`) is tried again only if a rule names it: else the best of several attempts would count."""
@@ -73,7 +73,7 @@ class CliAgentEnvConfig(EnvConfig):
     @field_validator("retries")
     @classmethod
     def _no_retries_of_agent_errors(cls, retries: RetryConfig) -> RetryConfig:
-        return without_agent_errors(retries)
+        return retries_of_outcomes(retries)
 
     @model_validator(mode="before")
     @classmethod
@@ -198,13 +198,13 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
             agents.agent.harness, contained=self.config.sandbox.confine, agent_errors=self.config.agent_errors
         )
         async with (
-            self._turns.turn(agents.agent.runtime_config) as start,
+            self._turns.turn(agents.agent.runtime_config) as rollout.start,
             self._sandbox(task, agents.agent, rollout) as box,
         ):
             await self.run_agent(scored, agents, box, rollout)
             trace = rollout.trace
             assert trace is not None
-            start.put_on(trace)
+            rollout.start.put_on(trace)
             fail_stage_timeout(trace)
             zero_spoilt(trace)
             unscore_failed(trace)
@@ -221,7 +221,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
             deadline = agent.timeout.setup if agent.timeout.setup is not None else task.data.timeout.setup
             try:
                 async with asyncio.timeout(deadline) as limit:
-                    box = await stack.enter_async_context(self._provision(task, agent))
+                    box = await stack.enter_async_context(self._provision(task, agent, rollout))
             except TimeoutError as error:
                 if not limit.expired():
                     raise
@@ -242,13 +242,13 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
                 box.info.borrowed = False
 
     @contextlib.asynccontextmanager
-    async def _provision(self, task: Task[Any, Any, Any], agent: Agent) -> AsyncIterator[Runtime]:
+    async def _provision(self, task: Task[Any, Any, Any], agent: Agent, rollout: Rollout) -> AsyncIterator[Runtime]:
         """A box from the seat's runtime: the confined local sandbox for `subprocess`, else a container."""
         workdir = work_directory(task.data, agent.config)
         if not isinstance(agent.runtime_config, SubprocessConfig):
             if "workdir" in type(agent.runtime_config).model_fields:
                 agent.runtime_config = agent.runtime_config.model_copy(update={"workdir": workdir})
-            async with provision_container(task, agent) as box:
+            async with provision_container(task, agent, rollout) as box:
                 yield box
             return
         if agent.harness.NEEDS_CONTAINER and not self.config.sandbox.confine:

@@ -1,7 +1,7 @@
 """What `CliAgentEnv` promises of any agent's run, laid around the agent's own harness.
 
 Invariant: when a guarded session was closed, either no process of the agent is left in the sandbox, or the record names
-the `survivors` and the trace is not scored; and a run that the machinery failed, by `outcome_rule`, has raised.
+the `survivors` and the trace is not scored; and a run that the machinery failed, by `classification`, has raised.
 """
 
 import asyncio
@@ -21,7 +21,6 @@ from verifiers.v1.errors import (
     ProviderError,
     RolloutError,
     SandboxError,
-    TunnelError,
     boundary,
 )
 from verifiers.v1.harness import Harness, HarnessSession
@@ -30,19 +29,16 @@ from verifiers.v1.task import Task, TaskData
 from verifiers.v1.types import Messages
 from verifiers.v1.utils.decorators import invoke
 
-from opencode_env.cli_agent.agent_error import AgentError, AgentErrors, ConfigurationError, has_hands
-from opencode_env.cli_agent.interception.gateway import refused_last
+from opencode_env.cli_agent.classification import EndedRun, classify, has_called_tool, require_scorable
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.interception.way import require_way, until_lost
 from opencode_env.cli_agent.limits_met import limits_met, note_overrun, outlived_its_end
 from opencode_env.cli_agent.metrics import agent_metrics
-from opencode_env.cli_agent.model_failure import overflowed, require_model_calls
-from opencode_env.cli_agent.outcome_rule import Evidence
-from opencode_env.cli_agent.own_doing import note_own_doing, require_own_doing
+from opencode_env.cli_agent.model_failure import overflowed
+from opencode_env.cli_agent.outcomes import AgentError, AgentErrors, ConfigurationError, Outcome
 from opencode_env.cli_agent.process_fence import ProcessFence, TellsAgent
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.runaway import until_runaway
-from opencode_env.cli_agent.scorable import require_scorable
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 
 ConfigT = TypeVar("ConfigT", bound=HarnessConfig)
@@ -196,7 +192,7 @@ class GuardedSession(HarnessSession):
         try:
             await self._run_segment(messages, first_call)
         except RolloutError as error:
-            if has_hands(self.trace):
+            if has_called_tool(self.trace):
                 self._rollout.take_failure()  # which verifiers would prefer
             # An agent that dies of a refused turn was stopped, it did not fail.
             self._error = error if self.trace.stop_condition is None else None
@@ -205,41 +201,23 @@ class GuardedSession(HarnessSession):
             self._duration += time.monotonic() - started
 
     async def _run_segment(self, messages: Messages | None, first_call: int) -> None:
-        """Run the segment; a conversation that outgrew the model's window, or the bounds of a request, is a stop,
-        however the agent took it."""
+        """Run the segment, and say how it ended."""
         problem: RolloutError | None = None
         try:
             await self._watched(messages, first_call)
-        except TunnelError:
-            raise
         except ConfigurationError as error:
             raise HarnessError(str(error)) from error
         except (HarnessError, ProviderError, InterceptionError) as error:
             problem = error
-        if problem is not None and refused_last(self.trace) and self.trace.calls[first_call:]:
-            self.trace.stop("request_refused")
-        calls = own_calls(self.trace, first_call)
-        if self.trace.stop_condition is None and overflowed(calls):
-            self.trace.stop("max_total_tokens")
-        if self.trace.stop_condition is not None:
-            return
-        await require_way(self._rollout.way, doubted=problem is not None)
+        config = self.harness.config
+        run = EndedRun(self._rollout, self.trace, self.runtime, config, first_call, problem, self._agent_errors)
         try:
-            if problem is not None:
-                raise problem
-            require_model_calls(calls, f"(exit {agent_record(self.trace).get('exit_code')})")
-        except RolloutError as error:
-            if not has_hands(self.trace):
-                raise
-            problem = error
-        if problem is not None:
-            seen = Evidence.of(self.trace, first_call, self.harness.config)
-            await require_own_doing(problem, seen, self.trace, self.runtime)
+            self._own = await classify(run) is Outcome.AGENT_BROKE
+        except AgentError:
             self._own = True
-            if self._agent_errors == "error":
-                raise AgentError(f"{problem}\nthe agent's own programs could have done that") from problem
-            self._error = problem
-            note_own_doing(problem, self.trace)
+            raise
+        if self._own:
+            self._error = run.problem
 
     async def _watched(self, messages: Messages | None, first_call: int) -> None:
         """Run the segment, and end the agent when it has stopped making progress for good, or cannot."""
@@ -264,7 +242,7 @@ class GuardedSession(HarnessSession):
         endless = (
             f"the agent keeps calling the model without end ({len(self.trace.calls) - first_call} calls in this run)"
         )
-        if has_hands(self.trace):
+        if has_called_tool(self.trace):
             raise HarnessError(endless)
         raise ProviderError(
             f"{endless}: its streams name no finish reason, or every call fails; the endpoint is broken"
@@ -287,7 +265,7 @@ class GuardedSession(HarnessSession):
             try:
                 await self._fence.end()
             except SandboxError as error:
-                record |= {"survivors": str(error), "survivors_own": self._fence.spoilt and has_hands(self.trace)}
+                record |= {"survivors": str(error), "survivors_own": self._fence.spoilt and has_called_tool(self.trace)}
             record |= await limits_met(self.runtime)
             if (side := self._rollout.live_sub) is not None:
                 await side.end()

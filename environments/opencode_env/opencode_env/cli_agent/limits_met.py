@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import Runtime
 
-from opencode_env.cli_agent.agent_error import CountsLimitKills
+from opencode_env.cli_agent.classification import CountsLimitKills
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 
 _OVERRUN = "scoring_overrun"

@@ -7,6 +7,7 @@ from verifiers.v1.errors import RolloutError
 
 from opencode_env.cli_agent.interception.gateway import GHOSTS, RECORD, REPEATED
 from opencode_env.cli_agent.interception.own_calls import own_calls
+from opencode_env.cli_agent.outcomes import Outcome
 from opencode_env.cli_agent.traces import AnyTrace, agent_record, tool_counts
 
 
@@ -27,14 +28,17 @@ def agent_metrics(
     record = agent_record(trace)
     gateway = trace.info.get(RECORD, {})
     empty = last is not None and not (last.content or "").strip() and not last.tool_calls
+    flags = {
+        Outcome.AGENT_TIMEOUT: trace.stop_condition == Outcome.AGENT_TIMEOUT.row.stop,
+        Outcome.AGENT_BROKE: own,
+        Outcome.OUTLIVED: bool(record.get("survivors") or record.get("outlived")),
+        Outcome.CONTEXT_FULL: context_overflow,
+    }
     return {
         "num_turns": float(trace.num_turns),
-        "agent_timeout": float(trace.stop_condition == "agent_timeout"),
         "agent_error": float(error is not None),
-        "agent_error_own": float(own),
-        "agent_survived": float(bool(record.get("survivors") or record.get("outlived"))),
+        **{outcome.row.metric: float(met) for outcome, met in flags.items()},
         "limit_kills": float(sum(record.get("limit_kills", {}).values())),
-        "context_overflow": float(context_overflow),
         "empty_answer": float(empty),
         "program_calls": float(len(trace.calls) - len(own_calls(trace))),
         "repeated_calls": float(gateway.get(REPEATED, 0)),

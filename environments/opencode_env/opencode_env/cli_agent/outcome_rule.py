@@ -1,4 +1,4 @@
-"""Whose doing is it that a run of an agent broke? The one rule through which every failure goes.
+"""Is it the endpoint's doing that a run of an agent broke? What `classification` asks once its programs can have run.
 
 A policy that could turn a bad rollout into an error would be sampled anew for free. So once a program of the agent's
 can have run, a failure is the machinery's only on evidence that nothing in the sandbox can make: what our server saw

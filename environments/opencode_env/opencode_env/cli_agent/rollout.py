@@ -12,10 +12,10 @@ context variable.
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from agent_sandbox.prime.start_record import StartRecord
 from agent_sandbox.toolbox.scoring import Scoring, attach, attached
 from verifiers.v1.errors import RolloutError
 from verifiers.v1.harness import HarnessSession
-from verifiers.v1.runtimes import Runtime
 from verifiers.v1.trace import ModelCall
 
 from opencode_env.cli_agent.interception.gateway import Gateway
@@ -32,8 +32,8 @@ class Rollout(Scoring):
         super().__init__()
         self.trace: AnyTrace | None = None
         """From `begin` on, when verifiers mints it."""
-        self.box: Runtime | None = None
-        """Where the agent works and is scored: the environment's."""
+        self.start: StartRecord | None = None
+        """The turn at Prime that it waited for, and the start of its sandbox there."""
         self.program = AgentProgram()
         """The agent's own program, as the server knows it."""
         self.session: HarnessSession | None = None
@@ -58,7 +58,7 @@ class Rollout(Scoring):
         """End what still serves the rollout; what came of it stays. Idempotent."""
         if self.sub is not None:
             await self.sub.end()
-        self.session = self.gateway = self.way = self.boxes = self.box = None
+        self.session = self.gateway = self.way = self.boxes = None
 
     @property
     def live_sub(self) -> SubRollout | None:

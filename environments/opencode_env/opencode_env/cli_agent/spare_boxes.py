@@ -16,7 +16,7 @@ from opencode_env.cli_agent.rollout import Rollout
 
 TaskT = TypeVar("TaskT", bound=Task[Any, Any, Any])
 
-Provision = Callable[[Task[Any, Any, Any], Agent], AbstractAsyncContextManager[Runtime]]
+Provision = Callable[[Task[Any, Any, Any], Agent, Rollout], AbstractAsyncContextManager[Runtime]]
 
 
 def box_provider(provision: Provision, task: Task[Any, Any, Any], agent: Agent, rollout: Rollout) -> Provider:
@@ -25,7 +25,7 @@ def box_provider(provision: Provision, task: Task[Any, Any, Any], agent: Agent, 
     @contextlib.asynccontextmanager
     async def spare(order: BoxOrder) -> AsyncIterator[Runtime]:
         ordered, lent = ordered_task(task, order), copy.copy(agent)
-        async with provision(ordered, lent) as box:
+        async with provision(ordered, lent, rollout) as box:
             attach(rollout, box)
             await invoke(ordered.setup, {"trace": rollout.trace, "runtime": box, "deployment": None})
             yield box

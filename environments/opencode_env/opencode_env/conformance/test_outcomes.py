@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from opencode_env.cli_agent.outcomes import Outcome
 from opencode_env.conformance.evidence import Evidence, Runs
 from opencode_env.conformance.rollout import Rollout
 from opencode_env.conformance.rows import MAX_TURNS
@@ -12,9 +13,8 @@ Row = Callable[[str], Rollout]
 
 METRICS = (
     "num_turns",
-    "agent_timeout",
     "agent_error",
-    "context_overflow",
+    *(outcome.row.metric for outcome in Outcome if outcome.row.metric),
     "empty_answer",
     "model_call_errors",
     "total_tool_calls",
@@ -23,11 +23,14 @@ METRICS = (
 )
 
 
-def assert_stopped(rollout: Rollout, stop: str, promise: str) -> None:
-    """The rollout is sound, scored, and was stopped by this condition."""
+def assert_ended(rollout: Rollout, outcome: Outcome, promise: str, stop: str = "") -> None:
+    """The rollout ended as the row of this outcome says; one that another part stops, by this condition."""
+    row, stop = outcome.row, stop or outcome.row.stop
+    assert row.scored
     assert rollout.ok, rollout.broken(promise)
     assert rollout.stop == stop, rollout.broken(f"{promise}: stop condition {stop!r}, not {rollout.stop!r}")
     assert rollout.reward is not None, rollout.broken(promise)
+    assert not row.metric or rollout.metrics[row.metric] == 1.0, rollout.broken(promise)
 
 
 def test_a_sound_answer_is_a_finished_rollout_with_its_reward(row: Row) -> None:
@@ -68,17 +71,17 @@ def test_no_rollout_without_a_model_call_is_sound(main: Evidence, runs: Runs) ->
 
 @pytest.mark.usefixtures("commands")
 def test_the_limit_of_turns_is_a_stop_and_is_scored(row: Row) -> None:
-    assert_stopped(row("turns"), "max_turns", "--env.agent.max-turns must end the agent, and it is scored")
+    promise = "--env.agent.max-turns must end the agent, and it is scored"
+    assert_ended(row("turns"), Outcome.LIMIT, promise, stop="max_turns")
     assert row("turns").metrics["num_turns"] == MAX_TURNS, row("turns").broken("Not one turn more than the limit.")
 
 
 @pytest.mark.usefixtures("commands")
 def test_a_spent_budget_of_tokens_is_a_stop_and_is_scored(row: Row) -> None:
     promise = "--env.agent.max-total-tokens must end the agent, and it is scored"
-    assert_stopped(row("budget"), "max_total_tokens", promise)
+    assert_ended(row("budget"), Outcome.LIMIT, promise, stop="max_total_tokens")
 
 
 def test_a_conversation_that_outgrows_the_models_window_is_a_stop_and_is_scored(row: Row) -> None:
     promise = "A context window that is full is the policy's doing"
-    assert_stopped(row("window"), "max_total_tokens", promise)
-    assert row("window").metrics["context_overflow"] == 1.0, row("window").broken(promise)
+    assert_ended(row("window"), Outcome.CONTEXT_FULL, promise)

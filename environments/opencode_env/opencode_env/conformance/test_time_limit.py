@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from opencode_env.cli_agent.outcomes import Outcome
 from opencode_env.conformance.rollout import Rollout
 from opencode_env.conformance.rows import LIMIT_SECONDS, SILENT_SECONDS
 
@@ -14,8 +15,9 @@ def assert_timed_out(rollout: Rollout) -> None:
     """It was ended by the agent's time limit, and scored."""
     promise = "The agent's own time limit is the policy's doing: it ends the agent, and the rollout is scored."
     assert rollout.ok, rollout.broken(promise)
-    assert rollout.stop == "agent_timeout", rollout.broken(promise)
-    assert rollout.metrics["agent_timeout"] == 1.0, rollout.broken("The metric agent_timeout must say so.")
+    row = Outcome.AGENT_TIMEOUT.row
+    assert rollout.stop == row.stop, rollout.broken(promise)
+    assert rollout.metrics[row.metric] == 1.0, rollout.broken(f"The metric {row.metric} must say so.")
     assert rollout.metrics["agent_error"] == 0.0, rollout.broken("A time limit is not an error of the agent.")
 
 

@@ -15,8 +15,8 @@ from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.task import TaskData
 from verifiers.v1.types import Messages
 
-from opencode_env.cli_agent.agent_error import ConfigurationError
 from opencode_env.cli_agent.interception import own_calls
+from opencode_env.cli_agent.outcomes import ConfigurationError
 from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.startup import run_started

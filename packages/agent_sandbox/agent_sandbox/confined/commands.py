@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
+import copy
 import os
 from collections.abc import AsyncIterator, Mapping
-from contextvars import ContextVar
 
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult
@@ -17,8 +17,6 @@ from agent_sandbox.confined.sandbox import Sandbox
 from agent_sandbox.confined.variables import base_environment
 
 _END_TIMEOUT_S = 60.0
-_alone: ContextVar["Commands | None"] = ContextVar("confined_sandbox_alone", default=None)
-"""Set for whoever holds the other processes of a sandbox still."""
 
 
 def _pipes(count: int) -> list[tuple[int, int]]:
@@ -42,25 +40,25 @@ class Commands:
         self._env_allow = env_allow
         self._processes: list[ConfinedProcess] = []
         self._holding = asyncio.Lock()
-        self.outlived = False
-        """Whether processes of the agent outran their end, so that everything was ended with them."""
+        self._alone = False
+        """Whether these are the commands of whoever holds the sandbox's other processes still."""
 
     def _spawn(
         self, channel: Channel, argv: list[str], env: Mapping[str, str], fds: tuple[int, ...], log: str = ""
     ) -> tuple[str, asyncio.Future[Reply]]:
         settings = [f"{name}={value}" for name, value in {**base_environment(self._env_allow), **env}.items()]
-        alone = "alone" if _alone.get() is self else ""
+        alone = "alone" if self._alone else ""
         return channel.submit("spawn", alone, log, str(len(argv)), *argv, *settings, fds=fds)
 
     async def _turn(self) -> None:
         """Wait until nobody else holds this sandbox's processes."""
-        if _alone.get() is not self:
+        if not self._alone:
             async with self._holding:
                 return
 
     @contextlib.asynccontextmanager
-    async def others_held(self) -> AsyncIterator[None]:
-        """Hold still whatever runs; only commands that are started within this context run meanwhile.
+    async def others_held(self) -> AsyncIterator["Commands"]:
+        """Hold still whatever runs; only commands that are started through what this yields run meanwhile.
 
         Where that cannot be had for sure although the kernel could do it, what runs is ended instead.
 
@@ -69,15 +67,15 @@ class Commands:
         """
         async with self._holding:
             channel, group = self._sandbox.channel, self._sandbox.group
-            token = _alone.set(self)
             try:
                 running = int((await channel.request("hold")).text)
                 if running and group is not None and group.can_freeze and not await asyncio.to_thread(group.freeze):
                     group.thaw()
                     await self.end("end_everything")
-                yield
+                alone = copy.copy(self)
+                alone._alone = True
+                yield alone
             finally:
-                _alone.reset(token)
                 await run_shielded(self._release())
 
     async def _release(self) -> None:
@@ -164,7 +162,7 @@ class Commands:
         try:
             async with asyncio.timeout(_END_TIMEOUT_S):
                 reply = await self._sandbox.channel.request(kind, *fields)
-                self.outlived |= reply.text == "outlived"
+                self._sandbox.outlived |= reply.text == "outlived"
         except (SandboxError, TimeoutError) as error:
             self._sandbox.close_channel()
             await run_shielded(asyncio.to_thread(self._sandbox.kill))

@@ -6,6 +6,7 @@ resolves a path that a rollout names, and never waits for what is not a regular 
 
 import asyncio
 import contextlib
+import copy
 import os
 import re
 import sys
@@ -230,19 +231,17 @@ class ConfinedRuntime(OwnRuntime):
 
     @property
     def agent_survived(self) -> bool:
-        """Whether the agent's processes outran their end, so that every process inside was ended with them."""
-        return self._commands.outlived
+        """See `Sandbox.outlived`."""
+        return self._sandbox.outlived
 
-    def others_held(self) -> AbstractAsyncContextManager[None]:
-        """Hold still whatever runs inside; only commands that are started within the context run meanwhile.
-
-        Other commands that are asked for meanwhile start after it. The kernel's freezer does it where the evaluation
-        may make control groups; elsewhere a signal does, from which a process can arrange to be woken.
-
-        Raises:
-            SandboxError: the sandbox is gone.
-        """
-        return self._commands.others_held()
+    @contextlib.asynccontextmanager
+    async def others_held(self) -> AsyncIterator["ConfinedRuntime"]:
+        """Hold still whatever runs inside but what is started through the view of the sandbox that this yields; other
+        commands start after it. The kernel's freezer does it where the evaluation may make control groups; elsewhere a
+        signal does, from which a process can arrange to be woken. Raises a `SandboxError` if the sandbox is gone."""
+        view = copy.copy(self)
+        async with self._commands.others_held() as view._commands:
+            yield view
 
     async def _read(self, path: str, max_bytes: int | None = None) -> bytes:
         return await read_file(self._sandbox.channel, path, max_bytes)

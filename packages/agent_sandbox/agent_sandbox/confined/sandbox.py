@@ -67,6 +67,8 @@ class Sandbox:
         self._process_one: int | None = None
         self._watched: int | None = None
         self._killing = threading.Lock()
+        self.outlived = False
+        """Whether processes of the agent outran their end, so that everything was ended with them."""
 
     async def start(self, options: LocalSandboxConfig, binds: Sequence[Bind], temporary: str) -> None:
         """Start the sandbox with a private directory `temporary` below /tmp.

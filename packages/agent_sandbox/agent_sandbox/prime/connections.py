@@ -5,9 +5,7 @@ by itself after a 429 are seen at the public hooks of its HTTP client. What it s
 (0.5.1): each request to the platform overrules them with none.
 """
 
-import contextlib
-from collections.abc import Iterator
-from contextvars import ContextVar
+import copy
 from typing import Any
 from weakref import WeakSet
 
@@ -28,18 +26,28 @@ _SENT = "send_request_headers.started"
 """How the event ends after which a request may have done something; a connection that cannot be made comes before."""
 
 _PREPARED: WeakSet[AsyncSandboxClient] = WeakSet()
-_CREATING: ContextVar[StartRecord | None] = ContextVar("creating", default=None)
-"""Of the sandbox that this task asks for right now."""
+_RECORD = "start_record"
+"""Extension of a request with the record of the sandbox that it asks for."""
 
 
-@contextlib.contextmanager
-def creating(record: StartRecord) -> Iterator[None]:
-    """Have the requests of the body, and the waits between them, recorded as those for one sandbox."""
-    token = _CREATING.set(record)
-    try:
-        yield
-    finally:
-        _CREATING.reset(token)
+class _Recorded:
+    """The SDK's HTTP client, whose requests are recorded as those for one sandbox."""
+
+    def __init__(self, inner: httpx.AsyncClient, record: StartRecord) -> None:
+        self._inner = inner
+        self._record = record
+
+    async def request(self, *arguments: Any, **options: Any) -> httpx.Response:
+        return await self._inner.request(*arguments, **options, extensions={_RECORD: self._record})
+
+
+def recorded(client: AsyncSandboxClient, record: StartRecord) -> AsyncSandboxClient:
+    """The same client for the creation of one sandbox, whose requests, and the waits between them, are recorded."""
+    copied = copy.copy(client)
+    copied.client = copy.copy(client.client)
+    inner: Any = _Recorded(client.client.client, record)
+    copied.client.client = inner
+    return copied
 
 
 def prepare(client: AsyncSandboxClient, most: int) -> None:
@@ -60,7 +68,7 @@ def prepare(client: AsyncSandboxClient, most: int) -> None:
 
 async def _asking(request: httpx.Request) -> None:
     request.extensions["timeout"] = _ANSWER.as_dict()
-    if (record := _CREATING.get()) is None:
+    if (record := request.extensions.get(_RECORD)) is None:
         return
     record.asked()
     sent = False
@@ -75,7 +83,7 @@ async def _asking(request: httpx.Request) -> None:
 
 
 async def _answered(response: httpx.Response) -> None:
-    if (record := _CREATING.get()) is None:
+    if (record := response.request.extensions.get(_RECORD)) is None:
         return
     if surely_refused(response.status_code):
         record.unclear -= 1

@@ -17,7 +17,7 @@ from typing import Any
 
 from prime_sandboxes import APIError, CreateSandboxRequest, SandboxClient
 
-from agent_sandbox.prime.connections import creating
+from agent_sandbox.prime.connections import recorded
 from agent_sandbox.prime.errors import SandboxAccessError, http_status, kind_of, reason_of
 from agent_sandbox.prime.left_behind import OURS, delete_sandboxes, list_sandboxes, platform
 from agent_sandbox.prime.repeated import repeated
@@ -169,8 +169,7 @@ class OwnedClient:
         _MAY_LIVE[own.label] = own
         started, refused = time.monotonic(), record.waited["refused"]
         try:
-            with creating(record):
-                sandbox = await self._client.create(request)
+            sandbox = await recorded(self._client, record).create(request)
         except APIError:
             if record.unclear <= 0:
                 own.over()

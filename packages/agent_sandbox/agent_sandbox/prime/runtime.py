@@ -218,7 +218,7 @@ def _signalling(send: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[N
 
 @contextlib.asynccontextmanager
 async def provision_prime(
-    config: PrimeConfig, lifetime: int, env: Mapping[str, str] | None = None
+    config: PrimeConfig, lifetime: int, env: Mapping[str, str] | None = None, record: StartRecord | None = None
 ) -> AsyncIterator[Runtime]:
     """Have a Prime sandbox and delete it on exit, whatever happens.
 
@@ -226,11 +226,12 @@ async def provision_prime(
         config: the seat's, resolved for the task.
         lifetime: minutes after which the platform ends it; -1 is never.
         env: environment variables of every command.
+        record: the turn of its rollout.
 
     Raises:
         SandboxError: it could not be had; its type says why.
     """
-    record = await taken_turn(config)
+    record = await taken_turn(config, record)
     unpaced = config.model_copy(update={"creates_per_min": None})  # it had its turn
     async with provisioned_prime(OwnPrimeRuntime(unpaced, lifetime, record), env) as box:
         yield box

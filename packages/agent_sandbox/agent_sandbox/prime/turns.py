@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from contextvars import ContextVar
 
 from verifiers.v1.runtimes import PrimeConfig, RuntimeConfig
 from verifiers.v1.runtimes.limiters import creation_limiter
@@ -16,9 +15,6 @@ from verifiers.v1.utils.scope import run_scope
 
 from agent_sandbox.prime.limits import PrimeLimits
 from agent_sandbox.prime.start_record import StartRecord
-
-_TURN: ContextVar[StartRecord | None] = ContextVar("turn", default=None)
-"""Of the rollout that this task plays."""
 
 
 class Turns:
@@ -38,13 +34,11 @@ class Turns:
                     with record.waiting("place"):
                         await stack.enter_async_context(self._places)
                 await _paced(config, record)
-                _TURN.set(record)
             yield record
 
 
-async def taken_turn(config: PrimeConfig) -> StartRecord:
-    """The turn that this rollout waited for; a sandbox beside its first waits for the rate here."""
-    record = _TURN.get()
+async def taken_turn(config: PrimeConfig, record: StartRecord | None) -> StartRecord:
+    """The turn that a rollout waited for; a sandbox beside its first waits for the rate here."""
     if record is None or record.taken:
         record = StartRecord() if record is None else StartRecord(record.limits)
         await _paced(config, record)

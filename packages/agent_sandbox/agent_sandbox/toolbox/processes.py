@@ -32,16 +32,16 @@ class EndsAgentProcesses(Protocol):
 class HoldsProcesses(Protocol):
     """A sandbox that can hold its processes still while one command runs alone."""
 
-    def others_held(self) -> AbstractAsyncContextManager[None]: ...
+    def others_held(self) -> AbstractAsyncContextManager[vf.Runtime]: ...
 
 
-def others_held(runtime: vf.Runtime) -> AbstractAsyncContextManager[None]:
-    """A context in which nothing runs in the sandbox but what is started within it, where the sandbox can do that.
+def others_held(runtime: vf.Runtime) -> AbstractAsyncContextManager[vf.Runtime]:
+    """A view of the sandbox that is alone in it while the context lasts, where the sandbox can do that.
 
     For commands that hold a secret: what `setup` started, and what the agent could make that run, is spared at the
     agent's end.
     """
-    return runtime.others_held() if isinstance(runtime, HoldsProcesses) else nullcontext()
+    return runtime.others_held() if isinstance(runtime, HoldsProcesses) else nullcontext(runtime)
 
 
 async def end_agent(runtime: vf.Runtime) -> None:
