@@ -128,6 +128,21 @@ def test_the_floor_of_every_agent_knows_no_agent() -> None:
     assert named == []
 
 
+ASKED_WITHOUT_AN_ARGUMENT = {"opencode_env.cli_agent.interception.conversations", "opencode_simulation.mcp_tools"}
+"""Who may keep a context variable: for what is served right now, where a library asks for it with no way in."""
+
+
+def test_a_rollouts_state_is_in_no_context_variable_and_in_no_registry_by_id() -> None:
+    by_id = re.compile(r"\[[\w.]*\btrace\.id\]|\.(?:get|pop|setdefault)\([\w.]*\btrace\.id\b")
+    wrong = [
+        f"{module}:{number}: {line.strip()}"
+        for module, path in sources().items()
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if by_id.search(line) or ("ContextVar(" in line and module not in ASKED_WITHOUT_AN_ARGUMENT)
+    ]
+    assert wrong == [], "see opencode_env.cli_agent.rollout: hand the Rollout on, or look it up by rollout_of(trace)"
+
+
 def test_imports_are_absolute_but_where_a_package_runs_on_its_own() -> None:
     relative = [
         f"{module}: from {'.' * node.level}{node.module or ''}"

@@ -181,8 +181,8 @@ class Outcome(Enum):
         errors=("ScoringError",),
     )
     WRONG_PLACE = Row(
-        "the work directory is not an absolute path, or is part of the system; a row asks for an image on the local sandbox, or "
-        "has a `user_simulation` that cannot be played",
+        "the work directory is not an absolute path, or is part of the system; a row asks for an image on the local "
+        "sandbox, or has a `user_simulation` that cannot be played",
         "name another `workdir`; `--env.agent.runtime.type docker`, `podman`, …; mend the row",
         errors=("TaskError",),
     )

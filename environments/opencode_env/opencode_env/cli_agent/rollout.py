@@ -38,6 +38,8 @@ class Rollout(Scoring):
         """The agent's own program, as the server knows it."""
         self.session: HarnessSession | None = None
         """The agent's, which the guard closes before anything of the task sees the sandbox."""
+        self.agent_directory = ""
+        """What the agent's harness has made in the sandbox, for its own cleanup."""
         self.gateway: Gateway | None = None
         """Set by the server that serves the rollout; None behind verifiers' own."""
         self.way: Way | None = None

@@ -15,6 +15,7 @@ from verifiers.v1.task import TaskData
 
 from opencode_env.cli_agent.guard import GuardedHarness
 from opencode_env.cli_agent.process_fence import ProcessFence
+from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode.build_cache import cached_build, ensure_build, host_platform
 from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
@@ -38,7 +39,6 @@ class OpenCodeHarness(GuardedHarness[OpenCodeHarnessConfig], Harness[OpenCodeHar
         super().__init__(config)
         self._installed: dict[str, tuple[str, InstallRecord]] = {}
         """Directory of the programs and how they came by runtime name, between `setup` and `session` of a rollout."""
-        self._states: dict[str, str] = {}
         """OpenCode's directory by trace id, between `session` and `cleanup` of a rollout."""
 
     async def setup(self, runtime: Runtime) -> None:
@@ -94,13 +94,13 @@ class OpenCodeHarness(GuardedHarness[OpenCodeHarnessConfig], Harness[OpenCodeHar
         record.put_on(trace)
         session = self.SESSION(self, ctx, trace, runtime, *connection, fence=fence, programs=programs)
         await session.prepare()
-        self._states[trace.id] = session.state
+        rollout_of(trace).agent_directory = session.state
         return session
 
     async def cleanup(self, trace: AnyTrace, runtime: Runtime) -> None:
         """Remove OpenCode's files where no sandbox takes them along."""
-        state = self._states.pop(trace.id, None)
-        if state is not None and is_this_machine(runtime):
+        state = rollout_of(trace).agent_directory
+        if state and is_this_machine(runtime):
             await remove_dir(runtime, state, "OpenCode's files")
 
     async def launch(
