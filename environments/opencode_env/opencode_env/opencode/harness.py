@@ -16,6 +16,7 @@ from verifiers.v1.task import TaskData
 from opencode_env.cli_agent.guard import GuardedHarness
 from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.cli_agent.rollout import rollout_of
+from opencode_env.cli_agent.sandbox import Bind
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode.build_cache import cached_build, ensure_build, host_platform
 from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
@@ -39,7 +40,6 @@ class OpenCodeHarness(GuardedHarness[OpenCodeHarnessConfig], Harness[OpenCodeHar
         super().__init__(config)
         self._installed: dict[str, tuple[str, InstallRecord]] = {}
         """Directory of the programs and how they came by runtime name, between `setup` and `session` of a rollout."""
-        """OpenCode's directory by trace id, between `session` and `cleanup` of a rollout."""
 
     async def setup(self, runtime: Runtime) -> None:
         """Install the pinned OpenCode in `runtime`.
