@@ -43,8 +43,8 @@ from opencode_env.cli_agent.local_runtime import provision_local
 from opencode_env.cli_agent.outcomes import AgentErrors, retries_of_outcomes
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.rollout_limit import limit_rollout, scoring_limit, take_scoring_limit, warn_of_short_limit
-from opencode_env.cli_agent.rollout_log import describe_failure, describe_rollout
 from opencode_env.cli_agent.spare_boxes import box_provider
+from opencode_env.cli_agent.traces import describe_failure, describe_rollout
 from opencode_env.cli_agent.training_renderer import require_trainable
 
 logger = logging.getLogger("verifiers.v1.opencode_env")

@@ -16,7 +16,6 @@ from verifiers.v1.task import TaskData
 from opencode_env.cli_agent.guard import GuardedHarness
 from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.cli_agent.rollout import rollout_of
-from opencode_env.cli_agent.sandbox import Bind
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode.build_cache import cached_build, ensure_build, host_platform
 from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
