@@ -131,7 +131,7 @@ def test_the_floor_of_every_agent_knows_no_agent() -> None:
 ASKED_WITHOUT_AN_ARGUMENT = {
     "opencode_simulation.mcp_tools",
     *(
-        f"opencode_env.cli_agent.interception.{name}"
+        f"opencode_env.cli_agent.interception.{name}"  # one call at a time
         for name in (
             "conversations",
             "main_calls",
