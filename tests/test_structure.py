@@ -27,7 +27,7 @@ IN_THE_SANDBOX = ("mathverdict", "supervisor")
 READING_RUNS = ("opencode_runs.traces", "opencode_runs.command", "opencode_runs.tables")
 SANDBOX_FLOOR = [
     f"agent_sandbox.{name}"
-    for name in ("verifiers_versions", "programs", "file_lock", "surrogates", "errors", "aftermath")
+    for name in ("verifiers_versions", "programs", "file_lock", "surrogates", "errors", "at_exit")
 ]
 FLOORS = {
     "agent_sandbox.verifiers_versions": set[str](),

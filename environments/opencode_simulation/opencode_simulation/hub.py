@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from agent_sandbox.aftermath import removed_afterwards
+from agent_sandbox.at_exit import remove_at_exit
 from pydantic import BaseModel
 
 from opencode_simulation.dead_server import ShutDoor, last_words
@@ -99,7 +99,7 @@ class Hub:
         directory = tempfile.gettempdir()
         short = len(directory) < _LONGEST_DIRECTORY
         self._directory = Path(tempfile.mkdtemp(prefix="worlds-", dir=directory if short else "/tmp"))  # mode 0700
-        removed_afterwards(str(self._directory))
+        remove_at_exit(str(self._directory))
         self.path = str(self._directory / "socket")
         self.token = secrets.token_urlsafe(32)
         self._rollouts: dict[str, OpenRollout] = {}

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from agent_sandbox.aftermath import removed_afterwards
+from agent_sandbox.at_exit import remove_at_exit
 from verifiers.v1.errors import ToolsetError
 
 from opencode_env.tool_backends.description import BackendServerConfig
@@ -40,7 +40,7 @@ async def work_directory(backend: BackendServerConfig, base: Path) -> AsyncItera
 def _prefix() -> str:
     """The beginning of the paths of this process's directories; starts the shell that removes them, once."""
     prefix = f"{tempfile.gettempdir()}/vf-backend-{uuid.uuid4().hex}-"
-    removed_afterwards(prefix)
+    remove_at_exit(prefix)
     return prefix
 
 

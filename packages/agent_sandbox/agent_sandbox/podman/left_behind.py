@@ -9,7 +9,7 @@ import tempfile
 import uuid
 from pathlib import Path
 
-from agent_sandbox.aftermath import afterwards
+from agent_sandbox.at_exit import run_at_exit
 
 _SCRIPT = Path(__file__).with_suffix(".sh")
 
@@ -25,5 +25,5 @@ def make_directory(container: str) -> Path:
 def _prefix() -> str:
     """The beginning of the names of this process's directories; starts the shell (once, 1 ms)."""
     prefix = f"{tempfile.gettempdir()}/vf-podman-{uuid.uuid4().hex}-"
-    afterwards(["/bin/sh", str(_SCRIPT), prefix])
+    run_at_exit(["/bin/sh", str(_SCRIPT), prefix])
     return prefix

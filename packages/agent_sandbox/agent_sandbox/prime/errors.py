@@ -128,7 +128,7 @@ def kind_of(error: BaseException, *, starting: bool = False) -> type[SandboxErro
 
 
 @contextlib.asynccontextmanager
-async def told_apart(*, starting: bool = False) -> AsyncIterator[None]:
+async def classified(*, starting: bool = False) -> AsyncIterator[None]:
     """Have a `SandboxError` of verifiers' leave as what it is."""
     try:
         yield

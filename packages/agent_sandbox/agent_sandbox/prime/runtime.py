@@ -19,7 +19,7 @@ from verifiers.v1.runtimes import PrimeConfig, ProgramResult, Runtime, RuntimePr
 
 from agent_sandbox.prime.commands import run_command
 from agent_sandbox.prime.connections import TOO_MANY, prepare
-from agent_sandbox.prime.errors import SDK_ERRORS, http_status, told_apart
+from agent_sandbox.prime.errors import SDK_ERRORS, classified, http_status
 from agent_sandbox.prime.ownership import OwnedClient, Ownership
 from agent_sandbox.prime.repeated import repeated
 from agent_sandbox.prime.start_record import StartRecord
@@ -103,7 +103,7 @@ class OwnPrimeRuntime(PrimeBase):
         deadline = time.monotonic() + self.record.limits.creation_patience
         for pause in itertools.chain(_PAUSES_S, itertools.repeat(_PAUSES_S[-1])):
             try:
-                async with told_apart(starting=True):
+                async with classified(starting=True):
                     await super().start()
             except SandboxError as error:
                 wait = pause * random.uniform(0.5, 1.5)  # so that not all of a run come back at once
@@ -134,7 +134,7 @@ class OwnPrimeRuntime(PrimeBase):
             SandboxError: the sandbox is gone or cannot be reached.
         """
         argv, env, user = command_of(self, arguments)
-        async with told_apart():
+        async with classified():
             return await run_command(self, argv, env, user)
 
     async def open_process(self, *arguments: Any) -> RuntimeProcess:
@@ -143,7 +143,7 @@ class OwnPrimeRuntime(PrimeBase):
         Raises:
             SandboxError: it could not be started.
         """
-        async with told_apart():
+        async with classified():
             inherited: Any = super()  # verifiers 0.4.1 has no such method, and never calls this one
             opened: RuntimeProcess = await inherited.open_process(*arguments)
         for name in ("kill", "terminate"):
@@ -156,7 +156,7 @@ class OwnPrimeRuntime(PrimeBase):
         Raises:
             SandboxError: it does not.
         """
-        async with told_apart():
+        async with classified():
             await repeated(lambda: super(OwnPrimeRuntime, self).prepare_execution(*arguments))
 
     async def run_background(self, *arguments: Any) -> None:
@@ -165,7 +165,7 @@ class OwnPrimeRuntime(PrimeBase):
         Raises:
             SandboxError: it could not be started.
         """
-        async with told_apart():
+        async with classified():
             await super().run_background(*arguments)
 
     async def read(self, *arguments: Any, **options: Any) -> bytes:
@@ -174,7 +174,7 @@ class OwnPrimeRuntime(PrimeBase):
         Raises:
             SandboxError: there is none, it is too large, or the sandbox is gone.
         """
-        async with told_apart():
+        async with classified():
             once = super().read
             content: bytes = await repeated(lambda: once(*arguments, **options))
             return content
@@ -185,7 +185,7 @@ class OwnPrimeRuntime(PrimeBase):
         Raises:
             SandboxError: it cannot be written, or the sandbox is gone.
         """
-        async with told_apart():
+        async with classified():
             await super().write(*arguments)
 
     async def teardown(self) -> None:
@@ -207,7 +207,7 @@ def _signalling(send: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[N
     """The same signal to a process, refused as an error of its kind."""
 
     async def told() -> None:
-        async with told_apart():
+        async with classified():
             try:
                 await send()
             except SDK_ERRORS as error:

@@ -8,7 +8,7 @@ _REMOVER = 'read -r _; for _ in $(seq 60); do rm -rf "$1"* && exit; sleep 1; don
 """Again where a program still writes: it has been killed, too, and may take a moment to die."""
 
 
-def afterwards(argv: Sequence[str]) -> None:
+def run_at_exit(argv: Sequence[str]) -> None:
     """Start a program now, in a session of its own, whose stdin closes when this process ends (1 ms).
 
     A process that ends of itself waits for it.
@@ -24,6 +24,6 @@ def afterwards(argv: Sequence[str]) -> None:
     atexit.register(remover.communicate)
 
 
-def removed_afterwards(prefix: str) -> None:
+def remove_at_exit(prefix: str) -> None:
     """Have everything removed, at the end of this process, whose path begins with `prefix`."""
-    afterwards(["/bin/sh", "-c", _REMOVER, "sh", prefix])
+    run_at_exit(["/bin/sh", "-c", _REMOVER, "sh", prefix])
