@@ -1,6 +1,6 @@
 """Programs of an agent's in a sandbox of any kind that has never held the agent: a spare one of its rollout.
 
-Invariant: its programs are those of its image, so what runs, measures and reports is none of the agent's. Each program
+Invariant: its programs are those of its image, so what runs, measures and reports is not the agent's. Each program
 runs through `run-agent-code`, which keeps it apart from that and from the others.
 """
 

@@ -101,7 +101,7 @@ def require_box(runtime: vf.Runtime) -> None:
     """Refuse to stage tests among the files of this machine.
 
     Raises:
-        TaskError: the sandbox is none.
+        TaskError: it is not a sandbox.
     """
     if runtime.type == "subprocess" and not isinstance(runtime, TrustedSystem):
         raise vf.TaskError(

@@ -1,4 +1,4 @@
-"""Files of a podman container: odd paths, bounds, and what is no regular file."""
+"""Files of a podman container: odd paths, bounds, and what is not a regular file."""
 
 import asyncio
 

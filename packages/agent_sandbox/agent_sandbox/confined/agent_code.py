@@ -186,7 +186,7 @@ class AgentCodeDoor:
 
 
 async def outcome_of(cell: Cell, argv: list[str], request: Request) -> Mapping[str, str]:
-    """What the program did, as data: its own end of its sandbox is no failure of ours."""
+    """What the program did, as data: its own end of its sandbox is not a failure of ours."""
     process = await cell.open_process(argv, {"HOME": "/tmp", "TMPDIR": "/tmp", "AGENT_CODE_DIR": SHARED})
     streams = [_Stream(request.max_output), _Stream(request.max_output)]
     reading = [

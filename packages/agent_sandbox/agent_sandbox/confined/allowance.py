@@ -117,5 +117,5 @@ class Allowance:
 
 
 def _number(value: int | None) -> int | None:
-    """A plain number: a ByteSize prints as text that is no literal."""
+    """A plain number: a ByteSize prints as text that is not a literal."""
     return None if value is None else int(value)

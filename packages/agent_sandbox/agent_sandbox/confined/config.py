@@ -37,14 +37,14 @@ class LocalSandboxConfig(BaseConfig):
     max_memory: Annotated[ByteSize, Field(ge=64 << 20)] | None = ByteSize(8 << 30)
     """Memory of the agent's processes together (`512MiB`, `8GiB`), with their page cache and shared memory where the
     evaluation may make control groups (root, or a delegated one), else their resident memory, looked at four times a
-    second. Beyond it the largest process is killed. None is no limit."""
+    second. Beyond it the largest process is killed. None: no limit."""
     max_disk: Annotated[ByteSize, Field(ge=1 << 20)] | None = ByteSize(16 << 30)
     """Disk space of all the sandbox's writable files, at least 4 KiB each, and size of each. It is looked at twice a
     second; beyond it whatever the agent's commands have started is killed, and beyond half as much again the commands
-    too. None is no limit."""
+    too. None: no limit."""
     max_open_files: Annotated[int, Field(ge=64)] | None = 8192
     """Open files of one process; also bounds descriptors in flight. At most half of what the evaluation itself may
-    open, so that it and the sandbox's own process 1 keep the other half. None is no limit."""
+    open, so that it and the sandbox's own process 1 keep the other half. None: no limit."""
     max_connections: int = Field(MAX_CONNECTIONS, ge=1)
     """Connections at once from the sandbox to one endpoint of verifiers' (the model, a tool server); each costs the
     host descriptors. More are closed at once."""

@@ -17,9 +17,9 @@ class ContainerOptions:
     image: str
     workdir: str
     cpu: float | None = None
-    """Cores; None is no limit."""
+    """Cores; None: no limit."""
     memory: float | None = None
-    """GB; None is no limit."""
+    """GB; None: no limit."""
     gpu: str | None = None
     restricted: bool = False
     """Whether it loses its network when the agent starts."""

@@ -47,7 +47,7 @@ async def write_file(commands: Commands, path: str, data: bytes, user: str | Non
     """Write the file at `path`, or the one that a symlink there leads to; make its parents.
 
     Raises:
-        SandboxError: `path` is no regular file or not writable, or the disk is full.
+        SandboxError: `path` is not a regular file or not writable, or the disk is full.
     """
     process = await commands.open(["sh", "-c", _WRITE, "write", path], {}, user)
     code, _, error = await _exchange(process, data, 0)

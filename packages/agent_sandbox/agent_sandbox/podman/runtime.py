@@ -119,7 +119,7 @@ class PodmanRuntime(OwnRuntime):
         """Write the file at `path`, or the one that a symlink there leads to; make its parents.
 
         Raises:
-            SandboxError: `path` is no regular file or not writable, or the disk is full.
+            SandboxError: `path` is not a regular file or not writable, or the disk is full.
         """
         await write_file(self._started, path, data, self.user)
 

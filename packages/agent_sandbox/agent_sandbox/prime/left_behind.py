@@ -22,7 +22,7 @@ def platform(within: float | None = None) -> Iterator[SandboxClient]:
     """The SDK's client for a caller without an event loop.
 
     Args:
-        within: seconds after which it asks for nothing more; None is no end.
+        within: seconds after which it asks for nothing more; None: no end.
     """
     deadline = None if within is None else time.monotonic() + within
 

@@ -68,7 +68,7 @@ class Ownership:
         """Whether it was deleted while the platform may still have been making it, and may come yet."""
 
     def stamped(self, request: CreateSandboxRequest) -> CreateSandboxRequest:
-        """The request with our labels, our key and the lifetime; idle for longer is no sound request."""
+        """The request with our labels, our key and the lifetime; idle for longer would be refused."""
         self.labels = list(dict.fromkeys([*request.labels, OURS, self.label]))
         idle, lifetime = request.idle_timeout_minutes, self._lifetime_minutes
         if idle is not None and lifetime > 0:

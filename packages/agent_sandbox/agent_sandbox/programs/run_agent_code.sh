@@ -4,7 +4,7 @@
 # usage: run-agent-code [--timeout SECONDS] [--max-output BYTES] [--stdin FILE] [--status FILE] [--] COMMAND [WORD]…
 #
 # Prints at most BYTES of each stream of the command. The file of --status gets `exit N`, `signal N` or `timeout`.
-# Exits 0 whatever the command did: its exit code is no verdict. Exits 125 if it could run nothing, which is an error
+# Exits 0 whatever the command did: its exit code is not a verdict. Exits 125 if it could run nothing, which is an error
 # of the rollout. The command reads the work directory, where it starts unless the current directory is below it or in
 # $AGENT_CODE_DIR; it writes $AGENT_CODE_DIR and nothing else that verify commands use; links that it leaves there to
 # what only those have are removed. It runs in namespaces of its
@@ -18,7 +18,7 @@ fail() {
     printf 'run-agent-code: %s\n' "$1" >&2
     exit 125
 }
-# What a program that ran before can have brought about is no failure of ours.
+# What a program that ran before can have brought about is not a failure of ours.
 refuse() {
     printf 'run-agent-code: %s\n' "$1" >&2
     exit 125

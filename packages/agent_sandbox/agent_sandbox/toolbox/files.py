@@ -148,7 +148,7 @@ def _folders(names: Mapping[str, Content]) -> Sequence[str]:
     for name in names:
         parts = name.split("/")
         if "\0" in name or {"", ".", ".."} & set(parts):
-            raise ValueError(f"{name!r} is no path below the directory of a bundle")
+            raise ValueError(f"{name!r} is not a path below the directory of a bundle")
         folders |= dict.fromkeys("/".join(parts[:depth]) for depth in range(1, len(parts)))
     if both := sorted(folders.keys() & names.keys()):
         raise ValueError(f"{both[0]!r} is a file and a directory of one bundle")

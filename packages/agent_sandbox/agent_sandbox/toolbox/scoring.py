@@ -68,7 +68,7 @@ class Scoring:
         """A second sandbox of the rollout: as the agent's was before the agent, or one for the tests alone.
 
         Raises:
-            ScoringError: nobody offers any: the environment is none of ours.
+            ScoringError: nobody offers any: the environment is not one of ours.
         """
         if self.boxes is None:
             raise ScoringError("this environment gives scoring no sandbox of its own: use opencode-env (--env.id)")
@@ -76,7 +76,7 @@ class Scoring:
 
     @asynccontextmanager
     async def time(self, seconds: float | None) -> AsyncIterator[None]:
-        """Let the body take so many seconds, without what it waits in `not_counted`; None is no limit.
+        """Let the body take so many seconds, without what it waits in `not_counted`; None: no limit.
 
         Raises:
             ScoringTimeout: it took longer.

@@ -18,13 +18,13 @@ def work_directory(task: vf.TaskData, seat: vf.AgentConfig) -> str:
     """Absolute path in the sandbox: what the seat's runtime names, else the task, else the harness, else `/app`.
 
     Raises:
-        TaskError: what is named is no absolute path.
+        TaskError: what is named is not an absolute path.
     """
     chosen = getattr(seat.runtime, "workdir", None) or task.workdir or getattr(seat.harness, "agent_workdir", None)
     path = str(chosen or DEFAULT_WORKDIR)
     if not path.startswith("/") or "\0" in path or has_lone_surrogate(path):
         raise vf.TaskError(
-            f"work directory {path!r} is no absolute path: name another as the task's workdir, "
+            f"work directory {path!r} is not an absolute path: name another as the task's workdir, "
             "--env.agent.harness.agent-workdir or --env.agent.runtime.workdir"
         )
     return "/" + posixpath.normpath(path).lstrip("/")

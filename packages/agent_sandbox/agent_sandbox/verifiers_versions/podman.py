@@ -32,11 +32,11 @@ if AFTER_0_4_0:
         workdir: str | None = None
         """Work directory; None uses the task's, or /app. Made when the image has none."""
         cpu: float | None = None
-        """Cores. None is no limit."""
+        """Cores. None: no limit."""
         memory: float | None = None
-        """Memory in GB. None is no limit."""
+        """Memory in GB. None: no limit."""
         gpu: str | None = None
-        """How many NVIDIA GPUs, by the names that the NVIDIA container toolkit gave them. None is none."""
+        """How many NVIDIA GPUs, by the names that the NVIDIA container toolkit gave them. None: no GPU."""
         disk: float | None = None
         """GB that a task asks for; not enforced, podman has no limit that works on every storage."""
         run_options: list[str] = []

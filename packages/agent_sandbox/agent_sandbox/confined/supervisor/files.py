@@ -84,7 +84,7 @@ def write_from(source: int, path: bytes) -> None:
     """Replace `path` by a new file (mode 0644) with the whole content of `source`, and make its parent directories.
 
     Raises:
-        OSError: a parent is no directory, `path` is one, or the file system refuses (read-only, full).
+        OSError: a parent is not a directory, `path` is one, or the file system refuses (read-only, full).
     """
     _make_parent(path)
     temporary = os.path.join(os.path.dirname(path), b".vf-" + os.urandom(8).hex().encode())

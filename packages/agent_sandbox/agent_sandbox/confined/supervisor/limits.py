@@ -18,7 +18,7 @@ _NO_CORE_BYTES = 1  # 0 would still start the host's core dump handler
 
 
 class Limits:
-    """The limits; None is no limit.
+    """The limits; None: no limit.
 
     Args:
         processes: of the sandbox's user, threads included.
