@@ -191,3 +191,37 @@ def test_every_docstring_names_what_it_raises_in_one_form() -> None:
             heads = [line.strip() for line in lines if re.match(r" {4}\S", line)]
             wrong += [f"{module}.{node.name}: {head}" for head in heads if not entry.match(head)]
     assert wrong == []
+
+
+SMALL_ON_PURPOSE = {
+    "opencode_rlm.taskset": "a name of the package's interface, imported on first use",
+    "opencode_simulation.rollout_toolset": "a program: verifiers starts the module of a tool server",
+    **{
+        f"agent_sandbox.verifiers_versions.{name}": "one module for each thing that differs between versions"
+        for name in ("dialects", "harnesses", "runtimes", "tasks", "traces")
+    },
+    **{
+        f"opencode_env.cli_agent.{name}": "not joined yet"
+        for name in ("open_files", "local_network", "rollout_log", "writable")
+    },
+    **{
+        f"opencode_env.cli_agent.interception.{name}": "not joined yet"
+        for name in ("main_session", "registered", "whole_replies")
+    },
+}
+"""Modules under 40 lines with a single importer, and why."""
+
+
+def test_a_small_module_with_one_importer_is_part_of_it() -> None:
+    importers: dict[str, set[str]] = {}
+    for module in sources():
+        for other in imports(module):
+            importers.setdefault(other, set()).add(module)
+    crumbs = {
+        module
+        for module, path in sources().items()
+        if path.name != "__init__.py"
+        and len(importers.get(module, set()) - {module}) == 1
+        and len(path.read_text().splitlines()) < 40
+    }
+    assert crumbs - set(SMALL_ON_PURPOSE) == set()

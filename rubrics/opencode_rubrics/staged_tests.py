@@ -7,12 +7,12 @@ In the confined sandbox, where the agent's user is the tests' own, they get a ho
 whose agent is root the tests run programs of the image that it can have replaced, and nothing is promised.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import verifiers.v1 as vf
 from agent_sandbox.toolbox.command import CommandResult, run_command
-from agent_sandbox.toolbox.lacked_program import lacked_program
 from agent_sandbox.toolbox.packed_directory import unpack_new
 from agent_sandbox.toolbox.processes import TrustedSystem
 from agent_sandbox.toolbox.scoring_home import ScoringHome, scoring_home
@@ -22,12 +22,39 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.verdict_file import Verdict, read_verdict
 
+_CODES = {126: "which cannot be run", 127: "which was not found"}
+_LINE = re.compile(
+    r"^.*(?:"
+    r"command not found"  # bash, zsh, also through `sudo`
+    r"|: (?:\d+|line \d+): \S+: (?:not found|Permission denied)"  # dash, busybox; bash where it cannot be run
+    r"|\b(?:ba|da|a|k|z)?sh: \S+: (?:not found|Permission denied)"  # of one line (`sh -c`)
+    r"|\bmake(?:\[\d+\])?: .* Error 12[67]\b"
+    r"|: bad interpreter: .*|: cannot execute.*"
+    r"|\benv: (?:can't execute )?\S+: (?:No such file or directory|Permission denied)"
+    r").*$",
+    re.MULTILINE,
+)
+
 TESTS_DIRECTORY = "/tests"
 SCRIPT = f"{TESTS_DIRECTORY}/test.sh"
 DEFAULT_SECONDS = 900.0
 
 # As Harbor does: not every checkout has it executable, and it names its own interpreter.
 _RUN_SCRIPT = f"chmod +x {SCRIPT} 2>/dev/null; {SCRIPT}"
+
+
+def lacked_program(result: CommandResult) -> str:
+    """What says that a program was lacking, by its exit code or what a shell wrote; empty if nothing does.
+
+    A script that goes on after such a line, and writes a verdict, has judged less than it means to. Only the end of a
+    long output is known.
+    """
+    found = next((line for text in (result.stderr, result.stdout) if (line := _LINE.search(text))), None)
+    code = "" if result.timed_out else _CODES.get(result.exit_code, "")
+    told = [found[0].strip()[:200]] if found else []
+    if code:
+        told.insert(0, f"exit code {result.exit_code}, of a program {code}")
+    return ": ".join(told)
 
 
 class VerifierBox(BaseModel):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from agent_sandbox.toolbox.command import CommandResult
-from agent_sandbox.toolbox.lacked_program import lacked_program
+from opencode_rubrics.staged_tests import lacked_program
 
 SHELLS = [found for name in ("sh", "bash", "dash", "busybox") if (found := shutil.which(name))]
 

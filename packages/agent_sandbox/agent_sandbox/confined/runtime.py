@@ -10,7 +10,7 @@ import copy
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from verifiers.v1.errors import SandboxError
@@ -297,3 +297,27 @@ class ConfinedRuntime(OwnRuntime):
         if self._doorway is None:
             raise SandboxError(f"sandbox {self.name} is not started")
         return self._doorway
+
+
+@contextlib.asynccontextmanager
+async def provision_confined(
+    options: LocalSandboxConfig,
+    binds: Sequence[Bind] = (),
+    name: str | None = None,
+    env: Mapping[str, str] | None = None,
+    workdir: str = DEFAULT_WORKDIR,
+) -> AsyncIterator[ConfinedRuntime]:
+    """Start a local sandbox and end it on exit, whatever happens.
+
+    Args:
+        options: what the user chose.
+        binds: host files and directories that are shown inside, read-only.
+        name: for messages and the host directory; random by default.
+        env: environment variables of every command.
+        workdir: where commands start; private and writable.
+
+    Raises:
+        SandboxError: the sandbox could not be started.
+    """
+    async with provisioned(ConfinedRuntime(options, binds, name, workdir), env) as runtime:
+        yield runtime

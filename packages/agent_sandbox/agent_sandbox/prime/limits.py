@@ -1,5 +1,8 @@
 """What one process may ask of Prime at once."""
 
+import math
+from collections.abc import Sequence
+
 from pydantic import Field, FiniteFloat
 from pydantic_config import BaseConfig
 
@@ -17,3 +20,20 @@ class PrimeLimits(BaseConfig):
     creation_patience: FiniteFloat = Field(600.0, ge=0)
     """Seconds for which the creation of a sandbox is tried again while the platform answers that there are too many
     requests or sandboxes (429), within the time for setup."""
+
+
+_UNLIMITED_STAGE_S = 3600.0
+_SPARE_S = 900.0
+"""For its start, for cleanup hooks and for its deletion."""
+_NO_LIMIT = -1
+
+
+def lifetime_minutes(stages: Sequence[float | None]) -> int:
+    """Whole minutes, or -1, Prime's word for no limit, when a stage may take for ever.
+
+    Args:
+        stages: seconds that each stage of a rollout may take. None is a stage without a limit: an hour is added for
+            it. `inf` is one that was given no limit on purpose.
+    """
+    seconds = _SPARE_S + sum(_UNLIMITED_STAGE_S if stage is None else stage for stage in stages)
+    return math.ceil(seconds / 60) if math.isfinite(seconds) else _NO_LIMIT

@@ -14,7 +14,7 @@ import os
 import select
 import sys
 
-from . import files, ipc, memory, messages, processes
+from . import files, messages, processes
 from .limits import Limits
 from .spawn import CannotStart, spawn
 
@@ -93,10 +93,10 @@ class Supervisor:
         poller.register(children, select.POLLIN)
         self._reply(b"0", b"ready")
         watched = self._limits.memory_bytes
-        patience = None if watched is None else memory.LOOK_EVERY_S * 1000
+        patience = None if watched is None else processes.LOOK_EVERY_S * 1000
         while True:
             if watched is not None:
-                self._memory_kills += memory.end_largest_beyond(watched)
+                self._memory_kills += processes.end_largest_beyond(watched)
             for fd, _ in poller.poll(patience):
                 if fd == children:
                     os.read(children, _SIGINFO_BYTES * 16)
@@ -216,12 +216,12 @@ class Supervisor:
     def _purge(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
         """The reply says "outlived" if the agent's processes outran their end and everything was ended with them."""
         outcome = self._ended(processes.but(self._marked))
-        ipc.remove_abandoned()
+        processes.remove_abandoned()
         self._reply(identifier, b"ok", outcome)
 
     def _end_everything(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
         processes.end_everything(self._reap)
-        ipc.remove_abandoned()
+        processes.remove_abandoned()
         self._reply(identifier, b"ok")
 
     def _relieve(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:

@@ -7,6 +7,7 @@ What was killed in a call that the kernel does not break off, such as a long `sy
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 
@@ -22,6 +23,12 @@ OUTRUN_AFTER_S = 5.0
 END_TIMEOUT_S = 20.0
 """How long what was killed is waited for."""
 _PAUSE_S = 0.002
+_IPC_RMID = 0
+_TABLE = "/proc/sysvipc/"
+LOOK_EVERY_S = 0.25
+"""Between two looks at the memory of all."""
+_PRIVATE = (b"RssAnon:", b"RssShmem:")
+_KIB = 1024
 
 
 class OutrunError(Exception):
@@ -150,3 +157,55 @@ def end_everything(reap: Callable[[], None]) -> None:
         if time.monotonic() > deadline or not any(process.alive for process in table().values()):
             return
         time.sleep(_PAUSE_S)
+
+
+def _kibibytes(path: str, names: tuple[bytes, ...]) -> int:
+    """Return the sum of some lines of a file like /proc/PID/status, 0 when the process is gone."""
+    try:
+        with open(path, "rb") as file:
+            return sum(int(line.split()[1]) for line in file if line.startswith(names))
+    except OSError:
+        return 0
+
+
+def end_largest_beyond(limit_bytes: int) -> bool:
+    """Kill the largest process if all together are beyond the limit; returns whether it did.
+
+    For hosts on which no control group can be had, and as the kernel does it in one. What no process has mapped (files
+    in memory, buffers of pipes and sockets) is not seen.
+    """
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
+    if sum(_kibibytes(f"/proc/{pid}/status", _PRIVATE) for pid in pids) * _KIB <= limit_bytes:
+        return False
+    # What processes share was counted for each of them; these numbers cost more and count it once.
+    sizes = {pid: _kibibytes(f"/proc/{pid}/smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:")) for pid in pids}
+    if sum(sizes.values()) * _KIB <= limit_bytes:
+        return False
+    signal_each([max(sizes, key=lambda pid: sizes[pid])], SIGKILL)
+    return True
+
+
+def _rows(kind: str) -> list[dict[bytes, int]]:
+    """Return one of the kernel's tables, by its own names; proc(5)."""
+    try:
+        with open(_TABLE + kind, "rb") as file:
+            names = file.readline().split()
+            return [dict(zip(names, map(int, line.split()), strict=True)) for line in file]
+    except OSError:  # a kernel without it
+        return []
+
+
+def remove_abandoned() -> None:
+    """Remove what System V keeps for nobody: shared memory that nobody is attached to, queues whose last sender has
+    ended, and semaphores left alone."""
+    libc = ctypes.CDLL(None)
+    for row in _rows("shm"):
+        if row[b"nattch"] == 0:
+            libc.shmctl(row[b"shmid"], _IPC_RMID, None)
+    queues, semaphores = _rows("msg"), _rows("sem")
+    living = table() if queues or semaphores else {}
+    for row in queues:
+        if row[b"lspid"] not in living:
+            libc.msgctl(row[b"msqid"], _IPC_RMID, None)
+    for row in semaphores if not living else ():
+        libc.semctl(row[b"semid"], 0, _IPC_RMID)
