@@ -201,12 +201,8 @@ SMALL_ON_PURPOSE = {
         for name in ("dialects", "harnesses", "runtimes", "tasks", "traces")
     },
     **{
-        f"opencode_env.cli_agent.{name}": "not joined yet"
-        for name in ("open_files", "local_network", "rollout_log", "writable")
-    },
-    **{
-        f"opencode_env.cli_agent.interception.{name}": "not joined yet"
-        for name in ("main_session", "registered", "whole_replies")
+        f"opencode_env.cli_agent.interception.steps.{name}": "one module for each kind of step of a model call"
+        for name in ("admission", "caller", "history")
     },
 }
 """Modules under 40 lines with a single importer, and why."""

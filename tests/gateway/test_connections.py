@@ -14,7 +14,7 @@ from tests.rlm.role_server import role_server
 RAISED = """
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-from opencode_env.cli_agent.open_files import raise_open_files
+from opencode_env.cli_agent.interception.serving import raise_open_files
 raise_open_files()
 print(*resource.getrlimit(resource.RLIMIT_NOFILE))
 """

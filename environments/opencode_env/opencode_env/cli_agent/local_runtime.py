@@ -11,16 +11,47 @@ from agent_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
 from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 from agent_sandbox.verifiers_versions import OwnSubprocessRuntime, provisioned
 from verifiers.v1.configs.runtime import NetworkPolicyConfig
-from verifiers.v1.errors import SandboxError
+from verifiers.v1.errors import SandboxError, TaskError
 from verifiers.v1.runtimes import ProgramResult, Runtime, RuntimeProcess, SubprocessConfig
 
 from opencode_env.cli_agent.added_directory import AddedDirectory
-from opencode_env.cli_agent.local_network import local_runtime_config
 
 _MARK = "OPENCODE_ENV_UNCONFINED"
 _IN_WORKDIR = 'mkdir -p -- "$1" && cd -- "$1" && shift && exec "$@"'
 _REWARDS = "/logs/verifier"
 """Where verify commands may write their reward."""
+
+
+class FrameworkOnlyConfig(SubprocessConfig, NetworkPolicyConfig):
+    """The configuration of a confined sandbox, whose programs reach the rollout's own endpoints and nothing else.
+
+    verifiers calls that framework-only, and believes what a lent sandbox's configuration says.
+    """
+
+    allow: list[str] = []
+    block: list[str] = ["*"]
+
+
+def local_runtime_config(asked: NetworkPolicyConfig, options: LocalSandboxConfig) -> SubprocessConfig:
+    """What a local sandbox tells verifiers of itself, for a task that asks for this network.
+
+    Raises:
+        TaskError: the sandbox would give the task more, or less, than it asks for.
+    """
+    if not asked.network_restricted:
+        return SubprocessConfig()
+    if not options.confine or options.network == "host":
+        raise TaskError(
+            "the task bounds what its sandbox may reach, and this one reaches all that this machine does: leave out "
+            "--env.sandbox.network host and --env.sandbox.confine false"
+        )
+    if asked.allow:
+        hosts = ", ".join(f"no {host}" for host in asked.block) or ", ".join(asked.allow)
+        raise TaskError(
+            f"the task asks for a network with {hosts}, and the local sandbox reaches the rollout's own endpoints and "
+            "nothing else: use --env.agent.runtime.type docker or prime"
+        )
+    return FrameworkOnlyConfig()
 
 
 class UnconfinedRuntime(OwnSubprocessRuntime):

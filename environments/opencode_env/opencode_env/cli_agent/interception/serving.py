@@ -4,6 +4,8 @@ verifiers builds its servers inside `make_interception` and its pools, with no w
 `Env.serving` once more with our classes in the places of verifiers' own.
 """
 
+import logging
+import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -26,8 +28,9 @@ from verifiers.v1.session import RolloutSession
 
 from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.server import RoleInterceptionServer
-from opencode_env.cli_agent.open_files import raise_open_files
 from opencode_env.cli_agent.rollout import rollout_of
+
+logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
 
 _GRACE = "KEEPALIVE_GRACE_SECONDS"
 
@@ -144,3 +147,15 @@ async def _answering_after(seconds: float | None) -> AsyncIterator[None]:
         yield
     finally:
         setattr(verifiers_server, _GRACE, before)
+
+
+def raise_open_files() -> None:
+    """Raise the soft limit of open files, which is a desktop program's, to the hard one, for this process and those it
+    starts; harmless when it cannot be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError) as error:
+        logger.warning("at most %d open files (%s): raise it with `ulimit -n`", soft, error)
