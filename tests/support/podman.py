@@ -17,7 +17,11 @@ from pathlib import Path
 BASE_IMAGE = "localhost/opencode-env-base:1"
 """A minimal Debian with ca-certificates and python3, nothing else."""
 
+SUITES_IMAGE = "localhost/opencode-env-suites:1"
+"""A minimal Debian with git and the whole of python3, for repositories with tests."""
+
 _SUITE = "bookworm"
+_PACKAGES = {BASE_IMAGE: "ca-certificates,python3-minimal", SUITES_IMAGE: "ca-certificates,git,python3"}
 _COMMANDS = ("podman", "debootstrap")
 
 
@@ -48,8 +52,8 @@ def containers_conf() -> Iterator[None]:
                 os.environ["CONTAINERS_CONF"] = before
 
 
-def base_image() -> str:
-    """The name of the base image, made with debootstrap (about 30 s) when this machine has none yet.
+def base_image(image: str = BASE_IMAGE) -> str:
+    """The name of a base image, made with debootstrap (about 30 s) when this machine has none yet.
 
     Raises:
         Unavailable: podman or debootstrap is missing, or does not work here.
@@ -58,11 +62,11 @@ def base_image() -> str:
     if "podman" in missing:
         raise Unavailable("podman is not installed")
     with _making():
-        if not _exists(BASE_IMAGE):
+        if not _exists(image):
             if missing or os.geteuid() != 0:
-                raise Unavailable(f"the image {BASE_IMAGE} is not there, and making it needs debootstrap, run as root")
-            _debootstrap()
-    return BASE_IMAGE
+                raise Unavailable(f"the image {image} is not there, and making it needs debootstrap, run as root")
+            _debootstrap(image)
+    return image
 
 
 def derived_image(name: str, recipe: str, files: Mapping[str, Path] | None = None) -> str:
@@ -98,17 +102,16 @@ def _exists(image: str) -> bool:
     return subprocess.run(["podman", "image", "exists", image], check=False, capture_output=True).returncode == 0
 
 
-def _debootstrap() -> None:
+def _debootstrap(image: str) -> None:
     with tempfile.TemporaryDirectory(prefix="debootstrap-") as directory:
         root = Path(directory, "root")
-        packages = "--include=ca-certificates,python3-minimal"
-        argv = ["debootstrap", "--variant=minbase", packages, _SUITE, str(root)]
+        argv = ["debootstrap", "--variant=minbase", f"--include={_PACKAGES[image]}", _SUITE, str(root)]
         made = subprocess.run(argv, check=False, capture_output=True, text=True)
         if made.returncode != 0:
             raise Unavailable(f"debootstrap failed ({made.returncode}): {(made.stderr or made.stdout).strip()[-800:]}")
         archive = Path(directory, "root.tar")
         subprocess.run(["tar", "-C", str(root), "-cf", str(archive), "."], check=True)
-        _podman("import", "--quiet", str(archive), BASE_IMAGE)
+        _podman("import", "--quiet", str(archive), image)
 
 
 def _podman(*arguments: str) -> str:

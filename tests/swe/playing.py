@@ -1,7 +1,7 @@
 """Rollouts of software engineering tasks without a model: setup, an agent's script, scoring, in real sandboxes."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,15 @@ from opencode_rubrics import AnyTrace
 from opencode_swe import OpenCodeSweTaskset, OpenCodeSweTasksetConfig
 
 
-def tasks_of(rows: Sequence[dict[str, Any]], place: Path) -> list[OpenCodeTask]:
-    """The tasks of these rows."""
-    path = place / "rows.jsonl"
+def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> Path:
+    """The file of these rows."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def tasks_of(rows: Sequence[Mapping[str, Any]], place: Path) -> list[OpenCodeTask]:
+    """The tasks of these rows."""
+    path = write_rows(rows, place / "rows.jsonl")
     config = OpenCodeSweTasksetConfig(id="opencode-swe", dataset=str(path))
     return list(OpenCodeSweTaskset(config).load())
 

@@ -187,6 +187,8 @@ class TaskCheck:
         if (code := self._task.data.code_tests) is not None:
             spoken = "\n".join(f"{test.input}\n{test.output}" for test in code.tests)
             yield secret_of("what its tests expect", spoken)
+        if (problem := self._task.data.swe) is not None and problem.test_patch:
+            yield secret_of("the patch of tests", problem.test_patch)
         tests = self._task.data.tests
         if tests is not None and tests.archive is not None:
             for name, text in _unpacked(tests.archive).items():

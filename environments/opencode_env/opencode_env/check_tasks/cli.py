@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import verifiers.v1 as vf
+from opencode_rubrics.swe.tree import TreeError
 from pydantic_config import cli
 from verifiers.v1.cli.resolve import narrow_config, plugin_errors
 from verifiers.v1.configs.cli.eval import EvalConfig
@@ -22,6 +24,7 @@ from opencode_env.check_tasks.box import CheckEnv
 from opencode_env.check_tasks.check import TaskCheck
 from opencode_env.check_tasks.report import Check, Report
 from opencode_env.check_tasks.results import Results, table
+from opencode_env.check_tasks.write_folder import FolderError, write_folder
 from opencode_env.taskset import DatasetError, OpenCodeTask
 
 PROG = "opencode-check-tasks"
@@ -45,6 +48,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--limit", type=_positive, metavar="N", help="look at the first N tasks only")
     parser.add_argument(
         "--results", type=Path, metavar="FILE", help="JSONL of the reports; what it holds is not redone"
+    )
+    parser.add_argument(
+        "--write-folders",
+        type=Path,
+        metavar="DIR",
+        help="also write software engineering tasks there, in Harbor's layout",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
     return parser
@@ -166,6 +175,11 @@ async def _report(env: CheckEnv, task: Task[Any, Any, Any], options: argparse.Na
         await check.run()
     except Exception as problem:  # noqa: BLE001 - one task must not end the check of thirty thousand
         error = f"{type(problem).__name__}: {str(problem)[-600:]}"
+    if options.write_folders is not None and error is None and isinstance(task, OpenCodeTask):
+        try:
+            await write_folder(env, task, options.write_folders)
+        except (FolderError, vf.RolloutError, TreeError) as problem:
+            error = f"it is not written as a folder: {problem}"
     found = {"findings": check.findings, "untouched": check.untouched, "gold": check.gold, "error": error}
     return report.model_copy(update={**found, "seconds": round(time.monotonic() - started, 3)})
 

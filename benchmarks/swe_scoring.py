@@ -1,0 +1,156 @@
+"""What it costs to judge a change apart from the agent, and to read 50,000 rows.
+
+    uv run python benchmarks/swe_scoring.py            # sandboxes: --runs 5; rows: --rows 50000
+
+The suite by hand: the same sandbox, prepared (files, change and tests in place), and the suite's command in it. The
+figure is scoring ÷ by hand, in CPU seconds of this process and its children and in wall seconds, without the start of
+the second sandbox, which overlaps with packing and is told on its own.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from agent_sandbox.toolbox.command import run_command
+from opencode_rubrics.swe.grading import stage_tests
+
+from tests.swe.playing import environment, patching, tasks_of
+from tests.swe.repositories import CALCULATOR, PYTEST, made, swelego
+
+_BUSY = """import time
+
+def test_busy():
+    end = time.process_time() + {seconds}
+    while time.process_time() < end:
+        pass
+"""
+_READ = """
+import json, sys, time, resource
+started = time.monotonic()
+from opencode_swe import OpenCodeSweTaskset, OpenCodeSweTasksetConfig
+taskset = OpenCodeSweTaskset(OpenCodeSweTasksetConfig(id="opencode-swe", dataset=sys.argv[1]))
+before, first, count = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, None, 0
+begun = time.monotonic()
+for task in taskset.load():
+    first = first or time.monotonic() - begun
+    count += 1
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps({"first": first, "all": time.monotonic() - begun, "count": count, "kib": peak - before}))
+"""
+_HOLD = """
+import json, sys, resource
+import datasets
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+table = datasets.Dataset.from_json(sys.argv[1], keep_in_memory=True, cache_dir=sys.argv[2])
+rows = table.num_rows
+print(json.dumps({"count": rows, "kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before}))
+"""
+
+
+def cpu() -> float:
+    """CPU seconds of this process and its ended children."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+async def scoring(runs: int, seconds: float) -> None:
+    """Print the figure of one row whose suite is busy for `seconds`."""
+    row, found = swelego(CALCULATOR), made(CALCULATOR)
+    row["test_cmd"] = f"{PYTEST} -rA"
+    (task,) = tasks_of([row], Path(tempfile.mkdtemp()))
+    problem = task.data.swe
+    assert problem is not None
+    busy = {"tests/test_busy.py": _BUSY.format(seconds=seconds)}
+    problem = problem.model_copy(update={"test_files": busy})
+    task = task.with_data(swe=problem)
+    env = environment()
+    apart, by_hand, starting = [], [], []
+    for _ in range(runs):
+        async with env.box(task) as box:
+            argv = ["sh", "-c", 'cd "$1" && exec bash -c "$2"', "agent", box.workdir, patching(found.gold)]
+            await box.agents.run(argv, {})
+            begun, used = time.monotonic(), cpu()
+            trace = await box.score()
+            apart.append((time.monotonic() - begun, cpu() - used))
+            assert trace.reward == 1.0, trace.info
+        begun, used = time.monotonic(), cpu()
+        async with env.box(task) as box:
+            await box.agents.run(argv, {})
+            await stage_tests(box.runtime, problem, box.workdir)
+            starting.append((time.monotonic() - begun, cpu() - used))
+            begun, used = time.monotonic(), cpu()
+            done = await run_command(box.runtime, problem.command, workdir=box.workdir, timeout=600)
+            by_hand.append((time.monotonic() - begun, cpu() - used))
+            assert done.exit_code == 0, done
+    for name, measured in (("scoring", apart), ("by hand", by_hand), ("preparing a sandbox", starting)):
+        walls, used = (median(column) for column in zip(*measured, strict=True))
+        print(f"{name}: wall {walls:.2f} s, CPU {used:.2f} s")
+    wall = median(wall for wall, _ in apart) / median(wall for wall, _ in by_hand)
+    prepared = (median(w for w, _ in apart)) / (median(w for w, _ in by_hand) + median(w for w, _ in starting))
+    print(f"scoring / by hand: wall {wall:.2f}; with the preparing of one sandbox on both sides: {prepared:.2f}")
+
+
+def reading(rows: int) -> None:
+    """Print the figures of reading a dataset."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "rows.jsonl")
+        with path.open("w") as file:
+            for number in range(rows):
+                row: dict[str, Any] = {
+                    "instance_id": f"row-{number}",
+                    "problem_statement": f"Mend it, number {number}. " * 40,
+                    "image_name": f"registry.example/image:{number}",
+                    "base_commit": f"{number:040x}",
+                    "patch": "--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n" * 20,
+                    "test_patch": "--- a/tests/test_x.py\n+++ b/tests/test_x.py\n@@ -1 +1 @@\n-a\n+b\n" * 20,
+                    "test_cmd": "pytest -rA tests/test_x.py",
+                    "FAIL_TO_PASS": json.dumps([f"tests/test_x.py::test_{i}" for i in range(5)]),
+                    "PASS_TO_PASS": json.dumps([f"tests/test_x.py::test_kept_{i}" for i in range(60)]),
+                }
+                file.write(json.dumps(row) + "\n")
+        ours = _measured(_READ, str(path))
+        print(
+            f"{ours['count']} rows: first task {ours['first']:.2f} s, all {ours['all']:.1f} s, {ours['kib'] >> 10} MiB"
+        )
+        held = _measured(_HOLD, str(path), directory)
+        print(f"datasets holds the table in {held['kib'] >> 10} MiB: {ours['kib'] / held['kib']:.2f} of it")
+
+
+def _measured(program: str, *arguments: str) -> dict[str, Any]:
+    argv, offline = [sys.executable, "-c", program, *arguments], {**os.environ, "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, env=offline)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=20.0, help="CPU seconds of the suite")
+    parser.add_argument("--rows", type=int, default=50_000)
+    options = parser.parse_args()
+    parts: list[Callable[[], None]] = []
+    if options.rows:
+        parts.append(lambda: reading(options.rows))
+    if options.runs:
+        parts.append(lambda: asyncio.run(scoring(options.runs, options.seconds)))
+    for part in parts:
+        part()
+
+
+if __name__ == "__main__":
+    main()
