@@ -6,6 +6,7 @@ from importlib import import_module
 import pytest
 
 PACKAGES = [
+    "agent_sandbox",
     "opencode_env",
     "opencode_env.simulation",
     "opencode_env.openenv",

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from agent_sandbox.verifiers_versions import AFTER_0_4_0
 from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel, WorldsPolicy
 from opencode_env.scripted_model.request import ChatRequest
 from packaging.version import Version
@@ -168,6 +169,49 @@ def words(command: str, rows: Path) -> list[str]:
     given = {"TASKSET": taskset, "SMALL": ["small-model"], "--no-push": []}
     given |= {f"configs/eval/{path.name}": [str(path)] for path in CONFIGS.iterdir()}
     return [new for word in found for new in given.get(word, [word])] + ["--select.limit", "1"]
+
+
+@pytest.fixture(scope="module")
+def sandbox_alone(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment with the sandbox and verifiers, and nothing else of ours."""
+    place = tmp_path_factory.mktemp("sandbox-alone")
+    uv("venv", "--quiet", "--python", sys.executable, str(place / "venv"), cwd=place)
+    wanted = [f"verifiers=={VERIFIERS}", *(["--prerelease", "allow"] if VERIFIERS.is_prerelease else [])]
+    wheel = str(installed.wheels["agent_sandbox"])
+    uv("pip", "install", "--quiet", "--python", str(place / "venv" / "bin" / "python"), *wanted, wheel, cwd=place)
+    return place / "venv" / "bin"
+
+
+def test_the_sandbox_alone_is_all_that_its_command_and_its_runtimes_need(sandbox_alone: Path) -> None:
+    code = (
+        "import importlib.util as found, agent_sandbox\n"
+        "assert all(getattr(agent_sandbox, name) for name in agent_sandbox.__all__)\n"
+        "assert not any(found.find_spec(name) for name in ('opencode_env', 'opencode_rubrics', 'mathverdict'))\n"
+    )
+    for argv in ([str(sandbox_alone / "python"), "-c", code], [str(sandbox_alone / "opencode-sandboxes"), "--help"]):
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not AFTER_0_4_0, reason="verifiers 0.4.0 makes runtimes of its own types only")
+async def test_the_sandbox_serves_an_environment_that_knows_nothing_of_us(
+    sandbox_alone: Path, shared_home: UserHome
+) -> None:
+    def policy(request: ChatRequest, /) -> Reply:
+        return Reply(text="done") if request.turn else call("bash", command="echo hello > /app/made.txt")
+
+    runtime = ["--env.agent.runtime.type", "custom"]
+    runtime += ["--env.agent.runtime.import-path", "agent_sandbox.ConfinedBackend"]
+    async with ScriptedModel(policy) as model:
+        taskset = ["--env.taskset.id", "plain-tasks", "--env.agent.harness.id", "bash"]
+        finished = await shared_home.run(
+            *("plain", model.base_url, *taskset, *runtime),
+            env={"PYTHONUNBUFFERED": "1"},
+            program=sandbox_alone / "vf-eval",
+        )
+    assert finished.exit_code == 0, finished.log
+    (episode,) = finished.episodes
+    assert episode.traces[0].rewards == {"written": 1.0}, finished.log
 
 
 @pytest.fixture(scope="module")

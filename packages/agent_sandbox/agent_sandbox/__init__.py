@@ -7,14 +7,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agent_sandbox.confined.backend import ConfinedBackend
     from agent_sandbox.podman import PodmanBackend
+    from agent_sandbox.prime.backend import OwnedPrimeBackend
 
-__all__ = ["PodmanBackend"]
+__all__ = ["ConfinedBackend", "OwnedPrimeBackend", "PodmanBackend"]
 
-_MODULES = {"PodmanBackend": "agent_sandbox.podman"}
+_MODULES = {
+    "ConfinedBackend": "agent_sandbox.confined.backend",
+    "OwnedPrimeBackend": "agent_sandbox.prime.backend",
+    "PodmanBackend": "agent_sandbox.podman",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names too, for `help` and completion."""
+    return sorted({*globals(), *__all__})

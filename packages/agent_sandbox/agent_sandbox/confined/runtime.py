@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult, SubprocessConfig, SubprocessRuntimeInfo
@@ -49,6 +50,7 @@ class ConfinedRuntime(OwnRuntime):
         name: for messages and the host directory; a rollout's id. Random by default.
         workdir: absolute; a private directory like /app, also when it lies elsewhere.
         lent: the host user of another living sandbox (`host_user`), for one that shows that sandbox's files.
+        binding: the backend, where a version of verifiers made that first.
     """
 
     def __init__(
@@ -58,8 +60,9 @@ class ConfinedRuntime(OwnRuntime):
         name: str | None = None,
         workdir: str = DEFAULT_WORKDIR,
         lent: SandboxUser | None = None,
+        **binding: Any,
     ) -> None:
-        super().__init__(name)
+        super().__init__(name, **binding)
         self.config = SubprocessConfig()
         self.info = SubprocessRuntimeInfo()
         self.options = options

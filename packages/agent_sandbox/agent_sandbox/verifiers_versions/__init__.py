@@ -10,17 +10,20 @@ from agent_sandbox.verifiers_versions.calls import (
     starts_processes,
     supports_users,
 )
+from agent_sandbox.verifiers_versions.custom import NamedBackend, NamedConfig
 from agent_sandbox.verifiers_versions.dialects import error_body
 from agent_sandbox.verifiers_versions.harnesses import OPENCODE_HARNESSES
 from agent_sandbox.verifiers_versions.installed import AFTER_0_4_0
 from agent_sandbox.verifiers_versions.own_runtime import OwnRuntime, OwnSubprocessRuntime, provisioned
 from agent_sandbox.verifiers_versions.podman import ContainerBackend, PodmanConfig, own_container, podman_info
 from agent_sandbox.verifiers_versions.prime import (
+    NamedPrimeConfig,
     PrimeBase,
     bound_gateway,
     command_of,
     forget_access,
     provisioned_prime,
+    unnamed_prime,
 )
 from agent_sandbox.verifiers_versions.runtimes import GONE_RUNTIMES
 from agent_sandbox.verifiers_versions.tasks import asked_network, lift_network, network_fields
@@ -31,6 +34,9 @@ __all__ = [
     "GONE_RUNTIMES",
     "OPENCODE_HARNESSES",
     "ContainerBackend",
+    "NamedBackend",
+    "NamedConfig",
+    "NamedPrimeConfig",
     "OwnRuntime",
     "OwnSubprocessRuntime",
     "PodmanConfig",
@@ -53,4 +59,5 @@ __all__ = [
     "start_process",
     "starts_processes",
     "supports_users",
+    "unnamed_prime",
 ]

@@ -6,9 +6,9 @@ view as their first argument. When 0.4.0 is no longer supported, its branches go
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
-from verifiers.v1.runtimes import Runtime
+from verifiers.v1.runtimes import PrimeConfig, Runtime
 from verifiers.v1.runtimes.base import register
 
 from agent_sandbox.verifiers_versions.installed import AFTER_0_4_0
@@ -67,3 +67,24 @@ async def provisioned_prime(box: PrimeBase, env: Mapping[str, str] | None = None
             yield box
     finally:
         await box.stop()
+
+
+if AFTER_0_4_0:
+    from verifiers.v1.configs.runtime import CustomRuntimeConfig
+
+    class NamedPrimeConfig(PrimeConfig, CustomRuntimeConfig):
+        """The options of a Prime sandbox, of a runtime that is named by its path."""
+
+        type: Literal["custom"] = "custom"  # type: ignore[assignment]  # "prime" there
+
+else:
+
+    class NamedPrimeConfig(PrimeConfig):
+        """verifiers 0.4.0 names no runtime by its path."""
+
+        import_path: str
+
+
+def unnamed_prime(config: NamedPrimeConfig) -> PrimeConfig:
+    """The options that verifiers itself has for a Prime sandbox."""
+    return PrimeConfig(**{name: getattr(config, name) for name in PrimeConfig.model_fields if name != "type"})

@@ -1,0 +1,66 @@
+"""What `--env.agent.runtime.type custom --env.agent.runtime.import-path agent_sandbox.ConfinedBackend` names.
+
+The sandbox of any environment of verifiers after 0.4.0. It reaches the endpoints of its own rollout and nothing else,
+whatever network a task asks for; a task that names hosts is refused.
+"""
+
+import asyncio
+from typing import Self
+
+from pydantic import Field, model_validator
+from verifiers.v1.errors import TaskError
+
+from agent_sandbox.confined.arguments import require_private_workdir
+from agent_sandbox.confined.bubblewrap import require_bubblewrap
+from agent_sandbox.confined.config import LocalSandboxConfig
+from agent_sandbox.confined.runtime import ConfinedRuntime
+from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
+from agent_sandbox.verifiers_versions import NamedBackend, NamedConfig
+
+
+class ConfinedConfig(LocalSandboxConfig, NamedConfig):
+    """The confined local sandbox, with the options of `LocalSandboxConfig`."""
+
+    import_path: str = "agent_sandbox.ConfinedBackend"
+    """What makes it."""
+    workdir: str = Field(DEFAULT_WORKDIR, pattern="^/")
+    """Work directory; made when the sandbox starts."""
+
+    @model_validator(mode="after")
+    def _what_it_can_be(self) -> Self:
+        if not self.confine:
+            raise ValueError("confine false is no sandbox: use the runtime type subprocess")
+        if self.network_restricted and (self.allow or self.network == "host"):
+            raise ValueError(
+                "the confined sandbox reaches its rollout's own endpoints and nothing else: use allow = [] with "
+                "network = 'interception', or the docker or prime runtime"
+            )
+        return self
+
+
+class ConfinedBackend(NamedBackend):
+    """The confined sandbox, for verifiers after 0.4.0."""
+
+    SUPPORTS_TASK_IMAGES = False
+    SUPPORTS_PORT_EXPOSURE = True
+    config_class = ConfinedConfig
+
+    def made(self, config: ConfinedConfig) -> ConfinedRuntime:
+        """One sandbox.
+
+        Raises:
+            TaskError: it cannot have this work directory, or the task names hosts that it must reach.
+        """
+        if config.network_restricted and config.allow:
+            raise TaskError(f"the confined sandbox has no way to the hosts that the task names ({config.allow})")
+        require_private_workdir(config.workdir)
+        return ConfinedRuntime(config, workdir=config.workdir, backend=self)
+
+    async def start(self) -> None:
+        """Start it.
+
+        Raises:
+            SandboxError: bubblewrap is missing or refused, or it did not come up.
+        """
+        await asyncio.to_thread(require_bubblewrap)
+        await super().start()

@@ -1,0 +1,45 @@
+"""What `--env.agent.runtime.type custom --env.agent.runtime.import-path agent_sandbox.OwnedPrimeBackend` names.
+
+verifiers' own Prime sandboxes, which are deleted whatever happens, for any environment of verifiers after 0.4.0.
+"""
+
+from typing import Any
+
+from agent_sandbox.prime.limits import PrimeLimits
+from agent_sandbox.prime.runtime import OwnPrimeRuntime
+from agent_sandbox.prime.start_record import StartRecord
+from agent_sandbox.prime.turns import taken_turn
+from agent_sandbox.verifiers_versions import NamedPrimeConfig, unnamed_prime
+
+
+class OwnedPrimeConfig(NamedPrimeConfig):
+    """verifiers' options of a Prime sandbox, and ours."""
+
+    import_path: str = "agent_sandbox.OwnedPrimeBackend"
+    """What makes it."""
+    lifetime_minutes: int = 24 * 60
+    """Minutes after which the platform ends it, should this process be killed; -1 is never."""
+    limits: PrimeLimits = PrimeLimits()
+    """What one process may ask of Prime at once; `max_sandboxes` holds in environments of ours only."""
+
+
+class OwnedPrimeBackend(OwnPrimeRuntime):
+    """A Prime sandbox, for verifiers after 0.4.0; 0.4.0 has it in environments of ours only."""
+
+    config_class = OwnedPrimeConfig
+
+    def __init__(self, config: Any, name: str | None = None) -> None:
+        self._asked = unnamed_prime(config)
+        unpaced = self._asked.model_copy(update={"creates_per_min": None})  # `start` waits for its turn
+        super().__init__(unpaced, config.lifetime_minutes, StartRecord(config.limits), name)
+        self._limits = config.limits
+
+    async def start(self) -> None:
+        """Wait for its turn, have a sandbox and wait until it is up.
+
+        Raises:
+            SandboxError: there is none; its type says why.
+        """
+        self.record = await taken_turn(self._asked)
+        self.record.limits = self._limits
+        await super().start()
