@@ -211,7 +211,7 @@ async def test_the_sandbox_serves_an_environment_that_knows_nothing_of_us(
         )
     assert finished.exit_code == 0, finished.log
     (episode,) = finished.episodes
-    assert episode.traces[0].rewards == {"written": 1.0}, finished.log
+    assert episode.traces[0].reward == 1.0, finished.log
 
 
 @pytest.fixture(scope="module")
