@@ -40,6 +40,6 @@ class OwnedPrimeBackend(OwnPrimeRuntime):
         Raises:
             SandboxError: there is none; its type says why.
         """
-        self.record = await taken_turn(self._asked)
+        self.record = await taken_turn(self._asked, None)
         self.record.limits = self._limits
         await super().start()
