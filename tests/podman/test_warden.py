@@ -2,12 +2,13 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from functools import partial
 
 import pytest
-from agent_sandbox.confined.supervisor import warden
+from agent_sandbox.confined.supervisor import processes, warden
 from agent_sandbox.podman import PodmanRuntime
 from agent_sandbox.podman.arguments import ContainerOptions
 from agent_sandbox.podman.commands import Commands
@@ -29,13 +30,20 @@ async def test_what_the_agent_orphans_forks_and_hides_is_ended_and_the_host_keep
     with subprocess.Popen(["sleep", "2101"]) as own:
         await runtime.run_background(["sleep", "2100"], {}, "log")
         await until(partial(runs, runtime, "sleep 2100"))
+        await runtime.run_background(
+            ["sh", "-c", "until [ -e /tmp/go ]; do sleep 0.05; done; sleep 2105; wait"], {}, "log"
+        )
+        await until(partial(runs, runtime, "sh -c until"))
         await runtime.mark_agent_start()
+        await sh(runtime, "touch /tmp/go")
+        await until(partial(runs, runtime, "sleep 2105"))
         await sh(runtime, "(setsid env -i sleep 2102 &); printf 'sleep 0.01\\nsetsid sh /tmp/chain &\\n' >/tmp/chain")
         for _ in range(5):
             await runtime.run_background(["sh", "/tmp/chain"], {}, "log")
         await runtime.end_agent_processes()
         assert not await runs(runtime, "sh /tmp/chain")
         assert not await runs(runtime, "sleep 2102")
+        assert not await runs(runtime, "sleep 2105"), "what a service starts after the mark can be the agent's doing"
         assert await runs(runtime, "sleep 2100")
         assert own.poll() is None
         own.kill()
@@ -60,6 +68,21 @@ def test_a_process_in_this_machines_own_control_group_is_refused() -> None:
                 warden._container_cgroup(process.pid)
             with pytest.raises(warden.CannotGuard, match="pid namespace"):
                 warden._join(process.pid)
+        finally:
+            process.kill()
+
+
+@pytest.mark.usefixtures("programs")
+def test_a_process_that_took_the_number_of_one_that_ended_gets_no_signal() -> None:
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        try:
+            found = processes.process_of(process.pid)
+            assert found is not None
+            other = processes.Process(found.pid, found.parent, found.session, found.started - 1, found.alive)
+            guard = object.__new__(warden.Warden)
+            guard._signal_each({process.pid: other}, [process.pid], signal.SIGKILL)
+            guard._signal_each({process.pid: found}, [process.pid], signal.SIGTERM)
+            assert process.wait() == -signal.SIGTERM
         finally:
             process.kill()
 

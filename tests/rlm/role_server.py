@@ -9,6 +9,7 @@ from typing import Any
 
 import verifiers.v1 as vf
 from aiohttp import ClientError, ClientSession, ClientTimeout
+from multidict import CIMultiDict
 from opencode_env.cli_agent.interception import GatewayConfig, SubRollout, SubSettings
 from opencode_env.cli_agent.interception.serving import role_interception
 from opencode_env.cli_agent.rollout import rollout_of
@@ -81,7 +82,8 @@ class Rollout:
         body = {"model": "whatever", "messages": messages, "temperature": 0.123, "stream": stream}
         if stream:
             body["stream_options"] = {"include_usage": True}
-        sent = {"Authorization": f"Bearer {secret or self.secret}", **(headers or {})}
+        sent = CIMultiDict(headers or {})
+        sent.setdefault("Authorization", f"Bearer {secret or self.secret}")
         try:
             async with self.http.post(f"{self.url}/v1/chat/completions", json=body, headers=sent) as response:
                 return Answer(response.status, await response.text())

@@ -4,6 +4,7 @@ import asyncio
 import random
 
 import pytest
+from multidict import CIMultiDict
 from opencode_env.cli_agent.interception import SubSettings
 from verifiers.v1.interception import (
     ElasticInterceptionPoolConfig,
@@ -51,11 +52,11 @@ async def _one_call(rollout: Rollout, role: str, number: int) -> None:
     assert answer.status == 200
 
 
-@pytest.mark.parametrize("value", ["judge", "", "main, sub", "submarine"])
-async def test_an_unknown_role_is_refused_with_a_clear_message_and_recorded(value: str) -> None:
+@pytest.mark.parametrize("values", [["judge"], [""], ["main, sub"], ["submarine"], ["main", "sub"], ["sub", "sub"]])
+async def test_an_unknown_role_is_refused_with_a_clear_message_and_recorded(values: list[str]) -> None:
     async with role_server() as server:
         async with server.rollout() as rollout:
-            answer = await rollout.ask("hello", {"X-RLM-Role": value})
+            answer = await rollout.ask("hello", CIMultiDict(("X-RLM-Role", value) for value in values))
             assert answer.status == 400
             assert "must be `main` or `sub`" in answer.text
         assert server.model.requests == []

@@ -203,6 +203,26 @@ async def test_a_container_that_goes_during_scoring_is_an_error(container: vf.Ru
         await scoring
 
 
+async def test_a_sandbox_whose_engine_reports_its_end_as_an_exit_code_is_an_error_too(
+    confined: vf.Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `docker exec` in a container that is gone."""
+    run = confined.run
+
+    async def exits(argv: list[str], env: dict[str, str]) -> vf.ProgramResult:
+        try:
+            return await run(argv, env)
+        except vf.SandboxError:
+            return vf.ProgramResult(exit_code=137, stdout="", stderr="no such container")
+
+    monkeypatch.setattr(confined, "run", exits)
+    scoring = asyncio.create_task(score(confined, "true", "sleep 30"))
+    await until(lambda: runs(confined, "sleep 30"))
+    await sandbox_of(confined).stop()
+    with pytest.raises(vf.SandboxError):
+        await scoring
+
+
 async def test_a_verifier_directory_that_cannot_be_made_is_a_zero_with_a_reason(
     confined: vf.Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -88,6 +88,11 @@ async def test_a_port_taken_inside_gives_the_origin_another_port(runtime: Confin
         url = runtime.host_url(f"http://localhost:{port}/a")
         assert url.startswith("http://localhost:")
         assert url != f"http://localhost:{port}/a"
+        other = runtime.host_url("http://localhost:9/b")
+        assert [runtime.original_url(one) for one in (url, other)] == [
+            f"http://localhost:{port}/a",
+            "http://localhost:9/b",
+        ]
         assert (await runtime.run(["python3", "-c", GET, url], {})).stdout.startswith("/a ")
 
 
