@@ -160,6 +160,8 @@ async def test_tests_that_hang_only_after_the_agent_are_a_zero(make: Make) -> No
         'reward.json {"reward":"1"}',
         'reward.json {"other":1}',
         'reward.json {"reward":2}',
+        'reward.json {"reward":-1}',
+        'reward.json {"reward":1,"share":NaN}',
     ],
 )
 async def test_a_verdict_that_is_none_is_an_error_that_says_so(make: Make, verdict: str) -> None:
