@@ -80,10 +80,25 @@ def assert_cost_nothing(played: Played, wire: BrokenWire, runs: Sequence[int]) -
     assert all("idempotency-key" not in request.headers for request in played.requests)
 
 
+@pytest.fixture(scope="module")
+def deliveries() -> dict[str, tuple[Played, BrokenWire]]:
+    """A rollout for each of `BREAKS`, three at a time: nearly all of it is waiting for OpenCode to ask again."""
+    places = asyncio.Semaphore(3)
+
+    async def one(breaks: Sequence[Break]) -> tuple[Played, BrokenWire]:
+        async with places:
+            return await broken(breaks, Break(0.5, body=True), harness=IMPATIENT)
+
+    async def play_all() -> list[tuple[Played, BrokenWire]]:
+        return await asyncio.gather(*map(one, BREAKS.values()))
+
+    return dict(zip(BREAKS, asyncio.run(play_all()), strict=True))
+
+
 @pytest.mark.parametrize("where", BREAKS)
-async def test_a_broken_delivery_costs_nothing(where: str) -> None:
+def test_a_broken_delivery_costs_nothing(deliveries: dict[str, tuple[Played, BrokenWire]], where: str) -> None:
     breaks = BREAKS[where]
-    played, wire = await broken(breaks, Break(0.5, body=True), harness=IMPATIENT)
+    played, wire = deliveries[where]
     assert_cost_nothing(played, wire, range(len(breaks)))
     unsent = sum(planned.unsent for planned in breaks)
     assert played.trace.metrics["repeated_calls"] == len(breaks) + 1 - unsent
@@ -132,15 +147,17 @@ async def test_a_slow_answer_whose_last_bytes_are_lost_leaves_nothing_behind(kep
     assert wire.answers[0].endswith(b"\r\n0\r\n\r\n")
 
 
-@pytest.mark.parametrize("kind", ["cut", "no_finish", "malformed_sse", "sse_error"])
-async def test_a_failure_behind_keep_alives_is_one_that_opencode_tries_again(kept_alive: None, kind: str) -> None:
-    faults = (Fault(kind=FaultKind.DELAY, seconds=1.5, attempts=1), *fault(kind, attempts=1))
+async def test_failures_behind_keep_alives_are_ones_that_opencode_tries_again(kept_alive: None) -> None:
+    delay = Fault(kind=FaultKind.DELAY, seconds=1.5, attempts=1)
+    kinds = ("cut", "no_finish", "malformed_sse", "sse_error")
+    turns = [counting(number, (delay, *fault(kind, attempts=1))) for number, kind in enumerate(kinds)]
     async with RoleInterceptionServer(InterceptionServerConfig()) as server:
-        played = await play(Confined(), [bash("echo 1"), Reply(text=FINAL, faults=faults)], interception=server)
+        played = await play(Confined(), [*turns, Reply(text=FINAL)], interception=server, after=RUNS)
     trace = played.trace
     assert trace.ok, trace.errors
-    assert (trace.num_turns, trace.num_branches, trace.last_reply) == (2, 1, FINAL)
-    assert [call.error is None for call in trace.calls] == [True, False, True]
+    assert (trace.num_turns, trace.num_branches, trace.last_reply) == (5, 1, FINAL)
+    assert [call.error is None for call in trace.calls] == [False, True] * 4 + [True]
+    assert played.seen.split() == ["0", "1", "2", "3"]
 
 
 async def test_an_equal_question_of_the_next_step_is_asked_again() -> None:

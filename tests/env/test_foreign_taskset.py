@@ -13,7 +13,7 @@ from tests.support.rows import probe, probe_arguments, write_rows
 from tests.support.user_home import Finished, UserHome
 from tests.support.versions import reaching
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
 ROWS = [
     probe("plain", check="test -f /app/made && test $(hostname) = sandbox && test $(id -u) = 1000"),

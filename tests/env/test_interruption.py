@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel, ScriptPolicy
+from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
 from tests.support.held_model import HeldModel
 from tests.support.replies import bash, faulty
@@ -19,7 +19,7 @@ from tests.support.rows import probe, probe_arguments, script, write_rows
 from tests.support.user_home import Finished, Running, UserHome, is_closed
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
 ROWS = [
     probe("preparing", before="touch /app/made; sleep 59701"),
@@ -131,12 +131,12 @@ def test_after_kill_9_no_process_lives_on(runs: dict[str, Interrupted]) -> None:
 
 async def test_after_kill_9_the_next_run_sweeps_what_stayed_and_neighbours_are_not_disturbed(home: UserHome) -> None:
     rows = write_rows(home.root / "rows.jsonl", ROWS[1:2])
-    sample = ["opencode-env", "--select.limit", "1"]
+    scored = probe_arguments(write_rows(home.root / "scored.jsonl", [probe("scored", check="test -f made")]))
     async with (
         ScriptedModel(POLICY) as hanging,
-        HeldModel(SamplesPolicy(1.0)) as slow,
+        HeldModel(ScriptPolicy.of(bash("touch made"), Reply(text="done"))) as slow,
         home.running("killed", hanging.base_url, *probe_arguments(rows)) as victim,
-        home.running("neighbour", slow.base_url, *sample) as neighbour,
+        home.running("neighbour", slow.base_url, *scored) as neighbour,
     ):
         await until(lambda: hanging.active == 1 and slow.active == 1)
         assert len(home.sandboxes()) == 2
@@ -146,6 +146,6 @@ async def test_after_kill_9_the_next_run_sweeps_what_stayed_and_neighbours_are_n
         finished = await neighbour.finish()
         assert [trace.reward for episode in finished.episodes for trace in episode.traces] == [1.0], finished.log
         # What the victim left is swept by whoever starts a sandbox next: the neighbour's for agent code, or this run's.
-        after = await home.run("after", slow.base_url, *sample)
+        after = await home.run("after", slow.base_url, *scored)
     assert after.exit_code == 0, after.log
     assert home.leftovers() == []

@@ -13,7 +13,7 @@ from tests.support.replies import bash, faulty
 from tests.support.rows import no_process, probe, probe_arguments, script, write_rows
 from tests.support.user_home import Finished, UserHome
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
 HOOKS = ["env-first", "task", "rubric", "env-last"]
 """In the order of their priorities."""

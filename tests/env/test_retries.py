@@ -60,8 +60,8 @@ def test_the_default_alone_tries_nothing_again() -> None:
     assert RetryState(OpenCodeEnvConfig().retries).max_retries == 0
 
 
-@pytest.mark.opencode
 @pytest.mark.slow
+@pytest.mark.usefixtures("light_opencode")
 @pytest.mark.parametrize(("rules", "starts"), [((), 1), (("--env.retries.rules", f"[{RULE}]".replace("'", '"')), 2)])
 def test_an_agent_that_kills_its_opencode_gets_no_second_attempt(
     home: UserHome, rules: Iterable[str], starts: int

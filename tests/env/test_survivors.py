@@ -41,8 +41,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(arguments, "HERE", here)
 
 
-@pytest.mark.opencode
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("light_opencode", "impatient")
 async def test_a_rollout_whose_processes_survive_the_fence_is_a_zero_with_its_metric(tmp_path: Path) -> None:
     dataset = write_rows(tmp_path / "rows.jsonl", [ROW])
     config = OpenCodeEnvConfig.model_validate({"taskset": {"id": "opencode-env", "dataset": str(dataset)}})

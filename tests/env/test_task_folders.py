@@ -12,7 +12,7 @@ from tests.support.replies import bash
 from tests.support.user_home import Finished, UserHome, podman_containers
 from tests.task_folders.folders import BROKEN, CONTAINERS, FOLDERS, SOLVED, oracle
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
 TASKS = FOLDERS / "tasks"
 

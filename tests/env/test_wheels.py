@@ -18,6 +18,7 @@ from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel, Wor
 from opencode_env.scripted_model.request import ChatRequest
 from packaging.version import Version
 
+from tests.support.light_opencode import light_opencode_in_place
 from tests.support.programs import finished
 from tests.support.replies import call
 from tests.support.rows import probe, write_rows
@@ -52,6 +53,8 @@ README_COMMANDS = {
     "user": "opencode-env --env.taskset.dataset rows.jsonl -m MODEL --client.base-url URL --no-push",
 }
 """What the README tells users to type behind `vf-eval`, by what it shows, as far as it can be run here."""
+BY_OPENCODE = ("opencode-env", "configuration", "opencode-rlm")
+"""Those that need its own tools; a light program is the others' OpenCode."""
 REWARDS = {"opencode-rlm": 0.0, "world": 3.0}
 """Where it is not 1: nobody answers, and three apples are sold."""
 FILES = {"my_worlds.py": r"```python\n(# my_worlds.py\n.*?)```", "rows.jsonl": r"cat > rows.jsonl <<'END'\n(.*?)END\n"}
@@ -222,21 +225,21 @@ def runs(installed: Installed, shared_home: UserHome) -> dict[str, Finished]:
         (found,) = re.findall(place, (ROOT / "README.md").read_text(), re.DOTALL)
         (shared_home.work / name).write_text(found)
 
-    async def run() -> dict[str, Finished]:
+    async def run(*names: str) -> dict[str, Finished]:
         async with ScriptedModel(Policy()) as model:
-            program = installed.program("vf-eval")
             env = {"PYTHONPATH": f"{shared_home.work}:{shared_home.environment()['PYTHONPATH']}"}
-            executed = {"PYTHONUNBUFFERED": "1"}
             return {
                 name: await shared_home.run(
-                    *(name, model.base_url, *words(command, rows)),
-                    env=env | (executed if name == "opencode-env" else {}),
-                    program=program,
+                    *(name, model.base_url, *words(README_COMMANDS[name], rows)),
+                    env=env | ({"PYTHONUNBUFFERED": "1"} if name == "opencode-env" else {}),
+                    program=installed.program("vf-eval"),
                 )
-                for name, command in README_COMMANDS.items()
+                for name in names
             }
 
-    return asyncio.run(run())
+    found = asyncio.run(run(*BY_OPENCODE))
+    with light_opencode_in_place():
+        return found | asyncio.run(run(*(name for name in README_COMMANDS if name not in BY_OPENCODE)))
 
 
 def test_every_command_of_the_readme_is_run_or_said_not_to_be() -> None:

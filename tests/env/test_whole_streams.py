@@ -39,13 +39,13 @@ async def test_a_broken_stream_fails(events: tuple[bytes, ...], message: str) ->
 
 
 @pytest.mark.opencode
-@pytest.mark.parametrize("kind", ["sse_error", "no_finish", "malformed_sse"])
-async def test_a_broken_turn_that_is_tried_again_leaves_one_branch(kind: str) -> None:
-    script = [bash("echo one"), Reply(text="all is done now", faults=fault(kind, attempts=1))]
+async def test_broken_turns_that_are_tried_again_leave_one_branch() -> None:
+    kinds = ("sse_error", "no_finish", "malformed_sse")
+    broken = [bash(f"echo {kind}").model_copy(update={"faults": fault(kind, attempts=1)}) for kind in kinds]
     async with role_interception(InterceptionServerConfig()) as server:
-        played = await play(Confined(), script, interception=server)
+        played = await play(Confined(), [*broken, Reply(text="all is done now")], interception=server)
     trace = played.trace
     assert trace.ok, trace.errors
-    assert (trace.num_turns, trace.num_branches) == (2, 1)
-    assert [call.error is None for call in trace.calls] == [True, False, True]
+    assert (trace.num_turns, trace.num_branches) == (4, 1)
+    assert [call.error is None for call in trace.calls] == [False, True] * 3 + [True]
     assert trace.last_reply == "all is done now"

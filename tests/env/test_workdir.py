@@ -10,7 +10,7 @@ from tests.support.replies import bash
 from tests.support.rows import script, write_rows
 from tests.support.user_home import Finished, UserHome
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
 SETUP = "pwd > made-by-setup"
 WROTE = bash("cat made-by-setup > seen-by-agent; pwd >> seen-by-agent; echo 42 > answer.txt")

@@ -1,4 +1,4 @@
-"""`vf-eval` of the environments by name with real OpenCode: right answers score 1, wrong and absent ones 0."""
+"""`vf-eval` of the environments by name with a light agent: right answers score 1, wrong and absent ones 0."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from opencode_env.scripted_model import Reply, ScriptedModel
 from opencode_env.scripted_model.request import ChatRequest
 
 from tests.env.test_podman import podman
-from tests.support.replies import call
+from tests.support.replies import bash
 from tests.support.user_home import Finished, UserHome
 from tests.tasks.problems import ANSWERS, PROBLEMS, Problem, write_rows
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
 PLAYED = {
     "opencode-math": ((0, "gold"), (1, "untouched")),
@@ -34,7 +34,7 @@ def rows_of(ident: str, *chosen: int) -> list[Problem]:
 
 
 class Policy:
-    """Writes the answer that the question's last word asks for, with OpenCode's `write`."""
+    """Writes the answer that the question's last word asks for."""
 
     def __init__(self, ident: str) -> None:
         self._path = f"/app/{ANSWERS[ident]}"
@@ -45,7 +45,7 @@ class Policy:
         kind = found.row["id"].rpartition("-")[2]
         if request.turn or kind == "untouched":
             return Reply(text="done")
-        return call("write", filePath=self._path, content=getattr(found, kind))
+        return bash(f"cat > {self._path} <<'END'\n{getattr(found, kind)}\nEND")
 
 
 async def run(home: UserHome, name: str, ident: str, *options: str, chosen: Sequence[int] = ()) -> Finished:
