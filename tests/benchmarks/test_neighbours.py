@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.usefixtures("sandboxes")
+pytestmark = pytest.mark.usefixtures("light_opencode")
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "neighbours.py"
 

@@ -1,4 +1,4 @@
-"""`opencode-deepdive` in one evaluation: real OpenCode, the search server as a backend, a scripted model and judge."""
+"""`opencode-deepdive` in one evaluation: a light agent, the search server as a backend, a scripted model and judge."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.simulation.episodes import tool_results
 from tests.support.replies import bash, call
 from tests.support.rows import script, write_rows
 
-pytestmark = pytest.mark.opencode
+pytestmark = pytest.mark.usefixtures("light_opencode")
 PACKAGES = Path(__file__).parents[2] / "environments" / "opencode_tasks"
 LOOK = "{ env; cat /proc/*/environ /tmp/opencode/config/opencode/* /tmp/opencode/*.json; } 2>/dev/null | tr '\\0' '\\n'"
 
@@ -37,7 +37,7 @@ STEPS = {
 }
 
 
-async def test_one_evaluation_of_several_rows(sandboxes: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_evaluation_of_several_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEARCH_TEST_KEY", KEY)
     questions = {name: f"row {name}: how many stones?" for name in STEPS}
     rows = [{"id": name, "question": question, "answer": "4711"} for name, question in questions.items()]

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
 SAMPLES = {sample.id: sample for sample in load_samples()}
 PARTIAL = ("csv-report", "rotate-logs", "pig-latin")
-"""Samples with rewards between 0 and 1, and those that are failed here; `scripted_model/test_samples` fails them all."""
+"""Samples with rewards between 0 and 1, and those failed here: `scripted_model/test_samples` fails all."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import pytest
 from opencode_env.scripted_model import Reply, Script, ScriptedModel, ScriptPolicy
 
 from tests.env.test_podman import podman
+from tests.support.light_opencode import REAL
 from tests.support.replies import bash
 from tests.support.user_home import Finished, UserHome, podman_containers
 from tests.task_folders.folders import BROKEN, CONTAINERS, FOLDERS, SOLVED, oracle
@@ -27,13 +28,13 @@ def oracles(folder: Path) -> ScriptPolicy:
     return ScriptPolicy(*scripts)
 
 
-def played(home: UserHome, name: str, dataset: Path, policy: ScriptPolicy, *arguments: str) -> Finished:
+def played(home: UserHome, name: str, dataset: Path, policy: ScriptPolicy, *arguments: str, **env: str) -> Finished:
     """One run over a folder."""
 
     async def run() -> Finished:
         async with ScriptedModel(policy) as model:
             words = ["opencode-env", "--env.taskset.dataset", str(dataset), "-c", "2", *arguments]
-            return await home.run(name, model.base_url, *words)
+            return await home.run(name, model.base_url, *words, env=env)
 
     return asyncio.run(run())
 
@@ -76,7 +77,7 @@ def test_a_task_with_a_dockerfile_runs_in_podman_and_is_refused_where_there_are_
 ) -> None:
     monkeypatch.setenv("BUILDAH_ISOLATION", "chroot")
     policy = oracles(CONTAINERS)
-    inside = played(home, "podman", CONTAINERS, policy, *podman("never-used"))
+    inside = played(home, "podman", CONTAINERS, policy, *podman("never-used"), **REAL)
     assert inside.trace("from-dockerfile").reward == 1.0, inside.log
     assert not [name for name in podman_containers() if name in inside.log]
     confined = played(home, "confined", CONTAINERS, policy)

@@ -9,6 +9,7 @@ from opencode_env.scripted_model import Reply, ScriptedModel
 from opencode_env.scripted_model.request import ChatRequest
 
 from tests.env.test_podman import podman
+from tests.support.light_opencode import REAL
 from tests.support.replies import bash
 from tests.support.user_home import Finished, UserHome
 from tests.tasks.problems import ANSWERS, PROBLEMS, Problem, write_rows
@@ -48,13 +49,13 @@ class Policy:
         return bash(f"cat > {self._path} <<'END'\n{getattr(found, kind)}\nEND")
 
 
-async def run(home: UserHome, name: str, ident: str, *options: str, chosen: Sequence[int] = ()) -> Finished:
+async def run(home: UserHome, name: str, ident: str, *options: str, chosen: Sequence[int] = (), **env: str) -> Finished:
     """One evaluation of an environment by its id."""
     rows = write_rows(home.root / f"{name}.jsonl", rows_of(ident, *chosen))
     local = ["--env.taskset.dataset", str(rows), "--env.taskset.dataset-subset", "None"]
     local += ["--env.taskset.dataset-split", "None"]
     async with ScriptedModel(Policy(ident)) as model:
-        return await home.run(name, model.base_url, ident, *local, "-c", "2", *options)
+        return await home.run(name, model.base_url, ident, *local, "-c", "2", *options, env=env)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,7 @@ def runs(shared_home: UserHome) -> dict[str, Finished]:
 
     async def played() -> dict[str, Finished]:
         found = {ident: await run(shared_home, ident, ident) for ident in PROBLEMS}
-        recursive = await run(shared_home, "rlm", "opencode-cp", "--env.id", "opencode-rlm", chosen=[1])
+        recursive = await run(shared_home, "rlm", "opencode-cp", "--env.id", "opencode-rlm", chosen=[1], **REAL)
         return {**found, "rlm": recursive}
 
     return asyncio.run(played())
@@ -72,7 +73,7 @@ def runs(shared_home: UserHome) -> dict[str, Finished]:
 @pytest.fixture(scope="module")
 def in_podman(shared_home: UserHome, podman_image: str) -> Finished:
     """Programming problems in containers whose agent is root: programs run in containers of their own."""
-    return asyncio.run(run(shared_home, "podman", "opencode-cp", *podman(podman_image), chosen=[0, 1, 3]))
+    return asyncio.run(run(shared_home, "podman", "opencode-cp", *podman(podman_image), chosen=[0, 1, 3], **REAL))
 
 
 def assert_scored(finished: Finished, count: int) -> None:

@@ -16,6 +16,8 @@ from opencode_env.opencode.build_cache import ensure_build, host_platform
 from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_rubrics.cache import cache_root, make_once
 
+REAL = {"OPENCODE_ENV_CACHE": str(cache_root())}
+"""Variables of a run that plays real OpenCode all the same: in an image whose Python is too small, say."""
 _PROGRAMS = ("opencode", "light_opencode.py")
 
 
