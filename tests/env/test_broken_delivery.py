@@ -17,7 +17,7 @@ from tests.support.replies import bash, fault
 from tests.support.rollouts import Played, play
 from tests.support.sizes import WHOLE
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
 
 IMPATIENT = {
     "opencode_config": {"provider": {"intercepted": {"options": {"headerTimeout": 8000, "chunkTimeout": 2000}}}}

@@ -52,6 +52,7 @@ def assert_aligned(trace: AnyTrace) -> None:
 
 
 @pytest.mark.opencode
+@pytest.mark.usefixtures("sandboxes")
 @pytest.mark.parametrize("characters", [3, 10_000])
 async def test_streamed_answers_with_reasoning_and_calls_are_aligned_however_they_are_cut(characters: int) -> None:
     async with role_interception(InterceptionServerConfig()) as server:
@@ -64,6 +65,7 @@ async def test_streamed_answers_with_reasoning_and_calls_are_aligned_however_the
 
 
 @pytest.mark.opencode
+@pytest.mark.usefixtures("sandboxes")
 async def test_main_and_sub_keep_their_own_when_both_seats_ask(tmp_path: Path) -> None:
     sub = ScriptPolicy.of(bash("echo deep"), Reply(text="Found it."))
     options = {"agent": ASKS, "sub": ASKS}
@@ -74,6 +76,7 @@ async def test_main_and_sub_keep_their_own_when_both_seats_ask(tmp_path: Path) -
 
 
 @pytest.mark.opencode
+@pytest.mark.usefixtures("sandboxes")
 async def test_a_seat_that_does_not_ask_keeps_nothing_also_where_the_other_does(tmp_path: Path) -> None:
     sub = ScriptPolicy.of(Reply(text="Found it."))
     steps = [episodes.task("look there"), Reply(text="Done.")]

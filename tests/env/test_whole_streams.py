@@ -39,6 +39,7 @@ async def test_a_broken_stream_fails(events: tuple[bytes, ...], message: str) ->
 
 
 @pytest.mark.opencode
+@pytest.mark.usefixtures("sandboxes")
 async def test_broken_turns_that_are_tried_again_leave_one_branch() -> None:
     kinds = ("sse_error", "no_finish", "malformed_sse")
     broken = [bash(f"echo {kind}").model_copy(update={"faults": fault(kind, attempts=1)}) for kind in kinds]
