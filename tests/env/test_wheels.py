@@ -24,7 +24,7 @@ from tests.support.replies import call
 from tests.support.rows import probe, write_rows
 from tests.support.user_home import Finished, UserHome
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
 
 ROOT = Path(__file__).parent.parent.parent
 CONFIGS = ROOT / "configs" / "eval"
