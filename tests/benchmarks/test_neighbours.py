@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.usefixtures("light_opencode")
+pytestmark = pytest.mark.usefixtures("sandboxes")
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "neighbours.py"
 
