@@ -12,7 +12,7 @@ from tests.support.browser import Browser
 from tests.support.programs import finished
 from tests.support.user_home import UserHome
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
+pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
 
 def demo(home: UserHome, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
