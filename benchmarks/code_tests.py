@@ -4,7 +4,8 @@
 
 100 answers of one line to a few, each with 15 tests of standard input; every answer gets one sandbox apart from the
 agent's, in which its tests run one after another, with processes ended and files emptied in between. Programs by hand
-run one after another in one directory, without anything around them.
+run one after another in one directory, without anything around them. The same answers with one test each tell what the
+sandbox costs from what each test does.
 Run: uv run python benchmarks/code_tests.py [--json] [--answers 100] [--tests 15]
 """
 
@@ -89,13 +90,19 @@ def main() -> None:
     pairs = [[CodeTest(input=given, output=out) for given, out in zip(inputs, outs, strict=True)] for outs in printed]
     tests = [CodeTests(tests=pair, total=len(pair)) for pair in pairs]
     cost, passed = asyncio.run(scored(programs, tests, config))
+    single, _ = asyncio.run(scored(programs, [CodeTests(tests=one.tests[:1], total=1) for one in tests], config))
     if passed != len(programs):
         sys.exit(f"{passed} of {len(programs)} right answers passed")
     runs = options.answers * options.tests
+    by_test = (cost.cpu - single.cpu) / (runs - options.answers)
+    by_answer = (single.cpu / options.answers) - by_test
     detail = {
         "programs": f"{options.answers} answers with {options.tests} tests each",
         "CPU ms per test, scored, by hand": [round(one.cpu / runs * 1000, 2) for one in (cost, hand)],
         "wall ms per test, scored, by hand": [round(one.wall / runs * 1000, 2) for one in (cost, hand)],
+        "CPU ms beyond the programs by hand, of each test": round((by_test - hand.cpu / runs) * 1000, 2),
+        "CPU ms of the sandbox of each answer (made, ended, removed)": round(by_answer * 1000, 2),
+        "ratio without the sandbox of each answer": round(by_test / (hand.cpu / runs), 3),
         **machine(),
     }
     report("code_tests", {"cpu": cost.cpu / hand.cpu}, GOALS, detail, as_json=options.json)

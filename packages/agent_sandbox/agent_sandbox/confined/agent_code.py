@@ -188,25 +188,26 @@ class AgentCodeDoor:
 async def outcome_of(cell: Cell, argv: list[str], request: Request) -> Mapping[str, str]:
     """What the program did, as data: its own end of its sandbox is not a failure of ours."""
     process = await cell.open_process(argv, {"HOME": "/tmp", "TMPDIR": "/tmp", "AGENT_CODE_DIR": SHARED})
-    streams = [_Stream(request.max_output), _Stream(request.max_output)]
+    too_much = asyncio.Event()
+    streams = [_Stream(request.max_output, too_much), _Stream(request.max_output, too_much)]
     reading = [
         asyncio.ensure_future(stream.read(source))
         for stream, source in zip(streams, (process.stdout, process.stderr), strict=True)
     ]
     feeding = asyncio.ensure_future(_feed(process, request.stdin.encode(errors="surrogateescape")))
     ended = asyncio.ensure_future(process.wait())
-    full = [asyncio.ensure_future(stream.full.wait()) for stream in streams]
+    full = asyncio.ensure_future(too_much.wait())
     try:
-        done, _ = await asyncio.wait({ended, *full}, timeout=request.timeout, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait({ended, full}, timeout=request.timeout, return_when=asyncio.FIRST_COMPLETED)
         status = "timeout" if not done else _status(ended) if ended.done() else "signal 9"
         with contextlib.suppress(SandboxError):
             # What the program left running may hold its output open.
             await cell.end_agent_processes()
             await asyncio.wait(reading, timeout=_END_TIMEOUT_S)
     finally:
-        for task in (*reading, *full, feeding, ended):
+        for task in (*reading, full, feeding, ended):
             task.cancel()
-        await asyncio.gather(*reading, *full, feeding, ended, return_exceptions=True)
+        await asyncio.gather(*reading, full, feeding, ended, return_exceptions=True)
     return {"status": status, "out": streams[0].text(), "err": streams[1].text()}
 
 
@@ -227,17 +228,17 @@ async def _feed(process: ConfinedProcess, data: bytes) -> None:
 class _Stream:
     """The head of what a program prints."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, too_much: asyncio.Event) -> None:
         self._most = most
         self._data = bytearray()
-        self.full = asyncio.Event()
+        self._too_much = too_much
 
     async def read(self, source: AsyncIterator[bytes]) -> None:
         """Take all that comes, until it is too much."""
         async for block in source:
             self._data += block
             if len(self._data) > self._most:
-                self.full.set()
+                self._too_much.set()
                 return
 
     def text(self) -> str:

@@ -37,7 +37,7 @@ class Commands:
 
     def __init__(self, sandbox: Sandbox, env_allow: list[str]) -> None:
         self._sandbox = sandbox
-        self._env_allow = env_allow
+        self._environment = base_environment(env_allow)
         self._processes: list[ConfinedProcess] = []
         self._holding = asyncio.Lock()
         self._alone = False
@@ -46,7 +46,7 @@ class Commands:
     def _spawn(
         self, channel: Channel, argv: list[str], env: Mapping[str, str], fds: tuple[int, ...], log: str = ""
     ) -> tuple[str, asyncio.Future[Reply]]:
-        settings = [f"{name}={value}" for name, value in {**base_environment(self._env_allow), **env}.items()]
+        settings = [f"{name}={value}" for name, value in {**self._environment, **env}.items()]
         alone = "alone" if self._alone else ""
         return channel.submit("spawn", alone, log, str(len(argv)), *argv, *settings, fds=fds)
 

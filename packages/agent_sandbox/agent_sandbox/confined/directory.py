@@ -87,14 +87,15 @@ class SandboxDirectory:
     def empty(self) -> None:
         """Make the private parts as they were at first, when no process is left in the sandbox (blocking)."""
         for part, mode in _PRIVATE.items():
-            self.part(part).chmod(mode)
-            for entry in list(self.part(part).iterdir()):
-                if f"{part}/{entry.name}" in _MOUNTED:
-                    continue
-                if entry.is_dir() and not entry.is_symlink():
-                    remove_tree(entry)
+            place = os.path.join(self.path, part)
+            os.chmod(place, mode)
+            with os.scandir(place) as found:
+                entries = [entry for entry in found if f"{part}/{entry.name}" not in _MOUNTED]
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    remove_tree(Path(entry))
                 else:
-                    entry.unlink()
+                    os.unlink(entry)
 
     @property
     def hosts(self) -> Path:
