@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 import pickle
 import subprocess
 import zlib
@@ -218,3 +219,11 @@ BUILD = ["g++", "-o", "{binary}", "{program}"]
 def test_a_command_that_would_not_run_the_answer_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must hold \{\w+\}.*word of its own"):
         CodeTestsConfig(**options)
+
+
+def test_numbers_that_json_lacks_come_through_it() -> None:
+    test = CodeTest(input=[math.nan, {"a": [-math.inf, 1.5]}, "nan"], output=math.inf)
+    tests = CodeTests(function="f", tests=[test], total=1)
+    for read in (CodeTests.model_validate_json(tests.model_dump_json()), CodeTests(**tests.model_dump(mode="json"))):
+        assert repr(read) == repr(tests)
+    assert CodeTest(input={"$float": "wide"}, output=[]).input == {"$float": "wide"}

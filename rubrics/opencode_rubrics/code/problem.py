@@ -2,10 +2,13 @@
 
 Invariant: JSON-safe, and never whole in a sandbox: a program gets the input of one test at a time, and no output."""
 
+import math
 import random
-from typing import Self
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_serializer, field_validator
+
+_FLOAT = "$float"
 
 
 class CodeTest(BaseModel):
@@ -17,6 +20,25 @@ class CodeTest(BaseModel):
     """Text for standard input; for a function, the list of its arguments."""
     output: JsonValue
     """Text of standard output; for a function, what it returns."""
+
+    @field_serializer("input", "output", when_used="json")
+    def _written(self, value: Any) -> Any:
+        """JSON has no number for NaN and infinity: a table with their name stands for them."""
+        if isinstance(value, float) and not math.isfinite(value):
+            return {_FLOAT: repr(value)}
+        if isinstance(value, list):
+            return [self._written(one) for one in value]
+        return {key: self._written(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+    @field_validator("input", "output", mode="before")
+    @classmethod
+    def _read(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [cls._read(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        named = value.get(_FLOAT) if value.keys() == {_FLOAT} else None
+        return float(named) if named in ("nan", "inf", "-inf") else {key: cls._read(one) for key, one in value.items()}
 
 
 class CodeTests(BaseModel):

@@ -14,7 +14,7 @@ limited='ulimit -v "$1"; ulimit -u "$2" 2>/dev/null || ulimit -p "$2"; ulimit -c
 
 length() { if [ -f "$1" ]; then wc -c <"$1" | tr -d ' '; else echo -1; fi; }
 emptied() {
-    for place in /tmp /var/tmp /dev/shm /run/lock; do
+    for place in /tmp /var/tmp /dev/shm /dev/mqueue /run/lock; do
         find "$place" -mindepth 1 -maxdepth 1 ! -path "$scoring" -exec rm -rf -- {} + 2>/dev/null
     done
     ipcrm --all 2>/dev/null

@@ -48,7 +48,7 @@ class Bubblewrap:
 
 
 def system_arguments() -> list[str]:
-    """Return the options that show the host's programs and libraries, read-only, and fresh /proc and /dev."""
+    """Return the options that show the host's programs and libraries, read-only, and a fresh /proc and /dev."""
     arguments = ["--ro-bind", "/usr", "/usr"]
     if os.path.isdir("/usr/src"):  # where container images keep projects
         arguments += ["--tmpfs", "/usr/src", "--remount-ro", "/usr/src"]
@@ -58,7 +58,8 @@ def system_arguments() -> list[str]:
             arguments += ["--symlink", os.readlink(path), str(path)]
         elif path.is_dir():
             arguments += ["--ro-bind", str(path), str(path)]
-    return [*arguments, "--proc", "/proc", "--dev", "/dev"]
+    queues = ["--mqueue", "/dev/mqueue"] if os.path.isdir("/proc/sys/fs/mqueue") else []  # some kernels have none
+    return [*arguments, "--proc", "/proc", "--dev", "/dev", *queues]
 
 
 def _probe(bubblewrap: Bubblewrap, user: SandboxUser | None, command: Sequence[str]) -> str | None:

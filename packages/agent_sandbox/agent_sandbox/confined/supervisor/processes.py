@@ -25,6 +25,7 @@ END_TIMEOUT_S = 20.0
 _PAUSE_S = 0.002
 _IPC_RMID = 0
 _TABLE = "/proc/sysvipc/"
+_POSIX_QUEUES = "/dev/mqueue"
 LOOK_EVERY_S = 0.25
 """Between two looks at the memory of all."""
 _PRIVATE = (b"RssAnon:", b"RssShmem:")
@@ -197,15 +198,18 @@ def _rows(kind: str) -> list[dict[bytes, int]]:
 
 def remove_abandoned() -> None:
     """Remove what System V keeps for nobody: shared memory that nobody is attached to, queues whose last sender has
-    ended, and semaphores left alone."""
+    ended, and what is left alone."""
     libc = ctypes.CDLL(None)
     for row in _rows("shm"):
         if row[b"nattch"] == 0:
             libc.shmctl(row[b"shmid"], _IPC_RMID, None)
     queues, semaphores = _rows("msg"), _rows("sem")
-    living = table() if queues or semaphores else {}
+    named = os.listdir(_POSIX_QUEUES) if os.path.isdir(_POSIX_QUEUES) else []
+    living = table() if queues or semaphores or named else {}
     for row in queues:
         if row[b"lspid"] not in living:
             libc.msgctl(row[b"msqid"], _IPC_RMID, None)
     for row in semaphores if not living else ():
         libc.semctl(row[b"semid"], 0, _IPC_RMID)
+    for name in named if not living else ():
+        os.unlink(f"{_POSIX_QUEUES}/{name}")
