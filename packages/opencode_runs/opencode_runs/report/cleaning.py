@@ -2,9 +2,10 @@
 
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from pydantic_core import to_json
 
 from opencode_runs.report.masking import Masker
 
@@ -12,7 +13,10 @@ CAPS = (1 << 16, 1 << 14, 1 << 12, 1 << 10, 256)
 """Characters of a text that are kept where not all have room, from the most generous on."""
 MARGIN = 512
 """Around a cut, so that no rule misses a secret that it divides."""
+_CUT = "\n\0\n"
+"""No rule reaches beyond it."""
 MAX_DEPTH = 64
+_PLAIN, _HOLDERS = frozenset((int, bool, type(None))), frozenset((dict, list, tuple))
 NUMBERS = 100
 """Of a list of numbers that are kept at least."""
 
@@ -20,9 +24,9 @@ NUMBERS = 100
 def as_json(value: Any) -> str:
     """A value as JSON; what JSON has no number for is null."""
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except (ValueError, RecursionError):
-        return as_json(Cutter(Masker(), None).cut(value))
+        return to_json(value, inf_nan_mode="null").decode()
+    except (ValueError, RecursionError):  # halves of characters, or nested too deeply
+        return json.dumps(Cutter(Masker(), None).cut(value), ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass
@@ -34,6 +38,10 @@ class Cutter:
     """Characters of a text; None = all."""
     left_out: int = 0
 
+    @property
+    def _short(self) -> float:
+        return math.inf if self.cap is None else self.cap
+
     def cut(self, value: Any, depth: int = 0) -> Any:
         """The value with long texts cut."""
         if isinstance(value, str):
@@ -43,7 +51,13 @@ class Cutter:
         if depth > MAX_DEPTH:
             return "… nested too deeply"
         if isinstance(value, dict):
-            return {name: self.cut(one, depth + 1) for name, one in value.items()}
+            short = self._short
+            return {
+                name: one
+                if type(one) in _PLAIN or (type(one) is str and len(one) <= short)
+                else self.cut(one, depth + 1)
+                for name, one in value.items()
+            }
         if isinstance(value, list | tuple):
             if self.cap is not None and len(value) > NUMBERS and isinstance(value[0], int | float):
                 return value[: max(NUMBERS, self.cap // 4)]
@@ -53,22 +67,29 @@ class Cutter:
     def _middle(self, text: str, cap: int) -> str:
         head, tail = cap - cap // 3, cap // 3
         self.left_out += len(text) - cap
-        begun, ended = self.masker.text(text[: head + MARGIN]), self.masker.text(text[-tail - MARGIN :])
+        begun, _, ended = self.masker.text(f"{text[: head + MARGIN]}{_CUT}{text[-tail - MARGIN :]}").rpartition(_CUT)
         return f"{begun[:head]}\n… {len(text) - cap:,} characters left out …\n{ended[-tail:]}"
 
 
-def fitting_cap(value: Any, room: int) -> int:
-    """The largest cap that leaves about `room` characters."""
-    lengths = list(_lengths(value, 0))
-    return next((cap for cap in CAPS if sum(min(length, cap) for length in lengths) <= room), CAPS[-1])
+def lengths(value: Any) -> list[int]:
+    """Characters of each text and list of numbers in a value, about."""
+    found, waiting = [], [(value, 0)]
+    while waiting:
+        holder, depth = waiting.pop()
+        if type(holder) is list and holder and type(holder[0]) in (int, float):
+            found.append(4 * len(holder))
+            continue
+        for one in holder.values() if type(holder) is dict else holder:
+            kind = type(one)
+            if kind is str:
+                found.append(len(one))
+            elif kind in _HOLDERS and depth <= MAX_DEPTH:
+                waiting.append((one, depth + 1))
+    return found
 
 
-def _lengths(value: Any, depth: int) -> Iterator[int]:
-    if isinstance(value, str):
-        yield len(value)
-    elif isinstance(value, dict | list | tuple) and value and depth <= MAX_DEPTH:
-        if isinstance(value, list) and isinstance(value[0], int | float):
-            yield 4 * len(value)
-            return
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _lengths(one, depth + 1)
+def fitting_cap(found: list[int], room: int) -> int:
+    """The largest cap that leaves about `room` characters of texts of these lengths."""
+    many = [length for length in found if length > CAPS[-1]]
+    room -= sum(found) - sum(many)
+    return next((cap for cap in CAPS if sum([min(length, cap) for length in many]) <= room), CAPS[-1])

@@ -1,7 +1,8 @@
 """A rollout as the page opens it: conversation, calls, times, rewards, errors, and what trains."""
 
-import math
 from typing import Any
+
+import numpy as np
 
 from opencode_runs.report.record import ShownCall, ShownEpisode, ShownTrace
 from opencode_runs.trainable.figures import TraceFigures
@@ -10,6 +11,7 @@ from opencode_runs.trainable.samples import BrokenGraphError, branch_paths, trai
 
 MAX_TOKENS = 20_000
 """Of a trace whose tokens are shown one by one."""
+_DIGITS = bytes.maketrans(b"\0\1", b"01")
 
 
 def details(episode: ShownEpisode, figures: list[TraceFigures]) -> dict[str, Any]:
@@ -94,8 +96,8 @@ def _node(node: TokenNode, *, shown: bool) -> dict[str, Any]:
         found["count"], found["trained"] = len(node.token_ids), sum(node.mask)
         if shown:
             found["tokens"] = node.token_ids
-            found["mask"] = "".join("01"[own] for own in node.mask)
-            found["logprobs"] = [round(value, 3) if math.isfinite(value) else None for value in node.logprobs]
+            found["mask"] = bytes(node.mask).translate(_DIGITS).decode()
+            found["logprobs"] = np.round(np.array(node.logprobs, dtype=float), 3).tolist()
         given = {
             name: getattr(node, name) for name in ("advantages", "entropies", "reference_logprobs", "trainer_logprobs")
         }

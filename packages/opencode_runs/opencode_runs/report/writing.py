@@ -19,7 +19,7 @@ from opencode_runs.difficulty.figures import RateFigures, figures
 from opencode_runs.difficulty.outputs import replacing
 from opencode_runs.difficulty.rate import rate
 from opencode_runs.difficulty.thresholds import Band, Thresholds
-from opencode_runs.report.cleaning import CAPS, Cutter, as_json, fitting_cap
+from opencode_runs.report.cleaning import CAPS, Cutter, as_json, fitting_cap, lengths
 from opencode_runs.report.comparison import compare
 from opencode_runs.report.details import details
 from opencode_runs.report.masking import RULES, Masker
@@ -59,8 +59,11 @@ class Page:
 
     def put(self, out: IO[bytes], value: Any, allowed: int) -> int | None:
         """Write a rollout, cut so that it needs at most `allowed` bytes; its number, None if it does not fit."""
-        for cap in (None, fitting_cap(value, RATIO * allowed // 2), CAPS[-1]):
-            # Compressing and masking cost more than cutting, so they wait for a text that may be short enough.
+        found = lengths(value)
+        fitting = fitting_cap(found, RATIO * allowed // 2)
+        # Writing, masking and compressing cost more than cutting, so they wait for a text that may be short enough.
+        whole = [None] if sum(found) <= allowed * RATIO else []
+        for cap in (*whole, *dict.fromkeys((fitting, CAPS[-1]))):
             cutter = Cutter(self.masker, cap)
             text = as_json(value if cap is None else cutter.cut(value))
             if len(text) <= allowed * RATIO and len(packed := pack(self.masker.text(text))) <= allowed:

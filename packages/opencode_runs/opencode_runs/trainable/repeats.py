@@ -4,10 +4,10 @@ The same words may well be sampled twice; what is known of when they were is the
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
-from opencode_runs.trainable.histories import canonical
+from opencode_runs.trainable.histories import hashable
 from opencode_runs.trainable.record import TokenNode, TokenTrace
 
 
@@ -45,20 +45,20 @@ def _within(trace: TokenTrace) -> str:
     return ""
 
 
-def _twice(entries: Iterable[tuple[int, str]]) -> tuple[int, int] | None:
-    first: dict[str, int] = {}
+def _twice(entries: Iterable[tuple[int, Hashable]]) -> tuple[int, int] | None:
+    first: dict[Hashable, int] = {}
     for number, entry in entries:
         if (earlier := first.setdefault(entry, number)) != number:
             return earlier, number
     return None
 
 
-def _said(node: TokenNode) -> str:
+def _said(node: TokenNode) -> Hashable:
     """What tells a message from its siblings; the graph keeps a message of a request once."""
     when = node.timestamp if node.sampled else None
-    return canonical([node.parent, node.sampled, when, node.message, node.token_ids, node.logprobs, node.tools])
+    return hashable([node.parent, node.sampled, when, node.message, node.token_ids, node.logprobs, node.tools])
 
 
 def _moment(node: TokenNode) -> int:
     """What no other answer has: when it was, and what it is."""
-    return hash((node.timestamp, canonical([node.message, node.token_ids])))
+    return hash((node.timestamp, hashable([node.message, node.token_ids])))

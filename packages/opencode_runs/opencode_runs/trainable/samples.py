@@ -123,5 +123,8 @@ def _plain(values: Collection[Any]) -> list[Any]:
 
 
 def _spread(logprobs: list[float], mask: list[bool]) -> list[float]:
+    before = len(mask) - len(logprobs)
+    if before >= 0 and all(mask[before:]) and not any(mask[:before]):  # a prompt, then what was sampled
+        return [0.0] * before + logprobs
     values = iter(logprobs)
     return [next(values, 0.0) if sampled else 0.0 for sampled in mask]
