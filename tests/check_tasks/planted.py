@@ -105,6 +105,10 @@ FLAWS = (
     Planted("once-only", ("order-dependent",), written(verify=["grep -q done /app/out.txt && mkdir /app/.tested"])),
     Planted("no-time-to-verify", ("limits", "gold-fails"), written(verify_timeout=1, verify=['sleep 2; [ "$(cat /app/out.txt)" = done ]'])),
     Planted("no-time-to-work", ("limits",), written(agent_timeout=2)),
+    Planted("file-name", ("leak",), number(4711, "touch /app/answer_4711")),
+    Planted("compressed", ("leak",), box(put("/tmp/new.py", FIXED), "gzip -9 < /tmp/new.py > /app/cache.bin && rm /tmp/new.py")),
+    Planted("in-git-directory", ("leak",), box(REPOSITORY, put("/app/.git/rebase-apply/patch", PATCH))),
+    Planted("git-note", ("leak",), box(f"{REPOSITORY} && {_GIT} notes add -m {shlex.quote(PATCH)}")),
     Planted("weak-tests", ("near-miss-passes",), box(verify=[AREA_ONLY])),
 )  # fmt: skip
 
@@ -140,6 +144,7 @@ SOUND = (
     Planted("long-limits", (), written(agent_timeout=600, verify_timeout=30, setup_timeout=30)),
     Planted("runs-tests", (), box(verify=["cd /app && run-agent-code --status /tmp/status -- python3 -c 'import box; assert box.area(3, 4) == 12 == box.edge(2, 4)'; grep -q 'exit 0' /tmp/status; r=$?; rm -f /tmp/status; exit $r"])),
     Planted("prompt-names-notes", (), number(4711, put("/app/notes.md", "The answer is 4711.\n"), question="Look it up in /app/notes.md.")),
+    Planted("packs-what-is-there", (), box(question="Pack /app/box.py as /app/box.gz.", verify=["gzip -dc /app/box.gz | cmp - /app/box.py"], gold="gzip -k /app/box.py")),
     Planted("system-message", (), written(system_prompt="You work alone.")),
 )  # fmt: skip
 

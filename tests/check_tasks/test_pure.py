@@ -1,9 +1,16 @@
 """What of `opencode-check-tasks` needs no sandbox: gold solutions, near misses, leaks in texts, limits, results."""
 
+import base64
+import bz2
+import gzip
 import io
 import json
+import lzma
+import pickle
 import subprocess
 import tarfile
+import zipfile
+import zlib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,9 +18,10 @@ from typing import Any
 import pytest
 from opencode_env.check_tasks.leaks import change_of, found_in, holds, says_answer, secret_of
 from opencode_env.check_tasks.limits import Limits, misfits, tight
-from opencode_env.check_tasks.readable import texts_of
+from opencode_env.check_tasks.readable import texts_of, words_of
 from opencode_env.check_tasks.report import Finding, Report
 from opencode_env.check_tasks.results import Results, table
+from opencode_env.check_tasks.unpacking import MAX_BYTES, text_of
 from opencode_env.taskset.gold.solution import Gold, GoldError, gold_of, near_misses
 
 from tests.check_tasks.planted import CODE, FIXED, PATCH
@@ -106,6 +114,10 @@ def test_a_text_holds_a_secret_in_any_dress() -> None:
         ("<answer>42</answer>", "42", True), ("answer\t42", "42", True), ("Answer: \\boxed{42}", "42", True),
         ("He adds.\n#### 42", "42", True), ("#### 42 steps", "42", False), ('solution,"42"', "42", True),
         ("the answer: lake geneva", "Lake Geneva", True), ("your answer, 42 words long", "42", False),
+        ("The answer is:\n\n**4711**\n", "4711", True), ("The answer is\n4711 stones", "4711", False),
+        ("Answer key: 4711", "4711", True), ("ans = 4711", "4711", True), ("plans = 4711", "4711", False),
+        ("The answer is 4,711.", "4711", True), ("**Answer**: `4711`", "4711", True),
+        ("north,4,711\nthe answer: count them", "4711", False),
     ],
 )  # fmt: skip
 def test_a_text_says_the_answer_or_merely_holds_it(text: str, answer: str, told: bool) -> None:
@@ -149,9 +161,57 @@ def test_results_are_kept_and_not_made_again(tmp_path: Path) -> None:
 def test_texts_are_read_from_an_archive_without_what_is_none() -> None:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
-        for name, content in (("app/a.txt", b"text"), ("app/b.bin", b"\0\1"), ("app/c.bin", b"\xff\xfe")):
+        for name, content in (("app/a.txt", b"text"), ("app/b.bin", b"\0\1"), ("app/c.bin", b"\xff\xf0")):
             member = tarfile.TarInfo(name)
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
     assert texts_of(packed.getvalue()) == {"/app/a.txt": "text"}
     assert texts_of(b"") == {}
+
+
+def _archived(kind: str) -> bytes:
+    out = io.BytesIO()
+    if kind == "zip":
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("box.py", FIXED)
+    else:
+        mode: Any = f"w:{kind}"
+        with tarfile.open(fileobj=out, mode=mode) as archive:
+            member = tarfile.TarInfo("box.py")
+            member.size = len(FIXED)
+            archive.addfile(member, io.BytesIO(FIXED.encode()))
+    return out.getvalue()
+
+
+PACKED = {
+    "gzip": gzip.compress(FIXED.encode()), "zlib": zlib.compress(FIXED.encode()), "bz2": bz2.compress(FIXED.encode()),
+    "xz": lzma.compress(FIXED.encode()), "base64": base64.encodebytes(FIXED.encode()),
+    "zip": _archived("zip"), "tar": _archived(""), "tar.gz": _archived("gz"), "tar.xz": _archived("xz"),
+    "base64 of gzip": base64.b64encode(gzip.compress(FIXED.encode())),
+    "binary": b"\0\1\2" + FIXED.encode() + b"\0\xff", "utf-16": FIXED.encode("utf-16"), "pickle": pickle.dumps(FIXED),
+    "cut off": gzip.compress(FIXED.encode() + bytes(range(256)) * 40)[:-60],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", PACKED)
+def test_what_is_packed_is_read(how: str) -> None:
+    assert holds(text_of(PACKED[how]), change_of("box.py", CODE, FIXED))
+
+
+def test_unpacking_is_bounded_and_noise_says_nothing() -> None:
+    assert len(text_of(gzip.compress(b"a" * (64 << 20)))) <= MAX_BYTES
+    assert text_of(b"\xff\xf0" * 40 + b"\0") == ""
+    assert text_of(b"PK\3\4" + bytes(40)) == text_of(b"\x1f\x8b\0") == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/app/answer_4711", True),
+        ("/app/the-answer-is-4711.txt", True),
+        ("/data/4711.csv", False),
+        ("/app/answer.txt", False),
+    ],
+)
+def test_the_name_of_a_file_may_say_the_answer(path: str, told: bool) -> None:
+    assert says_answer(words_of(path), "4711") is told

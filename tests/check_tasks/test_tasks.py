@@ -22,7 +22,8 @@ pytestmark = pytest.mark.usefixtures("sandboxes")
 
 _USUAL = (
     "row-as-json answer-in-notes future-tag-packed code-asked half-for-nothing never once-only weak-tests "
-    "no-time-to-work clean-history pick-lines math prompt-names-notes"
+    "no-time-to-work compressed file-name in-git-directory clean-history "
+    "packs-what-is-there pick-lines math prompt-names-notes"
 )
 PLANTED = [one for one in (*FLAWS, *SOUND) if WHOLE or one.name in _USUAL.split()]
 

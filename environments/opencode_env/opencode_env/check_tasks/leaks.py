@@ -9,11 +9,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+_GROUPED = re.compile(r"(?<=\d)[,_'\u00a0\u202f](?=\d{3}(?!\d))")
+"""What stands between the thousands of a number."""
 _LEAST_LINE = 4
 _LEAST = 16
 """Characters: a shorter text is not a secret."""
 _LEAST_WHOLE = 3
-_SAYS = r"(?:answer|solution|gold|expected|reference|correct|secret|ground.?truth)"
+NAMES = "the names of files"
+"""What the text of all paths is called."""
+_SAYS = r"(?:answer(?:\W{1,3}key)?|\bans\b|solution|gold|expected|reference|correct|secret|ground.?truth)"
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,18 @@ def says_answer(text: str, answer: str, name: str = "") -> bool:
     between = r"\W{0,3}(?:is|are|was|:|=|->|\||\t)\W{0,4}(?:\\?(?:boxed|text)\{)?"
     marked = rf"^\s*####\s*{whole}\s*$"  # as GSM8K ends its solutions
     told = re.compile(rf"{_SAYS}\w*(?:{between}|>|,\"?){whole}|{marked}", re.IGNORECASE)
-    return any(told.search(line) for line in text.splitlines() if answer.lower() in line.lower())
+    said = re.compile(rf"{_SAYS}\w*\W{{0,3}}(?:is|was|:|=)\W{{0,3}}$", re.IGNORECASE)
+    before = ""
+    for line in (_GROUPED.sub("", text) if answer.isdigit() else text).splitlines():
+        if answer.lower() in line.lower() and (told.search(line) or (said.search(before) and _only(line, answer))):
+            return True
+        before = line if line.strip() else before
+    return False
+
+
+def _only(line: str, answer: str) -> bool:
+    """Whether the line is the answer, apart from marks around it."""
+    return line.strip(" \t*_`\"'$.()[]") == answer
 
 
 def found_in(texts: Mapping[str, str], secrets: Iterable[Secret], answer: str | None, prompt: str) -> list[str]:
@@ -104,6 +119,6 @@ def found_in(texts: Mapping[str, str], secrets: Iterable[Secret], answer: str | 
         if name.startswith("/") and (name in prompt or re.search(rf"(?<![\w/.]){re.escape(name[1:])}\b", prompt)):
             continue
         found += [f"{secret.name} is in {name}" for secret in wanted if holds(text, secret)]
-        if answer is not None and says_answer(text, answer, name):
+        if answer is not None and (name != NAMES or len(answer) >= _LEAST_WHOLE) and says_answer(text, answer, name):
             found.append(f"the answer is in {name}")
     return found

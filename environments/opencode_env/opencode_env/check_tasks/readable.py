@@ -5,14 +5,18 @@ shows read-only hold nothing of a task; of an image the system's own programs ar
 """
 
 import io
+import re
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 import verifiers.v1 as vf
 from agent_sandbox.toolbox.checked_run import run_for
 from agent_sandbox.toolbox.processes import TrustedSystem
+
+from opencode_env.check_tasks.leaks import NAMES
+from opencode_env.check_tasks.unpacking import plain_text, text_of
 
 MAX_FILE_BYTES = 512 * 1024
 MAX_BYTES = 128 * 1024 * 1024
@@ -32,6 +36,8 @@ _SYSTEM = (
     "/usr/include",
     "/usr/libexec",
 )
+_ADDED = ("/usr/lib/python3/dist-packages",)
+"""Below one of those, and yet where a task's own project may be installed."""
 _GENERATED = ("__pycache__", ".pytest_cache", ".mypy_cache", "node_modules")
 _ARCHIVE, _OBJECTS = "/tmp/.readable.tar", "/tmp/.objects"
 # Files of one place at a time, in one archive; those that the agent may not read are left out.
@@ -63,8 +69,10 @@ async def readable_in(runtime: vf.Runtime) -> Readable:
         SandboxError: the sandbox is gone.
     """
     found = Readable()
-    packed = await _packed(runtime, ["/"], await _left_out(runtime), found)
-    found.texts |= {name: text for name, text in texts_of(packed).items() if "/.git/" not in name}
+    places = ["/"] if isinstance(runtime, TrustedSystem) else ["/", *_ADDED]
+    packed = await _packed(runtime, places, await _left_out(runtime), found)
+    found.texts |= {name: text for name, text in texts_of(packed, text_of).items() if "/objects/" not in name}
+    found.texts[NAMES] = "\n".join(map(words_of, sorted(_names(packed))))
     for repository in _repositories(packed):
         found.texts |= await _objects(runtime, repository, found)
     found.texts |= await _variables(runtime)
@@ -112,8 +120,8 @@ async def _left_out(runtime: vf.Runtime) -> list[str]:
     return sorted({*_KERNEL, *shown})
 
 
-def texts_of(packed: bytes) -> dict[str, str]:
-    """The UTF-8 texts in a tar archive, by absolute path."""
+def texts_of(packed: bytes, read: Callable[[bytes], str] = plain_text) -> dict[str, str]:
+    """The texts that `read` finds in the files of a tar archive, by absolute path."""
     if not packed:
         return {}
     found = {}
@@ -122,25 +130,27 @@ def texts_of(packed: bytes) -> dict[str, str]:
             content = archive.extractfile(member) if member.isreg() else None
             if content is None:
                 continue
-            text = _text(content.read())
+            text = read(content.read())
             if text:
                 found[f"/{member.name.lstrip('./')}" if not member.name.startswith("/") else member.name] = text
     return found
 
 
-def _text(content: bytes) -> str:
-    try:
-        return "" if b"\0" in content[:4096] else content.decode()
-    except UnicodeDecodeError:
-        return ""
+def _names(packed: bytes) -> set[str]:
+    if not packed:
+        return set()
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        return {"/" + name.lstrip("/") for name in archive.getnames()}
+
+
+def words_of(path: str) -> str:
+    """A path as a sentence: /app/answer_4711.txt says that the answer is 4711."""
+    return re.sub(r"(?i)(answer|solution|expected|secret)(?: is)? (?=\S)", r"\1: ", re.sub(r"[/_\s-]+", " ", path))
 
 
 def _repositories(packed: bytes) -> Iterator[str]:
     """The git directories whose HEAD is in the archive."""
-    if not packed:
-        return
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        names = {"/" + name.lstrip("/") for name in archive.getnames()}
+    names = _names(packed)
     for name in sorted(names):
         place = PurePosixPath(name)
         if place.name == "HEAD" and f"{place.parent}/config" in names:
@@ -156,7 +166,7 @@ async def _objects(runtime: vf.Runtime, directory: str, found: Readable) -> Mapp
         name, kind, size = content[start:end].decode().split()
         body = content[end + 1 : end + 1 + int(size)]
         start = end + 1 + int(size) + 1
-        if kind != "tree" and int(size) <= MAX_FILE_BYTES and (text := _text(body)):
+        if kind != "tree" and int(size) <= MAX_FILE_BYTES and (text := text_of(body)):
             texts[f"git {kind} {name[:10]} of {directory}"] = text
     return texts
 
