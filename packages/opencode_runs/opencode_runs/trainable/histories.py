@@ -136,5 +136,5 @@ def hashable(value: object) -> Hashable:
     if isinstance(value, dict):
         return ("table", *sorted((name, hashable(one)) for name, one in value.items())) if value else ("table",)
     if isinstance(value, list | tuple):
-        return tuple(value) if value and type(value[0]) in (int, float) else tuple(map(hashable, value))
+        return tuple(value) if {*map(type, value)} <= {int, float} else tuple(map(hashable, value))
     return (type(value).__name__, repr(value))

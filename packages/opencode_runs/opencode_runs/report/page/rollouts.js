@@ -1,7 +1,5 @@
 // The list of rollouts: filters, order, search; and the attempts of one task side by side.
 
-// Rows that are made at once, so that a click is answered at once, and then whenever the end of the list comes into view.
-const FIRST = 60;
 const SHOWN = 200;
 const taskLink = (key) => `#/task/${encodeURIComponent(key)}`;
 const rolloutLink = (row) => `#/r/${encodeURIComponent(row.id)}`;
@@ -71,8 +69,8 @@ function rolloutsView(filter) {
   const tools = [...new Set(index.rows.flatMap((row) => Object.keys(row.tools || {})))].sort();
   const findings = [...new Set(index.rows.flatMap((row) => row.findings || []))].sort();
   const search = h("input", { type: "search", id: "search", value: filter.get("q") || "", placeholder: "task, words, error … ( / )", "aria-label": "Search", on: { input: (event) => delayed(() => go("q", event.target.value)) } });
-  const body = h("tbody", {}, rows.slice(0, FIRST).map(rowOf));
-  let until = FIRST;
+  const body = h("tbody", {}, rows.slice(0, SHOWN).map(rowOf));
+  let until = SHOWN;
   const more = h("button", { type: "button", class: "more" }, "");
   const label = () => {
     more.hidden = until >= rows.length;
@@ -83,7 +81,6 @@ function rolloutsView(filter) {
     until += SHOWN;
     label();
   });
-  new IntersectionObserver(([seen]) => seen.isIntersecting && more.click()).observe(more);
   label();
   say(plural(rows.length, "rollout"));
   listed = rows;
