@@ -144,7 +144,7 @@ SOUND = (
     Planted("long-limits", (), written(agent_timeout=600, verify_timeout=30, setup_timeout=30)),
     Planted("runs-tests", (), box(verify=["cd /app && run-agent-code --status /tmp/status -- python3 -c 'import box; assert box.area(3, 4) == 12 == box.edge(2, 4)'; grep -q 'exit 0' /tmp/status; r=$?; rm -f /tmp/status; exit $r"])),
     Planted("prompt-names-notes", (), number(4711, put("/app/notes.md", "The answer is 4711.\n"), question="Look it up in /app/notes.md.")),
-    Planted("packs-what-is-there", (), box(question="Pack /app/box.py as /app/box.gz.", verify=["gzip -dc /app/box.gz | cmp - /app/box.py"], gold="gzip -k /app/box.py")),
+    Planted("packs-what-is-there", (), box(question="Pack /app/box.py as /app/box.gz.", verify=["gzip -dc /app/box.gz | cmp - /app/box.py"], gold="gzip -c /app/box.py > /app/box.gz")),
     Planted("system-message", (), written(system_prompt="You work alone.")),
 )  # fmt: skip
 
