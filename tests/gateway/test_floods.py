@@ -13,8 +13,8 @@ import verifiers.v1 as vf
 from agent_sandbox.verifiers_versions import AFTER_0_4_0
 from aiohttp import web
 from opencode_env.cli_agent.interception import MARK_HEADER, GatewayConfig, own_calls
-from opencode_env.cli_agent.interception.gate import CallGate
-from opencode_env.cli_agent.interception.pace import BURST_SECONDS, SECONDS_PER_REFUSAL, Memory
+from opencode_env.cli_agent.interception.call_slots import CallSlots
+from opencode_env.cli_agent.interception.cpu_budget import BURST_SECONDS, SECONDS_PER_REFUSAL, Memory
 from opencode_env.cli_agent.interception.refusals import error_answer
 from opencode_env.cli_agent.rollout import rollout_of
 from verifiers.v1.dialects import DIALECTS
@@ -152,7 +152,7 @@ async def test_what_is_no_http_and_who_leaves_fill_no_log(caplog: pytest.LogCapt
 
 async def test_who_leaves_the_queue_for_memory_or_a_place_leaves_nothing() -> None:
     memory = Memory(10)
-    gate = CallGate(1, lambda active: True)
+    gate = CallSlots(1, lambda active: True)
 
     async def held() -> None:
         async with memory.hold(10):

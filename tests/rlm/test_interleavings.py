@@ -146,7 +146,7 @@ def _check_rollout(
     assert metrics["sub_llm_completion_tokens"] == sum(call.usage.completion_tokens for call in sub.calls if call.usage)
     assert metrics["main_completion_tokens"] == sum(c.usage.completion_tokens for c in rollout.main.calls if c.usage)
     assert metrics["sub_llm_max_parallel"] <= PLACES
-    assert (rollout.side.gate.active, rollout.side.gate.waiting) == (0, 0)
+    assert (rollout.side.slots.active, rollout.side.slots.waiting) == (0, 0)
     assert rollout_of(rollout.main).live_sub is None
     assert not rollout.session.tasks
     assert not rollout.side.session.tasks

@@ -30,7 +30,7 @@ def nothing_left(server: RoleServer, rollout: Rollout) -> None:
     assert not interception.sessions
     assert not interception.state_sessions
     assert rollout_of(rollout.main).live_sub is None
-    assert (rollout.side.gate.active, rollout.side.gate.waiting) == (0, 0)
+    assert (rollout.side.slots.active, rollout.side.slots.waiting) == (0, 0)
     assert not rollout.session.tasks
     assert not rollout.side.session.tasks
 
@@ -44,9 +44,9 @@ async def test_a_rollout_has_so_many_sub_calls_at_once_and_the_rest_queue_in_ord
         calls = []
         for number in range(9):
             calls.append(asyncio.create_task(rollout.sub_ask(held(str(number)))))
-            await until(lambda: rollout.side.gate.active + rollout.side.gate.waiting == len(calls))
+            await until(lambda: rollout.side.slots.active + rollout.side.slots.waiting == len(calls))
         await other.sub_ask("not behind the others")
-        assert rollout.side.gate.waiting == 6
+        assert rollout.side.slots.waiting == 6
         server.model.released.set()
         assert {answer.status for answer in await asyncio.gather(*calls)} == {200}
         served = [
@@ -55,22 +55,22 @@ async def test_a_rollout_has_so_many_sub_calls_at_once_and_the_rest_queue_in_ord
             if "held" in str(r.body)
         ]
         assert [int(name) // 3 for name in served] == sorted(int(name) // 3 for name in served)
-        assert rollout.side.gate.peak == 3
+        assert rollout.side.slots.peak == 3
 
 
 async def test_a_main_call_never_waits_for_a_sub_call() -> None:
     async with role_server() as server, server.rollout(SubSettings(max_parallel=1)) as rollout:
         calls = [asyncio.create_task(rollout.sub_ask(held(str(number)))) for number in range(4)]
-        await until(lambda: rollout.side.gate.waiting == 3)
+        await until(lambda: rollout.side.slots.waiting == 3)
         assert (await rollout.ask("quick")).status == 200
-        assert (rollout.side.gate.active, rollout.side.gate.waiting) == (1, 3)
+        assert (rollout.side.slots.active, rollout.side.slots.waiting) == (1, 3)
         server.model.released.set()
         await asyncio.gather(*calls)
 
 
 async def release_when_closed(server: RoleServer, rollout: Rollout) -> None:
     """Let the held replies go once no further sub call can begin."""
-    await until(lambda: rollout.side.gate.closed)
+    await until(lambda: rollout.side.slots.closed)
     server.model.released.set()
 
 
@@ -78,9 +78,9 @@ async def test_calls_in_flight_are_drained_when_the_agent_has_finished_and_the_q
     async with role_server() as server:
         async with server.rollout(SubSettings(max_parallel=1)) as rollout:
             running = asyncio.create_task(rollout.sub_ask(held("running")))
-            await until(lambda: rollout.side.gate.active == 1)
+            await until(lambda: rollout.side.slots.active == 1)
             queued = asyncio.create_task(rollout.sub_ask("queued"))
-            await until(lambda: rollout.side.gate.waiting == 1)
+            await until(lambda: rollout.side.slots.waiting == 1)
             released = asyncio.create_task(release_when_closed(server, rollout))
         await released
         assert (await running).status == 200
@@ -182,7 +182,7 @@ async def test_a_spent_sub_budget_refuses_further_sub_calls_and_leaves_the_main_
     async with role_server() as server:
         async with server.rollout(limits={limit: 1}) as rollout:
             calls = [asyncio.create_task(rollout.sub_ask(held(str(number)))) for number in range(3)]
-            await until(lambda: server.model.active == 1 and rollout.side.gate.waiting == 2)
+            await until(lambda: server.model.active == 1 and rollout.side.slots.waiting == 2)
             server.model.released.set()
             served, *refused = sorted(await asyncio.gather(*calls), key=lambda answer: answer.status)
             assert served.status == 200, "a spent budget must not drop the call in flight"
@@ -209,16 +209,16 @@ async def test_a_conversation_that_had_all_its_turns_is_refused_and_others_go_on
 async def test_a_queued_call_whose_caller_has_left_is_never_made() -> None:
     async with role_server() as server, server.rollout(SubSettings(max_parallel=1)) as rollout:
         running = asyncio.create_task(rollout.sub_ask(held("running")))
-        await until(lambda: rollout.side.gate.active == 1)
+        await until(lambda: rollout.side.slots.active == 1)
         gone = asyncio.create_task(rollout.sub_ask("gone"))
-        await until(lambda: rollout.side.gate.waiting == 1)
+        await until(lambda: rollout.side.slots.waiting == 1)
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
         # Answered after the server has seen what came before it: the end of that caller's connection.
         assert (await rollout.ask("refused", {"X-RLM-Role": "boss"})).status == 400
         server.model.released.set()
         assert (await running).status == 200
-        await until(lambda: rollout.side.gate.active == 0)
+        await until(lambda: rollout.side.slots.active == 0)
         assert len(server.model.requests) == 1
 
 

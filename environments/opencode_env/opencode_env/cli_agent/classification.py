@@ -19,7 +19,7 @@ from verifiers.v1.trace import ModelCall
 
 from opencode_env.cli_agent.interception.gateway import refused_last
 from opencode_env.cli_agent.interception.own_calls import own_calls
-from opencode_env.cli_agent.interception.way import require_way
+from opencode_env.cli_agent.interception.tunnel import require_tunnel
 from opencode_env.cli_agent.model_failure import overflowed, require_model_calls
 from opencode_env.cli_agent.outcome_rule import Evidence, endpoint_failure
 from opencode_env.cli_agent.outcomes import AgentError, AgentErrors, Outcome
@@ -113,7 +113,7 @@ async def _stopped(run: EndedRun) -> bool:
 
 async def _tunnel_lost(run: EndedRun) -> RolloutError | None:
     try:
-        await require_way(run.rollout.way, doubted=run.problem is not None)
+        await require_tunnel(run.rollout.tunnel, doubted=run.problem is not None)
     except TunnelError as error:
         return error
     return None

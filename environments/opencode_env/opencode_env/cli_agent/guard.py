@@ -31,7 +31,7 @@ from verifiers.v1.utils.decorators import invoke
 
 from opencode_env.cli_agent.classification import EndedRun, classify, has_called_tool, require_scorable
 from opencode_env.cli_agent.interception.own_calls import own_calls
-from opencode_env.cli_agent.interception.way import require_way, until_lost
+from opencode_env.cli_agent.interception.tunnel import require_tunnel, until_lost
 from opencode_env.cli_agent.limits_met import limits_met, note_overrun, outlived_its_end
 from opencode_env.cli_agent.metrics import agent_metrics
 from opencode_env.cli_agent.model_failure import overflowed
@@ -223,7 +223,7 @@ class GuardedSession(HarnessSession):
         """Run the segment, and end the agent when it has stopped making progress for good, or cannot."""
         run = asyncio.ensure_future(self._inner_turn(messages))
         watch = asyncio.ensure_future(until_runaway(self.trace, first_call))
-        cut_off = asyncio.ensure_future(until_lost(self._rollout.way))
+        cut_off = asyncio.ensure_future(until_lost(self._rollout.tunnel))
         try:
             await asyncio.wait({run, watch, cut_off}, return_when=asyncio.FIRST_COMPLETED)
             if run.cancelled():
@@ -236,7 +236,7 @@ class GuardedSession(HarnessSession):
                 task.cancel()
             await asyncio.gather(run, watch, cut_off, return_exceptions=True)
         await self._fence.end()
-        await require_way(self._rollout.way, doubted=False)
+        await require_tunnel(self._rollout.tunnel, doubted=False)
         if overflowed(own_calls(self.trace, first_call)):
             return
         endless = (

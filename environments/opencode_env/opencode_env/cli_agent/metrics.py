@@ -5,7 +5,7 @@ Retried and failed calls are no turns. Sub-agents that share the main agent's tr
 
 from verifiers.v1.errors import RolloutError
 
-from opencode_env.cli_agent.interception.gateway import GHOSTS, RECORD, REPEATED
+from opencode_env.cli_agent.interception.gateway import PARTIAL, RECORD, REPEATED
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.outcomes import Outcome
 from opencode_env.cli_agent.traces import AnyTrace, agent_record, tool_counts
@@ -42,7 +42,7 @@ def agent_metrics(
         "empty_answer": float(empty),
         "program_calls": float(len(trace.calls) - len(own_calls(trace))),
         "repeated_calls": float(gateway.get(REPEATED, 0)),
-        "ghost_answers": float(gateway.get(GHOSTS, 0)),
+        "ghost_answers": float(gateway.get(PARTIAL, 0)),
         "model_call_errors": float(sum(call.error is not None for call in trace.calls)),
         "total_tool_calls": float(counts.total()),
         "unique_tools_used": float(len(counts)),

@@ -21,7 +21,7 @@ from verifiers.v1.trace import ModelCall
 from opencode_env.cli_agent.interception.gateway import Gateway
 from opencode_env.cli_agent.interception.own_calls import AgentProgram
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout
-from opencode_env.cli_agent.interception.way import Way
+from opencode_env.cli_agent.interception.tunnel import OpenTunnel
 from opencode_env.cli_agent.traces import AnyTrace
 
 
@@ -42,8 +42,8 @@ class Rollout(Scoring):
         """What the agent's harness has made in the sandbox, for its own cleanup."""
         self.gateway: Gateway | None = None
         """Set by the server that serves the rollout; None behind verifiers' own."""
-        self.way: Way | None = None
-        """The way from the sandbox to that server while it is registered there; None where none can be lost."""
+        self.tunnel: OpenTunnel | None = None
+        """The tunnel from the sandbox to that server while it is registered there; None where none can be lost."""
         self.make_sub: Callable[[AnyTrace], SubRollout] | None = None
         """Makes the sub side, in an environment that has one."""
         self.sub: SubRollout | None = None
@@ -60,7 +60,7 @@ class Rollout(Scoring):
         """End what still serves the rollout; what came of it stays. Idempotent."""
         if self.sub is not None:
             await self.sub.end()
-        self.session = self.gateway = self.way = self.boxes = None
+        self.session = self.gateway = self.tunnel = self.boxes = None
 
     @property
     def live_sub(self) -> SubRollout | None:

@@ -36,8 +36,8 @@ class GatewayConfig(BaseConfig):
     all environments of a process, the last that started; None leaves verifiers' own, 60 s, which local sandboxes
     keep."""
     probe: FiniteFloat | None = Field(5.0, gt=0)
-    """Seconds between two signs of life that a server asks itself for through its tunnel or own URL. A way that is dead
-    is found by them: its rollouts end with a `TunnelError`, and new ones get a new tunnel. None asks for none."""
+    """Seconds between two health checks that a server makes of itself through its tunnel or own URL. A tunnel that is
+    dead is found by them: its rollouts end with a `TunnelError`, and new ones get a new one. None makes none."""
     raise_open_files: bool = True
     """Raise this process's soft limit of open files to the hard one when the environment starts."""
     filter_requests: bool = True

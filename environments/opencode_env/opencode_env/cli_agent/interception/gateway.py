@@ -1,4 +1,4 @@
-"""One rollout's way to the model: its sessions on a server, its bounds, and what its requests have come to.
+"""One rollout's gateway to the model: its sessions on a server, its bounds, and what its requests have come to.
 
 Invariant: a request that is refused here was never a model call. It is counted on the trace, it costs the rollout
 nothing but time, and it makes no error of it.
@@ -17,14 +17,14 @@ from verifiers.v1.types import Tool
 
 from opencode_env.cli_agent.interception.beginnings import Beginnings
 from opencode_env.cli_agent.interception.config import GatewayConfig
+from opencode_env.cli_agent.interception.cpu_budget import CpuBudget, Memory
 from opencode_env.cli_agent.interception.echo_rules import echo_rules
-from opencode_env.cli_agent.interception.ghosts import Said
 from opencode_env.cli_agent.interception.history import History
 from opencode_env.cli_agent.interception.main_calls import MainCalls
 from opencode_env.cli_agent.interception.own_calls import AgentProgram, ProgramLoad
-from opencode_env.cli_agent.interception.pace import Memory, Pace
 from opencode_env.cli_agent.interception.refusals import RequestRefused
 from opencode_env.cli_agent.interception.request_rules import ModelRequests, model_requests
+from opencode_env.cli_agent.interception.restored import Said
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
@@ -35,11 +35,11 @@ RECORD = "gateway"
 LAST_REFUSED = "last_refused"
 """Key in that record with why the newest main request was refused; absent when it was not."""
 
-REPEATED, GHOSTS = "repeated", "ghosts"
-"""Keys in that record with counts: calls that were sent again and not sampled again, and ghosts that were dropped."""
+REPEATED, PARTIAL = "repeated", "ghosts"
+"""Keys in that record with counts: calls that were sent again and not sampled again, and dropped partial answers."""
 
 _REASONS = 20
-_GHOSTS = 1000
+_PARTIAL = 1000
 _BODIES_HELD = 4
 """Largest bodies that one rollout may have in memory at once."""
 _ASIDE = 4
@@ -83,11 +83,11 @@ class Gateway:
         self.echoes = echo_rules(harness)
         """How the rollout's agent sends its history back, if it says so."""
         self.histories = [
-            None if self.echoes is None else History(one, self.echoes, self._note_ghosts)
+            None if self.echoes is None else History(one, self.echoes, self._note_partial)
             for one in (session, *(() if side is None else (side.session,)))
         ]
         """Of the main and the sub session."""
-        self.pace = Pace(config.max_share)
+        self.cpu = CpuBudget(config.max_share)
         self.memory = Memory(None if config.max_body is None else _BODIES_HELD * config.max_body)
         self.offered: dict[bool, tuple[dict[str, Any], list[Tool] | None]] = {}
         """The tools of the newest main (True) and sub call, as they came and typed."""
@@ -98,7 +98,7 @@ class Gateway:
         self.load = ProgramLoad()
         self.keys: dict[int, str] = {}
         """Of failed calls that bore one, by position in `trace.calls`."""
-        self._ghosts: set[Said] = set()
+        self._partial: set[Said] = set()
         self.beginnings = Beginnings(frozenset() if self.echoes is None else self.echoes.side_agents)
 
     @asynccontextmanager
@@ -113,14 +113,14 @@ class Gateway:
             raise RequestRefused(f"more than {limit} requests of this rollout are open", 429)
         self.open += 1
         try:
-            await self.pace.turn()
+            await self.cpu.turn()
             yield
         finally:
             self.open -= 1
 
     def refuse(self, error: RequestRefused) -> None:
         """Count a refused request, which is paid for."""
-        self.pace.charge_refusal()
+        self.cpu.charge_refusal()
         self.note("refused", [str(error)])
 
     def main_request(self, error: RequestRefused | None) -> None:
@@ -147,11 +147,11 @@ class Gateway:
         record = self.main.trace.info.setdefault(RECORD, {})
         record[REPEATED] = record.get(REPEATED, 0) + 1
 
-    def _note_ghosts(self, ghosts: list[Said]) -> None:
+    def _note_partial(self, answers: list[Said]) -> None:
         """Count what was dropped from a request's history, each once, however often it is sent back."""
-        if len(self._ghosts) < _GHOSTS and not self.main.released:
-            self._ghosts.update(ghosts)
-            self.main.trace.info.setdefault(RECORD, {})[GHOSTS] = len(self._ghosts)
+        if len(self._partial) < _PARTIAL and not self.main.released:
+            self._partial.update(answers)
+            self.main.trace.info.setdefault(RECORD, {})[PARTIAL] = len(self._partial)
 
     def note(self, kind: str, reasons: list[str]) -> None:
         """Count on the trace why something of a request was refused, dropped or not known."""

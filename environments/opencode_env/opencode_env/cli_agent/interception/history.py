@@ -34,8 +34,7 @@ from opencode_env.cli_agent.interception.chat_protocol import (
 from opencode_env.cli_agent.interception.conversations import AskedRequests, OwnNodes
 from opencode_env.cli_agent.interception.echo_rules import EchoRules
 from opencode_env.cli_agent.interception.forks import Forks
-from opencode_env.cli_agent.interception.ghosts import Said, halves_before, said
-from opencode_env.cli_agent.interception.restored import Restored
+from opencode_env.cli_agent.interception.restored import Restored, Said, halves_before, said
 
 Input = SystemMessage | UserMessage | ToolMessage
 _INPUTS: Mapping[object, type[Input]] = {"system": SystemMessage, "user": UserMessage, "tool": ToolMessage}
@@ -47,12 +46,12 @@ class History:
     Args:
         session: whose trace it is.
         rules: of its agent.
-        on_ghosts: told of the ghosts that each request holds.
+        on_partial: told of the partial answers that each request holds.
     """
 
-    def __init__(self, session: RolloutSession, rules: EchoRules, on_ghosts: Callable[[list[Said]], None]) -> None:
+    def __init__(self, session: RolloutSession, rules: EchoRules, on_partial: Callable[[list[Said]], None]) -> None:
         self.rules = rules
-        self._on_ghosts = on_ghosts
+        self._on_partial = on_partial
         self._session = session
         self._nodes: list[MessageNode] = session.trace.nodes
         self.requests = AskedRequests(self._nodes)
@@ -72,14 +71,14 @@ class History:
         self._link()
         found = Restored()
         while found.taken < len(messages):
-            ghosts = self._ghosts(found, messages, tools)
-            if ghosts:
-                found.taken += len(ghosts)
-                found.ghosts += [said(one) for one in ghosts if one.get("role") == "assistant"]
+            partial = self._partial_answers(found, messages, tools)
+            if partial:
+                found.taken += len(partial)
+                found.partial += [said(one) for one in partial if one.get("role") == "assistant"]
             elif not self._step(found, messages, tools):
                 break
-        if found.ghosts:
-            self._on_ghosts(found.ghosts)
+        if found.partial:
+            self._on_partial(found.partial)
         return found
 
     def message(self, node: int) -> AssistantMessage | Input:
@@ -166,7 +165,7 @@ class History:
         children = reversed(self._children.get(parent, ()))
         return [node for node in children if self._nodes[node].sampled and self._is_own(node)]
 
-    def _ghosts(self, found: Restored, messages: Sequence[Message], tools: list[Tool]) -> list[Message]:
+    def _partial_answers(self, found: Restored, messages: Sequence[Message], tools: list[Tool]) -> list[Message]:
         """What comes next in a request and stands for nothing: halves of an answer that was asked for again, as long
         as without them more of the request is found."""
         if messages[found.taken].get("role") != "assistant" or self._conversation is None:
@@ -188,7 +187,7 @@ class History:
         for half in {said(one) for one in halves if one.get("role") == "assistant"}:
             standing = [one for one in answers if said(one) == half]
             spoken = sum(any(self._is_echo(one, [node]) for one in standing) for node in self._own_answers())
-            if len(standing) - found.ghosts.count(half) - spoken <= 0:
+            if len(standing) - found.partial.count(half) - spoken <= 0:
                 return False
         return True
 

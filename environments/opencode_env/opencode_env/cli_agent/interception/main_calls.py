@@ -15,8 +15,8 @@ from aiohttp import web
 from verifiers.v1.interception.server import is_retried_request
 from verifiers.v1.session import RolloutLimits
 
+from opencode_env.cli_agent.interception.call_slots import CallSlots
 from opencode_env.cli_agent.interception.call_tally import CallTally
-from opencode_env.cli_agent.interception.gate import CallGate
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class MainCalls:
         self.tally = CallTally()
         self.reserves = places is not None
         self._limits = limits
-        self._gate = CallGate(math.inf if places is None else places, self._room)
+        self._slots = CallSlots(math.inf if places is None else places, self._room)
         self._on_their_way: dict[object, _OnItsWay] = {}
 
     def _room(self, active: int) -> bool:
@@ -63,7 +63,7 @@ class MainCalls:
         call = _OnItsWay(request)
         self._on_their_way[known] = call
         try:
-            async with self._gate.place():
+            async with self._slots.place():
                 call.served.set()
                 yield False
         finally:

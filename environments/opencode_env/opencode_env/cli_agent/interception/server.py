@@ -34,8 +34,8 @@ from opencode_env.cli_agent.interception.idle_connections import IdleConnections
 from opencode_env.cli_agent.interception.masking import Masking, keys_of
 from opencode_env.cli_agent.interception.refusals import Answered, RequestRefused, error_answer
 from opencode_env.cli_agent.interception.served_dialect import call_of, served
-from opencode_env.cli_agent.interception.strangers import hold_back, known_to
-from opencode_env.cli_agent.interception.way import watched
+from opencode_env.cli_agent.interception.tunnel import watched
+from opencode_env.cli_agent.interception.unauthenticated import hold_back, known_to
 from opencode_env.cli_agent.rollout import rollout_of
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -78,8 +78,8 @@ class RoleInterceptionServer(InterceptionServer):
         self._kept = KeptClients(self.gateway.mask_keys)
         self.watched = watched(self, self.gateway.probe)
 
-    def _is_sign(self, request: web.BaseRequest) -> bool:
-        return self.watched is not None and self.watched.sign.asked_by(request)
+    def _is_health_check(self, request: web.BaseRequest) -> bool:
+        return self.watched is not None and self.watched.health_check.asked_by(request)
 
     @property
     def load(self) -> int:
@@ -93,7 +93,9 @@ class RoleInterceptionServer(InterceptionServer):
         assert self.runner is not None
         assert self.runner.server is not None
         known = known_to(self, self.runner.app)
-        hold_back(self.runner.server, self.gateway.max_share, lambda request: self._is_sign(request) or known(request))
+        hold_back(
+            self.runner.server, self.gateway.max_share, lambda request: self._is_health_check(request) or known(request)
+        )
         await self.stack.enter_async_context(self._idle.closing(self.runner))
 
     def register(self, session: RolloutSession) -> tuple[str, str]:
@@ -107,7 +109,7 @@ class RoleInterceptionServer(InterceptionServer):
             self.sessions[sub_bearer] = side.session
         gateway = Gateway(self.gateway, session, rollout.program, model_secret, side, sub_bearer)
         rollout.gateway = self._gateways[model_secret] = gateway
-        rollout.way = None if self.watched is None else self.watched.way
+        rollout.tunnel = None if self.watched is None else self.watched.present
         return model_secret, state_secret
 
     def unregister(self, model_secret: str, state_secret: str) -> None:
@@ -115,7 +117,7 @@ class RoleInterceptionServer(InterceptionServer):
         gateway = self._gateways.pop(model_secret, None)
         super().unregister(model_secret, state_secret)
         if gateway is not None:
-            rollout_of(gateway.main.trace).way = None
+            rollout_of(gateway.main.trace).tunnel = None
             self._kept.give_back("main", gateway.main.ctx.client)
             if gateway.side is not None:
                 self._kept.give_back("sub", gateway.side.session.ctx.client)
@@ -219,9 +221,9 @@ class RoleInterceptionServer(InterceptionServer):
         return await self._serve_json(Call(request, DIALECTS[0], gateway), path.TOOL, ask)
 
     async def handle_models(self, request: web.Request) -> web.Response:
-        """The endpoint's list of models, without keys; to this server itself, the sign of its life."""
-        if self.watched is not None and self._is_sign(request):
-            return web.Response(text=self.watched.sign.answer)
+        """The endpoint's list of models, without keys; to this server itself, the answer to its health check."""
+        if self.watched is not None and self._is_health_check(request):
+            return web.Response(text=self.watched.health_check.answer)
         found = ((dialect, self._gateways.get(dialect.secret(request.headers))) for dialect in DIALECTS)
         call = next((Call(request, dialect, gateway) for dialect, gateway in found if gateway is not None), None)
         if call is None:

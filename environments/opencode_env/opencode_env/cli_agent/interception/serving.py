@@ -38,7 +38,7 @@ _GRACE = "KEEPALIVE_GRACE_SECONDS"
 def is_reachable(server: InterceptionServer) -> bool:
     """Whether a sandbox can reach the server, as far as is known."""
     watched = getattr(server, "watched", None)
-    return watched is None or watched.way is not None
+    return watched is None or watched.present is not None
 
 
 class RoleStaticPool(StaticInterceptionPool):
@@ -76,7 +76,7 @@ class RoleElasticPool(ElasticInterceptionPool):
         gateway: GatewayConfig,
     ) -> None:
         super().__init__(config, requires_tunnel, state_service_secrets)
-        self._gateway = gateway
+        self._slotsway = gateway
 
     async def _server(self) -> InterceptionServer:
         for server in self.servers:
@@ -86,7 +86,7 @@ class RoleElasticPool(ElasticInterceptionPool):
             InterceptionServerConfig(tunnel=PrimeTunnelConfig()),
             self.requires_tunnel,
             self.state_service_secrets,
-            gateway=self._gateway,
+            gateway=self._slotsway,
         )
         await self.stack.enter_async_context(grown)
         self.servers.append(grown)

@@ -13,8 +13,8 @@ from verifiers.v1.agent import Agent
 from verifiers.v1.errors import HarnessError
 from verifiers.v1.trace import AgentInfo, Trace
 
+from opencode_env.cli_agent.interception.call_slots import CallSlots
 from opencode_env.cli_agent.interception.forks import history_forks
-from opencode_env.cli_agent.interception.gate import CallGate
 from opencode_env.cli_agent.interception.roles import ROLE_HEADER, Mark
 from opencode_env.cli_agent.interception.sub_session import SubSession
 
@@ -52,7 +52,7 @@ class SubRollout:
         info: AgentInfo[Any] = AgentInfo(config=seat.config, name="sub", trainable=seat.trainable)
         self.trace: Trace[Any, Any, Any] = Trace(task=main.task, agent=info)
         self.session = SubSession(seat.ctx, self.trace, seat.limits, settings.max_turns)
-        self.gate = CallGate(settings.max_parallel, self.session.room)
+        self.slots = CallSlots(settings.max_parallel, self.session.room)
         self.routed = False
         """Whether a server that tells the roles apart serves this rollout."""
         self.demanded_by = ""
@@ -90,7 +90,7 @@ class SubRollout:
             return
         finished = self.main.stop_condition is not None and not self.main.is_timeout and not self.main.errors
         try:
-            await self.gate.drain(DRAIN_SECONDS if finished else 0.0)
+            await self.slots.drain(DRAIN_SECONDS if finished else 0.0)
         finally:
             self._record()
 
@@ -125,7 +125,7 @@ class SubRollout:
             "sub_llm_completion_tokens": float(tally.completion_tokens),
             "sub_llm_calls": float(tally.calls),
             "sub_llm_errors": float(tally.errors),
-            "sub_llm_max_parallel": float(self.gate.peak),
+            "sub_llm_max_parallel": float(self.slots.peak),
             "sub_llm_seconds": tally.seconds,
             "sub_llm_history_forks": history_forks(self.trace),
         }

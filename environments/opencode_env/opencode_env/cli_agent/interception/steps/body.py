@@ -65,7 +65,7 @@ async def read(call: Call) -> None:
         changed = [config.filter_requests and _filter(call), _hold_beginning(call)]
         call.identity = identity_of(to_json(call.body) if any(changed) else raw)
     finally:
-        call.gateway.pace.charge(call.request.content.total_bytes, entries)
+        call.gateway.cpu.charge(call.request.content.total_bytes, entries)
 
 
 async def read_json(call: Call) -> None:
@@ -79,7 +79,7 @@ async def read_json(call: Call) -> None:
     try:
         call.identity, _ = await parse_body(await read_body(call.request, gateway.config), gateway.config)
     finally:
-        gateway.pace.charge(call.request.content.total_bytes, 0)
+        gateway.cpu.charge(call.request.content.total_bytes, 0)
 
 
 def _filter(call: Call) -> Sequence[str]:

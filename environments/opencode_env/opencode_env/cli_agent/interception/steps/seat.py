@@ -26,9 +26,9 @@ async def choose_seat(call: Call) -> None:
         call.session, call.bearer = gateway.main, gateway.secret
         return
     if (problem := side.too_deep(mark)) is not None:
-        gateway.pace.charge_refusal()
+        gateway.cpu.charge_refusal()
         raise Answered(error_answer(call.dialect, str(side.session.refusal(problem)), 400))
-    if not await call.until_end.enter_async_context(side.gate.place()):
+    if not await call.until_end.enter_async_context(side.slots.place()):
         raise Answered(error_answer(call.dialect, "the rollout has ended", 409))
     if call.request.transport is None or call.request.transport.is_closing():
         raise Answered(web.Response(status=499))  # nobody waits for it any more
@@ -53,7 +53,7 @@ def _mark_of(call: Call) -> Mark:
     try:
         return read_mark(call.request)
     except RoleRefused as error:
-        gateway.pace.charge_refusal()
+        gateway.cpu.charge_refusal()
         if gateway.side.note_bad_role(str(error)):
             logger.warning("refused a model call: id=%s %s", gateway.main.trace.id, error)
         raise Answered(error_answer(call.dialect, str(error), 400)) from None

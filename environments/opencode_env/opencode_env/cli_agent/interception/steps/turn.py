@@ -42,6 +42,6 @@ def count(call: Call) -> None:
         return
     gateway.calls.tally.add(call.record, nodes)
     if call.record.node is None:
-        gateway.pace.charge_refusal()
+        gateway.cpu.charge_refusal()
         if call.key is not None and call.caller.own:
             gateway.keys[len(call.session.trace.calls) - 1] = call.key

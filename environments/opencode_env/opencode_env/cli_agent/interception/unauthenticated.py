@@ -11,7 +11,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from verifiers.v1.dialects import DIALECTS
 from verifiers.v1.interception.server import InterceptionServer
 
-from opencode_env.cli_agent.interception.pace import Pace
+from opencode_env.cli_agent.interception.cpu_budget import CpuBudget
 
 Serve = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -34,14 +34,14 @@ def known_to(server: InterceptionServer, app: web.Application) -> Callable[[web.
 
 
 def hold_back(server: web.Server, share: float | None, is_ours: Callable[[web.BaseRequest], bool]) -> None:
-    """Let a server that has no connection yet serve strangers at their own pace only."""
-    pace = Pace(share)
+    """Let a server that has no connection yet serve others within a CPU budget of their own."""
+    budget = CpuBudget(share)
     serve: Serve = server.request_handler
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
         if not is_ours(request):
-            await pace.turn()
-            pace.charge_refusal()
+            await budget.turn()
+            budget.charge_refusal()
         return await serve(request)
 
     server.request_handler = handler

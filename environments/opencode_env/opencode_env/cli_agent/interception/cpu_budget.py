@@ -22,7 +22,7 @@ SECONDS_PER_REFUSAL = 1e-3
 """What a request costs that comes to nothing, however small it is: nothing else holds back who sends many of them."""
 
 
-class Pace:
+class CpuBudget:
     """A budget of work that refills with time.
 
     Args:

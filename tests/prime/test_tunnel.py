@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from opencode_env.cli_agent.interception import GatewayConfig, way
+from opencode_env.cli_agent.interception import GatewayConfig, tunnel
 from opencode_env.cli_agent.interception.server import RoleInterceptionServer
 from opencode_env.cli_agent.interception.serving import role_interception
 from opencode_env.cli_agent.rollout import rollout_of
@@ -45,11 +45,11 @@ def server_behind(proxy: ReverseProxy, gateway: GatewayConfig = OFTEN) -> RoleIn
 @asynccontextmanager
 async def watched(
     gateway: GatewayConfig = OFTEN,
-) -> AsyncIterator[tuple[RoleInterceptionServer, ReverseProxy, way.Way]]:
+) -> AsyncIterator[tuple[RoleInterceptionServer, ReverseProxy, tunnel.OpenTunnel]]:
     """A server behind a proxy, seen through it at least once."""
     async with reverse_proxy() as proxy, server_behind(proxy, gateway) as server:
         assert server.watched is not None
-        found = server.watched.way
+        found = server.watched.present
         assert found is not None
         await found.judge()
         yield server, proxy, found
@@ -58,8 +58,8 @@ async def watched(
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Signs come within tenths of seconds on the loopback, so less patience is needed."""
-    monkeypatch.setattr(way, "_AGAIN_S", 0.1)
-    monkeypatch.setattr(way, "_REST_S", (0.1, 0.2))
+    monkeypatch.setattr(tunnel, "_AGAIN_S", 0.1)
+    monkeypatch.setattr(tunnel, "_REST_S", (0.1, 0.2))
 
 
 async def test_a_proxy_that_goes_is_found_and_a_new_rollout_waits_until_it_is_back() -> None:
@@ -67,11 +67,11 @@ async def test_a_proxy_that_goes_is_found_and_a_new_rollout_waits_until_it_is_ba
         cut_off = session()
         async with server.acquire(cut_off) as (url, _, _):
             assert url == proxy.url
-            await way.require_way(rollout_of(cut_off.trace).way, doubted=True)
+            await tunnel.require_tunnel(rollout_of(cut_off.trace).tunnel, doubted=True)
             await proxy.stop()
-            await way.until_lost(rollout_of(cut_off.trace).way)
+            await tunnel.until_lost(rollout_of(cut_off.trace).tunnel)
             with pytest.raises(TunnelError, match=f"127.0.0.1:{proxy.port}, is dead: Client"):
-                await way.require_way(rollout_of(cut_off.trace).way, doubted=False)
+                await tunnel.require_tunnel(rollout_of(cut_off.trace).tunnel, doubted=False)
         waiting = asyncio.ensure_future(server.acquire(session()).__aenter__())
         await asyncio.sleep(0.5)
         assert not waiting.done()
@@ -89,20 +89,20 @@ async def test_an_agent_that_failed_is_told_from_its_way_at_once() -> None:
         async with server.acquire(rollout):
             await proxy.stop()
             with pytest.raises(TunnelError):
-                await way.require_way(rollout_of(rollout.trace).way, doubted=True)
+                await tunnel.require_tunnel(rollout_of(rollout.trace).tunnel, doubted=True)
 
 
 async def test_no_way_for_long_is_a_typed_error_of_the_next_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(way, "_NEW_WAY_S", 0.3)
+    monkeypatch.setattr(tunnel, "_NEW_TUNNEL_S", 0.3)
     async with watched() as (server, proxy, found):
         await proxy.stop()
         await asyncio.wait_for(asyncio.shield(found.lost), 60)
-        with pytest.raises(TunnelError, match="no way from the sandboxes"):
+        with pytest.raises(TunnelError, match="no tunnel from the sandboxes"):
             await server.acquire(session()).__aenter__()
 
 
 async def test_a_proxy_that_is_back_soon_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(way, "_AGAIN_S", 2.0)
+    monkeypatch.setattr(tunnel, "_AGAIN_S", 2.0)
     async with watched() as (_, proxy, found):
         await proxy.stop()
         await until(lambda: found.in_doubt)
@@ -117,8 +117,8 @@ async def test_a_url_that_this_machine_never_reached_is_not_called_dead() -> Non
     async with server_behind(proxy) as server:
         assert server.watched is not None
         for _ in range(5):
-            assert server.watched.way is not None
-            await server.watched.way.judge()
+            assert server.watched.present is not None
+            await server.watched.present.judge()
         async with server.acquire(session()) as (url, _, _):
             assert url == proxy.url
 
@@ -132,7 +132,7 @@ async def test_a_url_that_leads_to_something_else_is_dead() -> None:
 
 
 async def test_a_slow_way_is_not_dead_and_one_that_says_nothing_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(way, "_TIMEOUT_S", 1.5)
+    monkeypatch.setattr(tunnel, "_TIMEOUT_S", 1.5)
     async with watched() as (_, proxy, found):
         proxy.hold = 0.4
         for _ in range(3):
@@ -143,7 +143,7 @@ async def test_a_slow_way_is_not_dead_and_one_that_says_nothing_is(monkeypatch: 
 
 
 async def test_a_way_on_which_calls_come_is_not_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(way, "_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(tunnel, "_TIMEOUT_S", 0.2)
     async with watched() as (server, proxy, found):
         assert server.watched is not None
         proxy.hold = 600.0
@@ -157,7 +157,7 @@ async def test_a_way_on_which_calls_come_is_not_dead(monkeypatch: pytest.MonkeyP
 
 async def test_a_machine_that_is_held_up_calls_no_way_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in {"_TIMEOUT_S": 0.05, "_AT_ONCE_S": 0.03, "_AGAIN_S": 0.01}.items():
-        monkeypatch.setattr(way, name, seconds)
+        monkeypatch.setattr(tunnel, name, seconds)
     async with watched() as (_, _, found):
         for _ in range(50):
             time.sleep(0.08)
@@ -174,9 +174,9 @@ async def tunnels(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[Loopbac
     monkeypatch.setattr(prime_tunnel, "Tunnel", LoopbackTunnel)
     monkeypatch.setattr(LoopbackTunnel, "opened", [])
     yield LoopbackTunnel.opened
-    assert all(tunnel.stopped for tunnel in LoopbackTunnel.opened)
-    for tunnel in LoopbackTunnel.opened:
-        await tunnel.proxy.stop()
+    assert all(one.stopped for one in LoopbackTunnel.opened)
+    for one in LoopbackTunnel.opened:
+        await one.proxy.stop()
 
 
 @pytest.mark.filterwarnings("ignore::pydantic.PydanticDeprecatedSince20")
@@ -184,20 +184,20 @@ async def test_a_tunnel_that_cannot_be_watched_is_dead_and_replaced(
     tunnels: list[LoopbackTunnel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool = role_interception(ElasticInterceptionPoolConfig(), True, (), OFTEN)
-    sign_missing = way.WatchedTunnel._sign_missing
+    problem = tunnel.WatchedTunnel._problem
 
-    async def broken(watched: way.WatchedTunnel, url: str, **options: bool) -> str:
+    async def broken(watched: tunnel.WatchedTunnel, url: str, **options: bool) -> str:
         if url == tunnels[0].proxy.url:
             raise KeyError(url)
-        return await sign_missing(watched, url, **options)
+        return await problem(watched, url, **options)
 
     async with pool:
         first = session()
         async with pool.acquire(first) as one:
-            monkeypatch.setattr(way.WatchedTunnel, "_sign_missing", broken)
-            await asyncio.wait_for(way.until_lost(rollout_of(first.trace).way), 60)
+            monkeypatch.setattr(tunnel.WatchedTunnel, "_problem", broken)
+            await asyncio.wait_for(tunnel.until_lost(rollout_of(first.trace).tunnel), 60)
             with pytest.raises(TunnelError, match="KeyError"):
-                await way.require_way(rollout_of(first.trace).way, doubted=False)
+                await tunnel.require_tunnel(rollout_of(first.trace).tunnel, doubted=False)
             async with pool.acquire(session()) as two:
                 assert two[0] != one[0]
 
@@ -209,17 +209,19 @@ async def test_rollouts_share_a_prime_tunnel_and_get_a_new_one_when_it_is_dead(t
         first, second = session(), session()
         async with pool.acquire(first) as one, pool.acquire(second) as two:
             assert one[0] == two[0] == tunnels[0].proxy.url
-            await way.require_way(rollout_of(first.trace).way, doubted=True)
+            await tunnel.require_tunnel(rollout_of(first.trace).tunnel, doubted=True)
             await tunnels[0].proxy.stop()
-            losing = [asyncio.ensure_future(way.until_lost(rollout_of(lost.trace).way)) for lost in (first, second)]
+            losing = [
+                asyncio.ensure_future(tunnel.until_lost(rollout_of(lost.trace).tunnel)) for lost in (first, second)
+            ]
             await asyncio.wait_for(asyncio.gather(*losing), 60)
             third = session()
             async with pool.acquire(third) as three:
                 assert three[0] != one[0]
-                await way.require_way(rollout_of(third.trace).way, doubted=True)
+                await tunnel.require_tunnel(rollout_of(third.trace).tunnel, doubted=True)
             for lost in (first, second):
                 with pytest.raises(TunnelError):
-                    await way.require_way(rollout_of(lost.trace).way, doubted=False)
+                    await tunnel.require_tunnel(rollout_of(lost.trace).tunnel, doubted=False)
         assert tunnels[0].stopped
 
 
@@ -231,8 +233,8 @@ async def test_a_fixed_set_of_servers_serves_where_it_can_be_reached() -> None:
             async with pool.acquire(session()) as (url, _, _):
                 assert url == bad.url
             watched = pool.servers[0].watched  # type: ignore[attr-defined]
-            await watched.way.judge()
-            found = watched.way
+            await watched.present.judge()
+            found = watched.present
             await bad.stop()
             await asyncio.wait_for(asyncio.shield(found.lost), 60)
             async with pool.acquire(session()) as (url, _, _):
@@ -248,8 +250,8 @@ async def test_nobody_looks_where_that_is_switched_off_or_nobody_is_remote() -> 
         assert server.watched is None
         rollout = session()
         async with server.acquire(rollout):
-            await way.require_way(rollout_of(rollout.trace).way, doubted=True)
+            await tunnel.require_tunnel(rollout_of(rollout.trace).tunnel, doubted=True)
 
 
 def test_a_url_is_shown_without_what_it_keeps_secret() -> None:
-    assert way.shown("https://user:password@host.example:8443/path?key=1") == "https://host.example:8443"
+    assert tunnel.shown("https://user:password@host.example:8443/path?key=1") == "https://host.example:8443"

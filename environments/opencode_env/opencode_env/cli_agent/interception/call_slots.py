@@ -14,7 +14,7 @@ CANCEL_SECONDS = 5.0
 """How long a cancelled call may take to end; the session it was served by is sealed after that anyway."""
 
 
-class CallGate:
+class CallSlots:
     """A first-come-first-served semaphore that can be closed and waited empty.
 
     Args:
