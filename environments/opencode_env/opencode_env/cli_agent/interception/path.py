@@ -12,20 +12,20 @@ from verifiers.v1.types import Response
 
 from opencode_env.cli_agent.interception import kept_logprobs
 from opencode_env.cli_agent.interception.call import Call
-from opencode_env.cli_agent.interception.steps import admission, answer, body, caller, failure, history, seat, turn
+from opencode_env.cli_agent.interception.steps import answer, arrival, body, failure, seat, turn
 from opencode_env.cli_agent.interception.training_client import require_evidence
 
 REQUEST: Sequence[Callable[[Call], Awaitable[None]]] = (
-    caller.identify_caller,
-    admission.open_request,
+    arrival.identify_caller,
+    arrival.open_request,
     body.require_text,
     seat.choose_seat,
     body.require_format,
-    admission.hold_memory,
+    arrival.hold_memory,
     body.read,
     body.choose_headers,
     turn.take_turn,
-    history.find_history,
+    turn.find_history,
 )
 """From what came to what goes on."""
 
@@ -57,31 +57,31 @@ FAILURE: Sequence[Callable[[Call, Exception], Exception]] = (
 )
 """From how the endpoint failed to what trace, log and agent are told."""
 
-RECORD: Sequence[Callable[[Call], None]] = (history.commit, kept_logprobs.keep, turn.count, caller.record_caller)
+RECORD: Sequence[Callable[[Call], None]] = (turn.commit, kept_logprobs.keep, turn.count, arrival.record_caller)
 """After verifiers' server has recorded the call."""
 
 RESPONSE: Sequence[Callable[[Call, web.StreamResponse], web.StreamResponse]] = (answer.end_by_its_answer,)
 """On the way back to the agent."""
 
 BESIDE: Sequence[Callable[[Call], Awaitable[None]]] = (
-    admission.open_request,
+    arrival.open_request,
     body.require_text,
     seat.choose_side,
-    admission.wait_aside,
-    admission.count_as_load,
+    arrival.wait_aside,
+    arrival.count_as_load,
     body.require_format,
-    admission.hold_memory,
+    arrival.hold_memory,
     body.read,
     body.choose_headers,
 )
 """Of a request to the endpoint that is no model call, such as one for a count of tokens."""
 
 MODELS: Sequence[Callable[[Call], Awaitable[None]]] = (
-    admission.open_request,
-    admission.wait_aside,
-    admission.count_as_load,
+    arrival.open_request,
+    arrival.wait_aside,
+    arrival.count_as_load,
 )
 """Of a request for the list of models."""
 
-TOOL: Sequence[Callable[[Call], Awaitable[None]]] = (admission.open_request, admission.wait_aside, body.read_json)
+TOOL: Sequence[Callable[[Call], Awaitable[None]]] = (arrival.open_request, arrival.wait_aside, body.read_json)
 """Of a question about a tool call."""

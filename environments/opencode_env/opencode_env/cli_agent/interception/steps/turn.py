@@ -1,4 +1,4 @@
-"""The turn of a main call: it waits until the model may be asked, or joins the call that it repeats."""
+"""A call among others of its rollout: its turn, or the call that it repeats, and the history that it goes on with."""
 
 from verifiers.v1.errors import ProviderError
 from verifiers.v1.interception.server import RETRY_COUNT_HEADER, is_retried_request
@@ -45,3 +45,22 @@ def count(call: Call) -> None:
         gateway.cpu.charge_refusal()
         if call.key is not None and call.caller.own:
             gateway.keys[len(call.session.trace.calls) - 1] = call.key
+
+
+async def find_history(call: Call) -> None:
+    """Have the call's history restored when it is read. Changes `history` and `asked`.
+
+    What the agent's programs ask has no history of its own, and is read as it came.
+    """
+    history = call.gateway.histories[0 if call.sub is None else 1]
+    if history is None or not call.caller.own:
+        return
+    call.history, call.asked = history, (call.conversation, call.identity)
+    call.until_end.enter_context(history.requests.serving(call.asked))
+
+
+def commit(call: Call) -> None:
+    """Take up the answer of the recorded call."""
+    if call.history is not None and call.asked is not None and call.record is not None and call.record.node is not None:
+        call.history.requests.committed(call.record.node, call.asked, call.last_message)
+        call.history.forks.committed(call.record.node, call.conversation)
