@@ -50,4 +50,4 @@ async def test_a_rollout_is_found_at_its_trace_is_in_no_dump_and_ends_once() -> 
     assert attached(trace_of(vf.TaskData(idx=0, prompt="x"))) is None
     await rollout.end()
     await rollout.end()
-    assert (rollout.gateway, rollout.way, rollout.live_sub) == (None, None, None)
+    assert (rollout.gateway, rollout.tunnel, rollout.live_sub) == (None, None, None)
