@@ -1,0 +1,41 @@
+"""`docs/architecture.md` names files and things that exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.test_structure import PACKAGES, ROOT, sources
+
+TEXT = (ROOT / "docs" / "architecture.md").read_text()
+NAMES = sorted(set(re.findall(r"`([^`\n]+)`", TEXT)))
+_PATH = re.compile(r"[\w./-]+\.(?:py|sh|js|toml)")
+_NAME = re.compile(r"[A-Za-z_][\w.]*?(?:\(.*\))?")
+
+
+def _files() -> list[str]:
+    shown = [path for folder in PACKAGES.values() for path in folder.rglob("*") if path.suffix in {".py", ".sh", ".js"}]
+    return [
+        f"/{path.relative_to(ROOT)}"
+        for path in (*shown, *(ROOT / "tests").rglob("*.py"), *(ROOT / "scripts").glob("*"))
+    ]
+
+
+FILES = _files()
+READ = (*sources().values(), ROOT / "tests" / "test_structure.py")
+WORDS = {word for path in READ for word in re.findall(r"[A-Za-z_]\w*", path.read_text())}
+WORDS |= {*PACKAGES, *(part for name in sources() for part in name.split("."))}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_the_page_names_exists(name: str) -> None:
+    if _PATH.fullmatch(name):
+        assert any(file.endswith(f"/{name}") for file in FILES), name
+    elif "/" in name:
+        roots = (ROOT, *(folder.parent for folder in PACKAGES.values()), *PACKAGES.values())
+        roots = (*roots, *(folder / "cli_agent" for folder in PACKAGES.values()))
+        assert any((Path(root) / name).exists() for root in roots), name
+    elif name.startswith(("make ", "python -m ")):
+        assert name.rpartition(" ")[2] in (*sources(), *re.findall(r"(?m)^([\w-]+):", (ROOT / "Makefile").read_text()))
+    elif _NAME.fullmatch(name):
+        assert set(re.findall(r"[A-Za-z_]\w*", name.partition("(")[0])) <= WORDS, name
