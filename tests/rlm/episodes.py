@@ -107,6 +107,11 @@ class ServedRows:
         """One planned episode per row."""
         return [slot for row in self.env.taskset for slot in self.env.slots(row)]
 
+    async def play_row(self, name: str) -> Played:
+        """Play the row of that id."""
+        (slot,) = (slot for slot in self.slots() if slot.task.data.id == name)
+        return await self.play(slot)
+
     async def play(self, slot: RunSlot) -> Played:
         """Play one planned episode."""
         seen = len(self.model.requests)

@@ -5,9 +5,13 @@ from pathlib import Path
 
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
+from opencode_rlm.config import OpenCodeRLMEnvConfig
+from opencode_rlm.env import OpenCodeRLMEnv
 
 from tests.report.reading import written
+from tests.rlm.episodes import ServedRows
 from tests.rlm.needle_policies import reader, reading_alone, recursive
+from tests.simulation.episodes import problems, serving
 from tests.support.browser import Browser
 from tests.support.rows import probe, probe_arguments, write_rows
 from tests.support.seats import SUB_MODEL
@@ -80,13 +84,12 @@ def test_main_and_sub_seat_have_endpoints_models_and_sampling_of_their_own(
     assert all("temperature" not in request.body for request in main.requests)
 
 
-async def test_the_same_needle_is_out_of_reach_without_recursion(tmp_path: Path) -> None:
-    async with ScriptedModel(reading_alone, context_window=WINDOW) as model:
-        home = UserHome(tmp_path)
-        finished = await home.run("alone", model.base_url, "opencode-rlm", "-n", "1")
-    (trace,) = finished.episode("diary-animal").traces
-    assert trace.stop_condition == "max_total_tokens"
-    assert trace.reward == 0.0
+async def test_the_same_needle_is_out_of_reach_without_recursion() -> None:
+    env = OpenCodeRLMEnv(OpenCodeRLMEnvConfig.model_validate({"taskset": {"id": "opencode-rlm"}}))
+    async with ScriptedModel(reading_alone, context_window=WINDOW) as model, env.serving():
+        episode = await ServedRows(env, model).play_row("diary-animal")
+    assert episode.main.stop_condition == "max_total_tokens"
+    assert episode.main.reward == 0.0
 
 
 async def test_over_another_taskset_the_seats_default_runs_the_recursive_harness(tmp_path: Path) -> None:
@@ -106,10 +109,8 @@ async def test_over_another_taskset_the_seats_default_runs_the_recursive_harness
 
 
 async def test_the_recursive_harness_refuses_an_environment_that_does_not_route(tmp_path: Path) -> None:
-    home = UserHome(tmp_path)
-    rows = write_rows(home.root / "rows.jsonl", [probe("one")])
-    async with ScriptedModel(ScriptPolicy.of(Reply(text="done"))) as model:
-        arguments = [*probe_arguments(rows), "--env.agent.harness.id", "opencode-rlm"]
-        finished = await home.run("plain", model.base_url, *arguments)
-        assert model.requests == []
-    assert "--env.id opencode-rlm" in finished.error("one")
+    never = ScriptPolicy.of(Reply(text="done"))
+    async with serving(tmp_path, never, agent={"harness": {"id": "opencode-rlm"}}) as served:
+        (problem,) = problems(await served.play())
+        assert served.requests == []
+    assert "--env.id opencode-rlm" in problem

@@ -1,8 +1,8 @@
 """Rollouts without end in one environment worker: what it holds after the first ones is what it holds after the last.
 
-Real OpenCode in confined sandboxes, with sub calls, behind verifiers' own environment server in a process of its own.
-Every round plays each kind of row once, two at a time: sound ones, some that fail, some that are killed. Three minutes
-at most on a machine that is not busy; `make test-whole` soaks for an hour.
+Agents in confined sandboxes, with sub calls, behind verifiers' own environment server in a process of its own. Every
+round plays each kind of row once, two at a time: sound ones, some that fail, some that are killed. The light program
+plays a few rounds; `make test-whole` soaks real OpenCode for an hour.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import signal
 import statistics
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -26,11 +26,12 @@ from verifiers.v1.utils.loaders import load_taskset, resolve_env_config
 
 from benchmarks._watched_worker import WatchedWorker, watched_worker
 from tests.rlm.episodes import task
+from tests.support.light_opencode import light_opencode_in_place
 from tests.support.processes import is_below, parent_of
 from tests.support.replies import bash, call, fault, faulty
 from tests.support.rows import write_rows
 from tests.support.seats import MAIN_MODEL, SUB_MODEL
-from tests.support.sizes import size
+from tests.support.sizes import WHOLE, size
 from tests.support.user_home import UserHome
 from tests.support.waiting import PATIENCE_SECONDS, until
 
@@ -42,7 +43,6 @@ MEGABYTES = 0.3
 requests are. Between two rounds the allocator alone makes a difference of some MB."""
 
 pytestmark = [
-    pytest.mark.opencode,
     pytest.mark.slow,
     pytest.mark.timeout(int(60 * MINUTES) + 900),
     pytest.mark.usefixtures("sandboxes"),
@@ -180,7 +180,12 @@ async def soaking(home: UserHome) -> AsyncIterator[Soak]:
 
 async def test_a_worker_holds_no_more_after_many_rollouts_than_after_the_first(tmp_path: Path) -> None:
     end = time.monotonic() + 60 * MINUTES
-    async with soaking(UserHome(tmp_path)) as soak:
+    with nullcontext() if WHOLE else light_opencode_in_place():
+        await soak_until(end, UserHome(tmp_path))
+
+
+async def soak_until(end: float, home: UserHome) -> None:
+    async with soaking(home) as soak:
         for _ in range(WARM_UP):
             await soak.round()
         before = await soak.worker.held()

@@ -202,9 +202,7 @@ def test_a_rows_wrong_rubric_is_named_by_file_row_and_column(
     assert problem in str(caught.value)
 
 
-@pytest.mark.usefixtures("sandboxes")
-@pytest.mark.opencode
-@pytest.mark.slow
+@pytest.mark.usefixtures("light_opencode")
 def test_vf_eval_takes_another_packages_rubric_by_its_entry_point(tmp_path: Path) -> None:
     announce(tmp_path / "site", "replies", "short-reply = short_reply:ShortReply")
     (tmp_path / "site" / "short_reply.py").write_text(

@@ -1,6 +1,6 @@
 """An agent that wants another reward than it earned: its programs look for the ledger, for a reset, for its neighbour.
 
-The agent is the real OpenCode in its sandbox; the model has it run a program that knows what an agent may know: its own
+The agent is confined as OpenCode is; the model has it run a program that knows what an agent may know: its own
 tool URL, from OpenCode's configuration.
 """
 
@@ -19,7 +19,7 @@ from tests.support.replies import bash, call
 from tests.support.rows import write_rows
 from tests.support.user_home import Finished, UserHome
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
 LAKE = {"slippery": False, "map": ["SFFF", "FHFH", "FFFH", "HFFG"]}
 ATTACK = (Path(__file__).parent / "attack.py").read_text()

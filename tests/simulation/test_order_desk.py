@@ -64,8 +64,7 @@ def test_the_shipped_rows_have_users_who_say_stop() -> None:
     assert [bool(task.data.user_simulation) for task in tasks] == [True] * 4 + [False] * 2
 
 
-@pytest.mark.opencode
-@pytest.mark.usefixtures("sandboxes")
+@pytest.mark.usefixtures("light_opencode")
 async def test_a_conversation_that_its_user_ends_is_paid_for_the_final_state() -> None:
     taskset = {"id": "opencode-simulation", "task": {"world": "order-desk"}}
     env = OpenCodeEnv(OpenCodeEnvConfig.model_validate({"taskset": taskset}))

@@ -1,4 +1,5 @@
-"""Real OpenCode plays both shipped worlds through `vf-eval`: a server for each rollout, and one that all share."""
+"""Both shipped worlds through `vf-eval`: OpenCode on the lake, each rollout with its own server; a light agent on the
+tracker, which all share."""
 
 import asyncio
 import json
@@ -14,6 +15,7 @@ from opencode_simulation.ledger import Ledger, ledger_of
 from opencode_simulation.reference import find_world
 from verifiers.v1.trace import WireTrace
 
+from tests.support.light_opencode import light_opencode_in_place
 from tests.support.rows import write_rows
 from tests.support.user_home import Finished, UserHome
 
@@ -58,7 +60,11 @@ def runs(home: UserHome) -> tuple[Finished, Finished]:
                 *of_world("frozen-lake", "rollout"),
                 *("--env.taskset.dataset", str(rows), "--env.taskset.task.rubric.discount", "0.5"),
             )
-            return await asyncio.gather(lake, home.run("tracker", model.base_url, *of_world("issue-tracker", "shared")))
+            with light_opencode_in_place():
+                tracker = home.run(
+                    "tracker", model.base_url, *of_world("issue-tracker", "shared"), env=home.environment()
+                )
+            return await asyncio.gather(lake, tracker)
 
     return asyncio.run(both())
 

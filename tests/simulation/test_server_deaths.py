@@ -1,4 +1,4 @@
-"""Real OpenCode and worlds whose servers die: each death is a typed error soon, never a reward, and nothing is left."""
+"""Worlds whose servers die: each death is a typed error soon, never a reward, and nothing is left."""
 
 import asyncio
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.support.replies import call
 from tests.support.rows import script, write_rows
 from tests.support.user_home import Finished, UserHome
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
 ROWS = {"dies": {"reset": "dies"}, "raises": {"reset": "raises"}, "killed": {}, "slow": {}, "well": {}}
 

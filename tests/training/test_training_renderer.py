@@ -17,6 +17,7 @@ from verifiers.v1.clients import ModelContext, TrainClientConfig
 from verifiers.v1.episode import Episode
 
 from tests.support.families import GLM, Family, Qwen3
+from tests.support.light_opencode import light_opencode_in_place
 from tests.support.rows import write_rows
 from tests.support.seats import MAIN_MODEL
 from tests.support.token_engine import Says, TokenEngine
@@ -77,7 +78,6 @@ async def test_a_renderer_that_cannot_be_built_is_refused_with_its_cause(tokeniz
     assert "nowhere" in message
 
 
-@pytest.mark.opencode
 @pytest.mark.parametrize(
     ("family", "warns"),
     [(Qwen3(True), True), (Qwen3(True, "all"), False), (GLM(True), True), (GLM(False), False)],
@@ -88,7 +88,7 @@ async def test_a_renderer_that_starts_over_after_a_user_is_warned_of(
 ) -> None:
     training_renderer._warned.clear()
     engine = TokenEngine(tokenizer, family, Lines(family, [], {}))
-    with caplog.at_level(logging.WARNING, "verifiers.v1.opencode_env"):
+    with caplog.at_level(logging.WARNING, "verifiers.v1.opencode_env"), light_opencode_in_place():
         async with environment(tmp_path) as env, engine.serving() as url:
             client = client_of(family.renderer, str(tokenizer), url)
             episodes = [await rollout(env, client) for _ in range(2 if warns else 1)]

@@ -1,4 +1,4 @@
-"""A user on the other side of the real OpenCode: scripted, played by a model, and failing."""
+"""A user on the other side of an agent: scripted, played by a model, and failing."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from tests.support.replies import bash
 from tests.support.rows import script, write_rows
 from tests.support.user_home import Finished, UserHome
 
-pytestmark = pytest.mark.opencode
+pytestmark = pytest.mark.usefixtures("light_opencode")
 
 USER = "the-user"
 WANTS = {"enabled": True, "system_prompt": "You want a number, and its reason.", "llm": USER}
@@ -29,7 +29,7 @@ def says(*lines: str) -> Sequence[Reply]:
 
 
 @pytest.fixture(scope="module")
-def run(sandboxes: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, list[dict[str, Any]]]:
+def run(light_opencode: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, list[dict[str, Any]]]:
     """One `vf-eval` over rows with every kind of user, and the requests that reached the user's model."""
     home = UserHome(tmp_path_factory.mktemp("home"))
     rows = [
@@ -103,7 +103,6 @@ def test_a_user_that_cannot_be_played_is_an_error(run: tuple[Finished, list[dict
     assert "its user_simulation cannot be played" in problem
 
 
-@pytest.mark.usefixtures("sandboxes")
 async def test_a_conversation_ends_when_the_user_has_said_all_it_may(tmp_path: Path) -> None:
     endless = row("one", user_simulation={"script": ["More."] * 9})
     policy = ScriptPolicy(script("one", *says("1", "2", "done", "4")))
@@ -114,7 +113,6 @@ async def test_a_conversation_ends_when_the_user_has_said_all_it_may(tmp_path: P
     assert (trace.stop_condition, trace.num_turns, trace.reward) == ("max_user_turns", 3, 1.0)
 
 
-@pytest.mark.usefixtures("sandboxes")
 @pytest.mark.parametrize(
     ("reply", "kind", "words"),
     [
@@ -155,7 +153,6 @@ async def opened(served: Served, **asked: Any) -> vf.Trace[Any, Any, Any]:
     return episode.traces[0]
 
 
-@pytest.mark.usefixtures("sandboxes")
 async def test_a_user_opens_a_conversation_that_no_prompt_opens(tmp_path: Path) -> None:
     user = Script(steps=tuple(says("Which number?", STOP)), model=USER)
     policy = ScriptPolicy(user, Script(steps=tuple(says("Seven.")), match="Which number?"))

@@ -1,7 +1,7 @@
 """What an environment sees of OpenCode, in 0.1 s: its model calls, their headers, shell and MCP tools, sessions, log.
 
 Python's standard library only. It runs one command after the other, sends no failed call again and knows no pictures,
-sub-agents or permissions.
+sub-agents or permissions. Beside the files of opencode-rlm its tools `llm_subcall` and `task` ask the sub model.
 
 Run: opencode run [--session ID] …, with the prompt on standard input
 """
@@ -37,6 +37,7 @@ class Failed(Exception):
     """A model call that came to nothing."""
 
 
+MAIN_ROLE, SUB_ROLE = {"X-RLM-Role": "main"}, {"X-RLM-Role": "sub"}
 Json = dict[str, Any]
 
 
@@ -131,11 +132,21 @@ class Session:
 
     def answer(self) -> Json:
         """The model's next message."""
-        headers = {"Authorization": f"Bearer {self.options['apiKey']}", "x-session-id": self.id, "X-Agent-Mark": MARK}
+        headers = {
+            "x-session-id": self.id,
+            "X-Agent-Mark": MARK,
+            **(MAIN_ROLE if (STATE / "rlm.json").exists() else {}),
+        }
         if self.repeats:
             headers["Idempotency-Key"] = f"{uuid.uuid4()}:build"
-        body = {"model": self.model, "messages": self.messages, "tools": self.tools, "stream": True}
-        body["max_tokens"] = 32_000
+        message = self.ask(headers, messages=self.messages, tools=self.tools, max_tokens=32_000)
+        self.messages.append(message)
+        return message
+
+    def ask(self, headers: Mapping[str, str], **fields: Any) -> Json:
+        """A model's whole answer."""
+        headers = {"Authorization": f"Bearer {self.options['apiKey']}", **headers}
+        body = {"model": self.model, "stream": True, **fields}
         url, seconds = f"{self.options['baseURL']}/chat/completions", self.options["timeout"] / 1000
         try:
             connection, response = post(url, body, headers, seconds)
@@ -147,8 +158,18 @@ class Session:
         connection.close()
         if not ended:
             raise Failed("the answer was cut off")
-        self.messages.append(message)
         return message
+
+    def ask_sub_model(self, prompts: list[str]) -> str:
+        """What the sub model answers, line by line."""
+        said = []
+        for prompt in prompts:
+            try:
+                message = self.ask(SUB_ROLE, messages=[{"role": "user", "content": prompt}])
+                said.append(message["content"])
+            except Failed as error:
+                said.append(f"error: {error}")
+        return "\n".join(said)
 
     def result(self, call: Json) -> str:
         """What a tool says."""
@@ -157,6 +178,8 @@ class Session:
             arguments = json.loads(call["function"]["arguments"])
             if name == "bash":
                 return self.run(arguments["command"])
+            if name in ("llm_subcall", "task"):
+                return self.ask_sub_model(arguments.get("prompts") or [arguments["prompt"]])
             for server in self.servers:
                 if name in server.tools:
                     return server.call(name, arguments)
