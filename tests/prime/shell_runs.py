@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tests.support.places import options_of, own_url
 from tests.support.rows import write_rows
-from tests.support.user_home import UserHome, closed_port
+from tests.support.user_home import UserHome
 
 LABEL = "run-of-the-shell-agent"
 
@@ -12,8 +13,13 @@ LABEL = "run-of-the-shell-agent"
 def shell_run(home: UserHome, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """What `vf-eval` needs to play rows of an ordinary dataset; the sandboxes carry `LABEL`."""
     dataset = write_rows(home.root / "rows.jsonl", rows)
-    port = str(closed_port())
-    url = ["--env.interception.tunnel.type", "custom", "--env.interception.tunnel.url", f"http://127.0.0.1:{port}"]
-    way = ["--env.interception.type", "server", *url, "--env.interception.tunnel.port", port]
     runtime = ["--env.agent.runtime.type", "prime", "--env.agent.runtime.labels", f'["{LABEL}"]']
-    return ["opencode-env", "--env.taskset.dataset", str(dataset), "--env.id", "shell-agent", *runtime, *way]
+    return [
+        "opencode-env",
+        "--env.taskset.dataset",
+        str(dataset),
+        "--env.id",
+        "shell-agent",
+        *runtime,
+        *options_of(own_url()),
+    ]

@@ -8,8 +8,8 @@ import pytest
 from opencode_env.samples import SAMPLES_PATH
 from opencode_env.scripted_model import SamplesPolicy, ScriptedModel
 
-from tests.prime.test_rollouts import own_url
 from tests.support.package_mirror import package_mirror
+from tests.support.places import options_of, own_url
 from tests.support.prime_api import PrimeApi
 from tests.support.rows import write_rows
 from tests.support.user_home import Finished, UserHome
@@ -33,7 +33,7 @@ def test_bare_sandboxes_get_opencode_and_the_trace_says_how_and_what_it_cost(tmp
         harness = ["--env.agent.harness.install", way, "--env.agent.harness.asset-dir", PLACE]
         seat = ["--env.agent.runtime.type", "prime", *harness, "--env.agent.harness.mirror", mirror]
         (tmp_path / way).mkdir()
-        arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), *seat, *own_url()]
+        arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), *seat, *options_of(own_url())]
         return await UserHome(tmp_path / way).run(way, model, *arguments, env=api.environment)
 
     async def run() -> list[Finished]:

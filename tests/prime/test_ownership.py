@@ -8,7 +8,6 @@ import os
 import pty
 import signal
 import socket
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -29,6 +28,7 @@ from agent_sandbox.prime.errors import (
     SandboxQuotaError,
 )
 from agent_sandbox.prime.left_behind import platform
+from opencode_env.conformance.forked import Forked
 from prime_sandboxes import (
     BulkDeleteSandboxResponse,
     CreateSandboxRequest,
@@ -423,10 +423,10 @@ async def test_sandboxes_that_the_platform_lists_by_mistake_are_not_touched(
 
 
 @contextmanager
-def holder(log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+def holder(log: Path) -> Iterator[Forked]:
     """A process that has, or asks for, a sandbox."""
     with log.open("wb") as stderr:
-        process = subprocess.Popen([sys.executable, str(HOLDER)], stdout=stderr, stderr=stderr)
+        process = Forked([sys.executable, str(HOLDER)], log.parent, os.environ, stderr, stderr)
     try:
         yield process
     finally:
@@ -434,16 +434,11 @@ def holder(log: Path) -> Iterator["subprocess.Popen[bytes]"]:
         process.wait()
 
 
-async def ended(process: "subprocess.Popen[bytes]") -> None:
-    """Wait for its end, with the server going on."""
-    await until(lambda: process.poll() is not None)
-
-
 async def test_what_a_killed_process_left_is_found_by_the_label_of_its_run(api: PrimeApi, tmp_path: Path) -> None:
     with holder(tmp_path / "log") as process:
         await until(lambda: api.requests["Start"] >= 2)
         process.send_signal(signal.SIGKILL)
-        await ended(process)
+        await process.ended()
     assert len(api.living) == 1
     assert await asyncio.to_thread(main, ["clean", "--label", "run-of-tests", "--yes"]) == 0
 
@@ -452,7 +447,7 @@ async def test_an_interrupted_process_deletes_what_it_has(api: PrimeApi, tmp_pat
     with holder(tmp_path / "log") as process:
         await until(lambda: api.requests["Start"] >= 2)
         process.send_signal(signal.SIGINT)
-        await ended(process)
+        await process.ended()
     assert api.living == []
 
 
@@ -465,7 +460,7 @@ async def test_a_process_interrupted_twice_while_it_asks_deletes_what_comes_of_i
         for _ in range(2):
             process.send_signal(signal.SIGINT)
             await asyncio.sleep(0.2)
-        await ended(process)
+        await process.ended()
     assert len(api.sandboxes) == 1
     assert api.living == [], (tmp_path / "log").read_text()
 

@@ -17,9 +17,12 @@ from verifiers.v1.runtimes import PrimeConfig
 
 from tests.prime.test_commands import running
 from tests.support.prime_api import Fault, Plan, PrimeApi
+from tests.support.sizes import size
 
 FOR_EVER = 1 << 30
 NO_KEY, PASSING = (401, 403), (429, 524)
+PLAYED = size((401, 524), (*NO_KEY, *PASSING))
+"""At each request; the signal's are all, and cheap."""
 WHAT_TO_CHANGE = "set PRIME_API_KEY or run `prime login`, and PRIME_TEAM_ID for a team's"
 
 
@@ -46,7 +49,7 @@ async def use() -> None:
         await (await runtime.open_process(["true"], {})).wait()
 
 
-@pytest.mark.parametrize("status", [*NO_KEY, *PASSING])
+@pytest.mark.parametrize("status", PLAYED)
 @pytest.mark.parametrize(
     "route", ["create", "statuses", "auth", "upload", "download", "Start", "last Start", "set_network"]
 )
@@ -69,7 +72,7 @@ async def test_each_answer_to_each_request_of_a_rollout_is_an_error_of_its_kind(
     assert "Start" in route or tries <= 2, "the SDK asks for a new way in once"
 
 
-@pytest.mark.parametrize("status", [*NO_KEY, *PASSING])
+@pytest.mark.parametrize("status", PLAYED)
 @pytest.mark.parametrize("route", ["Connect", "get", "auth"])
 async def test_each_answer_on_the_way_back_to_a_command_whose_stream_broke_is_an_error_of_its_kind(
     api: PrimeApi, monkeypatch: pytest.MonkeyPatch, route: str, status: int
@@ -112,7 +115,7 @@ async def test_a_signal_that_is_refused_is_an_error_of_its_kind(api: PrimeApi, s
         fault.times = 0
 
 
-@pytest.mark.parametrize("status", [*NO_KEY, *PASSING])
+@pytest.mark.parametrize("status", PLAYED)
 @pytest.mark.parametrize("route", ["delete", "list", "bulk_delete"])
 async def test_a_deletion_that_is_refused_is_reported_and_a_wrong_key_is_not_tried_again(
     api: PrimeApi, caplog: pytest.LogCaptureFixture, route: str, status: int

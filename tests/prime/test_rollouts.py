@@ -11,9 +11,10 @@ from opencode_env.scripted_model.request import ChatRequest
 from opencode_runs.difficulty.figures import figures
 from opencode_runs.difficulty.rate import rate
 
+from tests.support.places import options_of, own_url
 from tests.support.prime_api import OPENCODE_IMAGE, PrimeApi, with_opencode
 from tests.support.rows import write_rows
-from tests.support.user_home import Finished, UserHome, closed_port
+from tests.support.user_home import Finished, UserHome
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
 
@@ -21,13 +22,6 @@ SAMPLES = ("count-errors", "arithmetic-orders")
 """Samples whose verify commands run no agent code: that would need root in the sandbox, which the server's have not."""
 
 HARD = "rotate-logs"
-
-
-def own_url() -> list[str]:
-    """The interception at an URL of our own, which sandboxes reach."""
-    port = str(closed_port())
-    url = ["--env.interception.tunnel.type", "custom", "--env.interception.tunnel.url", f"http://127.0.0.1:{port}"]
-    return ["--env.interception.type", "server", *url, "--env.interception.tunnel.port", port]
 
 
 class Counting:
@@ -66,7 +60,15 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Run:
     async def run() -> Run:
         async with PrimeApi(with_opencode()) as api, ScriptedModel(policy := Counting(api)) as model:
             runtime = ["--env.agent.runtime.type", "prime", "--env.agent.runtime.image", OPENCODE_IMAGE]
-            arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), "-c", "1", *runtime, *own_url()]
+            arguments = [
+                "opencode-env",
+                "--env.taskset.dataset",
+                str(dataset),
+                "-c",
+                "1",
+                *runtime,
+                *options_of(own_url()),
+            ]
             arguments += ["--env.taskset.difficulty-key", "avg_reward", "--env.taskset.min-avg-reward", "0.1"]
             finished = await home.run("samples", model.base_url, *arguments, env=api.environment)
             assert api.living == [], finished.log

@@ -74,30 +74,29 @@ def test_an_import_path_on_the_command_line_takes_the_options_of_its_own_class(t
     assert isinstance(parsed([f"{prefix}.type", "group", f"{prefix}.members", members]), RubricGroupConfig)
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
+@pytest.mark.usefixtures("programs")
+def test_a_configuration_travels_to_another_process_and_finds_its_rubric_there() -> None:
+    configs: list[dict[str, Any]] = [
         {"type": LENGTH, "most": 7},
         {"type": WORDS, "words": ["x"]},
         {"type": "third-party", "rubric": LENGTH, "options": {"most": 7}},
         {"type": "group", "members": [{"rubric": {"type": LENGTH, "most": 7}, "weight": 2.0}]},
         {"type": "answer", "answer_path": "/a"},
-    ],
-    ids=lambda config: str(config["type"]),
-)
-@pytest.mark.usefixtures("programs")
-def test_a_configuration_travels_to_another_process_and_finds_its_rubric_there(config: dict[str, Any]) -> None:
-    task = OpenCodeTasksetConfig(task=OpenCodeTaskConfig(rubric=read(**config)))
-    wire = task.model_dump_json()
-    assert OpenCodeTasksetConfig.model_validate_json(wire) == task
-    assert OpenCodeTasksetConfig.model_validate(task.model_dump(mode="json", exclude_unset=True)) == task
+    ]
+    wires = []
+    for config in configs:
+        task = OpenCodeTasksetConfig(task=OpenCodeTaskConfig(rubric=read(**config)))
+        wires.append(task.model_dump_json())
+        assert OpenCodeTasksetConfig.model_validate_json(wires[-1]) == task
+        assert OpenCodeTasksetConfig.model_validate(task.model_dump(mode="json", exclude_unset=True)) == task
     program = (
         "import sys; from opencode_env.taskset import OpenCodeTasksetConfig as C; from opencode_rubrics import *\n"
-        "config = C.model_validate_json(sys.argv[1]); print(config.model_dump_json())\n"
-        "live_rubric(config.task.rubric)"
+        "for wire in sys.argv[1:]:\n"
+        "    config = C.model_validate_json(wire); print(config.model_dump_json())\n"
+        "    live_rubric(config.task.rubric)"
     )
-    done = subprocess.run([sys.executable, "-c", program, wire], check=True, capture_output=True, text=True)
-    assert done.stdout.strip() == wire
+    done = subprocess.run([sys.executable, "-c", program, *wires], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines() == wires
 
 
 async def test_by_either_name_it_scores_with_its_options() -> None:

@@ -123,6 +123,13 @@ def own_url() -> CustomTunnelConfig:
     return CustomTunnelConfig(url=f"http://127.0.0.1:{port}", port=port)
 
 
+def options_of(tunnel: CustomTunnelConfig) -> list[str]:
+    """Arguments of `vf-eval` for the interception at that URL."""
+    fields = tunnel.model_dump(include={"type", "url", "port"}, exclude_none=True)
+    named = [word for name, value in fields.items() for word in (f"--env.interception.tunnel.{name}", str(value))]
+    return ["--env.interception.type", "server", *named]
+
+
 @asynccontextmanager
 async def prime_box(image: str) -> AsyncIterator[Runtime]:
     """A Prime sandbox of one image, without an agent."""

@@ -8,6 +8,7 @@ import aiohttp
 from aiohttp import web
 from verifiers.v1.interception.tunnel import CustomTunnelConfig
 
+from tests.support.places import options_of
 from tests.support.user_home import closed_port
 
 _HOP = {"connection", "transfer-encoding", "keep-alive"}
@@ -46,9 +47,7 @@ class ReverseProxy:
     @property
     def options(self) -> list[str]:
         """The interception's configuration, for `vf-eval`."""
-        tunnel = {"type": "custom", "url": self.url, "port": str(self.target)}
-        named = [word for key, value in tunnel.items() for word in (f"--env.interception.tunnel.{key}", value)]
-        return ["--env.interception.type", "server", *named]
+        return options_of(self.tunnel)
 
     async def start(self) -> None:
         """Serve; on the same port as before, if it was stopped."""
