@@ -61,4 +61,4 @@ async def test_an_environment_cannot_tell_the_light_program_from_opencode() -> N
     light, asked_by_light = await played(light=True)
     real, asked_by_real = await played(light=False)
     assert light == real
-    assert [set(body) - set(other) for body, other in zip(asked_by_light, asked_by_real, strict=True)] == [set()] * 7
+    assert list(map(set, asked_by_light)) == list(map(set, asked_by_real))

@@ -1,10 +1,12 @@
 """What an environment sees of OpenCode, in 0.1 s: its model calls, their headers, shell and MCP tools, sessions, log.
 
-Python's standard library only. It runs one command after the other, sends no failed call again and knows no pictures,
-sub-agents or permissions. Beside the files of opencode-rlm its tools `llm_subcall` and `task` ask the sub model.
+Python's standard library only, from 3.9 on. It runs one command after the other, sends no failed call again and knows no
+pictures, sub-agents or permissions. Beside the files of opencode-rlm its tools `llm_subcall` and `task` ask the sub model.
 
 Run: opencode run [--session ID] …, with the prompt on standard input
 """
+
+from __future__ import annotations
 
 import http.client
 import json
@@ -14,7 +16,6 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -139,14 +140,14 @@ class Session:
         }
         if self.repeats:
             headers["Idempotency-Key"] = f"{uuid.uuid4()}:build"
-        message = self.ask(headers, messages=self.messages, tools=self.tools, max_tokens=32_000)
+        message = self.ask(headers, messages=self.messages, tools=self.tools, tool_choice="auto", max_tokens=32_000)
         self.messages.append(message)
         return message
 
     def ask(self, headers: Mapping[str, str], **fields: Any) -> Json:
         """A model's whole answer."""
         headers = {"Authorization": f"Bearer {self.options['apiKey']}", **headers}
-        body = {"model": self.model, "stream": True, **fields}
+        body = {"model": self.model, "stream": True, "stream_options": {"include_usage": True}, **fields}
         url, seconds = f"{self.options['baseURL']}/chat/completions", self.options["timeout"] / 1000
         try:
             connection, response = post(url, body, headers, seconds)
@@ -228,7 +229,7 @@ def main() -> int:
     if sys.argv[1] != "run":  # the program that mends the real store between two segments
         return 0
     words = sys.argv[2:]
-    options = dict(pairwise(words))
+    options = {word: words[number] for number, word in enumerate(words[:-1], 1)}
     text = (STATE / "config/opencode/opencode.json").read_text()
     config = json.loads(text.replace("{env:OPENCODE_ENV_STATE}", str(STATE)))
     session = Session(config, options["--dir"], options.get("--session"))
