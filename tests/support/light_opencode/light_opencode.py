@@ -1,7 +1,7 @@
 """What an environment sees of OpenCode, in 0.1 s: its model calls, their headers, shell and MCP tools, sessions, log.
 
-Python's standard library only, from 3.9 on. It runs one command after the other, sends no failed call again and knows no
-pictures, sub-agents or permissions. Beside the files of opencode-rlm its tools `llm_subcall` and `task` ask the sub model.
+Python's standard library only, from 3.9 on. It runs one command after the other, sends no failed call again and has
+no pictures, sub-agents or permissions. Beside opencode-rlm's files its `llm_subcall` and `task` ask the sub model.
 
 Run: opencode run [--session ID] …, with the prompt on standard input
 """
