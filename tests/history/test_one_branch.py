@@ -1,6 +1,6 @@
 """Whatever the model says, one linear rollout is one branch: the real binary, a strict model, generated answers.
 
-Twenty generated rollouts are played, which show every behaviour, with `WHOLE=1` a hundred, and with
+Ten generated rollouts are played, which show every behaviour, with `WHOLE=1` a hundred, and with
 `ECHO_CONVERSATIONS=2000` that many per test, others each time.
 """
 
@@ -110,13 +110,13 @@ def _report() -> Iterator[None]:
     print(f"\n{PLAYED}")  # seen with -s
 
 
-@generated(size(6, 42))
+@generated(size(3, 42))
 @given(groups(conversations(LONG)))
 def test_generated_answers_stay_one_branch_and_the_tools_do_what_they_mean(group: list[Conversation]) -> None:
     play_at_once(group)
 
 
-@generated(size(4, 8))
+@generated(size(2, 8))
 @given(groups(nested_conversations(SHORT)))
 def test_generated_answers_of_sub_agents_stay_one_branch_each(group: list[Conversation]) -> None:
     play_at_once(group)
@@ -235,5 +235,5 @@ async def test_two_sub_agents_with_the_same_texts_are_two_conversations() -> Non
 @pytest.mark.skipif(WANTED is not None, reason="of the fixed choice only")
 def test_every_behaviour_was_generated() -> None:
     """Runs behind the others; alone it has nothing to count."""
-    if PLAYED.rollouts >= 10 * AT_ONCE:
+    if PLAYED.rollouts >= 5 * AT_ONCE:
         assert {*KINDS, *OF_SUB_AGENTS} - PLAYED.behaviours.keys() == set()
