@@ -4,6 +4,7 @@ import glob
 import json
 import os
 import re
+import socket
 import stat
 import urllib.error
 import urllib.request
@@ -67,13 +68,12 @@ for number, url in enumerate(others):
     if "You are in" in answer:
         REPORT["reached"].append(url)
 
-# Of all rollouts' servers on this machine, and of whatever else listens, as far as a program here can see.
-lines = [line.split() for path in ("/proc/net/tcp", "/proc/net/tcp6") for line in content(path).splitlines()[1:]]
-listening = {int(words[1].rpartition(":")[2], 16) for words in lines if words[3] == "0A"}
-REPORT["ports"] = sorted(map(str, listening))
-for port in listening:
-    if f":{port}/" in URL:
-        continue
+for port in range(1, 65536):  # of all rollouts' servers on this machine, and of whatever else listens
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        if f":{port}/" in URL or probe.connect_ex(("127.0.0.1", port)) != 0:
+            continue
+    REPORT["ports"].append(str(port))
     if "You are in" in move(f"http://127.0.0.1:{port}/mcp?{query}", "down", f"port-{port}"):
         REPORT["reached"].append(f"port {port}")
 

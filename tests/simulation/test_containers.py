@@ -9,7 +9,7 @@ from opencode_simulation.ledger import ledger_of
 from tests.env.test_podman import podman
 from tests.support.user_home import UserHome
 
-pytestmark = [pytest.mark.podman, pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
+pytestmark = [pytest.mark.opencode, pytest.mark.podman, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("server", ["rollout", "shared"])

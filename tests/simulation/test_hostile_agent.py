@@ -78,7 +78,6 @@ def test_no_other_route_and_no_other_rollouts_world_is_reached(attacked: Finishe
     for name in ("a", "b"):
         found = report(attacked.trace(name))
         assert found["tried"], found
-        assert found["ports"], "its own tools' listens at the least"
         assert found["reached"] == []
         assert found["sockets"] == []
         assert found["secrets"] == []

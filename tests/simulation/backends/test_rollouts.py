@@ -1,4 +1,4 @@
-"""Tool backends in rollouts: per rollout and shared, hostile agents, failures, nothing left."""
+"""Tool backends in rollouts of the real OpenCode: per rollout and shared, hostile agents, failures, nothing left."""
 
 import asyncio
 from pathlib import Path
@@ -23,7 +23,7 @@ from tests.support.rows import script
 from tests.support.user_home import closed_port
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.usefixtures("light_opencode")
+pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
 
 DONE = Reply(text="done")
 
