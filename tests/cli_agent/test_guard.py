@@ -165,6 +165,28 @@ class Slow(vf.Task[vf.TaskData]):
         return 1.0
 
 
+def test_an_agent_that_outlived_its_end_is_rewarded_nothing() -> None:
+    trace = trace_of(vf.TaskData(idx=0, prompt="x"))
+    trace.record_reward("solved", 1.0)
+    zero_spoilt(trace)
+    assert trace.reward == 1.0
+    trace.info["agent"] = {"outlived": True}
+    zero_spoilt(trace)
+    assert trace.reward == 0.0
+
+
+async def test_closing_a_session_ends_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[ProcessFence] = []
+
+    async def end(fence: ProcessFence) -> None:
+        ended.append(fence)
+
+    monkeypatch.setattr(ProcessFence, "end", end)
+    guarded_session = session(says_nothing)
+    await guarded_session.close()
+    assert ended == [guarded_session._fence]
+
+
 async def test_a_scoring_whose_time_programs_of_the_agents_used_is_a_0_and_another_is_an_error() -> None:
     trace = trace_of(vf.TaskData(idx=0, prompt="x"))
     trace.ok = True

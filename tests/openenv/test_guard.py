@@ -29,6 +29,20 @@ def test_without_a_token_the_server_answers_to_no_name_that_a_page_could_have(ho
     assert refusal(authorized, "a-long-token") == ""
 
 
+def test_no_page_of_a_browser_and_no_other_token_is_served() -> None:
+    def why(token: str | None, *headers: tuple[bytes, bytes]) -> str:
+        return refusal({"type": "http", "path": "/state", "headers": [(b"host", b"127.0.0.1"), *headers]}, token)
+
+    right = (b"authorization", b"Bearer a-long-token")
+    page = (b"origin", b"http://127.0.0.1")
+    assert why(None) == why("a-long-token", right) == ""
+    assert "browser" in why(None, page)
+    assert "browser" in why("a-long-token", right, page)
+    for wrong in (b"Bearer another-one", b"Bearer ", b"Basic YTpi", b"a-long-token", b"Basic !"):
+        assert "asks for a token" in why("a-long-token", (b"authorization", wrong))
+    assert "asks for a token" in why("a-long-token")
+
+
 def sent(*sizes: int) -> tuple[Receive, list[int]]:
     """A caller that sends texts of these sizes and then is silent; the list tells what was taken of it."""
     taken: list[int] = []
