@@ -37,7 +37,7 @@ MODULES = (
     *("opencode_env.opencode.env", "opencode_env.taskset", "opencode_rlm"),
 )
 """What most programs import, as far as it is installed."""
-_IMPORTED_ANEW = re.compile(r"(verifiers|opencode_\w+)(\.|$)")
+_IMPORTED_ANEW = re.compile(r"(verifiers|agent_sandbox|opencode_\w+)(\.|$)")
 _READ_AT_THE_START = re.compile(r"PYTHON(?!PATH$)|COVERAGE_")
 _PR_SET_NAME = 15
 
