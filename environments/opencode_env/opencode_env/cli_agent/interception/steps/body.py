@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pydantic_core import to_json
 
 from opencode_env.cli_agent.interception.call import Call
+from opencode_env.cli_agent.interception.own_calls import MARK_HEADER
 from opencode_env.cli_agent.interception.refusals import RequestRefused
 from opencode_env.cli_agent.interception.request_body import (
     LISTS,
@@ -18,14 +19,14 @@ from opencode_env.cli_agent.interception.request_rules import ModelRequests
 
 
 async def require_text(call: Call) -> None:
-    """Refuse headers that no program could pass on.
+    """Refuse headers that no program could pass on; the mark is not passed on.
 
     Raises:
         RequestRefused: one is not UTF-8.
     """
     for name, value in call.request.headers.items():
         try:
-            f"{name}{value}".encode()
+            f"{name}{'' if name.lower() == MARK_HEADER.lower() else value}".encode()
         except UnicodeEncodeError:
             raise RequestRefused("a header is not UTF-8") from None
 
