@@ -23,11 +23,11 @@ def reader_of(parser: str, options: dict[str, Any]) -> Callable[[str], dict[str,
     """
     family, _, name = parser.partition(":")
     if family == "swebench":
-        registry = import_module("swebench.harness.log_parsers").PARSER_REGISTRY
+        parse = import_module("swebench.harness.log_parsers").PARSER_REGISTRY[name]
         spec = import_module("swebench.types").TestSpec
         fields = {"instance_id": "", "image": "", "eval_script_list": [], "repo": "", "version": ""}
         made = spec(**{**fields, **options}, FAIL_TO_PASS=[], PASS_TO_PASS=[])
-        return lambda log: dict(registry[name](log, made))
+        return lambda log: dict(parse(log, made))
     if family == "swesmith":
         profile = import_module("swesmith.profiles").registry.get(name)
         return lambda log: dict(profile.log_parser(log))
