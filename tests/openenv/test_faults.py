@@ -12,11 +12,11 @@ from tests.support.replies import faulty
 from tests.support.user_home import closed_port
 from tests.support.waiting import within_a_limit
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = pytest.mark.usefixtures("light_opencode")
 
 
 async def test_faults_are_in_the_result_and_time_limits_hold(engine: Engine) -> None:
-    """All at once, because one of them waits for OpenCode to give up on a dead endpoint."""
+    """All at once, because most of them wait for something."""
 
     async def limited(seconds: float) -> RolloutResult:
         keeps: dict[str, Any] = {"setup": ["echo kept > workdir/kept"], "verify": ["grep kept workdir/kept"]}

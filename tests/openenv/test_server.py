@@ -21,7 +21,7 @@ from tests.support.replies import bash, faulty
 from tests.support.user_home import UserHome
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
 DONE = ScriptPolicy.of(Reply(text="done"))
 SILENT = ScriptPolicy.of(faulty("hang"))

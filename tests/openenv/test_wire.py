@@ -16,7 +16,7 @@ from tests.support.openenv_server import RunningServer, spoken_by
 from tests.support.replies import bash, faulty
 from tests.support.waiting import until, within_a_limit
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
 GENERIC = Path(__file__).parent / "clients" / "generic.py"
 POLICY = ScriptPolicy.of(bash("cp ../given made.txt"), Reply(text="done"))

@@ -14,7 +14,7 @@ from tests.support.rows import write_rows
 from tests.support.user_home import UserHome, podman_containers
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.opencode, pytest.mark.podman]
+pytestmark = [pytest.mark.podman, pytest.mark.usefixtures("light_opencode")]
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
