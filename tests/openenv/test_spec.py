@@ -121,7 +121,7 @@ def test_other_endpoints_are_asked_where_their_users_say() -> None:
     ):
         assert resolve_endpoint(spec(endpoint="openai"), {**OWN, "OPENAI_BASE_URL": url}).base_url == asked
     assert resolve_endpoint(spec(base_url="http://mine", model="m"), OWN).base_url == "http://mine"
-    with pytest.raises(ValueError, match="no http"):
+    with pytest.raises(ValueError, match="not an http"):
         resolve_endpoint(spec(endpoint="vllm"), {"VLLM_URL": "vllm:8000"})
 
 
@@ -133,9 +133,12 @@ def test_other_endpoints_are_asked_where_their_users_say() -> None:
         ({"endpoint": "vllm"}, "VLLM_URL"),
         ({"endpoint": "openai"}, "OPENAI_API_KEY"),
         ({"endpoint": "hf_router"}, "HF_ROUTER_API_KEY"),
-        ({"base_url": "file:///etc/passwd", "model": "m"}, "no http"),
-        *(({"base_url": f"http://{bad}", "model": "m"}, "no http") for bad in ("", "mine:70000/v1", "mine:0", "[::1")),
-        ({"endpoint": "vllm", "base_url": "http://[::1"}, "no http"),
+        ({"base_url": "file:///etc/passwd", "model": "m"}, "not an http"),
+        *(
+            ({"base_url": f"http://{bad}", "model": "m"}, "not an http")
+            for bad in ("", "mine:70000/v1", "mine:0", "[::1")
+        ),
+        ({"endpoint": "vllm", "base_url": "http://[::1"}, "not an http"),
         ({"base_url": "http://me:a-secret@mine/v1", "model": "m"}, "given as api_key"),
         ({"base_url": "http://mine/v1?key=a-secret", "model": "m"}, "given as api_key"),
         ({"base_url": "http://mine", "model": "m", "api_key": "a\r\nX: y"}, "line break"),

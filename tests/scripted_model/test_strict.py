@@ -37,7 +37,7 @@ BAD = {
     "result of call": [USER, answer(("a", "bash", "{}")), USER],
     "answers no tool call": [USER, result("a")],
     "several calls of one id": [USER, answer(("a", "bash", "{}"), ("a", "bash", "{}")), result("a")],
-    "no JSON object": [USER, answer(("a", "bash", "[]")), result("a")],
+    "not a JSON object": [USER, answer(("a", "bash", "[]")), result("a")],
     "name that no tool can have": [USER, answer(("a", " bash ", "{}")), result("a")],
     "has no id": [USER, answer(("", "bash", "{}")), result("")],
     "role is unknown": [{"role": "robot", "content": "x"}],

@@ -235,4 +235,4 @@ def test_what_cannot_be_judged_is_refused_by_name(tmp_path: Path) -> None:
     multi = {"org": "o", "repo": "r", "number": 1, "fix_patch": "", "title": "t", "archive": "x"}
     assert "opencode-rubrics[multi-swe]" in refused(multi, tmp_path)
     smith = {"instance_id": "a.b.c", "FAIL_TO_PASS": ["x"], "PASS_TO_PASS": [], "patch": "", "problem_statement": "p"}
-    assert "opencode-rubrics[swe]" in refused(smith, tmp_path)
+    assert "OPENCODE_SWESMITH_PYTHON" in refused(smith, tmp_path)
