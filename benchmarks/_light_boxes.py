@@ -101,9 +101,9 @@ class LightBox:
         """Run a command line of the SDK's, which is the last word."""
         words = shlex.split(argv[-1])
         called = words[3:4] if words[:2] == ["sh", "-c"] else []
-        if called == ["remote_run"]:
+        if called == ["remote-run"]:
             return LightProcess(self._run(words[4], words[6:]), lambda: 0)
-        if called == ["remote_end"]:
+        if called == ["remote-end"]:
             self._end(words[4])
         return LightProcess(self._silent(), lambda: 0)
 

@@ -24,6 +24,7 @@ from verifiers.v1.session import RolloutSession
 from verifiers.v1.trace import InterceptRecord
 from verifiers.v1.types import Request
 
+from opencode_env.cli_agent import rollout as rollouts  # which imports this package
 from opencode_env.cli_agent.interception import path
 from opencode_env.cli_agent.interception.call import CALL, Call
 from opencode_env.cli_agent.interception.config import GatewayConfig
@@ -36,7 +37,6 @@ from opencode_env.cli_agent.interception.refusals import Answered, RequestRefuse
 from opencode_env.cli_agent.interception.served_dialect import call_of, served
 from opencode_env.cli_agent.interception.tunnel import watched
 from opencode_env.cli_agent.interception.unauthenticated import hold_back, known_to
-from opencode_env.cli_agent.rollout import rollout_of
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Steps = Sequence[Callable[[Call], Awaitable[None]]]
@@ -102,7 +102,7 @@ class RoleInterceptionServer(InterceptionServer):
         """Register a rollout, with its sub session when it has one."""
         model_secret, state_secret = super().register(session)
         self.sessions[model_secret] = MainSession.of(session)
-        rollout, sub_bearer = rollout_of(session.trace), secrets.token_urlsafe(16)
+        rollout, sub_bearer = rollouts.rollout_of(session.trace), secrets.token_urlsafe(16)
         if (side := rollout.live_sub) is not None:
             side.routed, side.session.network_policy = True, session.network_policy
             side.session.client = self._kept.lend("sub", side.session.ctx.client)
@@ -117,7 +117,7 @@ class RoleInterceptionServer(InterceptionServer):
         gateway = self._gateways.pop(model_secret, None)
         super().unregister(model_secret, state_secret)
         if gateway is not None:
-            rollout_of(gateway.main.trace).tunnel = None
+            rollouts.rollout_of(gateway.main.trace).tunnel = None
             self._kept.give_back("main", gateway.main.ctx.client)
             if gateway.side is not None:
                 self._kept.give_back("sub", gateway.side.session.ctx.client)
@@ -128,7 +128,7 @@ class RoleInterceptionServer(InterceptionServer):
         """A slot for one rollout, once it can be reached; leaving it ends the rollout's sub calls first."""
         if self.watched is not None:
             await self.watched.wait()
-        async with super().acquire(session) as slot, rollout_of(session.trace).ending_sub_calls():
+        async with super().acquire(session) as slot, rollouts.rollout_of(session.trace).ending_sub_calls():
             yield slot
 
     def _client(self, config: BaseClientConfig) -> Client:

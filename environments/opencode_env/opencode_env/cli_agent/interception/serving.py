@@ -26,9 +26,9 @@ from verifiers.v1.interception.server import InterceptionServer
 from verifiers.v1.interception.tunnel import PrimeTunnelConfig
 from verifiers.v1.session import RolloutSession
 
+from opencode_env.cli_agent import rollout as rollouts  # which imports this package
 from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.server import RoleInterceptionServer
-from opencode_env.cli_agent.rollout import rollout_of
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
 
@@ -95,7 +95,7 @@ class RoleElasticPool(ElasticInterceptionPool):
     @asynccontextmanager
     async def acquire(self, session: RolloutSession) -> AsyncIterator[Slot]:
         """A slot for one rollout; leaving it ends the rollout's sub calls first."""
-        async with super().acquire(session) as slot, rollout_of(session.trace).ending_sub_calls():
+        async with super().acquire(session) as slot, rollouts.rollout_of(session.trace).ending_sub_calls():
             yield slot
 
 
