@@ -16,7 +16,7 @@ from itertools import takewhile
 from typing import Any
 
 from verifiers.v1.errors import ProviderError, RolloutError
-from verifiers.v1.trace import Error, ModelCall
+from verifiers.v1.trace import ModelCall
 
 from opencode_env.cli_agent.interception.own_calls import RECORDED_PROGRAM_CALLS, own_calls, program_calls
 from opencode_env.cli_agent.model_failure import as_exception, is_context_overflow
@@ -99,16 +99,13 @@ def endpoint_failure(evidence: Evidence) -> RolloutError | None:
     return None
 
 
-def is_of_the_endpoint(error: Error) -> bool:
-    """Whether a failed call tells of the endpoint, and not of what it was asked."""
-    status = error.status_code
-    if error.type not in _OF_THE_ENDPOINT or is_context_overflow(error):
-        return False
-    return status is None or status >= 500 or status in _FINAL | _MAY_PASS
-
-
 def _is_the_endpoints(call: ModelCall) -> bool:
-    return call.error is not None and is_of_the_endpoint(call.error)
+    """Whether a call failed in a way that tells of the endpoint, and not of what it was asked."""
+    error = call.error
+    if error is None or error.type not in _OF_THE_ENDPOINT or is_context_overflow(error):
+        return False
+    status = error.status_code
+    return status is None or status >= 500 or status in _FINAL | _MAY_PASS
 
 
 def _flooded(evidence: Evidence, failed: Sequence[ModelCall]) -> bool:

@@ -1,15 +1,15 @@
-"""Programs that run inside a sandbox, shipped as files."""
+"""Programs of `swe-tests` that run inside a sandbox, as `agent_sandbox.programs` starts them."""
 
-from functools import cache
-from importlib.resources import files
+from agent_sandbox.programs import program_argv, program_text
+
+_OWNER = "opencode_rubrics.swe"
 
 
-@cache
 def text_of(name: str) -> str:
     """The text of the program with this file name."""
-    return files(__name__).joinpath(name).read_text(encoding="utf-8")
+    return program_text(name, _OWNER)
 
 
 def argv_of(name: str, *operands: str) -> list[str]:
-    """The argument vector that runs a shell program with `operands`; nothing is written to the sandbox's disk."""
-    return ["sh", "-c", text_of(f"{name}.sh"), name.replace("_", "-"), *operands]
+    """The argument vector that runs the shell program `name` with `operands`."""
+    return program_argv(f"{name}.sh", *operands, owner=_OWNER)
