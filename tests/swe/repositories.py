@@ -127,7 +127,8 @@ class Made:
 def made(repository: Repository) -> Made:
     """The repository in every form that rows have it in."""
     with tempfile.TemporaryDirectory(prefix="swe-repository-") as directory:
-        root = Path(directory)
+        root = Path(directory) / "repository"
+        root.mkdir()
         _git(root, "init", "-q", "-b", "main")
         (root / ".gitignore").write_text(".deps/\n__pycache__/\n*.local\n")
         base = _commit(root, repository.before, "Begin")
@@ -141,7 +142,6 @@ def made(repository: Repository) -> Made:
         _git(root, "fetch", "-q", "origin")
         _git(root, "bundle", "create", "-q", "../swe.bundle", "--all")
         bundle = (root.parent / "swe.bundle").read_bytes()
-        (root.parent / "swe.bundle").unlink()
         _git(root, "checkout", "-q", base)
         _vendor(root / _DEPENDENCIES)
         return Made(_packed(root), _text(bundle), base, gold, _half(gold), tests, future)
