@@ -1,6 +1,7 @@
 """Fixtures of the whole suite: container images, and other versions of OpenEnv. In CI what they need must be there."""
 
 import gc
+import logging
 import os
 import shutil
 import signal
@@ -53,6 +54,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         ranks[item.path] |= 2 * bool(item.get_closest_marker("slow")) + bool(item.get_closest_marker("opencode"))
     items.sort(key=lambda item: -ranks[item.path])
+
+
+@pytest.fixture(autouse=True)
+def library_logging() -> None:
+    """An evaluation in this process keeps the records of verifiers' loggers, of which ours are some, from `caplog`."""
+    library = logging.getLogger("verifiers.v1")
+    library.setLevel(logging.NOTSET)
+    library.propagate = True
 
 
 @pytest.fixture(scope="module")

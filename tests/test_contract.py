@@ -107,6 +107,7 @@ OVERRIDDEN: dict[str, str | None] = {
 OVERRIDDEN |= (
     {
         "configs.runtime.CustomRuntimeConfig.import_path": None,
+        "configs.runtime.PrimeConfig.type": None,
         "runtimes.base.RuntimeBackend.SUPPORTS_PORT_EXPOSURE": None,
         "runtimes.base.RuntimeBackend.SUPPORTS_TASK_IMAGES": None,
         "runtimes.base.RuntimeBackend.SUPPORTS_USER_SWITCHING": None,

@@ -34,6 +34,9 @@ ImageKey = tuple[str, str, str, str] | None
 _IMAGE_PROGRAMS: dict[ImageKey, str] = {}
 """Where an image holds OpenCode and ripgrep."""
 
+_PUT_INTO: set[ImageKey] = set()
+"""Images into whose sandboxes they were put here: what one of those has already, the image need not have."""
+
 _UPLOADS: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
 MAX_CONCURRENT_UPLOADS = 8
 """Each upload holds one piece (8 MiB) in memory while it lasts."""
@@ -79,6 +82,7 @@ async def install(
         found = await _present(config, box, probe, key)
     if found is not None:
         return found
+    _PUT_INTO.add(key)
     digest = opencode_checksum(config, probe.platform)
     if config.install == "download" or (config.install == "auto" and not runtime.is_local and digest is not None):
         if digest is None:
@@ -106,7 +110,7 @@ async def _present(config: OpenCodeHarnessConfig, box: Runtime, probe: Probe, ke
     for directory in probe.ready:
         name = PurePosixPath(directory).name
         if suffix in name and probe.platform.runs(name):
-            return _remember(key, directory)
+            return directory if key in _PUT_INTO else _remember(key, directory)
     if config.install in ("auto", "image") and probe.found:
         version = await _image_version(box, probe.found)
         if version == config.version:

@@ -130,6 +130,12 @@ if AFTER_0_4_0:
                 raise ValueError(f"{type(self).__name__} cannot run commands as another user")
             return self._view(self.env, user, home if user is not None else None)
 
+        def __copy__(self) -> Self:
+            """Another view, whose own attributes can be set without changing this one."""
+            copied = self._view(self.env, self.user, self.home)
+            object.__setattr__(copied, "__dict__", dict(self.__dict__))
+            return copied
+
         def _view(self, env: Mapping[str, str], user: str | None, home: str | None) -> Self:
             view = object.__new__(type(self))
             object.__setattr__(view, "__dict__", self.__dict__)
