@@ -1,0 +1,1 @@
+"""Kept turns: turns of rollouts that can be gone back to."""

@@ -1,0 +1,152 @@
+"""The format of a kept turn: a folder that holds what a rollout was when a main call waited for its answer.
+
+    DIR/<trace id>/lock              held by the process that plays the rollout
+    DIR/<trace id>/ended             written when the rollout has ended by itself: scored, or with its agent's own error
+    DIR/<trace id>/<turn, 4 digits>/
+        turn.json                    the manifest, a `KeptTurn`; written last, before the folder gets its name
+        row.json                     the task's data, as the taskset made it
+        nodes.msgpack, calls.msgpack the trace so far at full precision: dumps of verifiers' nodes and model calls
+        files/index                  what the agent's directories held: one JSON list a line, sorted by path
+        files/<number>               contents that the index names; equal to those of other kept turns by hard link
+
+An agent has filled it. Invariant: every name in it that the host opens was made by the host; paths of the agent are
+text inside `files/index`, and nothing is executed or unpacked outside a sandbox. A folder whose name begins with a dot
+is not whole and is never read.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+
+from opencode_runs.traces.errors import BadInputError
+
+MANIFEST, ROW, NODES, CALLS, FILES = "turn.json", "row.json", "nodes.msgpack", "calls.msgpack", "files"
+"""Names in the folder of a kept turn."""
+LOCK, ENDED = "lock", "ended"
+"""Names in the folder of a rollout."""
+MAX_MANIFEST_BYTES = 1 << 20
+
+
+class Origin(BaseModel):
+    """The kept turn that a rollout was continued from; also `trace.info["branch"]` of that rollout."""
+
+    model_config = ConfigDict(frozen=True)
+    trace_id: str
+    turn: int
+    digest: str
+    resumed: bool = False
+    """Whether the same rollout goes on after its process ended; else it is a branch of it."""
+
+
+class KeptTurn(BaseModel):
+    """The manifest of a kept turn."""
+
+    model_config = ConfigDict(frozen=True, protected_namespaces=())
+    format: Literal[1] = 1
+    digest: str
+    """SHA-256 of the main request that waited, as hexadecimal digits."""
+    turn: int = Field(ge=1)
+    """Which main call waited, from 1; so many less one were answered before it."""
+    trace_id: str
+    session_id: str | None
+    """OpenCode's session."""
+    task_key: str
+    task_hash: str
+    env: str
+    """Id of the environment that kept it."""
+    versions: dict[str, str]
+    """Of `opencode`, `verifiers` and `opencode-env`."""
+    model: str
+    sampling: dict[str, JsonValue]
+    runtime: str
+    """Type of the sandbox that it was kept in, and can be restored in."""
+    seconds: float
+    """That the agent had taken, from its start to this call."""
+    held_seconds: float
+    """For which everything inside was held still."""
+    file_bytes: int
+    """Of all contents in `files/`, those shared with other kept turns included."""
+    settings: str
+    """Hash of the seat's settings that decide how the rollout goes on; only equal ones can be resumed."""
+    origin: Origin | None = None
+    """The kept turn that its own rollout was continued from."""
+    unrestorable: str | None = None
+    """Why it cannot be restored; such a turn is not offered."""
+    place: Path = Field(Path(), exclude=True)
+    """Its folder, once read."""
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The task's data.
+
+        Raises:
+            BadInputError: it cannot be read.
+        """
+        try:
+            data = json.loads((self.place / ROW).read_bytes())
+        except (OSError, ValueError) as error:
+            raise BadInputError(f'kept turn "{self.place}": {ROW} cannot be read: {error}') from None
+        if not isinstance(data, dict):
+            raise BadInputError(f'kept turn "{self.place}": {ROW} holds no object')
+        return data
+
+    def write(self, folder: Path) -> None:
+        """Write the manifest into a folder that holds everything else already, and let it reach the disk."""
+        with (folder / MANIFEST).open("xb") as file:
+            file.write(self.model_dump_json(indent=1).encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+
+class TurnRow(BaseModel):
+    """A line of a `.jsonl` dataset that names one kept turn."""
+
+    kept_turn: str
+    """Its folder."""
+    digest: str
+    """Of its request; a folder with another one is refused."""
+
+
+def read_turn(place: Path) -> KeptTurn:
+    """One kept turn by its folder.
+
+    Raises:
+        BadInputError: there is none, or it is of another format.
+    """
+    try:
+        with (place / MANIFEST).open("rb") as file:
+            content = file.read(MAX_MANIFEST_BYTES + 1)
+    except OSError as error:
+        raise BadInputError(f'"{place}" is no kept turn: {error.strerror}') from None
+    if len(content) > MAX_MANIFEST_BYTES:
+        raise BadInputError(f'"{place / MANIFEST}" is over {MAX_MANIFEST_BYTES} bytes')
+    try:
+        found = KeptTurn.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise BadInputError(f'"{place / MANIFEST}" is no manifest of a kept turn: {where}: {first["msg"]}') from None
+    return found.model_copy(update={"place": place})
+
+
+def kept_turns(folder: Path) -> Iterator[KeptTurn]:
+    """The kept turns of a folder of rollouts, of one rollout, or the one turn; by rollout and turn.
+
+    Raises:
+        BadInputError: one of them cannot be read.
+    """
+    if (folder / MANIFEST).is_file():
+        yield read_turn(folder)
+        return
+    for place in sorted({*folder.glob(f"*/{MANIFEST}"), *folder.glob(f"*/*/{MANIFEST}")}):
+        if not any(part.startswith(".") for part in place.relative_to(folder).parts):
+            yield read_turn(place.parent)
+
+
+def holds_kept_turns(folder: Path) -> bool:
+    """Whether a folder holds a kept turn."""
+    return any(True for pattern in (MANIFEST, f"*/{MANIFEST}", f"*/*/{MANIFEST}") for _ in folder.glob(pattern))

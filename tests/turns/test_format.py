@@ -1,0 +1,70 @@
+"""The format of a kept turn: what is written is read again, and what is not whole is never read."""
+
+from pathlib import Path
+
+import pytest
+from opencode_runs.traces.errors import BadInputError
+from opencode_runs.turns.kept import MANIFEST, ROW, KeptTurn, holds_kept_turns, kept_turns, read_turn
+
+
+def made(turn: int = 3, **changed: object) -> KeptTurn:
+    """A manifest."""
+    given = {
+        "digest": "d" * 64,
+        "turn": turn,
+        "trace_id": "t1",
+        "session_id": "ses_1",
+        "task_key": "k",
+        "task_hash": "h",
+        "env": "opencode-env",
+        "versions": {"opencode": "1.18.33"},
+        "model": "m",
+        "sampling": {"temperature": 1.0},
+        "runtime": "confined",
+        "seconds": 1.5,
+        "held_seconds": 0.01,
+        "file_bytes": 10,
+        "settings": "s",
+        **changed,
+    }
+    return KeptTurn.model_validate(given)
+
+
+def test_what_is_written_is_read_in_the_order_of_turns(tmp_path: Path) -> None:
+    for turn in (2, 10, 1):
+        folder = tmp_path / "t1" / f"{turn:04d}"
+        folder.mkdir(parents=True)
+        (folder / ROW).write_text('{"prompt": "p"}')
+        made(turn).write(folder)
+    found = list(kept_turns(tmp_path))
+    assert [one.turn for one in found] == [1, 2, 10]
+    assert found[0] == made(1, place=tmp_path / "t1" / "0001")
+    assert found[0].row == {"prompt": "p"}
+    assert [one.turn for one in kept_turns(tmp_path / "t1")] == [1, 2, 10]
+    assert [one.turn for one in kept_turns(tmp_path / "t1" / "0010")] == [10]
+    assert holds_kept_turns(tmp_path)
+
+
+def test_a_folder_without_its_name_is_never_read(tmp_path: Path) -> None:
+    for name in ("t1/.0001", ".t2/0001"):
+        folder = tmp_path / name
+        folder.mkdir(parents=True)
+        made().write(folder)
+    assert list(kept_turns(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "is no kept turn: No such file"),
+        ("{", "is no manifest of a kept turn"),
+        ('{"format": 2}', "is no manifest of a kept turn: format"),
+        ("x" * (1 << 21), "is over 1048576 bytes"),
+    ],
+)
+def test_what_is_no_kept_turn_is_refused_with_its_place(tmp_path: Path, content: str | None, said: str) -> None:
+    if content is not None:
+        (tmp_path / MANIFEST).write_text(content)
+    with pytest.raises(BadInputError, match=said) as refused:
+        read_turn(tmp_path)
+    assert str(tmp_path) in str(refused.value)
