@@ -1,11 +1,11 @@
 """The format of a kept turn: a folder that holds what a rollout was when a main call waited for its answer.
 
-    DIR/<trace id>/lock              held by the process that plays the rollout
-    DIR/<trace id>/ended             written when the rollout has ended by itself: scored, or with its agent's own error
-    DIR/<trace id>/<turn, 4 digits>/
+    DIR/<rollout>/lock              held by the process that plays the rollout
+    DIR/<rollout>/ended             written when the rollout has ended by itself: scored, or with its agent's own error
+    DIR/<rollout>/<turn, 4 digits>/
         turn.json                    the manifest, a `KeptTurn`; written last, before the folder gets its name
         row.json                     the task's data, as the taskset made it
-        nodes.msgpack, calls.msgpack the trace so far at full precision: dumps of verifiers' nodes and model calls
+        trace.msgpack                the trace so far at full precision: nodes, model calls, and what goes with them
         files/index                  what the agent's directories held: one JSON list a line, sorted by path
         files/<number>               contents that the index names; equal to those of other kept turns by hard link
 
@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from opencode_runs.traces.errors import BadInputError
 
-MANIFEST, ROW, NODES, CALLS, FILES = "turn.json", "row.json", "nodes.msgpack", "calls.msgpack", "files"
+MANIFEST, ROW, TRACE, FILES = "turn.json", "row.json", "trace.msgpack", "files"
 """Names in the folder of a kept turn."""
 LOCK, ENDED = "lock", "ended"
 """Names in the folder of a rollout."""
