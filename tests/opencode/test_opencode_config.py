@@ -46,7 +46,7 @@ def test_the_only_substitution_is_our_own_state_directory() -> None:
         built(secret="{env:HOME}", system_prompt="{file:/etc/passwd}", system_prompt_mode="replace")
     )
     assert SUBSTITUTION.findall(rendered) == ["{env:" + STATE_VARIABLE + "}"]
-    assert json.loads(rendered)["plugin"] == ["file://{env:" + STATE_VARIABLE + "}/plugin.js"]
+    assert json.loads(rendered)["plugin"][0][0] == "file://{env:" + STATE_VARIABLE + "}/plugin.js"
 
 
 def test_the_provider_waits_as_long_as_the_configuration_says_and_nothing_else_can_cut_a_call() -> None:
@@ -61,7 +61,12 @@ def test_a_dead_connection_is_given_up_where_the_call_can_be_sent_again() -> Non
     )
     options = config["provider"]["intercepted"]["options"]
     assert (options["headerTimeout"], options["chunkTimeout"]) == (600_000, 60_000)
-    assert config["plugin"][0][1] == {"repeats": True}
+    assert config["plugin"][0][1] == {"repeats": True, "sorted": True}
+
+
+def test_searches_are_sorted_unless_the_configuration_says_otherwise() -> None:
+    assert built()["plugin"][0][1]["sorted"] is True
+    assert built(sorted_search=False)["plugin"][0][1]["sorted"] is False
 
 
 def test_no_other_provider_and_no_background_work_is_on() -> None:

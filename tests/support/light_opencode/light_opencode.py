@@ -107,7 +107,7 @@ class Session:
         _, _, self.model = config["model"].partition("/")
         (provider,) = config["provider"].values()
         self.options = provider["options"]
-        self.repeats = isinstance(config["plugin"][0], list)
+        self.repeats = config["plugin"][0][1]["repeats"]
         system = f"You are a light agent in {workdir}."
         if append := json.loads((STATE / "plugin.json").read_text())["append"]:
             system += f"\n{append}"

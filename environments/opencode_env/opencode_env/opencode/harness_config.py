@@ -64,6 +64,10 @@ class OpenCodeHarnessConfig(HarnessConfig):
     the working directory either way."""
     task_system_prompt: str = ""
     """Text appended to the system prompt of every task, before the task's own `TaskData.system_prompt`."""
+    sorted_search: bool = True
+    """Whether `grep` and `glob` list files in the order of their paths. As OpenCode calls ripgrep they come in another
+    order each time, and beyond 100 hits other files: two rollouts of a group then see different things for one call.
+    Sorted, ripgrep works with one thread. An `rg` in the agent's own commands is not changed."""
     prompt_model: str | None = None
     """Model name that OpenCode sees: it selects its prompt by family (`gpt`, `claude`, `gemini`, …) and writes the
     name into it. None = the run's model; pin it when the served name changes during training. Requests always go

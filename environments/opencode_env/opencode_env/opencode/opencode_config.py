@@ -56,7 +56,7 @@ def build_config(
         "small_model": f"{PROVIDER}/{model}",
         "enabled_providers": [PROVIDER],
         "provider": {PROVIDER: _provider(config, model, endpoint, secret, repeats, images)},
-        "plugin": [[f"{STATE_URL}/plugin.js", {"repeats": True}] if repeats else f"{STATE_URL}/plugin.js"],
+        "plugin": [[f"{STATE_URL}/plugin.js", {"repeats": repeats, "sorted": config.sorted_search}]],
         "agent": {"title": {"disable": True}, "build": _agent(config)},
         "permission": _permissions(config),
         "compaction": {"auto": not config.disable_compaction, "prune": False},

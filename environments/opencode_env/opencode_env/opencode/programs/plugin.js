@@ -5,10 +5,13 @@
 // before the agent can have started a program. A session keeps the system prompt that it began with, whatever instructions, skills
 // or repositories the agent puts where OpenCode looks for them; `system.json` holds what one had before this process.
 // With the option `repeats` every step of a session has a key of its own, by which a model call that is tried again is
-// known as the same call, and its answer reaches OpenCode whole or not at all.
+// known as the same call, and its answer reaches OpenCode whole or not at all. With the option `sorted` OpenCode's own
+// searches print files in one order: ripgrep's threads find them in another one each time, and of many hits only the first
+// are shown. It is done here, where the agent can change nothing, and whichever ripgrep the image brings.
 
+import child from "node:child_process"
 import { readFileSync, unlinkSync } from "node:fs"
-import { dirname, join } from "node:path"
+import { basename, dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 
 const HERE = dirname(fileURLToPath(import.meta.url))
@@ -87,6 +90,18 @@ const askWhole = async (input, init) => {
 }
 globalThis.fetch = Object.assign(askWhole, ask)
 
+// Only OpenCode's searches begin with this option; the agent's commands are a shell's.
+let sorting = false
+
+function sortSearches() {
+  if (sorting) return
+  sorting = true
+  const { spawn } = child
+  const isSearch = (command, args) => basename(String(command)) === "rg" && args?.[0] === "--no-config"
+  child.spawn = (command, args, ...rest) =>
+    spawn(command, isSearch(command, args) ? ["--no-config", "--sort=path", ...args.slice(1)] : args, ...rest)
+}
+
 // The settings of this process's engine (launch.sh) are not for the programs that the agent starts.
 for (const name of Object.keys(process.env)) if (/^BUN_(JSC|RUNTIME)_/.test(name)) delete process.env[name]
 
@@ -99,6 +114,7 @@ const SYSTEMS = takeSystems()
 
 async function server(_input, options) {
   const keys = new Map()
+  if (options?.sorted) sortSearches()
   const { append } = JSON.parse(readFileSync(join(HERE, "plugin.json"), "utf8"))
   return {
     "experimental.chat.system.transform": async ({ sessionID }, output) => {
