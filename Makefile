@@ -15,7 +15,7 @@ help:
 	@echo "make test-next  type check and whole rollouts against the newest verifiers, pre-releases included"
 	@echo "make learn  train a small policy from nothing on rollouts of real OpenCode (installs torch; ARGS=--help)"
 	@echo "make test-learn  the tests of that trainer"
-	@echo "make check  lint and type check: what CI runs before the tests"
+	@echo "make check  lint, type check and generated pages: what CI runs before the tests"
 	@echo "make bench  run every benchmark and print its ratios"
 	@echo "make image  build the image of a sandbox that holds OpenCode: BASE=image TAG=name LIBC=glibc|musl"
 	@echo "make openenv  make deploy/openenv/* ready for \`openenv build\`"
@@ -47,6 +47,7 @@ test-learn: setup-learn
 check: setup-check
 	@$(RUN) ruff format --check .
 	@$(RUN) ruff check .
+	@$(RUN) python scripts/make_reference.py --check
 	@$(RUN) mypy
 
 bench: setup-tests

@@ -30,7 +30,9 @@ fi
 groups=
 if ! command -v npm >/dev/null 2>&1; then groups="--group npm"; fi
 case "${1:-}" in
-    --check | --tests) groups="$groups --group openenv" ;;
+    --check) groups="$groups --group openenv --inexact" ;;
+    --tests) groups="$groups --group openenv --group docs" ;;
+    --docs) groups="$groups --group docs --inexact" ;;
     --learn)
         groups="$groups --inexact"
         .venv/bin/python -c 'import torch' 2>/dev/null || groups="$groups --extra learn" ;;

@@ -1,4 +1,4 @@
-"""The README says of which agents each metric is."""
+"""The documents say of which agents each metric is."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from verifiers.v1 import AgentConfig, TaskData
 from verifiers.v1.harnesses.null import NullHarnessConfig
 from verifiers.v1.trace import AgentInfo, Trace, TraceTask
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "rewards.md").read_text()
 OF_RUBRICS = {"verify_passed", "verify_total"}
 
 
@@ -24,8 +24,8 @@ def named(text: str) -> set[str]:
 
 
 def test_a_metric_is_every_agents_or_is_named_as_opencodes() -> None:
-    (exceptions,) = re.findall(r"The metrics are every agent's, but for (.*?), which are OpenCode's\.", README)
-    listed = named(" ".join(re.findall(r"^\| (`.*?) \| metric \|", README, re.MULTILINE)))
+    (exceptions,) = re.findall(r"The metrics are every agent's, but for (.*?), which are OpenCode's\.", PAGE)
+    listed = named(" ".join(re.findall(r"^\| (`.*?) \| metric \|", PAGE, re.MULTILINE)))
     task: TraceTask[TaskData] = TraceTask(type="Task", data=TaskData(idx=0, prompt="x"))
     config = AgentConfig(harness=NullHarnessConfig(id="null"))
     trace: AnyTrace = Trace(task=task, agent=AgentInfo(config=config))

@@ -12,19 +12,19 @@ from opencode_rubrics import cleanup
 from verifiers.v1.configs.agent import AgentConfig
 from verifiers.v1.harnesses.bash import BashHarnessConfig
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "bring-your-agent.md"
 
 
 def shown() -> dict[str, str]:
     """The code that defines `MyAgentEnv`, by where it stands."""
     docstring = inspect.getdoc(env.CliAgentEnv) or ""
     code = textwrap.dedent(docstring.partition("::\n")[2].partition("\nMethods")[0])
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (block,) = [block for block in blocks if "MyAgentEnv" in block]
-    return {"docstring": code, "readme": block}
+    return {"docstring": code, "page": block}
 
 
-@pytest.mark.parametrize("place", ["docstring", "readme"])
+@pytest.mark.parametrize("place", ["docstring", "page"])
 def test_the_shown_environment_has_the_shown_harness_in_the_confined_sandbox(place: str) -> None:
     names: dict[str, Any] = {**vars(env), **vars(seats), "MyHarnessConfig": BashHarnessConfig, "cleanup": cleanup}
     exec(shown()[place], names)

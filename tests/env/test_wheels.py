@@ -43,7 +43,8 @@ PACKAGES = {
 
 
 VERIFIERS = Version(version("verifiers"))
-README_COMMANDS = {
+DOCUMENTS = "\n".join(path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))))
+DOCUMENTED_COMMANDS = {
     "opencode-env": "opencode-env -m MODEL --client.base-url URL --client.api-key-var NAME_OF_KEY_VARIABLE --no-push",
     "configuration": "@ configs/eval/local.toml --no-push",
     "opencode-rlm": "opencode-rlm -m MODEL --client.base-url URL --env.sub-model SMALL --no-push",
@@ -52,18 +53,13 @@ README_COMMANDS = {
     "simulation": "@ configs/eval/simulation.toml --no-push",
     "user": "opencode-env --env.taskset.dataset rows.jsonl -m MODEL --client.base-url URL --no-push",
 }
-"""What the README tells users to type behind `vf-eval`, by what it shows, as far as it can be run here."""
+"""What the documents tell users to type behind `vf-eval`, by what it shows; `tests/docs` runs the others."""
 BY_OPENCODE = ("opencode-env", "configuration", "opencode-rlm")
 """Those that need its own tools; a light program is the others' OpenCode."""
 REWARDS = {"opencode-rlm": 0.0, "world": 3.0}
 """Where it is not 1: nobody answers, and three apples are sold."""
 FILES = {"my_worlds.py": r"```python\n(# my_worlds.py\n.*?)```", "rows.jsonl": r"cat > rows.jsonl <<'END'\n(.*?)END\n"}
-"""Where the README has the files that its commands read."""
-NOT_RUN = {
-    "TASKSET --env.agent.harness.id opencode-env --env.agent.runtime.type docker -m MODEL --client.base-url URL",
-    "@ configs/eval/rate.toml --no-push",
-}
-"""The others need docker, and 80 rollouts; what they do is tested elsewhere, from the checkout."""
+"""Where the documents have the files that these commands read."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +138,7 @@ def test_programs_and_data_that_are_read_at_run_time_are_in_the_wheels(installed
 
 
 class Policy:
-    """Solves the samples, with opencode-rlm it asks a sub-LLM first; plays the shipped worlds and the README's."""
+    """Solves the samples, with opencode-rlm it asks a sub-LLM first; plays the shipped worlds and the documents'."""
 
     def __init__(self) -> None:
         self.samples = SamplesPolicy(1.0)
@@ -163,7 +159,7 @@ class Policy:
 
 
 def words(command: str, rows: Path) -> list[str]:
-    """A README command as `UserHome.run` takes it, which adds model, endpoint and `--no-push`; one task of it."""
+    """A documented command as `UserHome.run` takes it, which adds model, endpoint and `--no-push`; one task of it."""
     found = shlex.split(command)
     for option in ("-m", "--client.base-url"):
         if option in found:
@@ -219,10 +215,10 @@ async def test_the_sandbox_serves_an_environment_that_knows_nothing_of_us(
 
 @pytest.fixture(scope="module")
 def runs(installed: Installed, shared_home: UserHome) -> dict[str, Finished]:
-    """The commands of the README, each played by the installed `vf-eval`; the first is executed, the others forked."""
+    """The commands of the documents, each played by the installed `vf-eval`; the first ones executed, others forked."""
     rows = write_rows(shared_home.root / "rows.jsonl", [probe("one")])
     for name, place in FILES.items():
-        (found,) = re.findall(place, (ROOT / "README.md").read_text(), re.DOTALL)
+        (found,) = re.findall(place, DOCUMENTS, re.DOTALL)
         (shared_home.work / name).write_text(found)
 
     async def run(*names: str) -> dict[str, Finished]:
@@ -230,7 +226,7 @@ def runs(installed: Installed, shared_home: UserHome) -> dict[str, Finished]:
             env = {"PYTHONPATH": f"{shared_home.work}:{shared_home.environment()['PYTHONPATH']}"}
             return {
                 name: await shared_home.run(
-                    *(name, model.base_url, *words(README_COMMANDS[name], rows)),
+                    *(name, model.base_url, *words(DOCUMENTED_COMMANDS[name], rows)),
                     env=env | ({"PYTHONUNBUFFERED": "1"} if name == "opencode-env" else {}),
                     program=installed.program("vf-eval"),
                 )
@@ -239,16 +235,16 @@ def runs(installed: Installed, shared_home: UserHome) -> dict[str, Finished]:
 
     found = asyncio.run(run(*BY_OPENCODE))
     with light_opencode_in_place():
-        return found | asyncio.run(run(*(name for name in README_COMMANDS if name not in BY_OPENCODE)))
+        return found | asyncio.run(run(*(name for name in DOCUMENTED_COMMANDS if name not in BY_OPENCODE)))
 
 
-def test_every_command_of_the_readme_is_run_or_said_not_to_be() -> None:
-    lines = re.findall(r"^\$ vf-eval (.*?)(?: +#.*)?$", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert set(lines) == {*README_COMMANDS.values(), *NOT_RUN}
+def test_the_commands_are_those_of_the_documents() -> None:
+    lines = re.findall(r"^\$ vf-eval (.*?)(?: +#.*)?$", DOCUMENTS, re.MULTILINE)
+    assert {*DOCUMENTED_COMMANDS.values()} <= set(lines)
 
 
-@pytest.mark.parametrize("name", README_COMMANDS)
-def test_a_command_of_the_readme_runs_from_another_directory(
+@pytest.mark.parametrize("name", DOCUMENTED_COMMANDS)
+def test_a_documented_command_runs_from_another_directory(
     runs: dict[str, Finished], shared_home: UserHome, name: str
 ) -> None:
     finished = runs[name]
