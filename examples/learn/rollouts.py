@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
+from opencode_env.cli_agent.env import CliAgentEnv
 from opencode_env.cli_agent.interception.sub_rollout import RLM_RECORD
 from opencode_env.cli_agent.seats import local_seat
 from opencode_env.opencode import OpenCodeHarnessConfig
@@ -18,7 +19,6 @@ from opencode_env.opencode.harness_config import BUILT_IN_TOOLS
 from opencode_env.taskset import OpenCodeTask
 from opencode_env.taskset.config import OpenCodeTaskConfig
 from opencode_env.taskset.data import OpenCodeTaskData
-from opencode_env.tool_backends.env import EquippedEnv
 from opencode_rlm.config import OpenCodeRLMEnvConfig, OpenCodeRLMHarnessConfig
 from opencode_rlm.env import OpenCodeRLMEnv
 from opencode_runs.trainable.samples import TrainingSample, training_samples
@@ -70,7 +70,7 @@ class Player:
         at_once: how many rollouts run side by side.
     """
 
-    def __init__(self, env: EquippedEnv[Any], ctx: ModelContext, at_once: int) -> None:
+    def __init__(self, env: CliAgentEnv[Any], ctx: ModelContext, at_once: int) -> None:
         self._env = env
         self._ctx = ctx
         self._places = asyncio.Semaphore(at_once)
@@ -141,7 +141,7 @@ def spare(kind: type[OpenCodeHarnessConfig]) -> dict[str, Any]:
     return {**options, "recursion_prompt": ""} if issubclass(kind, OpenCodeRLMHarnessConfig) else options
 
 
-def environment(kind: type[OpenCodeHarnessConfig], sub_calls: str) -> EquippedEnv[Any]:
+def environment(kind: type[OpenCodeHarnessConfig], sub_calls: str) -> CliAgentEnv[Any]:
     """OpenCode as the only agent, or with calls of its model from inside its work."""
     if sub_calls:
         seat = local_seat(OpenCodeRLMHarnessConfig(id="opencode-rlm", **spare(OpenCodeRLMHarnessConfig)))

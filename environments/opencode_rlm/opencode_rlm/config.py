@@ -5,7 +5,7 @@ from typing import Any, Self
 from opencode_env.cli_agent.interception import SubSettings
 from opencode_env.cli_agent.seats import local_seat
 from opencode_env.opencode import OpenCodeHarnessConfig
-from opencode_env.user_simulation.env import ConversingEnvConfig
+from opencode_env.opencode.env import OpenCodeEnvConfig
 from pydantic import Field, FiniteFloat, model_validator
 from verifiers.v1.configs.agent import AgentConfig, TimeoutConfig
 from verifiers.v1.harnesses.null import NullHarnessConfig
@@ -24,7 +24,7 @@ class OpenCodeRLMHarnessConfig(OpenCodeHarnessConfig):
     """Characters of answers that one `llm_subcall` returns; the whole goes to a file whose path is returned."""
 
 
-class OpenCodeRLMEnvConfig(ConversingEnvConfig):
+class OpenCodeRLMEnvConfig(OpenCodeEnvConfig):
     """Recursive OpenCode; over any taskset with `--env.id opencode-rlm`."""
 
     agent: AgentConfig = local_seat(OpenCodeRLMHarnessConfig(id="opencode-rlm"))

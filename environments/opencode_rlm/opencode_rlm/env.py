@@ -4,9 +4,9 @@ import logging
 from typing import Any, ClassVar
 
 from agent_sandbox.verifiers_versions import drop_with
+from opencode_env.cli_agent.env import CliAgentEnv
 from opencode_env.cli_agent.interception import SubRollout
 from opencode_env.cli_agent.rollout import Rollout, rollout_of
-from opencode_env.user_simulation.env import ConversingEnv
 from verifiers.v1.agent import Agents
 from verifiers.v1.episode import Episode
 from verifiers.v1.runtimes import Runtime
@@ -17,10 +17,10 @@ from opencode_rlm.config import OpenCodeRLMEnvConfig
 logger = logging.getLogger("verifiers.v1.opencode_rlm")
 
 
-class OpenCodeRLMEnv(ConversingEnv[OpenCodeRLMEnvConfig]):
+class OpenCodeRLMEnv(CliAgentEnv[OpenCodeRLMEnvConfig]):
     """Plays the main agent in a sandbox and serves its sub-LLM calls from the `sub` seat."""
 
-    SEATS_WITHOUT_SANDBOX: ClassVar[frozenset[str]] = frozenset({"sub"}) | ConversingEnv.SEATS_WITHOUT_SANDBOX
+    SEATS_WITHOUT_SANDBOX: ClassVar[frozenset[str]] = frozenset({"sub", "user"})
 
     async def setup(self, agents: Agents) -> None:
         """Decide whether the sub trace trains; a user's never does."""

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 from opencode_env.opencode.env import OpenCodeEnvConfig
+from opencode_env.cli_agent.env import CliAgentEnv
 from opencode_env.tool_backends.docker_options import option_words
-from opencode_env.tool_backends.env import EquippedEnv
 from opencode_env.tool_backends.errors import BackendFileError
+from opencode_env.tool_backends.feature import BackendTools
 from opencode_env.tool_backends.reading import read_backends
+from opencode_env.user_simulation.feature import SimulatedUsers
 from opencode_rlm.config import OpenCodeRLMEnvConfig
 from opencode_rlm.env import OpenCodeRLMEnv
 from pydantic import ValidationError
@@ -458,4 +460,5 @@ def test_a_recursive_environment_takes_backends_too(tmp_path: Path) -> None:
     assert OpenCodeRLMEnvConfig.model_validate_json(config.model_dump_json()).backends == config.backends
     with pytest.raises(ValidationError, match="must be below --env"):
         OpenCodeRLMEnvConfig.model_validate({**taskset, "backends": {"file": str(file), "call_timeout": 600}})
-    assert isinstance(OpenCodeRLMEnv(config), EquippedEnv)
+    assert CliAgentEnv in OpenCodeRLMEnv.__bases__
+    assert [type(feature) for feature in OpenCodeRLMEnv(config)._features] == [BackendTools, SimulatedUsers]

@@ -138,8 +138,7 @@ async def test_from_the_sandbox_no_other_way_leads_to_a_backend_and_a_way_ends_w
         assert found["lines"][1].split() == ["404"] * 6
         assert found["lines"][2] == "413"
         assert noted == "1 notes: still here"
-        assert served.env._backends is not None
-        assert served.env._backends._bridge._routes == {}
+        assert served.env._features[0]._backends._bridge._routes == {}
 
 
 @pytest.mark.podman

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, ClassVar, Generic
 
 from agent_sandbox.confined import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
@@ -35,6 +36,7 @@ from verifiers.v1.utils.generic import concrete_type
 
 from opencode_env.cli_agent.classification import fail_stage_timeout, unscore_failed
 from opencode_env.cli_agent.containers import provision_container
+from opencode_env.cli_agent.features import Feature, Run
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.harness_files import harness_binds
 from opencode_env.cli_agent.interception import GatewayConfig, serving_by_role
@@ -97,6 +99,10 @@ class CliAgentEnvConfig(EnvConfig):
                 )
         return self
 
+    def features(self) -> Sequence[Feature]:
+        """What the environment has beside its agent, made anew; the first is the outermost."""
+        return ()
+
 
 ConfigT = TypeVar("ConfigT", bound=CliAgentEnvConfig, default=CliAgentEnvConfig)
 
@@ -111,7 +117,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
 
         class MyAgentEnv(CliAgentEnv[MyAgentEnvConfig]): ...
 
-    Methods of the environment, the task and its rubric that are decorated with `opencode_rubrics.cleanup` run after
+    Its configuration says which features it is composed of. Methods of the environment, the task and its rubric that are decorated with `opencode_rubrics.cleanup` run after
     scoring, highest priority first, whatever happened.
     """
 
@@ -138,6 +144,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
                 env_logger.removeFilter(hide)
         self._resources = AsyncExitStack()
         self._turns = Turns(self.config.prime)
+        self._features = self.config.features()
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -154,16 +161,24 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
 
         Raises:
             SandboxError: a seat needs the confined local sandbox, and bubblewrap does not work here.
+            ToolsetError: a shared tool backend did not start.
         """
         seats = agent_config_fields(self.config)
         boxed = [seat for name, seat in seats.items() if name not in self.SEATS_WITHOUT_SANDBOX]
         if self.config.sandbox.confine and any(isinstance(seat.runtime, SubprocessConfig) for seat in boxed):
             await asyncio.to_thread(require_bubblewrap)
         await self._resources.enter_async_context(rubrics_in_use())
+        for feature in self._features:
+            await self._resources.enter_async_context(feature.serving())
 
     async def stop(self) -> None:
-        """Let the rubrics go; the last environment of the process tears them down."""
+        """End the features and let the rubrics go; the last environment of the process tears those down."""
         await self._resources.aclose()
+
+    async def setup(self, agents: Agents) -> None:
+        """Have the features decide what becomes of their seats."""
+        for feature in self._features:
+            feature.setup(agents)
 
     def slots(self, task: Task[Any, Any, Any], n: int = 1) -> list[RunSlot]:
         """Plan `n` episodes of a task, before anything of the run starts; limits that do not fit are warned about."""
@@ -211,8 +226,11 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         logger.info("%s", describe_rollout(trace, time.monotonic() - started))
 
     async def run_agent(self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, rollout: Rollout) -> None:
-        """Run the agent in `box`, to the end of its scoring; `rollout` begins when its trace is minted."""
-        await agents.agent.run(task, runtime=box, on_trace=rollout.begin)
+        """Run the agent in `box` with the features around it; `rollout` begins when its trace is minted."""
+        run: Run = partial(agents.agent.run, runtime=box, on_trace=rollout.begin)
+        for feature in reversed(self._features):
+            run = partial(feature.run, agents=agents, box=box, rollout=rollout, run=run)
+        await run(task)
 
     @contextlib.asynccontextmanager
     async def _sandbox(self, task: Task[Any, Any, Any], agent: Agent, rollout: Rollout) -> AsyncIterator[Runtime]:

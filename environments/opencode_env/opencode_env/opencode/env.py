@@ -1,14 +1,24 @@
-"""`OpenCodeEnv`: the OpenCode harness in a `CliAgentEnv`, with all that an agent can be surrounded with."""
+"""`OpenCodeEnv`: the OpenCode harness in a `CliAgentEnv`, with tool backends and simulated users."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Self
 
 from agent_sandbox.verifiers_versions import OPENCODE_HARNESSES
+from pydantic import model_validator
 from verifiers.v1.configs.agent import AgentConfig
+from verifiers.v1.harnesses.null import NullHarnessConfig
 
+from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
+from opencode_env.cli_agent.features import Feature
 from opencode_env.cli_agent.harness_files import NPM_AGENTS, NpmTree, agent_tree
 from opencode_env.cli_agent.seats import local_seat
 from opencode_env.opencode import OpenCodeHarnessConfig
 from opencode_env.opencode.build_cache import host_platform
 from opencode_env.opencode.state import program
-from opencode_env.user_simulation.env import ConversingEnv, ConversingEnvConfig
+from opencode_env.tool_backends.feature import BackendTools
+from opencode_env.tool_backends.options import BackendsConfig
+from opencode_env.user_simulation.feature import SimulatedUsers
+from opencode_env.user_simulation.options import UserSimulationConfig
 
 
 def opencode2_tree(version: str) -> NpmTree:
@@ -26,12 +36,31 @@ def opencode2_tree(version: str) -> NpmTree:
 NPM_AGENTS.update(dict.fromkeys(OPENCODE_HARNESSES, opencode2_tree))
 
 
-class OpenCodeEnvConfig(ConversingEnvConfig):
+class OpenCodeEnvConfig(CliAgentEnvConfig):
     """OpenCode in a sandbox; over any taskset with `--env.id opencode-env`."""
 
     agent: AgentConfig = local_seat(OpenCodeHarnessConfig(id="opencode-env"))
     """The seat: OpenCode in the confined local sandbox unless another runtime is named."""
+    backends: BackendsConfig = BackendsConfig()
+    """MCP servers whose tools the agent gets in every rollout."""
+    user: AgentConfig = local_seat(NullHarnessConfig(id="null"))
+    """Who plays the users that rows ask for: model, client, sampling and budgets. It runs no program, so its harness
+    and runtime mean nothing; it never trains."""
+    user_simulation: UserSimulationConfig = UserSimulationConfig()
+    """How those users are played."""
+
+    @model_validator(mode="after")
+    def _backends_fail_before_the_agent_gives_up(self) -> Self:
+        if self.agent.harness is not None:
+            self.backends.require_below(self.agent.harness.tool_timeout)
+        return self
+
+    def features(self) -> Sequence[Feature]:
+        """Tool backends and simulated users."""
+        return BackendTools(self.backends), SimulatedUsers(self.user_simulation, self.user)
 
 
-class OpenCodeEnv(ConversingEnv[OpenCodeEnvConfig]):
+class OpenCodeEnv(CliAgentEnv[OpenCodeEnvConfig]):
     """Runs OpenCode on each task in a sandbox of its own and scores where it worked."""
+
+    SEATS_WITHOUT_SANDBOX: ClassVar[frozenset[str]] = frozenset({"user"})

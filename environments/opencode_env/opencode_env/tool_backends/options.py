@@ -25,3 +25,18 @@ class BackendsConfig(BaseConfig):
 
             read_backends(self.file)
         return self
+
+    def require_below(self, tool_timeout: float) -> None:
+        """Refuse a limit of a call that the agent would never reach.
+
+        Args:
+            tool_timeout: seconds that the agent waits for a tool.
+
+        Raises:
+            ValueError: there are backends, and their `call_timeout` is not below it.
+        """
+        if self.file is not None and self.call_timeout >= tool_timeout:
+            raise ValueError(
+                f"--env.backends.call-timeout {self.call_timeout:g} must be below --env.agent.harness.tool-timeout "
+                f"{tool_timeout:g}: the agent would give a call up first, and nobody would know of the server that hangs"
+            )

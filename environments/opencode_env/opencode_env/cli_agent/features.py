@@ -1,0 +1,38 @@
+"""What an environment is composed of beside its agent: features, such as tool backends or simulated users."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from verifiers.v1.agent import Agents
+from verifiers.v1.runtimes import Runtime
+from verifiers.v1.task import Task
+
+from opencode_env.cli_agent.rollout import Rollout
+
+Run = Callable[[Task[Any, Any, Any]], Awaitable[object]]
+"""Runs the agent on a task, to the end of its scoring."""
+
+
+class Feature:
+    """One feature of an environment (`CliAgentEnvConfig.features`); a subclass overrides what it needs."""
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Hold what all rollouts share, from the start of the environment to its stop."""
+        yield
+
+    def setup(self, agents: Agents) -> None:
+        """Decide what becomes of the episode's seats, before anything runs."""
+
+    async def run(self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, rollout: Rollout, run: Run) -> None:
+        """Run the agent with this feature, by default as it is.
+
+        Args:
+            task: what `run` gets, or a copy of it.
+            agents: the episode's seats.
+            box: the sandbox of the agent.
+            rollout: begins when its trace is minted.
+            run: the features after this one, and the agent.
+        """
+        await run(task)

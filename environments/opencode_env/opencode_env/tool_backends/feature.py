@@ -1,0 +1,48 @@
+"""Tool backends as a feature of an environment: its agents get the tools of MCP servers that a file describes."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from verifiers.v1.agent import Agents
+from verifiers.v1.runtimes import Runtime
+from verifiers.v1.task import Task
+
+from opencode_env.cli_agent.features import Feature, Run
+from opencode_env.cli_agent.rollout import Rollout
+from opencode_env.tool_backends.options import BackendsConfig
+
+
+class BackendTools(Feature):
+    """Starts and removes what `--env.backends.file` describes."""
+
+    def __init__(self, options: BackendsConfig) -> None:
+        self._backends = None
+        if options.file is not None:
+            from opencode_env.tool_backends.serving import ToolBackends  # an MCP client, half a second
+
+            self._backends = ToolBackends(options)
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Hold the backends that all rollouts share.
+
+        Raises:
+            ToolsetError: one did not start.
+        """
+        if self._backends is None:
+            yield
+            return
+        try:
+            await self._backends.start()
+            yield
+        finally:
+            await self._backends.stop()
+
+    async def run(self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, rollout: Rollout, run: Run) -> None:
+        """Run the agent on the task with the tools of the backends, if there are any."""
+        if self._backends is None:
+            await run(task)
+            return
+        async with self._backends.equipped(task, box) as equipped:
+            await run(equipped)
