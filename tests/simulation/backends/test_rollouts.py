@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from agent_sandbox.verifiers_versions import PodmanConfig
 from opencode_env.scripted_model import Reply, ScriptPolicy
+from opencode_env.tool_backends.feature import BackendTools
 
 from tests.simulation.backends.surroundings import (
     TOKEN,
@@ -138,7 +139,10 @@ async def test_from_the_sandbox_no_other_way_leads_to_a_backend_and_a_way_ends_w
         assert found["lines"][1].split() == ["404"] * 6
         assert found["lines"][2] == "413"
         assert noted == "1 notes: still here"
-        assert served.env._features[0]._backends._bridge._routes == {}
+        (backends, _) = served.env._features
+        assert isinstance(backends, BackendTools)
+        assert backends._backends is not None
+        assert backends._backends._bridge._routes == {}
 
 
 @pytest.mark.podman

@@ -117,8 +117,8 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
 
         class MyAgentEnv(CliAgentEnv[MyAgentEnvConfig]): ...
 
-    Its configuration says which features it is composed of. Methods of the environment, the task and its rubric that are decorated with `opencode_rubrics.cleanup` run after
-    scoring, highest priority first, whatever happened.
+    The configuration says which features it is composed of. Methods of the environment, the task and its rubric that
+    are decorated with `opencode_rubrics.cleanup` run after scoring, highest priority first, whatever happened.
     """
 
     SEATS_WITHOUT_SANDBOX: ClassVar[frozenset[str]] = frozenset()

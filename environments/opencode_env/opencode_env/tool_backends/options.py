@@ -37,6 +37,7 @@ class BackendsConfig(BaseConfig):
         """
         if self.file is not None and self.call_timeout >= tool_timeout:
             raise ValueError(
-                f"--env.backends.call-timeout {self.call_timeout:g} must be below --env.agent.harness.tool-timeout "
-                f"{tool_timeout:g}: the agent would give a call up first, and nobody would know of the server that hangs"
+                f"--env.backends.call-timeout {self.call_timeout:g} must be below "
+                f"--env.agent.harness.tool-timeout {tool_timeout:g}: the agent would give a call up first, and nobody "
+                "would know of the server that hangs"
             )
