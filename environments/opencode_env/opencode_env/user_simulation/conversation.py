@@ -1,4 +1,4 @@
-"""An agent's rollout with a user on the other side.
+"""Simulated users as a feature of an environment: an agent's rollout with a user on the other side.
 
 Invariant: the prompt stays the agent's, and is its first turn; the user answers what the agent says until one of them
 ends it. What fails on the user's side is an error of the rollout, never a score.
@@ -16,14 +16,41 @@ from verifiers.v1.errors import EnvError, RolloutError
 from verifiers.v1.runtimes import Runtime
 from verifiers.v1.task import Task
 
+from opencode_env.cli_agent.features import Feature, Run
+from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.user_simulation.asked import AskedUser
+from opencode_env.user_simulation.asked import AskedUser, asked_user
 from opencode_env.user_simulation.harness import UserHarness
 from opencode_env.user_simulation.options import STOP, UserSimulationConfig
 from opencode_env.user_simulation.sides import MAX_USER_TURNS, PlayedUser, ScriptedUser, User
 
 USER_RECORD = "user_simulation"
 """Key in `trace.info` of who played the user (`played_by`), and how often they spoke (`turns`)."""
+
+
+class SimulatedUsers(Feature):
+    """Plays them from the seat `user`, which runs no program; it has to be the last feature, since it runs the agent.
+
+    Args:
+        options: how they are played.
+        seat: the configuration of the seat `user`.
+    """
+
+    def __init__(self, options: UserSimulationConfig, seat: AgentConfig) -> None:
+        self._options = options
+        self._seat = seat
+
+    def setup(self, agents: Agents) -> None:
+        """A user is part of the world, and what it says no training data."""
+        agents.user.trainable = False
+
+    async def run(self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, rollout: Rollout, run: Run) -> None:
+        """Run the agent with the user that the row asks for, if it asks for one."""
+        asked = asked_user(task)
+        if asked is None:
+            await run(task)
+        else:
+            await converse(task, agents, box, rollout.begin, asked, self._options, self._seat)
 
 
 async def converse(
