@@ -183,9 +183,8 @@ def _told(change: Change, signs: list[str]) -> dict[str, Any]:
 def _recorded(record: dict[str, Any], problem: SweProblem, graded: Grade) -> float:
     """Put the verdict into the record."""
     run = graded.run
-    fixed, kept, solved = decided(
-        problem.fail_to_pass, problem.pass_to_pass, problem.exact, problem.skipped_is_kept, run.states
-    )
+    lists = (problem.fail_to_pass, problem.pass_to_pass, problem.exact)
+    fixed, kept, solved = decided(*lists, problem.skipped_is_kept, run.states, problem.fail_only)
     solved = solved and not run.problem
     record |= {
         "problem": graded.blamed,

@@ -5,10 +5,14 @@ git ignores: the confined sandbox has none.
 """
 
 import base64
+import compileall
+import hashlib
 import io
 import json
+import py_compile
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
 from collections.abc import Mapping
@@ -19,7 +23,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pytest
+from opencode_rubrics.cache import cache_root, make_once
+
 _DEPENDENCIES = ".deps/site-packages"
+_NO_COLOURS = {
+    "__init__.py": "from . import util\n",
+    "util.py": "class ClassNotFound(Exception): pass\nclass OptionError(Exception): pass\n",
+    "lexer.py": "class Lexer: pass\n",
+    "lexers/__init__.py": "",
+    "lexers/diff.py": "class DiffLexer: pass\n",
+    "lexers/python.py": "class PythonLexer: pass\n",
+    "formatters/__init__.py": "",
+    "formatters/terminal.py": "class TerminalFormatter: pass\n",
+}
+"""What pytest imports of pygments, which it uses on terminals alone."""
 PYTEST = f'PYTHONPATH="$PWD/{_DEPENDENCIES}:$PWD:$PYTHONPATH" python3 -m pytest'
 _IDENTITY = ["-c", "user.name=Dev", "-c", "user.email=dev@example.org", "-c", "commit.gpgsign=false"]
 
@@ -143,7 +161,11 @@ def made(repository: Repository) -> Made:
         _git(root, "bundle", "create", "-q", "../swe.bundle", "--all")
         bundle = (root.parent / "swe.bundle").read_bytes()
         _git(root, "checkout", "-q", base)
-        _vendor(root / _DEPENDENCIES)
+        version = f"{pytest.__version__}-{sys.implementation.cache_tag}"
+        content = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
+        vendored = cache_root() / f"tests-pytest-{version}-{content}"
+        make_once(vendored, "complete", _vendor)
+        shutil.copytree(vendored, root / _DEPENDENCIES)
         return Made(_packed(root), _text(bundle), base, gold, _half(gold), tests, future)
 
 
@@ -186,6 +208,12 @@ def _vendor(place: Path) -> None:
     assert spec is not None
     assert spec.origin is not None
     shutil.copy2(spec.origin, place / "py.py")
+    for name, text in _NO_COLOURS.items():
+        (place / "pygments" / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / "pygments" / name).write_text(text)
+    # Compiled for a sandbox whose Python is of this version: it would do so for each suite.
+    compileall.compile_dir(place, quiet=1, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    (place / "complete").touch()
 
 
 def _packed(root: Path) -> str:
@@ -197,6 +225,29 @@ def _packed(root: Path) -> str:
 
 def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
+
+
+def parsed_commit(repository: Repository) -> dict[str, Any]:
+    """The mending commit with its tests as R2E-Gym tells commits."""
+    found, files = made(repository), []
+    for part in f"{found.gold}{found.tests}".split("diff --git ")[1:]:
+        hunks = []
+        for hunk in part.split("\n@@ -")[1:]:
+            ranges, _, text = hunk.partition(" @@")
+            old, new = (_range(side) for side in ranges.split(" +"))
+            lines = text.rstrip("\n").split("\n")[1:]
+            kinds = {" ": "context", "+": "added", "-": "deleted"}
+            told = [{"type": kinds[line[:1] or " "], "content": line[1:]} for line in lines]
+            place = {"old_range": old, "new_range": new, "section": ""}
+            hunks.append({"descriptor": place, "line_group": {"all_lines": told}})
+        header = {"file": {"path": part.partition(" b/")[2].partition("\n")[0]}, "misc_line": None}
+        files.append({"header": header, "hunks": hunks, "is_binary_file": False})
+    return {"file_diffs": files, "new_commit_hash": found.future, "old_commit_hash": f"{found.future}^"}
+
+
+def _range(text: str) -> dict[str, int | None]:
+    start, comma, length = text.partition(",")
+    return {"start": int(start), "length": int(length) if comma else None}
 
 
 def _base_row(repository: Repository, form: str) -> dict[str, Any]:

@@ -13,13 +13,14 @@ from opencode_env.taskset import DatasetError
 from opencode_rubrics.swe.meddling import signs_of
 from opencode_rubrics.swe.parsers import PARSERS, decided, named
 from opencode_rubrics.swe.problem import SweProblem, paths_of_patch
+from opencode_rubrics.swe.programs import argv_of
 from opencode_rubrics.swe.split import Splitter, configures_tests
-from opencode_rubrics.swe.suite import agreed, read_record
+from opencode_rubrics.swe.suite import agreed, read_record, script_of, states_of
 from opencode_rubrics.swe.tree import Entry, File, TreeError, changed_paths, read_listing
 from opencode_swe.fields import reversed_patch
 
 from tests.swe.playing import tasks_of
-from tests.swe.repositories import FORMS, REPOSITORIES, STORE, Repository, made, swebench
+from tests.swe.repositories import FORMS, REPOSITORIES, STORE, Repository, made, parsed_commit, r2e, swebench
 
 LOGS = {
     "pytest": (
@@ -87,6 +88,22 @@ def test_what_must_pass_passes_and_what_is_missing_fails() -> None:
     assert decided(["a"], ["gone"], {}, True, found) == (1, 0, False)
     assert decided([], [], dict(found), False, found)[2]
     assert not decided([], [], {"a": "PASSED"}, False, found)[2]
+    told = {"b": "FAILED", "c": "ERROR"}
+    assert decided(["a"], ["d"], {}, False, told, fail_only=True) == (1, 1, True)
+    assert decided(["a", "b"], ["c"], {}, False, told, fail_only=True) == (1, 0, False)
+
+
+def test_a_script_ends_with_the_exit_code_of_its_suite_behind_marks_of_the_run() -> None:
+    script = (
+        "set -x\n: '>>>>> Start Test Output'\n(exit 3)\n: '>>>>> End Test Output'\n: put back\n"
+        "echo OPENSWE_EXIT_CODE=$?"
+    )
+    made_script = script_of(SweProblem(command=script, fail_to_pass=["a"]), "secret")
+    done = subprocess.run(["sh", "-c", made_script], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert ">>>>> Start Test Output secret" in done.stderr
+    assert ">>>>> End Test Output secret" in done.stderr
+    assert done.stdout == "OPENSWE_EXIT_CODE_secret=0\n"
 
 
 def sealed(secret: str, told: dict[str, Any]) -> str:
@@ -109,11 +126,13 @@ def test_a_record_counts_only_if_each_session_that_began_has_ended_and_is_sealed
 
 
 def test_what_the_log_says_passed_must_be_recorded_so() -> None:
-    sessions: list[Any] = [{"states": {"t.py::a": "PASSED", "t.py::b": "FAILED"}}]
-    states, lied = agreed({"t.py::a": "PASSED", "t.py::b": "PASSED", "t.py::c": "PASSED"}, sessions, short=False)
+    recorded = states_of([{"states": {"t.py::a": "PASSED", "t.py::b": "FAILED"}}, {"states": {"t.py::b": "PASSED"}}])
+    states, lied = agreed({"t.py::a": "PASSED", "t.py::b": "PASSED", "t.py::c": "PASSED"}, recorded, short=False)
     assert states == {"t.py::a": "PASSED", "t.py::b": "FAILED", "t.py::c": "FAILED"}
     assert lied == 2
-    assert agreed({"b": "PASSED"}, sessions, short=True) == ({"b": "FAILED"}, 1)
+    assert agreed({"b": "PASSED"}, recorded, short=True) == ({"b": "FAILED"}, 1)
+    both = {"t.py::b": "FAILED", "u.py::b": "PASSED"}
+    assert agreed({"b": "PASSED"}, both, short=True) == ({"b": "FAILED"}, 1)
 
 
 @pytest.mark.parametrize("repository", REPOSITORIES, ids=lambda one: one.name)
@@ -126,6 +145,53 @@ def test_a_reversed_patch_takes_back_what_it_did(repository: Repository, tmp_pat
         subprocess.run(["git", "apply", "-"], input=patch, text=True, check=True, cwd=tmp_path)
     assert {path: (tmp_path / path).read_text() for path in repository.before} == dict(repository.before)
     assert not [path for path in repository.after if path not in repository.before and (tmp_path / path).exists()]
+
+
+@pytest.mark.parametrize("repository", REPOSITORIES, ids=lambda one: one.name)
+def test_the_gold_patch_of_r2e_is_made_of_its_commit_without_the_tests(repository: Repository, tmp_path: Path) -> None:
+    row = {**r2e(repository), "gold_patch": None, "parsed_commit_content": json.dumps(parsed_commit(repository))}
+    (task,) = tasks_of([row], tmp_path)
+    assert task.data.swe is not None
+    for path, text in repository.before.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    patch = task.data.swe.gold_patch
+    subprocess.run(["git", "apply", "-"], input=patch, text=True, check=True, cwd=tmp_path)
+    expected = {**repository.before, **repository.after}
+    assert {path: (tmp_path / path).read_text() for path in expected} == expected
+
+
+def test_submodules_and_repositories_below_lose_their_history_too(tmp_path: Path) -> None:
+    def git(place: Path, *words: str) -> str:
+        options = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always"]
+        argv = ["git", *options, "-C", str(place), *words]
+        return subprocess.run(argv, check=True, capture_output=True, text=True, errors="replace").stdout
+
+    inner, outer = tmp_path / "inner", tmp_path / "outer"
+    for place in (inner, outer):
+        place.mkdir()
+        git(place, "init", "-q")
+        git(place, "commit", "-q", "--allow-empty", "-m", "begin")
+    for name in ("kept", "left"):
+        git(outer, "submodule", "--quiet", "add", str(inner), name)
+    git(outer, "commit", "-qam", "base")
+    git(outer, "submodule", "--quiet", "deinit", "-f", "left")
+    for place in (outer / "kept", outer):
+        (place / "mended").write_text("mended")
+        git(place, "add", "-A")
+        git(place, "commit", "-qm", "mend it")
+        git(place, "checkout", "-q", "HEAD~1")
+    git(outer, "submodule", "--quiet", "update", "kept")
+    (outer / "no repository").mkdir()
+    (outer / "no repository" / ".git").write_text("nothing")
+    subprocess.run(argv_of("hide_history", str(outer), ""), check=True)
+    for place in (outer, outer / "kept"):
+        objects = git(place, "cat-file", "--batch-all-objects", "--batch")
+        assert "begin" in objects or "base" in objects
+        assert "mend" not in objects
+        assert git(place, "for-each-ref", "--format=%(refname)") == "refs/heads/work\n"
+    assert [path.name for path in (outer / ".git" / "modules").iterdir()] == ["kept"]
+    assert git(outer, "status", "--porcelain", "--untracked-files=no") == ""
 
 
 def listing(text: str) -> str:
@@ -156,11 +222,12 @@ def test_a_bomb_of_a_listing_is_refused_and_a_file_below_a_link(monkeypatch: pyt
 
 
 KINDS = {
-    "solution": "src/app.py docs/readme.md django/test/client.py a/latest.py contest.py src/attest/x.rb lib/specs.py",
+    "solution": "src/app.py docs/readme.md django/test/client.py a/latest.py contest.py src/attest/x.rb lib/specs.py "
+    "json a/json.py queue/new.py",
     "test": "conftest.py a/b/conftest.py tests/x.py test_app.py pkg/a_test.go web/a.spec.ts tests/data/x.json "
     "pytest.ini src/test/java/AppTest.java .pytest.ini jest.config.js pkg/named.py named_dir/x run_it.sh",
     "environment": ".venv/bin/python venv2/lib/x.py a/__pycache__/x.pyc node_modules/x/y.js sitecustomize.py a/b.pth "
-    "pytest.py _pytest/main.py src/pluggy/__init__.py .pytest_cache/x",
+    "pytest.py _pytest/main.py src/pluggy/__init__.py .pytest_cache/x json.py src/hashlib/__init__.py",
 }
 
 
@@ -174,7 +241,7 @@ def test_a_path_is_told_by_its_name_and_by_the_row(kind: str) -> None:
         test_copies={"named_dir": "/t"},
         gold_patch="--- a/django/test/client.py\n+++ b/django/test/client.py\n",
     )
-    before = {"run_it.sh": Entry("1"), "venv2/pyvenv.cfg": Entry("1")}
+    before = {"run_it.sh": Entry("1"), "venv2/pyvenv.cfg": Entry("1"), "queue/old.py": Entry("1")}
     splitter = Splitter(problem, before, {})
     assert {path: splitter.kind(path) for path in KINDS[kind].split()} == dict.fromkeys(KINDS[kind].split(), kind)
 
@@ -227,7 +294,8 @@ def test_what_cannot_be_judged_is_refused_by_name(tmp_path: Path) -> None:
     old = {name: value for name, value in row.items() if name not in ("eval_script", "log_parser", "eval_type")}
     assert "python -m opencode_swe.convert" in refused(old, tmp_path)
     assert "opencode-rubrics[swe]" in refused({**row, "log_parser": "parse_log_django"}, tmp_path)
-    assert "eval_type" in refused({**row, "eval_type": "fail_only"}, tmp_path)
+    assert "eval_type" in refused({**row, "eval_type": "other"}, tmp_path)
+    assert "no commit of R2E-Gym" in refused({**r2e(STORE), "parsed_commit_content": "[1]", "gold_patch": ""}, tmp_path)
     assert "needs an image" in refused({**row, "archive": ""}, tmp_path)
     assert "must be a list of tests" in refused({**row, "FAIL_TO_PASS": "3"}, tmp_path)
     assert "no known dataset" in refused({"question": "x"}, tmp_path)

@@ -61,6 +61,45 @@ def names_of(row: Row, name: str) -> list[str]:
     return list(found)
 
 
+_SIGNS = {"context": " ", "added": "+", "deleted": "-", "note": "\\ "}
+_TEST_PATH = re.compile(r"(?:^|/)(?:tests?|testing)(?:/|$)|(?:^|/)(?:test_[^/]*|[^/]*_test|conftest)\.py$")
+
+
+def parsed_patch(row: Row, name: str) -> str:
+    """The patch that a commit of R2E-Gym tells in parts, without its tests; empty where the cell is.
+
+    Raises:
+        DatasetError: the cell holds something else.
+    """
+    found = value_of(row, name)
+    if not found:
+        return ""
+    try:
+        return "".join(_file_patch(file) for file in found["file_diffs"])
+    except (KeyError, TypeError, AttributeError) as error:
+        row.refuse(name, f"is no commit of R2E-Gym: {type(error).__name__}: {error}")
+
+
+def _file_patch(file: dict[str, Any]) -> str:
+    path, hunks = file["header"]["file"]["path"], file["hunks"]
+    if file.get("is_binary_file") or _TEST_PATH.search(path) or not hunks:
+        return ""
+    old, new = (hunks[0]["descriptor"][side]["start"] == 0 for side in ("old_range", "new_range"))
+    names = "/dev/null" if old else f"a/{path}", "/dev/null" if new else f"b/{path}"
+    mode = "new file mode 100644\n" if old else "deleted file mode 100644\n" if new else ""
+    head = f"diff --git a/{path} b/{path}\n{mode}--- {names[0]}\n+++ {names[1]}\n"
+    return head + "".join(_hunk_patch(hunk["descriptor"], hunk["line_group"]["all_lines"]) for hunk in hunks)
+
+
+def _hunk_patch(place: dict[str, Any], lines: list[dict[str, str]]) -> str:
+    old, new = (f"{place[side]['start']},{_count(place[side])}" for side in ("old_range", "new_range"))
+    return f"@@ -{old} +{new} @@\n" + "".join(f"{_SIGNS[line['type']]}{line['content']}\n" for line in lines)
+
+
+def _count(side: dict[str, Any]) -> int:
+    return 1 if side.get("length") is None else int(side["length"])
+
+
 def reversed_patch(patch: str) -> str:
     """The patch that takes this one back; of text files."""
     return "\n".join(_reversed_lines(patch.split("\n")))

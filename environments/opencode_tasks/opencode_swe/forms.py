@@ -15,7 +15,7 @@ from opencode_rubrics.swe.foreign_parsers import command_elsewhere, lacking
 from opencode_rubrics.swe.parsers import EXIT_TEST, PARSERS
 from pydantic import ValidationError
 
-from opencode_swe.fields import names_of, required_text, reversed_patch, text_of, value_of
+from opencode_swe.fields import names_of, parsed_patch, required_text, reversed_patch, text_of, value_of
 
 _CONDA = "[ ! -f /opt/miniconda3/bin/activate ] || . /opt/miniconda3/bin/activate testbed\n"
 _KEPT = ("instance_id", "repo", "org", "number", "version", "language", "difficulty", "created_at")
@@ -116,14 +116,14 @@ def _r2e(row: Row) -> Fields:
         "parser": "pytest-names",
         "hidden": [tests, "/testbed/r2e_tests"],
         "test_copies": {"r2e_tests": tests},
-        "gold_patch": text_of(row, "gold_patch", "patch"),
+        "gold_patch": text_of(row, "gold_patch", "patch") or parsed_patch(row, "parsed_commit_content"),
     }
 
 
 def _swebench(row: Row) -> Fields:
     kind = text_of(row, "eval_type")
-    if kind and kind != "pass_and_fail":
-        row.refuse("eval_type", f"is {kind!r}: only suites that name the tests that pass can be judged")
+    if kind not in ("", "pass_and_fail", "fail_only"):
+        row.refuse("eval_type", f'is {kind!r}, and neither "pass_and_fail" nor "fail_only"')
     parser = required_text(row, "log_parser")
     return {
         **_both(row),
@@ -136,6 +136,7 @@ def _swebench(row: Row) -> Fields:
         "test_patch": text_of(row, "test_patch"),
         "command_applies_tests": True,
         "skipped_is_kept": True,
+        "fail_only": kind == "fail_only",
         "gold_patch": text_of(row, "patch"),
     }
 

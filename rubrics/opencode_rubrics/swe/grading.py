@@ -66,6 +66,8 @@ async def grade(box: vf.Runtime, scoring: Scoring, problem: SweProblem, workdir:
     """
     run, patch = await _attempt(box, problem, workdir, change, record=True)
     if not run.problem:
+        if problem.parser == "exit-code" and run.recorded and run.ended.exit_code == 0:
+            await _hold_against_gold(scoring, problem, workdir, run)
         return Grade(run, patch)
     recorded = True
     gold = await _gold_run(scoring, problem, workdir, record=True)
@@ -91,6 +93,14 @@ async def _attempt(
     await put_files(box, workdir, change.files, change.gone)
     patch = await _make_patch(box, problem, workdir, [*change.files, *change.gone])
     return await _staged(box, problem, workdir, record=record), patch
+
+
+async def _hold_against_gold(scoring: Scoring, problem: SweProblem, workdir: str, run: SuiteRun) -> None:
+    """An exit code names no test: those that pass with the gold patch must have passed, and not been skipped."""
+    gold = await _gold_run(scoring, problem, workdir, record=True)
+    missing = sorted(gold.passed - run.passed)
+    if missing and not gold.problem:
+        run.problem = f"{len(missing)} tests that pass with the gold patch have not passed: {missing[0]}, …"
 
 
 async def _gold_run(scoring: Scoring, problem: SweProblem, workdir: str, *, record: bool) -> SuiteRun:

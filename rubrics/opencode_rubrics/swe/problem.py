@@ -28,6 +28,8 @@ class SweProblem(BaseModel):
     """The whole result that is expected, status by test; the suite then has no other tests."""
     skipped_is_kept: bool = False
     """Whether a test of `pass_to_pass` may be skipped."""
+    fail_only: bool = False
+    """Whether the log tells failures alone: what it does not tell has passed, if a runner says that tests ran."""
     base_commit: str | None = None
     """The commit that the agent begins with; None is what the image or the archive has checked out."""
     archive: str | None = None

@@ -8,6 +8,7 @@ unless the row says its content.
 import configparser
 import json
 import re
+import sys
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -28,7 +29,8 @@ _CONFIGURATION = re.compile(
 )
 _START_UP = re.compile(r"(?:site|user)customize\.py|.*\.pth|pyvenv\.cfg|.*\.egg-link|\.python-version|\.envrc")
 _SHADOWING = {"pytest", "_pytest", "pluggy", "iniconfig", "unittest", "py", "nose", "xdist", "pytest_timeout"}
-"""Modules of the runner, which a new file of the work directory would stand before."""
+_SHADOWING |= sys.stdlib_module_names
+"""Modules of the runner and of Python, which a new file of the work directory would stand before."""
 _ENVIRONMENT = {"__pycache__", "site-packages", "dist-packages", "node_modules", ".venv", ".tox", ".nox", ".eggs"}
 _CACHES = {".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".cache", "htmlcov"}
 _SECTIONS = re.compile(r"(?:tool:)?pytest|testenv.*|tox|coverage:.*|aliases|nosetests|unittest|options\.entry_points")
@@ -85,8 +87,11 @@ class Splitter:
         """Whether a new file or directory at the top, or at the top of `src` or `lib`, has the name of the runner's."""
         inner = parts[1:] if parts[0] in ("src", "lib") and len(parts) > 1 else parts
         top = "/".join(parts[: len(parts) - len(inner) + 1])
-        known = any(path == top or path.startswith(f"{top}/") for path in self._before)
-        return inner[0].partition(".")[0] in _SHADOWING and not known
+        if inner[0].partition(".")[0] not in _SHADOWING:
+            return False
+        # A directory without modules of its own stands before nothing.
+        module = len(inner) > 1 or re.search(r"\.(?:py|pyc|so|pyd)$", top)
+        return bool(module) and not any(path == top or path.startswith(f"{top}/") for path in self._before)
 
 
 def _prefixes(parts: list[str]) -> set[str]:

@@ -33,6 +33,12 @@ _RUNS_PYTEST = re.compile(r"\bpy\.?test\b")
 _STARTS, _ENDS = ">>>>> Start Test Output", ">>>>> End Test Output"
 """Between these the scripts of SWE-bench run their suites."""
 _EXIT_MARK = "OPENSWE_EXIT_CODE"
+_RAN = re.compile(
+    r"\b[1-9]\d* (?:passing|passed|specs?|examples?|assertions|SUCCESS)\b|^# tests [1-9]|\bTests?:? +(?:run: +)?[1-9]"
+    r"|\bExecuted [1-9]\d* of [1-9]|': ok$",
+    re.MULTILINE,
+)
+"""What runners say at their end if a test has run; for logs that name failures alone."""
 _SHOWN = 4000
 
 
@@ -50,6 +56,8 @@ class SuiteRun:
     """Whether the plugin's record is there, of all sessions that began."""
     collected: int | None = None
     """Tests that pytest collected, by the record."""
+    passed: set[str] = field(default_factory=set)
+    """Tests that passed, by the record."""
     disagreeing: int = 0
     """Tests that the log alone says passed."""
 
@@ -81,8 +89,7 @@ async def run_suite(runtime: vf.Runtime, problem: SweProblem, workdir: str, *, r
     await lift_network(runtime)
     secret = secrets.token_hex(16)
     place, plugin = f"/tmp/.{secrets.token_hex(8)}", f"record_{secrets.token_hex(8)}"
-    script = problem.command.replace(_EXIT_MARK, f"{_EXIT_MARK}_{secret}")
-    bundle: dict[str, str] = {"suite": script, "run.sh": text_of("run_suite.sh")}
+    bundle: dict[str, str] = {"suite": script_of(problem, secret), "run.sh": text_of("run_suite.sh")}
     environment = {}
     if record:
         bundle[f"plugin/{plugin}.py"] = text_of("pytest_record.py")
@@ -103,15 +110,46 @@ async def run_suite(runtime: vf.Runtime, problem: SweProblem, workdir: str, *, r
     if isinstance(log, FileState):
         made.problem = f"there is no log ({log.name.lower()})"
         return made
-    if problem.parser == "exit-code":
+    sessions = _recorded(made, problem, found if isinstance(found, bytes) else b"", secret) if record else []
+    if sessions is None:
+        made.problem = "a session of pytest has begun and not ended, or none has begun"
+    elif problem.parser == "exit-code":
         _judge_exit(made, problem, text, secret)
     else:
-        await _judge_log(made, problem, text, found if isinstance(found, bytes) else b"", secret, record=record)
+        await _judge_log(made, problem, text, sessions, secret)
     if ended.timed_out:
         made.problem = f"the suite did not end within {problem.timeout:g} s"
     elif len(log) >= MAX_LOG:
         made.problem = f"the suite printed more than {MAX_LOG >> 20} MiB"
     return made
+
+
+def script_of(problem: SweProblem, secret: str) -> str:
+    """The command with marks that are made for the run.
+
+    Scripts of SWE-bench put back their tests after the suite: they are made to end with the suite's exit code.
+    """
+    lines = problem.command.replace(_EXIT_MARK, f"{_EXIT_MARK}_{secret}").split("\n")
+    end = next((number for number, line in enumerate(lines) if _ENDS in line), None)
+    if end is not None:
+        lines = [*lines[:end], "suite_exit_code=$?", *lines[end:], "exit $suite_exit_code"]
+    script = "\n".join(lines)
+    return script.replace(_STARTS, f"{_STARTS} {secret}").replace(_ENDS, f"{_ENDS} {secret}")
+
+
+Sessions = list[Mapping[str, JsonValue]]
+
+
+def _recorded(made: SuiteRun, problem: SweProblem, found: bytes, secret: str) -> Sessions | None:
+    """What the plugin recorded; empty where no record must be there, None where it is not whole."""
+    if not (found or runs_pytest(problem)):
+        return []
+    sessions = read_record(found, secret)
+    if sessions is not None:
+        made.recorded = True
+        made.collected = sum(count for session in sessions if isinstance(count := session.get("collected"), int))
+        made.passed = {name for name, status in states_of(sessions).items() if status in GOOD}
+    return sessions
 
 
 def _judge_exit(made: SuiteRun, problem: SweProblem, log: str, secret: str) -> None:
@@ -128,24 +166,22 @@ def _judge_exit(made: SuiteRun, problem: SweProblem, log: str, secret: str) -> N
     made.states = {} if code is None else {EXIT_TEST: PASSED if code == "0" else FAILED}
 
 
-async def _judge_log(made: SuiteRun, problem: SweProblem, log: str, found: bytes, secret: str, *, record: bool) -> None:
-    if _STARTS in log and _ENDS in log:
-        log = log.split(_STARTS, 1)[1].rsplit(_ENDS, 1)[0]
+async def _judge_log(made: SuiteRun, problem: SweProblem, log: str, sessions: Sessions, secret: str) -> None:
+    if _ENDS in problem.command:
+        head, found_start, log = log.partition(f"{_STARTS} {secret}")
+        log, found_end, _ = log.rpartition(f"{_ENDS} {secret}")
+        if not (found_start and found_end):
+            made.problem = f"its script has not run its suite: {head[-300:]}"
+            return
     own = PARSERS.get(problem.parser)
     if own is not None:
         states: dict[str, str] = own(log)
     else:
         states = await parse_elsewhere(problem.parser, problem.options, log)
-    if record and (found or runs_pytest(problem)):
-        sessions = read_record(found, secret)
-        if sessions is None:
-            made.problem = "a session of pytest has begun and not ended, or none has begun"
-            return
-        made.recorded = True
-        made.collected = sum(count for session in sessions if isinstance(count := session.get("collected"), int))
-        states, made.disagreeing = agreed(states, sessions, short=problem.parser == "pytest-names")
+    if sessions:
+        states, made.disagreeing = agreed(states, states_of(sessions), short=problem.parser == "pytest-names")
     made.states = states
-    if not states:
+    if not states and not (problem.fail_only and _RAN.search(log)):
         made.problem = "no test is in its log"
     elif made.ended.exit_code != 0 and not any(status in BAD for status in states.values()):
         made.problem = f"it ended with exit code {made.ended.exit_code}, and no test in its log has failed"
@@ -153,12 +189,10 @@ async def _judge_log(made: SuiteRun, problem: SweProblem, log: str, found: bytes
 
 def runs_pytest(problem: SweProblem) -> bool:
     """Whether its command names pytest, so that our record must be there."""
-    if problem.parser == "exit-code":
-        return False
     return problem.parser in ("pytest", "pytest-names") or bool(_RUNS_PYTEST.search(problem.command))
 
 
-def read_record(found: bytes, secret: str) -> list[Mapping[str, JsonValue]] | None:
+def read_record(found: bytes, secret: str) -> Sessions | None:
     """What the plugin recorded of each session; None unless each that began has ended, and one has."""
     began, ended = [], []
     for line in found.decode(errors="replace").splitlines():
@@ -173,20 +207,25 @@ def read_record(found: bytes, secret: str) -> list[Mapping[str, JsonValue]] | No
     return ended if ended and sorted(began) == sorted(session["ended"] for session in ended) else None
 
 
-def agreed(
-    states: Mapping[str, str], sessions: list[Mapping[str, JsonValue]], *, short: bool
-) -> tuple[dict[str, str], int]:
-    """The states of the log, of which those that pass must be recorded so; and how many were not.
-
-    A test that the record says failed has failed, whatever the log says.
-    """
+def states_of(sessions: Sessions) -> dict[str, str]:
+    """The status of each test in all sessions, the worst of them."""
     recorded: dict[str, str] = {}
     for session in sessions:
         found = session.get("states")
         for name, status in (found if isinstance(found, dict) else {}).items():
-            key = short_name(name) if short else name
-            if recorded.get(key) not in BAD:
-                recorded[key] = str(status)
+            if recorded.get(name) not in BAD:
+                recorded[name] = str(status)
+    return recorded
+
+
+def agreed(states: Mapping[str, str], recorded: Mapping[str, str], *, short: bool) -> tuple[dict[str, str], int]:
+    """The states of the log, of which those that pass must be recorded so; and how many were not.
+
+    A test that the record says failed has failed, whatever the log says.
+    """
+    if short:
+        bad_last = sorted(recorded.items(), key=lambda item: item[1] in BAD)
+        recorded = {short_name(name): status for name, status in bad_last}
     made, lied = dict(states), 0
     for name, status in states.items():
         truth = named(name, recorded) or recorded.get(name.split(" ")[0])

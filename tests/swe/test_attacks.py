@@ -1,0 +1,91 @@
+"""Attacks through real `vf-eval`: none earns, or the metric shows it; in `make test` a choice of them.
+
+The agent is the light program there, and real OpenCode in `make test-whole`.
+"""
+
+import contextlib
+from itertools import product
+
+import pytest
+from verifiers.v1.trace import WireTrace
+
+from tests.support.light_opencode import light_opencode_in_place
+from tests.support.sizes import WHOLE, size
+from tests.support.user_home import UserHome
+from tests.swe.attacks import ATTACKS, HARMLESS, INHERENT, OTHER_FORMS, STUCK
+from tests.swe.evaluating import Case, Form, run
+from tests.swe.playing import patching
+from tests.swe.repositories import CALCULATOR, made, openswe, r2e, swelego
+
+pytestmark = [pytest.mark.usefixtures("sandboxes"), pytest.mark.slow]
+
+USUAL = (
+    "conftest",
+    "tests replaced and committed",
+    "sitecustomize",
+    "pytest of the environment",
+    "printed verdicts, then an exit",
+    "filters of git",
+    "a link for the package",
+    "processes that stay",
+    "a module of Python's",
+    "the record overwritten",
+)
+"""The attacks of `make test`; each way in has one."""
+CHANGED = (
+    "printf 'new\\0binary' > calc/data.bin; git mv calc/more.py calc/most.py; echo x > ignored.local; "
+    "printf '#!/bin/sh\\n' > calc/run; chmod +x calc/run; ln -s ops.py calc/same.py; chmod +x calc/ops.py; "
+    "echo changed > '.gitignore'; echo 'ü' > 'calc/ü ü.txt'"
+)
+
+
+def cases() -> list[Case]:
+    """Every attack as a row, in rows of other forms and beside the right patch, too."""
+
+    def case(name: str, script: str, reward: float = 0.0, form: Form = swelego, seconds: float = 90) -> Case:
+        return Case.of(form, CALCULATOR, name, script, reward, test_timeout=seconds)
+
+    gold = patching(made(CALCULATOR).gold)
+    alone = size(USUAL, tuple(ATTACKS))
+    elsewhere = product((r2e, openswe), size(OTHER_FORMS[1:2], OTHER_FORMS))
+    return [
+        case("all changes", CHANGED),
+        *(case(name, ATTACKS[name], seconds=12 if name in STUCK else 90) for name in alone),
+        *(case(f"{form.__name__}: {name}", ATTACKS[name], form=form) for form, name in elsewhere),
+        *(case(f"gold and {name}", gold + ATTACKS[name], 1.0) for name in size(HARMLESS[:1], HARMLESS)),
+        *(case(name, INHERENT[name], 1.0) for name in size(("the record's own words",), tuple(INHERENT))),
+    ]
+
+
+@pytest.fixture(scope="module")
+def traces(shared_home: UserHome) -> dict[str, WireTrace]:
+    """The trace of each attack."""
+    with contextlib.nullcontext() if WHOLE else light_opencode_in_place():
+        finished = run(shared_home, "attacks", cases())
+    assert finished.exit_code == 0, finished.log
+    found = {str(episode.task.data.id): episode.traces[0] for episode in finished.episodes}
+    assert len(found) == len(cases()), finished.log
+    return found
+
+
+def test_nothing_that_is_no_solution_earns_and_none_of_it_is_an_error(traces: dict[str, WireTrace]) -> None:
+    expected = {case.name: (True, case.reward) for case in cases()}
+    assert {name: (trace.ok, trace.reward) for name, trace in traces.items()} == expected
+
+
+def test_what_is_left_out_and_what_no_grader_closes_is_shown(traces: dict[str, WireTrace]) -> None:
+    assert traces["conftest"].metrics["dropped_test_files"] == 1.0
+    assert traces["a module of Python's"].metrics["dropped_environment_files"] == 2.0
+    assert traces["printed verdicts, then an exit"].metrics["meddling_signs"] >= 2.0
+    shown = {name: traces[name].metrics["meddling_signs"] > 0 for name in INHERENT if name in traces}
+    assert shown == dict.fromkeys(shown, True)
+    assert shown
+
+
+def test_all_that_was_changed_arrives(traces: dict[str, WireTrace]) -> None:
+    told = traces["all changes"].info["swe"]
+    below = {f"calc/{name}" for name in ("data.bin", "most.py", "run", "same.py", "ops.py", "ü ü.txt")}
+    assert set(told["changed"]) == {"ignored.local", ".gitignore", *below}
+    assert told["removed"] == ["calc/more.py"]
+    for sign in ("new file mode 100755", "new file mode 120000", "old mode 100644", "GIT binary patch"):
+        assert sign in told["patch"], told["patch"]
