@@ -25,6 +25,7 @@ from typing import Any
 
 import pytest
 from opencode_rubrics.cache import cache_root, make_once
+from opencode_swe.fields import reversed_patch
 
 _DEPENDENCIES = ".deps/site-packages"
 _NO_COLOURS = {
@@ -139,6 +140,8 @@ class Made:
     """The patch of tests."""
     future: str
     """The commit that mends it."""
+    smith: str
+    """A bundle as SWE-smith's images have their branches: pytest in it, the bug and the tests, then the tests gone."""
 
 
 @cache
@@ -166,7 +169,21 @@ def made(repository: Repository) -> Made:
         vendored = cache_root() / f"tests-pytest-{version}-{content}"
         make_once(vendored, "complete", _vendor)
         shutil.copytree(vendored, root / _DEPENDENCIES)
-        return Made(_packed(root), _text(bundle), base, gold, _half(gold), tests, future)
+        archive = _packed(root)
+        return Made(archive, _text(bundle), base, gold, _half(gold), tests, future, _smith(root, repository))
+
+
+def _smith(root: Path, repository: Repository) -> str:
+    name = f"org__{repository.name}.12345678.bug"
+    _git(root, "checkout", "-q", "-b", name)
+    (root / ".gitignore").unlink()
+    shutil.rmtree(root / ".git" / "refs" / "remotes")
+    _commit(root, repository.tests, "Bug")
+    for path in repository.tests:
+        (root / path).unlink()
+    _commit(root, {}, "Remove F2P Tests")
+    _git(root, "bundle", "create", "-q", "../smith.bundle", name, "main")
+    return _text((root.parent / "smith.bundle").read_bytes())
 
 
 def _commit(root: Path, files: Mapping[str, str], message: str) -> str:
@@ -365,9 +382,63 @@ def scaleswe(repository: Repository) -> dict[str, Any]:
         "f2p_patch": found.tests,
         "f2p_script": "def test_nothing():\n    pass\n",
         "patch": found.gold,
-        "test_cmd": f"{PYTEST} -rA -o addopts= {tests}",
+        "test_cmd": f"{PYTEST} -rA --tb=line -o addopts= --junitxml=/tmp/junit.xml {tests}; "
+        "code=$?; cat /tmp/junit.xml; exit $code",
     }
 
 
 FORMS = (r2e, swebench, openswe, swelego, rebench, scaleswe)
 """Those whose logs are read without another package."""
+
+
+def swesmith(repository: Repository) -> dict[str, Any]:
+    """SWE-smith: a branch of the image or bundle has the bug, and its patch puts it in; the last commit hides tests."""
+    found = made(repository)
+    name = f"org__{repository.name}.12345678.bug"
+    row = _base_row(repository, "swesmith")
+    return {
+        **{name: value for name, value in row.items() if name != "archive"},
+        **_lists(repository),
+        "instance_id": name,
+        "repo": f"swesmith/{name.rsplit('.', 1)[0]}",
+        "image_name": "",
+        "bundle": found.smith,
+        "patch": reversed_patch(found.gold),
+    }
+
+
+def multi_swe(repository: Repository) -> dict[str, Any]:
+    """Multi-SWE: the change is a patch that the script of the image applies, and tests have states before and after."""
+    found = made(repository)
+    script = 'cd "$PWD"; git apply /tmp/multi/test.patch /tmp/multi/fix.patch || exit 3\n' + f"{PYTEST} -rA; exit $?\n"
+    setup = f"mkdir -p /tmp/multi && cat > /tmp/multi/test.patch <<'EOT'\n{found.tests}EOT\n"
+    states = {"fix": "PASS", "run": "NONE", "test": "FAIL"}
+
+    def table(tests: tuple[str, ...]) -> dict[str, list[str]]:
+        return {"name": list(tests), **{name: [state] * len(tests) for name, state in states.items()}}
+
+    row = _base_row(repository, "multi_swe")
+    return {
+        **{name: value for name, value in row.items() if name != "problem_statement"},
+        "org": "org",
+        "repo": repository.name,
+        "number": 7,
+        "title": "Mend it",
+        "body": f"Mend {repository.name}.",
+        "resolved_issues": {"number": [3], "title": [f"{repository.name} is broken"], "body": [None]},
+        "base": {"label": "org:main", "ref": "main", "sha": found.base},
+        "setup": setup,
+        "docker_image": "",
+        "fix_patch": found.gold,
+        "test_patch": found.tests,
+        "test_cmd": script,
+        "patch_file": "/tmp/multi/fix.patch",
+        "p2p_tests": json.dumps(table(repository.kept)),
+        "f2p_tests": table(repository.fixed),
+        "s2p_tests": table(()),
+        "n2p_tests": table(()),
+    }
+
+
+FOREIGN_FORMS = (swesmith, multi_swe)
+"""Those whose logs the datasets' own packages read."""

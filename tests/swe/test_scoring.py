@@ -8,6 +8,7 @@ from opencode_rubrics import ScoringError
 
 from tests.support.sizes import WHOLE
 from tests.swe.playing import patching, played, tasks_of
+from tests.swe.prime_rules import prime_verdict
 from tests.swe.repositories import CALCULATOR, FORMS, REPOSITORIES, SLUGS, STORE, made, openswe, r2e, rebench, swelego
 
 pytestmark = [pytest.mark.usefixtures("sandboxes"), pytest.mark.slow]
@@ -27,7 +28,9 @@ async def test_the_gold_patch_scores_one_and_half_of_it_and_nothing_zero(reposit
         assert trace.info["agent_exit"][0] == 0, trace.info["agent_exit"]
         told = trace.info["swe"]
         assert bool(told["patch"]) == (script != "true")
-        assert told["suite"]["recorded"] == (form is not openswe)
+        assert told["suite"]["recorded"]
+        # Old against new: Prime's rules say the same of honest work.
+        assert prime_verdict(form.__name__, form(repository), told["suite"]["log"]) == reward, told["suite"]["log"]
 
 
 async def test_the_future_is_gone_and_the_work_is_there(tmp_path: Path) -> None:

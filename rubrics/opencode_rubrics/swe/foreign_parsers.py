@@ -14,7 +14,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -56,6 +58,12 @@ def python_of(family: str) -> str:
     return os.environ.get(variable_of(family)) or sys.executable
 
 
+@cache
+def _profiles(python: str) -> subprocess.Popen[str]:
+    """The one process that answers for swesmith's profiles, which take seconds to be imported; it ends with ours."""
+    return subprocess.Popen([python, str(_PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
 def command_elsewhere(row: Mapping[str, object]) -> str:
     """The command by which swesmith's profiles test a row.
 
@@ -64,12 +72,16 @@ def command_elsewhere(row: Mapping[str, object]) -> str:
     """
     if missing := lacking("swesmith:any"):
         raise ValueError(f"swesmith, whose profiles know it, is not installed: {missing}")
-    asked = json.dumps({"row": dict(row)}, default=str)
-    argv = [python_of("swesmith"), str(_PROGRAM)]
-    done = subprocess.run(argv, input=asked, capture_output=True, text=True, timeout=_SECONDS, check=False)
-    if done.returncode != 0:
-        raise ValueError(f"swesmith cannot say it: {done.stderr.strip()[-300:]}")
-    return str(json.loads(done.stdout.splitlines()[-1]))
+    process = _profiles(python_of("swesmith"))
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(json.dumps({"row": dict(row)}, default=str) + "\n")
+        process.stdin.flush()
+    answer = json.loads(process.stdout.readline() or '{"error": "its process has ended"}')
+    if "error" in answer:
+        raise ValueError(f"swesmith cannot say it: {answer['error']}")
+    return str(answer["command"])
 
 
 async def parse_elsewhere(parser: str, options: Mapping[str, JsonValue], log: str) -> dict[str, str]:
@@ -80,17 +92,17 @@ async def parse_elsewhere(parser: str, options: Mapping[str, JsonValue], log: st
     """
     if missing := lacking(parser):
         raise ScoringError(f"logs of this task are read by {parser!r}, which is not installed: {missing}")
-    asked = json.dumps({"parser": parser, "options": dict(options), "log": log}).encode(errors="replace")
+    asked = json.dumps({"parser": parser, "options": dict(options), "log": log}).encode(errors="replace") + b"\n"
     process = await asyncio.create_subprocess_exec(
         *(python_of(parser.partition(":")[0]), str(_PROGRAM)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
         start_new_session=True,
     )
     try:
         async with asyncio.timeout(_SECONDS):
-            out, err = await process.communicate(asked)
+            out, _ = await process.communicate(asked)
     except TimeoutError:
         return {}  # the same parser reads an untouched sandbox's log in time, or that is an error
     finally:
@@ -98,7 +110,9 @@ async def parse_elsewhere(parser: str, options: Mapping[str, JsonValue], log: st
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-    if process.returncode != 0:
-        raise ScoringError(f"the parser {parser!r} failed: {err.decode(errors='replace').strip()[-500:]}")
-    found: dict[str, str] = json.loads(out.splitlines()[-1])
+    # A process that the log has ended is as a parser that does not end.
+    answer: dict[str, Any] = json.loads(out) if process.returncode == 0 else {"states": {}}
+    if "error" in answer:
+        raise ScoringError(f"the parser {parser!r} failed: {answer['error']}")
+    found: dict[str, str] = answer["states"]
     return found

@@ -1,9 +1,8 @@
-"""The process that reads one log with a parser of another package: JSON on standard input and output.
+"""The process that reads logs with a parser of another package: a line of JSON for each line on standard input.
 
 It needs nothing of ours, and so runs by its path with any Python from 3.10 on that has the package. Of a row, it says
-the command by which `swesmith` tests it.
-
-Exit code 0 also where the parser fails on the log: that is the log's doing, and nothing is in it then.
+the command by which `swesmith` tests it. What the package lacks is answered as `error`; a parser that fails on a log is
+the log's doing, and nothing is in it then.
 """
 
 import json
@@ -54,27 +53,29 @@ def _multi_swe(name: str, options: dict[str, Any]) -> Callable[[str], dict[str, 
     return read
 
 
-def main() -> int:
-    """Read one log."""
-    asked = json.load(sys.stdin)
-    out, sys.stdout = sys.stdout, sys.stderr
-    if (row := asked.get("row")) is not None:
-        command, _ = import_module("swesmith.profiles").registry.get_from_inst(row).get_test_cmd(row)
-        out.write(json.dumps(command) + "\n")
-        return 0
+def answer(asked: dict[str, Any]) -> dict[str, Any]:
+    """The `command` of a row, or the `states` in a log."""
     try:
+        if (row := asked.get("row")) is not None:
+            return {"command": import_module("swesmith.profiles").registry.get_from_inst(row).get_test_cmd(row)[0]}
         read = reader_of(asked["parser"], asked["options"])
     except Exception as error:  # noqa: BLE001 - whatever another package raises where it lacks something
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
-        return 1
+        return {"error": f"{type(error).__name__}: {error}"}
     try:
         found = read(asked["log"])
     except Exception as error:  # noqa: BLE001 - see the module's docstring
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         found = {}
-    out.write(json.dumps({str(name): str(getattr(status, "value", status)) for name, status in found.items()}) + "\n")
-    return 0
+    return {"states": {str(name): str(getattr(status, "value", status)) for name, status in found.items()}}
+
+
+def main() -> None:
+    """Answer line by line."""
+    out, sys.stdout = sys.stdout, sys.stderr
+    for line in sys.stdin:
+        out.write(json.dumps(answer(json.loads(line))) + "\n")
+        out.flush()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
