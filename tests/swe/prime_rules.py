@@ -30,7 +30,8 @@ def _all_passed(row: Row, log: str) -> bool:
 
 def _equal(row: Row, log: str) -> bool:
     found = {".".join(name.split("::")[1:]): status for name, status in _states(log).items()}
-    return found == json.loads(row["expected_output_json"])
+    expected: dict[str, str] = json.loads(row["expected_output_json"])
+    return found == expected
 
 
 def _first_exit_code(row: Row, log: str) -> bool:

@@ -7,6 +7,7 @@ import hashlib
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,7 @@ def environment(name: str) -> Path:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def installed(tmp_path_factory: pytest.TempPathFactory) -> None:
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Pythons that have the packages, in which the tests' repositories are registered."""
     root = tmp_path_factory.mktemp("pythons")
     with pytest.MonkeyPatch.context() as patched:

@@ -266,6 +266,8 @@ def test_signs_of_meddling_are_in_added_lines_alone() -> None:
     assert signs_of(old, {"a.py": File(b"sys.exit(1)\nimport sys\nx = 1\n")}) == []
     new = {"a.py": File(b"import sys\nsys.exit(1)\nimport _pytest\nos._exit(0)\n"), "b": File(b"\0")}
     assert signs_of(old, new) == ["pytest: a.py", "exits: a.py", "binary: b"]
+    made_of = {"pkg/setup.py": File(b"import pickle\n"), "z.txt": File(b"x" * (5 << 20))}
+    assert signs_of({}, made_of) == ["imports: pkg/setup.py", "installs: pkg/setup.py", "large: z.txt"]
 
 
 def test_paths_of_a_patch() -> None:

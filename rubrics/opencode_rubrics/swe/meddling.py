@@ -17,13 +17,14 @@ _SIGNS = {
     ),
     "imports": re.compile(
         rb"sys\.(?:modules|meta_path|path_hooks|settrace|setprofile|_getframe)|importlib|__import__|builtins|gc\.get_"
-        rb"|__builtins__|\binspect\.|ctypes|\beval\s*\(|\bexec\s*\(|marshal|__subclasses__|__class__\s*="
+        rb"|\bpickle\b|\brunpy\b|\bcompile\s*\(|__builtins__|\binspect\.|ctypes|\beval\s*\(|\bexec\s*\(|marshal|__subclasses__|__class__\s*="
     ),
     "results": re.compile(
         rb"/proc/|PASSED|\bFAILED\b|\.\.\. ok|--- PASS|EXIT_CODE|\b__eq__\b|\bstdout\b|\bstderr\b"
         rb"|os\.(?:dup|write|fork)"
     ),
 }
+_INSTALLS = re.compile(r"(?:.*/)?(?:setup\.py|setup\.cfg|pyproject\.toml|hatch_build\.py|build\.rs|binding\.gyp)")
 _MAX_BYTES = 4 << 20
 
 
@@ -41,6 +42,10 @@ def signs_of(before: Mapping[str, File], after: Mapping[str, File]) -> list[str]
                 added.append(line)
         text = b"\n".join(added)
         found += [f"{kind}: {path}" for kind, pattern in _SIGNS.items() if pattern.search(text)]
-        if b"\0" in file.content[:8192]:
-            found.append(f"binary: {path}")
+        kinds = {
+            "binary": b"\0" in file.content[:8192],
+            "large": len(file.content) > _MAX_BYTES,
+            "installs": _INSTALLS.fullmatch(path) is not None,
+        }
+        found += [f"{kind}: {path}" for kind, holds in kinds.items() if holds]
     return found[:50]
