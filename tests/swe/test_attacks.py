@@ -21,15 +21,10 @@ pytestmark = [pytest.mark.usefixtures("sandboxes"), pytest.mark.slow]
 
 USUAL = (
     "conftest",
-    "tests replaced and committed",
-    "sitecustomize",
-    "pytest of the environment",
     "printed verdicts, then an exit",
     "filters of git",
-    "a link for the package",
     "processes that stay",
     "a module of Python's",
-    "the record overwritten",
 )
 """The attacks of `make test`; each way in has one."""
 CHANGED = (

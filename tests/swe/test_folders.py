@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 from opencode_env.check_tasks.cli import main
 
+from tests.support.sizes import size
 from tests.swe.playing import patching, write_rows
 from tests.swe.repositories import CALCULATOR, made, openswe, r2e, swelego
 from tests.task_folders.folders import folder_task
 from tests.task_folders.folders import played as played_folder
 
 pytestmark = [pytest.mark.usefixtures("sandboxes"), pytest.mark.slow]
+
+SOUND = size((r2e,), (r2e, swelego, openswe))
 
 
 def checked(*arguments: str) -> dict[str, Any]:
@@ -26,29 +29,25 @@ def checked(*arguments: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """The folders of sound rows, and a row whose mended file lies in a cache of the agent's."""
+    """The folders of sound rows, and, in `make test-whole`, of one whose mended file lies in a cache of the agent's."""
     root = tmp_path_factory.mktemp("folders")
     leaking = {**swelego(CALCULATOR), "instance_id": "leak"}
     mended = CALCULATOR.after["calc/ops.py"] + CALCULATOR.after["calc/more.py"]
     leaking["setup"] = (
         f"mkdir -p ~/.cache/site-packages/calc && cat > ~/.cache/site-packages/calc/all.py <<'X'\n{mended}X\n"
     )
-    rows = write_rows([*(form(CALCULATOR) for form in (r2e, swelego, openswe)), leaking], root / "rows.jsonl")
+    rows = write_rows([*(form(CALCULATOR) for form in SOUND), *size([], [leaking])], root / "rows.jsonl")
     return root / "made", checked(str(rows), "--write-folders", str(root / "made"))
 
 
 def test_sound_rows_have_no_finding_and_a_fix_in_a_cache_is_a_leak(written: tuple[Path, dict[str, Any]]) -> None:
     kinds = {name: {one["kind"] for one in report["findings"]} for name, report in written[1].items()}
     assert {report["error"] for report in written[1].values()} == {None}, written[1]
-    assert kinds == {
-        "calculator-r2e": set(),
-        "calculator-swelego": set(),
-        "calculator-openswe": set(),
-        "leak": {"leak"},
-    }
+    sound = {f"calculator-{form.__name__}": set() for form in SOUND}
+    assert kinds == {**sound, **size({}, {"leak": {"leak"}})}
 
 
-@pytest.mark.parametrize("name", ["calculator-r2e", "calculator-swelego", "calculator-openswe"])
+@pytest.mark.parametrize("name", [f"calculator-{form.__name__}" for form in SOUND])
 async def test_the_folder_gives_the_verdict_of_the_rubric(written: tuple[Path, dict[str, Any]], name: str) -> None:
     task, found = folder_task(written[0] / name), made(CALCULATOR)
     scripts = {patching(found.gold): 1.0, "true": 0.0, patching(found.half): 0.0}
