@@ -43,7 +43,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, A
 def test_sound_rows_have_no_finding_and_a_fix_in_a_cache_is_a_leak(written: tuple[Path, dict[str, Any]]) -> None:
     kinds = {name: {one["kind"] for one in report["findings"]} for name, report in written[1].items()}
     assert {report["error"] for report in written[1].values()} == {None}, written[1]
-    sound = {f"calculator-{form.__name__}": set() for form in SOUND}
+    sound: dict[str, set[str]] = {f"calculator-{form.__name__}": set() for form in SOUND}
     assert kinds == {**sound, **size({}, {"leak": {"leak"}})}
 
 
