@@ -131,3 +131,27 @@ def test_the_rollouts_fit_into_the_room_they_are_given(tmp_path: Path) -> None:
     assert pages["0.2"].stat().st_size < bare + 200_000 < pages["25"].stat().st_size
     shown = packed(pages["0.2"], f"d{found['0.2']['rows'][0]['detail']}")
     assert "characters left out" in shown["traces"][0]["nodes"][3]["message"]["content"]
+
+
+def test_what_tells_most_has_room_first(tmp_path: Path) -> None:
+    lines = [made.episode(number, f"task-{number % 4}", made.trace(number, 1.0)) for number in range(40)]
+    lines.append(made.episode(50, "task-1", made.failed(50, "EnvError")))
+    lines.append(made.episode(51, "task-2", made.trace(51, 0.0)))
+    page = tmp_path / "page.html"
+    index = written(made.write_run(tmp_path / "run", lines), page=page, options=("--max-mb", "0.03"))
+    assert 0 < index["left_out"] < 38
+    kept = {row["id"] for row in index["rows"] if row["detail"] is not None}
+    # Each outcome of each task has a first attempt: four that passed, one that failed, one without a reward.
+    assert {f"{number:032x}" for number in (0, 1, 2, 3, 50, 51)} <= kept
+    assert len(kept) == 42 - index["left_out"]
+
+
+def test_a_reward_of_another_type_counts_as_difficulty_counts_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = made.write_run(tmp_path / "loose", [made.episode(1, "t", made.trace(1, "1.0"))])  # type: ignore[arg-type]
+    shown = written(run, page=tmp_path / "page.html")["runs"][0]["sources"]
+    capsys.readouterr()
+    difficulty(["rate", str(run), "--json"])
+    (source,) = json.loads(capsys.readouterr().out)["sources"]
+    assert (shown[0]["attempts"], shown[0]["avg_reward"]) == (source["attempts"], source["avg_reward"]) == (1, 1.0)

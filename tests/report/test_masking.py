@@ -1,9 +1,12 @@
 """Keys and bearer tokens do not reach the page, wherever they stand; ordinary text does."""
 
 import json
+import random
+import time
 from pathlib import Path
 
 import pytest
+from opencode_runs.report.cleaning import CAPS
 from opencode_runs.report.masking import MASK, RULES, Masker
 
 from tests.report import made
@@ -56,6 +59,36 @@ def test_a_secret_is_masked_wherever_it_stands(rule: str, tmp_path: Path) -> Non
     assert sum(index["masked"].values()) >= 6
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_looking_around_the_hints_finds_what_looking_everywhere_finds(seed: int) -> None:
+    draw = random.Random(seed)
+    parts = [
+        *(text for text, _ in SECRETS.values()),
+        *ORDINARY.split(", "),
+        "task-",
+        "x" * 300,
+        '\\"',
+        "\n",
+        "a b c " * 40,
+    ]
+    text = " ".join(draw.choices(parts, k=60))
+    everywhere = text
+    for rule in RULES:
+        everywhere = rule.pattern.sub(lambda match: match[0] if match[2] is None else match[1] + MASK, everywhere)
+    masker = Masker()
+    assert masker.text(text) == everywhere
+    assert masker.counts.total() == everywhere.count(MASK) > 0
+
+
+@pytest.mark.parametrize(
+    "filling", ["QUJD" * 250_000, f"{'QUJD' * 19}\n" * 13_000, "eyJ" * 300_000, "-----BEGIN " * 90_000]
+)
+def test_a_megabyte_that_looks_like_a_key_is_read_in_a_moment(filling: str) -> None:
+    begun = time.process_time()
+    assert Masker().text(f"PRIVATE {filling}") == f"PRIVATE {filling}"
+    assert time.process_time() - begun < 5
+
+
 def test_ordinary_text_stays() -> None:
     masker = Masker()
     assert masker.text(ORDINARY) == ORDINARY
@@ -66,7 +99,7 @@ def test_ordinary_text_stays() -> None:
 def test_a_secret_at_a_cut_is_masked_too(shift: int, tmp_path: Path) -> None:
     trace = made.trace(1)
     noise = "".join(chr(0x4E00 + (i * i) % 9000) for i in range(80_000))
-    cut = 256 - 256 // 3 + shift
+    cut = CAPS[-1] - CAPS[-1] // 3 + shift
     trace["nodes"][3]["message"]["content"] = f"{noise[:cut]} sk-proj-Ab12Cd34Ef56Gh78IjKl90 {noise[cut:]}"
     page = tmp_path / "page.html"
     run = made.write_run(tmp_path / "run", [made.episode(1, "t", trace)])

@@ -63,6 +63,21 @@ class Rating:
         """Attempts over all sources."""
         return sum(tally.attempts for source in self.sources.values() for tally in source.tasks.values())
 
+    def count(self, episode: EpisodeRecord, run_model: str | None, seat: str | None = None) -> None:
+        """Count the tries of an episode; `run_model` is whom one without any trace belongs to."""
+        assert episode.task is not None, "parse_line refuses an episode without one"
+        for trace, found in tries(episode, seat):
+            model = (trace.model if trace else None) or run_model or UNKNOWN_MODEL
+            source = self.sources.setdefault(Source(episode.env, model), SourceRating())
+            if trace is not None:
+                source.note(trace)
+            tally = source.tasks.get(episode.task)
+            if tally is None:
+                tally = source.tasks[episode.task] = Tally(episode.task_id, episode.task_name, episode.prompt)
+            tally.add(found, self.threshold)
+            if isinstance(found, Failure):
+                source.causes[found.cause] += 1
+
 
 def rate(paths: list[Path], *, threshold: float = 1.0, seat: str | None = None) -> Rating:
     """Rate the runs at `paths` (run directories or `traces.jsonl` files).
@@ -76,20 +91,5 @@ def rate(paths: list[Path], *, threshold: float = 1.0, seat: str | None = None) 
     reading = Reading(EpisodeRecord)
     rating = Rating(threshold, runs=reading.runs)
     for file, episode in reading.episodes(find_trace_files(paths)):
-        _count(rating, episode, file.settings.model, seat)
+        rating.count(episode, file.settings.model, seat)
     return rating
-
-
-def _count(rating: Rating, episode: EpisodeRecord, run_model: str | None, seat: str | None) -> None:
-    assert episode.task is not None, "parse_line refuses an episode without one"
-    for trace, found in tries(episode, seat):
-        model = (trace.model if trace else None) or run_model or UNKNOWN_MODEL
-        source = rating.sources.setdefault(Source(episode.env, model), SourceRating())
-        if trace is not None:
-            source.note(trace)
-        tally = source.tasks.get(episode.task)
-        if tally is None:
-            tally = source.tasks[episode.task] = Tally(episode.task_id, episode.task_name, episode.prompt)
-        tally.add(found, rating.threshold)
-        if isinstance(found, Failure):
-            source.causes[found.cause] += 1

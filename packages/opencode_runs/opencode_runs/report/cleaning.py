@@ -7,12 +7,15 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from opencode_runs.report.masking import Masker
+from opencode_runs.report.masking import Masker, hinted
 
-CAPS = (1 << 16, 1 << 14, 1 << 12, 1 << 10, 256)
+CAPS = tuple(1 << power for power in range(16, 8, -1))
 """Characters of a text that are kept where not all have room, from the most generous on."""
 MARGIN = 512
 """Around a cut, so that no rule misses a secret that it divides."""
+CONTEXT = 96
+"""Characters before a secret that a rule reads."""
+_WORD = "".join(sorted({chr(code) for code in range(0x21, 0x7F)} - set("\"'\\\\")))
 _CUT = "\n\0\n"
 """No rule reaches beyond it."""
 MAX_DEPTH = 64
@@ -66,9 +69,16 @@ class Cutter:
 
     def _middle(self, text: str, cap: int) -> str:
         head, tail = cap - cap // 3, cap // 3
-        self.left_out += len(text) - cap
-        begun, _, ended = self.masker.text(f"{text[: head + MARGIN]}{_CUT}{text[-tail - MARGIN :]}").rpartition(_CUT)
-        return f"{begun[:head]}\n… {len(text) - cap:,} characters left out …\n{ended[-tail:]}"
+        # A word that a cut divides is left out whole; then only what a rule reads before its secret may be missing.
+        begun, ended = text[:head].rstrip(_WORD), text[-tail:].lstrip(_WORD)
+        lost, before = max(head - len(begun), tail - len(ended)), len(text) - len(ended)
+        if lost > tail // 2 or hinted(text[before - CONTEXT : before]):
+            around = f"{text[: head + MARGIN]}{_CUT}{text[-tail - MARGIN :]}"
+            begun, _, ended = self.masker.text(around).rpartition(_CUT)
+            begun, ended = begun[:head], ended[-tail:]
+        left_out = len(text) - len(begun) - len(ended)
+        self.left_out += left_out
+        return f"{begun}\n… {left_out:,} characters left out …\n{ended}"
 
 
 def lengths(value: Any) -> list[int]:
@@ -88,7 +98,7 @@ def lengths(value: Any) -> list[int]:
     return found
 
 
-def fitting_cap(found: list[int], room: int) -> int:
+def fitting_cap(found: list[int], room: float) -> int:
     """The largest cap that leaves about `room` characters of texts of these lengths."""
     many = [length for length in found if length > CAPS[-1]]
     room -= sum(found) - sum(many)

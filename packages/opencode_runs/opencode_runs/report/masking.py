@@ -4,26 +4,29 @@ Rules read plain text and JSON alike: none of them reaches beyond the end of a s
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 MASK = "[masked]"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rule:
-    """A kind of secret: text that holds one of `hints` is searched for `pattern`, whose second group is masked."""
+    """A kind of secret: around each of `hints` in a text, `pattern` is searched, and its second group masked."""
 
     name: str
     hints: tuple[str, ...]
     pattern: re.Pattern[str]
+    whole: bool
+    """Whether a secret may stand far from its hint, so that the whole text is searched."""
 
 
-def _rule(name: str, hints: str, pattern: str) -> Rule:
-    return Rule(name, tuple(hints.split()), re.compile(pattern))
+def _rule(name: str, hints: str, pattern: str, *, whole: bool = False) -> Rule:
+    return Rule(name, tuple(hints.split()), re.compile(pattern), whole)
 
 
 _PEM = r"(?:[A-Za-z0-9+/=\s:,]|\\+[nrt]|-(?!----))"
+_LINES = r"(?:[A-Za-z0-9+/=]{16,}+(?:\s|\\+[nrt])*+)++"
 _QUOTE = r"[\\\"']{0,4}"
 _NAMED = (
     r"(?:api[-_]?key|access[-_]?key|(?:auth|access|refresh)[-_]?token|_token(?!s)|secret(?:[-_]?(?:access[-_]?)?key)?"
@@ -35,13 +38,16 @@ _NAMED_HINTS = (
     "uthorization UTHORIZATION"
 )
 RULES = (
-    _rule("private key", "PRIVATE", rf"(-----BEGIN [A-Z ]*PRIVATE KEY-----)({_PEM}+)"),
+    _rule("private key", "PRIVATE", rf"(-----BEGIN [A-Z ]{{0,40}}PRIVATE KEY-----)({_PEM}++)", whole=True),
+    # Lines that are no key's are passed over by the second branch, so that each is read once.
     _rule(
-        "end of a private key", "PRIVATE", r"()((?:[A-Za-z0-9+/=]{16,}(?:\s|\\+[nrt])*)+)(?=-----END [A-Z ]*PRIVATE)"
+        "end of a private key", "PRIVATE", rf"()(?:({_LINES})(?=-----END [A-Z ]{{0,40}}PRIVATE)|{_LINES})", whole=True
     ),
     _rule("bearer token", "earer EARER", r"(?i)(\bbearer\s+)((?=\S{0,200}\d|\S{24})[A-Za-z0-9._~+/=-]{12,})"),
     _rule(
-        "basic authorization", "asic", rf"(?i)(authorization{_QUOTE}\s*[:=]\s*{_QUOTE}basic\s+)([A-Za-z0-9+/=]{{8,}})"
+        "basic authorization",
+        "uthorization UTHORIZATION",
+        rf"(?i)(authorization{_QUOTE}\s*[:=]\s*{_QUOTE}basic\s+)([A-Za-z0-9+/=]{{8,}})",
     ),
     _rule("sk- key", "sk-", r"(\bsk-)((?=[\w-]{0,200}\d)[A-Za-z0-9_-]{16,})"),
     _rule("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_", r"(\b(?:gh[pousr]_|github_pat_))([A-Za-z0-9_]{16,})"),
@@ -59,11 +65,15 @@ RULES = (
     ),
 )
 _STEMS = (
-    *("key", "token", "secret", "passw", "uthorization", "private", "earer", "asic", "sk-", "github_pat_", "hf_"),
+    *("key", "token", "secret", "passw", "uthorization", "private", "earer", "sk-", "github_pat_", "hf_"),
     *("ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
     *("pit_", "aiza", "akia", "asia", "xox", "eyj", "://"),
 )
 """Each hint holds one of them, written small."""
+_HINTS_OF = {stem: [(rule, hint) for rule in RULES for hint in rule.hints if stem in hint.lower()] for stem in _STEMS}
+BEFORE, BEHIND = 32, 160
+"""Characters around a hint that a rule reads at most, but for the secret itself, which no space or quote interrupts."""
+_END = re.compile(r"[\s\"\\]")
 
 
 @dataclass
@@ -74,18 +84,53 @@ class Masker:
 
     def text(self, text: str) -> str:
         """The text with everything masked that a rule finds."""
-        small = text.lower()
-        for stem in _STEMS:
-            if stem in small:
-                return self._masked(text)
+        for rule, found in hinted(text).items():
+            text = self._masked(text, rule, found)
         return text
 
-    def _masked(self, text: str) -> str:
-        for rule in RULES:
-            for hint in rule.hints:
-                if hint in text:
-                    text, found = rule.pattern.subn(lambda match: match.group(1) + MASK, text)
-                    if found:
-                        self.counts[rule.name] += found
-                    break
-        return text
+    def _masked(self, text: str, rule: Rule, hints: list[str]) -> str:
+        parts, done = [], 0
+        for start, end in _surroundings(text, rule, hints):
+            masked = rule.pattern.sub(lambda match: self._mask(match, rule), text[start:end])
+            parts += [text[done:start], masked]
+            done = end
+        return "".join([*parts, text[done:]]) if parts else text
+
+    def _mask(self, match: re.Match[str], rule: Rule) -> str:
+        if match.group(2) is None:
+            return match.group(0)
+        self.counts[rule.name] += 1
+        return match.group(1) + MASK
+
+
+def hinted(text: str) -> dict[Rule, list[str]]:
+    """The rules that may find something in a text, in their order, by the hints that may stand in it."""
+    small = text.lower()
+    found: defaultdict[Rule, list[str]] = defaultdict(list)
+    for rule, hint in (pair for stem in _STEMS if stem in small for pair in _HINTS_OF[stem]):
+        found[rule].append(hint)
+    return {rule: found[rule] for rule in RULES if rule in found} if found else {}
+
+
+def _surroundings(text: str, rule: Rule, hints: list[str]) -> list[tuple[int, int]]:
+    """The parts of a text in which a rule may find something, in order; none reaches into another."""
+    places: list[int] = []
+    for hint in hints:
+        place = text.find(hint)
+        while place >= 0:
+            if rule.whole:
+                return [(0, len(text))]
+            places.append(place)
+            place = text.find(hint, place + 1)
+    found: list[tuple[int, int]] = []
+    for place in sorted(places):
+        start = max(0, place - BEFORE)
+        if found and start <= found[-1][1] and place + BEHIND <= found[-1][1]:
+            continue
+        ends = _END.search(text, place + BEHIND)
+        end = ends.start() if ends else len(text)
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((start, end))
+    return found

@@ -12,13 +12,13 @@ HEAD = 160
 PHASES = ("boot", "setup", "agent", "finalize", "scoring")
 
 
-def rows(episode: ShownEpisode, figures: list[TraceFigures], run: int, detail: int | None) -> list[dict[str, Any]]:
+def rows(episode: ShownEpisode, figures: list[TraceFigures], run: int) -> list[dict[str, Any]]:
     """A row for each try of the episode, as `opencode-difficulty` tells tries and outcomes."""
     by_trace = {id(trace): found for trace, found in zip(episode.traces, figures, strict=True)}
     found = []
     for trace, outcome in tries(episode):
         row: dict[str, Any] = {
-            "run": run, "detail": detail, "episode": episode.id, "id": episode.id, "key": episode.task,
+            "run": run, "episode": episode.id, "id": episode.id, "key": episode.task,
             "task": episode.task_id or episode.task_name or episode.prompt or episode.task, "prompt": episode.prompt,
             "errors": [error.type for error in episode.errors], "env": episode.env,
         }  # fmt: skip
@@ -63,5 +63,5 @@ def _tool_calls(trace: ShownTrace) -> dict[str, int]:
 def _last_words(trace: ShownTrace) -> str:
     for node in reversed(trace.nodes):
         if node.sampled and isinstance(node.message, dict) and isinstance(node.message.get("content"), str):
-            return " ".join(node.message["content"].split())[:HEAD]
+            return " ".join(node.message["content"][: 10 * HEAD].split())[:HEAD]
     return ""

@@ -1,4 +1,4 @@
-"""Writing the page: one pass for the figures of difficulty, one for those of a trainer and the rollouts themselves.
+"""Writing the page: one pass for the figures and the rows, then the rollouts themselves, the most telling ones first.
 
 Memory holds a row for each try and one episode; the rollouts, compressed, wait in a temporary file until the page's
 head, which stands before them, is known.
@@ -15,29 +15,29 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from opencode_runs.difficulty.figures import RateFigures, figures
+from opencode_runs.difficulty.figures import RateFigures
 from opencode_runs.difficulty.outputs import replacing
-from opencode_runs.difficulty.rate import rate
 from opencode_runs.difficulty.thresholds import Band, Thresholds
 from opencode_runs.report.cleaning import CAPS, Cutter, as_json, fitting_cap, lengths
 from opencode_runs.report.comparison import compare
 from opencode_runs.report.details import details
+from opencode_runs.report.listing import Listing, Rollout, by_interest, list_run
 from opencode_runs.report.masking import RULES, Masker
 from opencode_runs.report.places import Run
 from opencode_runs.report.record import ShownEpisode
-from opencode_runs.report.rows import rows
 from opencode_runs.report.template import FOOT, head
-from opencode_runs.traces.reading import Reading
-from opencode_runs.trainable.figures import Report
-from opencode_runs.trainable.inspection import Inspection
+from opencode_runs.traces.progress import Progress
+from opencode_runs.traces.record import parse_line
 
 MAX_COMPARED = 6
 """Runs of which each pair is compared; of more, neighbours are."""
-FEWEST_BYTES = 2000
-"""For a rollout, however many there are."""
-LEVEL = 3
-RATIO = 6
-"""Characters that may fit into a byte of the page; more are cut before compressing is tried."""
+LEVEL = 1
+RATIO = 2.5
+"""Characters that fit into a byte of the page, until it is known better."""
+MOST = 4
+"""A rollout gets at most this part of the room that is left, however much it needs."""
+MISSES = 16
+"""Rollouts in a row that found no room, after which no more are tried."""
 SHARED_FROM = 2000
 """Characters from which a system prompt is kept once for all rollouts that have it."""
 
@@ -47,41 +47,44 @@ class Page:
     """A page that is being made."""
 
     room: int
-    """Bytes for the rollouts."""
+    """Bytes that are left for rollouts."""
     masker: Masker = field(default_factory=Masker)
     left_out: int = 0
     """Rollouts that found no room."""
     cut: int = 0
     """Characters that were left out of long texts."""
-    _written: int = 0
+    _ratio: float = RATIO
     _count: int = 0
     _shared: dict[bytes, int] = field(default_factory=dict)
 
-    def put(self, out: IO[bytes], value: Any, allowed: int) -> int | None:
-        """Write a rollout, cut so that it needs at most `allowed` bytes; its number, None if it does not fit."""
+    def put(self, out: IO[bytes], value: Any, share: float) -> int | None:
+        """Write a rollout, its long texts cut so that it needs about `share` bytes; its number, None if it has no room.
+
+        What needs more with the shortest texts gets it, if there is enough room.
+        """
         found = lengths(value)
-        fitting = fitting_cap(found, RATIO * allowed // 2)
-        # Writing, masking and compressing cost more than cutting, so they wait for a text that may be short enough.
-        whole = [None] if sum(found) <= allowed * RATIO else []
-        for cap in (*whole, *dict.fromkeys((fitting, CAPS[-1]))):
-            cutter = Cutter(self.masker, cap)
-            text = as_json(value if cap is None else cutter.cut(value))
-            if len(text) <= allowed * RATIO and len(packed := pack(self.masker.text(text))) <= allowed:
+        cap = None if sum(found) <= share * self._ratio else fitting_cap(found, share * self._ratio)
+        while True:
+            masker = Masker()
+            cutter = Cutter(masker, cap)
+            packed = pack(masker.text(as_json(value if cap is None else cutter.cut(value))))
+            ratio = (sum(found) - cutter.left_out) / len(packed)
+            self._ratio += (ratio - self._ratio) / 8
+            if len(packed) <= share or (cap == CAPS[-1] and len(packed) <= self.room // MOST):
                 self.cut += cutter.left_out
+                self.masker.counts += masker.counts
                 return self.append(out, packed)
-        self.left_out += 1
-        return None
+            if cap == CAPS[-1]:
+                return None
+            shorter = CAPS[0] if cap is None else CAPS[CAPS.index(cap) + 1]
+            cap = min(shorter, fitting_cap(found, ratio * share))
 
     def append(self, out: IO[bytes], packed: bytes) -> int:
         """Write a compressed value; its number."""
         out.write(b'<script type="text/plain" id="d%d">%s</script>\n' % (self._count, packed))
-        self._written += len(packed)
+        self.room -= len(packed)
         self._count += 1
         return self._count - 1
-
-    def allowance(self, share: float) -> int:
-        """Bytes that the next rollout may use when a `share` of all traces was read."""
-        return max(FEWEST_BYTES, int(self.room * share) - self._written) if self._written < self.room else 0
 
     def share_prompts(self, out: IO[bytes], value: dict[str, Any]) -> None:
         """Replace long system prompts and tool lists by the number of the one copy that the page has."""
@@ -113,46 +116,60 @@ def write_page(runs: Sequence[Run], output: Path, *, max_mb: float, threshold: f
         BadInputError: a run cannot be read as traces of this schema.
     """
     page = Page(int(max_mb * 1e6))
-    total = sum(run.file.size for run in runs) or 1
-    listed: list[dict[str, Any]] = []
-    shown: list[dict[str, Any]] = []
-    rated: list[RateFigures] = []
-    before = 0
+    found = [list_run(run, number, threshold) for number, run in enumerate(runs)]
+    rollouts = [rollout for one in found for rollout in one.rollouts]
     with tempfile.TemporaryFile() as chunks:
-        for number, run in enumerate(runs):
-            rated.append(figures(rate([run.file.path], threshold=threshold)))
-            reading, inspection = Reading(ShownEpisode), Inspection()
-            for file, episode in reading.episodes([run.file]):
-                found = inspection.add(file, episode)
-                value = details(episode, found)
-                page.share_prompts(chunks, value)
-                room = page.allowance((before + reading.bytes_read) / total)
-                listed += rows(episode, found, number, page.put(chunks, value, room))
-            before += run.file.size
-            shown.append(_run(run, rated[-1], inspection.report(reading.runs)))
+        _write_rollouts(page, chunks, by_interest(rollouts))
         index = {
-            "written": datetime.now(UTC).isoformat(timespec="seconds"), "threshold": threshold, "runs": shown,
-            "rows": [_settled(row) for row in listed], "comparisons": _comparisons(rated),
+            "written": datetime.now(UTC).isoformat(timespec="seconds"), "threshold": threshold,
+            "runs": [_run(run, one) for run, one in zip(runs, found, strict=True)],
+            "rows": [_settled(row) for rollout in rollouts for row in rollout.rows],
+            "comparisons": _comparisons([one.rated for one in found]),
             "left_out": page.left_out, "cut": page.cut, "rules": [rule.name for rule in RULES],
         }  # fmt: skip
         text = page.masker.text(as_json(index))
         masked = json.dumps({"masked": dict(page.masker.counts)})
+        title = page.masker.text(" · ".join(run.label for run in runs[:3]))
         chunks.seek(0)
         with replacing([output]) as (place,), place.open("wb") as out:
-            out.write(
-                head(
-                    pack(f"{masked[:-1]},{text[1:]}"), title=page.masker.text(" · ".join(run.label for run in runs[:3]))
-                )
-            )
+            out.write(head(pack(f"{masked[:-1]},{text[1:]}"), title=title))
             while block := chunks.read(1 << 20):
                 out.write(block)
             out.write(FOOT)
     return page
 
 
-def _run(run: Run, rated: RateFigures, report: Report) -> dict[str, Any]:
-    bands = Thresholds()
-    sources = [source.model_dump(mode="json") for source in rated.sources]
+def _write_rollouts(page: Page, out: IO[bytes], rollouts: list[Rollout]) -> None:
+    """Write what has room; a rollout's share is as its line is of all lines that are left."""
+    left, misses = sum(rollout.size for rollout in rollouts), 0
+    with Progress("writing rollouts", len(rollouts), "rollouts") as progress:
+        for rollout in rollouts:
+            value = _read(rollout) if misses < MISSES else None
+            number = None
+            if value is not None:
+                page.share_prompts(out, value)
+                number = page.put(out, value, page.room * rollout.size / left)
+            misses = 0 if number is not None else misses + 1
+            left -= rollout.size
+            page.left_out += number is None
+            for row in rollout.rows:
+                row["detail"] = number
+            progress.add(1)
+
+
+def _read(rollout: Rollout) -> dict[str, Any] | None:
+    """The rollout as the page opens it; None if its line is another one by now."""
+    try:
+        with rollout.run.file.path.open("rb") as file:
+            file.seek(rollout.start)
+            return details(parse_line(file.read(rollout.size), ShownEpisode), rollout.figures)
+    except (OSError, ValueError):
+        return None
+
+
+def _run(run: Run, found: Listing) -> dict[str, Any]:
+    bands, report = Thresholds(), found.report
+    sources = [source.model_dump(mode="json") for source in found.rated.sources]
     for source in sources:
         for row in source["rows"]:
             row["band"] = bands.band(row["avg_reward"])

@@ -59,8 +59,8 @@ class Reading(Generic[Episode]):
     kind: type[Episode]
     """What is read of an episode."""
     runs: list[RunReport] = field(default_factory=list)
-    bytes_read: int = 0
-    """Of all files, so far."""
+    place: tuple[int, int] = (0, 0)
+    """Where in its file the last line begins, and its bytes."""
     _seen: set[int] = field(default_factory=set)
 
     def episodes(self, files: Sequence[TraceFile]) -> Iterator[tuple[TraceFile, Episode]]:
@@ -89,10 +89,11 @@ class Reading(Generic[Episode]):
     def _lines(self, file: TraceFile, report: RunReport, progress: Progress) -> Iterator[Episode]:
         """The readable episodes of one file; the others are counted in `report`."""
         try:
+            end = 0
             with file.path.open("rb", buffering=READ_BYTES) as lines:
                 for number, line in enumerate(lines, start=1):
                     progress.add(len(line))
-                    self.bytes_read += len(line)
+                    self.place, end = (end, len(line)), end + len(line)
                     if line.isspace():
                         continue
                     try:

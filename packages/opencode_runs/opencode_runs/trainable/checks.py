@@ -122,8 +122,8 @@ def _lengths(node: TokenNode) -> str:
         return f"{tokens} tokens, {len(node.mask)} mask entries"
     if len(node.is_content) not in (0, tokens):
         return f"{tokens} tokens, {len(node.is_content)} entries of is_content"
-    per_sampled = {name: getattr(node, name) for name in _PER_SAMPLED}
-    for name, values in per_sampled.items():
+    for name in _PER_SAMPLED:
+        values = getattr(node, name)
         if values is not None and len(values) != sampled:
             return f"{sampled} trained tokens, {len(values)} {name}"
     wrong = [name for name, values in (node.loss_weights or {}).items() if len(values) != tokens]

@@ -79,17 +79,20 @@ def _miscounted(trace: TokenTrace) -> Iterator[str]:
 def _set_otherwise(trace: TokenTrace) -> Iterator[str]:
     answered = {call.node: call for call in trace.calls if call.node is not None}
     model = trace.model or next((call.model for call in answered.values()), None)
+    settings = trace.sampling or {}
+    names = [name for name in SETTINGS if settings.get(name) is not None or name in LASTING]
     for number, call in answered.items():
         if call.model != model:
             yield f"message node {number}: answered by {call.model}, not by {model}"
         before = _answer_before(trace, number, answered)
-        for name in SETTINGS:
-            asked, had = (trace.sampling or {}).get(name), (call.sampling or {}).get(name)
-            if asked is None and (name not in LASTING or before is None):
+        chosen, sampled = before.sampling or {} if before else None, call.sampling or {}
+        for name in names:
+            asked = settings.get(name)
+            if asked is None and chosen is None:
                 continue
-            if asked is None and before is not None:
-                asked = (before.sampling or {}).get(name)
-            if had != asked:
+            if asked is None and chosen is not None:
+                asked = chosen.get(name)
+            if (had := sampled.get(name)) != asked:
                 yield f"message node {number}: sampled with {name} {had}, not {asked}"
 
 

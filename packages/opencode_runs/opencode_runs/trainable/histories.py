@@ -33,6 +33,9 @@ def told_again(nodes: Sequence[TokenNode]) -> list[int]:
     system message: and one question), given in other tokens, are one as well.
     """
     behind = _behind_answers(nodes)
+    first = min(behind, default=len(nodes))
+    if all(number in behind for number in range(first, len(nodes))):
+        return []  # Nothing was given once an answer was.
     said: set[Hashable] = set()
     examples: set[Hashable] = set()
     again: list[int] = []

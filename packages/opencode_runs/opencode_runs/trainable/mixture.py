@@ -61,4 +61,5 @@ class Mixture:
     def _note(self, aspect: str, value: Any, said: str | None = None) -> None:
         if isinstance(value, float) and value.is_integer():
             value = int(value)  # one number, however it is spelled
-        self._values.setdefault(aspect, {}).setdefault(hash(canonical(value)), f"{value}" if said is None else said)
+        known = hash((value,) if value is None or isinstance(value, str) else canonical(value))
+        self._values.setdefault(aspect, {}).setdefault(known, f"{value}" if said is None else said)
