@@ -34,7 +34,8 @@ FLOORS = {
     "agent_sandbox.confined": {*SANDBOX_FLOOR, "agent_sandbox.toolbox"},
     "agent_sandbox.podman": {*SANDBOX_FLOOR, "agent_sandbox.toolbox", "agent_sandbox.confined"},
     "agent_sandbox.prime": {*SANDBOX_FLOOR, "agent_sandbox.toolbox", "agent_sandbox.confined"},
-    "opencode_env.cli_agent": set[str](),
+    "opencode_env.named_agents": set[str](),
+    "opencode_env.cli_agent": {"opencode_env.named_agents"},
     "opencode_env.scripted_model": {"opencode_env.samples"},
     "opencode_env.samples": set[str](),
     "opencode_env.taskset": {"opencode_env.samples"},
@@ -42,6 +43,7 @@ FLOORS = {
     "opencode_env.user_simulation": {"opencode_env.cli_agent"},
     "opencode_env.opencode": {
         "opencode_env.cli_agent",
+        "opencode_env.named_agents",
         "opencode_env.tool_backends",
         "opencode_env.user_simulation",
     },
@@ -119,6 +121,11 @@ def test_a_room_imports_only_the_rooms_below_it(room: str) -> None:
     assert wrong == set()
 
 
+AGENTS = re.compile(
+    r"opencode|claude|codex|kimi|gemini|aider|goose|qwen.?code|mini.?swe|terminus|browser.?use|prime.?agent|\bpi\b"
+)
+
+
 def test_the_floor_of_every_agent_knows_no_agent() -> None:
     own_names = re.compile(r"opencode_env|opencode_rubrics|opencode-env|OPENCODE_ENV")
     folder = PACKAGES["opencode_env"] / "cli_agent"
@@ -127,9 +134,34 @@ def test_the_floor_of_every_agent_knows_no_agent() -> None:
         for path in sorted(folder.rglob("*"))
         if path.suffix in (".py", ".sh")
         for number, line in enumerate(path.read_text().splitlines(), 1)
-        if "opencode" in own_names.sub("", line).lower()
+        if AGENTS.search(own_names.sub("", line).lower())
     ]
     assert named == []
+
+
+def test_a_part_for_every_sandbox_knows_no_platform() -> None:
+    fence = (PACKAGES["opencode_env"] / "cli_agent" / "process_fence.py").read_text()
+    assert "prime" not in fence.lower()
+
+
+def test_nothing_below_is_changed_from_above_at_import() -> None:
+    changed = []
+    for module, path in sources().items():
+        body = ast.parse(path.read_text()).body
+        imported = {
+            alias.asname or alias.name
+            for node in body
+            if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] in PACKAGES
+            for alias in node.names
+        }
+        for node in body:
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+                touched = [node.value.func]
+            else:
+                touched = [*getattr(node, "targets", ()), *([node.target] if isinstance(node, ast.AugAssign) else ())]
+            parts = [part for one in touched if not isinstance(one, ast.Name) for part in ast.walk(one)]
+            changed += [f"{module}: {part.id}" for part in parts if isinstance(part, ast.Name) and part.id in imported]
+    assert changed == []
 
 
 ASKED_WITHOUT_AN_ARGUMENT = {

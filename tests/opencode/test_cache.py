@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent.npm import npm_command
+from opencode_env.named_agents.npm import npm_command
 from opencode_env.opencode.build_cache import (
     CachedBuild,
     ensure_build,

@@ -14,7 +14,7 @@ import pytest
 from agent_sandbox.prime import provision_prime
 from agent_sandbox.prime.errors import SandboxMemoryError
 from agent_sandbox.toolbox import pieces
-from opencode_env.cli_agent.npm import run_npm
+from opencode_env.named_agents.npm import run_npm
 from opencode_env.opencode import OpenCodeHarnessConfig, install_record
 from opencode_env.opencode.build_cache import CachedBuild, ensure_build, host_platform, packed_build
 from opencode_env.opencode.builds import DEFAULT_VERSION, PINNED, RIPGREP_VERSION, Checksum

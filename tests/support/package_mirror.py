@@ -8,7 +8,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from opencode_env.cli_agent.npm import run_npm
+from opencode_env.named_agents.npm import run_npm
 from opencode_env.opencode.build_cache import host_platform
 from opencode_env.opencode.builds import DEFAULT_VERSION, RIPGREP_VERSION
 

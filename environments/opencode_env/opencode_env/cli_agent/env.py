@@ -38,7 +38,6 @@ from opencode_env.cli_agent.classification import fail_stage_timeout, unscore_fa
 from opencode_env.cli_agent.containers import provision_container
 from opencode_env.cli_agent.features import Feature, Run
 from opencode_env.cli_agent.guard import guarded, guarded_task
-from opencode_env.cli_agent.harness_files import harness_binds
 from opencode_env.cli_agent.interception import GatewayConfig, serving_by_role
 from opencode_env.cli_agent.limits_met import zero_spoilt
 from opencode_env.cli_agent.local_runtime import provision_local
@@ -48,6 +47,7 @@ from opencode_env.cli_agent.rollout_limit import limit_rollout, scoring_limit, t
 from opencode_env.cli_agent.spare_boxes import box_provider
 from opencode_env.cli_agent.traces import describe_failure, describe_rollout
 from opencode_env.cli_agent.training_renderer import require_trainable
+from opencode_env.named_agents.npm_trees import NPM_AGENTS, NpmAgents, harness_binds
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
 
@@ -123,6 +123,8 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
 
     SEATS_WITHOUT_SANDBOX: ClassVar[frozenset[str]] = frozenset()
     """Seats that run no program and get no sandbox; their runtime means nothing."""
+    NPM_AGENTS: ClassVar[NpmAgents] = NPM_AGENTS
+    """The agents whose npm packages this machine installs; an environment of one agent adds its own."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Show verifiers the config class of `CliAgentEnv[Config]`: it looks for `Env[Config]` among the bases only."""
@@ -294,7 +296,9 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         """
         wanted = getattr(agent.harness, "local_binds", None)
         async with boundary(HarnessError, "preparing the harness's files"):
-            binds: Sequence[Bind] = await (harness_binds(agent.harness) if wanted is None else wanted())
+            binds: Sequence[Bind] = await (
+                harness_binds(agent.harness, self.NPM_AGENTS) if wanted is None else wanted()
+            )
         return binds
 
 

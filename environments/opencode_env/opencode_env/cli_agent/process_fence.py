@@ -12,9 +12,8 @@ import os
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from agent_sandbox.prime.commands import from_inside
 from agent_sandbox.programs import program_argv, program_text
-from agent_sandbox.toolbox.processes import EndsAgentProcesses
+from agent_sandbox.toolbox.processes import EndsAgentProcesses, agent_can_cause
 from opencode_rubrics import run_checked
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.runtimes import Runtime
@@ -82,7 +81,7 @@ class ProcessFence:
         try:
             await self._end(self._mark)
         except SandboxError as error:
-            if isinstance(self.runtime, EndsAgentProcesses) or not from_inside(error):
+            if isinstance(self.runtime, EndsAgentProcesses) or not agent_can_cause(self.runtime, error):
                 raise
             raise HarnessError(str(error)) from error
 
@@ -109,7 +108,7 @@ class ProcessFence:
     def spoilt(self) -> bool:
         """Whether `end` failed, and programs inside of an agent that is root can have done that."""
         scripts = not isinstance(self.runtime, EndsAgentProcesses)
-        return scripts and self._failure is not None and from_inside(self._failure)
+        return scripts and self._failure is not None and agent_can_cause(self.runtime, self._failure)
 
     async def _end(self, mark: str) -> None:
         if isinstance(self.runtime, EndsAgentProcesses):

@@ -15,7 +15,7 @@ from opencode_rubrics import run_checked
 from verifiers.v1.errors import HarnessError
 from verifiers.v1.runtimes import Runtime
 
-from opencode_env.cli_agent.npm import DOWNLOAD_TIMEOUT_SECONDS, run_npm
+from opencode_env.named_agents.npm import DOWNLOAD_TIMEOUT_SECONDS, run_npm
 from opencode_env.opencode.builds import PINNED, RIPGREP_VERSION, Platform
 from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
 from opencode_env.opencode.install_record import InstallRecord

@@ -10,8 +10,8 @@ from verifiers.v1.harnesses.null import NullHarnessConfig
 
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
 from opencode_env.cli_agent.features import Feature
-from opencode_env.cli_agent.harness_files import NPM_AGENTS, NpmTree, agent_tree
 from opencode_env.cli_agent.seats import local_seat
+from opencode_env.named_agents.npm_trees import NPM_AGENTS, NpmAgents, NpmTree, agent_tree
 from opencode_env.opencode import OpenCodeHarnessConfig
 from opencode_env.opencode.build_cache import host_platform
 from opencode_env.opencode.state import program
@@ -31,9 +31,6 @@ def opencode2_tree(version: str) -> NpmTree:
     return agent_tree(
         "opencode2", f"{build}@{version}", programs={"node_modules/.bin/opencode": program("opencode2.sh")}
     )
-
-
-NPM_AGENTS.update(dict.fromkeys(OPENCODE_HARNESSES, opencode2_tree))
 
 
 class OpenCodeEnvConfig(CliAgentEnvConfig):
@@ -64,3 +61,4 @@ class OpenCodeEnv(CliAgentEnv[OpenCodeEnvConfig]):
     """Runs OpenCode on each task in a sandbox of its own and scores where it worked."""
 
     SEATS_WITHOUT_SANDBOX: ClassVar[frozenset[str]] = frozenset({"user"})
+    NPM_AGENTS: ClassVar[NpmAgents] = {**NPM_AGENTS, **dict.fromkeys(OPENCODE_HARNESSES, opencode2_tree)}

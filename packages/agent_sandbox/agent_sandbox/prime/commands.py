@@ -87,7 +87,7 @@ class KilledError(Exception):
         self.exit_code = exit_code
 
 
-def from_inside(error: SandboxError) -> bool:
+def agent_can_cause(error: SandboxError) -> bool:
     """Whether programs inside can have made a command fail so: neither the platform nor the way there says it."""
     for one in chain(error):
         if isinstance(one, UnclearEndError | SandboxMemoryError | SandboxDiskError):

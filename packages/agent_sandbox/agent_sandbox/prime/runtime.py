@@ -17,7 +17,7 @@ from typing import Any
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig, ProgramResult, Runtime, RuntimeProcess
 
-from agent_sandbox.prime.commands import run_command
+from agent_sandbox.prime.commands import agent_can_cause, run_command
 from agent_sandbox.prime.connections import TOO_MANY, prepare
 from agent_sandbox.prime.errors import SDK_ERRORS, classified, http_status
 from agent_sandbox.prime.ownership import OwnedClient, Ownership
@@ -116,6 +116,10 @@ class OwnPrimeRuntime(PrimeBase):
                 return
             await super().teardown()  # gives the client back
             await asyncio.sleep(wait)
+
+    def agent_can_cause(self, error: SandboxError) -> bool:
+        """Whether programs inside can have made a command fail so."""
+        return agent_can_cause(error)
 
     async def _keep_alive(self, pause: float) -> None:
         """Run a command that does nothing, again and again: idle time ends what a killed process left, and no agent

@@ -44,6 +44,18 @@ def others_held(runtime: vf.Runtime) -> AbstractAsyncContextManager[vf.Runtime]:
     return runtime.others_held() if isinstance(runtime, HoldsProcesses) else nullcontext(runtime)
 
 
+@runtime_checkable
+class TellsCauses(Protocol):
+    """A sandbox that knows which failures of its commands are not the doing of programs inside."""
+
+    def agent_can_cause(self, error: vf.SandboxError) -> bool: ...
+
+
+def agent_can_cause(runtime: vf.Runtime, error: vf.SandboxError) -> bool:
+    """Whether programs inside can have made a command fail so; they can where the sandbox does not know."""
+    return runtime.agent_can_cause(error) if isinstance(runtime, TellsCauses) else True
+
+
 async def end_agent(runtime: vf.Runtime) -> None:
     """End what the agent left running, on sandboxes that can tell it by identity.
 

@@ -11,6 +11,8 @@ from typing import Any
 
 from verifiers.v1.configs.harness import HarnessConfig
 
+from opencode_env.named_agents import TRANSPORTS
+
 CHAT, RESPONSES, MESSAGES = "/chat/completions", "/responses", "/v1/messages"
 """The wire formats, by the path that a request takes upstream (`Dialect.upstream_path`)."""
 
@@ -49,17 +51,6 @@ HEADERS = {
 """Headers that turn a wire format's features on, by wire format."""
 
 _TRANSPORTS = {"chat_completions": CHAT, "responses": RESPONSES, "anthropic_messages": MESSAGES}
-_FORMATS = {
-    "bash": CHAT,
-    "browser_use": CHAT,
-    "claude_code": MESSAGES,
-    "codex": RESPONSES,
-    "mini_swe_agent": CHAT,
-    "null": CHAT,
-    "prime_agent": CHAT,
-    "terminus_2": CHAT,
-}
-"""What verifiers' own harnesses speak that leave no choice; the others say it in their configuration, or first call."""
 
 
 @dataclass(frozen=True)
@@ -98,5 +89,5 @@ def model_requests(config: HarnessConfig | None) -> ModelRequests:
         return found
     choice = getattr(config, "transport", None) or getattr(config, "dialect", None)
     name = (config.id if config is not None else "").replace("-", "_")
-    wire_format = _TRANSPORTS.get(str(choice)) or _FORMATS.get(name)
+    wire_format = _TRANSPORTS.get(str(choice)) or _TRANSPORTS.get(TRANSPORTS.get(name, ""))
     return ModelRequests(frozenset({wire_format}) if wire_format else frozenset())

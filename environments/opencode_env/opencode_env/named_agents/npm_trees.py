@@ -27,7 +27,7 @@ from verifiers.v1.harnesses import ClaudeCodeHarness, CodexHarness, KimiCodeHarn
 from verifiers.v1.harnesses.claude_code import harness as claude_code
 from verifiers.v1.harnesses.codex import harness as codex
 
-from opencode_env.cli_agent.npm import run_npm
+from opencode_env.named_agents.npm import run_npm
 
 logger = logging.getLogger("verifiers.v1.opencode_env.install")
 
@@ -124,25 +124,26 @@ def _kimi_code(version: str) -> NpmTree:
     )
 
 
-NPM_AGENTS: dict[type[Harness[Any]], Callable[[str], NpmTree]] = {
+NpmAgents = Mapping[type[Harness[Any]], Callable[[str], NpmTree]]
+"""Agents that come from npm, by harness (subclasses included): from its configured version to the tree."""
+
+NPM_AGENTS: NpmAgents = {
     PiHarness: _pi,
     CodexHarness: _codex,
     ClaudeCodeHarness: _claude_code,
     KimiCodeHarness: _kimi_code,
 }
-"""The agents that come from npm, by harness (subclasses included): from its configured version to the tree.
-Environments of one agent add theirs."""
 
 
-async def harness_binds(harness: Harness[Any]) -> list[Bind]:
+async def harness_binds(harness: Harness[Any], agents: NpmAgents = NPM_AGENTS) -> list[Bind]:
     """Make what `harness` installs at setup where it is not made yet; returns how the sandbox shows it.
 
-    Nothing for a harness that is not of `NPM_AGENTS`.
+    Nothing for a harness that is not of `agents`.
 
     Raises:
         HarnessError: npm or curl is missing, the download failed, or the processor has no Node.js.
     """
-    for known, agent in NPM_AGENTS.items():
+    for known, agent in agents.items():
         if isinstance(harness, known):
             version = str(getattr(harness.config, "version"))  # noqa: B009
             if not version[:1].isdigit():
@@ -177,4 +178,4 @@ def _fill(tree: NpmTree, staged: Path) -> None:
 
 
 def _program(name: str) -> str:
-    return program_text(name, "opencode_env.cli_agent")
+    return program_text(name, "opencode_env.named_agents")
