@@ -1,5 +1,5 @@
 # Two commands are all a newcomer needs: `make demo` and `make test`. Each sets up what is missing by itself.
-.PHONY: demo test test-failed test-quick test-whole test-next learn test-learn check bench image openenv setup setup-check setup-tests setup-learn lint help
+.PHONY: demo test test-failed test-quick test-whole test-next learn test-learn check docs bench image openenv setup setup-check setup-docs setup-tests setup-learn lint help
 SHELL := /bin/bash
 UV = PATH="$(CURDIR)/.cache/uv/bin:$$PATH" uv
 RUN = $(UV) run --no-sync
@@ -16,6 +16,7 @@ help:
 	@echo "make learn  train a small policy from nothing on rollouts of real OpenCode (installs torch; ARGS=--help)"
 	@echo "make test-learn  the tests of that trainer"
 	@echo "make check  lint, type check and generated pages: what CI runs before the tests"
+	@echo "make docs   build the site of docs/ into .cache/site"
 	@echo "make bench  run every benchmark and print its ratios"
 	@echo "make image  build the image of a sandbox that holds OpenCode: BASE=image TAG=name LIBC=glibc|musl"
 	@echo "make openenv  make deploy/openenv/* ready for \`openenv build\`"
@@ -50,6 +51,11 @@ check: setup-check
 	@$(RUN) python scripts/make_reference.py --check
 	@$(RUN) mypy
 
+docs: setup-docs
+	@$(RUN) python scripts/make_reference.py --check
+	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build
+	@echo "docs: .cache/site/index.html"
+
 bench: setup-tests
 	@for file in benchmarks/*.py; do case $$file in */_*) ;; *) $(RUN) python $$file || exit 1 ;; esac; done
 
@@ -64,6 +70,9 @@ setup:
 
 setup-check:
 	@scripts/setup.sh --check
+
+setup-docs:
+	@scripts/setup.sh --docs
 
 setup-tests:
 	@scripts/setup.sh --tests

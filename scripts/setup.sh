@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what is missing: uv, the workspace, bubblewrap, the OpenCode binary; with --check also what the type checker
-# reads; with --tests that too, and curl, chromium, podman and debootstrap (root only; without them the tests in a
+# reads; with --docs what builds the site; with --tests all that, and curl, chromium, podman and debootstrap (root only; without them the tests in a
 # browser and in containers are skipped); with --learn also torch, unless one is there. Says in one line what it cannot install.
 set -eu
 cd "$(dirname "$0")/.."

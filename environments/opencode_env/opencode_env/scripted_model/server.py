@@ -32,7 +32,8 @@ class ScriptedModel:
 
     Args:
         policy: maps a request to a reply.
-        host, port: where it listens; port 0 takes a free one.
+        host: the address where it listens.
+        port: and the port; 0 takes a free one.
         delay: seconds of silence before every answer.
         context_window: tokens (four characters of request body each); a longer request gets vLLM's 400.
         chunk_characters: the most characters in one stream chunk.
