@@ -50,7 +50,7 @@ FLOORS = {
     "opencode_runs.traces": set[str](),
     "opencode_runs.difficulty": {*READING_RUNS},
     "opencode_runs.trainable": {*READING_RUNS},
-    "opencode_runs.turns": {*READING_RUNS},
+    "opencode_runs.turns": {*READING_RUNS, "opencode_runs.difficulty"},
 }
 """What each room of a package may import of its others."""
 

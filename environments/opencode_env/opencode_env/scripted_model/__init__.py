@@ -1,5 +1,6 @@
 """An OpenAI-compatible server that plays scripts. It is not a language model and says so."""
 
+from opencode_env.scripted_model.cassette import Cassette, CassettePolicy, Difference
 from opencode_env.scripted_model.fault import Fault, FaultKind
 from opencode_env.scripted_model.policy import FaultyPolicy, Policy, ToolsPolicy
 from opencode_env.scripted_model.record import RecordedRequest, RequestOutcome
@@ -13,7 +14,10 @@ from opencode_env.scripted_model.worlds_policy import WorldsPolicy
 __all__ = [
     "LABEL",
     "MODEL_ID",
+    "Cassette",
+    "CassettePolicy",
     "ChatRequest",
+    "Difference",
     "Fault",
     "FaultKind",
     "FaultyPolicy",

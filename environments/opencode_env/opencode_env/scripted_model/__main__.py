@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from opencode_env.scripted_model.cassette import Cassette, CassettePolicy
 from opencode_env.scripted_model.fault import Fault
 from opencode_env.scripted_model.policy import FaultyPolicy, Policy, ToolsPolicy
 from opencode_env.scripted_model.reply import LABEL
@@ -41,6 +42,9 @@ examples:
   #    {"text": "Done."}]
   python -m opencode_env.scripted_model --port 8000 --script script.json
 
+  # a recorded rollout (opencode-turns cassette RUN -o FILE); where the agent's requests differ is said at the end
+  python -m opencode_env.scripted_model --port 8000 --cassette rollout.json
+
   # the samples, but the second call of every conversation is cut once: faults.json holds
   #   {"1": [{"kind": "cut", "attempts": 1}]}
   python -m opencode_env.scripted_model --port 8000 --faults faults.json
@@ -67,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tools", default="*", help="policy tools: pattern of the tools that it calls (default: all)")
     parser.add_argument("--turns", type=int, default=10, help="policy tools: calls of a conversation (default: 10)")
     parser.add_argument("--script", type=Path, help="JSON file of fixed scripts, instead of a policy")
+    parser.add_argument("--cassette", type=Path, help="JSON file of a recorded rollout, instead of a policy")
     parser.add_argument("--faults", type=Path, help="JSON file: faults by turn (from 0) of every conversation")
     parser.add_argument(
         "--success-rate", type=float, default=0.7, help="share of solved rollouts (default: %(default)s)"
@@ -85,6 +90,8 @@ def _policy(options: argparse.Namespace) -> Policy:
     policy: Policy
     if options.script is not None:
         policy = ScriptPolicy.load(options.script)
+    elif options.cassette is not None:
+        policy = CassettePolicy(Cassette.load(options.cassette))
     elif options.policy == "worlds":
         policy = WorldsPolicy()
     elif options.policy == "tools":
@@ -133,7 +140,8 @@ def _write_atomically(path: Path, text: str) -> None:
 
 
 def main() -> None:
-    """Run until a signal; exit code 2 for bad options or files, 1 when the address is taken."""
+    """Run until a signal; exit code 2 for bad options or files, 1 when the address is taken or a cassette was not
+    played as it was recorded."""
     parser = _parser()
     options = parser.parse_args()
     try:
@@ -144,6 +152,8 @@ def main() -> None:
         asyncio.run(_serve(options, policy))
     except OSError as error:
         sys.exit(f"the scripted model cannot listen on {options.host}:{options.port}: {error.strerror}")
+    if isinstance(policy, CassettePolicy) and (found := policy.all_differences()):
+        sys.exit("\n".join(map(str, found)))
 
 
 if __name__ == "__main__":

@@ -47,6 +47,8 @@ class Message(_Wire):
     content: str | tuple[ContentPart, ...] | None = None
     reasoning_content: str | None = None
     tool_calls: tuple[EchoedCall, ...] | None = None
+    tool_call_id: str | None = None
+    """Of a tool's result: the call that it belongs to."""
 
     @property
     def text(self) -> str:
@@ -63,6 +65,7 @@ class Message(_Wire):
 
 class _Function(_Wire):
     name: str
+    description: str = ""
     parameters: dict[str, JsonValue] | None = None
 
 

@@ -10,7 +10,15 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AliasPath,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+)
 
 SCHEMA_VERSION = 1
 """The trace schema these models read (`verifiers.v1.trace.TRACE_VERSION` of verifiers 0.4)."""
@@ -29,6 +37,14 @@ def _head(value: object) -> object:
     if isinstance(value, list) and value and isinstance(value[-1], dict):
         value = value[-1].get("content")
     return " ".join(value[:HEAD_LENGTH].split()) if isinstance(value, str) else None
+
+
+def if_ours(value: object, validate: ValidatorFunctionWrapHandler) -> Any:
+    """Any environment may put anything into a trace's `info`; what is not ours says nothing."""
+    try:
+        return validate(value)
+    except ValidationError:
+        return None
 
 
 _Label = Annotated[str | None, BeforeValidator(_text)]

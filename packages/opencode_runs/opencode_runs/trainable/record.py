@@ -12,12 +12,11 @@ from pydantic import (
     ModelWrapValidatorHandler,
     PrivateAttr,
     ValidationError,
-    ValidatorFunctionWrapHandler,
     WrapValidator,
     model_validator,
 )
 
-from opencode_runs.traces.record import EpisodeRecord, NodeRecord, Part, RewardRecord, TraceRecord, tries_of
+from opencode_runs.traces.record import EpisodeRecord, NodeRecord, Part, RewardRecord, TraceRecord, if_ours, tries_of
 
 NO_CALL = "no model call"
 STRICT = ConfigDict(strict=True)
@@ -27,14 +26,6 @@ STRICT = ConfigDict(strict=True)
 def _numbers(values: object) -> object:
     """JSON has no NaN: `vf-eval` and prime-rl write null."""
     return [math.nan if value is None else value for value in values] if isinstance(values, list) else values
-
-
-def _if_ours(value: object, validate: ValidatorFunctionWrapHandler) -> Any:
-    """Any environment may put anything into a trace's `info`; what is not ours says nothing."""
-    try:
-        return validate(value)
-    except ValidationError:
-        return None
 
 
 _Floats = Annotated[list[float], BeforeValidator(_numbers)]
@@ -142,13 +133,13 @@ class TokenTrace(TraceRecord):
     calls: tuple[CallRecord, ...] = Field((), strict=False)
     rewards: dict[str, WeightedReward | None] = Field(default_factory=dict)
     metrics: dict[str, float | None] = Field(default_factory=dict)
-    history: Annotated[HistoryRecord | None, WrapValidator(_if_ours)] = Field(
+    history: Annotated[HistoryRecord | None, WrapValidator(if_ours)] = Field(
         None, validation_alias=AliasPath("info", "history")
     )
-    kept: Annotated[tuple[KeptLogprobs, ...] | None, WrapValidator(_if_ours)] = Field(
+    kept: Annotated[tuple[KeptLogprobs, ...] | None, WrapValidator(if_ours)] = Field(
         None, validation_alias=AliasPath("info", "logprobs"), strict=False
     )
-    sub_trace: Annotated[str | None, WrapValidator(_if_ours)] = Field(
+    sub_trace: Annotated[str | None, WrapValidator(if_ours)] = Field(
         None, validation_alias=AliasPath("info", "rlm", "sub_trace")
     )
     """The trace of the agent's sub calls, if it made any."""

@@ -1,0 +1,149 @@
+"""Which kept turns become tasks: by their number, by how their rollouts ended, by how far continuations differ."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from opencode_runs.difficulty.outputs import replacing
+from opencode_runs.tables import short, table
+from opencode_runs.traces.errors import NothingUsableError
+from opencode_runs.turns.kept import KeptTurn, TurnRow
+from opencode_runs.turns.rewards import Rollout, Turns
+
+
+class Choice(BaseModel):
+    """What is wanted of kept turns; each field that is not None leaves some out."""
+
+    turns: list[int] | None = None
+    """Numbers of turns, from 1; negative ones count from the last kept turn of each rollout, which is -1."""
+    every: int | None = None
+    """Turns whose number is a multiple of it."""
+    below: float | None = None
+    """Turns of rollouts with a reward below it."""
+    spread: float | None = None
+    """Turns whose continuations' rewards have at least this standard deviation, the widest first."""
+    limit: int | None = None
+    """How many at most."""
+
+
+class ListedTurn(BaseModel):
+    """One kept turn in an answer."""
+
+    folder: Path
+    trace_id: str
+    task: str
+    turn: int
+    seconds: float
+    held_seconds: float
+    megabytes: float
+    unrestorable: str | None
+    reward: float | None
+    """Of the rollout that kept it, where that is known."""
+    spread: float | None
+    """Standard deviation of its continuations' rewards; None below two of them."""
+
+
+class Listing(BaseModel):
+    """Kept turns, and where the dataset of them was written."""
+
+    turns: list[ListedTurn]
+    output: Path | None = None
+
+
+def spreads(rollouts: Iterable[Rollout]) -> dict[tuple[str, int], float]:
+    """The standard deviation of the rewards of the continuations of each turn that has at least two with a reward."""
+    rewards: dict[tuple[str, int], list[float]] = {}
+    for one in rollouts:
+        if one.origin is not None and one.reward is not None:
+            rewards.setdefault((one.origin.trace_id, one.origin.turn), []).append(one.reward)
+    return {turn: statistics.pstdev(values) for turn, values in rewards.items() if len(values) > 1}
+
+
+def listing(found: Turns, turns: Sequence[KeptTurn] | None = None) -> Listing:
+    """Kept turns with what is known of them; None for all that were found."""
+    spread = spreads(found.rollouts.values())
+    rows = [
+        ListedTurn(
+            folder=turn.place, trace_id=turn.trace_id, task=turn.task_key, turn=turn.turn, seconds=turn.seconds,
+            held_seconds=turn.held_seconds, megabytes=turn.file_bytes / 1e6, unrestorable=turn.unrestorable,
+            reward=found.reward(turn), spread=spread.get((turn.trace_id, turn.turn)),
+        )
+        for turn in (found.turns if turns is None else turns)
+    ]  # fmt: skip
+    return Listing(turns=rows)
+
+
+def listing_text(answer: Listing, rows: int | None) -> str:
+    """The listing as a table of at most so many rows."""
+    header = ("rollout", "task", "turn", "seconds", "held ms", "MB", "reward", "spread", "restorable")
+    lines = [
+        (
+            one.trace_id[:12], short(one.task), str(one.turn), f"{one.seconds:.1f}", f"{1000 * one.held_seconds:.0f}",
+            f"{one.megabytes:.1f}", _number(one.reward), _number(one.spread), one.unrestorable or "yes",
+        )
+        for one in answer.turns[:rows]
+    ]  # fmt: skip
+    offered = sum(one.unrestorable is None for one in answer.turns)
+    end = f"{len(answer.turns):,} kept turns, {offered:,} can be restored"
+    if answer.output is not None:
+        end += f"; written to {answer.output}: vf-eval opencode-env --env.taskset.dataset {answer.output} -r 8"
+    return f"{table(header, lines)}\n{end}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def choose(found: Turns, choice: Choice) -> list[KeptTurn]:
+    """The restorable kept turns that are wanted.
+
+    Raises:
+        NothingUsableError: there is none; the message says what left the last of them out.
+    """
+    turns = [turn for turn in found.turns if turn.unrestorable is None]
+    if not turns:
+        raise NothingUsableError("no kept turn can be restored: see opencode-turns list for the reasons")
+    last: dict[str, list[int]] = {}
+    for turn in turns:
+        last.setdefault(turn.trace_id, []).append(turn.turn)
+    if choice.turns is not None:
+        wanted = choice.turns
+        turns = [one for one in turns if one.turn in wanted or _from_the_end(last[one.trace_id], one.turn) in wanted]
+        _require(turns, f"no rollout kept a turn {', '.join(map(str, wanted))}")
+    if choice.every is not None:
+        turns = [one for one in turns if one.turn % choice.every == 0]
+        _require(turns, f"no turn that was kept is a multiple of {choice.every}")
+    if choice.below is not None:
+        known = [one for one in turns if found.reward(one) is not None]
+        _require(known, "no reward of these rollouts is known: name their run, or add it with --run")
+        turns = [one for one in known if (found.reward(one) or 0.0) < choice.below]
+        _require(turns, f"no rollout had a reward below {choice.below:g}")
+    if choice.spread is not None:
+        spread = spreads(found.rollouts.values())
+        _require(spread, "no turn has two continuations with a reward: evaluate some, and name that run with --run")
+        turns = [one for one in turns if spread.get((one.trace_id, one.turn), -1.0) >= choice.spread]
+        turns.sort(key=lambda one: -spread[one.trace_id, one.turn])
+        _require(turns, f"no turn's continuations differ by {choice.spread:g}")
+    return turns[: choice.limit]
+
+
+def _from_the_end(kept: list[int], turn: int) -> int:
+    return sorted(kept).index(turn) - len(kept)
+
+
+def _require(left: object, otherwise: str) -> None:
+    if not left:
+        raise NothingUsableError(otherwise)
+
+
+def write_dataset(turns: Iterable[KeptTurn], path: Path) -> None:
+    """Write a dataset for `--env.taskset.dataset`: one row for each kept turn, which names it by place and digest.
+
+    Raises:
+        BadInputError: it cannot be written.
+    """
+    rows = (TurnRow(kept_turn=str(turn.place.resolve()), digest=turn.digest) for turn in turns)
+    with replacing([path]) as (temporary,):
+        temporary.write_text("".join(f"{row.model_dump_json()}\n" for row in rows))

@@ -1,0 +1,111 @@
+"""What runs say of rollouts: their rewards, and from which kept turn they went on."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AliasPath, BaseModel, Field, WrapValidator
+
+from opencode_runs.difficulty.attempt import Failure, tries
+from opencode_runs.traces.errors import BadInputError
+from opencode_runs.traces.reading import Reading
+from opencode_runs.traces.record import EpisodeRecord, TraceRecord, if_ours
+from opencode_runs.traces.runs import find_trace_files
+from opencode_runs.turns.kept import KeptTurn, Origin, holds_kept_turns, kept_turns
+
+
+class BranchTrace(TraceRecord):
+    """A trace with its id and the kept turn that it went on from."""
+
+    id: str = ""
+    branch: Annotated[Origin | None, WrapValidator(if_ours)] = Field(None, validation_alias=AliasPath("info", "branch"))
+
+
+class BranchEpisode(EpisodeRecord):
+    """An episode of such traces."""
+
+    traces: tuple[BranchTrace, ...]
+
+
+class Rollout(BaseModel):
+    """One rollout of a run."""
+
+    trace_id: str
+    task: str
+    """How the task is called."""
+    origin: Origin | None
+    """Where it branched off; None for one from the task's beginning, and for one that was only resumed."""
+    reward: float | None
+    """None where it failed or was not scored."""
+    failure: str | None
+    """Why there is no reward."""
+
+
+def read_rollouts(runs: Sequence[Path]) -> tuple[dict[str, Rollout], list[str]]:
+    """The rollouts of runs by trace id, and what whoever named the runs should know.
+
+    Raises:
+        BadInputError: a run does not exist or cannot be read.
+    """
+    reading = Reading(BranchEpisode)
+    found: dict[str, Rollout] = {}
+    for _, episode in reading.episodes(find_trace_files(list(runs))):
+        called = episode.task_id or episode.task_name or episode.task or ""
+        for trace, outcome in tries(episode):
+            if isinstance(trace, BranchTrace):
+                origin = trace.branch if trace.branch is not None and not trace.branch.resumed else None
+                reward, failure = (None, outcome.cause) if isinstance(outcome, Failure) else (outcome.reward, None)
+                one = Rollout(trace_id=trace.id, task=called, origin=origin, reward=reward, failure=failure)
+                found[one.trace_id] = one
+    return found, [line for run in reading.runs for line in run.warnings()]
+
+
+class _Keeping(BaseModel):
+    """Where a run keeps turns, by its saved configuration."""
+
+    keep: Path | None = Field(None, validation_alias=AliasPath("env", "turns", "keep"))
+
+
+class Turns(BaseModel):
+    """The kept turns that a path names, with the rewards of their rollouts where these are known."""
+
+    turns: list[KeptTurn]
+    rollouts: dict[str, Rollout]
+    warnings: list[str]
+
+    def reward(self, turn: KeptTurn) -> float | None:
+        """What the rollout that kept it came to; None where that is not known."""
+        rollout = self.rollouts.get(turn.trace_id)
+        return None if rollout is None else rollout.reward
+
+
+def find_turns(path: Path, runs: Sequence[Path] = ()) -> Turns:
+    """The kept turns of a folder of them, or of the rollouts of a run whose configuration names that folder.
+
+    Args:
+        path: either.
+        runs: further runs, for the rewards of rollouts.
+
+    Raises:
+        BadInputError: there are none, or something cannot be read.
+    """
+    if holds_kept_turns(path):
+        rollouts, warnings = read_rollouts(runs) if runs else ({}, [])
+        return Turns(turns=list(kept_turns(path)), rollouts=rollouts, warnings=warnings)
+    rollouts, warnings = read_rollouts([path])
+    more, told = read_rollouts(runs) if runs else ({}, [])
+    folder = _kept_by(path)
+    if folder is None or not holds_kept_turns(folder):
+        where = "its configuration names no --env.turns.keep" if folder is None else f'there are none in "{folder}"'
+        raise BadInputError(f'run "{path}" kept no turns: {where}; name the folder of kept turns itself')
+    turns = [turn for turn in kept_turns(folder) if turn.trace_id in rollouts]
+    return Turns(turns=turns, rollouts=rollouts | more, warnings=warnings + told)
+
+
+def _kept_by(run: Path) -> Path | None:
+    for config in sorted((run / "configs" / "resolved").glob("*.json"))[:1]:
+        try:
+            return _Keeping.model_validate_json(config.read_bytes()).keep
+        except (OSError, ValueError):
+            return None
+    return None
