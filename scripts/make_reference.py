@@ -43,6 +43,7 @@ COMMANDS = {
     "opencode-report": "opencode_runs.report.cli",
     "opencode-difficulty": "opencode_runs.difficulty.cli",
     "opencode-trainable": "opencode_runs.trainable.cli",
+    "opencode-turns": "opencode_runs.turns.cli",
     "opencode-check-tasks": "opencode_env.check_tasks.cli",
     "opencode-sandboxes": "agent_sandbox.prime.command_line",
     "mathverdict": "mathverdict.__main__",
