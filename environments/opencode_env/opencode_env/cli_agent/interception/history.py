@@ -108,7 +108,7 @@ class History:
             return any(way(found, echo) for way in (ways if ends else reversed(ways)))
         issued = found.result_of(echo) if echo.get("role") == "tool" else None
         if (node := self._input(found.end, echo, issued, tools)) is not None:
-            found.add(node, found.result_on_wire(echo, issued))
+            found.add(node, found.result_on_wire(self._with_pinned(node, echo), issued))
             return True
         return echo.get("role") == "user" and self._left_out(found)
 
@@ -216,6 +216,13 @@ class History:
             if same and (parent is not None or self._nodes[node].tools == tools):
                 return node
         return None
+
+    def _with_pinned(self, node: int, echo: Message) -> Message:
+        """A message of a request, with the result that a hook put in the place of the tool's own, if one did."""
+        message = self._nodes[node].message
+        if isinstance(message, ToolMessage) and self._is_pinned(message):
+            return {**echo, "content": message_to_wire(message)["content"]}
+        return echo
 
     def _is_pinned(self, message: ToolMessage) -> bool:
         """Whether a hook put this result in the place of the tool's own."""

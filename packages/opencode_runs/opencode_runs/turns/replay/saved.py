@@ -93,7 +93,7 @@ def _configuration(run: Path) -> dict[str, Any]:
 def replay_all(source: Path, task: str | None, trace: str | None, opencode: str | None, pin: bool) -> Replays:
     """Replay what `cassettes` finds, one after the other."""
     answer = Replays(replays=[], unplayable={})
-    for cassette in cassettes(source, task, trace):
+    for cassette in list(cassettes(source, task, trace)):
         try:
             answer.replays.append(asyncio.run(replay(cassette, opencode=opencode, pin=pin)))
         except UnplayableError as error:
