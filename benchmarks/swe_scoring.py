@@ -69,7 +69,7 @@ def cpu() -> float:
 async def scoring(runs: int, seconds: float) -> None:
     """Print the figure of one row whose suite is busy for `seconds`."""
     row, found = swelego(CALCULATOR), made(CALCULATOR)
-    row["test_cmd"] = f"{PYTEST} -rA"
+    row |= {"test_cmd": f"{PYTEST} -rA", "test_timeout": 1800}
     (task,) = tasks_of([row], Path(tempfile.mkdtemp()))
     problem = task.data.swe
     assert problem is not None

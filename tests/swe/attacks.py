@@ -111,6 +111,7 @@ ATTACKS = {
     "processes that stay": "setsid sh -c 'while :; do echo \"def sub(a,b): return a-b\" > calc/ops.py; done' "
     ">/dev/null 2>&1 & true",
     # The suite's process.
+    "a suite that sleeps": appended("import time\ntime.sleep(10_000)"),
     "an endless suite": appended("while True: pass"),
     "a flood": appended("import sys\nwhile True: sys.stdout.write('PASSED tests/test_ops.py::test_sub\\n' * 10000)"),
     "a fork that survives": appended(
@@ -183,7 +184,7 @@ HARMLESS = (
 )
 """Names of attacks that cost a right patch nothing."""
 
-STUCK = ("an endless suite", "a flood")
+STUCK = ("a suite that sleeps", "an endless suite", "a flood")
 """Attacks that use up the suite's time."""
 
 OTHER_FORMS = (

@@ -13,6 +13,8 @@ from tests.support.user_home import Finished, UserHome
 from tests.swe.playing import write_rows
 from tests.swe.repositories import Repository
 
+_SECONDS = 3600.0
+"""Of an evaluation; `make test-whole` plays a hundred rows in one."""
 Form = Callable[[Repository], dict[str, Any]]
 """Makes a row of a repository."""
 
@@ -51,7 +53,8 @@ def run(home: UserHome, name: str, played: Sequence[Case], *options: str, **env:
     async def evaluated() -> Finished:
         async with ScriptedModel(Policy(played)) as model:
             arguments = ["opencode-swe", "--env.taskset.dataset", str(rows), "-c", "2", *options]
-            return await home.run(name, model.base_url, *arguments, env=env)
+            async with home.running(name, model.base_url, *arguments, env=env) as running:
+                return await running.finish(_SECONDS)
 
     return asyncio.run(evaluated())
 

@@ -1,29 +1,28 @@
 """Attacks through real `vf-eval`: none earns, or the metric shows it; in `make test` a choice of them.
 
-The agent is the light program there, and real OpenCode in `make test-whole`.
+The agent is the light program: what scripts do in the sandbox is the same.
 """
 
-import contextlib
 from itertools import product
 
 import pytest
 from verifiers.v1.trace import WireTrace
 
-from tests.support.light_opencode import light_opencode_in_place
-from tests.support.sizes import WHOLE, size
+from tests.support.sizes import size
 from tests.support.user_home import UserHome
 from tests.swe.attacks import ATTACKS, HARMLESS, INHERENT, OTHER_FORMS, STUCK
 from tests.swe.evaluating import Case, Form, run
 from tests.swe.playing import patching
 from tests.swe.repositories import CALCULATOR, made, openswe, r2e, swelego
 
-pytestmark = [pytest.mark.usefixtures("sandboxes"), pytest.mark.slow]
+pytestmark = [pytest.mark.usefixtures("light_opencode"), pytest.mark.slow]
 
 USUAL = (
     "conftest",
     "printed verdicts, then an exit",
     "filters of git",
     "processes that stay",
+    "a suite that sleeps",
     "a module of Python's",
 )
 """The attacks of `make test`; each way in has one."""
@@ -45,7 +44,7 @@ def cases() -> list[Case]:
     elsewhere = product((r2e, openswe), size(OTHER_FORMS[1:2], OTHER_FORMS))
     return [
         case("all changes", CHANGED),
-        *(case(name, ATTACKS[name], seconds=12 if name in STUCK else 90) for name in alone),
+        *(case(name, ATTACKS[name], seconds=20 if name in STUCK else 90) for name in alone),
         *(case(f"{form.__name__}: {name}", ATTACKS[name], form=form) for form, name in elsewhere),
         *(case(f"gold and {name}", gold + ATTACKS[name], 1.0) for name in size(HARMLESS[:1], HARMLESS)),
         *(case(name, INHERENT[name], 1.0) for name in size(("the record's own words",), tuple(INHERENT))),
@@ -53,10 +52,9 @@ def cases() -> list[Case]:
 
 
 @pytest.fixture(scope="module")
-def traces(shared_home: UserHome) -> dict[str, WireTrace]:
+def traces(light_opencode: None, shared_home: UserHome) -> dict[str, WireTrace]:
     """The trace of each attack."""
-    with contextlib.nullcontext() if WHOLE else light_opencode_in_place():
-        finished = run(shared_home, "attacks", cases())
+    finished = run(shared_home, "attacks", cases())
     assert finished.exit_code == 0, finished.log
     found = {str(episode.task.data.id): episode.traces[0] for episode in finished.episodes}
     assert len(found) == len(cases()), finished.log
@@ -70,6 +68,7 @@ def test_nothing_that_is_no_solution_earns_and_none_of_it_is_an_error(traces: di
 
 def test_what_is_left_out_and_what_no_grader_closes_is_shown(traces: dict[str, WireTrace]) -> None:
     assert traces["conftest"].metrics["dropped_test_files"] == 1.0
+    assert "did not end within 20 s" in traces["a suite that sleeps"].info["swe"]["problem"]
     assert traces["a module of Python's"].metrics["dropped_environment_files"] == 2.0
     assert traces["printed verdicts, then an exit"].metrics["meddling_signs"] == 2.0
     shown = {name: bool(traces[name].metrics["meddling_signs"]) for name in INHERENT if name in traces}

@@ -30,6 +30,7 @@ def test_rows_without_an_image_are_played_in_the_confined_sandbox(shared_home: U
     trace = finished.trace("calculator-swelego-gold")
     assert trace.info["swe"]["patch"].startswith("diff --git a/calc/more.py")
     assert trace.metrics["fail_to_pass_passed"] == 2.0
+    assert {tool.name for tool in trace.tools} == {"bash", "edit", "write"}
     assert finished.trace("calculator-swelego-half").metrics["fail_to_pass_passed"] == 1.0
     assert shared_home.leftovers() == []
 

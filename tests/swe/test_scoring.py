@@ -1,13 +1,17 @@
 """Rows of every form in confined sandboxes: the gold patch scores 1, nothing and half of it 0."""
 
+import base64
+import io
+import tarfile
 from itertools import product
 from pathlib import Path
 
 import pytest
-from opencode_rubrics import ScoringError
+from opencode_env.taskset import OpenCodeTaskConfig, OpenCodeTaskset, OpenCodeTasksetConfig
+from opencode_rubrics import ScoringError, SweTestsConfig
 
 from tests.support.sizes import WHOLE, size
-from tests.swe.playing import patching, played, tasks_of
+from tests.swe.playing import patching, played, tasks_of, write_rows
 from tests.swe.prime_rules import prime_verdict
 from tests.swe.repositories import CALCULATOR, FORMS, REPOSITORIES, SLUGS, STORE, made, scaleswe, swebench, swelego
 
@@ -55,6 +59,45 @@ async def test_the_future_is_gone_and_the_work_is_there(tmp_path: Path) -> None:
         assert "Begin" in said
         assert "calc" in said
         assert not [line for line in said if "return a - b" in line]
+
+
+async def test_a_row_of_ones_own_without_git_is_scored_in_any_taskset(tmp_path: Path) -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, text in {"half.py": "def half(x):\n    return x\n", "old.txt": "old\n"}.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    test = "import unittest, half\nclass T(unittest.TestCase):\n    def test_half(self):\n"
+    problem = {
+        "archive": base64.b64encode(packed.getvalue()).decode(),
+        "command": "python3 -m unittest -v test_half",
+        "parser": "unittest",
+        "fail_to_pass": ["test_half (test_half.T)"],
+        "test_files": {"test_half.py": f"{test}        self.assertEqual(half.half(4), 2)\n"},
+        "gold_patch": "--- a/half.py\n+++ b/half.py\n@@ -2 +2 @@\n-    return x\n+    return x // 2\n",
+        "timeout": 60,
+    }
+    rows = write_rows([{"question": "Halve it.", "workdir": "/work", "swe": problem}], tmp_path / "rows.jsonl")
+    config = OpenCodeTasksetConfig(dataset=str(rows), task=OpenCodeTaskConfig(rubric=SweTestsConfig()))
+    (task,) = OpenCodeTaskset(config).load()
+    mended = await played(task, "sed -i 's/return x/return x \\/\\/ 2/' half.py; rm old.txt")
+    assert (mended.reward, mended.info["swe"]["changed"], mended.info["swe"]["removed"]) == (
+        1.0,
+        ["half.py"],
+        ["old.txt"],
+    )
+    assert (await played(task, "echo 'def half(x): return 3' > half.py")).reward == 0.0
+
+
+async def test_a_log_that_tells_failures_alone_is_evidence_if_tests_ran(tmp_path: Path) -> None:
+    row = swebench(CALCULATOR)
+    script = row["eval_script"].replace("-rA", "-q -rf")
+    (task,) = tasks_of([{**row, "eval_script": script, "eval_type": "fail_only"}], tmp_path)
+    trace = await played(task, patching(made(CALCULATOR).gold))
+    assert (trace.reward, trace.metrics["fail_to_pass_passed"]) == (1.0, 2.0)
+    trace = await played(task, patching(made(CALCULATOR).half))
+    assert (trace.reward, trace.metrics["fail_to_pass_passed"]) == (0.0, 1.0)
 
 
 async def test_a_suite_that_is_broken_without_the_agent_is_an_error(tmp_path: Path) -> None:
