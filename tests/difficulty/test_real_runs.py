@@ -7,8 +7,10 @@ The evals run without a sandbox (see `plugin/rate_probe.py`), against an endpoin
 import json
 import os
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from opencode_runs.difficulty.rated import open_rated
 from opencode_runs.difficulty.recommend import recommend
 
 from tests.difficulty.model_server import PlanServer
+from tests.report.reading import packed, written
 from tests.support.machine import patience
 from tests.support.programs import finished
 
@@ -127,6 +130,20 @@ def test_rating_counts_attempts_and_keeps_what_the_machinery_did_apart(evals: Ev
     assert rated["always"].mean_turns == 1.0
     assert rated["always"].mean_tokens == 110
     assert rated["always"].key == "probe:always"
+
+    page = evals.folder / "page.html"
+    index = written(evals.folder / "small", evals.folder / "large", page=page)
+    (shown,) = index["runs"][0]["sources"]
+    assert {name: shown[name] for name in ("attempts", "avg_reward", "causes")} == {
+        "attempts": found.attempts, "avg_reward": found.avg_reward, "causes": found.causes,
+    }  # fmt: skip
+    assert Counter(row["outcome"] for row in index["rows"] if row["run"] == 0) == found.causes | {
+        "ok": 20,
+        "timeout": 1,
+    }
+    details = [packed(page, f"d{row['detail']}") for row in index["rows"]]
+    assert all(trace["verifiers"] == version("verifiers") for detail in details for trace in detail["traces"])
+    assert {trace["seat"] for detail in details for trace in detail["traces"]} == {"agent", "sub"}
 
     both = figures(rate([evals.folder / "small", evals.folder / "large"])).sources
     assert [(one.model, one.attempts) for one in both] == [("org/large", 21), ("small", 21)]

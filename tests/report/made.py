@@ -6,33 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from opencode_env.cli_agent.outcomes import Outcome
+
 Line = dict[str, Any]
 
 START = 1_790_000_000.0
 TASKS = ("fix-median", "write-roman", "count-errors", "rename-function", "csv-report", "rotate-logs", "cone-volume")
-OUTCOMES = (
-    "ProviderError",
-    "HarnessError",
-    "EnvError",
-    "SandboxError",
-    "SandboxEndedError",
-    "TunnelError",
-    "SandboxGatewayError",
-    "SandboxFileError",
-    "TaskError",
-    "WorldError",
-    "BrokenWorldError",
-    "ToolMismatchError",
-    "SignatureMismatchError",
-    "ToolsetError",
-    "BrokenBackendError",
-    "BrokenUserError",
-    "ScoringError",
-    "AgentError",
-    "SandboxAccessError",
-    "SandboxDiskError",
-)
-"""Each error type that the README's table of failures names."""
+OUTCOMES = tuple(dict.fromkeys(error for outcome in Outcome for error in outcome.value.errors))
+"""Each error type of the table of outcomes."""
+STOPS = tuple(outcome.value.stop for outcome in Outcome if outcome.value.stop)
+"""Each stop of the table of outcomes."""
 
 
 def call(tool: str, number: int, **arguments: Any) -> Line:
@@ -281,7 +264,7 @@ def failed(number: int, kind: str) -> Line:
 def every_outcome() -> list[Line]:
     """An episode of each outcome: errors of every type, timeouts, no reward, no trace, no model call."""
     lines = [episode(number, f"fails-with-{kind}", failed(number, kind)) for number, kind in enumerate(OUTCOMES)]
-    stops = ("agent_timeout", "scoring_timeout", "setup_timeout", "max_turns", "max_total_tokens")
+    stops = (*STOPS, "scoring_timeout", "setup_timeout", "max_turns")
     lines += [
         episode(100 + i, f"stops-by-{stop}", trace(100 + i, 0.0, stop_condition=stop)) for i, stop in enumerate(stops)
     ]
@@ -298,6 +281,8 @@ def rich() -> list[Line]:
         for place, task in enumerate(TASKS)
         for i in range(4)
     ]
+    told = lines[0]["traces"][0]
+    told["info"]["logprobs"] = [{"node": 2, "tokens": ["I look at", " the tests."], "logprobs": [-0.1, -2.5]}]
     main = trace(1900, 1.0, turns=4)
     lines.append(episode(1900, "ask-the-diary", main, sub(1901, main)))
     lines.append(episode(1902, "forked", forked(1902)))

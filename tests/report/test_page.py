@@ -56,7 +56,7 @@ def test_the_overview_shows_what_difficulty_prints(browser: Browser, pages: dict
 
 def test_a_filter_leaves_what_fits_and_its_address_can_be_kept(browser: Browser, pages: dict[str, Path]) -> None:
     browser.open(pages["outcomes"], "#/rollouts")
-    assert browser.run("document.querySelectorAll('tr.rollout').length") == 28
+    assert browser.run("document.querySelectorAll('tr.rollout').length") == len(made.every_outcome())
     browser.run(
         "(() => { const choice = document.querySelector('[data-filter=outcome]'); choice.value = 'ProviderError';"
         "choice.dispatchEvent(new Event('change')); })()"
@@ -66,7 +66,7 @@ def test_a_filter_leaves_what_fits_and_its_address_can_be_kept(browser: Browser,
     browser.open(pages["outcomes"], where)
     assert browser.run("document.querySelector('a.open').innerText") == "fails-with-ProviderError"
     browser.go("#/rollouts?tool=edit&sort=reward%2C+low+first&min=0&max=0")
-    assert browser.run("document.querySelectorAll('tr.rollout').length") == 3
+    assert browser.run("document.querySelectorAll('tr.rollout').length") == 1 + len(made.STOPS)
 
 
 def test_each_outcome_opens_with_its_error_and_log(browser: Browser, pages: dict[str, Path]) -> None:
@@ -110,6 +110,16 @@ def test_a_link_leads_to_a_message_and_a_sub_call_opens_its_own_conversation(
 
 
 READY_TEXT = "((words) => document.body.innerText.includes(words))"
+
+
+def test_tokens_are_shown_as_their_text_where_the_trace_has_it(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["rich"], f"#/r/{1000:032x}/trainer")
+    trained = "[...document.querySelectorAll('details[open] .token.trained')].slice(0, 3)"
+    texts = browser.run(f"{trained}.map((one) => one.textContent)")
+    assert texts[:2] == ["I look at", " the tests."]
+    assert texts[2].isdigit()
+    shades = browser.run(f"{trained}.map((one) => [one.style.getPropertyValue('--surprise'), one.title])")
+    assert all(0 <= float(shade) <= 1 and "log-probability -" in title for shade, title in shades)
 
 
 def test_a_fork_shows_its_first_difference_and_a_trainer_what_trains(browser: Browser, pages: dict[str, Path]) -> None:

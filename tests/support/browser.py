@@ -100,8 +100,9 @@ class Browser:
         return str(self.run("document.body.innerText"))
 
     def picture(self, path: Path, *, width: int = 1280, height: int = 860, dark: bool = False) -> None:
-        """Take a screenshot of a window of this size."""
+        """Take a screenshot of a window of this size, without scroll bars."""
         self.size(width, height, dark=dark)
+        self.call("Emulation.setScrollbarsHidden", hidden=True)
         shot = self.call("Page.captureScreenshot", format="png")
         path.write_bytes(base64.b64decode(shot["data"]))
 

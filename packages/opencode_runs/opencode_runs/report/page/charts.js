@@ -1,8 +1,9 @@
 // Charts as SVG and as bars, each with its numbers as text beside it.
 
+// The longest first; of many, most stand behind a fold.
 function bars(items, options = {}) {
   const most = Math.max(1e-12, ...items.map((item) => item.value));
-  return h("ul", { class: "bars", "aria-label": options.label || "" }, items.map((item) => {
+  const list = (some, label) => h("ul", { class: "bars", "aria-label": label }, some.map((item) => {
     const inside = [
       h("span", { class: "name" }, item.name),
       h("span", { class: "track", "aria-hidden": "true" }, h("span", { class: `bar ${item.kind || ""}`, style: { width: `${Math.max(item.value > 0 ? 0.5 : 0, (100 * item.value) / most)}%` } })),
@@ -10,6 +11,8 @@ function bars(items, options = {}) {
     ];
     return h("li", {}, item.href ? h("a", { href: item.href }, inside) : inside);
   }));
+  if (items.length <= 8) return list(items, options.label || "");
+  return [list(items.slice(0, 6), options.label || ""), h("details", { class: "numbers" }, h("summary", {}, `${number(items.length - 6)} more`), list(items.slice(6), `More: ${options.label || ""}`))];
 }
 
 function stacked(parts, label) {
@@ -38,11 +41,11 @@ function histogram(values, label) {
       bins.map((bin, i) => {
         const height = bin ? Math.max(2, (84 * bin) / most) : 0;
         return [
-          s("rect", { x: 10 + i * 30, y: 108 - height, width: 26, height, rx: 3, class: `bin ${i < 2 ? "low" : i > 7 ? "high" : "mid"}` }, s("title", {}, `${name(i)}: ${bin}`)),
+          s("rect", { x: 10 + i * 30, y: 108 - height, width: 26, height, rx: 3, class: `bin ${edge(i + 1) >= index.threshold - 1e-9 && (i === count - 1 || edge(i + 1) > index.threshold + 1e-9) ? "high" : edge(i) < 0.2 * index.threshold - 1e-9 ? "low" : "mid"}` }, s("title", {}, `${name(i)}: ${bin}`)),
           bin > 0 && s("text", { x: 23 + i * 30, y: 103 - height, class: "count" }, number(bin)),
         ];
       }),
-      [0, 5, 10].map((i) => s("text", { x: 8 + i * 30.4, y: 125, class: "tick", "text-anchor": i === 0 ? "start" : i === 10 ? "end" : "middle" }, edge(i).toFixed(i % 10 && high - low <= 1 ? 1 : 1)))),
+      [0, 5, 10].map((i) => s("text", { x: 8 + i * 30.4, y: 125, class: "tick", "text-anchor": i === 0 ? "start" : i === 10 ? "end" : "middle" }, edge(i).toFixed(1)))),
   );
 }
 

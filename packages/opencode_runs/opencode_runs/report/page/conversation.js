@@ -129,7 +129,7 @@ function message(trace, node, times, subs, open) {
       callBody(one)));
   const own = tooled ? subs.filter((sub) => sub.start >= tooled[0] - 0.05 && sub.start <= tooled[1] + 0.05) : [];
   if (own.length) body.push(h("section", { class: "subs" }, h("h3", {}, plural(own.length, "sub call")), h("ul", {}, own.map((sub) => h("li", {}, subLink(sub, open))))));
-  if (kept || trace.nodes[node].tokens) body.push(h("details", { class: "tokens" }, h("summary", {}, `Tokens: ${kept ? number(kept.logprobs.length) : `${number(trace.nodes[node].count)}, ${number(trace.nodes[node].trained)} train`}`), lazily(() => tokens(trace.nodes[node], kept))));
+  if (kept || trace.nodes[node].tokens) body.push(h("details", { class: "tokens" }, h("summary", {}, `Tokens: ${trace.nodes[node].tokens ? `${number(trace.nodes[node].count)}, ${number(trace.nodes[node].trained)} train` : number(kept.logprobs.length)}`), lazily(() => tokens(trace.nodes[node], kept))));
   return h("article", { class: `message ${role} ${sampled ? "sampled" : ""}`, id: `m${node}`, tabindex: "-1" }, head, body);
 }
 
@@ -151,20 +151,21 @@ function subLink(sub, open) {
     h("b", {}, `${sub.other.model || sub.other.seat} `), h("span", { class: "quiet" }, `${seconds(sub.end - sub.start)} · `), short(textOf(asked.message && asked.message.content), 90));
 }
 
-// Tokens, those that train shaded by log-probability: the less likely, the stronger.
+// Tokens, those that train shaded by log-probability: the less likely, the stronger. Their text where the trace has it.
 function tokens(node, kept) {
   const shade = (value) => ({ "--surprise": String(Math.min(1, Math.max(0, -(value ?? 0) / 5))) });
-  if (kept) {
+  if (!node.tokens) {
     return h("div", { class: "tokenline" }, kept.logprobs.map((value, i) =>
       h("span", { class: "token trained", style: shade(value), title: `log-probability ${value}` }, kept.tokens ? String(kept.tokens[i] ?? "") : String(i))));
   }
+  const texts = kept && kept.tokens && kept.tokens.length === node.trained ? kept.tokens : null;
   let sampled = 0;
-  return h("div", { class: "tokenline ids" }, node.tokens.slice(0, 4000).map((id, i) => {
+  return h("div", { class: texts ? "tokenline" : "tokenline ids" }, node.tokens.slice(0, 4000).map((id, i) => {
     const trains = node.mask[i] === "1";
-    const at = trains ? sampled++ : null;
-    const value = trains && node.logprobs ? node.logprobs[at] : null;
-    const advantage = trains && node.advantages ? ` · advantage ${node.advantages[at]}` : "";
-    return h("span", { class: trains ? "token trained" : "token", style: trains ? shade(value) : null, title: trains ? `log-probability ${value ?? "missing"}${advantage}` : "context: does not train" }, String(id));
+    if (!trains) return h("span", { class: "token", title: "context: does not train" }, `${id}${texts ? " " : ""}`);
+    const at = sampled++;
+    const advantage = node.advantages ? ` · advantage ${node.advantages[at]}` : "";
+    return h("span", { class: "token trained", style: shade(node.logprobs[at]), title: `log-probability ${node.logprobs[at] ?? "missing"}${advantage} · token ${id}` }, texts ? String(texts[at]) : String(id));
   }), node.tokens.length > 4000 && h("span", { class: "quiet" }, ` … ${number(node.tokens.length - 4000)} more`));
 }
 

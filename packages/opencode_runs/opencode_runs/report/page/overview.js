@@ -22,7 +22,7 @@ function figuresTable(run) {
     ...ks.map((k) => source.pass_at[k] ? number(source.pass_at[k].value, 2) + (source.pass_at[k].tasks < source.tasks_rated ? "*" : "") : "–"),
     number(source.mean_turns, 1), number(source.mean_tokens), number(source.timed_out), number(source.errors), number(source.unscored),
   ]);
-  return [table(head, rows, { class: "numbers", label: `Figures of ${run.label}` }), JSON.stringify(rows.map((row) => row.slice(1))).includes("*") && h("p", { class: "quiet" }, "* of the tasks with at least k attempts")];
+  return [table(head, rows, { class: "numbers", label: `Figures of ${run.label}` }), JSON.stringify(rows.map((row) => row.slice(1))).includes("*") && h("p", { class: "quiet path" }, "* of the tasks with at least k attempts")];
 }
 
 const TIMES = [["boot", "sandbox", "c5"], ["setup", "setup", "c4"], ["model", "model calls", "c1"], ["rest", "tools and agent", "c2"], ["finalize", "finalize", "c6"], ["scoring", "scoring", "c3"]];

@@ -177,7 +177,7 @@ function samplesOf(trace) {
     const path = trace.paths[sample.branch];
     return h("div", { class: "sample" }, h("p", {}, h("b", {}, `Sample of branch ${sample.branch}`), `: ${number(sample.tokens)} tokens, ${number(sample.trained)} train`),
       h("div", { class: "strip", role: "img", "aria-label": `${sample.trained} of ${sample.tokens} tokens train` }, path.filter((node) => trace.nodes[node].count).map((node) => h("span", { class: sample.trains.includes(node) ? "c1" : "mute", title: `message ${node}: ${number(trace.nodes[node].count)} tokens`, style: { "flex-grow": String(trace.nodes[node].count) } }))),
-      path.filter((node) => trace.nodes[node].tokens && sample.trains.includes(node)).slice(0, 50).map((node) => h("details", { class: "tokens", open: sample.trained <= 600 }, h("summary", {}, `message ${node}: ${short(textOf((trace.nodes[node].message || {}).content).replace(/\s+/g, " "), 70)}`), lazily(() => tokens(trace.nodes[node])))));
+      path.filter((node) => trace.nodes[node].tokens && sample.trains.includes(node)).slice(0, 50).map((node) => h("details", { class: "tokens", open: sample.trained <= 600 }, h("summary", {}, `message ${node}: ${short(textOf((trace.nodes[node].message || {}).content).replace(/\s+/g, " "), 70)}`), lazily(() => tokens(trace.nodes[node], trace.kept.find((one) => one.node === node))))));
   }));
 }
 
