@@ -7,17 +7,21 @@ resolves a path that a rollout names, and never waits for what is not a regular 
 import asyncio
 import contextlib
 import copy
+import json
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult, SubprocessConfig, SubprocessRuntimeInfo
+from verifiers.v1.utils.aio import run_shielded
 
-from agent_sandbox.confined.agent_code import AgentCodeDoor
+from agent_sandbox.confined.agent_code import SHARED, AgentCodeDoor
 from agent_sandbox.confined.agent_programs import ConfinedPrograms, narrowed
 from agent_sandbox.confined.commands import Commands
 from agent_sandbox.confined.config import Bind, LocalSandboxConfig
@@ -31,9 +35,13 @@ from agent_sandbox.confined.sandbox import Sandbox
 from agent_sandbox.confined.tool_servers import PORT_FILE, serve_apart
 from agent_sandbox.confined.users import SandboxUser
 from agent_sandbox.confined.uv_scripts import prepare_script
+from agent_sandbox.programs import program_text
 from agent_sandbox.toolbox.agent_programs import ProgramLimits
+from agent_sandbox.toolbox.kept_files import KeptFiles, keep, put
 from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 from agent_sandbox.verifiers_versions import OwnRuntime, provisioned
+
+T = TypeVar("T")
 
 _ACTIVATE = 'export VIRTUAL_ENV="$1" PATH="$1/bin:$PATH"; shift; exec "$@"'
 
@@ -245,6 +253,40 @@ class ConfinedRuntime(OwnRuntime):
         view = copy.copy(self)
         async with self._commands.others_held() as view._commands:
             yield view
+
+    async def keep_files(self, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]:
+        """Keep all that is writable in a folder, and say for how many seconds everything inside was held still.
+
+        Raises:
+            NotKept: it cannot be kept whole.
+            SandboxError: the sandbox is gone.
+        """
+        roots, skipped = self._sandbox.kept_areas(), [self.info.id, SHARED]
+        async with self._commands.others_held() as alone:
+            begun = time.monotonic()
+            kept = await self._with(alone, "list_and_send.py", roots, skipped, use=lambda p: keep(p, folder, before, most))
+            return kept, time.monotonic() - begun
+
+    async def put_files(self, folder: Path) -> None:
+        """Make what such a folder holds, in a sandbox in which nothing has run yet.
+
+        Raises:
+            SandboxError: it could not be done.
+        """
+        await self._with(self._commands, "put_files.py", use=lambda process: put(process, folder))
+
+    async def _with(
+        self, commands: Commands, program: str, *operands: list[str], use: Callable[[ConfinedProcess], Awaitable[T]]
+    ) -> T:
+        argv = [self.trusted_python, "-I", "-S", "-c", program_text(program), *map(json.dumps, operands)]
+        process = await commands.open(argv, {})
+        try:
+            return await use(process)
+        except BrokenPipeError:
+            raise SandboxError(f"{program} has ended early") from None
+        finally:
+            await run_shielded(process.kill())
+            process.close()
 
     async def _read(self, path: str, max_bytes: int | None = None) -> bytes:
         return await read_file(self._sandbox.channel, path, max_bytes)

@@ -205,6 +205,12 @@ class Sandbox:
         assert self._directory is not None
         return shown_areas(writable_areas(self._directory, self._workdir), self._workdir)
 
+    def kept_areas(self) -> list[str]:
+        """Return the paths inside of all that is writable, those within others left out."""
+        assert self._directory is not None
+        areas = sorted(writable_areas(self._directory, self._workdir))
+        return [path for path in areas if not any(path.startswith(f"{other}/") for other in areas)]
+
     def doors(self) -> tuple[Path, Path]:
         """Return the host directories of the command `run-agent-code` and of what it shares with verify commands.
 

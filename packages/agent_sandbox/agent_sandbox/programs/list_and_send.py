@@ -1,0 +1,98 @@
+"""Lists what directories of a sandbox hold and sends the contents that are asked for: list_and_send.py ROOTS SKIPPED.
+
+Both are JSON lists of paths. On its standard output stand the sandbox's processes, the entries, one JSON list a line,
+each directory before what it holds, and a last line; on its standard input comes one line, the numbers of the files
+that are wanted; then their contents follow, as long as their entries say. It follows no link and opens regular files
+only. Started with everything else in the sandbox held still.
+"""
+
+import json
+import os
+import stat
+import sys
+import time
+
+_FRESH_NS = 50_000_000
+"""A file that changed just now may change again within the same tick of its time stamps."""
+
+
+def processes():
+    """Every process but the first and this one: number, parent, name."""
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) in (1, os.getpid()):
+            continue
+        try:
+            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
+                head, _, rest = file.read().rpartition(")")
+        except OSError:
+            continue
+        state, parent = rest.split()[:2]
+        if state not in "ZX":
+            yield int(name), int(parent), head.partition("(")[2]
+
+
+def entry(path, found, linked):
+    """One entry: path, kind, mode, time of its last change (ns), size or target, and what tells that it changed."""
+    head, mode = [path], stat.S_IMODE(found.st_mode)
+    if stat.S_ISLNK(found.st_mode):
+        return [*head, "l", mode, found.st_mtime_ns, os.readlink(path), ""]
+    if stat.S_ISDIR(found.st_mode):
+        return [*head, "d", mode, found.st_mtime_ns, 0, ""]
+    if stat.S_ISFIFO(found.st_mode):
+        return [*head, "p", mode, found.st_mtime_ns, 0, ""]
+    if not stat.S_ISREG(found.st_mode):
+        return [*head, "e", mode, found.st_mtime_ns, "is no file, directory, link or pipe", ""]
+    if found.st_nlink > 1:
+        first = linked.setdefault((found.st_dev, found.st_ino), path)
+        if first != path:
+            return [*head, "h", mode, found.st_mtime_ns, first, ""]
+    if not os.access(path, os.R_OK):
+        return [*head, "e", mode, found.st_mtime_ns, "cannot be read", ""]
+    fresh = found.st_ctime_ns > time.time_ns() - _FRESH_NS
+    stamp = "" if fresh else f"{found.st_dev}.{found.st_ino}.{found.st_ctime_ns}"
+    return [*head, "f", mode, found.st_mtime_ns, found.st_size, stamp]
+
+
+def walk(path, device, skipped, linked):
+    """The entries of a directory, itself included; what another file system holds is none of the sandbox's own."""
+    waiting = [path]
+    while waiting:
+        path = waiting.pop()
+        try:
+            found = os.lstat(path)
+            if path in skipped or found.st_dev != device:
+                continue
+            made = entry(path, found, linked)
+            if made[1] == "d":
+                waiting += sorted((os.path.join(path, name) for name in os.listdir(path)), reverse=True)
+        except OSError as error:
+            made = [path, "e", 0, 0, error.strerror or "cannot be read", ""]
+        yield made
+
+
+def send(path, size, out):
+    """The first bytes of a file; what is missing is sent as zeros."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with open(descriptor, "rb") as file:
+        while size > 0:
+            chunk = file.read(min(size, 1 << 20)) or bytes(min(size, 1 << 20))
+            out.write(chunk)
+            size -= len(chunk)
+
+
+def main():
+    roots, skipped = (json.loads(word) for word in sys.argv[1:])
+    out, found, linked = sys.stdout.buffer, [], {}
+    out.write(json.dumps(list(processes())).encode() + b"\n")
+    for root in roots:
+        found += walk(root, os.lstat(root).st_dev, frozenset(skipped), linked)
+    for one in found:
+        out.write(json.dumps(one).encode() + b"\n")
+    out.write(b"null\n")
+    out.flush()
+    for number in json.loads(sys.stdin.readline()):
+        send(found[number][0], found[number][4], out)
+    out.flush()
+
+
+main()

@@ -1,0 +1,216 @@
+"""What the agent's directories hold, kept in a folder of the host and put into another sandbox.
+
+Two programs inside do all that has to do with paths (`list_and_send.py`, `put_files.py`). Invariant: the host opens
+names that it has made itself and nothing else, follows none of the agent's, and takes no more than it was told; a
+content that has not changed since an earlier keeping is a hard link to that one's, never to a file of a sandbox.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import verifiers.v1 as vf
+from verifiers.v1.errors import SandboxError
+from verifiers.v1.runtimes import RuntimeProcess
+
+INDEX = "index"
+"""The name in such a folder of what it holds, a JSON list a line: path, kind, mode, time, size or target, stamp, and
+for a file the name of its content."""
+MAX_LISTED_BYTES = 64 << 20
+_BATCH_BYTES = 4 << 20
+
+
+class NotKept(Exception):
+    """What a sandbox holds cannot be kept whole; the message says why."""
+
+
+@dataclass
+class KeptFiles:
+    """What was kept."""
+
+    bytes: int = 0
+    """Of all contents."""
+    new_bytes: int = 0
+    """Of those that are no hard link."""
+    processes: list[str] = field(default_factory=list)
+    """Names of the processes that ran beside the agent's own program."""
+
+
+@runtime_checkable
+class KeepsFiles(Protocol):
+    """A sandbox whose files can be kept and put into another one of its kind."""
+
+    async def keep_files(self, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]: ...
+
+    async def put_files(self, folder: Path) -> None: ...
+
+
+class _Stream:
+    """Reads what a process writes, by lines and by lengths."""
+
+    def __init__(self, source: AsyncIterator[bytes]) -> None:
+        self._source = source
+        self._held = bytearray()
+
+    async def _more(self) -> None:
+        try:
+            self._held += await anext(self._source)
+        except StopAsyncIteration:
+            raise SandboxError("the program that keeps a sandbox's files has ended early") from None
+
+    async def line(self, most: int) -> bytes:
+        start = 0
+        while (end := self._held.find(b"\n", start)) < 0:
+            start = len(self._held)
+            if start > most:
+                raise NotKept(f"the list of the sandbox's files is over {MAX_LISTED_BYTES} bytes")
+            await self._more()
+        found = bytes(self._held[:end])
+        del self._held[: end + 1]
+        return found
+
+    async def parts(self, size: int) -> AsyncIterator[bytes]:
+        while size > 0:
+            if not self._held:
+                await self._more()
+            part = bytes(self._held[:size])
+            del self._held[: len(part)]
+            size -= len(part)
+            yield part
+
+
+class _Writer:
+    """Writes contents beside the event loop, many small ones at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._waiting: list[tuple[str, bytes]] = []
+        self._bytes = 0
+
+    async def add(self, name: str, part: bytes) -> None:
+        self._waiting.append((name, part))
+        self._bytes += len(part)
+        if self._bytes >= _BATCH_BYTES:
+            await self.flush()
+
+    async def flush(self) -> None:
+        waiting, self._waiting, self._bytes = self._waiting, [], 0
+        await asyncio.to_thread(self._write, waiting)
+
+    def _write(self, waiting: Sequence[tuple[str, bytes]]) -> None:
+        for name, part in waiting:
+            with (self._folder / name).open("ab") as file:
+                file.write(part)
+
+
+async def keep(process: RuntimeProcess, folder: Path, before: Path | None, most: int) -> KeptFiles:
+    """Keep what `list_and_send.py`, just started, lists.
+
+    Args:
+        process: of that program.
+        folder: an empty one, for it alone.
+        before: an earlier folder of the same sandbox.
+        most: bytes that all contents may have.
+
+    Raises:
+        NotKept: the sandbox holds more than that, or something that cannot be kept.
+        SandboxError: the sandbox is gone.
+    """
+    stream = _Stream(process.stdout)
+    running = json.loads(await stream.line(MAX_LISTED_BYTES))
+    entries = await _entries(stream)
+    kept = KeptFiles(processes=_beside(running))
+    kept.bytes = sum(one[4] for one in entries if one[1] == "f")
+    if kept.bytes > most:
+        raise NotKept(f"the sandbox's files have {kept.bytes} bytes, more than {most}")
+    known = {} if before is None else await asyncio.to_thread(_known, before)
+    wanted: list[int] = []
+    links: list[tuple[str, str]] = []
+    for number, one in enumerate(entries):
+        if one[1] == "f":
+            one.append(str(number))
+            old = known.get((one[0], one[4], one[5])) if one[5] else None
+            links.append((old, str(number))) if old is not None else wanted.append(number)
+    await process.write(json.dumps(wanted).encode() + b"\n")
+    writer = _Writer(folder)
+    for number in wanted:
+        await writer.add(str(number), b"")
+        async for part in stream.parts(entries[number][4]):
+            await writer.add(str(number), part)
+        kept.new_bytes += entries[number][4]
+    await writer.flush()
+    await asyncio.to_thread(_finish, folder, before, links, entries)
+    return kept
+
+
+async def put(process: RuntimeProcess, folder: Path) -> None:
+    """Let `put_files.py`, just started, make what a folder holds.
+
+    Raises:
+        SandboxError: it could not.
+    """
+    try:
+        for part in _sent(folder):
+            await process.write(part)
+    except BrokenPipeError:
+        pass  # it says why
+    except OSError as error:
+        await process.kill()
+        raise SandboxError(f"kept files in {folder} cannot be read: {error.strerror}") from error
+    process.close_stdin()
+    said = b"".join([part async for part in process.stdout])
+    if await process.wait() != 0 or said != b"made\n":
+        why = b"".join([part async for part in process.stderr]).decode(errors="replace").strip()
+        raise SandboxError(f"kept files could not be put into the sandbox: {why[-500:]}")
+
+
+def entries_of(folder: Path) -> Iterator[list[Any]]:
+    """What a folder of kept files holds, by its index."""
+    with (folder / INDEX).open("rb") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+async def _entries(stream: _Stream) -> list[list[Any]]:
+    entries: list[list[Any]] = []
+    left = MAX_LISTED_BYTES
+    while (line := await stream.line(left)) != b"null":
+        left -= len(line)
+        one = json.loads(line)
+        if one[1] == "e":
+            raise NotKept(f"{one[0]} {one[4]}")
+        entries.append(one)
+    return entries
+
+
+def _beside(running: list[list[Any]]) -> list[str]:
+    """The names of the processes beside the agent's program and the shell that started it, which are the first two."""
+    ordered = sorted(running)
+    own = len(ordered) >= 2 and ordered[0][1] == 1 and ordered[1][1] == ordered[0][0]
+    return [name for _, _, name in (ordered[2:] if own else ordered)]
+
+
+def _known(before: Path) -> dict[tuple[str, int, str], str]:
+    return {(one[0], one[4], one[5]): one[6] for one in entries_of(before) if one[1] == "f" and one[5]}
+
+
+def _finish(folder: Path, before: Path | None, links: Sequence[tuple[str, str]], entries: Sequence[list[Any]]) -> None:
+    for old, new in links:
+        assert before is not None
+        os.link(before / old, folder / new, follow_symlinks=False)
+    with (folder / INDEX).open("xb") as file:
+        file.writelines(json.dumps(one).encode() + b"\n" for one in entries)
+
+
+def _sent(folder: Path) -> Iterator[bytes]:
+    entries = list(entries_of(folder))
+    yield b"".join(json.dumps(one[:6]).encode() + b"\n" for one in entries) + b"null\n"
+    for one in entries:
+        if one[1] == "f":
+            with open(os.open(folder / one[6], os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+                while part := file.read(1 << 20):
+                    yield part

@@ -1,0 +1,96 @@
+"""Files of a confined sandbox, kept on the host and put into another one: all of them, as they were, followed nowhere."""
+
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from agent_sandbox.confined import LocalSandboxConfig
+from agent_sandbox.confined.runtime import ConfinedRuntime, provision_confined
+from agent_sandbox.toolbox.kept_files import INDEX, NotKept, entries_of
+
+pytestmark = pytest.mark.usefixtures("sandboxes")
+
+MAKE = r"""
+cd /app && mkdir -p deep/er empty closed && printf 'a\nb' >deep/er/one && : >none && chmod 4755 none
+ln -s /etc/passwd out && ln -s nowhere gone && ln deep/er/one same && mkfifo pipe && printf x >"$(printf 'odd\n\377')"
+touch -d @1000000000.5 deep/er/one deep/er && chmod 555 closed && chmod 700 ~ && echo h >~/.rc && echo s >/dev/shm/s
+head -c 3000000 /dev/urandom >/tmp/big && echo l >/logs/l && echo r >/run/r
+"""
+LIST = r"""
+for place in /app /tmp /home /logs /dev/shm /run; do
+    find "$place" ! -path '/tmp/.vf*' ! -name agent-code -printf '%p %y %m %T@ %s %l %n\n' | sort
+    find "$place" -type f -exec md5sum {} +  | sort
+done
+"""
+MOST = 1 << 30
+
+
+@contextlib.asynccontextmanager
+async def box() -> AsyncIterator[ConfinedRuntime]:
+    """An empty sandbox."""
+    async with provision_confined(LocalSandboxConfig()) as made:
+        yield made
+
+
+async def listed(made: ConfinedRuntime) -> str:
+    """Everything that the sandbox holds, with modes, times, sizes, targets and contents."""
+    result = await made.run(["sh", "-c", LIST], {})
+    # Directories' sizes are their file system's, and those of the root are no file's of anybody.
+    return "\n".join(line for line in result.stdout.splitlines() if " d " not in line or "/deep" in line)
+
+
+async def test_files_are_put_into_another_sandbox_as_they_were(tmp_path: Path) -> None:
+    first, second = (tmp_path / name for name in "12")
+    first.mkdir()
+    second.mkdir()
+    async with box() as made:
+        assert (await made.run(["sh", "-c", MAKE], {})).exit_code == 0
+        before = await listed(made)
+        kept, held = await made.keep_files(first, None, MOST)
+        assert (kept.processes, kept.bytes == kept.new_bytes, kept.bytes > 3_000_000, held > 0) == ([], True, True, True)
+        await made.run(["sh", "-c", "sleep 0.1; echo more >>/app/deep/er/one; rm /app/gone"], {})
+        await made.keep_files(second, first, MOST)
+        again, _ = await made.keep_files(await _new(tmp_path / "3"), second, MOST)
+        assert again.new_bytes == 0
+    async with box() as other:
+        await other.put_files(first)
+        assert await listed(other) == before
+        assert "-r-xr-xr-x" not in before
+    contents = {one[0]: one[6] for one in entries_of(second) if one[1] == "f"}
+    inodes = {name: os.stat(second / number).st_nlink for name, number in contents.items()}
+    assert inodes["/tmp/big"] == 3
+    assert (second / contents["/app/deep/er/one"]).read_bytes() == b"a\nbmore\n"
+    assert {name for name in os.listdir(first) if not name.isdigit()} == {INDEX}
+
+
+async def _new(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        ("echo x >/app/locked && chmod 0 /app/locked", "/app/locked cannot be read"),
+        ("mkdir -m 0 /app/closed", "/app/closed Permission denied"),
+        ("truncate -s 9T /app/hole || truncate -s 15G /app/hole", "more than 1073741824"),
+        ("python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('/app/s')\"", "/app/s is no file"),
+    ],
+)
+async def test_what_cannot_be_kept_whole_is_not_kept(tmp_path: Path, made: str, why: str) -> None:
+    async with box() as holder:
+        await holder.run(["sh", "-c", made], {})
+        with pytest.raises(NotKept, match=why):
+            await holder.keep_files(tmp_path, None, MOST)
+
+
+async def test_processes_beside_the_agents_are_named(tmp_path: Path) -> None:
+    async with box() as made:
+        await made.run_background(["sh", "-c", "sleep 600 & sleep 601; true"], {}, "/tmp/log")
+        while (await made.run(["pgrep", "-c", "sleep"], {})).stdout != "2\n":
+            pass
+        await made.run(["sh", "-c", "(setsid tail -f /dev/null >/dev/null 2>&1 &); until pgrep tail; do :; done"], {})
+        kept, _ = await made.keep_files(tmp_path, None, MOST)
+    assert sorted(kept.processes) == ["sleep", "tail"]
