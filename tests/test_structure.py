@@ -127,7 +127,7 @@ AGENTS = re.compile(
 
 
 def test_the_floor_of_every_agent_knows_no_agent() -> None:
-    own_names = re.compile(r"opencode_env|opencode_rubrics|opencode-env|OPENCODE_ENV")
+    own_names = re.compile(r"opencode_env|opencode_rubrics|opencode_runs|opencode-env|OPENCODE_ENV")
     folder = PACKAGES["opencode_env"] / "cli_agent"
     named = [
         f"{path.relative_to(folder)}:{number}"

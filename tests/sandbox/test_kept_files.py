@@ -1,4 +1,4 @@
-"""Files of a confined sandbox, kept on the host and put into another one: all of them, as they were, followed nowhere."""
+"""Files of a confined sandbox, kept on the host and put into another one: all of them, as they were, none followed."""
 
 import contextlib
 import os
@@ -49,7 +49,12 @@ async def test_files_are_put_into_another_sandbox_as_they_were(tmp_path: Path) -
         assert (await made.run(["sh", "-c", MAKE], {})).exit_code == 0
         before = await listed(made)
         kept, held = await made.keep_files(first, None, MOST)
-        assert (kept.processes, kept.bytes == kept.new_bytes, kept.bytes > 3_000_000, held > 0) == ([], True, True, True)
+        assert (kept.processes, kept.bytes == kept.new_bytes, kept.bytes > 3_000_000, held > 0) == (
+            [],
+            True,
+            True,
+            True,
+        )
         await made.run(["sh", "-c", "sleep 0.1; echo more >>/app/deep/er/one; rm /app/gone"], {})
         await made.keep_files(second, first, MOST)
         again, _ = await made.keep_files(await _new(tmp_path / "3"), second, MOST)

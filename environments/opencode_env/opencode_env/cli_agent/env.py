@@ -47,6 +47,10 @@ from opencode_env.cli_agent.rollout_limit import limit_rollout, scoring_limit, t
 from opencode_env.cli_agent.spare_boxes import box_provider
 from opencode_env.cli_agent.traces import describe_failure, describe_rollout
 from opencode_env.cli_agent.training_renderer import require_trainable
+from opencode_env.cli_agent.turns.config import TurnsConfig
+from opencode_env.cli_agent.turns.disk import DiskUse
+from opencode_env.cli_agent.turns.keeping import RolloutTurns
+from opencode_env.cli_agent.turns.opening import open_turns, require_keepable, runtime_kind
 from opencode_env.named_agents.npm_trees import NPM_AGENTS, NpmAgents, harness_binds
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
@@ -64,6 +68,8 @@ class CliAgentEnvConfig(EnvConfig):
     """What one process may ask of Prime at once; without effect on other runtimes."""
     gateway: GatewayConfig = GatewayConfig()
     """What one rollout may ask of the way to the model, on every runtime."""
+    turns: TurnsConfig = TurnsConfig()
+    """Turns that are kept, to be gone back to."""
     agent_errors: AgentErrors = "score"
     """What becomes of a run that the agent's own programs can have broken. `score`: the files as they are, with the
     metric `agent_error_own`. `error`: an `AgentError`, unscored; a policy may prefer that to a failure."""
@@ -147,6 +153,8 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         self._resources = AsyncExitStack()
         self._turns = Turns(self.config.prime)
         self._features = self.config.features()
+        self._kept: DiskUse | None = None
+        self._since = time.time()
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -172,6 +180,14 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         await self._resources.enter_async_context(rubrics_in_use())
         for feature in self._features:
             await self._resources.enter_async_context(feature.serving())
+        if (turns := self.config.turns).keep is not None:
+            self._kept = DiskUse(turns.keep.absolute(), turns.max_disk)
+
+    async def _open_turns(self, task: Task[Any, Any, Any], agent: Agent) -> RolloutTurns | None:
+        confined, config = self.config.sandbox.confine, self.config.turns
+        require_keepable(config, agent.runtime_config, agent.harness, confined=confined)
+        kind = runtime_kind(agent.runtime_config, confined=confined)
+        return await open_turns(task, agent, config, str(self.config.id), kind, self._kept, self._since)
 
     async def stop(self) -> None:
         """End the features and let the rubrics go; the last environment of the process tears those down."""
@@ -208,9 +224,10 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         await require_trainable(getattr(agents, name) for name in agent_config_fields(self.config))
         started = time.monotonic()
         rollout = Rollout()
-        limit_rollout(agents.agent, task)
+        rollout.turns = await self._open_turns(task, agents.agent)
+        limit_rollout(agents.agent, task, 0.0 if rollout.turns is None else rollout.turns.seconds_before)
         limit = take_scoring_limit(agents.agent, task)
-        scored = guarded_task(task, limit)
+        scored = guarded_task(task, limit, continued=rollout.continued is not None)
         agents.agent.harness = guarded(
             agents.agent.harness, contained=self.config.sandbox.confine, agent_errors=self.config.agent_errors
         )
@@ -221,10 +238,14 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
             await self.run_agent(scored, agents, box, rollout)
             trace = rollout.trace
             assert trace is not None
+            if rollout.continued is not None:
+                rollout.continued.finish(trace)
             rollout.start.put_on(trace)
             fail_stage_timeout(trace)
             zero_spoilt(trace)
             unscore_failed(trace)
+        if rollout.turns is not None:
+            rollout.turns.ended()
         logger.info("%s", describe_rollout(trace, time.monotonic() - started))
 
     async def run_agent(self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, rollout: Rollout) -> None:
@@ -249,6 +270,8 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
                     f"the sandbox was not up within {deadline:g} s (--env.agent.timeout.setup)"
                 ) from error
             attach(rollout, box)
+            if rollout.turns is not None:
+                await rollout.turns.provide(box)
             rollout.boxes = box_provider(self._provision, task, agent, rollout)
             try:
                 yield box

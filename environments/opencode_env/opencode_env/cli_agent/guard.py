@@ -62,6 +62,8 @@ class GuardedHarness(Harness[ConfigT], Generic[ConfigT]):
         tool_interception_url: str | None = None,
     ) -> HarnessSession:
         """Draw the line before the agent, and prepare the harness's own session behind it."""
+        if mcp_urls:
+            rollout_of(trace).refuse_turns(f"tool servers hold what is no file of the sandbox: {', '.join(mcp_urls)}")
         fence = ProcessFence(runtime)
         options = {} if tool_interception_url is None else {"tool_interception_url": tool_interception_url}
         inner = await self.fenced_session(fence, ctx, trace, runtime, endpoint, secret, mcp_urls, data, **options)
@@ -94,10 +96,13 @@ class GuardedHarness(Harness[ConfigT], Generic[ConfigT]):
         await super().score(trace, runtime)
 
 
-def guarded_task(task: Task[Any, Any, Any], scoring_seconds: float | None = None) -> Task[Any, Any, Any]:
+def guarded_task(
+    task: Task[Any, Any, Any], scoring_seconds: float | None = None, *, continued: bool = False
+) -> Task[Any, Any, Any]:
     """The same task, which sees the sandbox only without the agent, and is scored only as `require_scorable` allows.
 
-    Scoring has so many seconds, without what it waits for a place among others.
+    Scoring has so many seconds, without what it waits for a place among others. The sandbox of a rollout that is
+    `continued` is not set up again.
 
     verifiers 0.4.1 (dev26) closes the session of an agent that ended well after the scoring; here it is closed before
     `finalize`, as in 0.4.0. The harness's own refusal of a score is not enough: what a task has started would go on.
@@ -130,6 +135,11 @@ def guarded_task(task: Task[Any, Any, Any], scoring_seconds: float | None = None
                 raise
             agent_record(trace)["scoring_error"] = str(error)
 
+    async def no_setup(trace: AnyTrace, runtime: Runtime, deployment: Any = None) -> None:
+        """Its effects are among the files that were put there."""
+
+    if continued:
+        copied.setup = no_setup  # type: ignore[method-assign]
     for method in (finalize, score):
         setattr(copied, method.__name__, method)
     return copied
@@ -257,6 +267,8 @@ class GuardedSession(HarnessSession):
         if self._closed:
             return
         self._closed = True
+        if self._rollout.turns is not None:
+            await self._rollout.turns.stop()
         try:
             await self._inner.close()
         finally:

@@ -23,6 +23,8 @@ from opencode_env.cli_agent.interception.own_calls import AgentProgram
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout
 from opencode_env.cli_agent.interception.tunnel import OpenTunnel
 from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.cli_agent.turns.continued import Continued
+from opencode_env.cli_agent.turns.keeping import RolloutTurns
 
 
 class Rollout(Scoring):
@@ -44,6 +46,8 @@ class Rollout(Scoring):
         """Set by the server that serves the rollout; None behind verifiers' own."""
         self.tunnel: OpenTunnel | None = None
         """The tunnel from the sandbox to that server while it is registered there; None where none can be lost."""
+        self.turns: RolloutTurns | None = None
+        """Its kept turns, and the one that it continues, in an environment that has them."""
         self.make_sub: Callable[[AnyTrace], SubRollout] | None = None
         """Makes the sub side, in an environment that has one."""
         self.sub: SubRollout | None = None
@@ -53,6 +57,8 @@ class Rollout(Scoring):
         """Take up the trace that verifiers has minted for this rollout."""
         self.trace = trace
         attach(self, trace)
+        if self.turns is not None:
+            self.turns.begin(trace)
         if self.make_sub is not None:
             self.sub = self.make_sub(trace)
 
@@ -60,6 +66,9 @@ class Rollout(Scoring):
         """End what still serves the rollout; what came of it stays. Idempotent."""
         if self.sub is not None:
             await self.sub.end()
+        if self.turns is not None:
+            await self.turns.stop()
+            self.turns.close()
         self.session = self.gateway = self.tunnel = self.boxes = None
 
     @property
@@ -80,6 +89,16 @@ class Rollout(Scoring):
     def first_conversation(self) -> str | None:
         """The conversation of the first call, where that bore the mark of the agent's own program."""
         return None if self.gateway is None else self.gateway.beginnings.first
+
+    @property
+    def continued(self) -> Continued | None:
+        """The kept turn that it goes on from."""
+        return None if self.turns is None else self.turns.continued
+
+    def refuse_turns(self, obstacle: str) -> None:
+        """Say why none of its turns can be restored."""
+        if self.turns is not None:
+            self.turns.obstacle = self.turns.obstacle or obstacle
 
     def take_failure(self) -> RolloutError | None:
         """What the server holds for the cause of the end (see `Gateway.take_failure`)."""

@@ -13,10 +13,13 @@ DEFAULT_ROLLOUT_SECONDS = 3600.0
 """An agent whose background child keeps its output open, or that waits for ever, holds its place no longer."""
 
 
-def limit_rollout(agent: Agent, task: Task[Any, Any, Any]) -> None:
-    """Give the agent the default limit, unless `--env.agent.timeout.rollout` or the task has one; `inf` is none."""
-    if agent.timeout.rollout is None and task.data.timeout.agent is None:
-        agent.timeout = agent.timeout.model_copy(update={"rollout": DEFAULT_ROLLOUT_SECONDS})
+def limit_rollout(agent: Agent, task: Task[Any, Any, Any], used: float = 0.0) -> None:
+    """Give the agent the default limit, unless `--env.agent.timeout.rollout` or the task has one; `inf` is none. Of
+    either a rollout that goes on from a kept turn has `used` so many seconds."""
+    limit = agent.timeout.rollout if agent.timeout.rollout is not None else task.data.timeout.agent
+    if limit is None or used:
+        left = max((DEFAULT_ROLLOUT_SECONDS if limit is None else limit) - used, 1.0)
+        agent.timeout = agent.timeout.model_copy(update={"rollout": left})
 
 
 def take_scoring_limit(agent: Agent, task: Task[Any, Any, Any]) -> float | None:

@@ -32,6 +32,8 @@ class OpenCodeHarness(GuardedHarness[OpenCodeHarnessConfig], Harness[OpenCodeHar
     SUPPORTS_SKILLS = True
     # The confined local sandbox is of the `subprocess` type; a plain subprocess is refused in `setup`.
     NEEDS_CONTAINER = False
+    CONTINUES_TURNS: ClassVar[bool] = True
+    """Whether a rollout can go on from a kept turn."""
     SESSION: ClassVar[type[OpenCodeSession]] = OpenCodeSession
     """What drives one rollout; a subclass of this harness may name its own."""
 

@@ -33,6 +33,8 @@ from opencode_env.opencode.state import CONFIG_DIR, STATE_BASE, program, segment
 
 MAX_LOG_BYTES = 64 * 1024 * 1024
 """Cap of the log file that `log_dir` keeps per rollout."""
+MARKER = "opencode-env: go on"
+"""A message that OpenCode's plugin takes out of every request: without one OpenCode does not go on with a session."""
 CODE_VARIABLE = "OPENCODE_ENV_CODE"
 """Environment variable of OpenCode with the code of this run, of which its plugin makes the mark of its model calls."""
 
@@ -94,11 +96,24 @@ class OpenCodeSession(HarnessSession):
             images=self._images,
         )
         self._rendered = render_config(self.extend_config(built))
+        if self._rollout.continued is not None:
+            await self._prepare_continued()
+            return
         self._written = first is not None
         output = await self._prepare_first(self._archive(first))
         self.state, _, marked = output.removeprefix("state=").partition("\n")
         await self._install_skills()
         await self._fence.mark(marked)
+
+    async def _prepare_continued(self) -> None:
+        """Begin a further segment in the files of a kept turn, for which nobody says anything."""
+        assert self._rollout.continued is not None
+        session = self._rollout.continued.turn.session_id
+        assert session is not None
+        self.state = STATE_BASE
+        await self._begin_again(SegmentPrompt(MARKER), session)
+        await self._fence.mark()
+        self._written = True
 
     def _archive(self, prompt: SegmentPrompt | None, systems: Mapping[str, Sequence[str]] | None = None) -> bytes:
         return state_archive(self._rendered, self.system_append(), self.extra_files(), prompt, systems)
@@ -150,6 +165,8 @@ class OpenCodeSession(HarnessSession):
         if self._closed:
             raise HarnessError(f"harness {self.harness.config.id!r} session is already closed")
         prompt = messages if messages is not None else self.data.prompt
+        if self._rollout.continued is not None and self._written:
+            prompt = MARKER
         if prompt is None:
             raise HarnessError("the task has no prompt and the user sent no message")
         first_call = len(self.trace.calls)
@@ -188,6 +205,8 @@ class OpenCodeSession(HarnessSession):
                 "takes images, such as qwen3-vl), or leave the task out"
             )
         session = self._session_id
+        if self._written and session is not None:  # of a kept turn
+            return ["--session", session, "--agent", self._agent]
         if self._segments and session is None:
             raise HarnessError("OpenCode's log names no session, so the conversation cannot be continued")
         if session is not None:
@@ -200,8 +219,11 @@ class OpenCodeSession(HarnessSession):
 
     @property
     def _session_id(self) -> str | None:
-        """OpenCode's session, by its first model call; else by the log, into which the agent can write."""
-        return self._rollout.first_conversation or self._log.session_id
+        """OpenCode's session, by its first model call or the kept turn; else by the log, into which the agent can
+        write."""
+        continued = self._rollout.continued
+        known = None if continued is None else continued.turn.session_id
+        return known or self._rollout.first_conversation or self._log.session_id
 
     @property
     def _agent(self) -> str:

@@ -8,6 +8,7 @@ import verifiers.v1 as vf
 from opencode_rubrics.code.problem import CodeTests
 from opencode_rubrics.staged_tests import StagedTests
 from opencode_rubrics.swe.problem import SweProblem
+from opencode_runs.turns.kept import TurnRow
 from pydantic import Field, JsonValue
 
 from opencode_env.taskset.folders.task_folder import TaskFolder
@@ -38,5 +39,7 @@ class OpenCodeTaskData(vf.TaskData):
     """The test script of a task directory, which scores it."""
     folder: TaskFolder | None = None
     """How the sandbox of a task directory is made ready."""
+    kept_turn: TurnRow | None = None
+    """The kept turn that rollouts of the task go on from."""
     info: dict[str, JsonValue] = Field(default_factory=dict)
     """All other columns of the row."""

@@ -35,6 +35,7 @@ from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_env.taskset.errors import show_message_alone
 from opencode_env.taskset.folders.task_folder import wait_until_healthy
 from opencode_env.taskset.gold.validation import gold_is_right
+from opencode_env.taskset.kept_turns import named_turns
 from opencode_env.taskset.mapping import RowMapper
 from opencode_env.taskset.row_rubric import read_rubric
 
@@ -147,6 +148,10 @@ class OpenCodeTaskset(vf.Taskset[OpenCodeTask, OpenCodeTasksetConfig]):  # type:
         from opencode_env.taskset.sources import read_rows
 
         show_message_alone()
+        if (turns := named_turns(self.config)) is not None:
+            for number, data in enumerate(turns):
+                yield OpenCodeTask(data.model_copy(update={"idx": number}), self.config.task)
+            return
         mapper = RowMapper(self.config)
         for row in read_rows(self.config):
             yield OpenCodeTask(mapper.task_data(row), self.config.task)

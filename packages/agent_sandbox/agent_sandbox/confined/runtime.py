@@ -261,10 +261,12 @@ class ConfinedRuntime(OwnRuntime):
             NotKept: it cannot be kept whole.
             SandboxError: the sandbox is gone.
         """
-        roots, skipped = self._sandbox.kept_areas(), [self.info.id, SHARED]
+        roots, skipped = self._sandbox.kept_areas(), [str(self.info.id), SHARED]
         async with self._commands.others_held() as alone:
             begun = time.monotonic()
-            kept = await self._with(alone, "list_and_send.py", roots, skipped, use=lambda p: keep(p, folder, before, most))
+            kept = await self._with(
+                alone, "list_and_send.py", roots, skipped, use=lambda p: keep(p, folder, before, most)
+            )
             return kept, time.monotonic() - begun
 
     async def put_files(self, folder: Path) -> None:

@@ -11,12 +11,14 @@ import os
 import stat
 import sys
 import time
+from collections.abc import Collection, Iterator
+from typing import Any, BinaryIO
 
 _FRESH_NS = 50_000_000
 """A file that changed just now may change again within the same tick of its time stamps."""
 
 
-def processes():
+def processes() -> Iterator[tuple[int, int, str]]:
     """Every process but the first and this one: number, parent, name."""
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) in (1, os.getpid()):
@@ -31,9 +33,10 @@ def processes():
             yield int(name), int(parent), head.partition("(")[2]
 
 
-def entry(path, found, linked):
+def entry(path: str, found: os.stat_result, linked: dict[tuple[int, int], str]) -> list[Any]:
     """One entry: path, kind, mode, time of its last change (ns), size or target, and what tells that it changed."""
-    head, mode = [path], stat.S_IMODE(found.st_mode)
+    head: list[Any] = [path]
+    mode = stat.S_IMODE(found.st_mode)
     if stat.S_ISLNK(found.st_mode):
         return [*head, "l", mode, found.st_mtime_ns, os.readlink(path), ""]
     if stat.S_ISDIR(found.st_mode):
@@ -53,7 +56,7 @@ def entry(path, found, linked):
     return [*head, "f", mode, found.st_mtime_ns, found.st_size, stamp]
 
 
-def walk(path, device, skipped, linked):
+def walk(path: str, device: int, skipped: Collection[str], linked: dict[tuple[int, int], str]) -> Iterator[list[Any]]:
     """The entries of a directory, itself included; what another file system holds is none of the sandbox's own."""
     waiting = [path]
     while waiting:
@@ -70,7 +73,7 @@ def walk(path, device, skipped, linked):
         yield made
 
 
-def send(path, size, out):
+def send(path: str, size: int, out: BinaryIO) -> None:
     """The first bytes of a file; what is missing is sent as zeros."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:
@@ -80,9 +83,11 @@ def send(path, size, out):
             size -= len(chunk)
 
 
-def main():
+def main() -> None:
     roots, skipped = (json.loads(word) for word in sys.argv[1:])
-    out, found, linked = sys.stdout.buffer, [], {}
+    out = sys.stdout.buffer
+    found: list[list[Any]] = []
+    linked: dict[tuple[int, int], str] = {}
     out.write(json.dumps(list(processes())).encode() + b"\n")
     for root in roots:
         found += walk(root, os.lstat(root).st_dev, frozenset(skipped), linked)

@@ -7,9 +7,10 @@ Directories that are there stay, and get the listed modes and times as the other
 import json
 import os
 import sys
+from typing import Any, BinaryIO
 
 
-def content(path, mode, size, source):
+def content(path: str, mode: int, size: int, source: BinaryIO) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with open(descriptor, "wb") as file:
         while size > 0:
@@ -22,7 +23,7 @@ def content(path, mode, size, source):
         os.fchmod(file.fileno(), mode)
 
 
-def make(path, kind, mode, what, source):
+def make(path: str, kind: str, mode: int, what: Any, source: BinaryIO) -> None:
     if kind == "f":
         content(path, mode, what, source)
     elif kind == "l":
@@ -36,7 +37,7 @@ def make(path, kind, mode, what, source):
         os.mkdir(path, 0o700)
 
 
-def main():
+def main() -> None:
     source, entries = sys.stdin.buffer, []
     while (one := json.loads(source.readline())) is not None:
         entries.append(one)
@@ -48,7 +49,7 @@ def main():
         if kind == "d":
             os.chmod(path, mode)
             os.utime(path, ns=(modified, modified))
-    print("made")
+    sys.stdout.write("made\n")
 
 
 main()

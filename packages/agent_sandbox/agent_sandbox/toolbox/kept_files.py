@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-import verifiers.v1 as vf
 from verifiers.v1.errors import SandboxError
-from verifiers.v1.runtimes import RuntimeProcess
 
 INDEX = "index"
 """The name in such a folder of what it holds, a JSON list a line: path, kind, mode, time, size or target, stamp, and
@@ -47,6 +45,21 @@ class KeepsFiles(Protocol):
     async def keep_files(self, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]: ...
 
     async def put_files(self, folder: Path) -> None: ...
+
+
+class StreamedProcess(Protocol):
+    """A process that can be told that no more comes."""
+
+    stdout: Any
+    stderr: Any
+
+    async def write(self, data: bytes) -> None: ...
+
+    def close_stdin(self) -> None: ...
+
+    async def wait(self) -> int: ...
+
+    async def kill(self) -> None: ...
 
 
 class _Stream:
@@ -107,7 +120,7 @@ class _Writer:
                 file.write(part)
 
 
-async def keep(process: RuntimeProcess, folder: Path, before: Path | None, most: int) -> KeptFiles:
+async def keep(process: StreamedProcess, folder: Path, before: Path | None, most: int) -> KeptFiles:
     """Keep what `list_and_send.py`, just started, lists.
 
     Args:
@@ -147,7 +160,7 @@ async def keep(process: RuntimeProcess, folder: Path, before: Path | None, most:
     return kept
 
 
-async def put(process: RuntimeProcess, folder: Path) -> None:
+async def put(process: StreamedProcess, folder: Path) -> None:
     """Let `put_files.py`, just started, make what a folder holds.
 
     Raises:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from verifiers.v1 import graph
 from verifiers.v1.dialects import Dialect
 from verifiers.v1.trace import Trace
 
@@ -18,10 +19,16 @@ def drop_with(trace: Trace[Any, Any, Any], main: Trace[Any, Any, Any]) -> None:
 
 
 def index_nodes(trace: Trace[Any, Any, Any], dialect: type[Dialect[Any]], index: dict[Any, int]) -> None:
-    """Let a trace without nodes find its nodes in `index`; since 0.4.1 it has one for each dialect.
+    """Let a trace find its nodes in `index`, into which those go that it has; since 0.4.1 it has one for each dialect.
 
     When 0.4.0 is no longer supported, its caller says it itself.
     """
+    for number, node in enumerate(trace.nodes):
+        if AFTER_0_4_0:
+            key = graph._node_key(trace, node.parent, node.message, node.tools, dialect=dialect.name)
+        else:
+            key = graph._node_key(node.parent, node.message, node.tools)
+        index[key] = number
     if AFTER_0_4_0:
         trace._head_index = {dialect.name: index}
     else:

@@ -59,7 +59,7 @@ class KeptTurn(BaseModel):
     env: str
     """Id of the environment that kept it."""
     versions: dict[str, str]
-    """Of `opencode`, `verifiers` and `opencode-env`."""
+    """Of the `agent`, `verifiers` and `opencode-env`."""
     model: str
     sampling: dict[str, JsonValue]
     runtime: str

@@ -5,6 +5,7 @@ It travels as an argument: to the steps of `path.py`, and through verifiers' ser
 happens.
 """
 
+import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -64,6 +65,8 @@ class Call:
     history: History | None = None
     """Of its session, if the agent says how it sends its history back."""
     asked: Asked | None = None
+    keeping: asyncio.Task[None] | None = None
+    """Keeps the rollout's turn; its answer waits for that."""
     last_message: dict[str, Any] = field(default_factory=dict)
     """With which it ends, as a chat endpoint gets it."""
     reading: Dialect[Any] = field(init=False)

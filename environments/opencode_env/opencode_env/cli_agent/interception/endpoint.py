@@ -109,8 +109,19 @@ class EndpointClient(Client):
 
     @asynccontextmanager
     async def _asking(self, call: Call) -> AsyncIterator[Callable[[], None]]:
-        """A call is at the endpoint, for as long as it may be; yields what says that its answer goes on."""
+        """A call is at the endpoint, for as long as it may be, and until its turn was kept; yields what says that its
+        answer goes on."""
         call.endpoint = self
+        try:
+            async with self._told(call) as goes_on:
+                yield goes_on
+        finally:
+            if call.keeping is not None:
+                await asyncio.wait({call.keeping})
+
+    @asynccontextmanager
+    async def _told(self, call: Call) -> AsyncIterator[Callable[[], None]]:
+        """A call is at the endpoint; of its failure is told what the steps say."""
         try:
             for step in path.ASK:
                 step(call)

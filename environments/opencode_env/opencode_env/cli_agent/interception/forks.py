@@ -48,6 +48,11 @@ class Forks:
             self._note(conversation, leaves[-1], node)
         leaves.append(node)
 
+    def last(self, conversation: str) -> int | None:
+        """The node of the newest answer of a conversation."""
+        leaves = self._leaves.get(conversation)
+        return leaves[-1] if leaves else None
+
     def _last_on_the_way(self, node: int, wanted: frozenset[int]) -> int | None:
         here = self._trace.nodes[node].parent if wanted else None
         while here is not None and here not in wanted:

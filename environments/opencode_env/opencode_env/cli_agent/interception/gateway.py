@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from verifiers.v1.errors import RolloutError
 from verifiers.v1.session import RolloutSession
@@ -48,6 +48,14 @@ _ASIDE = 4
 def refused_last(trace: Trace[Any, Any, Any]) -> bool:
     """Whether the newest main request of a rollout was refused here."""
     return LAST_REFUSED in trace.info.get(RECORD, {})
+
+
+class KeepsTurns(Protocol):
+    """What keeps a rollout's turns, and continues one (see `opencode_env.cli_agent.turns`)."""
+
+    def asked(self, call: Any) -> None:
+        """Take up a main call of the agent's own program, about to be served."""
+        ...
 
 
 class Gateway:
@@ -98,6 +106,7 @@ class Gateway:
         self.load = ProgramLoad()
         self.keys: dict[int, str] = {}
         """Of failed calls that bore one, by position in `trace.calls`."""
+        self.turns: KeepsTurns | None = None
         self._partial: set[Said] = set()
         self.beginnings = Beginnings(frozenset() if self.echoes is None else self.echoes.side_agents)
 

@@ -26,6 +26,7 @@ REQUEST: Sequence[Callable[[Call], Awaitable[None]]] = (
     body.choose_headers,
     turn.take_turn,
     turn.find_history,
+    turn.keep_turn,
 )
 """From what came to what goes on."""
 

@@ -109,6 +109,9 @@ class RoleInterceptionServer(InterceptionServer):
             self.sessions[sub_bearer] = side.session
         gateway = Gateway(self.gateway, session, rollout.program, model_secret, side, sub_bearer)
         rollout.gateway = self._gateways[model_secret] = gateway
+        if rollout.turns is not None:
+            gateway.turns = rollout.turns
+            rollout.turns.registered(gateway)
         rollout.tunnel = None if self.watched is None else self.watched.present
         return model_secret, state_secret
 

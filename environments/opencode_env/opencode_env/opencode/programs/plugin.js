@@ -105,6 +105,10 @@ function sortSearches() {
 // The settings of this process's engine (launch.sh) are not for the programs that the agent starts.
 for (const name of Object.keys(process.env)) if (/^BUN_(JSC|RUNTIME)_/.test(name)) delete process.env[name]
 
+// With this message a session is let go on from a turn of it that was kept; the model never sees it.
+const MARKER = "opencode-env: go on"
+const isMarker = ({ info, parts }) => info.role === "user" && parts.some((part) => part.type === "text" && part.text.trim() === MARKER)
+
 // OpenCode may start a plugin more than once.
 await closeMemory()
 const CODE = process.env.OPENCODE_ENV_CODE
@@ -124,6 +128,8 @@ async function server(_input, options) {
     },
     // Called once for a step of a session; the headers are asked for on every try of it.
     "experimental.chat.messages.transform": async (_input, output) => {
+      const said = output.messages.filter((message) => !isMarker(message))
+      output.messages.splice(0, output.messages.length, ...said)
       const session = output.messages[0]?.info.sessionID
       if (session && options?.repeats) keys.set(session, crypto.randomUUID())
     },

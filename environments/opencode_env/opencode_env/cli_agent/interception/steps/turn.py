@@ -22,6 +22,13 @@ async def take_turn(call: Call) -> None:
         call.until_end.enter_context(gateway.load.carrying())
 
 
+async def keep_turn(call: Call) -> None:
+    """Begin to keep the turn, where that is due. Changes `keeping`."""
+    turns = call.gateway.turns
+    if turns is not None and call.sub is None and call.caller.own and not call.joined:
+        turns.asked(call)
+
+
 def require_turn(call: Call) -> None:
     """Refuse to sample for a call that has no turn of its own.
 

@@ -1,0 +1,113 @@
+"""A rollout that continues a kept turn: what it begins with, and what is said of it at its end.
+
+Invariant: nothing that was sampled before the turn trains again with what is sampled behind it, and nothing at all
+trains where the agent's first request is not the one that the kept turn waited for.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from opencode_runs.traces.errors import BadInputError
+from opencode_runs.turns.kept import FILES, TRACE, KeptTurn, Origin, TurnRow, read_turn
+from verifiers.v1.errors import TaskError
+from verifiers.v1.graph import MessageNode
+from verifiers.v1.trace import Trace
+
+from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.cli_agent.turns.trace_state import seed, unpacked
+
+BRANCH = "branch"
+"""Key in `trace.info` with the kept turn that a rollout was continued from (see `Origin`), and whether its agent went
+on with the same request (`same_request`)."""
+
+
+@dataclass
+class Continued:
+    """A kept turn that a rollout goes on from."""
+
+    turn: KeptTurn
+    state: dict[str, Any]
+    resumed: bool = False
+    """Whether it is the same rollout, whose process ended."""
+    seeded: int = 0
+    """Nodes that its trace began with."""
+    leaf: int | None = None
+    same_request: bool | None = field(default=None, init=False)
+    """Whether the first request was the turn's; None before it came."""
+
+    @classmethod
+    def named(cls, row: TurnRow, versions: dict[str, str], runtime: str) -> "Continued":
+        """The turn that a row names.
+
+        Args:
+            row: of a dataset.
+            versions: of what would continue it.
+            runtime: type of the sandbox in which it would be.
+
+        Raises:
+            TaskError: it cannot be seen here, is another one, or cannot be continued.
+        """
+        try:
+            turn = read_turn(Path(row.kept_turn))
+        except BadInputError as error:
+            raise TaskError(f"the task names a kept turn that this process cannot read: {error}") from None
+        if turn.digest != row.digest:
+            raise TaskError(f"kept turn {row.kept_turn} is not the one that the task names: its request is another")
+        return cls.of(turn, versions, runtime)
+
+    @classmethod
+    def of(cls, turn: KeptTurn, versions: dict[str, str], runtime: str, *, resumed: bool = False) -> "Continued":
+        """A turn, if it can be continued.
+
+        Raises:
+            TaskError: it cannot.
+        """
+        if turn.unrestorable is not None:
+            raise TaskError(f"kept turn {turn.place} cannot be continued: {turn.unrestorable}")
+        if turn.runtime != runtime:
+            raise TaskError(f"kept turn {turn.place} is of a {turn.runtime} sandbox and cannot be put into {runtime}")
+        for name in ("agent", "verifiers"):
+            if turn.versions.get(name) != versions.get(name):
+                was, now = turn.versions.get(name), versions.get(name)
+                raise TaskError(f"kept turn {turn.place} was kept under {name} {was} and cannot go on under {now}")
+        try:
+            state = unpacked((turn.place / TRACE).read_bytes())
+        except (OSError, ValueError) as error:
+            raise TaskError(f"kept turn {turn.place}: {TRACE} cannot be read: {error}") from None
+        return cls(turn, state, resumed)
+
+    @property
+    def files(self) -> Path:
+        """The folder of its files."""
+        return self.turn.place / FILES
+
+    def seed(self, trace: AnyTrace) -> None:
+        """Let a new trace begin with what came before the turn."""
+        self.leaf = seed(trace, self.state)
+        if self.resumed:
+            trace.id = self.turn.trace_id
+        self.seeded = len(trace.nodes)
+        origin = Origin(trace_id=self.turn.trace_id, turn=self.turn.turn, digest=self.turn.digest, resumed=self.resumed)
+        trace.info[BRANCH] = origin.model_dump()
+
+    def asked(self, digest: str) -> None:
+        """The agent's program has sent a request of the main conversation; the first one counts."""
+        if self.same_request is None:
+            self.same_request = digest == self.turn.digest
+
+    def finish(self, trace: Trace[Any, Any, Any]) -> None:
+        """Mask what is not to train, when everything has run."""
+        trace.info[BRANCH]["same_request"] = bool(self.same_request)
+        own = trace.nodes[self.seeded :]
+        trace.record_metric("own_turns", float(sum(node.sampled for node in own)))
+        for node in trace.nodes[: self.seeded] if self.same_request else trace.nodes:
+            mask(node)
+
+
+def mask(node: MessageNode) -> None:
+    """Let nothing of a node train."""
+    node.mask = [False] * len(node.mask)
+    node.logprobs = []
+    node.advantages = node.reference_logprobs = node.trainer_logprobs = node.entropies = None
+    node.sampling_mask = None

@@ -1,0 +1,145 @@
+"""Which turns a rollout keeps and which one it continues: asked once, before it has a sandbox.
+
+A rollout continues the turn that its task names; else, where turns are kept, the last one of a rollout of the same task
+and settings whose process has ended in the middle. Invariant: of those each is continued once at a time, and never one
+that was begun while this process served: what was cancelled on purpose stays so.
+"""
+
+import asyncio
+import os
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from agent_sandbox.file_lock import try_lock
+from opencode_runs.traces.errors import BadInputError
+from opencode_runs.turns.kept import ENDED, LOCK, KeptTurn, TurnRow, kept_turns
+from verifiers.v1.agent import Agent
+from verifiers.v1.errors import EnvError, TaskError
+from verifiers.v1.runtimes import SubprocessConfig
+from verifiers.v1.task import Task
+
+from opencode_env.cli_agent.turns.config import TurnsConfig
+from opencode_env.cli_agent.turns.continued import Continued
+from opencode_env.cli_agent.turns.disk import DiskUse
+from opencode_env.cli_agent.turns.keeping import Kind, RolloutTurns, settings_digest
+
+CONFINED = "confined"
+"""The one kind of sandbox of which turns are kept."""
+
+
+def require_keepable(config: TurnsConfig, runtime: Any, harness: Any, *, confined: bool) -> None:
+    """Refuse to keep turns where none could be restored.
+
+    Raises:
+        EnvError: the runtime or the harness is another one.
+    """
+    if config.keep is None:
+        return
+    kind = runtime_kind(runtime, confined=confined)
+    if kind != CONFINED:
+        raise EnvError(f"--env.turns.keep: turns are kept of the confined local sandbox only, not of {kind}")
+    if not getattr(harness, "CONTINUES_TURNS", False):
+        raise EnvError(f"--env.turns.keep: harness {harness.config.id!r} cannot go on from a kept turn")
+
+
+def runtime_kind(runtime: Any, *, confined: bool) -> str:
+    """What a kept turn says of its sandbox."""
+    if isinstance(runtime, SubprocessConfig):
+        return CONFINED if confined else "unconfined"
+    return str(runtime.type)
+
+
+async def open_turns(
+    task: Task[Any, Any, Any],
+    agent: Agent,
+    config: TurnsConfig,
+    env: str,
+    kind: str,
+    disk: DiskUse | None,
+    since: float,
+) -> RolloutTurns | None:
+    """The turns of a new rollout; None where it has to do with none.
+
+    Args:
+        task: what it plays.
+        agent: who plays.
+        config: whether turns are kept.
+        env: id of the environment.
+        kind: of its sandbox.
+        disk: what this process keeps; None keeps nothing.
+        since: when this process began to serve, in seconds since the epoch.
+
+    Raises:
+        TaskError: the task names a turn that cannot be continued here.
+    """
+    row: TurnRow | None = getattr(task.data, "kept_turn", None)
+    if row is None and disk is None:
+        return None
+    known = _kind(task, agent, env, kind)
+    if row is not None and not getattr(agent.harness, "CONTINUES_TURNS", False):
+        raise TaskError(f"harness {agent.harness.config.id!r} cannot go on from the kept turn {row.kept_turn}")
+    found = None if disk is None else await asyncio.to_thread(_claim, disk.folder, known, since)
+    if found is not None:
+        turn, folder, lock = found
+        continued = Continued.of(turn, dict(known.versions), kind, resumed=True)
+        return RolloutTurns(known, config, disk, continued, (folder, lock))
+    named = None if row is None else await asyncio.to_thread(Continued.named, row, dict(known.versions), kind)
+    return RolloutTurns(known, config, disk, named)
+
+
+def _kind(task: Task[Any, Any, Any], agent: Agent, env: str, kind: str) -> Kind:
+    harness = agent.harness.config
+    versions = {
+        "agent": str(getattr(harness, "version", "")),
+        "verifiers": version("verifiers"),
+        "opencode-env": version("opencode-env"),
+    }
+    sampling = agent.ctx.sampling.model_dump(mode="json", exclude_none=True)
+    settings = [env, kind, versions, agent.ctx.model, sampling, harness.model_dump(mode="json")]
+    keepable = "kept_turn" in type(task.data).model_fields
+    return Kind(
+        task_key=task.key,
+        task_hash=task.hash,
+        row=task.data.model_dump(mode="json", exclude_none=True, exclude={"idx"}),
+        env=env,
+        versions=versions,
+        model=agent.ctx.model,
+        sampling=sampling,
+        runtime=kind,
+        settings=settings_digest(settings),
+        obstacle=None if keepable else f"tasks of {type(task).__name__} can be no rows of kept turns",
+    )
+
+
+def _claim(folder: Path, kind: Kind, since: float) -> tuple[KeptTurn, Path, int] | None:
+    """An unfinished rollout of the same task and settings, with the lock that says that it is ours."""
+    for rollout in sorted(folder.iterdir()) if folder.is_dir() else []:
+        if not _is_left(rollout, since):
+            continue
+        turn = _last(rollout)
+        if turn is None or (turn.task_hash, turn.settings) != (kind.task_hash, kind.settings):
+            continue
+        lock = try_lock(rollout / LOCK)
+        if lock is None:
+            continue
+        if _is_left(rollout, since):
+            os.utime(rollout / LOCK)
+            return turn, rollout, lock
+        os.close(lock)
+    return None
+
+
+def _is_left(rollout: Path, since: float) -> bool:
+    try:
+        return not (rollout / ENDED).exists() and (rollout / LOCK).stat().st_mtime < since
+    except OSError:
+        return False
+
+
+def _last(rollout: Path) -> KeptTurn | None:
+    try:
+        found = [turn for turn in kept_turns(rollout) if turn.unrestorable is None]
+    except BadInputError:
+        return None
+    return found[-1] if found else None

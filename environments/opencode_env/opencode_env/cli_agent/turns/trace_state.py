@@ -1,0 +1,72 @@
+"""What a trace holds in the middle of a rollout, as bytes at full precision, and put into a new trace.
+
+Invariant: a trace seeded so goes on as the one that it was taken from: the same nodes with the same tokens, calls that
+count against the same limits, and conversations that fork where the other's would.
+"""
+
+from typing import Any
+
+from verifiers.v1.graph import MessageNode
+from verifiers.v1.serve.delta import pack, unpack
+from verifiers.v1.trace import ModelCall
+from verifiers.v1.types import Tool
+
+from opencode_env.cli_agent.interception.forks import RECORD as FORKS
+from opencode_env.cli_agent.interception.own_calls import PROGRAM_CALLS
+from opencode_env.cli_agent.traces import AnyTrace, agent_record
+
+
+def trace_state(trace: AnyTrace, leaf: int | None) -> dict[str, Any]:
+    """A trace as it is now.
+
+    Args:
+        trace: the main trace.
+        leaf: the node of the last answer of its main conversation.
+    """
+    return {
+        "nodes": [
+            {**node.model_dump(mode="python"), "renderer_token_ids": _own(node.renderer_token_ids)}
+            for node in trace.nodes
+        ],
+        "calls": [call.model_dump(mode="python") for call in trace.calls],
+        "tools": [tool.model_dump(mode="python") for tool in trace.tools],
+        "media": {str(key): value for key, value in trace.mm_token_type_id_map.items()},
+        "program_calls": list(agent_record(trace).get(PROGRAM_CALLS, ())),
+        "forks": trace.info.get(FORKS),
+        "leaf": leaf,
+    }
+
+
+def _own(ids: list[int] | None) -> list[int] | None:
+    return None if ids is None else list(ids)
+
+
+def packed(state: dict[str, Any]) -> bytes:
+    """A state as bytes."""
+    return pack(state)
+
+
+def unpacked(data: bytes) -> dict[str, Any]:
+    """A state from bytes.
+
+    Raises:
+        ValueError: they are none.
+    """
+    state = unpack(data)
+    if not isinstance(state, dict) or not {"nodes", "calls", "tools", "leaf"} <= state.keys():
+        raise ValueError("no state of a trace")
+    return state
+
+
+def seed(trace: AnyTrace, state: dict[str, Any]) -> int | None:
+    """Put a state into a trace without nodes; returns the node of its main conversation's last answer."""
+    trace.nodes.extend(MessageNode.model_validate(one) for one in state["nodes"])
+    trace.calls.extend(ModelCall.model_validate(one) for one in state["calls"])
+    trace.tools.extend(Tool.model_validate(one) for one in state["tools"])
+    trace.mm_token_type_id_map = {int(key): value for key, value in state["media"].items()}
+    if state["program_calls"]:
+        agent_record(trace)[PROGRAM_CALLS] = list(state["program_calls"])
+    if state["forks"] is not None:
+        trace.info[FORKS] = state["forks"]
+    leaf: int | None = state["leaf"]
+    return leaf

@@ -1,0 +1,100 @@
+"""Rollouts of the environment that keep turns, and rollouts that go on from them."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent_sandbox.toolbox.kept_files import entries_of
+from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
+from opencode_env.scripted_model import ChatRequest, Policy, RecordedRequest, Reply, ScriptedModel
+from opencode_runs.turns.kept import FILES, KeptTurn
+from verifiers.v1 import SamplingConfig
+from verifiers.v1.clients import ClientConfig, EvalClientConfig, ModelContext
+from verifiers.v1.episode import Episode
+
+OWN_STATE = "/tmp/opencode"
+
+
+def config_of(dataset: Path | None, keep: Path | None = None, **fields: Any) -> OpenCodeEnvConfig:
+    """The environment over a dataset (None: the samples), which keeps its turns in a folder."""
+    taskset = {"id": "opencode-env", **({} if dataset is None else {"dataset": str(dataset)})}
+    turns = {} if keep is None else {"turns": {"keep": str(keep)}}
+    return OpenCodeEnvConfig.model_validate({"taskset": taskset, **turns, **fields})
+
+
+async def episodes(
+    config: OpenCodeEnvConfig, client: ClientConfig, model: str = "m", at_once: int = 2
+) -> list[Episode[Any, Any, Any]]:
+    """An episode of each task, by task."""
+    env, places = OpenCodeEnv(config), asyncio.Semaphore(at_once)
+    context = ModelContext(model=model, client=client, sampling=SamplingConfig())
+
+    async def play(slot: Any) -> Episode[Any, Any, Any]:
+        async with places:
+            return await env.run_slot(slot, context)
+
+    async with env.serving():
+        slots = [slot for task in env.taskset for slot in env.slots(task)]
+        return list(await asyncio.gather(*map(play, slots)))
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a run left: its episodes, and the requests of each trace at the endpoint."""
+
+    episodes: Sequence[Episode[Any, Any, Any]]
+    requests: Mapping[str, Sequence[RecordedRequest]]
+
+    @property
+    def traces(self) -> list[AnyTrace]:
+        """One for each episode."""
+        assert not [error for episode in self.episodes for error in episode.errors], self.episodes[0].errors
+        return [episode.traces[0] for episode in self.episodes]
+
+    def bodies(self, trace: AnyTrace) -> list[dict[str, Any]]:
+        """What a trace's agent asked."""
+        return [request.body for request in self.requests[trace.id]]
+
+
+def same_ids(policy: Policy) -> Policy:
+    """The policy with ids of tool calls that name turn and position only, not the session."""
+
+    def answer(request: ChatRequest) -> Reply:
+        reply = policy(request)
+        calls = [
+            call.model_copy(update={"id": f"call_{request.turn}_{number}"})
+            for number, call in enumerate(reply.tool_calls)
+        ]
+        return reply.model_copy(update={"tool_calls": tuple(calls)})
+
+    return answer
+
+
+async def play(config: OpenCodeEnvConfig, policy: Policy, **options: Any) -> Played:
+    """Run an environment against a scripted model."""
+    async with ScriptedModel(same_ids(policy)) as model:
+        client = EvalClientConfig(base_url=model.base_url, api_key_var="NO_SUCH_KEY")
+        played = await episodes(config, client, **options)
+    by_trace: dict[str, list[RecordedRequest]] = {}
+    for request in model.requests:
+        by_trace.setdefault(request.headers["x-session-id"], []).append(request)
+    return Played(played, by_trace)
+
+
+def text(body: Mapping[str, Any]) -> str:
+    """A request's bytes."""
+    return json.dumps(body)
+
+
+def files(turn: KeptTurn) -> dict[str, Any]:
+    """The agent's own files of a kept turn, without OpenCode's: kind, mode and content or target by path."""
+    place = turn.place / FILES
+    return {
+        path: (kind, mode, (place / more[0]).read_bytes() if kind == "f" else what)
+        for path, kind, mode, _, what, _, *more in entries_of(place)
+        if not path.startswith(OWN_STATE)
+    }
