@@ -111,6 +111,7 @@ def test_a_distribution_declares_exactly_what_it_imports(member: Distribution) -
 
 def test_dependencies_point_one_way() -> None:
     order = [
+        "opencode-runs",
         "verifiers",
         "mathverdict",
         "agent-sandbox",
@@ -120,7 +121,6 @@ def test_dependencies_point_one_way() -> None:
         "opencode-rlm",
         "opencode-simulation",
         "opencode-tasks",
-        "opencode-runs",
     ]
     for member in distributions():
         allowed = set(order[: order.index(member.name)])
