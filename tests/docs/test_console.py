@@ -1,0 +1,156 @@
+"""What the documents tell a user to type does what they say, in a fresh directory, with the scripted model."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from opencode_env.conformance.forked import Forked
+
+from tests.docs.console import (
+    COSTS,
+    commands_of,
+    files_of,
+    free_port,
+    looks_like,
+    marker,
+    run_script,
+    script_of,
+    shims,
+    variables,
+)
+from tests.docs.pages import PACKAGE_PAGES, PAGES, ROOT, Block, blocks_of, name_of
+from tests.env.test_wheels import DOCUMENTED_COMMANDS
+from tests.report import made
+from tests.support.light_opencode import light_opencode_in_place
+
+ELSEWHERE = frozenset(f"vf-eval {command}" for command in DOCUMENTED_COMMANDS.values())
+"""Run by `tests/env/test_wheels.py`, with the installed wheels."""
+ALSO_RUN = [page for page in PACKAGE_PAGES if page.parent.name in ("mathverdict", "opencode_env")]
+RUN = [page for page in (*PAGES, *ALSO_RUN) if any(block.language == "console" for block in blocks_of(page))]
+TASKSET = "opencode-env"
+PORTS = ("8000", "8001", "8002")
+
+
+def blocks(language: str) -> list[Block]:
+    """All blocks of a language in the documents."""
+    return [block for page in PAGES for block in blocks_of(page) if block.language == language]
+
+
+def test_few_blocks_need_what_a_test_does_not_have() -> None:
+    needs = {str(block): block.needs for block in blocks("console") if block.needs}
+    print(json.dumps(needs, indent=1))
+    assert len(needs) <= 0.15 * len(blocks("console"))
+
+
+@pytest.fixture(scope="module")
+def substitutes() -> dict[str, str]:
+    """What stands for the placeholders, and for the ports that the pages name."""
+    ports = {port: str(free_port()) for port in PORTS}
+    model = free_port()
+    words = {"MODEL": "scripted-model", "URL": f"http://127.0.0.1:{model}/v1", "NAME_OF_KEY_VARIABLE": "OPENAI_API_KEY"}
+    return ports | words | {"TASKSET": TASKSET, "SMALL": "small"}
+
+
+@pytest.fixture(scope="module")
+def shell(
+    substitutes: dict[str, str], sandboxes: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
+    """Variables of a shell that has the commands on its path, beside a scripted model."""
+    home = tmp_path_factory.mktemp("home")
+    (home / "bin").mkdir()
+    with light_opencode_in_place(), (home / "model.log").open("wb") as log:
+        shims(home / "bin")
+        argv = [sys.executable, "-m", "opencode_env.scripted_model", "--port", substitutes["URL"].split(":")[2][:-3]]
+        model = Forked(argv, home, os.environ, log)
+        yield variables(home) | {
+            "OPENAI_API_KEY": "sk-test",
+            "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache/uv")),
+        }
+        model.terminate()
+        model.wait(30)
+        Forked.cpu_seconds += sum(map(float, (home / "bin" / COSTS).read_text().split()))
+
+
+def repository(directory: Path) -> None:
+    """A Git repository with what belongs to this one."""
+    listed = ["git", "-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard"]
+    places = ("environments", "packages", "rubrics", "pyproject.toml")
+    for name in subprocess.run([*listed, *places], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split():
+        if (ROOT / name).is_file():
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, directory / name)
+    git = ["git", "-c", "user.name=test", "-c", "user.email=test@test", "-c", "commit.gpgsign=false"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"]):
+        subprocess.run([*git, *command], cwd=directory, check=True)
+
+
+def checkout(directory: Path, page: Path, home: Path, substitutes: dict[str, str]) -> None:
+    """What a page finds: the configurations, the environment, runs, and the files that it shows."""
+    for file in (ROOT / "configs").rglob("*.*"):
+        (directory / file.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
+        text = substituted(file.read_text(), {port: substitutes[port] for port in PORTS})
+        (directory / file.relative_to(ROOT)).write_text(text.replace("num_rollouts = 8", "num_rollouts = 2"))
+    (directory / ".venv/bin").mkdir(parents=True)
+    activate = (Path(sys.prefix) / "bin/activate").read_text().replace(sys.prefix, str(directory / ".venv"))
+    (directory / ".venv/bin/activate").write_text(activate)
+    for program in (home / "bin").iterdir():
+        (directory / ".venv/bin" / program.name).symlink_to(program)
+    made.write_run(
+        directory / "outputs" / "my-run",
+        [
+            made.episode(number, f"task-{number % 2}", made.trace(number, float(number % 3 == 0), tokens=True))
+            for number in range(8)
+        ],
+    )
+    for name, text in files_of(page):
+        (directory / name).write_text(text)
+
+
+def substituted(text: str, words: dict[str, str]) -> str:
+    """A text with words in place of others."""
+    return re.sub(r"\b(" + "|".join(words) + r")\b", lambda found: words[found[0]], text)
+
+
+@pytest.mark.slow
+@pytest.mark.opencode
+@pytest.mark.parametrize("page", RUN, ids=name_of)
+def test_the_commands_of_a_page_do_what_it_says(
+    page: Path, shell: dict[str, str], substitutes: dict[str, str], tmp_path: Path
+) -> None:
+    checkout(tmp_path, page, Path(shell["HOME"]), substitutes)
+    script = script_of(page, ELSEWHERE)
+    if "pip install" in script:
+        repository(tmp_path)
+        subprocess.run(
+            ["uv", "venv", "-q", "--python", sys.executable, f"{shell['HOME']}/installed"], env=shell, check=True
+        )
+    done = run_script(substituted(script, substitutes), tmp_path, shell)
+    assert done.returncode == 0, done.stdout[-6000:]
+    printed = dict(re.findall(r"^(@@\d+\.\d+)\n(.*?)(?=^@@\d|\Z)", done.stdout, re.MULTILINE | re.DOTALL))
+    for block in blocks_of(page):
+        for number, command in enumerate(commands_of(block) if block.language == "console" and not block.needs else ()):
+            if command.alone in ELSEWHERE:
+                continue
+            said = printed[marker(block, number)]
+            assert looks_like(command.output, said), (command.text, said[-3000:])
+            if command.text.startswith("vf-eval"):
+                assert "rollout finished" in said, said[-3000:]
+                assert "error=-" in said, said[-3000:]
+
+
+@pytest.mark.parametrize("block", [*blocks("toml"), *blocks("python"), *blocks("yaml"), *blocks("json")], ids=str)
+def test_a_snippet_can_be_parsed(block: Block) -> None:
+    if block.language == "toml":
+        assert tomllib.loads(block.text)
+    elif block.language == "python":
+        compile(block.text, str(block), "exec")
+    else:
+        assert yaml.safe_load(block.text) is not None
