@@ -38,7 +38,7 @@ for number in (signal.SIGTERM, signal.SIGINT):
     signal.signal(number, lambda number, frame: os.kill(pid, number))
 ended = json.loads(told.readline())
 with open({costs!r}, "a") as costs:
-    costs.write(f"{{ended['cpu']}}\\n")
+    costs.write(f"{{ended['cpu']}} {{asked['argv'][:5]}}\\n")
 sys.exit(ended["code"])
 """
 _BEGIN = """\
@@ -119,7 +119,7 @@ def script_of(page: Path, elsewhere: frozenset[str]) -> str:
     """
     lines = [_BEGIN]
     for block in blocks_of(page):
-        if block.language != "console" or block.needs:
+        if not block.is_run_here:
             continue
         for number, command in enumerate(commands_of(block)):
             if command.alone in elsewhere:

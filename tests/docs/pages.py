@@ -22,8 +22,15 @@ class Block:
     line: int
     language: str
     text: str
-    needs: str
-    """What it needs that a test does not have, as the comment before it says; else empty."""
+    needs: str = ""
+    """What it needs that a test does not have, as the comment `<!-- needs: … -->` before it says."""
+    run_by: str = ""
+    """The tests that run it, as the comment `<!-- run by: … -->` before it says; empty: `test_console.py`."""
+
+    @property
+    def is_run_here(self) -> bool:
+        """Whether it is a console block that `test_console.py` runs."""
+        return self.language == "console" and not self.needs and not self.run_by
 
     def __str__(self) -> str:
         return f"{name_of(self.page)}:{self.line}"
@@ -37,9 +44,20 @@ def name_of(page: Path) -> str:
 def blocks_of(page: Path) -> list[Block]:
     """The fenced blocks of a page, those in lists included."""
     text = page.read_text()
-    fence = re.compile(r"(?:<!-- needs: ([^\n]*?) -->\n)?^( *)```(\w*)\n(.*?)^\2```$", re.MULTILINE | re.DOTALL)
+    fence = re.compile(
+        r"(?:<!-- (?:needs: (?P<needs>[^\n]*?)|run by: (?P<run_by>[^\n]*?)) -->\n)?"
+        r"^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$",
+        re.MULTILINE | re.DOTALL,
+    )
     return [
-        Block(page, text[: found.start(3)].count("\n") + 1, found[3], found[4], found[1] or "")
+        Block(
+            page,
+            text[: found.start("language")].count("\n") + 1,
+            found["language"],
+            found["text"],
+            found["needs"] or "",
+            found["run_by"] or "",
+        )
         for found in fence.finditer(text)
     ]
 

@@ -1,5 +1,6 @@
 """What the documents tell a user to type does what they say, in a fresh directory, with the scripted model."""
 
+import ast
 import json
 import os
 import re
@@ -34,7 +35,7 @@ from tests.support.light_opencode import light_opencode_in_place
 ELSEWHERE = frozenset(f"vf-eval {command}" for command in DOCUMENTED_COMMANDS.values())
 """Run by `tests/env/test_wheels.py`, with the installed wheels."""
 ALSO_RUN = [page for page in PACKAGE_PAGES if page.parent.name in ("mathverdict", "opencode_env")]
-RUN = [page for page in (*PAGES, *ALSO_RUN) if any(block.language == "console" for block in blocks_of(page))]
+RUN = [page for page in (*PAGES, *ALSO_RUN) if any(block.is_run_here for block in blocks_of(page))]
 TASKSET = "opencode-env"
 PORTS = ("8000", "8001", "8002")
 
@@ -48,6 +49,7 @@ def test_few_blocks_need_what_a_test_does_not_have() -> None:
     needs = {str(block): block.needs for block in blocks("console") if block.needs}
     print(json.dumps(needs, indent=1))
     assert len(needs) <= 0.15 * len(blocks("console"))
+    assert [str(block) for block in blocks("console") if block.run_by and not (ROOT / block.run_by).exists()] == []
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +78,9 @@ def shell(
         }
         model.terminate()
         model.wait(30)
-        Forked.cpu_seconds += sum(map(float, (home / "bin" / COSTS).read_text().split()))
+        costs = (home / "bin" / COSTS).read_text()
+        print(costs)
+        Forked.cpu_seconds += sum(float(line.split()[0]) for line in costs.splitlines())
 
 
 def repository(directory: Path) -> None:
@@ -136,7 +140,7 @@ def test_the_commands_of_a_page_do_what_it_says(
     assert done.returncode == 0, done.stdout[-6000:]
     printed = dict(re.findall(r"^(@@\d+\.\d+)\n(.*?)(?=^@@\d|\Z)", done.stdout, re.MULTILINE | re.DOTALL))
     for block in blocks_of(page):
-        for number, command in enumerate(commands_of(block) if block.language == "console" and not block.needs else ()):
+        for number, command in enumerate(commands_of(block) if block.is_run_here else ()):
             if command.alone in ELSEWHERE:
                 continue
             said = printed[marker(block, number)]
@@ -151,6 +155,6 @@ def test_a_snippet_can_be_parsed(block: Block) -> None:
     if block.language == "toml":
         assert tomllib.loads(block.text)
     elif block.language == "python":
-        compile(block.text, str(block), "exec")
+        compile(block.text, str(block), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     else:
         assert yaml.safe_load(block.text) is not None

@@ -117,6 +117,7 @@ def test_a_wheel_holds_every_file_of_its_packages_and_nothing_else(installed: In
     }
     packed = {name for name in names_in(installed.wheels[wheel]) if ".dist-info/" not in name}
     assert packed == wanted
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names_in(installed.wheels[wheel]))
     assert all(f"{source.name}/py.typed" in packed for source in PACKAGES[wheel])
 
 
