@@ -46,6 +46,7 @@ def second(tmp_path: Path) -> Path:
     """Continuations: of turn 2 of t1 with all rewards, of turn 4 with one, which others went on from in turn."""
     lines = [rollout(f"a{reward}", reward, ("t1", 2)) for reward in (0.0, 0.25, 1.0)]
     lines += [rollout("b", 1.0, ("t1", 4)), rollout("c", 1.0, ("t1", 4))]
+    lines.append(rollout("other", 0.5, ("t1", 2), same_request=False))
     lines += [rollout("deep", 0.0, ("b", 6)), rollout("resumed", 0.0, ("t2", 2), resumed=True)]
     failed = rollout("broken", None, ("t1", 4))
     failed["traces"][0] |= {"ok": False, "errors": [{"type": "ProviderError"}]}
@@ -132,7 +133,7 @@ def test_the_tree_has_the_value_of_each_turn_with_its_interval(
     (trunk,) = json.loads(capsys.readouterr().out)["trunks"]
     assert (trunk["trace_id"], trunk["task"], trunk["reward"]) == ("t1", "fix-median", 1.0)
     two, four = trunk["turns"]
-    assert (two["turn"], sorted(two["rewards"]), two["failed"]) == (2, [0.0, 0.25, 1.0], 0)
+    assert (two["turn"], sorted(two["rewards"]), two["failed"]) == (2, [0.0, 0.25, 1.0], 1)
     assert two["value"] == pytest.approx(1.25 / 3)
     assert two["low"] < two["value"] < two["high"]
     assert (four["turn"], four["value"], four["failed"]) == (4, 1.0, 1)

@@ -14,11 +14,18 @@ from opencode_runs.traces.runs import find_trace_files
 from opencode_runs.turns.kept import KeptTurn, Origin, holds_kept_turns, kept_turns
 
 
+class _Origin(Origin):
+    same_request: bool = True
+    """Whether the agent went on with the request that the turn had waited for."""
+
+
 class BranchTrace(TraceRecord):
     """A trace with its id and the kept turn that it went on from."""
 
     id: str = ""
-    branch: Annotated[Origin | None, WrapValidator(if_ours)] = Field(None, validation_alias=AliasPath("info", "branch"))
+    branch: Annotated[_Origin | None, WrapValidator(if_ours)] = Field(
+        None, validation_alias=AliasPath("info", "branch")
+    )
 
 
 class BranchEpisode(EpisodeRecord):
@@ -55,6 +62,8 @@ def read_rollouts(runs: Sequence[Path]) -> tuple[dict[str, Rollout], list[str]]:
             if isinstance(trace, BranchTrace):
                 origin = trace.branch if trace.branch is not None and not trace.branch.resumed else None
                 reward, failure = (None, outcome.cause) if isinstance(outcome, Failure) else (outcome.reward, None)
+                if origin is not None and not origin.same_request:
+                    reward, failure = None, "the agent did not go on with the kept turn's request"
                 one = Rollout(trace_id=trace.id, task=called, origin=origin, reward=reward, failure=failure)
                 found[one.trace_id] = one
     return found, [line for run in reading.runs for line in run.warnings()]

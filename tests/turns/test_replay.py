@@ -1,0 +1,99 @@
+"""A run of real OpenCode is replayed: it differs where a tool answers by chance, and with --pin it does not."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opencode_env.scripted_model import Cassette, Reply, ScriptedModel, ScriptPolicy
+from opencode_runs.turns.cli import main
+
+from tests.support.replies import bash, call
+from tests.support.rows import write_rows
+from tests.support.user_home import UserHome
+
+pytestmark = pytest.mark.opencode
+
+ROWS = [
+    {
+        "id": "by-chance",
+        "question": "Write a number of your choice to /app/answer.txt.",
+        "answer": "7",
+        "setup": ["mkdir -p /app/in && seq 1 30 | split -l 1 - /app/in/part"],
+    }
+]
+SCRIPT = [
+    call("grep", pattern="1"),
+    bash("cat /proc/sys/kernel/random/uuid"),
+    bash("seq 1 9000; cat /proc/sys/kernel/random/uuid"),
+    bash("printf 7 > /app/answer.txt"),
+    Reply(text="Done."),
+]
+
+
+@pytest.fixture(scope="module")
+def run(shared_home: UserHome) -> Path:
+    """The output directory of one rollout with two results that come by chance."""
+
+    async def evaluated() -> Path:
+        rows = write_rows(shared_home.work / "rows.jsonl", ROWS)
+        async with ScriptedModel(ScriptPolicy.of(*SCRIPT)) as model:
+            played = await shared_home.run(
+                "recorded", model.base_url, "opencode-env", "--env.taskset.dataset", str(rows), "-r", "1"
+            )
+        assert [trace.reward for episode in played.episodes for trace in episode.traces] == [1.0]
+        return shared_home.root / "runs" / "recorded"
+
+    return asyncio.run(evaluated())
+
+
+@pytest.fixture
+def answered(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, dict[str, Any]]]:
+    """Runs `opencode-turns … --json`; returns the exit code and the only replay."""
+
+    def answered(*arguments: str) -> tuple[int, dict[str, Any]]:
+        code = main([*arguments, "--json"])
+        (one,) = json.loads(capsys.readouterr().out)["replays"]
+        return code, one
+
+    return answered
+
+
+def test_the_first_difference_is_named_and_pinned_results_leave_none(
+    run: Path, tmp_path: Path, answered: Callable[..., tuple[int, dict[str, Any]]]
+) -> None:
+    code, one = answered("replay", str(run), "--task", "by-chance")
+    assert (code, one["turns"], one["reward"], one["error"]) == (1, len(SCRIPT), 1.0, None)
+    assert [(found["turn"], found["message"], found["role"]) for found in one["differences"]] == [
+        (3, 6, "tool"),
+        (4, 8, "tool"),
+    ]
+    assert one["differences"][0]["how"].startswith("result of bash: ")
+    file = tmp_path / "by-chance.json"
+    assert main(["cassette", str(run), "-o", str(file)]) == 0
+    assert Cassette.load(file).task["key"] == "by-chance"
+    code, one = answered("replay", str(file), "--pin")
+    assert (code, one["turns"], one["differences"], one["error"]) == (0, len(SCRIPT), [], None)
+    assert one["replaced"] == 2
+    assert one["recorded_reward"] == one["reward"] == 1.0
+
+
+def test_what_cannot_be_replayed_is_one_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "branch.json"
+    assert main(["cassette", str(run), "--trace", "zzz", "-o", str(file)]) == 1
+    assert "its tasks: by-chance" in capsys.readouterr().err
+    assert main(["cassette", str(run), "-o", str(file)]) == 0
+    saved = json.loads(file.read_text())
+    saved["traces"][0]["branch"] = {"trace_id": "t", "turn": 3}
+    file.write_text(json.dumps(saved))
+    assert main(["replay", str(file)]) == 1
+    assert "not played: it goes on from a kept turn" in capsys.readouterr().out
+    saved["traces"][0]["branch"] = None
+    saved["task"]["data"]["verify"] = 7
+    file.write_text(json.dumps(saved))
+    assert main(["replay", str(file)]) == 1
+    assert "not played: the task cannot be read" in capsys.readouterr().out
+    assert main(["replay", str(tmp_path / "nothing")]) == 2
+    assert "does not exist" in capsys.readouterr().err
