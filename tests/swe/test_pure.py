@@ -223,11 +223,12 @@ def test_a_bomb_of_a_listing_is_refused_and_a_file_below_a_link(monkeypatch: pyt
 
 KINDS = {
     "solution": "src/app.py docs/readme.md django/test/client.py a/latest.py contest.py src/attest/x.rb lib/specs.py "
-    "json a/json.py queue/new.py",
+    "json a/json.py queue/new.py src/types/index.ts lib/json/parser.rb src/io/mod.rs http/server.go",
     "test": "conftest.py a/b/conftest.py tests/x.py test_app.py pkg/a_test.go web/a.spec.ts tests/data/x.json "
     "pytest.ini src/test/java/AppTest.java .pytest.ini jest.config.js pkg/named.py named_dir/x run_it.sh",
     "environment": ".venv/bin/python venv2/lib/x.py a/__pycache__/x.pyc node_modules/x/y.js sitecustomize.py a/b.pth "
-    "pytest.py _pytest/main.py src/pluggy/__init__.py .pytest_cache/x json.py src/hashlib/__init__.py",
+    "pytest.py _pytest/__init__.py _pytest/main.py src/pluggy/__init__.py .pytest_cache/x json.py "
+    "src/hashlib/__init__.py",
 }
 
 
@@ -242,7 +243,8 @@ def test_a_path_is_told_by_its_name_and_by_the_row(kind: str) -> None:
         gold_patch="--- a/django/test/client.py\n+++ b/django/test/client.py\n",
     )
     before = {"run_it.sh": Entry("1"), "venv2/pyvenv.cfg": Entry("1"), "queue/old.py": Entry("1")}
-    splitter = Splitter(problem, before, {})
+    after = dict.fromkeys((path for paths in KINDS.values() for path in paths.split()), Entry("2"))
+    splitter = Splitter(problem, before, after)
     assert {path: splitter.kind(path) for path in KINDS[kind].split()} == dict.fromkeys(KINDS[kind].split(), kind)
 
 

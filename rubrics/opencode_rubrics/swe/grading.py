@@ -19,6 +19,7 @@ from agent_sandbox.toolbox.files import upload_bundle
 from agent_sandbox.toolbox.scoring import BoxOrder, Scoring
 
 from opencode_rubrics.errors import ScoringError
+from opencode_rubrics.swe.parsers import EXIT_TEST, FAILED, PASSED
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.swe.programs import argv_of
 from opencode_rubrics.swe.split import Change
@@ -66,7 +67,7 @@ async def grade(box: vf.Runtime, scoring: Scoring, problem: SweProblem, workdir:
     """
     run, patch = await _attempt(box, problem, workdir, change, record=True)
     if not run.problem:
-        if problem.parser == "exit-code" and run.recorded and run.ended.exit_code == 0:
+        if run.recorded and run.states.get(EXIT_TEST) == PASSED:
             await _hold_against_gold(scoring, problem, workdir, run)
         return Grade(run, patch)
     recorded = True
@@ -100,6 +101,7 @@ async def _hold_against_gold(scoring: Scoring, problem: SweProblem, workdir: str
     gold = await _gold_run(scoring, problem, workdir, record=True)
     missing = sorted(gold.passed - run.passed)
     if missing and not gold.problem:
+        run.states = {EXIT_TEST: FAILED}
         run.problem = f"{len(missing)} tests that pass with the gold patch have not passed: {missing[0]}, …"
 
 

@@ -29,6 +29,7 @@ _CONFIGURATION = re.compile(
 )
 _START_UP = re.compile(r"(?:site|user)customize\.py|.*\.pth|pyvenv\.cfg|.*\.egg-link|\.python-version|\.envrc")
 _SHADOWING = {"pytest", "_pytest", "pluggy", "iniconfig", "unittest", "py", "nose", "xdist", "pytest_timeout"}
+_MODULE = re.compile(r"\.(?:py|pyc|pyd|so)$")
 _SHADOWING |= sys.stdlib_module_names
 """Modules of the runner and of Python, which a new file of the work directory would stand before."""
 _ENVIRONMENT = {"__pycache__", "site-packages", "dist-packages", "node_modules", ".venv", ".tox", ".nox", ".eggs"}
@@ -60,7 +61,7 @@ class Splitter:
         self._named = problem.own_test_paths
         self._named |= {test.partition("::")[0] for test in (*problem.fail_to_pass, *problem.pass_to_pass)}
         self._gold = paths_of_patch(problem.gold_patch)
-        self._before = before
+        self._before, self._after = before, after
         words = re.findall(r"[\w./-]+", problem.command)
         self._command = {word.removeprefix("./") for word in words} & before.keys()
         if re.search(r"\b(?:make|gmake)\b", problem.command):
@@ -89,8 +90,8 @@ class Splitter:
         top = "/".join(parts[: len(parts) - len(inner) + 1])
         if inner[0].partition(".")[0] not in _SHADOWING:
             return False
-        # A directory without modules of its own stands before nothing.
-        module = len(inner) > 1 or re.search(r"\.(?:py|pyc|so|pyd)$", top)
+        # A directory that is no package of Python's stands before nothing.
+        module = _MODULE.search(top) or f"{top}/__init__.py" in self._after or f"{top}/__init__.pyc" in self._after
         return bool(module) and not any(path == top or path.startswith(f"{top}/") for path in self._before)
 
 
