@@ -1,10 +1,15 @@
-"""Every agent of this project, and verifiers' own, keeps the promises of the suite."""
+"""Every agent of this project, and verifiers' own, keeps the promises of the suite.
 
+OpenCode plays once, for `opencode-env`: what `opencode-rlm` has of its own is the environment and the harness.
+"""
+
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from tests.conformance.suite import conformance
+from tests.support.light_opencode import light_opencode_in_place
 from tests.support.user_home import PLUGINS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.usefixtures("sandboxes")]
@@ -29,13 +34,14 @@ BUSY = {
     ("arguments", "skipped"),
     [
         pytest.param(["--env", "opencode-env"], set(), marks=pytest.mark.opencode, id="opencode-env"),
-        pytest.param(["--env", "opencode-rlm"], set(), marks=pytest.mark.opencode, id="opencode-rlm"),
+        pytest.param(["--env", "opencode-rlm"], set(), id="opencode-rlm"),
         pytest.param(["--harness", "bash"], set(), id="bash"),
         pytest.param(["--env", "shell-agent"], WITHOUT_COMMANDS | WITHOUT_STREAMS | WITHOUT_RETRIES, id="shell-agent"),
     ],
 )
 def test_an_agent_keeps_every_promise(tmp_path: Path, arguments: list[str], skipped: set[str]) -> None:
-    report = conformance(tmp_path, *arguments, plugins=[PLUGINS])
+    with light_opencode_in_place(sends=6) if "opencode-rlm" in arguments else nullcontext():
+        report = conformance(tmp_path, *arguments, plugins=[PLUGINS])
     assert report.exit_code == 0, report.output
     assert report.failed == {}
     assert len(report.passed) + len(report.skipped) == 35

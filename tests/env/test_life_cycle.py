@@ -29,7 +29,7 @@ ROWS = [
     probe("hook-raises", hook="raises"),
     probe("hook-hangs", hook="hangs"),
 ]
-TIME_FOR_WORK = {"agent-late": {"agent": 20}, "setup-late": {"setup": 6}}
+TIME_FOR_WORK = {"agent-late": {"agent": 10}, "setup-late": {"setup": 6}}
 """Time limits (s) of stages that shall do something first: begin to work, have a sandbox."""
 SCRIPTS = [
     script("sound", bash("touch made"), Reply(text="done")),

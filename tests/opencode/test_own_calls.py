@@ -71,8 +71,12 @@ FAILS = Reply(text="never seen", faults=fault("status", status=400, body="no"))
 async def test_a_failed_call_of_a_program_is_nothing_that_broke_the_rollout() -> None:
     """The last call of all fails: a program makes it when OpenCode has its last answer."""
     late = "print(ask('the program\\'s'), ask('the program\\'s', **{'x-agent-mark': 'guessed'}))"
-    waits = f"{CALL}\nimport time\nif not os.fork():\n    os.setsid(); time.sleep(1.5)\n    {late}"
-    found = await played(python(waits), bash("sleep 3"), DONE, for_program=FAILS)
+    waits = (
+        f"{CALL}\nimport time\nif not os.fork():\n    os.setsid()\n"
+        f"    while not os.path.exists('goes-on'): time.sleep(0.05)\n    {late}\n    open('asked', 'w')"
+    )
+    goes_on = "touch goes-on; until [ -e asked ]; do sleep 0.1; done"
+    found = await played(python(waits), bash(goes_on), DONE, for_program=FAILS)
     trace = found.trace
     assert trace.ok, trace.errors
     assert trace.metrics["program_calls"] == 2.0

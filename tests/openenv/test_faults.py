@@ -8,6 +8,7 @@ from opencode_openenv import RolloutResult
 from opencode_openenv.engine import Engine
 
 from tests.openenv.playing import play
+from tests.support.machine import patience
 from tests.support.replies import faulty
 from tests.support.user_home import closed_port
 from tests.support.waiting import within_a_limit
@@ -22,13 +23,14 @@ async def test_faults_are_in_the_result_and_time_limits_hold(engine: Engine) -> 
         keeps: dict[str, Any] = {"setup": ["echo kept > workdir/kept"], "verify": ["grep kept workdir/kept"]}
         return await play(engine, faulty("hang"), **keeps, agent_timeout_s=seconds)
 
+    short = patience(2.0)
     dead, refused, hanging, slow, huge, setup = await asyncio.gather(
         play(engine, base_url=f"http://127.0.0.1:{closed_port()}/v1", verify=["true"]),
         play(engine, faulty("status", status=401), verify=["true"]),
-        play(engine, "true", verify=["sleep 1000", "true"], command_timeout_s=2),
+        play(engine, "true", verify=["sleep 1000", "true"], command_timeout_s=short),
         within_a_limit(limited, lambda slow: slow.reward is not None),
         play(engine, "true", setup=["yes | head -c 30000000"], verify=["yes x | head -c 60000000", "true"]),
-        play(engine, "true", setup=["sleep 1000"], verify=["true"], command_timeout_s=2),
+        play(engine, "true", setup=["sleep 1000"], verify=["true"], command_timeout_s=short),
     )
     for failed in (dead, refused):
         assert failed.reward is None

@@ -14,7 +14,7 @@ from prime_sandboxes.core import client as sdk
 from verifiers.v1.runtimes import PrimeConfig, SubprocessConfig, limiters
 
 from tests.support.prime_api import Fault, Plan, PrimeApi
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ async def test_a_creation_that_is_refused_for_now_is_asked_for_again_and_the_wai
     api.plan(Plan(boot_s=0.1))
     record = await rollout(Turns(PrimeLimits()), PrimeConfig())
     assert (api.requests["create"], len(api.sandboxes)) == (5, 1)
-    assert 0.7 < record.waited["refused"] < 10
+    assert 0.7 < record.waited["refused"] < PATIENCE_SECONDS
     assert set(record.seconds) == {"create", "ready"}
     assert record.seconds["create"] < record.waited["refused"]
     assert "refuses to create a sandbox for now (429)" in caplog.text

@@ -12,7 +12,7 @@ from opencode_simulation import episode as episode_module
 from opencode_simulation.alone import WorldAlone
 from opencode_simulation.episode import MOST_WAITING, EpisodeSpec, Refused
 
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 class Echo(World):
@@ -118,7 +118,7 @@ async def test_nothing_is_read_from_a_world_that_hangs() -> None:
     async with WorldAlone(Echo, EpisodeSpec(call_timeout=0.1)) as world:
         with pytest.raises(Refused, match="the simulation has failed"):
             await world.episode.call("hang", {})
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             with pytest.raises(Refused, match="the simulation has failed"):
                 await world.episode.read(world.episode.world.total)  # type: ignore[attr-defined]
     assert "did not return within 0.1 s" in str(world.ledger.summary.error)

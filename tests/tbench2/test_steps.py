@@ -24,6 +24,8 @@ from verifiers.v1.errors import TaskError
 from verifiers.v1.runtimes import DockerConfig
 
 from tests.rubrics.math_places import image_with_agent_user
+from tests.support.machine import patience
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.task_folders.folders import BROKEN, CONTAINERS, SOLVED, oracle
 from tests.tbench2.conftest import TASKS, MakeEnvironment
 
@@ -102,13 +104,13 @@ def test_a_huge_output_is_cut_at_its_head(environment: Tbench2Environment) -> No
 
 
 def test_a_time_limit_holds_and_ends_all_that_was_started(make_environment: MakeEnvironment) -> None:
-    environment = make_environment(command_timeout_s=1.0)
+    environment = make_environment(command_timeout_s=patience(1.0))
     environment.reset(task_id="count-lines")
     started = time.monotonic()
     seen = environment.step(Tbench2Action(command="echo begun; (trap '' TERM; setsid sleep 4242) & sleep 4242"))
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < PATIENCE_SECONDS
     assert not seen.success
-    assert "did not end within 1 s" in seen.error
+    assert re.search(r"did not end within \S+ s", seen.error)
     assert (seen.output, seen.info) == ("begun\n", {"exit_code": None})
     assert sh(environment, "grep -l [4]242 /proc/[0-9]*/cmdline 2>/dev/null || true") == ""
 
@@ -126,7 +128,7 @@ def test_several_live_sessions_stand_beside_each_other(environment: Tbench2Envir
     act(environment, ActionType.WRITE, session_id="one", command="first")
     act(environment, ActionType.WRITE, session_id="two", command="second\n")
     seen = dict.fromkeys(("one", "two"), "")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not all(seen.values()) and time.monotonic() < deadline:
         for name in seen:
             seen[name] += environment.step(Tbench2Action(action_type=ActionType.VIEW, session_id=name)).output
@@ -143,8 +145,12 @@ def test_several_live_sessions_stand_beside_each_other(environment: Tbench2Envir
 
 def test_a_wait_ends_when_its_time_is_over(environment: Tbench2Environment) -> None:
     environment.step(Tbench2Action(command="echo early; sleep 600", block=False))
-    seen = environment.step(Tbench2Action(action_type=ActionType.WAIT, wait_seconds=2))
-    assert (seen.session_id, seen.output, seen.info) == ("tb2-session", "early\n", {"exit_code": None})
+    output = ""
+    while not output:
+        seen = environment.step(Tbench2Action(action_type=ActionType.WAIT, wait_seconds=0.5))
+        output += seen.output
+        assert (seen.session_id, seen.info) == ("tb2-session", {"exit_code": None})
+    assert output == "early\n"
 
 
 def test_close_ends_an_episode_and_is_no_mistake_where_it_has_ended(make_environment: MakeEnvironment) -> None:
@@ -313,7 +319,7 @@ def test_a_task_with_an_image_runs_in_podman(
     make_environment: MakeEnvironment, podman_image: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BUILDAH_ISOLATION", "chroot")
-    environment = make_environment(tasks_dir=CONTAINERS, mode="podman", command_timeout_s=5)
+    environment = make_environment(tasks_dir=CONTAINERS, mode="podman", command_timeout_s=patience(4.0))
     environment.reset(task_id="from-dockerfile")
     assert sh(environment, "pwd; cat built.txt") == "/srv/site\nbuilt\n"
     assert not environment.step(Tbench2Action(command="sleep 600")).success
@@ -349,7 +355,7 @@ def test_time_limits_hold_in_containers_that_verifiers_runs(
     docker.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(episode, "WRITE_FILE_SECONDS", 3.0)
-    environment = make_environment(place=Place(DockerConfig(image=podman_image)), command_timeout_s=1.0)
+    environment = make_environment(place=Place(DockerConfig(image=podman_image)), command_timeout_s=patience(1.0))
     environment.reset(task_id="count-lines")
     seen = environment.step(Tbench2Action(command="echo begun; setsid sleep 4242 & sleep 4242"))
     assert (seen.success, seen.output, seen.info) == (False, "begun\n", {"exit_code": None})

@@ -21,9 +21,10 @@ REAL = {"OPENCODE_ENV_CACHE": str(cache_root())}
 _PROGRAMS = ("opencode", "light_opencode.py")
 
 
-def _cache() -> Path:
+def _cache(sends: int) -> Path:
     """A cache with the light program, made once for this machine."""
     content = {name: Path(__file__).with_name(name).read_bytes() for name in _PROGRAMS}
+    content["light_opencode.py"] = content["light_opencode.py"].replace(b"\nSENDS = 1\n", b"\nSENDS = %d\n" % sends)
     digest = hashlib.sha256(b"".join(content.values())).hexdigest()
     real = ensure_build(DEFAULT_VERSION, host_platform())
     cache = cache_root() / f"light-{digest[:16]}"
@@ -40,8 +41,9 @@ def _cache() -> Path:
 
 
 @contextmanager
-def light_opencode_in_place() -> Iterator[None]:
-    """The light program is what environments of this process, and of those that it starts, run as OpenCode."""
+def light_opencode_in_place(sends: int = 1) -> Iterator[None]:
+    """The light program is what environments of this process, and of those that it starts, run as OpenCode; it sends
+    a call that fails for now so many times."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OPENCODE_ENV_CACHE", str(_cache()))
+        patch.setenv("OPENCODE_ENV_CACHE", str(_cache(sends)))
         yield

@@ -1,7 +1,8 @@
 """What an environment sees of OpenCode, in 0.1 s: its model calls, their headers, shell and MCP tools, sessions, log.
 
-Python's standard library only, from 3.9 on. It runs one command after the other, sends no failed call again and has
-no pictures, sub-agents or permissions. Beside opencode-rlm's files its `llm_subcall` and `task` ask the sub model.
+Python's standard library only, from 3.9 on. It runs one command after the other, sends a failed call again only where
+its `SENDS` are more, and has no pictures, sub-agents or permissions. Beside opencode-rlm's files its `llm_subcall` and
+`task` ask the sub model.
 
 Run: opencode run [--session ID] …, with the prompt on standard input
 """
@@ -14,6 +15,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -34,8 +36,16 @@ BASH = {
 }
 
 
+SENDS = 1
+"""How often it sends a call that fails for now; OpenCode sends six times."""
+
+
 class Failed(Exception):
     """A model call that came to nothing."""
+
+
+class FailedForNow(Failed):
+    """A model call that may be answered when it is sent again."""
 
 
 MAIN_ROLE, SUB_ROLE = {"X-RLM-Role": "main"}, {"X-RLM-Role": "sub"}
@@ -146,19 +156,29 @@ class Session:
 
     def ask(self, headers: Mapping[str, str], **fields: Any) -> Json:
         """A model's whole answer."""
+        for _ in range(SENDS - 1):
+            try:
+                return self.send(headers, **fields)
+            except FailedForNow:
+                time.sleep(0.1)
+        return self.send(headers, **fields)
+
+    def send(self, headers: Mapping[str, str], **fields: Any) -> Json:
+        """The answer to one request."""
         headers = {"Authorization": f"Bearer {self.options['apiKey']}", **headers}
         body = {"model": self.model, "stream": True, "stream_options": {"include_usage": True}, **fields}
         url, seconds = f"{self.options['baseURL']}/chat/completions", self.options["timeout"] / 1000
         try:
             connection, response = post(url, body, headers, seconds)
             if response.status != 200:
-                raise Failed(f"{response.status}: {response.read(2000)!r}")
+                failure = FailedForNow if response.status >= 500 else Failed
+                raise failure(f"{response.status}: {response.read(2000)!r}")
             message, ended = read_answer(response)
         except OSError as error:
-            raise Failed(str(error)) from error
+            raise FailedForNow(str(error)) from error
         connection.close()
         if not ended:
-            raise Failed("the answer was cut off")
+            raise FailedForNow("the answer was cut off")
         return message
 
     def ask_sub_model(self, prompts: list[str]) -> str:
