@@ -10,10 +10,8 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from xdist.scheduler import LoadFileScheduling
 
 from tests.support.browser import Browser, chromium
 from tests.support.light_opencode import light_opencode_in_place
@@ -24,36 +22,6 @@ from tests.support.user_home import UserHome
 pytest_plugins = ["tests.support.tiers", "tests.support.costs", "tests.support.programs"]
 
 NEWEST_OPENENV = "0.10.0"
-HERE = Path(__file__).parent
-LONGEST = (
-    "conformance/test_agents.py",
-    "benchmarks/test_remote.py",
-    "history/test_one_branch.py",
-    "openenv/test_wire.py",
-    "training/test_exact_tokens.py",
-    "env/test_wheels.py",
-    "env/test_broken_delivery.py",
-    "conformance/test_broken_agents.py",
-    "rubrics/test_remote_math_cheats.py",
-    "benchmarks/test_scale.py",
-    "rubrics/test_code_tests.py",
-    "openenv/test_server.py",
-    "opencode/test_machinery_failures.py",
-    "rlm/test_recursion.py",
-    "rubrics/test_verify_cheats.py",
-    "env/test_samples.py",
-    "opencode/test_conversation.py",
-    "rubrics/test_verify_commands.py",
-    "opencode/test_agent_errors.py",
-    "prime/test_ownership.py",
-    "check_tasks/test_tasks.py",
-    "env/test_demo.py",
-    "benchmarks/test_neighbours.py",
-    "cli_agent/test_verifiers_harnesses.py",
-)
-"""The files that take longest, as the last whole run's `--costs` say: above a minute each with four workers."""
-APART = ("tests/conformance/test_agents.py::", "tests/conformance/test_broken_agents.py::")
-"""Where each test may have a worker of its own."""
 
 # What the tests and their programs import is compiled once and not by each process, whatever this machine's environment
 # says; and objects of modules, which stay, are not work for the collector while they are made, nor later.
@@ -85,21 +53,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ranks: defaultdict[Path, int] = defaultdict(int)
     for item in items:
         ranks[item.path] |= 2 * bool(item.get_closest_marker("slow")) + bool(item.get_closest_marker("opencode"))
-    longest = {HERE / name: len(LONGEST) - place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: (-longest.get(item.path, 0), -ranks[item.path]))
+    items.sort(key=lambda item: -ranks[item.path])
 
 
-class _Scheduling(LoadFileScheduling):
-    """A file stays on one worker, except where each test is long and none shares anything with another."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return nodeid if nodeid.startswith(APART) else str(super()._split_scope(nodeid))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Scheduling | None:
-    """See above."""
-    return _Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
+@pytest.fixture(autouse=True)
+def library_logging() -> None:
+    """An evaluation in this process keeps the records of verifiers' loggers, of which ours are some, from `caplog`."""
+    library = logging.getLogger("verifiers.v1")
+    library.setLevel(logging.NOTSET)
+    library.propagate = True
 
 
 @pytest.fixture(autouse=True)

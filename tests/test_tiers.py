@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import APART, HERE, LONGEST
 from tests.support import tiers
 from tests.support.machine import slowdown
 
@@ -47,8 +46,3 @@ def test_a_python_that_imports_nothing_may_be_started() -> None:
 def test_who_asks_may_start_it_and_is_not_quick(request: pytest.FixtureRequest) -> None:
     assert subprocess.run([sys.executable, "-c", ""], check=False).returncode == 0
     assert not tiers.is_quick(request.node)
-
-
-def test_the_files_that_start_first_are_there() -> None:
-    assert [name for name in LONGEST if not (HERE / name).is_file()] == []
-    assert [name for name in APART if not (HERE.parent / name.removesuffix("::")).is_file()] == []

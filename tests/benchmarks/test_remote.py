@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).parents[2] / "benchmarks" / "remote.py"
 
 
 async def test_every_rollout_is_scored_and_nothing_is_left_at_the_server_or_in_the_worker() -> None:
-    size = ("--rollouts", "8", "--at-once", "4", "--local", "2", "--turns", "2", "--seconds", "0.5", "--opencode", "0")
+    size = ("--rollouts", "4", "--at-once", "4", "--local", "2", "--turns", "2", "--seconds", "0.5", "--opencode", "0")
     running = await asyncio.create_subprocess_exec(
         sys.executable, str(PROGRAM), "--json", *size, stdout=asyncio.subprocess.PIPE
     )
@@ -23,5 +23,5 @@ async def test_every_rollout_is_scored_and_nothing_is_left_at_the_server_or_in_t
     ratios = found["ratios"]
     assert set(ratios) == set(found["goals"])
     assert (ratios["unaccounted"], ratios["left"]) == (0.0, 0.0), found
-    assert "prime {'scored': 8}, local {'scored': 2}" in found["detail"]["outcomes"]
+    assert "prime {'scored': 4}, local {'scored': 2}" in found["detail"]["outcomes"]
     assert set(found["detail"]["requests of one rollout"]) == {"create", "statuses", "Start", "delete"}

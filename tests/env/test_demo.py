@@ -24,12 +24,12 @@ def demo(home: UserHome, *arguments: str, env: Mapping[str, str] | None = None) 
 def test_it_shows_each_rollout_as_it_ends_a_table_of_rewards_and_where_the_traces_are(
     home: UserHome, browser: Browser
 ) -> None:
-    done = demo(home, "--success-rate", "0.5", "--concurrency", "3")
+    done = demo(home, "--success-rate", "1.0", "--concurrency", "3")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "not a language model" in done.stdout
     for sample in load_samples():
         assert re.search(rf"rollout finished: task={sample.id} ", done.stdout)
-        assert re.search(rf"^{sample.id} +[01]\.\d\d +\d+ +\d+ +agent_completed +\d+\.\d$", done.stdout, re.MULTILINE)
+        assert re.search(rf"^{sample.id} +1\.00 +\d+ +\d+ +agent_completed +\d+\.\d$", done.stdout, re.MULTILINE)
     (traces,) = re.findall(r"^traces: (.*)$", done.stdout, re.MULTILINE)
     assert (home.work / traces).is_file()
     assert home.leftovers() == []

@@ -12,7 +12,7 @@ from tests.support.served_env import served
 from tests.support.user_home import UserHome
 from tests.support.waiting import PATIENCE_SECONDS, until
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
 SAMPLES = {"taskset": {"id": "opencode-env"}}
 
@@ -51,7 +51,9 @@ async def test_spawned_workers_play_rollouts_drop_cancelled_ones_and_a_terminate
 
         hanging = asyncio.ensure_future(env.run("count-errors", model, MODEL_ID))
         await until(lambda: model.active == 1)
-        inside = [command for command in home.processes().values() if command.startswith("opencode run")]
+        inside = [
+            command for command in home.processes().values() if "opencode" in command and " run --format" in command
+        ]
         assert inside, home.processes()
         env.process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(PATIENCE_SECONDS):

@@ -1,4 +1,7 @@
-"""`vf-eval opencode-env` over the shipped samples: real OpenCode in confined local sandboxes, two runs at a time."""
+"""`vf-eval opencode-env` over the shipped samples in confined local sandboxes, two runs at a time.
+
+The real OpenCode solves all of them in `test_demo.py`.
+"""
 
 import asyncio
 import json
@@ -16,7 +19,7 @@ from tests.support.machine import slowdown
 from tests.support.user_home import Finished, UserHome, is_closed
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
 SAMPLES = {sample.id: sample for sample in load_samples()}
 PARTIAL = ("csv-report", "rotate-logs", "pig-latin")
@@ -99,7 +102,7 @@ def test_every_rollout_leaves_its_record_on_the_trace(solved: Played) -> None:
         record = trace.info["agent"]
         assert (record["exit_code"], record["version"], record["outcome"]) == (0, DEFAULT_VERSION, "completed")
         assert record["session_id"].startswith("ses_")
-        assert 0.5 < record["duration"] < 60 * busy
+        assert 0.05 < record["duration"] < 60 * busy
         assert 0 < len(record["log_tail"].encode()) <= 4000
         assert record["session_id"] in record["log_tail"]
         sessions.add(record["session_id"])

@@ -1,4 +1,4 @@
-"""Tool backends in rollouts of the real OpenCode: per rollout and shared, hostile agents, failures, nothing left."""
+"""Tool backends in rollouts: per rollout and shared, hostile agents, failures, nothing left."""
 
 import asyncio
 from pathlib import Path
@@ -19,12 +19,13 @@ from tests.simulation.backends.surroundings import (
     write_file,
 )
 from tests.simulation.episodes import problems, row, serving, tool_results
+from tests.support.light_opencode import REAL
 from tests.support.replies import bash, call
 from tests.support.rows import script
 from tests.support.user_home import closed_port
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
+pytestmark = pytest.mark.usefixtures("light_opencode")
 
 DONE = Reply(text="done")
 
@@ -146,7 +147,10 @@ async def test_from_the_sandbox_no_other_way_leads_to_a_backend_and_a_way_ends_w
 
 
 @pytest.mark.podman
-async def test_a_rollout_in_a_container_reaches_its_backends(tmp_path: Path, podman_image: str) -> None:
+async def test_a_rollout_in_a_container_reaches_its_backends(
+    tmp_path: Path, podman_image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENCODE_ENV_CACHE", REAL["OPENCODE_ENV_CACHE"])
     file = write_file(tmp_path / "backends.yaml", program())
     runtime = PodmanConfig(image=podman_image).model_dump(include={"type", "import_path", "image"})
     policy = ScriptPolicy.of(call("notes_add_note", text="from a container"), DONE)

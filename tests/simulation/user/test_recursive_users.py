@@ -9,7 +9,7 @@ from opencode_env.user_simulation.options import STOP
 from tests.rlm.episodes import QUESTION, PolicyByRole, play, serving
 from tests.support.replies import call
 
-pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
+pytestmark = pytest.mark.usefixtures("light_opencode")
 
 USER = "the-user"
 ASKED = call("llm_subcall", prompt="What is it?", files=[])

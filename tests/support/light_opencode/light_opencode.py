@@ -1,4 +1,4 @@
-"""What an environment sees of OpenCode, in 0.1 s: its model calls, their headers, shell and MCP tools, sessions, log.
+"""What an environment sees of OpenCode, in 0.1 s: its model calls, their headers, tools, MCP, sessions, log.
 
 Python's standard library only, from 3.9 on. It runs one command after the other, sends a failed call again only where
 its `SENDS` are more, and has no pictures, sub-agents or permissions. Beside opencode-rlm's files its `llm_subcall` and
@@ -13,6 +13,7 @@ import http.client
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -36,6 +37,14 @@ BASH = {
 }
 
 
+FILE_TOOLS = {
+    "read": ["filePath"],
+    "write": ["content", "filePath"],
+    "edit": ["filePath", "oldString", "newString"],
+    "grep": ["pattern"],
+    "glob": ["pattern"],
+}
+"""Those of OpenCode's that the solutions of the samples use, with the arguments that they must have."""
 SENDS = 1
 """How often it sends a call that fails for now; OpenCode sends six times."""
 
@@ -130,7 +139,18 @@ class Session:
             for server in self.servers
             for name, tool in server.tools.items()
         ]
-        self.tools = [{"type": "function", "function": one} for one in (BASH, *mcp)]
+        files = [
+            {
+                "name": name,
+                "parameters": {
+                    "type": "object",
+                    "properties": {key: {"type": "string"} for key in named},
+                    "required": named,
+                },
+            }
+            for name, named in FILE_TOOLS.items()
+        ]
+        self.tools = [{"type": "function", "function": one} for one in (BASH, *files, *mcp)]
 
     def speak(self, prompt: str) -> None:
         """Go on until the model calls no tool any more."""
@@ -174,7 +194,7 @@ class Session:
                 failure = FailedForNow if response.status >= 500 else Failed
                 raise failure(f"{response.status}: {response.read(2000)!r}")
             message, ended = read_answer(response)
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:
             raise FailedForNow(str(error)) from error
         connection.close()
         if not ended:
@@ -199,6 +219,8 @@ class Session:
             arguments = json.loads(call["function"]["arguments"])
             if name == "bash":
                 return self.run(arguments["command"])
+            if name in FILE_TOOLS:
+                return self.work_on_files(name, arguments)
             if name in ("llm_subcall", "task"):
                 return self.ask_sub_model(arguments.get("prompts") or [arguments["prompt"]])
             for server in self.servers:
@@ -207,6 +229,25 @@ class Session:
             return f"unavailable tool {name}"
         except (OSError, ValueError, KeyError, TypeError) as error:
             return f"Error: {error}"
+
+    def work_on_files(self, name: str, arguments: Json) -> str:
+        """What a tool for files says."""
+        if name == "grep":
+            return self.run(f"grep -rnE -e {shlex.quote(arguments['pattern'])} .")
+        if name == "glob":
+            return "\n".join(map(str, Path(self.workdir).glob(arguments["pattern"])))
+        path = Path(self.workdir, arguments["filePath"])
+        if name == "read":
+            return path.read_text()
+        text = arguments.get("content", "")
+        if name == "edit":
+            before, old = path.read_text(), arguments["oldString"]
+            if old not in before:
+                return "Error: oldString is not in the file"
+            text = before.replace(old, arguments["newString"], -1 if arguments.get("replaceAll") else 1)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return "Done."
 
     def run(self, command: str) -> str:
         """What a shell command prints."""
@@ -236,6 +277,8 @@ def read_answer(response: http.client.HTTPResponse) -> tuple[Json, bool]:
         for choice in event.get("choices", ()):
             delta = choice.get("delta") or {}
             message["content"] += delta.get("content") or ""
+            if thought := delta.get("reasoning_content"):
+                message["reasoning_content"] = message.get("reasoning_content", "") + thought
             for part in delta.get("tool_calls") or ():
                 call = calls.setdefault(part["index"], {"type": "function", "function": {"name": "", "arguments": ""}})
                 call.update({"id": part["id"]} if part.get("id") else {})

@@ -2,13 +2,14 @@
 
 These imports take seconds of a processor, and whoever runs `vf-eval` many times pays them once. A program that was
 forked is what it would be if it had been executed: `__main__`, arguments, import path, variables, directory, streams,
-signals, exit code, name and `/proc` entries are its own, and it lives on when this process ends. verifiers and the
-`opencode_*` packages it imports itself, as they read their source, `HOME` and more when they are imported. Where it has
-other variables than this process of those that Python or another module read at their start, it is executed.
+signals, exit code, name and `/proc` entries are its own, and it lives on when this process ends. Paths below `HOME`
+that modules, their classes and functions keep from their import are led to the program's own. Where it has other
+variables than this process of those that Python or another module read at their start, it is executed.
 
 Run by its path, without a package around it: `fork_server.py SOCKET`. It ends with its standard input.
 """
 
+import atexit
 import builtins
 import contextlib
 import ctypes
@@ -25,8 +26,11 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import types
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +41,6 @@ MODULES = (
     *("opencode_env.opencode.env", "opencode_env.taskset", "opencode_rlm"),
 )
 """What most programs import, as far as it is installed."""
-_IMPORTED_ANEW = re.compile(r"(verifiers|agent_sandbox|opencode_\w+)(\.|$)")
 _READ_AT_THE_START = re.compile(r"PYTHON(?!PATH$)|COVERAGE_")
 _PR_SET_NAME = 15
 
@@ -66,6 +69,7 @@ class ForkServer:
 
     def __init__(self, address: str) -> None:
         self._read_on_import: dict[str, str | None] | None = None
+        self._home = Path(f"{address}-home")
         self._children: dict[int, _Child] = {}
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(f"{address}.new")
@@ -102,7 +106,7 @@ class ForkServer:
     def _forked(self, request: Request) -> bool:
         """Whether this is the child."""
         if self._read_on_import is None:
-            self._read_on_import = _import_all()
+            self._read_on_import = _import_all(self._home)
         executed = (
             not _is_ours(request.argv)
             or any(map(_READ_AT_THE_START.match, request.environment))
@@ -121,6 +125,9 @@ class ForkServer:
         if executed:
             os.execvpe(request.argv[0], request.argv, request.environment)
         _show(request)
+        for owner, name, value in _KEPT:
+            setattr(owner, name, _led(value, self._home, Path.home()))
+        _KEPT.clear()
         return True
 
     def _close(self) -> None:
@@ -151,9 +158,15 @@ def _tell(request: Request, told: dict[str, Any]) -> None:
         request.connection.sendall(json.dumps(told).encode() + b"\n")
 
 
-def _import_all() -> dict[str, str | None]:
-    """Import what `MODULES` need; the variables that were read meanwhile, with what they held."""
+_KEPT: list[tuple[Any, str, Any]] = []
+"""What modules keep of their home from their import: owner, attribute, path or default values of parameters."""
+
+
+def _import_all(home: Path) -> dict[str, str | None]:
+    """Import what `MODULES` need, with a home that nothing else is below; the variables that were read meanwhile, with
+    what they held."""
     names = set()
+    os.environ["HOME"] = str(home)
     kind = type(os.environ)
     read = kind.__getitem__
 
@@ -168,11 +181,32 @@ def _import_all() -> dict[str, str | None]:
                 importlib.import_module(module)
     finally:
         kind.__getitem__ = read  # type: ignore[method-assign]
-    for module in filter(_IMPORTED_ANEW.match, list(sys.modules)):
-        del sys.modules[module]
+    for each in list(sys.modules.values()):
+        classes = [one for one in vars(each).values() if isinstance(one, type) and one.__module__ == each.__name__]
+        for owner in (each, *classes):
+            _KEPT.extend(_kept_of(owner, home))
     gc.collect()
     gc.freeze()  # a collection in a child would copy all of it
     return {name: os.environ.get(name) for name in names - {"HOME"}}
+
+
+def _kept_of(owner: Any, home: Path) -> Iterator[tuple[Any, str, Any]]:
+    for name, value in list(vars(owner).items()):
+        function = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+        if isinstance(function, types.FunctionType):
+            if _led(function.__defaults__, home, home.parent) != function.__defaults__:
+                yield function, "__defaults__", function.__defaults__
+        elif isinstance(value, Path | str) and str(value).startswith(f"{home}/"):
+            yield owner, name, value
+
+
+def _led(value: Any, home: Path, other: Path) -> Any:
+    """A path below a home, or several values, as they are below another home; anything else as it is."""
+    if isinstance(value, tuple):
+        return tuple(_led(one, home, other) for one in value)
+    if isinstance(value, Path | str) and str(value).startswith(f"{home}/"):
+        return type(value)(f"{other}{str(value).removeprefix(str(home))}")
+    return value
 
 
 def _is_ours(argv: list[str]) -> bool:
@@ -226,7 +260,24 @@ def run(argv: list[str], python_path: str) -> None:
     exec(compile(Path(words[0]).read_bytes(), words[0], "exec"), main.__dict__)
 
 
+def end(program: Callable[[], None]) -> None:
+    """End with a program as Python does, but leave what was imported to the kernel: to free it takes longer than most
+    programs work."""
+    code: Any = 0
+    try:
+        program()
+    except SystemExit as ended:
+        if not isinstance(ended.code, int | None):
+            raise
+        code = ended.code or 0
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code & 0xFF)
+
+
 if __name__ == "__main__":
     del sys.path[0]
     if asked := ForkServer(sys.argv[1]).serve():
-        run(asked.argv, asked.environment.get("PYTHONPATH", ""))
+        end(partial(run, asked.argv, asked.environment.get("PYTHONPATH", "")))
