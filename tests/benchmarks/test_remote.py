@@ -1,25 +1,24 @@
 """The benchmark of rollouts in Prime Sandboxes, with a few: every one is scored, and nothing is left of any."""
 
-import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.programs import finished
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "remote.py"
 
 
-async def test_every_rollout_is_scored_and_nothing_is_left_at_the_server_or_in_the_worker() -> None:
+def test_every_rollout_is_scored_and_nothing_is_left_at_the_server_or_in_the_worker() -> None:
     size = ("--rollouts", "4", "--at-once", "4", "--local", "2", "--turns", "2", "--seconds", "0.5", "--opencode", "0")
-    running = await asyncio.create_subprocess_exec(
-        sys.executable, str(PROGRAM), "--json", *size, stdout=asyncio.subprocess.PIPE
-    )
-    out, _ = await running.communicate()
-    assert running.returncode == 0
-    found = json.loads(out.splitlines()[-1])
+    done = finished([sys.executable, str(PROGRAM), "--json", *size], Path.cwd(), os.environ)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
     ratios = found["ratios"]
     assert set(ratios) == set(found["goals"])
     assert (ratios["unaccounted"], ratios["left"]) == (0.0, 0.0), found

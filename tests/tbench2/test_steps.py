@@ -5,7 +5,6 @@ import contextlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -25,6 +24,7 @@ from verifiers.v1.runtimes import DockerConfig
 
 from tests.rubrics.math_places import image_with_agent_user
 from tests.support.machine import patience
+from tests.support.programs import finished
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.task_folders.folders import BROKEN, CONTAINERS, SOLVED, oracle
 from tests.tbench2.conftest import TASKS, MakeEnvironment
@@ -383,7 +383,7 @@ def test_help_names_every_variable_that_is_read() -> None:
     package = Path(session_log.__file__).parent
     read = set(re.findall(r'environ\.get\("(\w+)"', "".join(file.read_text() for file in package.glob("*.py"))))
     argv = [sys.executable, "-m", "opencode_openenv.tbench2", "--help"]
-    told = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    told = finished(argv, Path.cwd(), os.environ).stdout
     assert read == set(VARIABLES)
     assert all(f"\n  {name} " in told for name in read)
 
