@@ -64,14 +64,6 @@ def library_logging() -> None:
     library.propagate = True
 
 
-@pytest.fixture(autouse=True)
-def library_logging() -> None:
-    """An evaluation in this process keeps the records of verifiers' loggers, of which ours are some, from `caplog`."""
-    library = logging.getLogger("verifiers.v1")
-    library.setLevel(logging.NOTSET)
-    library.propagate = True
-
-
 @pytest.fixture(scope="module")
 def browser(programs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """A headless browser of the module's own."""
