@@ -45,7 +45,7 @@ async def test_an_answer_that_the_policy_makes_long_is_no_silence_of_the_endpoin
         assert_own(trace)
 
 
-async def hold(asking: Asking, number: int) -> list[asyncio.Future[int]]:
+async def hold(asking: Asking, number: int) -> list[asyncio.Task[int]]:
     """So many calls of programs, all of them at the endpoint."""
     begun = time.time()
     held = [asyncio.ensure_future(asking.program_asks()) for _ in range(number)]

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -51,7 +52,7 @@ async def bare(programs: None) -> AsyncIterator[SharedWorlds]:
     ],
 )
 async def test_a_step_that_fails_ends_the_episode_as_an_error(bare: SharedWorlds, how: str, message: str) -> None:
-    limits = {"call_timeout": patience(1.0)} if how == "hangs" else {}
+    limits: dict[str, Any] = {"call_timeout": patience(1.0)} if how == "hangs" else {}
     seat, beside = await bare.seat(**limits), await bare.seat()
     async with agent(seat.url) as client, agent(beside.url) as other:
         assert text(await client.call_tool("act", {"how": "well"})) == "well done"
