@@ -15,7 +15,7 @@ from tests.swe.evaluating import Case, Form, run
 from tests.swe.playing import patching
 from tests.swe.repositories import CALCULATOR, made, openswe, r2e, swelego
 
-pytestmark = [pytest.mark.usefixtures("light_opencode"), pytest.mark.slow]
+pytestmark = [pytest.mark.usefixtures("light_opencode"), pytest.mark.slow, pytest.mark.timeout(size(900, 3600))]
 
 USUAL = (
     "conftest",
