@@ -41,7 +41,7 @@ def cases() -> list[Case]:
 
     gold = patching(made(CALCULATOR).gold)
     alone = size(USUAL, tuple(ATTACKS))
-    elsewhere = product((r2e, openswe), size(OTHER_FORMS[1:2], OTHER_FORMS))
+    elsewhere = product(size((openswe,), (r2e, openswe)), size(OTHER_FORMS[1:2], OTHER_FORMS))
     return [
         case("all changes", CHANGED),
         *(case(name, ATTACKS[name], seconds=20 if name in STUCK else 90) for name in alone),

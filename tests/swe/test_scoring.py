@@ -13,11 +13,11 @@ from opencode_rubrics import ScoringError, SweTestsConfig
 from tests.support.sizes import WHOLE, size
 from tests.swe.playing import patching, played, tasks_of, write_rows
 from tests.swe.prime_rules import prime_verdict
-from tests.swe.repositories import CALCULATOR, FORMS, REPOSITORIES, SLUGS, STORE, made, scaleswe, swebench, swelego
+from tests.swe.repositories import CALCULATOR, FORMS, REPOSITORIES, SLUGS, STORE, made, swebench, swelego
 
 pytestmark = [pytest.mark.usefixtures("sandboxes"), pytest.mark.slow]
 
-USUAL = [(STORE, swebench), (SLUGS, scaleswe)]
+USUAL = [(STORE, swebench)]
 """Beside what the evaluations and the attacks play."""
 CASES = [*product(REPOSITORIES, FORMS)] if WHOLE else USUAL
 
@@ -104,6 +104,6 @@ async def test_a_log_that_tells_failures_alone_is_evidence_if_tests_ran(tmp_path
 async def test_a_suite_that_is_broken_without_the_agent_is_an_error(tmp_path: Path) -> None:
     broken = {**swelego(CALCULATOR), "test_cmd": "no-such-runner"}
     stuck = {**swelego(CALCULATOR), "instance_id": "stuck", "test_cmd": "sleep 60", "test_timeout": 2}
-    for task in tasks_of([broken, stuck], tmp_path):
+    for task in tasks_of([stuck, broken][: size(1, 2)], tmp_path):
         with pytest.raises(ScoringError, match="broken in an untouched sandbox too, with its gold patch"):
             await played(task, "true")
