@@ -13,7 +13,7 @@ from opencode_rubrics import ScoringError, SweTestsConfig
 from tests.support.sizes import WHOLE, size
 from tests.swe.playing import patching, played, tasks_of, write_rows
 from tests.swe.prime_rules import prime_verdict
-from tests.swe.repositories import CALCULATOR, FORMS, REPOSITORIES, SLUGS, STORE, made, swebench, swelego
+from tests.swe.repositories import CALCULATOR, FORMS, REPOSITORIES, STORE, made, swebench, swelego
 
 pytestmark = [pytest.mark.usefixtures("sandboxes"), pytest.mark.slow]
 
