@@ -6,6 +6,7 @@
         turn.json                    the manifest, a `KeptTurn`; written last, before the folder gets its name
         row.json                     the task's data, as the taskset made it
         trace.msgpack                the trace so far at full precision: nodes, model calls, and what goes with them
+        answer.msgpack               the stream that answered the call, for a resumed rollout; not there before it came
         files/index                  what the agent's directories held: one JSON list a line, sorted by path
         files/<number>               contents that the index names; equal to those of other kept turns by hard link
 
@@ -24,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from opencode_runs.traces.errors import BadInputError
 
-MANIFEST, ROW, TRACE, FILES = "turn.json", "row.json", "trace.msgpack", "files"
+MANIFEST, ROW, TRACE, ANSWER, FILES = "turn.json", "row.json", "trace.msgpack", "answer.msgpack", "files"
 """Names in the folder of a kept turn."""
 LOCK, ENDED = "lock", "ended"
 """Names in the folder of a rollout."""

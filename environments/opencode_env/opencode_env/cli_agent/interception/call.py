@@ -8,6 +8,7 @@ happens.
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from aiohttp import web
@@ -67,6 +68,10 @@ class Call:
     asked: Asked | None = None
     keeping: asyncio.Task[None] | None = None
     """Keeps the rollout's turn; its answer waits for that."""
+    answer_place: Path | None = None
+    """The folder of the kept turn that its answer is noted in."""
+    known_answer: list[bytes] | None = None
+    """The events of a stream that it was answered with before the rollout's process ended."""
     last_message: dict[str, Any] = field(default_factory=dict)
     """With which it ends, as a chat endpoint gets it."""
     reading: Dialect[Any] = field(init=False)

@@ -77,11 +77,15 @@ class EndpointClient(Client):
         """One stream, read whole: verifiers serves no part of it before its end anyway."""
         call = call_of(dialect)
         async with self._asking(call) as goes_on:
-            reply = await self._inner.relay(dialect, body, session_id=session_id, headers=headers)
-            try:
-                events = await _read(call, reply, goes_on)
-            finally:
-                await reply.close()
+            content_type, came = "text/event-stream", call.known_answer
+            if came is None:
+                reply = await self._inner.relay(dialect, body, session_id=session_id, headers=headers)
+                content_type = reply.content_type
+                try:
+                    came = await _read(call, reply, goes_on)
+                finally:
+                    await reply.close()
+            events = list(came)
             try:
                 for step in path.STREAM:
                     events = step(call, events)
@@ -89,7 +93,10 @@ class EndpointClient(Client):
                 raise
             except Exception as error:  # what verifiers takes for the provider's failure too
                 raise ProviderError(str(error)) from error
-        return RelayReply(reply.content_type, _again(events), _closed)
+        turns = call.gateway.turns
+        if turns is not None and call.answer_place is not None and call.known_answer is None:
+            await turns.answered(call.answer_place, came)
+        return RelayReply(content_type, _again(events), _closed)
 
     async def relay_aux(
         self, dialect: Dialect[Any], route: str, body: dict[str, Any], headers: Mapping[str, str] | None = None

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Protocol
 
 from verifiers.v1.errors import RolloutError
@@ -55,6 +56,10 @@ class KeepsTurns(Protocol):
 
     def asked(self, call: Any) -> None:
         """Take up a main call of the agent's own program, about to be served."""
+        ...
+
+    async def answered(self, place: Path, events: list[bytes]) -> None:
+        """Note the stream that answered the call of a kept turn."""
         ...
 
 

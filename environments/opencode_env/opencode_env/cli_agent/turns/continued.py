@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from opencode_runs.traces.errors import BadInputError
-from opencode_runs.turns.kept import FILES, TRACE, KeptTurn, Origin, TurnRow, read_turn
+from opencode_runs.turns.kept import ANSWER, FILES, TRACE, KeptTurn, Origin, TurnRow, read_turn
 from verifiers.v1.errors import TaskError
 from verifiers.v1.graph import MessageNode
+from verifiers.v1.serve.delta import unpack
 from verifiers.v1.trace import Trace
 
 from opencode_env.cli_agent.traces import AnyTrace
@@ -91,10 +92,21 @@ class Continued:
         origin = Origin(trace_id=self.turn.trace_id, turn=self.turn.turn, digest=self.turn.digest, resumed=self.resumed)
         trace.info[BRANCH] = origin.model_dump()
 
-    def asked(self, digest: str) -> None:
-        """The agent's program has sent a request of the main conversation; the first one counts."""
-        if self.same_request is None:
-            self.same_request = digest == self.turn.digest
+    def asked(self, digest: str) -> bool:
+        """Take up a request of the main conversation, of which the first one counts; returns whether this is the call
+        that waited when the rollout's process ended."""
+        if self.same_request is not None:
+            return False
+        self.same_request = digest == self.turn.digest
+        return self.resumed and self.same_request
+
+    def known_answer(self) -> list[bytes] | None:
+        """The stream that answered the call before the process ended, if one had come."""
+        try:
+            events = unpack((self.turn.place / ANSWER).read_bytes())
+        except (OSError, ValueError):
+            return None
+        return [bytes(event) for event in events]
 
     def finish(self, trace: Trace[Any, Any, Any]) -> None:
         """Mask what is not to train, when everything has run."""

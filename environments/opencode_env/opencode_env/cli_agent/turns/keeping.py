@@ -19,10 +19,11 @@ from typing import Any
 
 from agent_sandbox.file_lock import private_directory, try_lock
 from agent_sandbox.toolbox.kept_files import KeepsFiles, KeptFiles, NotKept
-from opencode_runs.turns.kept import ENDED, FILES, LOCK, ROW, TRACE, KeptTurn, Origin
+from opencode_runs.turns.kept import ANSWER, ENDED, FILES, LOCK, ROW, TRACE, KeptTurn, Origin
 from pydantic_core import to_json
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import Runtime
+from verifiers.v1.serve.delta import pack
 
 from opencode_env.cli_agent.interception.call import Call
 from opencode_env.cli_agent.interception.gateway import Gateway
@@ -85,7 +86,7 @@ class RolloutTurns:
         self._lock = None if claimed is None else claimed[1]
         self._box: KeepsFiles | None = None
         self._keeping: asyncio.Task[None] | None = None
-        self._last_turn = 0 if continued is None else continued.turn.turn - 1
+        self._last_turn = 0 if continued is None else continued.turn.turn - (not continued.resumed)
         self._last_time = time.monotonic()
         self._last_files: Path | None = None
         self._kept = 0
@@ -143,8 +144,8 @@ class RolloutTurns:
         if gateway.echoes is None or agent in gateway.echoes.side_agents:
             return
         digest = request_digest(call.body)
-        if self.continued is not None:
-            self.continued.asked(digest)
+        if self.continued is not None and self.continued.asked(digest):
+            call.answer_place, call.known_answer = self.continued.turn.place, self.continued.known_answer()
         if self._disk is None or self._box is None or (self._keeping is not None and not self._keeping.done()):
             return
         turn, now = trace.num_turns + 1, time.monotonic()
@@ -155,6 +156,8 @@ class RolloutTurns:
         state = trace_state(trace, leaf)
         obstacle = self.obstacle or ("another call of the rollout was under way" if gateway.open > 1 else None)
         manifest = self._manifest(trace, turn, digest, call.conversation, obstacle)
+        if self._folder is not None:
+            call.answer_place = self._folder / f"{turn:04d}"
         call.keeping = self._keeping = asyncio.create_task(self._keep(self._box, manifest, state))
 
     def _manifest(self, trace: AnyTrace, turn: int, digest: str, session: str, obstacle: str | None) -> KeptTurn:
@@ -217,6 +220,13 @@ class RolloutTurns:
             return kept, held, f"processes ran beside the agent's program: {names}"
         return kept, held, None
 
+    async def answered(self, place: Path, events: list[bytes]) -> None:
+        """Note the stream that answered the call of a kept turn, before the agent gets it."""
+        try:
+            await asyncio.to_thread(_note_answer, place, events)
+        except OSError as error:
+            logger.warning("the answer of kept turn %s was not noted: %s", place, error)
+
     async def stop(self) -> None:
         """Keep no more, as the agent has ended; what is being kept is finished. Idempotent."""
         self._box = None
@@ -252,6 +262,13 @@ def request_digest(body: Mapping[str, Any]) -> str:
 def settings_digest(settings: Any) -> str:
     """What equal settings have in common."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _note_answer(place: Path, events: list[bytes]) -> None:
+    if place.is_dir():  # else it was not kept
+        partial = place / f".{ANSWER}"
+        partial.write_bytes(pack(events))
+        partial.rename(place / ANSWER)
 
 
 def _begin(partial: Path) -> None:

@@ -1,0 +1,68 @@
+"""A branch under a training client: the tokens of the trunk before it, masked, and its own, exactly as sampled."""
+
+from pathlib import Path
+
+import pytest
+from opencode_env.cli_agent.turns.continued import Continued
+from opencode_runs.turns.kept import kept_turns
+
+from tests.support.families import GLM, Family, Qwen3, save_tokenizer
+from tests.support.rows import write_rows
+from tests.support.seats import MAIN_MODEL
+from tests.support.sizes import size
+from tests.support.token_engine import Says, TokenEngine
+from tests.training.trained import Lines, assert_exact, train_client
+from tests.turns.playing import config_of, episodes
+
+pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
+
+FAMILIES = {"qwen3": Qwen3(True), "qwen3 without thinking": Qwen3(False), "glm": GLM(True)}
+PLAYED = size(["qwen3"], [*FAMILIES])
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory of a tokenizer."""
+    return save_tokenizer(tmp_path_factory.mktemp("tokenizer"))
+
+
+def says(family: Family, *commands: str) -> list[Says]:
+    """Turns that run commands."""
+    calls = [family.call("bash", {"command": command, "description": "d"}) for command in commands]
+    return [Says(family.answer("", call, reasoning="Hm.")) for call in calls]
+
+
+@pytest.mark.parametrize("family", [FAMILIES[name] for name in PLAYED], ids=PLAYED)
+async def test_trunk_and_branches_train_each_sampled_token_once(
+    tokenizer: Path, tmp_path: Path, family: Family
+) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", [{"id": "one", "question": "Go.", "answer": "x"}])
+    trunk_engine = TokenEngine(tokenizer, family, Lines(family, says(family, "echo 1 >a", "cat a", "ls"), {}))
+    async with trunk_engine.serving() as url:
+        client = train_client(url, family, tokenizer)
+        (episode,) = await episodes(config_of(rows, tmp_path / "kept"), client, MAIN_MODEL)
+    (trunk,) = episode.traces
+    assert trunk.ok, trunk.errors
+    asked = trunk_engine.of(MAIN_MODEL)
+    assert_exact(trunk, trunk.branches[0], asked)
+
+    (turn,) = [one for one in kept_turns(tmp_path / "kept") if one.turn == 3]
+    engine = TokenEngine(tokenizer, family, Lines(family, says(family, "echo other; cat a"), {}))
+    async with engine.serving() as url:
+        client = train_client(url, family, tokenizer)
+        (episode,) = await episodes(config_of(turn.place), client, MAIN_MODEL)
+    (branch,) = episode.traces
+    assert branch.ok, branch.errors
+    calls = engine.of(MAIN_MODEL)
+    assert calls[0].prompt == asked[2].prompt
+    assert (branch.num_branches, branch.metrics["history_forks"], branch.metrics["own_turns"]) == (1, 0, 2)
+    assert_exact(branch, branch.branches[0], calls)
+    trained = sum(sum(one.sampled_mask) for trace in (trunk, branch) for one in trace.branches)
+    assert trained == sum(len(call.logprobs) for call in (*asked, *calls))
+
+    # The same nodes, had the agent begun with another request: nothing of them trains.
+    other = Continued(turn.model_copy(update={"digest": "0" * 64}), {}, seeded=1)
+    other.asked(turn.digest)
+    other.finish(branch)
+    assert branch.info["branch"]["same_request"] is False
+    assert not any(any(node.mask) or node.logprobs for node in branch.nodes)

@@ -1,0 +1,60 @@
+"""What an agent leaves in a kept turn comes back as files, and never to life."""
+
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from opencode_env.scripted_model import Reply, ScriptPolicy
+from opencode_env.taskset.errors import DatasetError
+from opencode_env.taskset.kept_turns import named_turns
+from opencode_runs.turns.kept import kept_turns
+
+from tests.opencode.test_later_segments import LEFT
+from tests.support.replies import bash
+from tests.support.rows import write_rows
+from tests.turns.playing import Played, config_of, play
+
+pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
+
+PLANT = LEFT.partition("(setsid")[0]
+SCRIPT = [bash(PLANT), bash("(setsid sleep 600 >/dev/null 2>&1 &)"), Reply(text="Done.")]
+LOOK = [SCRIPT[0], bash("ls /app; cat $OPENCODE_ENV_STATE/config/opencode/opencode.jsonc"), Reply(text="Done.")]
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the module."""
+    return tmp_path_factory.mktemp("turns")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def trunk(places: Path, sandboxes: None) -> Played:
+    """A rollout that plants a plugin and configuration, and then leaves a process running."""
+    rows = write_rows(places / "rows.jsonl", [{"id": "one", "question": "Go.", "answer": "x"}])
+    return await play(config_of(rows, places / "kept"), ScriptPolicy.of(*SCRIPT))
+
+
+def test_a_turn_with_a_process_of_the_agents_is_kept_with_the_reason_and_not_offered(
+    trunk: Played, places: Path
+) -> None:
+    assert trunk.traces[0].ok
+    kept = list(kept_turns(places / "kept"))
+    assert [turn.unrestorable for turn in kept] == [None, None, "processes ran beside the agent's program: sleep"]
+    rows = named_turns(config_of(places / "kept").taskset)
+    assert rows is not None
+    assert [row.kept_turn.kept_turn for row in rows if row.kept_turn] == [str(turn.place) for turn in kept[:2]]
+    with pytest.raises(DatasetError, match=r"none of its 1 kept turns can be restored: processes ran .*: sleep"):
+        named_turns(config_of(kept[2].place).taskset)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_planted_plugins_and_configuration_do_not_come_back_to_life(trunk: Played, places: Path) -> None:
+    (turn,) = [turn for turn in kept_turns(places / "kept") if turn.turn == 2]
+    played = await play(config_of(turn.place), ScriptPolicy.of(*LOOK))
+    (branch,) = played.traces
+    assert branch.ok, branch.errors
+    result = [str(message.content) for message in branch.messages if message.role == "tool"][-1]
+    assert "ran" not in result.split("cat:")[0]
+    assert "opencode.jsonc: No such file" in result
+    assert played.bodies(branch)[0] == trunk.bodies(trunk.traces[0])[1]
+    assert branch.info["branch"]["same_request"] is True
