@@ -45,7 +45,7 @@ from opencode_env.cli_agent.outcomes import AgentErrors, retries_of_outcomes
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.rollout_limit import limit_rollout, scoring_limit, take_scoring_limit, warn_of_short_limit
 from opencode_env.cli_agent.spare_boxes import box_provider
-from opencode_env.cli_agent.traces import describe_failure, describe_rollout
+from opencode_env.cli_agent.traces import AnyTrace, describe_failure, describe_rollout
 from opencode_env.cli_agent.training_renderer import require_trainable
 from opencode_env.cli_agent.turns.config import TurnsConfig
 from opencode_env.cli_agent.turns.disk import DiskUse
@@ -183,11 +183,20 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         if (turns := self.config.turns).keep is not None:
             self._kept = DiskUse(turns.keep.absolute(), turns.max_disk)
 
-    async def _open_turns(self, task: Task[Any, Any, Any], agent: Agent) -> RolloutTurns | None:
+    @contextlib.asynccontextmanager
+    async def _opened_turns(self, task: Task[Any, Any, Any], agent: Agent) -> AsyncIterator[RolloutTurns | None]:
+        """The turns of a rollout, which are those of an ended one when it has come to its own end."""
         confined, config = self.config.sandbox.confine, self.config.turns
         require_keepable(config, agent.runtime_config, agent.harness, confined=confined)
         kind = runtime_kind(agent.runtime_config, confined=confined)
-        return await open_turns(task, agent, config, str(self.config.id), kind, self._kept, self._since)
+        turns = await open_turns(task, agent, config, str(self.config.id), kind, self._kept, self._since)
+        try:
+            yield turns
+            if turns is not None:
+                turns.ended()
+        finally:
+            if turns is not None:
+                turns.close()
 
     async def stop(self) -> None:
         """End the features and let the rubrics go; the last environment of the process tears those down."""
@@ -224,7 +233,12 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         await require_trainable(getattr(agents, name) for name in agent_config_fields(self.config))
         started = time.monotonic()
         rollout = Rollout()
-        rollout.turns = await self._open_turns(task, agents.agent)
+        async with self._opened_turns(task, agents.agent) as rollout.turns:
+            trace = await self._play(task, agents, rollout)
+        logger.info("%s", describe_rollout(trace, time.monotonic() - started))
+
+    async def _play(self, task: Task[Any, Any, Any], agents: Agents, rollout: Rollout) -> AnyTrace:
+        """Play the episode, to the removal of its sandbox."""
         limit_rollout(agents.agent, task, 0.0 if rollout.turns is None else rollout.turns.seconds_before)
         limit = take_scoring_limit(agents.agent, task)
         scored = guarded_task(task, limit, continued=rollout.continued is not None)
@@ -244,9 +258,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
             fail_stage_timeout(trace)
             zero_spoilt(trace)
             unscore_failed(trace)
-        if rollout.turns is not None:
-            rollout.turns.ended()
-        logger.info("%s", describe_rollout(trace, time.monotonic() - started))
+        return trace
 
     async def run_agent(self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, rollout: Rollout) -> None:
         """Run the agent in `box` with the features around it; `rollout` begins when its trace is minted."""

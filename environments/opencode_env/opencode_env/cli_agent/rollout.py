@@ -68,7 +68,6 @@ class Rollout(Scoring):
             await self.sub.end()
         if self.turns is not None:
             await self.turns.stop()
-            self.turns.close()
         self.session = self.gateway = self.tunnel = self.boxes = None
 
     @property

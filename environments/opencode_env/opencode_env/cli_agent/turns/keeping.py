@@ -21,7 +21,6 @@ from agent_sandbox.file_lock import private_directory, try_lock
 from agent_sandbox.toolbox.kept_files import KeepsFiles, KeptFiles, NotKept
 from opencode_runs.turns.kept import ANSWER, ENDED, FILES, LOCK, ROW, TRACE, KeptTurn, Origin
 from pydantic_core import to_json
-from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import Runtime
 from verifiers.v1.serve.delta import pack
 
@@ -198,7 +197,7 @@ class RolloutTurns:
             await asyncio.to_thread(self._disk.added, place)
             self._kept += 1
             self._held_seconds += held
-        except (SandboxError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - the rollout goes on without the turn
             logger.warning("turn %d of %s was not kept: %s", manifest.turn, manifest.trace_id, error)
             if self._trace is not None:
                 self._trace.info[RECORD]["not_kept"] = f"turn {manifest.turn}: {error}"[:500]
