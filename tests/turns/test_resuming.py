@@ -28,7 +28,7 @@ def turn_of(body: dict[str, object]) -> int:
     """Which main call a request is."""
     messages = body["messages"]
     assert isinstance(messages, list)
-    return 1 + sum(message["role"] == "assistant" for message in messages)
+    return 1 + [message["role"] for message in messages].count("assistant")
 
 
 @pytest.mark.parametrize("where", ["in a call", "in a tool"])
