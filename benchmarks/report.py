@@ -23,7 +23,6 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks._difficulty_rate import TOKEN_SHARE, _write_run
-from tests.report import made
 from tests.support.browser import Browser, chromium
 
 GOALS = {"write_time_text": 2.0, "write_time_tokens": 2.0, "write_peak_mb": 200.0, "open_time": 3.0}
@@ -102,6 +101,8 @@ def _opening(folder: Path) -> dict[str, float]:
     """Seconds until a click is answered: the page of 2,000 rollouts, and one of its size that does nothing else."""
     from opencode_runs.report.places import find_runs
     from opencode_runs.report.writing import write_page
+
+    from tests.report import made  # It imports the environment, which a measured side must not.
 
     run = made.write_run(folder / "run", made.many(2000, turns=8))
     page, empty = folder / "large.html", folder / "empty.html"

@@ -1,12 +1,16 @@
 """`vf-eval` of the environments by name with a light agent: right answers score 1, wrong and absent ones 0."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel
 from opencode_env.scripted_model.request import ChatRequest
+from opencode_math import OpenCodeMathTaskset, OpenCodeMathTasksetConfig
+from opencode_runs.difficulty.cli import main as difficulty
 
 from tests.env.test_podman import podman
 from tests.support.light_opencode import REAL
@@ -22,6 +26,8 @@ PLAYED = {
     "opencode-cp": ((0, "gold"), (1, "gold"), (1, "wrong"), (0, "untouched")),
 }
 """What is written for which problem."""
+IN_PODMAN = {"opencode-math": (0, 1), "opencode-science": (0, 1), "opencode-cp": (0, 1, 3)}
+"""Which of them are played in containers: right, wrong and untouched ones."""
 
 
 def rows_of(ident: str, *chosen: int) -> list[Problem]:
@@ -71,9 +77,16 @@ def runs(shared_home: UserHome) -> dict[str, Finished]:
 
 
 @pytest.fixture(scope="module")
-def in_podman(shared_home: UserHome, podman_image: str) -> Finished:
-    """Programming problems in containers whose agent is root: programs run in containers of their own."""
-    return asyncio.run(run(shared_home, "podman", "opencode-cp", *podman(podman_image), chosen=[0, 1, 3], **REAL))
+def in_podman(shared_home: UserHome, podman_image: str) -> dict[str, Finished]:
+    """Every environment in containers whose agent, real OpenCode, is root: answers are judged elsewhere."""
+
+    async def played() -> dict[str, Finished]:
+        return {
+            ident: await run(shared_home, f"podman-{ident}", ident, *podman(podman_image), chosen=chosen, **REAL)
+            for ident, chosen in IN_PODMAN.items()
+        }
+
+    return asyncio.run(played())
 
 
 def assert_scored(finished: Finished, count: int) -> None:
@@ -91,8 +104,23 @@ def test_right_answers_score_one_and_others_zero(runs: dict[str, Finished], shar
 
 
 @pytest.mark.podman
-def test_programming_problems_do_in_containers_too(in_podman: Finished) -> None:
-    assert_scored(in_podman, 3)
+@pytest.mark.parametrize("ident", IN_PODMAN)
+def test_right_answers_score_one_and_others_zero_in_containers(in_podman: dict[str, Finished], ident: str) -> None:
+    assert_scored(in_podman[ident], len(IN_PODMAN[ident]))
+
+
+def test_difficulty_rates_and_filters_a_run_by_name(
+    runs: dict[str, Finished], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = runs["opencode-math"].directory
+    dataset, output = write_rows(tmp_path / "rows.jsonl", rows_of("opencode-math")), tmp_path / "rated.parquet"
+    assert difficulty(["rate", str(run), "--json"]) == 0
+    (rated,) = json.loads(capsys.readouterr().out)["sources"]
+    assert (rated["attempts"], rated["errors"], rated["avg_reward"]) == (2, 0, 0.5)
+    assert difficulty(["join", str(dataset), str(run), "-o", str(output)]) == 0
+    options = {"dataset_subset": None, "dataset_split": None, "difficulty_key": "avg_reward", "min_avg_reward": 0.5}
+    config = OpenCodeMathTasksetConfig.model_validate({"dataset": str(output), **options})
+    assert [task.data.id for task in OpenCodeMathTaskset(config).load()] == ["q1-gold"]
 
 
 def test_the_agent_was_told_where_to_write_and_every_test_counts(runs: dict[str, Finished]) -> None:

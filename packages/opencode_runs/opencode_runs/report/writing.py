@@ -127,7 +127,10 @@ def write_page(runs: Sequence[Run], output: Path, *, max_mb: float, threshold: f
             "comparisons": _comparisons([one.rated for one in found]),
             "left_out": page.left_out, "cut": page.cut, "rules": [rule.name for rule in RULES],
         }  # fmt: skip
-        text = page.masker.text(as_json(index))
+        text = as_json(index)
+        # The index of ten thousand rollouts is large, and so is each copy of its text.
+        del index, rollouts, found
+        text = page.masker.text(text)
         masked = json.dumps({"masked": dict(page.masker.counts)})
         title = page.masker.text(" · ".join(run.label for run in runs[:3]))
         chunks.seek(0)
