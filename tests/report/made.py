@@ -292,6 +292,19 @@ def rich() -> list[Line]:
     return lines
 
 
+def continued() -> list[Line]:
+    """A rollout, five that went on from its second turn (one failed), and one that went on from the third of those."""
+
+    def branched(number: int, origin: int, turn: int, made: Line) -> Line:
+        made["info"]["branch"] = {"trace_id": f"{origin:032x}", "turn": turn, "digest": "0" * 64}
+        return episode(number, "kept", made)
+
+    lines = [episode(1, "kept", trace(1, 0.0))]
+    lines += [branched(number, 1, 2, trace(number, float(number % 2))) for number in range(2, 6)]
+    lines.append(branched(6, 1, 2, failed(6, "EnvError")))
+    return [*lines, branched(7, 5, 3, trace(7, 1.0))]
+
+
 def many(count: int, *, skill: float = 0.5, tasks: int = 100, turns: int = 3) -> Iterator[Line]:
     """So many rollouts of tasks of different difficulty; a policy of more `skill` passes more of them."""
     for number in range(count):

@@ -55,6 +55,7 @@ def hostile(number: int, text: str) -> made.Line:
     """An episode that says one thing wherever something can be said."""
     main = made.trace(number, 0.0, turns=4, tokens=True)
     main["info"]["simulation"] = made.LEDGER
+    main["info"]["branch"] = {"trace_id": text, "turn": 2, "digest": text}
     main["info"]["logprobs"] = [{"node": 2, "tokens": [text, "x"], "logprobs": [-1.0, -2.0]}]
     others = (made.sub(number, made.trace(number, turns=4)), made.failed(number, "E"))
     traces = [spoilt(one, text) for one in (main, *others)]

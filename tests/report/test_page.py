@@ -7,6 +7,8 @@ import pytest
 from opencode_runs.difficulty.figures import figures
 from opencode_runs.difficulty.rate import rate
 from opencode_runs.difficulty.text import rate_text
+from opencode_runs.turns.rewards import read_rollouts
+from opencode_runs.turns.tree import tree_of
 
 from tests.report import made
 from tests.report.reading import written
@@ -25,6 +27,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "outcomes": [made.write_run(folder / "outcomes", made.every_outcome())],
         "large": [made.write_run(folder / "large", made.many(2000, turns=2))],
         "training": [folder / "training"],
+        "turns": [made.write_run(folder / "turns", made.continued())],
         "two": [made.write_run(folder / f"run-{skill}", made.many(60, skill=skill, tasks=12)) for skill in (0.2, 0.8)],
     }
     found = {name: folder / f"{name}.html" for name in runs}
@@ -110,6 +113,20 @@ def test_a_link_leads_to_a_message_and_a_sub_call_opens_its_own_conversation(
 
 
 READY_TEXT = "((words) => document.body.innerText.includes(words))"
+
+
+def test_kept_turns_are_a_tree_with_the_value_of_each_turn(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["turns"])
+    (trunk,) = tree_of(read_rollouts([pages["turns"].parent / "turns"])[0]).trunks
+    low, high = trunk.turns[0].low, trunk.turns[0].high
+    assert f"turn 2\n0.50 [{low:.2f}, {high:.2f}] of 4 continuations, 1 failed" in browser.text
+    assert "turn 3\n1.00" in browser.text  # of one of them
+    browser.run("document.querySelector('.turntree ul a').click()")
+    browser.until("document.querySelectorAll('tr.rollout').length === 5")
+    browser.run("document.querySelector('a.open').click()")
+    browser.until(f"{READY_TEXT}('went on from turn 2 of another')")
+    browser.run("[...document.querySelectorAll('.facts a')][0].click()")
+    browser.until(f"location.hash === '#/r/{1:032x}' && {READY_TEXT}('All tests pass now.')")
 
 
 def test_tokens_are_shown_as_their_text_where_the_trace_has_it(browser: Browser, pages: dict[str, Path]) -> None:

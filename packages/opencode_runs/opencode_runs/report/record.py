@@ -9,6 +9,7 @@ from pydantic import AliasPath, Field
 
 from opencode_runs.traces.record import ErrorRecord
 from opencode_runs.trainable.record import CallRecord, TokenEpisode, TokenTrace
+from opencode_runs.turns.rewards import BranchedFrom
 
 
 class ShownError(ErrorRecord):
@@ -36,6 +37,7 @@ class ShownTrace(TokenTrace):
     info: Any = None
     timing: Any = None
     runtime: Any = Field(None, validation_alias=AliasPath("agent", "config", "runtime", "type"))
+    branch: BranchedFrom = Field(None, validation_alias=AliasPath("info", "branch"), strict=False)
     harness: Any = Field(None, validation_alias=AliasPath("agent", "config", "harness", "id"))
 
     def span(self, phase: str) -> tuple[float, float] | None:

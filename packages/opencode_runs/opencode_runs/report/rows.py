@@ -45,7 +45,7 @@ def _of_trace(episode: ShownEpisode, trace: ShownTrace, figures: TraceFigures) -
         | {"model": round(trace.model_seconds, 3)},
         "start": min((start for start, _ in spans.values()), default=None),
         "subs": sum(other.turns for other in subs), "findings": sorted(figures.findings),
-        "forks": figures.forks,
+        "forks": figures.forks, "branch": trace.branch.model_dump() if trace.branch else None,
     }  # fmt: skip
 
 

@@ -28,6 +28,9 @@ from opencode_runs.report.record import ShownEpisode
 from opencode_runs.report.template import FOOT, head
 from opencode_runs.traces.progress import Progress
 from opencode_runs.traces.record import parse_line
+from opencode_runs.turns.rewards import BranchOrigin
+from opencode_runs.turns.rewards import Rollout as Continued
+from opencode_runs.turns.tree import tree_of
 
 MAX_COMPARED = 6
 """Runs of which each pair is compared; of more, neighbours are."""
@@ -125,6 +128,7 @@ def write_page(runs: Sequence[Run], output: Path, *, max_mb: float, threshold: f
             "runs": [_run(run, one) for run, one in zip(runs, found, strict=True)],
             "rows": [_settled(row) for rollout in rollouts for row in rollout.rows],
             "comparisons": _comparisons([one.rated for one in found]),
+            "turns": _turns([row for rollout in rollouts for row in rollout.rows]),
             "left_out": page.left_out, "cut": page.cut, "rules": [rule.name for rule in RULES],
         }  # fmt: skip
         text = as_json(index)
@@ -194,6 +198,17 @@ def _shown(path: Path) -> str:
         if path.is_relative_to(place):
             return f"{name}{path.relative_to(place)}"
     return str(Path(*path.parts[-3:]))
+
+
+def _turns(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rollouts that others went on from, with the values of their turns, as `opencode-turns tree` has them."""
+    if not any(row.get("branch") for row in listed):
+        return []
+    found = {}
+    for row in listed:
+        branch = BranchOrigin.model_validate(row["branch"]) if row.get("branch") else None
+        found[row["id"]] = Continued.of(row["id"], str(row["task"]), branch, row["reward"], row["outcome"])
+    return [trunk.model_dump(mode="json") for trunk in tree_of(found).trunks]
 
 
 def _settled(row: dict[str, Any]) -> dict[str, Any]:

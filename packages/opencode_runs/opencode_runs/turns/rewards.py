@@ -14,18 +14,22 @@ from opencode_runs.traces.runs import find_trace_files
 from opencode_runs.turns.kept import KeptTurn, Origin, holds_kept_turns, kept_turns
 
 
-class _Origin(Origin):
+class BranchOrigin(Origin):
+    """The kept turn that a rollout went on from, as its trace says it."""
+
     same_request: bool = True
     """Whether the agent went on with the request that the turn had waited for."""
+
+
+BranchedFrom = Annotated[BranchOrigin | None, WrapValidator(if_ours)]
+"""The field of a trace that says what it went on from; None also for what is not ours."""
 
 
 class BranchTrace(TraceRecord):
     """A trace with its id and the kept turn that it went on from."""
 
     id: str = ""
-    branch: Annotated[_Origin | None, WrapValidator(if_ours)] = Field(
-        None, validation_alias=AliasPath("info", "branch")
-    )
+    branch: BranchedFrom = Field(None, validation_alias=AliasPath("info", "branch"))
 
 
 class BranchEpisode(EpisodeRecord):
@@ -47,6 +51,14 @@ class Rollout(BaseModel):
     failure: str | None
     """Why there is no reward."""
 
+    @classmethod
+    def of(cls, trace_id: str, task: str, branch: BranchedFrom, reward: float | None, failure: str | None) -> "Rollout":
+        """A rollout as the tree of kept turns counts it."""
+        origin = branch if branch is not None and not branch.resumed else None
+        if origin is not None and not origin.same_request:
+            reward, failure = None, "the agent did not go on with the kept turn's request"
+        return cls(trace_id=trace_id, task=task, origin=origin, reward=reward, failure=failure)
+
 
 def read_rollouts(runs: Sequence[Path]) -> tuple[dict[str, Rollout], list[str]]:
     """The rollouts of runs by trace id, and what whoever named the runs should know.
@@ -60,12 +72,8 @@ def read_rollouts(runs: Sequence[Path]) -> tuple[dict[str, Rollout], list[str]]:
         called = episode.task_id or episode.task_name or episode.task or ""
         for trace, outcome in tries(episode):
             if isinstance(trace, BranchTrace):
-                origin = trace.branch if trace.branch is not None and not trace.branch.resumed else None
                 reward, failure = (None, outcome.cause) if isinstance(outcome, Failure) else (outcome.reward, None)
-                if origin is not None and not origin.same_request:
-                    reward, failure = None, "the agent did not go on with the kept turn's request"
-                one = Rollout(trace_id=trace.id, task=called, origin=origin, reward=reward, failure=failure)
-                found[one.trace_id] = one
+                found[trace.id] = Rollout.of(trace.id, called, trace.branch, reward, failure)
     return found, [line for run in reading.runs for line in run.warnings()]
 
 

@@ -123,8 +123,23 @@ function overview(chosen) {
     several && h("div", { class: "chips", role: "group", "aria-label": "Run" }, index.runs.map((one, i) => h("a", { class: "chip", href: `#/?run=${i}`, "aria-current": i === at ? "true" : false }, one.label))),
     several && h("p", { class: "quiet path" }, run.path),
     runCards(run, at),
+    index.turns.length > 0 && card("Kept turns", "the value of a turn is the mean reward of what went on from it, with its 95 % interval; as opencode-turns tree prints it", index.turns.slice(0, 100).map(turnTree)),
     about(),
   ];
+}
+
+// A rollout that others went on from: the value of each of its turns, and what went on from those in turn.
+function turnTree(one) {
+  const row = index.rows.find((other) => other.id === one.trace_id);
+  const name = `${short(String(one.task || one.trace_id), 70)} · ${one.reward === null ? "no reward" : `reward ${fixed(one.reward, 2)}`}`;
+  return h("div", { class: "turntree" },
+    h("p", {}, row ? h("a", { href: rolloutLink(row) }, name) : name),
+    h("ul", { class: "bars", "aria-label": "Values of turns" }, one.turns.map((turn) => h("li", {},
+      h("a", { href: `#/rollouts?${new URLSearchParams({ from: `${one.trace_id} ${turn.turn}` })}` },
+        h("span", { class: "name" }, `turn ${turn.turn}`),
+        h("span", { class: "track", "aria-hidden": "true" }, h("span", { class: "bar c1", style: { width: `${100 * Math.min(1, Math.max(0, turn.value ?? 0))}%` } })),
+        h("span", { class: "value" }, turn.value === null ? "no reward" : `${fixed(turn.value, 2)}${turn.low === null ? "" : ` [${fixed(turn.low, 2)}, ${fixed(turn.high, 2)}]`} of ${plural(turn.rewards.length, "continuation")}${turn.failed ? `, ${number(turn.failed)} failed` : ""}`)),
+      turn.continuations.map(turnTree)))));
 }
 
 function about() {

@@ -26,6 +26,7 @@ function fitting(filter) {
   const rows = index.rows.filter(
     (row) =>
       (!filter.get("run") || row.run === Number(filter.get("run"))) &&
+      (!filter.get("from") || (row.branch && `${row.branch.trace_id} ${row.branch.turn}` === filter.get("from"))) &&
       (!filter.get("outcome") || row.outcome === filter.get("outcome")) &&
       (!filter.get("tool") || (row.tools || {})[filter.get("tool")]) &&
       (!filter.get("finding") || (row.findings || []).includes(filter.get("finding"))) &&
@@ -97,7 +98,7 @@ function rolloutsView(filter) {
         h("input", { type: "number", step: "0.1", placeholder: "from", value: filter.get("min") || "", "aria-label": "Reward from", on: { change: (event) => go("min", event.target.value) } }),
         h("input", { type: "number", step: "0.1", placeholder: "to", value: filter.get("max") || "", "aria-label": "Reward to", on: { change: (event) => go("max", event.target.value) } }))),
       choice("sort", "Order", Object.keys(ORDERS).map((name) => [name === "as run" ? "" : name, name]))),
-    h("p", { class: "quiet", id: "found" }, `${plural(rows.length, "rollout")} of ${number(index.rows.length)}`, filter.get("in") !== null && " (conversations searched)"),
+    h("p", { class: "quiet", id: "found" }, `${plural(rows.length, "rollout")} of ${number(index.rows.length)}`, filter.get("in") !== null && " (conversations searched)", filter.get("from") && [` that went on from turn ${filter.get("from").split(" ").pop()} of one rollout `, h("a", { href: "#/rollouts" }, "(show all)")]),
     h("table", { class: "list" }, h("caption", { class: "hidden" }, "Rollouts"),
       h("thead", {}, h("tr", {}, ["reward", "task", "outcome", "turns", "tokens", "time", "tools", "last words"].map((name) => h("th", { scope: "col" }, name)))),
       body),
