@@ -17,6 +17,7 @@ from opencode_env.taskset.gold.solution import trace_for
 from tests.check_tasks.planted import FIXED, FLAWS, SOUND, Planted, write, written
 from tests.support.places import podman_box
 from tests.support.sizes import WHOLE
+from tests.tasks.problems import CODES
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
@@ -71,6 +72,37 @@ def folder(root: Path, name: str, *, env: str = "", **files: str) -> None:
         place = root / name / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
+
+
+def test_programming_problems_by_name_are_checked(tmp_path: Path) -> None:
+    given = [f"{n} {7 * n + 13}\n" for n in range(6)]
+    tests = {"inputs": given, "outputs": [f"{8 * n + 13}\n" for n in range(6)]}
+    told = "".join(f"{one}{other}" for one, other in zip(tests["inputs"], tests["outputs"], strict=True))
+    gold = CODES[0].gold
+
+    def row(name: str, question: str, tests: dict[str, list[str]], solution: str) -> dict[str, Any]:
+        return {"id": name, "question": question, "info": json.dumps({"tests": json.dumps(tests)}), "gold": solution}
+
+    rows = [
+        *({**one.row, "id": f"sound-{number}", "gold": one.gold} for number, one in enumerate(CODES)),
+        row("sound-unicode", "Print é🙂.", {"inputs": ["x\n"], "outputs": ["é🙂\n"]}, "print('é🙂')"),
+        row("wrong-gold", "Sum two numbers.", tests, "print(1)"),
+        row("wrong-tests", "Sum two numbers.", tests | {"outputs": ["9\n"] * 6}, gold),
+        row("tests-told", f"Sum two numbers. The tests:\n{told}", tests, gold),
+        row("gold-told", f"Sum two numbers: {gold}", tests, gold),
+        row("no-gold", "Sum two numbers.", tests, ""),
+    ]
+    dataset = tmp_path / "cp.jsonl"
+    dataset.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    local = ("--env.taskset.dataset-subset", "None", "--env.taskset.dataset-split", "None")
+    code, reports = checked(str(dataset), "--taskset", "opencode-cp", "--repeats", "1", *local)
+    assert code == 1
+    assert {name: kinds(report) for name, report in reports.items()} == {
+        **{key: set() for key in ("sound-0", "sound-1", "sound-unicode")},
+        **{key: {"gold-fails"} for key in ("wrong-gold", "wrong-tests")},
+        **{key: {"leak"} for key in ("tests-told", "gold-told")},
+        "no-gold": {"no-gold"},
+    }
 
 
 def test_task_directories_are_checked_with_their_solutions(tmp_path: Path) -> None:

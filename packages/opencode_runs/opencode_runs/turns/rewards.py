@@ -73,7 +73,8 @@ def read_rollouts(runs: Sequence[Path]) -> tuple[dict[str, Rollout], list[str]]:
         for trace, outcome in tries(episode):
             if isinstance(trace, BranchTrace):
                 reward, failure = (None, outcome.cause) if isinstance(outcome, Failure) else (outcome.reward, None)
-                found[trace.id] = Rollout.of(trace.id, called, trace.branch, reward, failure)
+                one = Rollout.of(trace.id, called, trace.branch, reward, failure)
+                found[one.trace_id] = one
     return found, [line for run in reading.runs for line in run.warnings()]
 
 
