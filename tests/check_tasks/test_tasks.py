@@ -17,7 +17,7 @@ from opencode_env.taskset.gold.solution import trace_for
 from tests.check_tasks.planted import FIXED, FLAWS, SOUND, Planted, write, written
 from tests.support.places import podman_box
 from tests.support.sizes import WHOLE
-from tests.tasks.problems import CODES
+from tests.tasks.problems import CODE, CODES
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
@@ -81,7 +81,8 @@ def test_programming_problems_by_name_are_checked(tmp_path: Path) -> None:
     gold = CODES[0].gold
 
     def row(name: str, question: str, tests: dict[str, list[str]], solution: str) -> dict[str, Any]:
-        return {"id": name, "question": question, "info": json.dumps({"tests": json.dumps(tests)}), "gold": solution}
+        info = json.dumps({"tests": json.dumps(tests)})
+        return {"id": name, "question": question, "info": info, "gold": solution, CODE: 0.5}
 
     rows = [
         *({**one.row, "id": f"sound-{number}", "gold": one.gold} for number, one in enumerate(CODES)),
