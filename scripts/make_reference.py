@@ -152,7 +152,7 @@ def sections(prefix: str, model: type[BaseModel], value: Any) -> Iterator[tuple[
         given = getattr(value, name, None) if isinstance(value, BaseModel) else default_of(field)
         held = type(given) if isinstance(given, BaseModel) and model_in(type(given)) else model_in(field.annotation)
         if held is not None and held is not model:
-            inner.append((f"{prefix}.{name}", held, given))
+            inner.append((f"{prefix}.{name.replace('_', '-')}", held, given))
             continue
         if name == "id" and issubclass(model, HarnessConfig):
             continue  # each has its own

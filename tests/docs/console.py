@@ -49,7 +49,6 @@ listens() {
     echo "nobody listens at $1"; return 1
 }
 """
-_MAKE = '#!/bin/sh\n[ "$1" = demo ] && exec python -m opencode_env.demo\necho "make $1: not here" >&2; exit 1\n'
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def commands_of(block: Block) -> list[Command]:
 
 
 def shims(directory: Path) -> None:
-    """Programs of this Python that are forked, and what stands for `make` and `pip`."""
+    """Programs of this Python that are forked, and what stands for `pip`."""
     programs = {path.name: [str(path)] for path in BIN.glob("opencode-*")}
     programs |= {name: [str(BIN / name)] for name in ("vf-eval", "mathverdict", "pytest")}
     programs["python"] = [sys.executable]
@@ -96,7 +95,6 @@ def shims(directory: Path) -> None:
             python=sys.executable, address=address(), argv=argv, added=ADDED.get(name, []), costs=str(directory / COSTS)
         )
         (directory / name).write_text(text)
-    (directory / "make").write_text(_MAKE)
     pip = '#!/bin/sh\nexec uv pip "$@" --quiet --python "$HOME/installed"\n'
     (directory / "pip").write_text(pip)
     for path in directory.iterdir():

@@ -34,7 +34,7 @@ from tests.support.light_opencode import light_opencode_in_place
 
 ELSEWHERE = frozenset(f"vf-eval {command}" for command in DOCUMENTED_COMMANDS.values())
 """Run by `tests/env/test_wheels.py`, with the installed wheels."""
-ALSO_RUN = [page for page in PACKAGE_PAGES if page.parent.name in ("mathverdict", "opencode_env")]
+ALSO_RUN = [page for page in PACKAGE_PAGES if page.parent.name == "mathverdict"]
 RUN = [page for page in (*PAGES, *ALSO_RUN) if any(block.is_run_here for block in blocks_of(page))]
 TASKSET = "opencode-env"
 PORTS = ("8000", "8001", "8002")

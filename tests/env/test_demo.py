@@ -8,6 +8,8 @@ from collections.abc import Mapping
 import pytest
 from opencode_env.samples import load_samples
 
+from tests.docs.console import commands_of, looks_like
+from tests.docs.pages import ROOT, blocks_of
 from tests.support.browser import Browser
 from tests.support.programs import finished
 from tests.support.user_home import UserHome
@@ -33,6 +35,8 @@ def test_it_shows_each_rollout_as_it_ends_a_table_of_rewards_and_where_the_trace
     (traces,) = re.findall(r"^traces: (.*)$", done.stdout, re.MULTILINE)
     assert (home.work / traces).is_file()
     assert home.leftovers() == []
+    (shown,) = [commands_of(block) for block in blocks_of(ROOT / "README.md") if "test_demo" in block.run_by]
+    assert looks_like(shown[0].output, done.stdout)
     page = home.work / done.stdout.splitlines()[-1]
     browser.open(page)
     assert "mean reward" in browser.text
