@@ -1,5 +1,6 @@
 """`docs/architecture.md` names files and things that exist."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -39,3 +40,27 @@ def test_what_the_page_names_exists(name: str) -> None:
         assert name.rpartition(" ")[2] in (*sources(), *re.findall(r"(?m)^([\w-]+):", (ROOT / "Makefile").read_text()))
     elif _NAME.fullmatch(name):
         assert set(re.findall(r"[A-Za-z_]\w*", name.partition("(")[0])) <= WORDS, name
+
+
+def test_the_page_names_every_program_that_runs_inside_a_sandbox() -> None:
+    shipped = {
+        path.name
+        for folder in PACKAGES.values()
+        for path in folder.rglob("programs/*")
+        if path.is_file() and path.name != "__init__.py"
+    }
+    assert {name for name in shipped if not any(f"/{one}".endswith(f"/{name}") for one in NAMES)} == set()
+
+
+def test_a_program_of_several_lines_is_a_file() -> None:
+    operand = re.compile(r"\$[1-9@]|\$\{[1-9]")
+    acting = ("opencode_env.scripted_model", "opencode_env.conformance")  # what an agent writes in a test
+    written = [
+        f"{module}:{node.lineno}"
+        for module, path in sources().items()
+        if not module.startswith(acting)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if "\n" in node.value.strip() and operand.search(node.value)
+    ]
+    assert written == []

@@ -16,10 +16,6 @@ from opencode_rubrics.swe.programs import argv_of
 
 _SECONDS = 600.0
 _BUNDLE = "/tmp/.bundle"
-_CLONE = (
-    f'set -e; cd -- "$1"; trap "rm -f {_BUNDLE}" EXIT; git init -q .; '
-    f'git fetch -q {_BUNDLE} "+refs/*:refs/bundle/*"; git checkout -q --detach "${{2:-FETCH_HEAD}}"'
-)
 
 
 async def place_work(runtime: vf.Runtime, problem: SweProblem, workdir: str) -> None:
@@ -33,7 +29,7 @@ async def place_work(runtime: vf.Runtime, problem: SweProblem, workdir: str) -> 
         await unpack_archive(runtime, base64.b64decode(problem.archive), workdir, error=vf.TaskError)
     if problem.bundle is not None:
         await runtime.write(_BUNDLE, base64.b64decode(problem.bundle))
-        argv = ["sh", "-c", _CLONE, "clone", workdir, problem.base_commit or ""]
+        argv = argv_of("clone_bundle", _BUNDLE, workdir, problem.base_commit or "")
         failure = "the row's bundle cannot be cloned"
         await run_checked(runtime, argv, failure, seconds=_SECONDS, error=vf.TaskError)
 

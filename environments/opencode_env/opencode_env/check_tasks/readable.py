@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 import verifiers.v1 as vf
+from agent_sandbox.programs import program_argv
 from agent_sandbox.toolbox.checked_run import run_for
 from agent_sandbox.toolbox.processes import TrustedSystem
 
@@ -40,18 +41,7 @@ _ADDED = ("/usr/lib/python3/dist-packages",)
 """Below one of those, and yet where a task's own project may be installed."""
 _GENERATED = ("__pycache__", ".pytest_cache", ".mypy_cache", "node_modules")
 _ARCHIVE, _OBJECTS = "/tmp/.readable.tar", "/tmp/.objects"
-# Files of one place at a time, in one archive; those that the agent may not read are left out.
-_PACK = """
-out=$1 most=$2; shift 2
-command -v tar >/dev/null && command -v find >/dev/null || exit 90
-cd / && find "$@" -type f -size "-$most"k -print0 2>/dev/null | tar --null -T - --no-recursion -cf "$out" 2>/dev/null
-[ -f "$out" ] && wc -c < "$out"
-"""
-_DUMP = """
-command -v git >/dev/null || exit 90
-git -c safe.directory='*' --git-dir="$1" cat-file --batch-all-objects --batch --unordered > "$2" 2>/dev/null
-wc -c < "$2"
-"""
+_OWNER = "opencode_env.check_tasks"
 
 
 @dataclass
@@ -88,7 +78,7 @@ async def work_in(runtime: vf.Runtime, workdir: str) -> dict[str, str]:
 
 async def _packed(runtime: vf.Runtime, places: list[str], left_out: list[str], found: Readable) -> bytes:
     pruned = [word for path in left_out for word in ("-path", path, "-prune", "-o")]
-    argv = ["sh", "-c", _PACK, "pack", _ARCHIVE, str(MAX_FILE_BYTES // 1024), *places, *pruned]
+    argv = program_argv("pack_files.sh", _ARCHIVE, str(MAX_FILE_BYTES // 1024), *places, *pruned, owner=_OWNER)
     return await _made(runtime, argv, _ARCHIVE, "files: the sandbox lacks tar or find", found)
 
 
@@ -159,7 +149,7 @@ def _repositories(packed: bytes) -> Iterator[str]:
 
 async def _objects(runtime: vf.Runtime, directory: str, found: Readable) -> Mapping[str, str]:
     """All objects of a repository, those too that no branch leads to."""
-    argv = ["sh", "-c", _DUMP, "dump", directory, _OBJECTS]
+    argv = program_argv("dump_objects.sh", directory, _OBJECTS, owner=_OWNER)
     content = await _made(runtime, argv, _OBJECTS, f"git objects of {directory}: the sandbox lacks git", found)
     texts, start = {}, 0
     while (end := content.find(b"\n", start)) > 0:

@@ -14,6 +14,7 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
+from agent_sandbox.programs import program_text
 from opencode_rubrics.swe.grading import stage_tests
 from opencode_rubrics.swe.parsers import PARSERS
 from opencode_rubrics.swe.problem import SweProblem
@@ -23,46 +24,7 @@ from opencode_rubrics.swe.tree import File, list_tree, take_files
 from opencode_env.check_tasks.box import CheckEnv
 from opencode_env.taskset import OpenCodeTask
 
-_SCRIPT = """#!/bin/bash
-# Puts the tests back as they were, runs the suite, and reads its log.
-here=/tests
-mkdir -p /logs/verifier
-echo 0 > /logs/verifier/reward.txt
-cd {workdir} || exit 1
-while IFS= read -r path; do rm -rf -- "$path"; done < $here/paths.txt
-cp -a $here/files/. . || exit 1
-bash $here/suite.sh > /logs/verifier/suite.log 2>&1 < /dev/null
-python3 $here/verdict.py $? /logs/verifier/suite.log > /logs/verifier/reward.txt
-"""
-_VERDICT = '''"""Prints 1 if the suite's log says that the task is solved, else 0: `verdict.py EXIT_CODE LOG`."""
-
-import json
-import os
-import sys
-
-import parsers
-
-with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "problem.json")) as file:
-    problem = json.load(file)
-code, path = sys.argv[1:]
-with open(path, errors="replace") as file:
-    log = file.read()
-if problem["parser"] == "exit-code":
-    lines = [line.strip() for line in log.splitlines() if line.startswith("OPENSWE_EXIT_CODE=")]
-    said = lines[-1].partition("=")[2] if lines else code
-    states = {parsers.EXIT_TEST: parsers.PASSED if said == "0" else parsers.FAILED}
-else:
-    states = parsers.PARSERS[problem["parser"]](log)
-lists = [problem[name] for name in ("fail_to_pass", "pass_to_pass", "exact", "skipped_is_kept")]
-solved = parsers.decided(*lists, states)[2]
-if code != "0" and problem["parser"] != "exit-code":
-    solved = solved and any(state in parsers.BAD for state in states.values())
-print(int(solved))
-'''
-_SOLVE = """#!/bin/sh
-cd {workdir} || exit 1
-git apply --whitespace=nowarn /solution/gold.patch 2>/dev/null || patch -s -p1 < /solution/gold.patch
-"""
+_OWNER = "opencode_env.check_tasks"
 
 
 class FolderError(Exception):
@@ -102,8 +64,13 @@ async def write_folder(env: CheckEnv, task: OpenCodeTask, root: Path) -> Path:
     _write(folder, "instruction.md", task.data.prompt_text)
     if problem.gold_patch:
         _write(folder, "solution/gold.patch", problem.gold_patch)
-        _write(folder, "solution/solve.sh", _SOLVE.format(workdir=workdir), executable=True)
+        _write(folder, "solution/solve.sh", _for("solve.sh", workdir), executable=True)
     return folder
+
+
+def _for(name: str, workdir: str) -> str:
+    """The text of one of our programs, for a work directory."""
+    return program_text(name, _OWNER).replace("@workdir@", workdir)
 
 
 def _write(folder: Path, name: str, text: str | bytes, *, executable: bool = False) -> None:
@@ -115,11 +82,11 @@ def _write(folder: Path, name: str, text: str | bytes, *, executable: bool = Fal
 
 def _write_tests(folder: Path, problem: SweProblem, workdir: str, own: list[str], tests: Mapping[str, File]) -> None:
     fields = problem.model_dump(include={"parser", "fail_to_pass", "pass_to_pass", "exact", "skipped_is_kept"})
-    _write(folder, "test.sh", _SCRIPT.format(workdir=workdir), executable=True)
+    _write(folder, "test.sh", _for("test.sh", workdir), executable=True)
     _write(folder, "suite.sh", problem.command)
     _write(folder, "problem.json", json.dumps(fields, indent=1))
     _write(folder, "paths.txt", "".join(f"{path}\n" for path in own))
-    _write(folder, "verdict.py", _VERDICT)
+    _write(folder, "verdict.py", program_text("verdict.py", _OWNER))
     _write(folder, "parsers.py", Path(str(PARSERS["pytest"].__code__.co_filename)).read_text(encoding="utf-8"))
     (folder / "files").mkdir()
     for path, file in tests.items():

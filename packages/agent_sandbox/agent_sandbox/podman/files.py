@@ -13,17 +13,8 @@ from agent_sandbox.confined.files import READ_LIMIT_BYTES
 from agent_sandbox.confined.output import BoundedOutput
 from agent_sandbox.podman.commands import Commands
 from agent_sandbox.podman.process import PodmanProcess
+from agent_sandbox.programs import program_argv
 
-_READ = """[ -e "$1" ] || { echo "no such file" >&2; exit 1; }
-[ -f "$1" ] || { echo "not a regular file" >&2; exit 1; }
-exec head -c "$2" -- "$1"
-"""
-# What is refused is read to its end all the same: podman may lose the words of a program that leaves its input unread.
-_WRITE = """refuse() { [ -z "$1" ] || echo "$1" >&2; cat >/dev/null; exit 1; }
-case $1 in */*) mkdir -p -- "${1%/*}/" || refuse ;; esac
-[ ! -e "$1" ] || [ -f "$1" ] || refuse "not a regular file"
-cat >"$1" || refuse
-"""
 _ERROR_BYTES = 3000
 
 
@@ -34,7 +25,7 @@ async def read_file(commands: Commands, path: str, max_bytes: int | None, user: 
         SandboxError: missing, unreadable, not a regular file, or, without `max_bytes`, over `READ_LIMIT_BYTES`.
     """
     limit = READ_LIMIT_BYTES + 1 if max_bytes is None else max_bytes
-    process = await commands.open(["sh", "-c", _READ, "read", path, str(limit)], {}, user, interactive=False)
+    process = await commands.open(program_argv("read_file.sh", path, str(limit)), {}, user, interactive=False)
     code, data, error = await _exchange(process, b"", limit)
     if code != 0 and len(data) <= limit:
         raise SandboxError(f"read {path!r}: {error}")
@@ -49,7 +40,7 @@ async def write_file(commands: Commands, path: str, data: bytes, user: str | Non
     Raises:
         SandboxError: `path` is not a regular file or not writable, or the disk is full.
     """
-    process = await commands.open(["sh", "-c", _WRITE, "write", path], {}, user)
+    process = await commands.open(program_argv("write_file.sh", path), {}, user)
     code, _, error = await _exchange(process, data, 0)
     if code != 0:
         raise SandboxError(f"write {path!r}: {error}")

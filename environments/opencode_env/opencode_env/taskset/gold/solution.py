@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
+from agent_sandbox.programs import program_argv
 from agent_sandbox.toolbox.packed_directory import pack_directory, unpack_new
 from agent_sandbox.verifiers_versions import run_program
 from opencode_rubrics import AnyTrace, run_command, upload_bundle
@@ -30,11 +31,6 @@ SOLUTION = "/solution"
 _SOLVE = "chmod +x {0} 2>/dev/null; if [ -x {0} ]; then {0}; else sh {0}; fi"
 _PATCH = re.compile(r"\A(?:diff --git |--- |Index: |From [0-9a-f]{40} )", re.MULTILINE)
 _FIRST_DIGIT = re.compile(r"(?<![_^{\d])\d|(?<=[^_^]\{)\d")
-_APPLY = """cd -- "$1" || exit 1
-git apply --whitespace=nowarn -- "$2" 2>/dev/null || patch -s -p1 < "$2"
-result=$?
-rm -f -- "$2"
-exit $result"""
 
 
 class GoldError(Exception):
@@ -181,7 +177,8 @@ async def apply_gold(
         await _run(runtime, gold.script, workdir, seconds)
     if gold.patch is not None:
         await upload_bundle(runtime, {"gold.patch": gold.patch}, workdir)
-        found = await run_program(runtime, ["sh", "-c", _APPLY, "gold", workdir, f"{workdir}/gold.patch"], {})
+        argv = program_argv("apply_gold.sh", workdir, f"{workdir}/gold.patch", owner="opencode_env.taskset.gold")
+        found = await run_program(runtime, argv, {})
         if found.exit_code != 0:
             raise GoldError(f"the gold patch does not apply: {(found.stderr or found.stdout).strip()[-300:]}")
     if gold.files is not None:
