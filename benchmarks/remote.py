@@ -84,9 +84,9 @@ async def measure(options: argparse.Namespace) -> Measured:
         requests.write_text(json.dumps(bodies))
         (shown / "program.py").write_text(Path(__file__).with_name("_simulated_program.py").read_text())
         streams.write_text(json.dumps(answers))
-        pace = ["--seconds", str(options.seconds), "--spread", "0"]
+        speed = ["--seconds", str(options.seconds), "--spread", "0"]
         async with AsyncExitStack() as stack:
-            _, upstream = await stack.enter_async_context(program("_slow_model.py", "--answers", str(streams), *pace))
+            _, upstream = await stack.enter_async_context(program("_slow_model.py", "--answers", str(streams), *speed))
             played = ("--bodies", str(requests), "--socket", str(sockets))
             await stack.enter_async_context(program("_simulated_agents.py", *played))
             load = Load(upstream, sockets, shown, len(bodies), options.seconds)

@@ -162,9 +162,9 @@ async def measure(options: argparse.Namespace) -> tuple[dict[str, float], dict[s
         sockets, requests, streams = scratch / "agents", scratch / "bodies.json", scratch / "answers.json"
         requests.write_text(json.dumps(bodies))
         streams.write_text(json.dumps(answers))
-        pace = ["--seconds", str(options.seconds), "--spread", str(options.spread)]
+        speed = ["--seconds", str(options.seconds), "--spread", str(options.spread)]
         async with AsyncExitStack() as stack:
-            _, upstream = await stack.enter_async_context(program("_slow_model.py", "--answers", str(streams), *pace))
+            _, upstream = await stack.enter_async_context(program("_slow_model.py", "--answers", str(streams), *speed))
             played = ("--bodies", str(requests), "--socket", str(sockets))
             await stack.enter_async_context(program("_simulated_agents.py", *played))
             load = Load(options.rollouts, len(bodies), upstream, sockets)

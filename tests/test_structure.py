@@ -87,7 +87,7 @@ def imports(module: str) -> Iterator[str]:
 
 @cache
 def graph() -> dict[str, frozenset[str]]:
-    """Imports by module; a package's own `__init__` only gathers, so it is no way from one module to another."""
+    """Imports by module; a package's own `__init__` only gathers, so it is not a way from one module to another."""
     packages = {module for module, path in sources().items() if path.name == "__init__.py"}
     return {module: frozenset(imports(module)) - {module} for module in sources() if module not in packages}
 

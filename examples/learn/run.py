@@ -26,7 +26,7 @@ from examples.learn.engine import Engine
 from examples.learn.grpo import Batch, Settings, Trainer, advantages, means
 from examples.learn.model import Transformer, sample
 from examples.learn.rollouts import LONGEST, MODEL, Rollout, keep_rollouts, playing
-from examples.learn.sanity import Answers, findings, strangers, unearned
+from examples.learn.sanity import Answers, findings, unearned, unsaid
 from examples.learn.spoken import Spoken
 from examples.learn.tokenizer import END, build_tokenizer, save
 from examples.learn.transcript import Transcript
@@ -222,7 +222,7 @@ class Run:
         measured = await asyncio.to_thread(trainer.measure, batch)
         found = [
             *findings(rollouts, measured),
-            *strangers(rollouts, self._given, every=self.plan.curriculum.sub_calls != "frozen"),
+            *unsaid(rollouts, self._given, every=self.plan.curriculum.sub_calls != "frozen"),
             *unearned(rollouts, self.plan.curriculum, self.recorded, self._words),
             *self.not_of(rollouts, gains),
         ]

@@ -33,7 +33,7 @@ def findings(rollouts: Sequence[Rollout], measured: Measured) -> list[str]:
     return found
 
 
-def strangers(rollouts: Sequence[Rollout], given: Answers, *, every: bool) -> list[str]:
+def unsaid(rollouts: Sequence[Rollout], given: Answers, *, every: bool) -> list[str]:
     """What is trained and was not said in this step, or the reverse: masks, samples that were dropped or repeated.
 
     Args:

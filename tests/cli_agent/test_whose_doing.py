@@ -105,7 +105,7 @@ async def test_a_crash_is_scored_or_with_the_option_an_error_that_no_failed_call
     assert unscored.metrics["agent_error_own"] == 1.0
 
 
-async def test_a_call_without_an_id_is_hands_too() -> None:
+async def test_a_call_without_an_id_counts_as_a_call_of_a_tool() -> None:
     called = bash("ls").model_copy(update={"faults": fault("no_tool_call_id")})
     trace = await played(asks(1, KILLED), called)
     assert_own(trace, "exited 137")

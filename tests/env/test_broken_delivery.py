@@ -139,7 +139,7 @@ async def test_a_reader_that_leaves_a_slow_model_gets_its_answer_when_it_asks_ag
 
 
 async def test_a_slow_answer_whose_last_bytes_are_lost_leaves_nothing_behind(kept_alive: None) -> None:
-    """Behind keep-alives some bytes end the response that are no part of the answer; its event has come before them."""
+    """Behind keep-alives some bytes end the response that are not part of the answer; its event came before them."""
     breaks = [Break(-3, End.STALLED), Break(-3), Break(-5, End.RESET), Break(-20, End.STALLED)]
     played, wire = await broken(breaks, Break(-3), harness=IMPATIENT, faults=SLOW)
     assert_cost_nothing(played, wire, range(len(breaks)))

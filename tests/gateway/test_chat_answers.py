@@ -42,7 +42,7 @@ async def answering(
         end: its finish reason.
         deltas: its pieces; none = the message is the one piece.
         meanwhile: the finish reason of each piece.
-        whole: the JSON of an answer that is no chat completion.
+        whole: the JSON of an answer that is not a chat completion.
     """
 
     async def handler(request: web.Request) -> web.StreamResponse:

@@ -48,14 +48,14 @@ async def status_of(rollout: Rollout, data: bytes) -> int:
 
 
 BROKEN: dict[str, tuple[bytes, tuple[bytes, ...]]] = {
-    "a key that is no text": (HELLO, (b"Idempotency-Key: \xff\xfe",)),
-    "a type that is no text": (HELLO, (b'Content-Type: application/json; x="\xff"',)),
-    "a mark that is no text": (HELLO, (b"X-Agent-Mark: \xff",)),
+    "a key that is not text": (HELLO, (b"Idempotency-Key: \xff\xfe",)),
+    "a type that is not text": (HELLO, (b'Content-Type: application/json; x="\xff"',)),
+    "a mark that is not text": (HELLO, (b"X-Agent-Mark: \xff",)),
     "not packed": (b"xxx", (b"Content-Encoding: gzip",)),
     "cut while packed": (gzip.compress(HELLO)[:20], (b"Content-Encoding: gzip",)),
     "not a number": (HELLO[:-1] + b', "top_p": NaN}', ()),
     "an infinite number": (HELLO[:-1] + b', "top_p": -Infinity}', ()),
-    "not a number beside half a character": (HELLO[:-1] + b', "top_p": NaN, "user": "\\ud800"}', ()),
+    "not a number beside a lone surrogate": (HELLO[:-1] + b', "top_p": NaN, "user": "\\ud800"}', ()),
 }
 
 
@@ -64,7 +64,7 @@ async def test_what_cannot_be_passed_on_is_answered_400(name: str) -> None:
     body, headers = BROKEN[name]
     async with role_server() as server, server.rollout() as rollout:
         for role in ((), (b"X-RLM-Role: sub",)):
-            if name == "a mark that is no text":  # taken off before anything else, known or not
+            if name == "a mark that is not text":  # taken off before anything else, known or not
                 assert await status_of(rollout, raw_request(rollout, body, *headers, *role)) == 200
             else:
                 assert await status_of(rollout, raw_request(rollout, body, *headers, *role)) == 400
@@ -174,13 +174,13 @@ async def test_who_leaves_the_queue_for_memory_or_a_place_leaves_nothing() -> No
         assert entered
 
 
-async def halves(request: web.Request) -> web.StreamResponse:
-    """A whole answer with a half of a character that stands alone, and two that belong together."""
+async def surrogates(request: web.Request) -> web.StreamResponse:
+    """A whole answer with a lone surrogate, and two surrogates that belong together."""
     return web.Response(body=json.dumps(completion("a\ud83d b \ud83d\ude00")).encode(), content_type="application/json")
 
 
 async def test_a_whole_reply_with_half_a_character_is_a_turn_like_any_other() -> None:
-    async with endpoint(halves) as url:
+    async with endpoint(surrogates) as url:
         client = vf.EvalClientConfig(base_url=url, api_key_var="NO_SUCH_KEY")
         async with role_server(client=client) as server, server.rollout() as rollout:
             for headers in ({}, SUB):

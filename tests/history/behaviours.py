@@ -38,7 +38,7 @@ OF_CALLS: Mapping[str, Shows] = {
     "negative zero": _has(r"-0\b"),
     "duplicate keys": _has(r'"command": "echo first'),
     "nested objects": _has(r':\s*\{\s*"'),
-    "half a character": _has(r"\\ud83d(?!\\ude00)"),
+    "a lone surrogate": _has(r"\\ud83d(?!\\ude00)"),
     "null character": _has(r"\\u0000"),
     "another normal form": _has("e\u0301"),
     "byte order mark": _has("\ufeff"),

@@ -1,4 +1,4 @@
-"""JSON objects in every spelling that a model may give them and no serialiser would, and texts that are none."""
+"""JSON objects in every spelling that a model may give them and no serialiser would, and texts that are not objects."""
 
 import json
 from collections.abc import Sequence

@@ -148,7 +148,7 @@ ROWS: dict[str, list[Reply]] = {
         says(bash(FINE), reasoning="hm", reasoning_key="reasoning"),
         says(bash(FINE), reasoning="hm", text="so"),
     ],
-    "half a character": [says(bash('{"command":"echo \\ud83d","description":"d"}'))],
+    "a lone surrogate": [says(bash('{"command":"echo \\ud83d","description":"d"}'))],
     "deep": [says(bash('{"command":"echo a","description":"d","x":' + "[" * 300 + "]" * 300 + "}"))],
     "too deep": [says(bash('{"x": ' + "[ " * 3000 + "]" * 3000 + "}"), text="so"), says(bash("[" * 20_000))],
     "one id, two tools": [

@@ -173,7 +173,7 @@ async def test_a_hooks_new_words_reach_the_endpoint_behind_an_answer_that_it_nev
         assert rollout.main.num_branches == 1
 
 
-async def test_turns_whose_calls_have_one_id_are_no_ghosts_of_one_another() -> None:
+async def test_turns_whose_calls_have_one_id_are_no_partial_answers_of_one_another() -> None:
     async with role_server(strict=True) as server, server.rollout(harness=OPENCODE) as rollout:
         twice = Reply(tool_calls=(*spoken("x").tool_calls, *spoken("x").tool_calls))
         server.model.policy = Replies(twice, spoken("x"), spoken("call_abcdefg1"), spoken("call_abcdefg2"))

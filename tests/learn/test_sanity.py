@@ -13,7 +13,7 @@ from examples.learn.bare import play_bare
 from examples.learn.contextual import WORDS, Contextual
 from examples.learn.curriculum import CONTENT, QUESTION, fill
 from examples.learn.rollouts import Rollout
-from examples.learn.sanity import Answers, strangers, unearned
+from examples.learn.sanity import Answers, unearned, unsaid
 from examples.learn.spoken import Spoken
 from examples.learn.tokenizer import ASSISTANT, END, build_tokenizer
 from tests.learn.setting import RECORDED
@@ -91,7 +91,7 @@ NOT_GIVEN, NOT_TRAINED, UNEARNED = "did not give", "are not trained", "their own
 def test_a_mistake_that_leaves_every_ratio_at_one_is_named(change: Change, says: list[str]) -> None:
     rollouts, given, words = played()
     rollouts = change(rollouts)
-    found = [*strangers(rollouts, given, every=True), *unearned(rollouts, Contextual(), [RECORDED], words)]
+    found = [*unsaid(rollouts, given, every=True), *unearned(rollouts, Contextual(), [RECORDED], words)]
     assert [any(word in one for one in found) for word in says] == [True] * len(says)
     assert len(found) == len(says)
 

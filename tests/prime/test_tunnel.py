@@ -126,8 +126,8 @@ async def test_a_url_that_this_machine_never_reached_is_not_called_dead() -> Non
 async def test_a_url_that_leads_to_something_else_is_dead() -> None:
     async with watched() as (_, proxy, found):
         other = InterceptionServerConfig()
-        async with RoleInterceptionServer(other) as stranger:
-            proxy.target = stranger.port
+        async with RoleInterceptionServer(other) as unrelated:
+            proxy.target = unrelated.port
             assert "HTTP 401" in await asyncio.wait_for(asyncio.shield(found.lost), 60)
 
 

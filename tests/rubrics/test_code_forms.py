@@ -144,7 +144,7 @@ REFUSED = {
     "NoneType where a test of a program": {"inputs": ["1"], "outputs": [None]},
     "list where a test of a program": {"inputs": [["1", ["2"]]], "outputs": ["3"]},
     "bytes where a test of a program": {"inputs": [[b"1"]], "outputs": ["3"]},
-    "half of a character": {"inputs": ["\ud800"], "outputs": ["3"]},
+    "a lone surrogate": {"inputs": ["\ud800"], "outputs": ["3"]},
     "JSON has no form": {"fn_name": "f", "inputs": ["{1, 2}"], "outputs": ["1"]},
 }
 

@@ -41,7 +41,7 @@ async def test_right_answers_pass_and_absent_empty_and_wrong_ones_do_not(score: 
         assert trace.reward == 1.0, json.dumps(trace.info)
     method = "class Solution:\n    def add(self, a, b):\n        print(3)\n        return a + b"
     assert (await score(method, ADD)).reward == 1.0
-    # Another class of that name is no reason to miss the function, and annotations are what the answer wrote.
+    # Another class of that name is not a reason to miss the function, and annotations are what the answer wrote.
     beside = f"class Solution: pass\n{RIGHT_ADD} if add.__annotations__['a'] == List[int] else None"
     assert (await score(beside, ADD)).reward == 1.0
     third = await score("print(7)", SUM, pass_rate_weight=0.3)
@@ -150,7 +150,7 @@ async def test_what_cannot_be_run_is_an_error_and_never_left_out(score: Scorer) 
         await score(RIGHT_ADD, ADD, name="answer.js")
     with pytest.raises(vf.TaskError, match="tests_key"):
         await score(RIGHT_SUM, SUM.model_copy(update={"code_tests": None}))
-    # A program that says of itself that it was not found is no reason to blame the sandbox.
+    # A program that says of itself that it was not found is not a reason to blame the sandbox.
     assert reasons(await score("import sys\nsys.exit(127)", SUM)) == ["exit 127"] * 3
 
 

@@ -159,7 +159,7 @@ async def test_a_url_without_a_right_signature_leads_to_no_world(counters: Share
     assert [(await seat.finish()).steps for seat in (mine, others)] == [[], []]
 
 
-async def test_a_stranger_is_not_heard_by_the_environment(counters: SharedWorlds) -> None:
+async def test_an_unauthenticated_request_is_not_heard_by_the_environment(counters: SharedWorlds) -> None:
     seat = await counters.seat()
     reader, writer = await asyncio.open_unix_connection(hub().path)
     forged = LedgerEntry(

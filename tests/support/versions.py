@@ -20,7 +20,7 @@ class Ends(Protocol):
 
 
 def sandbox_of(runtime: Runtime) -> Ends:
-    """What ends the sandbox: since verifiers 0.4.1 (dev18) that is no matter of a `Runtime`."""
+    """What ends the sandbox: since verifiers 0.4.1 (dev18) that is not a matter of a `Runtime`."""
     if AFTER_0_4_0:
         return runtime if isinstance(runtime, OwnRuntime) else runtime.backend
     else:

@@ -56,9 +56,9 @@ def test_a_folder_without_its_name_is_never_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "is no kept turn: No such file"),
-        ("{", "is no manifest of a kept turn"),
-        ('{"format": 2}', "is no manifest of a kept turn: format"),
+        (None, "is not a kept turn: No such file"),
+        ("{", "is not a manifest of a kept turn"),
+        ('{"format": 2}', "is not a manifest of a kept turn: format"),
         ("x" * (1 << 21), "is over 1048576 bytes"),
     ],
 )

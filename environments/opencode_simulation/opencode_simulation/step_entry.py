@@ -1,7 +1,7 @@
 """A step of a world as an entry of the ledger.
 
 Invariant: what a world gave in a wrong type is its failure, named, and never read as something else: the text "false"
-is no end and the text "1" no reward.
+is not an end and the text "1" no reward.
 """
 
 from collections.abc import Mapping

@@ -65,13 +65,13 @@ async def search(query: str, count: int, options: Options) -> str:
         options.query_field: query[:MAX_QUERY_CHARS],
         options.count_field: min(max(count, 1), MAX_RESULTS),
     }
-    way = {"json": asked} if options.method == "POST" else {"params": asked}
+    parameters = {"json": asked} if options.method == "POST" else {"params": asked}
     problem = ""
     async with httpx.AsyncClient(timeout=options.timeout, headers=options.headers(), trust_env=False) as client:
         for attempt in range(_TRIES):
             try:
                 async with asyncio.timeout(options.timeout):
-                    status, body = await _asked(client, options, way)
+                    status, body = await _asked(client, options, parameters)
             except (httpx.HTTPError, TimeoutError) as error:
                 problem = type(error).__name__
             else:
@@ -86,8 +86,8 @@ async def search(query: str, count: int, options: Options) -> str:
     raise EndpointDown(f"the search endpoint does not work: {problem}")
 
 
-async def _asked(client: httpx.AsyncClient, options: Options, way: Mapping[str, Any]) -> tuple[int, bytes]:
-    async with client.stream(options.method, options.url, **way) as response:
+async def _asked(client: httpx.AsyncClient, options: Options, parameters: Mapping[str, Any]) -> tuple[int, bytes]:
+    async with client.stream(options.method, options.url, **parameters) as response:
         body = b""
         async for chunk in response.aiter_bytes():
             body += chunk

@@ -38,7 +38,7 @@ def value_of(row: Row, name: str) -> Any:
     """A cell that holds JSON, as text or as it is.
 
     Raises:
-        DatasetError: the text is no JSON.
+        DatasetError: the text is not JSON.
     """
     value = row.cell(name)
     if not isinstance(value, str):
@@ -53,7 +53,7 @@ def names_of(row: Row, name: str) -> list[str]:
     """A list of tests, also as JSON text.
 
     Raises:
-        DatasetError: it is none.
+        DatasetError: it is something else.
     """
     found = value_of(row, name)
     if not isinstance(found, list | tuple) or not all(isinstance(test, str) for test in found):
@@ -77,7 +77,7 @@ def parsed_patch(row: Row, name: str) -> str:
     try:
         return "".join(_file_patch(file) for file in found["file_diffs"])
     except (KeyError, TypeError, AttributeError) as error:
-        row.refuse(name, f"is no commit of R2E-Gym: {type(error).__name__}: {error}")
+        row.refuse(name, f"is not a commit of R2E-Gym: {type(error).__name__}: {error}")
 
 
 def _file_patch(file: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Lone surrogates: JSON can spell one half of a character alone; UTF-8, and with it a trace, a file, a request, cannot.
+"""Lone surrogates: JSON can spell one surrogate alone; UTF-8, and with it a trace, a file, a request, cannot.
 
 Invariant: what leaves this module can be written as UTF-8. Two surrogates that belong together become their character,
 also when a stream brings them in two pieces; one that is alone becomes U+FFFD, as in every program that reads it.
@@ -44,7 +44,7 @@ def whole_json(value: Any) -> Any:
     return value
 
 
-def make_writable(model: BaseModel) -> None:
+def replace_surrogates(model: BaseModel) -> None:
     """Replace lone surrogates in all texts of a model and of what it holds, in place.
 
     One anywhere in what a rollout left would end the whole evaluation. What the model said is whole since the
@@ -52,25 +52,25 @@ def make_writable(model: BaseModel) -> None:
     """
     for fields in (model.__dict__, model.__pydantic_extra__ or {}):
         for name, value in fields.items():
-            writable = _writable(value)
-            if writable is not value:
-                fields[name] = writable  # as it is, past validation: the type stays
+            whole = _replaced(value)
+            if whole is not value:
+                fields[name] = whole  # as it is, past validation: the type stays
 
 
-def _writable(value: Any) -> Any:
+def _replaced(value: Any) -> Any:
     """The same object if nothing in it had to change, or if it could be changed in place."""
     if isinstance(value, str):
         whole = whole_text(value)
         return value if whole == value else whole
     if isinstance(value, BaseModel):
-        make_writable(value)
+        replace_surrogates(value)
     elif isinstance(value, dict):
         for key in list(value):
-            value[_writable(key)] = _writable(value.pop(key))
+            value[_replaced(key)] = _replaced(value.pop(key))
     elif isinstance(value, list) and not (value and isinstance(value[0], int | float)):  # token ids, logprobs, masks
-        value[:] = map(_writable, value)
+        value[:] = map(_replaced, value)
     elif isinstance(value, tuple):
-        return tuple(map(_writable, value))
+        return tuple(map(_replaced, value))
     return value
 
 

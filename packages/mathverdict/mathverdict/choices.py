@@ -34,7 +34,7 @@ class Choice:
 
 
 def same_choices(reference: str, answer: str) -> bool | None:
-    """Whether an answer names the several letters of the reference; `None` if the reference is no such list."""
+    """Whether an answer names the several letters of the reference; `None` if the reference is not such a list."""
     wanted, given = _several(reference), _several(answer)
     if wanted is None:
         return None

@@ -164,7 +164,7 @@ def _same_equation(gold: Relation, given: Relation, equal: Equal) -> bool:
 
 
 def _renamed(gold: Relation, given: Relation) -> list[Node] | None:
-    """The sides of `f(t) = …` with the variable of the reference's `f(x) = …`; `None` if they are no such pair."""
+    """The sides of `f(t) = …` with the variable of the reference's `f(x) = …`; `None` if they are not such a pair."""
     left, right = tree_of(gold.sides[0]), tree_of(given.sides[0])
     if left is None or right is None or not left.kind == right.kind == "opaque" or left.name != right.name:
         return None

@@ -130,7 +130,7 @@ def _text(value: object) -> str:
         if not isinstance(line, str | int | float):
             raise ValueError(f"holds {type(line).__name__} where a test of a program has its text")
         if isinstance(line, str) and has_lone_surrogate(line):
-            raise ValueError("holds half of a character, which no program can read or print")
+            raise ValueError("holds a lone surrogate, which no program can read or print")
     return "\n".join(map(str, lines))
 
 

@@ -1,6 +1,6 @@
 """Judges a change in sandboxes that no agent has been in: puts it there, adds the tests, runs the suite.
 
-Invariant: a run that is no evidence is made once more with the gold patch in place of the change, in a sandbox of its
+Invariant: a run that is not evidence is made once more with the gold patch in place of the change, in a sandbox of its
 own. Is that evidence, then the change has broken the suite, and nothing is solved; is it none either, then the task is
 broken, and nothing is scored.
 """
@@ -45,7 +45,7 @@ class Grade:
     patch: str = ""
     """The change as git tells it, or its beginning; empty where there is no git."""
     blamed: str = ""
-    """Why the change is to blame for a run that is no evidence; empty if the run is evidence."""
+    """Why the change is to blame for a run that is not evidence; empty if the run is evidence."""
     notes: list[str] = field(default_factory=list)
 
 

@@ -46,5 +46,5 @@ async def hide_future(runtime: vf.Runtime, problem: SweProblem, workdir: str) ->
         await run_checked(runtime, ["sh", "-c", removed], "hidden paths cannot be removed", error=vf.TaskError)
     argv = argv_of("hide_history", workdir, problem.base_commit or "")
     failure = f"the history of {workdir!r} cannot be hidden"
-    advice = "exit code 91: the image lacks git; 92: .git is no repository"
+    advice = "exit code 91: the image lacks git; 92: .git is not a repository"
     await run_checked(runtime, argv, failure, seconds=_SECONDS, error=vf.TaskError, advice=advice)

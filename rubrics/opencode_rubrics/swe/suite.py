@@ -51,7 +51,7 @@ class SuiteRun:
     states: dict[str, str] = field(default_factory=dict)
     """Status by test, as log and record agree."""
     problem: str = ""
-    """Why it is no evidence; empty if it is."""
+    """Why it is not evidence; empty if it is."""
     recorded: bool = False
     """Whether the plugin's record is there, of all sessions that began."""
     collected: int | None = None

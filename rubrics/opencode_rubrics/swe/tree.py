@@ -65,7 +65,7 @@ def read_listing(packed: str) -> dict[str, Entry]:
     """The listing that `list_tree.sh` printed; lines that make no sense are left out.
 
     Raises:
-        TreeError: it is none, or too large.
+        TreeError: it is not a tree, or too large.
     """
     try:
         unpacked = zlib.decompressobj(wbits=31)
@@ -108,7 +108,7 @@ async def list_tree(runtime: vf.Runtime, directory: str) -> dict[str, Entry]:
     listed = await run_for(runtime, argv_of("list_tree", directory), _SECONDS, f"{directory} cannot be listed")
     if listed.exit_code:
         await require_alive(runtime, f"listing {directory}")
-        why = {90: "it is no directory", 91: "the image lacks find, xargs, sha256sum, sed, gzip or base64"}
+        why = {90: "it is not a directory", 91: "the image lacks find, xargs, sha256sum, sed, gzip or base64"}
         said = why.get(listed.exit_code, listed.stderr.strip()[-300:])
         raise TreeError(f"{directory} cannot be listed (exit code {listed.exit_code}): {said}")
     return read_listing(listed.stdout)
@@ -124,7 +124,7 @@ def changed_paths(before: Tree, after: Tree) -> tuple[list[str], list[str]]:
     gone = sorted(before.keys() - after.keys())
     for path in other:
         if any(parent in after for parent in _parents(path)):
-            raise TreeError(f"{path!r} is below something that is no directory")
+            raise TreeError(f"{path!r} is below something that is not a directory")
     return other, gone
 
 

@@ -36,11 +36,11 @@ async def test_a_shared_server_that_dies_is_the_error_of_those_who_asked_it_and_
     tmp_path: Path,
 ) -> None:
     async with started(tmp_path, program()) as notes:
-        culprit, user, stranger = [await tools_of(notes) for _ in range(3)]
-        assert said(await user._ways["notes"].call("add_note", {"text": "one"})) == "1 notes: one"
-        for tools, tool in ((culprit, "die"), (user, "add_note"), (stranger, "add_note")):
-            assert (await tools._ways["notes"].call(tool, {"text": "late"})).is_error
-    assert [type(tools.failure) for tools in (culprit, user, stranger)] == [
+        culprit, user, bystander = [await tools_of(notes) for _ in range(3)]
+        assert said(await user._channels["notes"].call("add_note", {"text": "one"})) == "1 notes: one"
+        for tools, tool in ((culprit, "die"), (user, "add_note"), (bystander, "add_note")):
+            assert (await tools._channels["notes"].call(tool, {"text": "late"})).is_error
+    assert [type(tools.failure) for tools in (culprit, user, bystander)] == [
         BrokenBackendError,
         BrokenBackendError,
         ToolsetError,
@@ -51,8 +51,8 @@ async def test_a_shared_server_that_dies_is_the_error_of_those_who_asked_it_and_
 async def test_what_is_not_json_reaches_no_server(tmp_path: Path, text: object) -> None:
     async with started(tmp_path, program()) as notes:
         tools = await tools_of(notes)
-        assert said(await tools._ways["notes"].call("add_note", {"text": text})) == "The arguments are not JSON."
-        assert said(await tools._ways["notes"].call("add_note", {"text": "one"})) == "1 notes: one"
+        assert said(await tools._channels["notes"].call("add_note", {"text": text})) == "The arguments are not JSON."
+        assert said(await tools._channels["notes"].call("add_note", {"text": "one"})) == "1 notes: one"
     assert tools.failure is None
 
 
@@ -89,10 +89,10 @@ async def test_a_shared_server_that_does_not_start_takes_the_others_with_it(tmp_
 async def test_a_shared_server_that_one_rollout_hangs_is_an_error_of_no_rollout_that_it_answers(tmp_path: Path) -> None:
     async with started(tmp_path, program(), call_timeout=patience(2.0)) as notes:
         culprit, neighbour = [await tools_of(notes) for _ in range(2)]
-        hanging = [asyncio.create_task(culprit._ways["notes"].call("hang", {})) for _ in range(20)]
+        hanging = [asyncio.create_task(culprit._channels["notes"].call("hang", {})) for _ in range(20)]
         await until(lambda: culprit.record["notes"]["calls"] == 16)
         for number in range(1, 4):
-            answer = await neighbour._ways["notes"].call("add_note", {"text": "on"})
+            answer = await neighbour._channels["notes"].call("add_note", {"text": "on"})
             assert said(answer).startswith(f"{number} notes")
         assert all(result.is_error for result in await asyncio.gather(*hanging))
     assert isinstance(culprit.failure, BrokenBackendError)
@@ -101,7 +101,7 @@ async def test_a_shared_server_that_one_rollout_hangs_is_an_error_of_no_rollout_
 
 async def test_calls_do_not_pile_up_at_a_server_that_hangs(tmp_path: Path) -> None:
     async with started(tmp_path, program()) as notes:
-        way = (await tools_of(notes))._ways["notes"]
+        way = (await tools_of(notes))._channels["notes"]
         calls = [asyncio.create_task(way.call("hang", {})) for _ in range(64)]
         await until(lambda: way._waiting == 64)
         assert "64 calls are waiting already" in said(await way.call("add_note", {"text": "one"}))

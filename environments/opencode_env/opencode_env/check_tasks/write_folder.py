@@ -35,7 +35,7 @@ async def write_folder(env: CheckEnv, task: OpenCodeTask, root: Path) -> Path:
     """Write the task below `root`, in a directory of its id; one of that name is replaced.
 
     Raises:
-        FolderError: the task is none of this kind, or needs what Harbor's layout has no word for.
+        FolderError: the task is of another kind, or needs what Harbor's layout has no word for.
         RolloutError: the untouched sandbox, from which its tests are taken, failed.
     """
     problem = task.data.swe
@@ -112,7 +112,7 @@ def _write_environment(folder: Path, task: OpenCodeTask, problem: SweProblem, wo
     elif problem.archive is not None:
         _unpack(problem.archive, folder / "environment")
     else:
-        raise FolderError("a bundle of git is no directory of files")
+        raise FolderError("a bundle of git is not a directory of files")
 
 
 def _unpack(archive: str, place: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic
 
 from agent_sandbox.confined import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
 from agent_sandbox.prime import PrimeLimits, Turns
-from agent_sandbox.surrogates import make_writable
+from agent_sandbox.surrogates import replace_surrogates
 from agent_sandbox.toolbox.scoring import attach
 from agent_sandbox.verifiers_versions import GONE_RUNTIMES, asked_network
 from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup, work_directory
@@ -219,7 +219,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
     ) -> Episode[Any, Any, Any]:
         """One episode, whatever came of it, in a form that can be written down."""
         episode: Episode[Any, Any, Any] = await super().run_episode(task, ctx, **watchers)
-        make_writable(episode)
+        replace_surrogates(episode)
         if episode.errors:
             logger.warning("%s", describe_failure(episode))
         return episode

@@ -1,7 +1,7 @@
 """What the sandbox's limits and its end did to an agent, on its record and in its reward.
 
-Invariant: an agent whose processes outran their end is rewarded nothing and is no error: it was the agent's doing, and
-everything in its sandbox ended with it before anything was scored. So is one whose programs used the time of scoring.
+Invariant: an agent whose processes outran their end is rewarded nothing and is not an error: it was the agent's doing,
+and everything in its sandbox ended before anything was scored. So is one whose programs used the time of scoring.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """Metrics of any CLI agent's rollout, counted from what the model really sampled.
 
-Retried and failed calls are no turns. Sub-agents that share the main agent's trace are counted with it.
+Retried and failed calls are not turns. Sub-agents that share the main agent's trace are counted with it.
 """
 
 from verifiers.v1.errors import RolloutError

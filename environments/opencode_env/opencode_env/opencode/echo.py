@@ -32,7 +32,7 @@ class OpenCodeEcho:
         answer.
 
         Content: null comes back as "". Reasoning: `reasoning` comes back as `reasoning_content`, and as "" where there
-        was none, or only `reasoning_details`, which OpenCode does not read.
+        was empty, or only `reasoning_details`, which OpenCode does not read.
         """
         reasoning = echo.get("reasoning_content") or ""
         unread = sampled.provider_state is not None and not reasoning

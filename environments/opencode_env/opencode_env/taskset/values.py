@@ -32,7 +32,7 @@ def text(row: Row, key: str) -> str | None:
 def scalar_text(row: Row, key: str) -> str | None:
     """A text or number cell as text.
 
-    7.0 becomes "7": a table with gaps turns whole numbers into floats, and that is no other answer.
+    7.0 becomes "7": a table with gaps turns whole numbers into floats, and that is not another answer.
     """
     value = row.cell(key)
     if value is None or isinstance(value, str):
@@ -118,7 +118,7 @@ def swe_problem(row: Row, key: str) -> SweProblem | None:
         return SweProblem.model_validate(given)
     except ValidationError as error:
         told = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False))
-        row.refuse(key, f"is no software engineering task: {told}")
+        row.refuse(key, f"is not a software engineering task: {told}")
 
 
 def asked_for(row: Row, tests: CodeTests | None) -> str:

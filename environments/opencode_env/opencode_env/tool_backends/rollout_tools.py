@@ -56,8 +56,8 @@ class RolloutTools:
         """The first call that was not answered as it should be."""
         self.record: dict[str, Tally] = {name: Tally(calls=0, errors=0, seconds=0.0) for name in backends}
         """By backend."""
-        self._ways = {name: _Way(name, self) for name in backends}
-        self._paths = {name: bridge.add(way) for name, way in self._ways.items()}
+        self._channels = {name: _Channel(name, self) for name in backends}
+        self._paths = {name: bridge.add(channel) for name, channel in self._channels.items()}
         # verifiers after 0.4.0 asks for them before the setup that starts what is behind them.
         self.toolsets = [BackendToolset(tool_prefix(name), base_url + path) for name, path in self._paths.items()]
         """What verifiers hands to the harness."""
@@ -69,16 +69,16 @@ class RolloutTools:
             ToolsetError: one did not start.
         """
         instances = await all_started(list(self._backends.values()))
-        for way, instance in zip(self._ways.values(), instances, strict=True):
-            way.instance = instance
+        for channel, instance in zip(self._channels.values(), instances, strict=True):
+            channel.instance = instance
 
     def close(self) -> None:
-        """Close the ways; idempotent."""
+        """Close the channels; idempotent."""
         for path in self._paths.values():
             self._bridge.remove(path)
 
 
-class _Way:
+class _Channel:
     """The route of one backend."""
 
     def __init__(self, name: str, rollout: RolloutTools) -> None:

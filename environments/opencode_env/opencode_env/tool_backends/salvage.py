@@ -55,27 +55,27 @@ class Salvage:
         if not isinstance(self._content, dict):
             self._content = {}
             return
-        way = tuple(place)
-        while way:
-            holder = self._at(way[:-1])
-            if isinstance(holder, dict) and isinstance(way[-1], str):
+        path = tuple(place)
+        while path:
+            holder = self._at(path[:-1])
+            if isinstance(holder, dict) and isinstance(path[-1], str):
                 break
-            if isinstance(holder, list) and way[:-1] == ("backends",) and isinstance(way[-1], int):
+            if isinstance(holder, list) and path[:-1] == ("backends",) and isinstance(path[-1], int):
                 break
-            way = way[:-1]
-        if not way:
+            path = path[:-1]
+        if not path:
             self._content = {}
             return
-        name = way[-1]
-        self._taken.append(way)
+        name = path[-1]
+        self._taken.append(path)
         if isinstance(holder, list):
             holder[int(name)] = _stand_in_backend(int(name))
         elif name == "orchestration_mode" and not unknown:
-            self._taken[-1] = way[:-1]  # without it nothing else can be judged
-            self._at(way[:-2])[way[-2]] = _stand_in_backend(int(way[-2]))
+            self._taken[-1] = path[:-1]  # without it nothing else can be judged
+            self._at(path[:-2])[path[-2]] = _stand_in_backend(int(path[-2]))
         elif name in _STAND_INS and not unknown:
             holder[name] = _STAND_INS[str(name)].format(n=len(self._taken))
-        elif way[:-1] == ("global_remote_apis",):
+        elif path[:-1] == ("global_remote_apis",):
             holder[name] = {"base_url": _STAND_INS["base_url"]}
         else:
             holder.pop(name, None)

@@ -29,7 +29,7 @@ class ConfinedConfig(LocalSandboxConfig, NamedConfig):
     @model_validator(mode="after")
     def _what_it_can_be(self) -> Self:
         if not self.confine:
-            raise ValueError("confine false is no sandbox: use the runtime type subprocess")
+            raise ValueError("confine false is not a sandbox: use the runtime type subprocess")
         if self.network_restricted and (self.allow or self.network == "host"):
             raise ValueError(
                 "the confined sandbox reaches its rollout's own endpoints and nothing else: use allow = [] with "

@@ -32,7 +32,7 @@ class LocalSandboxConfig(BaseConfig):
     """Where the 65,536 host user ids begin that sandboxes get, two for each that lives at the same time on this
     machine. In a container whose ids are a part of the host's, name one of that part."""
     max_processes: Annotated[int, Field(ge=16)] | None = 1024
-    """Processes and threads of the agent's at once; None is no limit, as is an evaluation started by root without
+    """Processes and threads of the agent's at once; None means no limit, as in an evaluation started by root without
     `own_user`."""
     max_memory: Annotated[ByteSize, Field(ge=64 << 20)] | None = ByteSize(8 << 30)
     """Memory of the agent's processes together (`512MiB`, `8GiB`), with their page cache and shared memory where the

@@ -158,11 +158,11 @@ class ControlGroup:
         try:
             _freeze(self._frozen, True)
             while True:
-                strangers = self._outside()
-                for pid in strangers:
+                outside = self._outside()
+                for pid in outside:
                     with contextlib.suppress(ProcessLookupError):
                         (self._frozen / "cgroup.procs").write_text(str(pid))
-                if not strangers and _is_frozen(self._frozen):
+                if not outside and _is_frozen(self._frozen):
                     return True
                 if time.monotonic() > deadline:
                     return False

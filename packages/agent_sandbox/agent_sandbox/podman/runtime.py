@@ -140,20 +140,20 @@ class PodmanRuntime(OwnRuntime):
 
     def host_url(self, url: str) -> str:
         """Return the URL at which a program inside reaches `url`, and open the way there."""
-        return self._ways.inward(url)
+        return self._connections.inward(url)
 
     async def expose(self, port: int) -> str:
         """Return a URL on the host's loopback for a port inside; closed by `stop`."""
-        return self._ways.outward(port)
+        return self._connections.outward(port)
 
     async def prepare_execution(self, routes: list[str] | None) -> None:
         """Take the network from a container whose policy allows nothing; with None, give it back."""
         if not self.network_restricted:
             return
         if routes is None:
-            await self._ways.mend()
+            await self._connections.mend()
         else:
-            await self._ways.cut()
+            await self._connections.cut()
 
     @property
     def _box(self) -> Container:
@@ -168,7 +168,7 @@ class PodmanRuntime(OwnRuntime):
         return self._commands
 
     @property
-    def _ways(self) -> ContainerNetwork:
+    def _connections(self) -> ContainerNetwork:
         if self._network is None:
             raise SandboxError(f"podman runtime {self.name} is not started")
         return self._network

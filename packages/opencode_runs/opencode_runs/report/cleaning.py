@@ -28,7 +28,7 @@ def as_json(value: Any) -> str:
     """A value as JSON; what JSON has no number for is null."""
     try:
         return to_json(value, inf_nan_mode="null").decode()
-    except (ValueError, RecursionError):  # halves of characters, or nested too deeply
+    except (ValueError, RecursionError):  # lone surrogates, or nested too deeply
         return json.dumps(Cutter(Masker(), None).cut(value), ensure_ascii=False, separators=(",", ":"))
 
 

@@ -39,7 +39,7 @@ _NAMED_HINTS = (
 )
 RULES = (
     _rule("private key", "PRIVATE", rf"(-----BEGIN [A-Z ]{{0,40}}PRIVATE KEY-----)({_PEM}++)", whole=True),
-    # Lines that are no key's are passed over by the second branch, so that each is read once.
+    # Lines outside of a key are passed over by the second branch, so that each is read once.
     _rule(
         "end of a private key", "PRIVATE", rf"()(?:({_LINES})(?=-----END [A-Z ]{{0,40}}PRIVATE)|{_LINES})", whole=True
     ),

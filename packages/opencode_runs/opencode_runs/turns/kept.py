@@ -122,7 +122,7 @@ def read_turn(place: Path) -> KeptTurn:
         with (place / MANIFEST).open("rb") as file:
             content = file.read(MAX_MANIFEST_BYTES + 1)
     except OSError as error:
-        raise BadInputError(f'"{place}" is no kept turn: {error.strerror}') from None
+        raise BadInputError(f'"{place}" is not a kept turn: {error.strerror}') from None
     if len(content) > MAX_MANIFEST_BYTES:
         raise BadInputError(f'"{place / MANIFEST}" is over {MAX_MANIFEST_BYTES} bytes')
     try:
@@ -130,7 +130,7 @@ def read_turn(place: Path) -> KeptTurn:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise BadInputError(f'"{place / MANIFEST}" is no manifest of a kept turn: {where}: {first["msg"]}') from None
+        raise BadInputError(f'"{place / MANIFEST}" is not a manifest of a kept turn: {where}: {first["msg"]}') from None
     return found.model_copy(update={"place": place})
 
 

@@ -44,7 +44,7 @@ if [ -d .git/modules ]; then
 fi
 find . -name .git -print -prune | while IFS= read -r place; do
     cd -- "$root/${place%/.git}"
-    # Whatever else has the name is no repository; at the top it must be one.
+    # Whatever else has the name is not a repository; at the top it must be one.
     if [ "$(git rev-parse --show-toplevel 2>/dev/null)" = "$(pwd -P)" ]; then
         hide
     elif [ "$place" = ./.git ]; then

@@ -51,7 +51,7 @@ class Call:
     key: str | None = None
     """By which all sends of one call are known."""
     session: RolloutSession | None = None
-    """The one that serves it; None: it is no model call."""
+    """The one that serves it; None: it is not a model call."""
     sub: SubRollout | None = None
     """The sub side of the rollout, of a sub call."""
     body: dict[str, Any] = field(default_factory=dict)

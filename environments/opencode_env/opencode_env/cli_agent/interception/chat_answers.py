@@ -37,7 +37,7 @@ def whole_answer(call: Call, raw: dict[str, Any]) -> dict[str, Any]:
 
     Raises:
         ProviderError: the endpoint broke it off.
-        ValueError: it is no chat completion.
+        ValueError: it is not a chat completion.
     """
     try:
         for choice in raw["choices"]:
@@ -45,7 +45,7 @@ def whole_answer(call: Call, raw: dict[str, Any]) -> dict[str, Any]:
         if not raw["choices"]:
             raise ValueError("it has no choices")
     except (AttributeError, LookupError, TypeError) as error:
-        raise ValueError(f"it is no chat completion: {error}") from error
+        raise ValueError(f"it is not a chat completion: {error}") from error
     return raw
 
 

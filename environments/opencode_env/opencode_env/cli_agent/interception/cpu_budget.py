@@ -26,7 +26,7 @@ class CpuBudget:
     """A budget of work that refills with time.
 
     Args:
-        share: seconds of work per second; None is no limit.
+        share: seconds of work per second; None means no limit.
     """
 
     def __init__(self, share: float | None) -> None:
@@ -62,7 +62,7 @@ class Memory:
     """Bytes of request bodies that one rollout may hold, given out in the order of arrival.
 
     Args:
-        size: of everything held at once; None is no limit.
+        size: of everything held at once; None means no limit.
     """
 
     def __init__(self, size: int | None) -> None:

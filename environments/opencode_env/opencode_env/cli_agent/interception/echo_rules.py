@@ -28,7 +28,7 @@ class EchoRules(Protocol):
         ...
 
     def recognise(self, sampled: AssistantMessage, echo: Wire) -> Sequence[str] | None:
-        """The sampled ids of the echo's calls, in the order that they have there; None when it is no echo of that
+        """The sampled ids of the echo's calls, in the order that they have there; None when it is not an echo of that
         answer."""
         ...
 

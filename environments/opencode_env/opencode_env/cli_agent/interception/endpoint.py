@@ -101,7 +101,7 @@ class EndpointClient(Client):
     async def relay_aux(
         self, dialect: Dialect[Any], route: str, body: dict[str, Any], headers: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        """A side request, which is no call of the model."""
+        """A side request, which is not a call of the model."""
         try:
             answer: dict[str, Any] = await self._inner.relay_aux(dialect, route, body, headers=headers)
         except Exception as error:
@@ -165,7 +165,7 @@ async def _read(call: Call, reply: RelayReply, goes_on: Callable[[], None]) -> l
     events: list[bytes] = []
     try:
         async for event in reply.chunks:
-            if not event.startswith(b":"):  # a comment keeps the connection alive, and is no answer
+            if not event.startswith(b":"):  # a comment keeps the connection alive, and is not an answer
                 goes_on()
             events.append(event)
     except Exception as error:  # noqa: BLE001 - raised by the step that looks for failures

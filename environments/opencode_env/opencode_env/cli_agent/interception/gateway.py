@@ -107,7 +107,7 @@ class Gateway:
         self.open = 0
         """Requests that are taken up now, waiting ones included."""
         self.aside = asyncio.Semaphore(_ASIDE)
-        """Places for requests that are no model calls."""
+        """Places for requests that are not model calls."""
         self.load = ProgramLoad()
         self.keys: dict[int, str] = {}
         """Of failed calls that bore one, by position in `trace.calls`."""

@@ -34,7 +34,7 @@ from opencode_env.cli_agent.interception.chat_protocol import (
 from opencode_env.cli_agent.interception.conversations import AskedRequests, OwnNodes
 from opencode_env.cli_agent.interception.echo_rules import EchoRules
 from opencode_env.cli_agent.interception.forks import Forks
-from opencode_env.cli_agent.interception.restored import Restored, Said, halves_before, said
+from opencode_env.cli_agent.interception.restored import Restored, Said, partial_before, said
 
 Input = SystemMessage | UserMessage | ToolMessage
 _INPUTS: Mapping[object, type[Input]] = {"system": SystemMessage, "user": UserMessage, "tool": ToolMessage}
@@ -104,8 +104,8 @@ class History:
                 return True
             # The model may have said the agent's own words: only at a request's end they are the agent's again.
             ends = found.taken == len(messages) - 1
-            ways = (self._repeated, self._answer_behind_own_words)
-            return any(way(found, echo) for way in (ways if ends else reversed(ways)))
+            readings = (self._repeated, self._answer_behind_own_words)
+            return any(read(found, echo) for read in (readings if ends else reversed(readings)))
         issued = found.result_of(echo) if echo.get("role") == "tool" else None
         if (node := self._input(found.end, echo, issued, tools)) is not None:
             found.add(node, found.result_on_wire(self._with_pinned(node, echo), issued))
@@ -166,25 +166,25 @@ class History:
         return [node for node in children if self._nodes[node].sampled and self._is_own(node)]
 
     def _partial_answers(self, found: Restored, messages: Sequence[Message], tools: list[Tool]) -> list[Message]:
-        """What comes next in a request and stands for nothing: halves of an answer that was asked for again, as long
+        """What comes next in a request and stands for nothing: parts of an answer that was asked for again, as long
         as without them more of the request is found."""
         if messages[found.taken].get("role") != "assistant" or self._conversation is None:
             return []
         places = (found.end, *self._own_words(found.end))
         again = [node for place in places for node in self._answers(place) if self.requests.again(node)]
-        halves = halves_before(messages, found.taken, lambda message: self._is_echo(message, again)) if again else []
-        if not halves or not self._are_surplus(found, halves, messages):
+        partial = partial_before(messages, found.taken, lambda message: self._is_echo(message, again)) if again else []
+        if not partial or not self._are_surplus(found, partial, messages):
             return []
-        with_them, without = found.ahead(), found.ahead(len(halves))
+        with_them, without = found.ahead(), found.ahead(len(partial))
         for trial in (with_them, without):
             while trial.taken < len(messages) and self._step(trial, messages, tools):
                 pass
-        return halves if without.taken > with_them.taken else []
+        return partial if without.taken > with_them.taken else []
 
-    def _are_surplus(self, found: Restored, halves: Sequence[Message], messages: Sequence[Message]) -> bool:
+    def _are_surplus(self, found: Restored, partial: Sequence[Message], messages: Sequence[Message]) -> bool:
         """Whether each half stands in a request more often than the model said it in that conversation."""
         answers = [one for one in messages if one.get("role") == "assistant"]
-        for half in {said(one) for one in halves if one.get("role") == "assistant"}:
+        for half in {said(one) for one in partial if one.get("role") == "assistant"}:
             standing = [one for one in answers if said(one) == half]
             spoken = sum(any(self._is_echo(one, [node]) for one in standing) for node in self._own_answers())
             if len(standing) - found.partial.count(half) - spoken <= 0:
@@ -272,7 +272,7 @@ def _texts(echo: Message) -> tuple[Any, ...]:
 
 
 def _text(value: Any) -> Any:
-    """A text, or what a value that is none is known by, which no text is equal to."""
+    """A text, or what a value of another type is known by, which no text is equal to."""
     return value if isinstance(value, str) else (repr(value),)
 
 

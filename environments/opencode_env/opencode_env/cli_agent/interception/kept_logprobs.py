@@ -40,7 +40,7 @@ def _is_asked_for(call: Call) -> bool:
 
 
 def hear(call: Call, answer: Any) -> None:
-    """Take the logprobs out of an answer, or out of one event of it; what cannot be read is none."""
+    """Take the logprobs out of an answer, or out of one event of it; what cannot be read is left out."""
     if not isinstance(answer, dict):
         return
     for choice in answer.get("choices") or ():

@@ -1,4 +1,4 @@
-"""A model's own renderer, which reads whatever the model samples: what is no valid call comes out as a failed one.
+"""A model's own renderer, which reads whatever the model samples: what is not a valid call comes out as a failed one.
 
 renderers keep a malformed call beside those that are fine, and verifiers' training client leaves it out. The answer is
 then empty, and an agent that knows of no call ends there. Invariant: every call that was begun reaches the agent, none

@@ -4,7 +4,7 @@ A harness whose program can keep a secret gives it a code for one run. The progr
 something that only its own memory holds, and sends that along with every call: the first mark of a code is that run's,
 and no other. So a code that somebody reads later is worth nothing. Invariant: a code is made new for every run and
 leaves this process only with `AgentProgram.new_run`; neither it nor the mark goes upstream; what was begun under an
-older one is no call of this run.
+older one is not a call of this run.
 """
 
 import asyncio
@@ -127,7 +127,7 @@ class AgentProgram:
 
 class ProgramLoad:
     """The newest requests of the programs that one rollout's agent started, which can be why an endpoint fails its own
-    calls: a request counts whether it is answered, is given up or is no model call."""
+    calls: a request counts whether it is answered, is given up or is not a model call."""
 
     def __init__(self) -> None:
         self._requests: deque[list[float]] = deque(maxlen=_KEPT_REQUESTS)

@@ -75,7 +75,7 @@ BESIDE: Sequence[Callable[[Call], Awaitable[None]]] = (
     body.read,
     body.choose_headers,
 )
-"""Of a request to the endpoint that is no model call, such as one for a count of tokens."""
+"""Of a request to the endpoint that is not a model call, such as one for a count of tokens."""
 
 MODELS: Sequence[Callable[[Call], Awaitable[None]]] = (
     arrival.open_request,

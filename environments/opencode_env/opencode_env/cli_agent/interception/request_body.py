@@ -64,7 +64,7 @@ async def parse_body(raw: bytes, bounds: GatewayConfig) -> tuple[bytes, dict[str
     """A body as the engine will read it, and what it says.
 
     Raises:
-        RequestRefused: it is no JSON object, or exceeds a bound.
+        RequestRefused: it is not a JSON object, or exceeds a bound.
     """
     # A value takes a byte at least, so a short body cannot hold too many.
     limit = bounds.max_values
@@ -84,7 +84,7 @@ async def parse_body(raw: bytes, bounds: GatewayConfig) -> tuple[bytes, dict[str
 
 
 def require_conversation(body: dict[str, Any], wire_format: str) -> None:
-    """Refuse a request that says nothing, or lists what are no objects, as every provider does.
+    """Refuse a request that says nothing, or lists what are not objects, as every provider does.
 
     Raises:
         RequestRefused: what is wrong.
@@ -112,7 +112,7 @@ def _parsed(raw: bytes) -> tuple[bytes, Any]:
 
 
 def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _holds_more_values(raw: bytes, limit: int) -> bool:

@@ -29,7 +29,7 @@ class Restored:
     owed: list[Issued] = field(default_factory=list)
     """Calls of the newest answer whose results have not come, in the agent's order."""
     partial: list[Said] = field(default_factory=list)
-    """What the halves of answers said that stand for nothing."""
+    """What the parts of answers said that stand for nothing."""
 
     @property
     def end(self) -> int | None:
@@ -73,7 +73,7 @@ def said(message: dict[str, Any]) -> Said:
     return (content if isinstance(content, str) else "", tuple(ids))
 
 
-def halves_before(
+def partial_before(
     messages: Sequence[dict[str, Any]], first: int, is_whole: Callable[[dict[str, Any]], bool]
 ) -> list[dict[str, Any]]:
     """The messages from `first` on that come before a whole answer, each a beginning of it or a result of its calls;
@@ -84,15 +84,15 @@ def halves_before(
         first: position of an assistant message.
         is_whole: whether a message is the echo of the whole answer.
     """
-    halves: list[Said] = []
+    partial: list[Said] = []
     for position in range(first, len(messages)):
         message = messages[position]
         if message.get("role") == "assistant":
             own = said(message)
-            if halves and all(_begins(half, own) for half in halves) and is_whole(message):
+            if partial and all(_begins(half, own) for half in partial) and is_whole(message):
                 return list(messages[first:position])
-            halves.append(own)
-        elif message.get("role") != "tool" or not any(message.get("tool_call_id") in ids for _, ids in halves):
+            partial.append(own)
+        elif message.get("role") != "tool" or not any(message.get("tool_call_id") in ids for _, ids in partial):
             break
     return []
 

@@ -42,7 +42,7 @@ def read_mark(request: web.BaseRequest) -> Mark:
     """The role and depth of a request.
 
     Raises:
-        RoleRefused: an unknown role, two roles, or a depth that is no small whole number.
+        RoleRefused: an unknown role, two roles, or a depth that is not a small whole number.
     """
     roles = request.headers.getall(ROLE_HEADER, ())
     if not roles:

@@ -139,7 +139,7 @@ class _ServedChat(_Served, ChatDialect):
 
         Raises:
             ProviderError: the endpoint broke it off.
-            ValueError: it is no chat completion.
+            ValueError: it is not a chat completion.
         """
         validated: ChatCompletion = super().validate_response(whole_answer(self.call, raw))
         return validated

@@ -31,7 +31,7 @@ _OF_EVERY_OBJECT = frozenset(
 
 
 def sound_arguments(text: str) -> str:
-    """The same text, or one that is no JSON from its first character on."""
+    """The same text, or one that is not JSON from its first character on."""
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return text
     depth = 0

@@ -43,7 +43,7 @@ async def open_request(call: Call) -> None:
 
 
 async def wait_aside(call: Call) -> None:
-    """Wait for one of the rollout's few places for requests that are no model calls."""
+    """Wait for one of the rollout's few places for requests that are not model calls."""
     await call.until_end.enter_async_context(call.gateway.aside)
 
 

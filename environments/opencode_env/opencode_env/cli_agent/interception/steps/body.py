@@ -51,7 +51,7 @@ async def read(call: Call) -> None:
     """Read the body. Changes `body` and `identity`; what it costs is charged in any case.
 
     Raises:
-        RequestRefused: it exceeds a bound, or is no request that a provider takes.
+        RequestRefused: it exceeds a bound, or is not a request that a provider takes.
         ConnectionError: the caller left.
     """
     config, entries = call.gateway.config, 0
@@ -73,7 +73,7 @@ async def read_json(call: Call) -> None:
     """Read the body of a request that asks nothing of the endpoint. Changes `identity`: it is the body.
 
     Raises:
-        RequestRefused: it exceeds a bound, or is no JSON object.
+        RequestRefused: it exceeds a bound, or is not a JSON object.
         ConnectionError: the caller left.
     """
     gateway = call.gateway

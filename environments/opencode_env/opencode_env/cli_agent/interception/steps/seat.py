@@ -36,7 +36,7 @@ async def choose_seat(call: Call) -> None:
 
 
 async def choose_side(call: Call) -> None:
-    """Find whose endpoint a request is for that is no model call. Changes `bearer`.
+    """Find whose endpoint a request is for that is not a model call. Changes `bearer`.
 
     Raises:
         Answered: the headers mean nothing.

@@ -1,4 +1,4 @@
-"""Halves of characters, which JSON can spell and UTF-8 cannot: no rollout can be lost, or end the others, by one."""
+"""Lone surrogates, which JSON can spell and UTF-8 cannot: no rollout can be lost, or end the others, by one."""
 
 import asyncio
 import json
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from agent_sandbox.surrogates import make_writable, whole_events, whole_text
+from agent_sandbox.surrogates import replace_surrogates, whole_events, whole_text
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy, ToolCall
 from verifiers.v1.trace import Error
 from verifiers.v1.types import AssistantMessage
@@ -38,11 +38,11 @@ def deltas(events: list[bytes]) -> list[Any]:
     ("text", "whole"),
     [("plain", "plain"), ("ünd 😀", "ünd 😀"), ("a\ud83d", "a�"), ("\ude00b", "�b"), ("\ud83d\ude00", "😀")],
 )
-def test_halves_are_joined_or_replaced(text: str, whole: str) -> None:
+def test_surrogates_are_joined_or_replaced(text: str, whole: str) -> None:
     assert whole_text(text) == whole
 
 
-async def test_events_without_halves_pass_as_they_are() -> None:
+async def test_events_without_surrogates_pass_as_they_are() -> None:
     events = [b": keepalive\n\n", event(content="a"), event(content="ü"), DONE]
     assert await passed(*events) == events
 
@@ -74,7 +74,7 @@ def test_whatever_holds_a_half_can_be_written_afterwards() -> None:
     trace.nodes = [vf.MessageNode(message=AssistantMessage(content=HALF), sampled=True, token_ids=[1, 2])]
     with pytest.raises(ValueError, match="surrogates not allowed"):
         trace.model_dump_json()
-    make_writable(trace)
+    replace_surrogates(trace)
     assert json.loads(trace.model_dump_json())["info"] == {"a": {"k�": ["�", {"b": ["�", 1]}]}}
     assert (trace.last_reply, trace.nodes[0].token_ids) == ("reply�", [1, 2])
 
@@ -86,7 +86,7 @@ def said(**parts: Any) -> Reply:
 
 @pytest.fixture(scope="module")
 def played(shared_home: UserHome) -> Finished:
-    """One evaluation whose model and whose programs spell halves wherever they can."""
+    """One evaluation whose model and whose programs spell surrogates wherever they can."""
     calls = (ToolCall(name="bash", arguments={}).model_copy(update={"arguments": {"command": f"echo '{HALF}'"}}),)
     tool = bash("printf 'a\\xed\\xa0\\xbdb\\n'; touch \"$(printf 'x\\xff')\"; ls")
     scripts = [
@@ -102,7 +102,7 @@ def played(shared_home: UserHome) -> Finished:
 
     async def run() -> Finished:
         async with ScriptedModel(ScriptPolicy(*scripts)) as model:
-            return await shared_home.run("halves", model.base_url, *probe_arguments(path), "-c", "2")
+            return await shared_home.run("surrogates", model.base_url, *probe_arguments(path), "-c", "2")
 
     return asyncio.run(run())
 

@@ -1,4 +1,4 @@
-"""Halves of answers that an agent kept are dropped from its history; nothing that was asked is taken for one."""
+"""Partial answers that an agent kept are dropped from its history; nothing that was asked is taken for one."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -44,7 +44,7 @@ async def deliver(rollout: Rollout, messages: Sequence[Wire], times: int = 2, se
 
 A, B = said("", "a"), said("so", "b")
 
-GHOSTS: dict[str, tuple[Wire, list[Wire]]] = {
+PARTIAL: dict[str, tuple[Wire, list[Wire]]] = {
     "the whole answer, whose tool was stopped": (A, [A, result("a", "cut off")]),
     "the whole answer": (A, [A]),
     "the same result": (A, [A, result("a")]),
@@ -55,16 +55,16 @@ GHOSTS: dict[str, tuple[Wire, list[Wire]]] = {
 }
 
 
-@pytest.mark.parametrize("ghost", GHOSTS)
+@pytest.mark.parametrize("name", PARTIAL)
 @pytest.mark.parametrize("headers", [{}, SUB])
-async def test_halves_of_an_answer_that_was_asked_for_again_are_dropped(ghost: str, headers: dict[str, str]) -> None:
-    answer, ghosts = GHOSTS[ghost]
+async def test_parts_of_an_answer_that_was_asked_for_again_are_dropped(name: str, headers: dict[str, str]) -> None:
+    answer, partial = PARTIAL[name]
     results = [result(call["id"]) for call in answer["tool_calls"]]
     async with role_server(strict=True) as server, server.rollout(harness=OPENCODE) as rollout:
         server.model.policy = Replies(reply(answer))
         for _ in range(2):
             await ask(rollout, [GO], **KEY, **headers)
-        turns = [GO, *ghosts, answer, *results]
+        turns = [GO, *partial, answer, *results]
         for _ in range(2):
             await ask(rollout, turns, **headers)
             assert heard(server) == shown([GO, answer, *results])
@@ -72,10 +72,10 @@ async def test_halves_of_an_answer_that_was_asked_for_again_are_dropped(ghost: s
             results = [*results, said("Done."), user("go on")]
         trace = rollout.sub if headers else rollout.main
         assert (trace.num_turns, trace.num_branches) == (3, 1)
-        assert rollout.main.info["gateway"]["ghosts"] == len({str(one) for one in ghosts if one["role"] != "tool"})
+        assert rollout.main.info["gateway"]["ghosts"] == len({str(one) for one in partial if one["role"] != "tool"})
 
 
-async def test_a_ghost_behind_turns_that_say_the_same_is_found_where_it_stands() -> None:
+async def test_a_partial_answer_behind_turns_that_say_the_same_is_found_where_it_stands() -> None:
     async with role_server(strict=True) as server, server.rollout(harness=OPENCODE) as rollout:
         server.model.policy = Replies(*[reply(A)] * 3)
         turns = [GO]
@@ -127,7 +127,7 @@ async def test_an_agent_that_says_nothing_of_its_echo_is_taken_at_its_word(promp
         assert heard(server) == shown(messages)
 
 
-async def test_an_answer_that_was_asked_for_once_has_no_halves() -> None:
+async def test_an_answer_that_was_asked_for_once_has_no_parts() -> None:
     async with role_server() as server, server.rollout(harness=OPENCODE) as rollout:
         server.model.policy = Replies(reply(RED))
         await ask(rollout, [GO], **KEY)
@@ -137,7 +137,7 @@ async def test_an_answer_that_was_asked_for_once_has_no_halves() -> None:
 
 
 @pytest.mark.parametrize("again", ["ses_1", "ses_2", None])
-async def test_an_answer_of_another_conversation_has_no_halves_here(again: str | None) -> None:
+async def test_an_answer_of_another_conversation_has_no_parts_here(again: str | None) -> None:
     """Both conversations heard the same answer; only one of them, or a third, was asked for it again."""
     async with role_server() as server, server.rollout(harness=OPENCODE) as rollout:
         server.model.policy = Replies(*[reply(RED)] * 3)
@@ -148,7 +148,7 @@ async def test_an_answer_of_another_conversation_has_no_halves_here(again: str |
         assert heard(server) == shown([GO, RED, user("on")] if again == "ses_1" else messages)
 
 
-async def test_turns_that_say_the_same_are_no_ghosts_of_one_another_though_one_came_again() -> None:
+async def test_turns_that_say_the_same_are_no_partial_answers_of_one_another_though_one_came_again() -> None:
     async with role_server(strict=True) as server, server.rollout(harness=OPENCODE) as rollout:
         server.model.policy = Replies(*[reply(ONE)] * 3)
         turns = [GO]

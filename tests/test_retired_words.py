@@ -1,0 +1,49 @@
+"""Words that were retired stay out of names, errors, logs, docstrings and documents: the field's terms stand there."""
+
+import re
+from pathlib import Path
+
+from tests.test_structure import PACKAGES, ROOT
+
+RETIRED = {
+    r"ghosts?(?!_answers)": "partial answers",
+    r"strangers?": "unauthenticated requests, other users",
+    r"hal(?:f|ves) of (?:a )?characters?|half a character": "a lone surrogate",
+    r"make_writable": "replace_surrogates",
+    r"aftermath": "exit",
+    r"has_hands|is_hands": "has_called_tool",
+    r"harness_files": "npm_trees",
+    r"(?:ConversingEnv|EquippedEnv)\w*": "features (`CliAgentEnvConfig.features`)",
+    r"(?<=\S )(?<!there )(?<!There )is none\b": "is not …",
+    r"(?<=\S )(?<!there )(?<!There )(?:is|are) no(?= (?!longer\b))": "is not a …",
+}
+"""What is retired, as a pattern, and what is said instead."""
+
+KEPT = {
+    "names in traces": re.compile(r"\"ghosts\"|ghost_answers"),
+    "corpora of mathematics, by their authors": re.compile(r"`?\"?stranger(?:_2)?[`\"]"),
+}
+
+MOST_LINES = 200
+"""README.md is held to the list once it is one page."""
+
+
+def _texts() -> list[Path]:
+    folders = [*PACKAGES.values(), *(ROOT / name for name in ("tests", "examples", "benchmarks", "scripts"))]
+    code = [path for folder in folders for kind in ("*.py", "*.sh") for path in folder.rglob(kind)]
+    readme = ROOT / "README.md"
+    short = [readme] if len(readme.read_text().splitlines()) <= MOST_LINES else []
+    pages = [*(ROOT / "docs").rglob("*.md"), *(folder.parent / "README.md" for folder in PACKAGES.values())]
+    return [path for path in {*code, *short, *pages} if path.exists() and path != Path(__file__)]
+
+
+def test_no_retired_word_is_used() -> None:
+    pattern = re.compile("|".join(rf"(?<![A-Za-z])(?:{word})(?![A-Za-z])" for word in RETIRED))
+    found = []
+    for path in _texts():
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            for kept in KEPT.values():
+                line = kept.sub("", line)
+            if match := pattern.search(line):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {match[0]!r}")
+    assert sorted(found) == [], "RETIRED says what to write"
