@@ -65,7 +65,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Mapping[str, Any], files: Files) -> str:
-    """Links as the site has them; what is no page of it stays as text."""
+    """Links as the site has them; what is not a page of it stays as text."""
     places = {place: path for path, place in OUTSIDE.items()}
     source = places.get(page.file.src_uri, ROOT / "docs" / page.file.src_uri)
 

@@ -12,7 +12,7 @@ from tests.test_workspace import distributions
 DIAGRAMS = [block for page in PAGES for block in blocks_of(page) if block.language == "mermaid"]
 OVERVIEW = [block for block in DIAGRAMS if block.page == ROOT / "docs" / "explanation" / "overview.md"]
 PRODUCTS = {"OpenCode", "OpenEnv"}
-"""Names with two capitals that are no class."""
+"""Names with two capitals that are not a class."""
 
 
 def arrows(block: Block) -> set[tuple[str, str]]:

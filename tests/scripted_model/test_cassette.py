@@ -149,5 +149,5 @@ def test_a_saved_cassette_plays_in_the_program_which_ends_with_what_differed(tmp
 def test_what_is_no_cassette_is_refused_with_its_name(tmp_path: Path) -> None:
     file = tmp_path / "other.json"
     file.write_text('{"format": 2}')
-    with pytest.raises(ValueError, match=r"other\.json is no cassette: format"):
+    with pytest.raises(ValueError, match=r"other\.json is not a cassette: format"):
         Cassette.load(file)

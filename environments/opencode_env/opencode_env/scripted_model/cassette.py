@@ -107,7 +107,7 @@ class Difference(BaseModel):
     turn: int
     """Of its conversation, from 1."""
     message: int | None = None
-    """From 1; None where it is no message."""
+    """From 1; None where it is not a message."""
     role: str | None = None
     how: str
 
@@ -189,14 +189,14 @@ class Cassette(_Recorded):
 
         Raises:
             OSError: the file cannot be read.
-            ValueError: it is no cassette.
+            ValueError: it is not a cassette.
         """
         try:
             return cls.model_validate_json(path.read_bytes())
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"])) or "the file"
-            raise ValueError(f"{path} is no cassette: {where}: {first['msg']}") from error
+            raise ValueError(f"{path} is not a cassette: {where}: {first['msg']}") from error
 
     def save(self, path: Path) -> None:
         """Write it.
