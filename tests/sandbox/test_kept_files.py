@@ -37,7 +37,7 @@ async def box() -> AsyncIterator[ConfinedRuntime]:
 async def listed(made: ConfinedRuntime) -> str:
     """Everything that the sandbox holds, with modes, times, sizes, targets and contents."""
     result = await made.run(["sh", "-c", LIST], {})
-    # Directories' sizes are their file system's, and those of the root are no file's of anybody.
+    # Directories' sizes are their file system's, and those of the root are nobody's.
     return "\n".join(line for line in result.stdout.splitlines() if " d " not in line or "/deep" in line)
 
 
@@ -81,7 +81,7 @@ async def _new(folder: Path) -> Path:
         ("echo x >/app/locked && chmod 0 /app/locked", "/app/locked cannot be read"),
         ("mkdir -m 0 /app/closed", "/app/closed Permission denied"),
         ("truncate -s 9T /app/hole || truncate -s 15G /app/hole", "more than 1073741824"),
-        ("python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('/app/s')\"", "/app/s is no file"),
+        ("python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('/app/s')\"", "/app/s is not a file"),
     ],
 )
 async def test_what_cannot_be_kept_whole_is_not_kept(tmp_path: Path, made: str, why: str) -> None:

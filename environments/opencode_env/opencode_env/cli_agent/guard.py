@@ -63,7 +63,9 @@ class GuardedHarness(Harness[ConfigT], Generic[ConfigT]):
     ) -> HarnessSession:
         """Draw the line before the agent, and prepare the harness's own session behind it."""
         if mcp_urls:
-            rollout_of(trace).refuse_turns(f"tool servers hold what is no file of the sandbox: {', '.join(mcp_urls)}")
+            rollout_of(trace).refuse_turns(
+                f"tool servers hold what is not a file of the sandbox: {', '.join(mcp_urls)}"
+            )
         fence = ProcessFence(runtime)
         options = {} if tool_interception_url is None else {"tool_interception_url": tool_interception_url}
         inner = await self.fenced_session(fence, ctx, trace, runtime, endpoint, secret, mcp_urls, data, **options)

@@ -30,7 +30,7 @@ def take_scoring_limit(agent: Agent, task: Task[Any, Any, Any]) -> float | None:
 
 
 def scoring_limit(of_seat: TimeoutConfig, task: Task[Any, Any, Any]) -> float | None:
-    """The seconds that scoring may take, by the seat, else by the task; None is no limit."""
+    """The seconds that scoring may take, by the seat, else by the task; None means no limit."""
     return of_seat.scoring if of_seat.scoring is not None else task.data.timeout.scoring
 
 

@@ -68,7 +68,7 @@ def _data(turn: KeptTurn) -> OpenCodeTaskData:
     try:
         data = OpenCodeTaskData.model_validate(turn.row)
     except ValidationError as error:
-        raise DatasetError(f"kept turn {turn.place}: its task is none of this taskset: {error}") from error
+        raise DatasetError(f"kept turn {turn.place}: its task is not of this taskset: {error}") from error
     named = TurnRow(kept_turn=str(turn.place), digest=turn.digest)
     key = f"{turn.task_key}@{turn.place.parent.name[:12]}.{turn.turn}"
     return data.model_copy(update={"kept_turn": named, "row_key": key})

@@ -50,7 +50,7 @@ class SimulatedUsers(Feature):
         if asked is None:
             await run(task)
         else:
-            rollout.refuse_turns("a simulated user holds what is no file of the sandbox")
+            rollout.refuse_turns("a simulated user holds what is not a file of the sandbox")
             await converse(task, agents, box, rollout.begin, asked, self._options, self._seat)
 
 

@@ -44,7 +44,7 @@ def entry(path: str, found: os.stat_result, linked: dict[tuple[int, int], str]) 
     if stat.S_ISFIFO(found.st_mode):
         return [*head, "p", mode, found.st_mtime_ns, 0, ""]
     if not stat.S_ISREG(found.st_mode):
-        return [*head, "e", mode, found.st_mtime_ns, "is no file, directory, link or pipe", ""]
+        return [*head, "e", mode, found.st_mtime_ns, "is not a file, directory, link or pipe", ""]
     if found.st_nlink > 1:
         first = linked.setdefault((found.st_dev, found.st_ino), path)
         if first != path:
@@ -57,7 +57,7 @@ def entry(path: str, found: os.stat_result, linked: dict[tuple[int, int], str]) 
 
 
 def walk(path: str, device: int, skipped: Collection[str], linked: dict[tuple[int, int], str]) -> Iterator[list[Any]]:
-    """The entries of a directory, itself included; what another file system holds is none of the sandbox's own."""
+    """The entries of a directory, itself included; what another file system holds is not the sandbox's own."""
     waiting = [path]
     while waiting:
         path = waiting.pop()

@@ -33,7 +33,7 @@ class KeptFiles:
     bytes: int = 0
     """Of all contents."""
     new_bytes: int = 0
-    """Of those that are no hard link."""
+    """Of those that are not a hard link."""
     processes: list[str] = field(default_factory=list)
     """Names of the processes that ran beside the agent's own program."""
 

@@ -19,7 +19,7 @@ class DiskUse:
 
     Args:
         folder: of all rollouts.
-        most: bytes that they may take; None is no limit.
+        most: bytes that they may take; None means no limit.
     """
 
     def __init__(self, folder: Path, most: int | None) -> None:
