@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "bring-your-agent.md"
 def shown() -> dict[str, str]:
     """The code that defines `MyAgentEnv`, by where it stands."""
     docstring = inspect.getdoc(env.CliAgentEnv) or ""
-    code = textwrap.dedent(docstring.partition("::\n")[2].partition("\nMethods")[0])
+    code = textwrap.dedent("".join(re.findall(r"^(?: {4}.*)?\n", docstring.partition("::\n")[2], re.MULTILINE)))
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (block,) = [block for block in blocks if "MyAgentEnv" in block]
     return {"docstring": code, "page": block}
