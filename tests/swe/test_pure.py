@@ -120,6 +120,7 @@ def test_a_record_counts_only_if_each_session_that_began_has_ended_and_is_sealed
         began.encode(),
         (began + began + ended).encode(),
         (began + ended.replace("PASSED", "FAILED")).encode(),
+        (began + ended + sealed("another", {"collected": 9})).encode(),
     ):
         assert read_record(broken, "s") is None
     assert read_record((began + ended).encode(), "other") is None
