@@ -300,7 +300,9 @@ def test_what_cannot_be_judged_is_refused_by_name(tmp_path: Path) -> None:
     assert "python -m opencode_swe.convert" in refused(old, tmp_path)
     assert "opencode-rubrics[swe]" in refused({**row, "log_parser": "parse_log_django"}, tmp_path)
     assert "eval_type" in refused({**row, "eval_type": "other"}, tmp_path)
-    assert "no commit of R2E-Gym" in refused({**r2e(STORE), "parsed_commit_content": "[1]", "gold_patch": ""}, tmp_path)
+    assert "not a commit of R2E-Gym" in refused(
+        {**r2e(STORE), "parsed_commit_content": "[1]", "gold_patch": ""}, tmp_path
+    )
     assert "needs an image" in refused({**row, "archive": ""}, tmp_path)
     assert "must be a list of tests" in refused({**row, "FAIL_TO_PASS": "3"}, tmp_path)
     assert "no known dataset" in refused({"question": "x"}, tmp_path)

@@ -90,7 +90,7 @@ class Splitter:
         top = "/".join(parts[: len(parts) - len(inner) + 1])
         if inner[0].partition(".")[0] not in _SHADOWING:
             return False
-        # A directory that is no package of Python's stands before nothing.
+        # A directory that is not a package of Python's stands before nothing.
         module = _MODULE.search(top) or f"{top}/__init__.py" in self._after or f"{top}/__init__.pyc" in self._after
         return bool(module) and not any(path == top or path.startswith(f"{top}/") for path in self._before)
 
