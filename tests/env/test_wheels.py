@@ -128,7 +128,7 @@ def test_programs_and_data_that_are_read_at_run_time_are_in_the_wheels(installed
         "opencode/programs/plugin.js",
         "opencode/programs/download.sh",
         "samples/tasks.jsonl",
-        "cli_agent/programs/npm.sh",
+        "named_agents/programs/npm.sh",
     ):
         assert f"opencode_env/{name}" in env
     sandbox = names_in(installed.wheels["agent_sandbox"])
