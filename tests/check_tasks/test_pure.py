@@ -146,8 +146,8 @@ def test_results_are_kept_and_not_made_again(tmp_path: Path) -> None:
     failed = Report(key="b", hash="1", options="o", error="SandboxError: no")
     for report in (good, failed):
         results.add(report)
-    with path.open("a") as file:
-        file.write('{"key": "c", "ha')  # cut off
+    with path.open("ab") as file:
+        file.write('{"key": "é'.encode()[:-1])  # cut off, within a letter
     again = Results(path)
     assert again.done("a", "1", "o") == good
     assert [again.done(*key) for key in (("a", "2", "o"), ("a", "1", "p"), ("b", "1", "o"))] == [None] * 3

@@ -140,12 +140,21 @@ REFUSED = {
     "unknown kind 'interactive'": [{"input": "1", "output": "2", "type": "interactive"}],
     "no table with input and output": [{"input": "1"}],
     "mixes tests of": [CASES[0], {"input": "1", "output": "2", "fn_name": "f"}],
-    "neither JSON nor base64": "two and two is four",
+    "neither JSON .* nor base64 of": "two and two is four",
     "NoneType where a test of a program": {"inputs": ["1"], "outputs": [None]},
     "list where a test of a program": {"inputs": [["1", ["2"]]], "outputs": ["3"]},
     "bytes where a test of a program": {"inputs": [[b"1"]], "outputs": ["3"]},
     "a lone surrogate": {"inputs": ["\ud800"], "outputs": ["3"]},
     "JSON has no form": {"fn_name": "f", "inputs": ["{1, 2}"], "outputs": ["1"]},
+    "no form for: Invalid JSON": {"fn_name": "f", "inputs": [["\ud800"]], "outputs": ["1"]},
+    r"unknown kind \['stdin'\]": [{"input": "1", "output": "2", "type": ["stdin"]}],
+    "unknown kind '9{59}$": [{"input": "1", "output": "2", "type": "9" * 5000}],
+    "bytes where a test of": {"inputs": [b"1"], "outputs": ["3"]},
+    "JSON text within JSON text": json.dumps(json.dumps(CASES)),
+    "packed tests that are no JSON": pack("[1"),
+    r"neither JSON \(Exceeds the limit.*nor base64": "[" + "9" * 5000 + "]",
+    "a number of over 4300 digits": {"fn_name": "f", "inputs": ["9" * 5000], "outputs": ["1"]},
+    r"names the function \"\['f'\]\", which is no name": {"fn_name": ["f"], "inputs": [[1]], "outputs": [1]},
 }
 
 

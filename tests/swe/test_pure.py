@@ -20,7 +20,18 @@ from opencode_rubrics.swe.tree import Entry, File, TreeError, changed_paths, rea
 from opencode_swe.fields import reversed_patch
 
 from tests.swe.playing import tasks_of
-from tests.swe.repositories import FORMS, REPOSITORIES, STORE, Repository, made, parsed_commit, r2e, swebench
+from tests.swe.repositories import (
+    FORMS,
+    REPOSITORIES,
+    STORE,
+    Repository,
+    made,
+    parsed_commit,
+    r2e,
+    rebench,
+    scaleswe,
+    swebench,
+)
 
 LOGS = {
     "pytest": (
@@ -309,5 +320,12 @@ def test_what_cannot_be_judged_is_refused_by_name(tmp_path: Path) -> None:
     assert "holds no JSON" in refused({**row, "FAIL_TO_PASS": "[cut"}, tmp_path)
     multi = {"org": "o", "repo": "r", "number": 1, "fix_patch": "", "title": "t", "archive": "x"}
     assert "opencode-rubrics[multi-swe]" in refused(multi, tmp_path)
+    assert "resolved_issues" in refused({**multi, "resolved_issues": [7]}, tmp_path)
+    assert "table with the commit" in refused({**multi, "base": ["sha"]}, tmp_path)
+    assert "must be text, not list" in refused({**row, "test_patch": ["diff"]}, tmp_path)
+    assert "from test to state" in refused({**r2e(STORE), "expected_output_json": {"test": 1}}, tmp_path)
+    assert "entry 1 must be a shell command" in refused({**scaleswe(STORE), "pre_commands": [7]}, tmp_path)
+    wrong = {"test_cmd": 5, "log_parser": "parse_log_pytest"}
+    assert "a list of commands" in refused({**rebench(STORE), "install_config": wrong}, tmp_path)
     smith = {"instance_id": "a.b.c", "FAIL_TO_PASS": ["x"], "PASS_TO_PASS": [], "patch": "", "problem_statement": "p"}
     assert "OPENCODE_SWESMITH_PYTHON" in refused(smith, tmp_path)

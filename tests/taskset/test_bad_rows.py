@@ -39,6 +39,8 @@ PNG = b"\x89PNG\r\n\x1a\n"
         ({"question": "?", "answer": "1", "agent_timeout": 10**400}, "agent_timeout", "must be a positive number"),
         ({"question": "\ud800", "answer": "1"}, "question", "lone surrogate"),
         ({"question": "?", "answer": "1", "id": "\ud800"}, "id", "lone surrogate"),
+        ({"question": "?", "verify": ["echo \ud800"]}, "verify", "lone surrogate"),
+        ({"question": [{"role": "user", "content": "\ud800"}], "answer": "1"}, "question", "lone surrogate"),
         (
             {
                 "question": "?",
@@ -138,4 +140,17 @@ def test_a_system_column_and_a_system_message_contradict_each_other(tmp_path: Pa
 def test_a_picture_without_its_data_is_refused(tmp_path: Path, picture: object, problem: str) -> None:
     file = write_parquet(tmp_path / "tasks.parquet", [row(1, image=picture)])
     with pytest.raises(DatasetError, match=problem):
+        tasks(file)
+
+
+@pytest.mark.parametrize("depth", [100, 300, 900, 9999])
+def test_what_a_trace_cannot_hold_is_refused_or_replaced(tmp_path: Path, depth: int) -> None:
+    file = tmp_path / "tasks.jsonl"
+    nested = "[" * depth + "]" * depth
+    file.write_text('{"question": "?", "answer": "1", "\\ud800": "\\ud800", "deep": ' + nested + "}")
+    if depth == 100:
+        (task,) = tasks(file)
+        assert '"\ufffd":"\ufffd"' in task.data.model_dump_json()
+        return
+    with pytest.raises(DatasetError, match=r"row 1: (a cell is nested too deeply|no valid JSON: maximum recursion)"):
         tasks(file)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from opencode_env.taskset.row import Row
+from opencode_env.taskset.values import text
 
 _HEADER = re.compile(r"^@@ -(\S+) \+(\S+) @@", re.MULTILINE)
 _SWAPPED = {
@@ -21,8 +22,12 @@ _SWAPPED = {
 
 
 def text_of(row: Row, *names: str) -> str:
-    """The first of these cells that holds text; empty without one."""
-    return next((value for name in names if isinstance(value := row.cell(name), str)), "")
+    """The first of these cells that holds text; empty without one.
+
+    Raises:
+        DatasetError: a cell holds something else.
+    """
+    return next((value for name in names if (value := text(row, name)) is not None), "")
 
 
 def required_text(row: Row, *names: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from opencode_env.taskset.row import Row
+from opencode_env.taskset.values import commands, identifier
 from opencode_rubrics import SweProblem
 from opencode_rubrics.swe.foreign_parsers import command_elsewhere, lacking
 from opencode_rubrics.swe.parsers import EXIT_TEST, PARSERS
@@ -53,7 +54,7 @@ def swe_row(row: Row) -> Row:
         "image": fields.pop("IMAGE", None),
         "workdir": text_of(row, "workdir") or fields.pop("WORKDIR", "/testbed"),
         "setup": fields.pop("SETUP", None) or row.cell("setup"),
-        "id": text_of(row, "instance_id", "id") or None,
+        "id": identifier(row, "instance_id") or identifier(row, "id"),
         "answer": None,
     }
     fields.pop("WORKDIR", None)
@@ -106,12 +107,12 @@ def _both(row: Row) -> Fields:
 
 def _r2e(row: Row) -> Fields:
     expected = value_of(row, "expected_output_json")
-    if not isinstance(expected, dict) or not expected:
+    if not isinstance(expected, dict) or not expected or not all(isinstance(state, str) for state in expected.values()):
         row.refuse("expected_output_json", "must be a mapping from test to state")
     tests = text_of(row, "tests_at") or "/r2e_tests"
     return {
         "IMAGE": text_of(row, "docker_image"),
-        "exact": {str(name): str(status) for name, status in expected.items()},
+        "exact": {str(name): state for name, state in expected.items()},
         "command": text_of(row, "test_cmd") or "bash run_tests.sh",
         "parser": "pytest-names",
         "hidden": [tests, "/testbed/r2e_tests"],
@@ -157,9 +158,9 @@ def _openswe(row: Row) -> Fields:
 def _multi_swe(row: Row) -> Fields:
     org, repo = required_text(row, "org"), required_text(row, "repo")
     base: Any = value_of(row, "base") or {}
-    issues: Any = value_of(row, "resolved_issues") or []
-    columns = issues if isinstance(issues, list) else _rows_of(issues)
-    asked = [f"{issue.get('title') or ''}\n\n{issue.get('body') or ''}".strip() for issue in columns]
+    if not isinstance(base, Mapping):
+        row.refuse("base", "must be a table with the commit (sha)")
+    asked = [f"{issue.get('title') or ''}\n\n{issue.get('body') or ''}".strip() for issue in _issues(row)]
     title = f"{text_of(row, 'title')}\n\n{text_of(row, 'body')}".strip()
     return {
         "QUESTION": text_of(row, "problem_statement") or "\n\n".join(filter(None, asked)) or title,
@@ -181,8 +182,17 @@ def _multi_swe(row: Row) -> Fields:
     }
 
 
-def _rows_of(columns: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
-    return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+def _issues(row: Row) -> list[Mapping[str, Any]]:
+    """The issues that are asked about: a list of tables, or a table of lists."""
+    found: Any = value_of(row, "resolved_issues") or []
+    try:
+        if isinstance(found, Mapping):
+            found = [dict(zip(found, cells, strict=True)) for cells in zip(*found.values(), strict=True)]
+    except (TypeError, ValueError):
+        found = None
+    if not isinstance(found, list) or not all(isinstance(issue, Mapping) for issue in found):
+        row.refuse("resolved_issues", "must be a list of tables with title and body")
+    return found
 
 
 def _tests_of(row: Row, name: str) -> list[str]:
@@ -217,10 +227,10 @@ def _profile_command(row: Row) -> str:
 
 def _rebench(row: Row) -> Fields:
     config: Any = value_of(row, "install_config")
-    commands = config.get("test_cmd") if isinstance(config, Mapping) else None
-    listed = [commands] if isinstance(commands, str) else list(commands or ())
-    if not listed:
-        row.refuse("install_config", "must name test_cmd")
+    named = config.get("test_cmd") if isinstance(config, Mapping) else None
+    listed = named if isinstance(named, list | tuple) else [named]
+    if not listed or not all(isinstance(command, str) for command in listed):
+        row.refuse("install_config", "must name test_cmd: a command, or a list of commands")
     return {
         **_both(row),
         "IMAGE": text_of(row, "image_name", "docker_image"),
@@ -253,9 +263,7 @@ def _swelego(row: Row) -> Fields:
 
 
 def _scaleswe(row: Row) -> Fields:
-    commands: Any = row.cell("pre_commands") or []
-    setup = [commands] if isinstance(commands, str) else list(commands)
-    names = _both(row)
+    setup, names = commands(row, "pre_commands"), _both(row)
     files = {"test_fail_to_pass.py": script} if (script := text_of(row, "f2p_script")) else {}
     tests = shlex.join([*names["fail_to_pass"], *names["pass_to_pass"]])
     return {

@@ -11,10 +11,12 @@ Any of them may be JSON text, and a table may hold it below `tests` or `test_cas
 import ast
 import contextlib
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agent_sandbox.surrogates import has_lone_surrogate
+from pydantic import ValidationError
 
 from opencode_rubrics.code.packed import unpacked
 from opencode_rubrics.code.problem import CodeTest, CodeTests
@@ -24,8 +26,10 @@ _BESIDE = (
     ("public_tests", "private_tests", "generated_tests"),
 )
 """Columns that hold one problem's tests together."""
-_FUNCTION_KINDS = frozenset(("function_call", "functional", "function"))
-_STDIN_KINDS = frozenset(("stdin_stdout", "stdin"))
+_FUNCTION_KINDS = ("function_call", "functional", "function")
+_STDIN_KINDS = ("stdin_stdout", "stdin")
+_SHOWN = 60
+"""Characters of a wrong value in a message."""
 
 
 class _Case(NamedTuple):
@@ -52,8 +56,11 @@ def read_code_tests(row: Mapping[str, object], key: str) -> CodeTests | None:
         return None
     functions = {case.function for case in cases}
     if len(functions) > 1:
-        raise ValueError(f"mixes tests of {' and '.join(sorted(map(str, functions)))}")
+        told = sorted("a program" if name is None else name[:_SHOWN] for name in functions)
+        raise ValueError(f"mixes tests of {' and '.join(told)}: make a row of each")
     (function,) = functions
+    if function is not None and not function.isidentifier():
+        raise ValueError(f"names the function {function[:_SHOWN]!r}, which is no name in Python")
     read = _text_test if function is None else _call_test
     return CodeTests(function=function, tests=[read(case) for case in cases], total=len(cases))
 
@@ -72,8 +79,12 @@ def _parsed(value: object) -> object:
         return value or None
     try:
         return json.loads(value)
-    except ValueError:
-        return json.loads(unpacked(value))
+    except ValueError as error:
+        text = unpacked(value, error)
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"holds packed tests that are no JSON: {error}") from error
 
 
 def _cases(value: object, function: str | None) -> Iterator[_Case]:
@@ -88,6 +99,8 @@ def _cases(value: object, function: str | None) -> Iterator[_Case]:
             if not isinstance(case, Mapping) or not {"input", "output"} <= case.keys():
                 raise ValueError(f"holds as test {number} no table with input and output")
             yield _Case(case["input"], case["output"], _function_of(case, function))
+    elif isinstance(value, str):
+        raise ValueError("holds JSON text within JSON text, or plain text: decode it once more")
     else:
         raise ValueError(f"holds tests in no known form ({type(value).__name__})")
 
@@ -105,7 +118,7 @@ def _of_table(value: Mapping[Any, object], function: str | None) -> Iterator[_Ca
             name = str(value["fn_name"]) if value.get("fn_name") else function
             yield from (_Case(*pair, name) for pair in zip(inputs, outputs, strict=True))
             return
-    raise ValueError(f"holds tests in no known form (a table of {', '.join(sorted(map(str, value)))})")
+    raise ValueError(f"holds tests in no known form (a table of {', '.join(sorted(map(str, value)))[:_SHOWN]})")
 
 
 def _function_of(case: Mapping[Any, object], function: str | None) -> str | None:
@@ -114,7 +127,7 @@ def _function_of(case: Mapping[Any, object], function: str | None) -> str | None
     if kind in _STDIN_KINDS or (kind is None and not case.get("fn_name")):
         return None
     if kind is not None and kind not in _FUNCTION_KINDS:
-        raise ValueError(f"holds a test of the unknown kind {kind!r}")
+        raise ValueError(f"holds a test of the unknown kind {repr(kind)[:_SHOWN]}")
     if not name:
         raise ValueError("holds tests of a function without its name (fn_name, or func_name in `metadata`)")
     return str(name)
@@ -125,7 +138,7 @@ def _text_test(case: _Case) -> CodeTest:
 
 
 def _text(value: object) -> str:
-    lines = [value] if isinstance(value, str) or not isinstance(value, Sequence) else value
+    lines = [value] if isinstance(value, str | bytes) or not isinstance(value, Sequence) else value
     for line in lines:
         if not isinstance(line, str | int | float):
             raise ValueError(f"holds {type(line).__name__} where a test of a program has its text")
@@ -145,6 +158,8 @@ def _call_test(case: _Case) -> CodeTest:
     expected = _literal(case.expected) if isinstance(case.expected, str) else case.expected
     try:
         return CodeTest.model_validate_json(json.dumps({"input": arguments, "output": expected}))
+    except ValidationError as error:
+        raise ValueError(f"holds what JSON has no form for: {error.errors()[0]['msg']}") from error
     except TypeError as error:
         raise ValueError(f"holds what JSON has no form for: {error}") from error
 
@@ -154,6 +169,7 @@ def _literal(text: str) -> object:
     for read in (json.loads, ast.literal_eval):
         try:
             return read(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            continue
+        except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
+            if "integer string conversion" in str(error):  # a number, and as text it would be another test
+                raise ValueError(f"holds a number of over {sys.get_int_max_str_digits()} digits") from error
     return text

@@ -5,7 +5,6 @@ known here; any other (a list, a class, a call) refuses the whole, and sizes are
 """
 
 import base64
-import binascii
 import pickletools
 import zlib
 
@@ -18,8 +17,8 @@ _CONSTANTS = frozenset(
 _SURROUNDINGS = frozenset(("PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP"))
 
 
-def unpacked(text: str) -> str:
-    """The JSON text in `text`.
+def unpacked(text: str, problem: Exception | None = None) -> str:
+    """The JSON text in `text`, which was tried as JSON and had that problem.
 
     Raises:
         ValueError: it is not packed in this way, is too large, or the pickle holds more than one text.
@@ -28,8 +27,8 @@ def unpacked(text: str) -> str:
         packed = base64.b64decode("".join(text.split()), validate=True)
         unzip = zlib.decompressobj()
         data = unzip.decompress(packed, MAX_BYTES)
-    except (binascii.Error, zlib.error) as error:
-        raise ValueError(f"is neither JSON nor base64 of compressed tests: {error}") from error
+    except (ValueError, zlib.error) as error:
+        raise ValueError(f"is neither JSON ({problem}) nor base64 of compressed tests ({error})") from error
     if unzip.unconsumed_tail:
         raise ValueError(f"holds over {MAX_BYTES} bytes of tests")
     if not unzip.eof:

@@ -17,7 +17,7 @@ class Results:
         self._done: dict[tuple[str, str, str], Report] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_file():
-            with path.open(encoding="utf-8") as file:
+            with path.open(encoding="utf-8", errors="replace") as file:
                 for line in file:
                     try:
                         report = Report.model_validate_json(line)

@@ -4,8 +4,9 @@ Invariant: a row either becomes complete task data or raises `DatasetError` with
 nothing is guessed and no column is lost: what has no meaning of its own is kept under `info`.
 """
 
+from agent_sandbox.surrogates import whole_text
 from opencode_rubrics.code.forms import test_columns
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from opencode_env.taskset.columns import named_columns
 from opencode_env.taskset.config import OpenCodeTasksetConfig
@@ -34,8 +35,14 @@ class RowMapper:
 
         Raises:
             DatasetError: the question is missing, a cell has the wrong type, there is neither an answer nor a
-                verify command, or an id occurs twice.
+                verify command, a cell is nested too deeply for a trace, or an id occurs twice.
         """
+        try:
+            return self._mapped(row)
+        except (RecursionError, ValidationError) as error:
+            raise DatasetError(f"{row.place}: a cell is nested too deeply; keep it as JSON text") from error
+
+    def _mapped(self, row: Row) -> OpenCodeTaskData:
         fields = {column.field: column.read(row, name) for name, column in self._columns}
         question: Question = fields["prompt"]
         shown = pictures(row, self._names["image"])
@@ -72,4 +79,4 @@ class RowMapper:
         rest = {name: value for name, value in row.values.items() if name not in used}
         own = rest.pop("info") if isinstance(rest.get("info"), dict) else {}
         assert isinstance(own, dict)
-        return {name: json_safe(value) for name, value in (own | rest).items()}
+        return {whole_text(name): json_safe(value) for name, value in (own | rest).items()}

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 import verifiers.v1 as vf
+from agent_sandbox.surrogates import whole_text
 from opencode_rubrics import CodeTests, SweProblem
 from opencode_rubrics.code.forms import read_code_tests
 from pydantic import JsonValue, ValidationError
@@ -131,15 +132,18 @@ def asked_for(row: Row, tests: CodeTests | None) -> str:
 
 
 def json_safe(value: object) -> JsonValue:
-    """Any cell as JSON: NaN and infinities as null, bytes as base64, dates and other types as their text."""
-    if value is None or isinstance(value, str | bool | int):
+    """Any cell as JSON: NaN and infinities as null, bytes as base64, other types as their text, lone surrogates
+    replaced."""
+    if isinstance(value, str):
+        return whole_text(value)
+    if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, Mapping):
-        return {str(key): json_safe(item) for key, item in value.items()}
+        return {whole_text(str(key)): json_safe(item) for key, item in value.items()}
     if isinstance(value, Sequence):
         return [json_safe(item) for item in value]
     return value.isoformat() if hasattr(value, "isoformat") else str(value)

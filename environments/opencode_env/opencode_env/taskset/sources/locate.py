@@ -34,7 +34,9 @@ def find_local_parts(config: OpenCodeTasksetConfig) -> list[Part] | None:
     if path.is_dir() and not is_saved_dataset(path):
         return _folder_parts(path, config)
     if config.dataset_subset is not None:
-        raise DatasetError(f'dataset "{name}": dataset_subset applies to Hub datasets and folders of files only')
+        raise DatasetError(
+            f'dataset "{name}": dataset_subset applies to Hub datasets and folders of files only: set it to None'
+        )
     if path.is_dir():
         return [open_saved_dataset(path, split)]
     if path.is_file():
