@@ -15,6 +15,7 @@ from agent_sandbox.confined.output import PipeReader
 from agent_sandbox.confined.process import ConfinedProcess
 from agent_sandbox.confined.sandbox import Sandbox
 from agent_sandbox.confined.variables import base_environment
+from agent_sandbox.toolbox.kept_files import NotKept
 
 _END_TIMEOUT_S = 60.0
 
@@ -57,19 +58,22 @@ class Commands:
                 return
 
     @contextlib.asynccontextmanager
-    async def others_held(self) -> AsyncIterator["Commands"]:
+    async def others_held(self, *, spare: bool = False) -> AsyncIterator["Commands"]:
         """Hold still whatever runs; only commands that are started through what this yields run meanwhile.
 
-        Where that cannot be had for sure although the kernel could do it, what runs is ended instead.
+        Where that cannot be had for sure although the kernel could do it, what runs is ended instead, if not `spare`.
 
         Raises:
             SandboxError: the sandbox is gone.
+            NotKept: it could not be had, and what runs was spared.
         """
         async with self._holding:
             channel, group = self._sandbox.channel, self._sandbox.group
             try:
                 running = int((await channel.request("hold")).text)
                 if running and group is not None and group.can_freeze and not await asyncio.to_thread(group.freeze):
+                    if spare:
+                        raise NotKept("what ran in the sandbox could not be held still")
                     group.thaw()
                     await self.end("end_everything")
                 alone = copy.copy(self)

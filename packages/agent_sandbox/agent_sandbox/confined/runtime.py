@@ -262,7 +262,7 @@ class ConfinedRuntime(OwnRuntime):
             SandboxError: the sandbox is gone.
         """
         roots, skipped = self._sandbox.kept_areas(), [str(self.info.id), SHARED]
-        async with self._commands.others_held() as alone:
+        async with self._commands.others_held(spare=True) as alone:
             begun = time.monotonic()
             kept = await self._with(
                 alone, "list_and_send.py", roots, skipped, use=lambda p: keep(p, folder, before, most)

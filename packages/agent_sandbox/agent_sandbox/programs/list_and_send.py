@@ -3,7 +3,7 @@
 Both are JSON lists of paths. On its standard output stand the sandbox's processes, the entries, one JSON list a line,
 each directory before what it holds, and a last line; on its standard input comes one line, the numbers of the files
 that are wanted; then their contents follow, as long as their entries say. It follows no link and opens regular files
-only. Started with everything else in the sandbox held still.
+only, and lists no more than it is bound to. Started with everything else in the sandbox held still.
 """
 
 import json
@@ -14,8 +14,28 @@ import time
 from collections.abc import Collection, Iterator
 from typing import Any, BinaryIO
 
+MOST_ENTRIES = 300_000
+MOST_HOLES = 4 << 30
+"""Bytes that files may have beyond what they take of a disk: what they have no content for is sent as zeros."""
 _FRESH_NS = 50_000_000
 """A file that changed just now may change again within the same tick of its time stamps."""
+
+
+class Listed:
+    """What was listed so far."""
+
+    def __init__(self) -> None:
+        self.entries: list[list[Any]] = []
+        self.linked: dict[tuple[int, int], str] = {}
+        """The first path of each file that has several."""
+        self.holes = 0
+
+    @property
+    def excess(self) -> str | None:
+        """Why it is too much to be kept."""
+        if len(self.entries) > MOST_ENTRIES:
+            return f"holds more than {MOST_ENTRIES} files"
+        return f"has files with more than {MOST_HOLES} bytes of holes" if self.holes > MOST_HOLES else None
 
 
 def processes() -> Iterator[tuple[int, int, str]]:
@@ -28,12 +48,12 @@ def processes() -> Iterator[tuple[int, int, str]]:
                 head, _, rest = file.read().rpartition(")")
         except OSError:
             continue
-        state, parent = rest.split()[:2]
-        if state not in "ZX":
+        state, parent, *_ = fields = rest.split()
+        if state not in "ZX" or (state == "Z" and int(fields[17]) > 1):  # only its first thread has ended
             yield int(name), int(parent), head.partition("(")[2]
 
 
-def entry(path: str, found: os.stat_result, linked: dict[tuple[int, int], str]) -> list[Any]:
+def entry(path: str, found: os.stat_result, listed: Listed) -> list[Any]:
     """One entry: path, kind, mode, time of its last change (ns), size or target, and what tells that it changed."""
     head: list[Any] = [path]
     mode = stat.S_IMODE(found.st_mode)
@@ -46,31 +66,32 @@ def entry(path: str, found: os.stat_result, linked: dict[tuple[int, int], str]) 
     if not stat.S_ISREG(found.st_mode):
         return [*head, "e", mode, found.st_mtime_ns, "is not a file, directory, link or pipe", ""]
     if found.st_nlink > 1:
-        first = linked.setdefault((found.st_dev, found.st_ino), path)
+        first = listed.linked.setdefault((found.st_dev, found.st_ino), path)
         if first != path:
             return [*head, "h", mode, found.st_mtime_ns, first, ""]
     if not os.access(path, os.R_OK):
         return [*head, "e", mode, found.st_mtime_ns, "cannot be read", ""]
+    listed.holes += max(0, found.st_size - found.st_blocks * 512)
     fresh = found.st_ctime_ns > time.time_ns() - _FRESH_NS
     stamp = "" if fresh else f"{found.st_dev}.{found.st_ino}.{found.st_ctime_ns}"
     return [*head, "f", mode, found.st_mtime_ns, found.st_size, stamp]
 
 
-def walk(path: str, device: int, skipped: Collection[str], linked: dict[tuple[int, int], str]) -> Iterator[list[Any]]:
-    """The entries of a directory, itself included; what another file system holds is not the sandbox's own."""
+def walk(path: str, device: int, skipped: Collection[str], listed: Listed) -> None:
+    """List a directory, itself included; what another file system holds is not the sandbox's own."""
     waiting = [path]
-    while waiting:
+    while waiting and listed.excess is None:
         path = waiting.pop()
         try:
             found = os.lstat(path)
             if path in skipped or found.st_dev != device:
                 continue
-            made = entry(path, found, linked)
+            made = entry(path, found, listed)
             if made[1] == "d":
                 waiting += sorted((os.path.join(path, name) for name in os.listdir(path)), reverse=True)
         except OSError as error:
             made = [path, "e", 0, 0, error.strerror or "cannot be read", ""]
-        yield made
+        listed.entries.append(made)
 
 
 def send(path: str, size: int, out: BinaryIO) -> None:
@@ -86,11 +107,11 @@ def send(path: str, size: int, out: BinaryIO) -> None:
 def main() -> None:
     roots, skipped = (json.loads(word) for word in sys.argv[1:])
     out = sys.stdout.buffer
-    found: list[list[Any]] = []
-    linked: dict[tuple[int, int], str] = {}
+    listed = Listed()
     out.write(json.dumps(list(processes())).encode() + b"\n")
     for root in roots:
-        found += walk(root, os.lstat(root).st_dev, frozenset(skipped), linked)
+        walk(root, os.lstat(root).st_dev, frozenset(skipped), listed)
+    found = listed.entries if listed.excess is None else [["the sandbox", "e", 0, 0, listed.excess, ""]]
     for one in found:
         out.write(json.dumps(one).encode() + b"\n")
     out.write(b"null\n")

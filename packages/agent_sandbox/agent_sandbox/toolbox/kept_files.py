@@ -9,11 +9,13 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from verifiers.v1.errors import SandboxError
+
+from agent_sandbox.surrogates import whole_text
 
 INDEX = "index"
 """The name in such a folder of what it holds, a JSON list a line: path, kind, mode, time, size or target, stamp, and
@@ -34,8 +36,6 @@ class KeptFiles:
     """Of all contents."""
     new_bytes: int = 0
     """Of those that are not a hard link."""
-    processes: list[str] = field(default_factory=list)
-    """Names of the processes that ran beside the agent's own program."""
 
 
 @runtime_checkable
@@ -130,13 +130,13 @@ async def keep(process: StreamedProcess, folder: Path, before: Path | None, most
         most: bytes that all contents may have.
 
     Raises:
-        NotKept: the sandbox holds more than that, or something that cannot be kept.
+        NotKept: the sandbox holds more than that, or something that cannot be kept, such as a process.
         SandboxError: the sandbox is gone.
     """
     stream = _Stream(process.stdout)
-    running = json.loads(await stream.line(MAX_LISTED_BYTES))
-    entries = await _entries(stream)
-    kept = KeptFiles(processes=_beside(running))
+    if beside := _beside(json.loads(await stream.line(MAX_LISTED_BYTES))):
+        raise NotKept(f"processes ran beside the agent's program: {', '.join(sorted(set(beside))[:5])}")
+    entries, kept = await _entries(stream), KeptFiles()
     kept.bytes = sum(one[4] for one in entries if one[1] == "f")
     if kept.bytes > most:
         raise NotKept(f"the sandbox's files have {kept.bytes} bytes, more than {most}")
@@ -174,6 +174,8 @@ async def put(process: StreamedProcess, folder: Path) -> None:
     except OSError as error:
         await process.kill()
         raise SandboxError(f"kept files in {folder} cannot be read: {error.strerror}") from error
+    except (ValueError, LookupError, TypeError) as error:
+        raise SandboxError(f"kept files in {folder}: {INDEX} is not whole") from error
     process.close_stdin()
     said = b"".join([part async for part in process.stdout])
     if await process.wait() != 0 or said != b"made\n":
@@ -195,7 +197,9 @@ async def _entries(stream: _Stream) -> list[list[Any]]:
         left -= len(line)
         one = json.loads(line)
         if one[1] == "e":
-            raise NotKept(f"{one[0]} {one[4]}")
+            raise NotKept(whole_text(f"{one[0]} {one[4]}"))
+        if one[1] == "f" and not (isinstance(one[4], int) and one[4] >= 0):
+            raise SandboxError("what lists a sandbox's files was not left alone")
         entries.append(one)
     return entries
 

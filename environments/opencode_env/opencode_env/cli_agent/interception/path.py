@@ -26,11 +26,10 @@ REQUEST: Sequence[Callable[[Call], Awaitable[None]]] = (
     body.choose_headers,
     turn.take_turn,
     turn.find_history,
-    turn.keep_turn,
 )
 """From what came to what goes on."""
 
-ASK: Sequence[Callable[[Call], None]] = (turn.require_turn,)
+ASK: Sequence[Callable[[Call], None]] = (turn.require_turn, turn.keep_turn)
 """Before the endpoint is asked."""
 
 ANSWER: Sequence[Callable[[Call, Response], Response]] = (

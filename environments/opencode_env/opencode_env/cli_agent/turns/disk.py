@@ -1,15 +1,18 @@
 """How much disk the kept turns of one process take, and which of them go when it is too much.
 
-Invariant: bytes that several turns share by hard links count once; the last turn of a rollout stays.
+Invariant: bytes that several turns share by hard links count once; of a running rollout the last turn that can
+be restored stays.
 """
 
 import logging
 import os
 import shutil
 import sys
-from collections import OrderedDict
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
+
+from opencode_runs.turns.kept import ANSWER
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
 
@@ -26,32 +29,38 @@ class DiskUse:
         self.folder = folder
         self.most_bytes = sys.maxsize if most is None else most
         self.used = 0
-        self._turns: OrderedDict[Path, None] = OrderedDict()
+        self.running: set[Path] = set()
+        """Folders of the rollouts that have not ended."""
+        self._turns: dict[Path, bool] = {}
+        """Whether each can be restored."""
         self._lock = Lock()
 
-    def added(self, place: Path) -> None:
+    def added(self, place: Path, restorable: bool) -> None:
         """Count a kept turn, and remove the oldest ones beyond the limit (blocking)."""
         with self._lock:
             self.used += _own_bytes(place)
-            self._turns[place] = None
-            for old in list(self._turns):
+            self._turns[place] = restorable
+            if self.used <= self.most_bytes:
+                return
+            last = {turn.parent: turn for turn, restorable in self._turns.items() if restorable}
+            needed = {last[folder] for folder in last.keys() & self.running}
+            for old in [turn for turn in self._turns if turn not in needed]:
+                self._remove(old)
                 if self.used <= self.most_bytes:
                     return
-                if any(other.parent == old.parent and other > old for other in self._turns):
-                    self._remove(old)
-            if self.used > self.most_bytes:
-                logger.warning("the last kept turns of this process's rollouts alone have %d bytes", self.used)
+            logger.warning("the last kept turns of the running rollouts alone have %d bytes", self.used)
 
     def _remove(self, place: Path) -> None:
         self.used -= _own_bytes(place)
         del self._turns[place]
         gone = place.with_name(f".{place.name}")
-        place.rename(gone)
+        with suppress(OSError):  # somebody else has removed it
+            place.rename(gone)
         shutil.rmtree(gone, ignore_errors=True)
 
 
 def _own_bytes(place: Path) -> int:
-    """Bytes of a kept turn that no other one shares."""
+    """Bytes of a kept turn that no other one shares, but for its answer, which comes later."""
     total = 0
     for folder in (place, place / "files"):
         if not folder.is_dir():
@@ -59,6 +68,6 @@ def _own_bytes(place: Path) -> int:
         with os.scandir(folder) as found:
             for entry in found:
                 status = entry.stat(follow_symlinks=False)
-                if entry.is_file(follow_symlinks=False) and status.st_nlink == 1:
+                if entry.is_file(follow_symlinks=False) and status.st_nlink == 1 and entry.name != ANSWER:
                     total += status.st_blocks * 512
     return total

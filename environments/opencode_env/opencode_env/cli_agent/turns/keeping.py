@@ -12,13 +12,13 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agent_sandbox.file_lock import private_directory, try_lock
-from agent_sandbox.toolbox.kept_files import KeepsFiles, KeptFiles, NotKept
+from agent_sandbox.toolbox.kept_files import KeepsFiles, NotKept
 from opencode_runs.turns.kept import ANSWER, ENDED, FILES, LOCK, ROW, TRACE, KeptTurn, Origin
 from pydantic_core import to_json
 from verifiers.v1.runtimes import Runtime
@@ -33,6 +33,9 @@ from opencode_env.cli_agent.turns.disk import DiskUse
 from opencode_env.cli_agent.turns.trace_state import packed, trace_state
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
+
+MOST_SECONDS = 300.0
+"""For which a call's answer waits for its turn's files."""
 
 RECORD = "turns"
 """Key in `trace.info` with the folder of a rollout's kept turns, and why the last one was not kept, if any was not."""
@@ -73,7 +76,7 @@ class RolloutTurns:
         config: TurnsConfig,
         disk: DiskUse | None,
         continued: Continued | None = None,
-        claimed: tuple[Path, int] | None = None,
+        claimed: Sequence[Any] = (None, None),
     ) -> None:
         self.kind = kind
         self.continued = continued
@@ -81,11 +84,13 @@ class RolloutTurns:
         """Why no turn can be restored from now on."""
         self._config = config
         self._disk = disk
-        self._folder = None if claimed is None else claimed[0]
-        self._lock = None if claimed is None else claimed[1]
+        self._folder: Path | None
+        self._lock: int | None
+        self._folder, self._lock = claimed
         self._box: KeepsFiles | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._last_turn = 0 if continued is None else continued.turn.turn - (not continued.resumed)
+        self._last_digest = "" if continued is None else continued.turn.digest
         self._last_time = time.monotonic()
         self._last_files: Path | None = None
         self._kept = 0
@@ -111,11 +116,18 @@ class RolloutTurns:
             self.continued.seed(trace)
         if self._disk is None:
             return
-        if self._folder is None:
-            self._folder = private_directory(self._disk.folder) / trace.id
-            private_directory(self._folder)
-            self._lock = try_lock(self._folder / LOCK)
-        trace.info[RECORD] = {"folder": str(self._folder)}
+        folder = self._folder or self._disk.folder / trace.id
+        trace.info[RECORD] = {"folder": str(folder)}
+        try:
+            if self._folder is None:
+                private_directory(private_directory(self._disk.folder) / trace.id)
+                self._lock = try_lock(folder / LOCK)
+        except OSError as error:
+            self._disk = None
+            self._note(f"no turn: {error}")
+            return
+        self._folder = folder
+        self._disk.running.add(folder)
 
     def registered(self, gateway: Gateway) -> None:
         """Take up the gateway: of a continued turn it counts and compares what came before."""
@@ -135,8 +147,9 @@ class RolloutTurns:
         return 0.0 if self.continued is None else self.continued.turn.seconds
 
     def asked(self, call: Call) -> None:
-        """Take up a main call of the agent's own program, about to be served; begin to keep its turn if that is due."""
-        gateway, trace = call.gateway, call.gateway.main.trace
+        """Take up a main call of the agent's own program, which goes to its endpoint now; begin to keep its turn if
+        that is due."""
+        gateway = call.gateway
         if call.conversation is None or call.conversation != gateway.beginnings.first:
             return
         agent = (call.key or "").partition(":")[2]
@@ -144,19 +157,29 @@ class RolloutTurns:
             return
         digest = request_digest(call.body)
         if self.continued is not None and self.continued.asked(digest):
-            call.answer_place, call.known_answer = self.continued.turn.place, self.continued.known_answer()
+            call.known_answer = self.continued.known_answer()
+        try:
+            self._begin_keeping(call, call.conversation, digest)
+        except Exception as error:  # noqa: BLE001 - the call goes on without it
+            self._note(f"turn {gateway.main.trace.num_turns + 1}: {error}")
+
+    def _begin_keeping(self, call: Call, session: str, digest: str) -> None:
         if self._disk is None or self._box is None or (self._keeping is not None and not self._keeping.done()):
             return
+        gateway, trace = call.gateway, call.gateway.main.trace
         turn, now = trace.num_turns + 1, time.monotonic()
-        if turn == self._last_turn or not self._config.due(turn - self._last_turn, now - self._last_time):
+        assert self._folder is not None
+        if turn == self._last_turn:  # sent again
+            call.answer_place = self._folder / f"{turn:04d}" if digest == self._last_digest else None
             return
-        self._last_turn, self._last_time = turn, now
-        leaf = None if gateway.histories[0] is None else gateway.histories[0].forks.last(call.conversation)
+        if not self._config.due(turn - self._last_turn, now - self._last_time):
+            return
+        self._last_turn, self._last_digest, self._last_time = turn, digest, now
+        leaf = None if gateway.histories[0] is None else gateway.histories[0].forks.last(session)
         state = trace_state(trace, leaf)
         obstacle = self.obstacle or ("another call of the rollout was under way" if gateway.open > 1 else None)
-        manifest = self._manifest(trace, turn, digest, call.conversation, obstacle)
-        if self._folder is not None:
-            call.answer_place = self._folder / f"{turn:04d}"
+        manifest = self._manifest(trace, turn, digest, session, obstacle)
+        call.answer_place = self._folder / f"{turn:04d}"
         call.keeping = self._keeping = asyncio.create_task(self._keep(self._box, manifest, state))
 
     def _manifest(self, trace: AnyTrace, turn: int, digest: str, session: str, obstacle: str | None) -> KeptTurn:
@@ -189,35 +212,40 @@ class RolloutTurns:
         partial = place.with_name(f".{place.name}")
         try:
             await asyncio.to_thread(_begin, partial)
-            kept, held, obstacle = await self._files(box, partial / FILES)
-            update = {"file_bytes": kept.bytes, "held_seconds": round(held, 4)}
-            whole = manifest.model_copy(update={**update, "unrestorable": manifest.unrestorable or obstacle})
-            await asyncio.to_thread(_finish, partial, place, whole, self.kind.row, state)
-            self._last_files = place / FILES if (place / FILES).is_dir() else self._last_files
-            await asyncio.to_thread(self._disk.added, place)
+            if manifest.unrestorable is None:
+                manifest = await self._with_files(manifest, box, partial / FILES)
+            await asyncio.to_thread(_finish, partial, place, manifest, self.kind.row, state)
+            if manifest.unrestorable is None:
+                self._last_files = place / FILES
             self._kept += 1
-            self._held_seconds += held
+            self._held_seconds += manifest.held_seconds
+            await asyncio.to_thread(self._disk.added, place, manifest.unrestorable is None)
         except Exception as error:  # noqa: BLE001 - the rollout goes on without the turn
-            logger.warning("turn %d of %s was not kept: %s", manifest.turn, manifest.trace_id, error)
-            if self._trace is not None:
-                self._trace.info[RECORD]["not_kept"] = f"turn {manifest.turn}: {error}"[:500]
+            self._last_files = None  # it may be gone
+            self._note(f"turn {manifest.turn}: {error}")
             await asyncio.to_thread(shutil.rmtree, partial, ignore_errors=True)
         finally:
             self._seconds += time.monotonic() - begun
 
-    async def _files(self, box: KeepsFiles, folder: Path) -> tuple[KeptFiles, float, str | None]:
-        """Keep the sandbox's files; returns what was kept, for how long it was held still, and what stands against
-        restoring it."""
+    async def _with_files(self, manifest: KeptTurn, box: KeepsFiles, folder: Path) -> KeptTurn:
+        """Keep the sandbox's files; returns what the manifest says then."""
         assert self._disk is not None
+        folder.mkdir(mode=0o700)
         try:
-            kept, held = await box.keep_files(folder, self._last_files, self._disk.most_bytes)
+            async with asyncio.timeout(MOST_SECONDS):
+                kept, held = await box.keep_files(folder, self._last_files, self._disk.most_bytes)
         except NotKept as error:
             await asyncio.to_thread(shutil.rmtree, folder)
-            return KeptFiles(), 0.0, str(error)
-        if kept.processes:
-            names = ", ".join(sorted(set(kept.processes))[:5])
-            return kept, held, f"processes ran beside the agent's program: {names}"
-        return kept, held, None
+            return manifest.model_copy(update={"unrestorable": str(error)})
+        except TimeoutError:
+            raise NotKept(f"its files were not copied within {MOST_SECONDS:g} s") from None
+        return manifest.model_copy(update={"file_bytes": kept.bytes, "held_seconds": round(held, 4)})
+
+    def _note(self, what: str) -> None:
+        """Say of something that it was not kept."""
+        assert self._trace is not None
+        logger.warning("rollout %s did not keep %s", self._trace.id, what)
+        self._trace.info.setdefault(RECORD, {})["not_kept"] = what[:500]
 
     async def answered(self, place: Path, events: list[bytes]) -> None:
         """Note the stream that answered the call of a kept turn, before the agent gets it."""
@@ -243,11 +271,18 @@ class RolloutTurns:
 
     def ended(self) -> None:
         """The rollout has come to its own end, and is not gone back to when this process ends."""
-        if self._folder is not None and self._folder.is_dir():
+        if self._folder is None or not self._folder.is_dir():
+            return
+        try:
             (self._folder / ENDED).touch(mode=0o600)
+        except OSError as error:  # the disk is full; a rollout without a lock is not gone back to either
+            logger.warning("the end of %s was not noted: %s", self._folder, error)
+            (self._folder / LOCK).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Let go of its folder. Idempotent."""
+        if self._disk is not None and self._folder is not None:
+            self._disk.running.discard(self._folder)
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
@@ -274,7 +309,6 @@ def _begin(partial: Path) -> None:
     if partial.exists():
         shutil.rmtree(partial)
     partial.mkdir(mode=0o700)
-    (partial / FILES).mkdir(mode=0o700)
 
 
 def _finish(partial: Path, place: Path, manifest: KeptTurn, row: Mapping[str, Any], state: dict[str, Any]) -> None:

@@ -7,13 +7,14 @@ that was begun while this process served: what was cancelled on purpose stays so
 
 import asyncio
 import os
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from agent_sandbox.file_lock import try_lock
 from opencode_runs.traces.errors import BadInputError
-from opencode_runs.turns.kept import ENDED, LOCK, KeptTurn, TurnRow, kept_turns
+from opencode_runs.turns.kept import ENDED, LOCK, TurnRow, kept_turns
 from verifiers.v1.agent import Agent
 from verifiers.v1.errors import EnvError, TaskError
 from verifiers.v1.runtimes import SubprocessConfig
@@ -81,9 +82,8 @@ async def open_turns(
         raise TaskError(f"harness {agent.harness.config.id!r} cannot go on from the kept turn {row.kept_turn}")
     found = None if disk is None else await asyncio.to_thread(_claim, disk.folder, known, since)
     if found is not None:
-        turn, folder, lock = found
-        continued = Continued.of(turn, dict(known.versions), kind, resumed=True)
-        return RolloutTurns(known, config, disk, continued, (folder, lock))
+        continued, *claimed = found
+        return RolloutTurns(known, config, disk, continued, claimed)
     named = None if row is None else await asyncio.to_thread(Continued.named, row, dict(known.versions), kind)
     return RolloutTurns(known, config, disk, named)
 
@@ -112,20 +112,16 @@ def _kind(task: Task[Any, Any, Any], agent: Agent, env: str, kind: str) -> Kind:
     )
 
 
-def _claim(folder: Path, kind: Kind, since: float) -> tuple[KeptTurn, Path, int] | None:
+def _claim(folder: Path, kind: Kind, since: float) -> tuple[Continued, Path, int] | None:
     """An unfinished rollout of the same task and settings, with the lock that says that it is ours."""
     for rollout in sorted(folder.iterdir()) if folder.is_dir() else []:
         if not _is_left(rollout, since):
             continue
-        turn = _last(rollout)
-        if turn is None or (turn.task_hash, turn.settings) != (kind.task_hash, kind.settings):
+        if not _is_same(rollout, kind) or (lock := try_lock(rollout / LOCK)) is None:
             continue
-        lock = try_lock(rollout / LOCK)
-        if lock is None:
-            continue
-        if _is_left(rollout, since):
+        if _is_left(rollout, since) and (continued := _last(rollout, kind)) is not None:
             os.utime(rollout / LOCK)
-            return turn, rollout, lock
+            return continued, rollout, lock
         os.close(lock)
     return None
 
@@ -137,9 +133,21 @@ def _is_left(rollout: Path, since: float) -> bool:
         return False
 
 
-def _last(rollout: Path) -> KeptTurn | None:
+def _is_same(rollout: Path, kind: Kind) -> bool:
     try:
-        found = [turn for turn in kept_turns(rollout) if turn.unrestorable is None]
+        first = next(kept_turns(rollout), None)
+    except BadInputError:
+        return False
+    return first is not None and (first.task_hash, first.settings) == (kind.task_hash, kind.settings)
+
+
+def _last(rollout: Path, kind: Kind) -> Continued | None:
+    """The last turn that can be continued: after a power cut the newest may not be whole."""
+    try:
+        found = list(kept_turns(rollout))
     except BadInputError:
         return None
-    return found[-1] if found else None
+    for turn in reversed(found):
+        with suppress(TaskError):
+            return Continued.of(turn, dict(kind.versions), kind.runtime, resumed=True)
+    return None

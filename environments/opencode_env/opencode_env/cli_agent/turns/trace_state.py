@@ -4,6 +4,7 @@ Invariant: a trace seeded so goes on as the one that it was taken from: the same
 count against the same limits, and conversations that fork where the other's would.
 """
 
+from copy import deepcopy
 from typing import Any
 
 from verifiers.v1.graph import MessageNode
@@ -32,7 +33,7 @@ def trace_state(trace: AnyTrace, leaf: int | None) -> dict[str, Any]:
         "tools": [tool.model_dump(mode="python") for tool in trace.tools],
         "media": {str(key): value for key, value in trace.mm_token_type_id_map.items()},
         "program_calls": list(agent_record(trace).get(PROGRAM_CALLS, ())),
-        "forks": trace.info.get(FORKS),
+        "forks": deepcopy(trace.info.get(FORKS)),
         "leaf": leaf,
     }
 

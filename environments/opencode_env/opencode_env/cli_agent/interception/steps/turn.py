@@ -22,13 +22,6 @@ async def take_turn(call: Call) -> None:
         call.until_end.enter_context(gateway.load.carrying())
 
 
-async def keep_turn(call: Call) -> None:
-    """Begin to keep the turn, where that is due. Changes `keeping`."""
-    turns = call.gateway.turns
-    if turns is not None and call.sub is None and call.caller.own and not call.joined:
-        turns.asked(call)
-
-
 def require_turn(call: Call) -> None:
     """Refuse to sample for a call that has no turn of its own.
 
@@ -37,6 +30,13 @@ def require_turn(call: Call) -> None:
     """
     if call.joined:
         raise ProviderError("server error: the call that this one repeats has failed", status_code=503)
+
+
+def keep_turn(call: Call) -> None:
+    """Begin to keep the turn, where that is due: not of a call that a limit or the task refuses. Changes `keeping`."""
+    turns = call.gateway.turns
+    if turns is not None and call.sub is None and call.caller.own:
+        turns.asked(call)
 
 
 def count(call: Call) -> None:
