@@ -18,7 +18,7 @@ class TurnsConfig(BaseConfig):
     """Turns from one kept turn of a rollout to the next (`5`), or seconds (`30s`)."""
     max_disk: Annotated[ByteSize, Field(ge=1 << 20)] | None = ByteSize(64 << 30)
     """Bytes of all files that this process keeps; beyond it the oldest turns are removed, but for the last one of
-    each rollout. A turn whose files alone have more is kept without them. None: no limit."""
+    each running rollout. A turn whose files alone have more is kept without them. None: no limit."""
 
     @field_validator("every")
     @classmethod

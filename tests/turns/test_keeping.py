@@ -1,0 +1,200 @@
+"""What keeping does where it cannot be done or comes to its bounds: the rollout goes on, and no answer is lost."""
+
+import asyncio
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from agent_sandbox.confined.runtime import ConfinedRuntime
+from agent_sandbox.file_lock import try_lock
+from opencode_env.cli_agent.turns import keeping
+from opencode_env.cli_agent.turns.config import TurnsConfig
+from opencode_env.cli_agent.turns.continued import Continued
+from opencode_env.cli_agent.turns.disk import DiskUse
+from opencode_env.cli_agent.turns.keeping import Kind, RolloutTurns
+from opencode_env.cli_agent.turns.opening import _claim, require_keepable
+from opencode_env.cli_agent.turns.trace_state import packed
+from opencode_env.scripted_model import ChatRequest, Reply, ScriptPolicy
+from opencode_runs.turns.kept import ENDED, FILES, LOCK, ROW, TRACE, TurnRow, kept_turns
+from pydantic import ValidationError
+from verifiers.v1.errors import EnvError, TaskError
+from verifiers.v1.runtimes import DockerConfig, PrimeConfig, SubprocessConfig
+
+from tests.support.light_opencode import light_opencode_in_place
+from tests.support.replies import bash, faulty
+from tests.support.rows import write_rows
+from tests.turns.playing import config_of, play
+from tests.turns.test_format import made
+
+ROW_DATA = {"id": "one", "question": "Go.", "verify": ["test -e one"]}
+KIND = Kind("k", "h", {}, "opencode-env", {"agent": "1", "verifiers": "2"}, "m", {}, "confined", "s")
+
+
+@pytest.fixture
+def light(sandboxes: None) -> Iterator[None]:
+    """The light program in the place of OpenCode, which sends a failed call once more."""
+    with light_opencode_in_place(2):
+        yield
+
+
+def kept(folder: Path, turn: int, *, size: int = 0, trace: bytes | None = None) -> Path:
+    """A kept turn of a rollout's folder."""
+    place = folder / f"{turn:04d}"
+    (place / FILES).mkdir(parents=True)
+    (place / FILES / "0").write_bytes(b"x" * size)
+    (place / ROW).write_text("{}")
+    (place / TRACE).write_bytes(
+        packed({"nodes": [], "calls": [], "tools": [], "leaf": None}) if trace is None else trace
+    )
+    made(turn, versions=dict(KIND.versions)).write(place)
+    return place
+
+
+@pytest.mark.parametrize(
+    ("runtime", "confined", "said"),
+    [
+        (SubprocessConfig(), False, "not of unconfined"),
+        (DockerConfig(), True, "not of docker"),
+        (PrimeConfig(), True, "not of prime"),
+        (SimpleNamespace(type="podman"), True, "not of podman"),
+        (SubprocessConfig(), True, "harness 'other' cannot go on from a kept turn"),
+    ],
+)
+def test_what_could_not_be_restored_is_refused_by_name(runtime: Any, confined: bool, said: str, tmp_path: Path) -> None:
+    harness = SimpleNamespace(config=SimpleNamespace(id="other"), CONTINUES_TURNS=said.startswith("not"))
+    require_keepable(TurnsConfig(), runtime, harness, confined=confined)
+    with pytest.raises(EnvError, match=said):
+        require_keepable(TurnsConfig(keep=tmp_path), runtime, harness, confined=confined)
+
+
+def test_a_row_whose_folder_is_not_seen_here_is_refused_with_the_path(tmp_path: Path) -> None:
+    gone = tmp_path / "elsewhere" / "0003"
+    with pytest.raises(TaskError, match=f'"{gone}" is not a kept turn: No such file'):
+        Continued.named(TurnRow(kept_turn=str(gone), digest="d" * 64), {}, "confined")
+    place = kept(tmp_path / "t", 3)
+    for row, versions, runtime, said in (
+        (TurnRow(kept_turn=str(place), digest="e" * 64), KIND.versions, "confined", "its request is another"),
+        (TurnRow(kept_turn=str(place), digest="d" * 64), {"agent": "9"}, "confined", "under agent 1 and cannot"),
+        (TurnRow(kept_turn=str(place), digest="d" * 64), KIND.versions, "podman", "cannot be put into podman"),
+    ):
+        with pytest.raises(TaskError, match=said):
+            Continued.named(row, dict(versions), runtime)
+
+
+def test_turns_or_seconds_say_when_a_turn_is_due() -> None:
+    turns, seconds = TurnsConfig.model_validate({"every": 5}), TurnsConfig(every="30s")
+    assert [turns.due(*since) for since in ((4, 99.0), (5, 0.0))] == [False, True]
+    assert [seconds.due(*since) for since in ((99, 29.9), (1, 30.0))] == [False, True]
+    for wrong in ("0", "-1", "30m", "s", "1.5"):
+        with pytest.raises(ValidationError, match="is not a number of turns"):
+            TurnsConfig(every=wrong)
+
+
+def test_the_oldest_turns_go_but_for_the_last_of_each_running_rollout(tmp_path: Path) -> None:
+    disk = DiskUse(tmp_path, 3 * (1 << 20) + (1 << 18))
+    running, ended = tmp_path / "r", tmp_path / "e"
+    disk.running |= {running, ended}
+    for folder, turn in ((running, 1), (ended, 1), (running, 2)):
+        disk.added(kept(folder, turn, size=1 << 20), restorable=turn == 1)
+    assert len(list(kept_turns(tmp_path))) == 3
+    disk.running.discard(ended)
+    for turn in (3, 4):
+        disk.added(kept(running, turn, size=1 << 20), restorable=False)
+    # The first of the running one is the last that can be restored; nothing of the ended one is needed.
+    assert [turn.place.relative_to(tmp_path).as_posix() for turn in kept_turns(tmp_path)] == [
+        "r/0001",
+        "r/0003",
+        "r/0004",
+    ]
+    assert disk.used < disk.most_bytes
+    for turn in range(5, 9):  # the folder may be taken away meanwhile
+        (place := kept(running, turn, size=1 << 20)).rename(tmp_path / f"away{turn}")
+        disk.added(place, restorable=True)
+
+
+def test_a_turn_that_is_not_whole_is_not_taken_up(tmp_path: Path) -> None:
+    rollout, late = tmp_path / "t1", 2.0**33
+    for turn, trace in ((1, None), (2, None), (3, b"")):
+        kept(rollout, turn, trace=trace)
+    lock = try_lock(rollout / LOCK)
+    assert _claim(tmp_path, KIND, late) is None  # somebody plays it
+    assert lock is not None
+    os.close(lock)
+    found = _claim(tmp_path, KIND, late)
+    assert found is not None
+    assert (found[0].turn.turn, found[0].resumed, found[1]) == (2, True, rollout)
+    assert _claim(tmp_path, KIND, late) is None
+    os.close(found[2])
+    for turn in (1, 2):
+        (rollout / f"{turn:04d}" / TRACE).write_bytes(b"\xff")
+    for _ in range(2):  # and its lock is given back
+        assert _claim(tmp_path, KIND, late) is None
+    lock = try_lock(rollout / LOCK)
+    assert lock is not None
+    os.close(lock)
+
+
+def test_the_end_of_a_rollout_is_noted_on_a_full_disk_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept(tmp_path / "t1", 1)
+    lock = try_lock(tmp_path / "t1" / LOCK)
+    turns = RolloutTurns(KIND, TurnsConfig(), DiskUse(tmp_path, None), claimed=(tmp_path / "t1", lock))
+
+    def full(*_: Any, **options: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "touch", full)
+    turns.ended()
+    turns.close()
+    assert not (tmp_path / "t1" / ENDED).exists()
+    assert _claim(tmp_path, KIND, 2.0**33) is None
+
+
+@pytest.mark.opencode
+async def test_a_failed_send_is_sent_again_and_its_answer_noted_and_a_refused_call_is_not_kept(
+    light: None, tmp_path: Path
+) -> None:
+    script, asked = ScriptPolicy.of(bash("echo 1 >one"), bash("true"), Reply(text="Done.")), list[int]()
+
+    def policy(request: ChatRequest) -> Reply:
+        asked.append(request.turn)
+        return faulty("status", status=503) if len(asked) == 1 else script(request)
+
+    rows = write_rows(tmp_path / "rows.jsonl", [ROW_DATA])
+    played = await play(config_of(rows, tmp_path / "kept", agent={"max_turns": 2}), policy)
+    (trace,) = played.traces
+    assert (trace.reward, trace.stop_condition, trace.num_turns) == (1.0, "max_turns", 2)
+    found = list(kept_turns(tmp_path / "kept"))
+    assert [(turn.turn, (turn.place / "answer.msgpack").exists()) for turn in found] == [(1, True), (2, True)]
+    assert len(asked) == 3
+    assert "not_kept" not in trace.info["turns"]
+
+
+@pytest.mark.opencode
+@pytest.mark.parametrize("how", ["full disk", "slow disk", "no folder", "no state"])
+async def test_what_cannot_be_kept_costs_neither_answer_nor_reward(
+    how: str, light: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: Any) -> Any:
+        if how == "slow disk":
+            await asyncio.sleep(600)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def broken(*_: Any) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    if how in ("full disk", "slow disk"):
+        monkeypatch.setattr(ConfinedRuntime, "keep_files", fail)
+        monkeypatch.setattr(keeping, "MOST_SECONDS", 0.1)
+    else:
+        monkeypatch.setattr(keeping, "try_lock" if how == "no folder" else "trace_state", broken)
+    rows = write_rows(tmp_path / "rows.jsonl", [ROW_DATA])
+    script = ScriptPolicy.of(bash("echo 1 >one"), Reply(text="Done."))
+    (trace,) = (await play(config_of(rows, tmp_path / "kept"), script)).traces
+    assert (trace.ok, trace.reward, trace.num_turns) == (True, 1.0, 2)
+    assert ("copied within 0.1 s" if how == "slow disk" else "No space left") in trace.info["turns"]["not_kept"]
+    assert list(kept_turns(tmp_path / "kept")) == []
+    assert [path.name for path in (tmp_path / "kept" / trace.id).iterdir() if path.name.startswith(".")] == []
