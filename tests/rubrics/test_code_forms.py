@@ -151,10 +151,10 @@ REFUSED = {
     "unknown kind '9{59}$": [{"input": "1", "output": "2", "type": "9" * 5000}],
     "bytes where a test of": {"inputs": [b"1"], "outputs": ["3"]},
     "JSON text within JSON text": json.dumps(json.dumps(CASES)),
-    "packed tests that are no JSON": pack("[1"),
+    "packed tests that are not JSON": pack("[1"),
     r"neither JSON \(Exceeds the limit.*nor base64": "[" + "9" * 5000 + "]",
     "a number of over 4300 digits": {"fn_name": "f", "inputs": ["9" * 5000], "outputs": ["1"]},
-    r"names the function \"\['f'\]\", which is no name": {"fn_name": ["f"], "inputs": [[1]], "outputs": [1]},
+    r"names the function \"\['f'\]\", which is not a name": {"fn_name": ["f"], "inputs": [[1]], "outputs": [1]},
 }
 
 

@@ -60,7 +60,7 @@ def read_code_tests(row: Mapping[str, object], key: str) -> CodeTests | None:
         raise ValueError(f"mixes tests of {' and '.join(told)}: make a row of each")
     (function,) = functions
     if function is not None and not function.isidentifier():
-        raise ValueError(f"names the function {function[:_SHOWN]!r}, which is no name in Python")
+        raise ValueError(f"names the function {function[:_SHOWN]!r}, which is not a name in Python")
     read = _text_test if function is None else _call_test
     return CodeTests(function=function, tests=[read(case) for case in cases], total=len(cases))
 
@@ -84,7 +84,7 @@ def _parsed(value: object) -> object:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise ValueError(f"holds packed tests that are no JSON: {error}") from error
+        raise ValueError(f"holds packed tests that are not JSON: {error}") from error
 
 
 def _cases(value: object, function: str | None) -> Iterator[_Case]:
