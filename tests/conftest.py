@@ -58,10 +58,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def library_logging() -> None:
-    """An evaluation in this process keeps the records of verifiers' loggers, of which ours are some, from `caplog`."""
-    library = logging.getLogger("verifiers.v1")
-    library.setLevel(logging.NOTSET)
-    library.propagate = True
+    """A command that ran in this process keeps the records of verifiers' loggers, of which ours are some, from
+    `caplog`."""
+    for name in ("verifiers", "verifiers.v1"):
+        logging.getLogger(name).setLevel(logging.NOTSET)
+        logging.getLogger(name).propagate = True
 
 
 @pytest.fixture(scope="module")

@@ -91,7 +91,7 @@ def test_a_forked_program_sees_what_an_executed_one_sees(place: Path, form: list
     assert "the end" in forked.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGUSR1])
 async def test_a_signal_ends_it_as_it_ends_any_process(place: Path, number: signal.Signals) -> None:
     log = place / "log"
     with log.open("wb") as error:
