@@ -19,7 +19,7 @@ from opencode_env.cli_agent.turns.keeping import Kind, RolloutTurns
 from opencode_env.cli_agent.turns.opening import _claim, require_keepable
 from opencode_env.cli_agent.turns.trace_state import packed
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptPolicy
-from opencode_runs.turns.kept import ENDED, FILES, LOCK, ROW, TRACE, TurnRow, kept_turns
+from opencode_runs.turns.kept import ENDED, FILES, LOCK, ROW, TRACE, RolloutFacts, TurnRow, kept_turns
 from pydantic import ValidationError
 from verifiers.v1.errors import EnvError, TaskError
 from verifiers.v1.runtimes import DockerConfig, PrimeConfig, SubprocessConfig
@@ -31,7 +31,17 @@ from tests.turns.playing import config_of, play
 from tests.turns.test_format import made
 
 ROW_DATA = {"id": "one", "question": "Go.", "verify": ["test -e one"]}
-KIND = Kind("k", "h", {}, "opencode-env", {"agent": "1", "verifiers": "2"}, "m", {}, "confined", "s")
+FACTS = RolloutFacts(
+    task_key="k",
+    task_hash="h",
+    env="opencode-env",
+    versions={"agent": "1", "verifiers": "2"},
+    model="m",
+    sampling={},
+    runtime="confined",
+    settings="s",
+)
+KIND = Kind(FACTS, row={})
 
 
 @pytest.fixture
@@ -50,7 +60,7 @@ def kept(folder: Path, turn: int, *, size: int = 0, trace: bytes | None = None) 
     (place / TRACE).write_bytes(
         packed({"nodes": [], "calls": [], "tools": [], "leaf": None}) if trace is None else trace
     )
-    made(turn, versions=dict(KIND.versions)).write(place)
+    made(turn, versions=dict(FACTS.versions)).write(place)
     return place
 
 
@@ -77,9 +87,9 @@ def test_a_row_whose_folder_is_not_seen_here_is_refused_with_the_path(tmp_path: 
         Continued.named(TurnRow(kept_turn=str(gone), digest="d" * 64), {}, "confined")
     place = kept(tmp_path / "t", 3)
     for row, versions, runtime, said in (
-        (TurnRow(kept_turn=str(place), digest="e" * 64), KIND.versions, "confined", "its request is another"),
+        (TurnRow(kept_turn=str(place), digest="e" * 64), FACTS.versions, "confined", "its request is another"),
         (TurnRow(kept_turn=str(place), digest="d" * 64), {"agent": "9"}, "confined", "under agent 1 and cannot"),
-        (TurnRow(kept_turn=str(place), digest="d" * 64), KIND.versions, "podman", "cannot be put into podman"),
+        (TurnRow(kept_turn=str(place), digest="d" * 64), FACTS.versions, "podman", "cannot be put into podman"),
     ):
         with pytest.raises(TaskError, match=said):
             Continued.named(row, dict(versions), runtime)

@@ -1,14 +1,13 @@
 """Easy, medium, hard: the three bands of a rated dataset, how `show` reports them, and `split` by them."""
 
 from contextlib import ExitStack
-from importlib import import_module
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, Field
 
-from opencode_runs.difficulty.outputs import check_output, replacing
+from opencode_runs.difficulty.outputs import check_output, drawing, replacing
 from opencode_runs.difficulty.rated import RatedFile, RatedRow, finite
 from opencode_runs.difficulty.thresholds import Band, Thresholds
 from opencode_runs.traces.errors import BadInputError
@@ -92,19 +91,13 @@ def write_png(figures: ShowFigures, thresholds: Thresholds, path: Path) -> None:
     Raises:
         BadInputError: matplotlib is not installed, or the file cannot be written.
     """
-    try:
-        figure = import_module("matplotlib.figure").Figure(figsize=(8, 4.5), layout="constrained")
-    except ImportError:
-        raise BadInputError("--png needs matplotlib: install opencode-runs[plot]") from None
-    axes = figure.add_subplot()
-    axes.axvspan(thresholds.low, thresholds.high, alpha=0.15, label="medium band")
-    axes.stairs(figures.counts, figures.edges, fill=True, edgecolor="white", label="tasks")
-    axes.set_xlabel(figures.column)
-    axes.set_ylabel("tasks")
-    axes.set_title(f"{figures.rated:,} of {figures.rows:,} rows rated")
-    axes.legend()
-    with replacing([path]) as (temporary,):
-        figure.savefig(temporary, format="png")
+    with drawing(path) as axes:
+        axes.axvspan(thresholds.low, thresholds.high, alpha=0.15, label="medium band")
+        axes.stairs(figures.counts, figures.edges, fill=True, edgecolor="white", label="tasks")
+        axes.set_xlabel(figures.column)
+        axes.set_ylabel("tasks")
+        axes.set_title(f"{figures.rated:,} of {figures.rows:,} rows rated")
+        axes.legend()
 
 
 class SplitFile(BaseModel):

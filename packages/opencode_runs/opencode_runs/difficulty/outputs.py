@@ -4,7 +4,9 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from opencode_runs.traces.errors import BadInputError
 
@@ -52,3 +54,19 @@ def replacing(finals: Iterable[Path]) -> Iterator[list[Path]]:
     finally:
         for temporary, _ in pairs:
             temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def drawing(path: Path) -> Iterator[Any]:
+    """Lend matplotlib's axes of a figure; it is written as a PNG if the block succeeds.
+
+    Raises:
+        BadInputError: matplotlib is not installed, or the file cannot be written.
+    """
+    try:
+        figure = import_module("matplotlib.figure").Figure(figsize=(8, 4.5), layout="constrained")
+    except ImportError:
+        raise BadInputError("--png needs matplotlib: install opencode-runs[plot]") from None
+    yield figure.add_subplot()
+    with replacing([path]) as (temporary,):
+        figure.savefig(temporary, format="png")

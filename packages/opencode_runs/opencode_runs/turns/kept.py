@@ -43,18 +43,11 @@ class Origin(BaseModel):
     """Whether the same rollout goes on after its process ended; else it is a branch of it."""
 
 
-class KeptTurn(BaseModel):
-    """The manifest of a kept turn."""
+class RolloutFacts(BaseModel):
+    """What the manifests of all turns of a rollout say alike."""
 
-    model_config = ConfigDict(frozen=True, protected_namespaces=())
+    model_config = ConfigDict(frozen=True)
     format: Literal[1] = 1
-    digest: str
-    """SHA-256 of the main request that waited, as hexadecimal digits."""
-    turn: int = Field(ge=1)
-    """Which main call waited, from 1; so many less one were answered before it."""
-    trace_id: str
-    session_id: str | None
-    """OpenCode's session."""
     task_key: str
     task_hash: str
     env: str
@@ -65,14 +58,26 @@ class KeptTurn(BaseModel):
     sampling: dict[str, JsonValue]
     runtime: str
     """Type of the sandbox that it was kept in, and can be restored in."""
+    settings: str
+    """Hash of the seat's settings that decide how the rollout goes on; only equal ones can be resumed."""
+
+
+class KeptTurn(RolloutFacts):
+    """The manifest of a kept turn."""
+
+    digest: str
+    """SHA-256 of the main request that waited, as hexadecimal digits."""
+    turn: int = Field(ge=1)
+    """Which main call waited, from 1; so many less one were answered before it."""
+    trace_id: str
+    session_id: str | None
+    """OpenCode's session."""
     seconds: float
     """That the agent had taken, from its start to this call."""
     held_seconds: float
     """For which everything inside was held still."""
     file_bytes: int
     """Of all contents in `files/`, those shared with other kept turns included."""
-    settings: str
-    """Hash of the seat's settings that decide how the rollout goes on; only equal ones can be resumed."""
     origin: Origin | None = None
     """The kept turn that its own rollout was continued from."""
     unrestorable: str | None = None

@@ -3,15 +3,13 @@
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 from pydantic import BaseModel
 
-from opencode_runs.difficulty.outputs import replacing
+from opencode_runs.difficulty.outputs import drawing
 from opencode_runs.tables import short
-from opencode_runs.traces.errors import BadInputError
 from opencode_runs.turns.rewards import Rollout
 
 CREDIBLE = 0.95
@@ -127,20 +125,14 @@ def write_png(tree: Tree, path: Path) -> None:
     Raises:
         BadInputError: matplotlib is not installed, or the file cannot be written.
     """
-    try:
-        figure = import_module("matplotlib.figure").Figure(figsize=(8, 4.5), layout="constrained")
-    except ImportError:
-        raise BadInputError("--png needs matplotlib: install opencode-runs[plot]") from None
-    axes = figure.add_subplot()
-    for trunk in tree.trunks:
-        points = [(one.turn, one.value, one.low, one.high) for one in trunk.turns if one.value is not None]
-        below = [0.0 if low is None else max(0.0, value - low) for _, value, low, _ in points]
-        above = [0.0 if high is None else max(0.0, high - value) for _, value, _, high in points]
-        label = f"{short(trunk.task)} {trunk.trace_id[:6]}"
-        at, values = [turn for turn, *_ in points], [value for _, value, *_ in points]
-        axes.errorbar(at, values, [below, above], marker="o", capsize=3, label=label)
-    axes.set_xlabel("turn")
-    axes.set_ylabel("mean reward of what went on from it")
-    axes.legend(fontsize="small")
-    with replacing([path]) as (temporary,):
-        figure.savefig(temporary, format="png")
+    with drawing(path) as axes:
+        for trunk in tree.trunks:
+            points = [(one.turn, one.value, one.low, one.high) for one in trunk.turns if one.value is not None]
+            below = [0.0 if low is None else max(0.0, value - low) for _, value, low, _ in points]
+            above = [0.0 if high is None else max(0.0, high - value) for _, value, _, high in points]
+            label = f"{short(trunk.task)} {trunk.trace_id[:6]}"
+            at, values = [turn for turn, *_ in points], [value for _, value, *_ in points]
+            axes.errorbar(at, values, [below, above], marker="o", capsize=3, label=label)
+        axes.set_xlabel("turn")
+        axes.set_ylabel("mean reward of what went on from it")
+        axes.legend(fontsize="small")

@@ -19,7 +19,7 @@ from typing import Any
 
 from agent_sandbox.file_lock import private_directory, try_lock
 from agent_sandbox.toolbox.kept_files import KeepsFiles, NotKept
-from opencode_runs.turns.kept import ANSWER, ENDED, FILES, LOCK, ROW, TRACE, KeptTurn, Origin
+from opencode_runs.turns.kept import ANSWER, ENDED, FILES, LOCK, ROW, TRACE, KeptTurn, Origin, RolloutFacts
 from pydantic_core import to_json
 from verifiers.v1.runtimes import Runtime
 from verifiers.v1.serve.delta import pack
@@ -45,16 +45,10 @@ RECORD = "turns"
 class Kind:
     """What is the same for all turns of a rollout."""
 
-    task_key: str
-    task_hash: str
+    facts: RolloutFacts
+    """What their manifests say of it."""
     row: Mapping[str, Any]
     """The task's data."""
-    env: str
-    versions: Mapping[str, str]
-    model: str
-    sampling: Mapping[str, Any]
-    runtime: str
-    settings: str
     obstacle: str | None = None
     """Why no turn of the rollout can be restored."""
 
@@ -185,21 +179,14 @@ class RolloutTurns:
     def _manifest(self, trace: AnyTrace, turn: int, digest: str, session: str, obstacle: str | None) -> KeptTurn:
         origin = trace.info.get(BRANCH)
         return KeptTurn(
+            **dict(self.kind.facts),
             digest=digest,
             turn=turn,
             trace_id=trace.id,
             session_id=session,
-            task_key=self.kind.task_key,
-            task_hash=self.kind.task_hash,
-            env=self.kind.env,
-            versions=dict(self.kind.versions),
-            model=self.kind.model,
-            sampling=dict(self.kind.sampling),
-            runtime=self.kind.runtime,
             seconds=round(self.seconds_before + time.time() - trace.timing.agent.start, 3),
             held_seconds=0.0,
             file_bytes=0,
-            settings=self.kind.settings,
             origin=None if origin is None else Origin.model_validate(origin),
             unrestorable=obstacle,
         )

@@ -14,7 +14,7 @@ from typing import Any
 
 from agent_sandbox.file_lock import try_lock
 from opencode_runs.traces.errors import BadInputError
-from opencode_runs.turns.kept import ENDED, LOCK, TurnRow, kept_turns
+from opencode_runs.turns.kept import ENDED, LOCK, RolloutFacts, TurnRow, kept_turns
 from verifiers.v1.agent import Agent
 from verifiers.v1.errors import EnvError, TaskError
 from verifiers.v1.runtimes import SubprocessConfig
@@ -84,7 +84,7 @@ async def open_turns(
     if found is not None:
         continued, *claimed = found
         return RolloutTurns(known, config, disk, continued, claimed)
-    named = None if row is None else await asyncio.to_thread(Continued.named, row, dict(known.versions), kind)
+    named = None if row is None else await asyncio.to_thread(Continued.named, row, known.facts.versions, kind)
     return RolloutTurns(known, config, disk, named)
 
 
@@ -98,16 +98,19 @@ def _kind(task: Task[Any, Any, Any], agent: Agent, env: str, kind: str) -> Kind:
     sampling = agent.ctx.sampling.model_dump(mode="json", exclude_none=True)
     settings = [env, kind, versions, agent.ctx.model, sampling, harness.model_dump(mode="json")]
     keepable = "kept_turn" in type(task.data).model_fields
-    return Kind(
+    facts = RolloutFacts(
         task_key=task.key,
         task_hash=task.hash,
-        row=task.data.model_dump(mode="json", exclude_none=True, exclude={"idx"}),
         env=env,
         versions=versions,
         model=agent.ctx.model,
         sampling=sampling,
         runtime=kind,
         settings=settings_digest(settings),
+    )
+    return Kind(
+        facts,
+        row=task.data.model_dump(mode="json", exclude_none=True, exclude={"idx"}),
         obstacle=None if keepable else f"tasks of {type(task).__name__} can be no rows of kept turns",
     )
 
@@ -138,7 +141,7 @@ def _is_same(rollout: Path, kind: Kind) -> bool:
         first = next(kept_turns(rollout), None)
     except BadInputError:
         return False
-    return first is not None and (first.task_hash, first.settings) == (kind.task_hash, kind.settings)
+    return first is not None and (first.task_hash, first.settings) == (kind.facts.task_hash, kind.facts.settings)
 
 
 def _last(rollout: Path, kind: Kind) -> Continued | None:
@@ -149,5 +152,5 @@ def _last(rollout: Path, kind: Kind) -> Continued | None:
         return None
     for turn in reversed(found):
         with suppress(TaskError):
-            return Continued.of(turn, dict(kind.versions), kind.runtime, resumed=True)
+            return Continued.of(turn, kind.facts.versions, kind.facts.runtime, resumed=True)
     return None
