@@ -66,3 +66,40 @@ async def test_trunk_and_branches_train_each_sampled_token_once(
     other.finish(branch)
     assert branch.info["branch"]["same_request"] is False
     assert not any(any(node.mask) or node.logprobs for node in branch.nodes)
+
+
+REWRITE = """python3 -c "
+import os, sqlite3
+store = sqlite3.connect(os.environ['OPENCODE_ENV_STATE'] + '/data/opencode/opencode.db', timeout=60)
+store.execute('update part set data = replace(data, \'first\', \'other\')')
+store.commit()
+"
+"""
+
+
+async def test_a_branch_of_a_rewritten_conversation_shows_the_fork_and_trains_nothing(
+    tokenizer: Path, tmp_path: Path
+) -> None:
+    family = FAMILIES["qwen3"]
+    rows = write_rows(tmp_path / "rows.jsonl", [{"id": "one", "question": "Go.", "answer": "x"}])
+    commands = says(family, "echo first", REWRITE, "true")
+    async with TokenEngine(tokenizer, family, Lines(family, commands, {})).serving() as url:
+        client = train_client(url, family, tokenizer)
+        (trunk,) = (await episodes(config_of(rows, tmp_path / "kept"), client, MAIN_MODEL))[0].traces
+    assert (trunk.num_turns, trunk.num_branches, trunk.metrics["history_forks"]) == (4, 2, 1)
+
+    async with TokenEngine(tokenizer, family, Lines(family, says(family), {})).serving() as url:
+        client = train_client(url, family, tokenizer)
+        played = await episodes(config_of(tmp_path / "kept"), client, MAIN_MODEL)
+    for at, (branch,) in enumerate((episode.traces for episode in played), 1):
+        assert branch.ok, branch.errors
+        assert branch.info["branch"] == {
+            "trace_id": trunk.id,
+            "turn": at,
+            "digest": branch.task.data.kept_turn.digest,
+            "resumed": False,
+            "same_request": True,
+            "forked": at > 2,  # with the third turn's request, and before the fourth one's
+        }
+        assert branch.metrics["history_forks"] == (at > 2)
+        assert any(any(node.mask) or node.logprobs for node in branch.nodes) == (at <= 2)

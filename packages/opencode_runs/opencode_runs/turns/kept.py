@@ -148,9 +148,13 @@ def kept_turns(folder: Path) -> Iterator[KeptTurn]:
     if (folder / MANIFEST).is_file():
         yield read_turn(folder)
         return
-    for place in sorted({*folder.glob(f"*/{MANIFEST}"), *folder.glob(f"*/*/{MANIFEST}")}):
-        if not any(part.startswith(".") for part in place.relative_to(folder).parts):
-            yield read_turn(place.parent)
+    yield from map(read_turn, turn_places(folder))
+
+
+def turn_places(folder: Path) -> list[Path]:
+    """The folders of the kept turns of a folder of rollouts, or of one rollout; by rollout and turn."""
+    found = sorted({*folder.glob(f"*/{MANIFEST}"), *folder.glob(f"*/*/{MANIFEST}")})
+    return [one.parent for one in found if not any(part.startswith(".") for part in one.relative_to(folder).parts)]
 
 
 def holds_kept_turns(folder: Path) -> bool:

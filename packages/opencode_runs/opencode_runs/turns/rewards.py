@@ -19,6 +19,8 @@ class BranchOrigin(Origin):
 
     same_request: bool = True
     """Whether the agent went on with the request that the turn had waited for."""
+    forked: bool = False
+    """Whether the conversation had forked by then."""
 
 
 BranchedFrom = Annotated[BranchOrigin | None, WrapValidator(if_ours)]

@@ -1,7 +1,8 @@
 """A rollout that continues a kept turn: what it begins with, and what is said of it at its end.
 
 Invariant: nothing that was sampled before the turn trains again with what is sampled behind it, and nothing at all
-trains where the agent's first request is not the one that the kept turn waited for.
+trains where the agent's first request is not the one that the kept turn waited for, or where the conversation had forked
+by then: an agent that rewrites its own store does not choose what it trains on.
 """
 
 from dataclasses import dataclass, field
@@ -19,8 +20,8 @@ from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.cli_agent.turns.trace_state import seed, unpacked
 
 BRANCH = "branch"
-"""Key in `trace.info` with the kept turn that a rollout was continued from (see `Origin`), and whether its agent went
-on with the same request (`same_request`)."""
+"""Key in `trace.info` with the kept turn that a rollout was continued from (see `Origin`), whether its agent went on with
+the same request (`same_request`), and whether the conversation had forked by then (`forked`)."""
 
 
 @dataclass
@@ -89,14 +90,14 @@ class Continued:
         if self.resumed:
             trace.id = self.turn.trace_id
         self.seeded = len(trace.nodes)
-        origin = Origin(trace_id=self.turn.trace_id, turn=self.turn.turn, digest=self.turn.digest, resumed=self.resumed)
+        turn, origin = self.turn, self.turn.origin
+        if not self.resumed or origin is None or origin.resumed:  # else a branch goes on, which remains one
+            origin = Origin(trace_id=turn.trace_id, turn=turn.turn, digest=turn.digest, resumed=self.resumed)
         trace.info[BRANCH] = origin.model_dump()
 
     def asked(self, digest: str) -> bool:
-        """Take up a request of the main conversation, of which the first one counts; returns whether this is the call
-        that waited when the rollout's process ended."""
-        if self.same_request is not None:
-            return False
+        """Take up the first request of the main conversation; returns whether it is the call that waited when the
+        rollout's process ended."""
         self.same_request = digest == self.turn.digest
         return self.resumed and self.same_request
 
@@ -110,11 +111,22 @@ class Continued:
 
     def finish(self, trace: Trace[Any, Any, Any]) -> None:
         """Mask what is not to train, when everything has run."""
-        trace.info[BRANCH]["same_request"] = bool(self.same_request)
         own = trace.nodes[self.seeded :]
+        forked = self._had_forked(trace)
+        trace.info[BRANCH].update(same_request=bool(self.same_request), forked=forked)
         trace.record_metric("own_turns", float(sum(node.sampled for node in own)))
-        for node in trace.nodes[: self.seeded] if self.same_request else trace.nodes:
+        for node in trace.nodes[: self.seeded] if self.same_request and not forked else trace.nodes:
             mask(node)
+
+    def _had_forked(self, trace: Trace[Any, Any, Any]) -> bool:
+        """Whether the turn's conversation had forked before its request, or forked with it."""
+        first = next((node for node in trace.nodes[self.seeded :] if node.sampled), None)
+        if self.state.get("forks") is not None or first is None or self.leaf is None:
+            return self.state.get("forks") is not None
+        here = first.parent
+        while here is not None and here != self.leaf:
+            here = trace.nodes[here].parent
+        return here is None
 
 
 def mask(node: MessageNode) -> None:

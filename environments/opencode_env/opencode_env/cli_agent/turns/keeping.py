@@ -149,25 +149,27 @@ class RolloutTurns:
         agent = (call.key or "").partition(":")[2]
         if gateway.echoes is None or agent in gateway.echoes.side_agents:
             return
-        digest = request_digest(call.body)
-        if self.continued is not None and self.continued.asked(digest):
-            call.known_answer = self.continued.known_answer()
+        continued = self.continued
+        if continued is not None and continued.same_request is None and continued.asked(request_digest(call.body)):
+            call.known_answer = continued.known_answer()
         try:
-            self._begin_keeping(call, call.conversation, digest)
+            self._begin_keeping(call, call.conversation)
         except Exception as error:  # noqa: BLE001 - the call goes on without it
             self._note(f"turn {gateway.main.trace.num_turns + 1}: {error}")
 
-    def _begin_keeping(self, call: Call, session: str, digest: str) -> None:
+    def _begin_keeping(self, call: Call, session: str) -> None:
         if self._disk is None or self._box is None or (self._keeping is not None and not self._keeping.done()):
             return
         gateway, trace = call.gateway, call.gateway.main.trace
         turn, now = trace.num_turns + 1, time.monotonic()
         assert self._folder is not None
         if turn == self._last_turn:  # sent again
-            call.answer_place = self._folder / f"{turn:04d}" if digest == self._last_digest else None
+            same = request_digest(call.body) == self._last_digest
+            call.answer_place = self._folder / f"{turn:04d}" if same else None
             return
         if not self._config.due(turn - self._last_turn, now - self._last_time):
             return
+        digest = request_digest(call.body)
         self._last_turn, self._last_digest, self._last_time = turn, digest, now
         leaf = None if gateway.histories[0] is None else gateway.histories[0].forks.last(session)
         state = trace_state(trace, leaf)

@@ -14,7 +14,7 @@ from typing import Any
 
 from agent_sandbox.file_lock import try_lock
 from opencode_runs.traces.errors import BadInputError
-from opencode_runs.turns.kept import ENDED, LOCK, RolloutFacts, TurnRow, kept_turns
+from opencode_runs.turns.kept import ENDED, LOCK, RolloutFacts, TurnRow, kept_turns, read_turn, turn_places
 from verifiers.v1.agent import Agent
 from verifiers.v1.errors import EnvError, TaskError
 from verifiers.v1.runtimes import SubprocessConfig
@@ -146,11 +146,7 @@ def _is_same(rollout: Path, kind: Kind) -> bool:
 
 def _last(rollout: Path, kind: Kind) -> Continued | None:
     """The last turn that can be continued: after a power cut the newest may not be whole."""
-    try:
-        found = list(kept_turns(rollout))
-    except BadInputError:
-        return None
-    for turn in reversed(found):
-        with suppress(TaskError):
-            return Continued.of(turn, kind.facts.versions, kind.facts.runtime, resumed=True)
+    for place in reversed(turn_places(rollout)):
+        with suppress(BadInputError, TaskError):
+            return Continued.of(read_turn(place), kind.facts.versions, kind.facts.runtime, resumed=True)
     return None
