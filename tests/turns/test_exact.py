@@ -68,12 +68,12 @@ async def test_trunk_and_branches_train_each_sampled_token_once(
     assert not any(any(node.mask) or node.logprobs for node in branch.nodes)
 
 
-REWRITE = """python3 -c "
+REWRITE = """python3 - <<'END'
 import os, sqlite3
-store = sqlite3.connect(os.environ['OPENCODE_ENV_STATE'] + '/data/opencode/opencode.db', timeout=60)
-store.execute('update part set data = replace(data, \'first\', \'other\')')
+store = sqlite3.connect(os.environ["OPENCODE_ENV_STATE"] + "/data/opencode/opencode.db", timeout=60)
+store.execute("update part set data = replace(data, 'first', 'other')")
 store.commit()
-"
+END
 """
 
 

@@ -29,7 +29,6 @@ class OpenCodeRLMEnv(CliAgentEnv[OpenCodeRLMEnvConfig]):
 
     async def run_agent(self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, rollout: Rollout) -> None:
         """Run the main agent with a sub side that lives as long as its run."""
-        rollout.refuse_turns("opencode-rlm's sub-LLM calls have a trace of their own, which is not kept")
         rollout.make_sub = lambda main: SubRollout(main, agents.sub, self.config.sub_settings)
         await super().run_agent(task, agents, box, rollout)
         if rollout.sub is not None and rollout.sub.trace.calls:

@@ -195,7 +195,8 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         confined, config = self.config.sandbox.confine, self.config.turns
         require_keepable(config, agent.runtime_config, agent.harness, confined=confined)
         kind = runtime_kind(agent.runtime_config, confined=confined)
-        turns = await open_turns(task, agent, config, str(self.config.id), kind, self._kept, self._since)
+        others = [seat for name, seat in agent_config_fields(self.config).items() if name != "agent"]
+        turns = await open_turns(task, agent, config, str(self.config.id), kind, self._kept, self._since, others)
         try:
             yield turns
             if turns is not None:
@@ -259,7 +260,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
             trace = rollout.trace
             assert trace is not None
             if rollout.continued is not None:
-                rollout.continued.finish(trace)
+                rollout.continued.finish(trace, None if rollout.sub is None else rollout.sub.trace)
             rollout.start.put_on(trace)
             fail_stage_timeout(trace)
             zero_spoilt(trace)

@@ -61,6 +61,8 @@ class Rollout(Scoring):
             self.turns.begin(trace)
         if self.make_sub is not None:
             self.sub = self.make_sub(trace)
+            if self.continued is not None:
+                self.continued.seed_sub(self.sub)
 
     async def end(self) -> None:
         """End what still serves the rollout; what came of it stays. Idempotent."""

@@ -1,8 +1,8 @@
 """A rollout that continues a kept turn: what it begins with, and what is said of it at its end.
 
 Invariant: nothing that was sampled before the turn trains again with what is sampled behind it, and nothing at all
-trains where the agent's first request is not the one that the kept turn waited for, or where the conversation had forked
-by then: an agent that rewrites its own store does not choose what it trains on.
+trains where the agent's first request is not the one that the kept turn waited for, or where the conversation had
+forked by then: an agent that rewrites its own store does not choose what it trains on.
 """
 
 from dataclasses import dataclass, field
@@ -14,14 +14,17 @@ from opencode_runs.turns.kept import ANSWER, FILES, TRACE, KeptTurn, Origin, Tur
 from verifiers.v1.errors import TaskError
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.serve.delta import unpack
-from verifiers.v1.trace import Trace
 
+from opencode_env.cli_agent.interception.sub_rollout import SubRollout
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.cli_agent.turns.trace_state import seed, unpacked
 
 BRANCH = "branch"
-"""Key in `trace.info` with the kept turn that a rollout was continued from (see `Origin`), whether its agent went on with
-the same request (`same_request`), and whether the conversation had forked by then (`forked`)."""
+"""Key in `trace.info` with the kept turn that a rollout was continued from (see `Origin`), whether its agent went on
+with the same request (`same_request`), and whether the conversation had forked by then (`forked`)."""
+
+SUB = "sub"
+"""Key in the state of a kept turn with that of its sub trace."""
 
 
 @dataclass
@@ -34,6 +37,8 @@ class Continued:
     """Whether it is the same rollout, whose process ended."""
     seeded: int = 0
     """Nodes that its trace began with."""
+    seeded_sub: int = 0
+    """Nodes that its sub trace began with."""
     leaf: int | None = None
     same_request: bool | None = field(default=None, init=False)
     """Whether the first request was the turn's; None before it came."""
@@ -95,6 +100,17 @@ class Continued:
             origin = Origin(trace_id=turn.trace_id, turn=turn.turn, digest=turn.digest, resumed=self.resumed)
         trace.info[BRANCH] = origin.model_dump()
 
+    def seed_sub(self, side: SubRollout) -> None:
+        """Let the sub trace of a new rollout begin with the sub calls before the turn, which count as they did."""
+        if (state := self.state.get(SUB)) is None:
+            return
+        seed(side.trace, state)
+        if self.resumed:
+            side.trace.id = state["id"]
+        for call in side.trace.calls:
+            side.session.tally.add(call, side.trace.nodes)
+        self.seeded_sub = len(side.trace.nodes)
+
     def asked(self, digest: str) -> bool:
         """Take up the first request of the main conversation; returns whether it is the call that waited when the
         rollout's process ended."""
@@ -109,16 +125,18 @@ class Continued:
             return None
         return [bytes(event) for event in events]
 
-    def finish(self, trace: Trace[Any, Any, Any]) -> None:
+    def finish(self, trace: AnyTrace, sub: AnyTrace | None = None) -> None:
         """Mask what is not to train, when everything has run."""
         own = trace.nodes[self.seeded :]
         forked = self._had_forked(trace)
         trace.info[BRANCH].update(same_request=bool(self.same_request), forked=forked)
         trace.record_metric("own_turns", float(sum(node.sampled for node in own)))
-        for node in trace.nodes[: self.seeded] if self.same_request and not forked else trace.nodes:
-            mask(node)
+        trains = self.same_request and not forked
+        for one, seeded in ((trace, self.seeded), (sub, self.seeded_sub)):
+            for node in [] if one is None else one.nodes[: seeded if trains else None]:
+                mask(node)
 
-    def _had_forked(self, trace: Trace[Any, Any, Any]) -> bool:
+    def _had_forked(self, trace: AnyTrace) -> bool:
         """Whether the turn's conversation had forked before its request, or forked with it."""
         first = next((node for node in trace.nodes[self.seeded :] if node.sampled), None)
         if self.state.get("forks") is not None or first is None or self.leaf is None:

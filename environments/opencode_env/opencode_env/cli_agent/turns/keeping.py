@@ -28,7 +28,7 @@ from opencode_env.cli_agent.interception.call import Call
 from opencode_env.cli_agent.interception.gateway import Gateway
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.cli_agent.turns.config import TurnsConfig
-from opencode_env.cli_agent.turns.continued import BRANCH, Continued
+from opencode_env.cli_agent.turns.continued import BRANCH, SUB, Continued
 from opencode_env.cli_agent.turns.disk import DiskUse
 from opencode_env.cli_agent.turns.trace_state import packed, trace_state
 
@@ -173,6 +173,8 @@ class RolloutTurns:
         self._last_turn, self._last_digest, self._last_time = turn, digest, now
         leaf = None if gateway.histories[0] is None else gateway.histories[0].forks.last(session)
         state = trace_state(trace, leaf)
+        if gateway.side is not None:
+            state[SUB] = {"id": gateway.side.trace.id, **trace_state(gateway.side.trace)}
         obstacle = self.obstacle or ("another call of the rollout was under way" if gateway.open > 1 else None)
         manifest = self._manifest(trace, turn, digest, session, obstacle)
         call.answer_place = self._folder / f"{turn:04d}"

@@ -7,6 +7,7 @@ that was begun while this process served: what was cancelled on purpose stays so
 
 import asyncio
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +17,7 @@ from agent_sandbox.file_lock import try_lock
 from opencode_runs.traces.errors import BadInputError
 from opencode_runs.turns.kept import ENDED, LOCK, RolloutFacts, TurnRow, kept_turns, read_turn, turn_places
 from verifiers.v1.agent import Agent
+from verifiers.v1.configs.agent import AgentConfig
 from verifiers.v1.errors import EnvError, TaskError
 from verifiers.v1.runtimes import SubprocessConfig
 from verifiers.v1.task import Task
@@ -59,6 +61,7 @@ async def open_turns(
     kind: str,
     disk: DiskUse | None,
     since: float,
+    others: Sequence[AgentConfig] = (),
 ) -> RolloutTurns | None:
     """The turns of a new rollout; None where it has to do with none.
 
@@ -70,6 +73,7 @@ async def open_turns(
         kind: of its sandbox.
         disk: what this process keeps; None keeps nothing.
         since: when this process began to serve, in seconds since the epoch.
+        others: the other seats, whose settings decide too how the rollout goes on.
 
     Raises:
         TaskError: the task names a turn that cannot be continued here.
@@ -77,7 +81,7 @@ async def open_turns(
     row: TurnRow | None = getattr(task.data, "kept_turn", None)
     if row is None and disk is None:
         return None
-    known = _kind(task, agent, env, kind)
+    known = _kind(task, agent, env, kind, others)
     if row is not None and not getattr(agent.harness, "CONTINUES_TURNS", False):
         raise TaskError(f"harness {agent.harness.config.id!r} cannot go on from the kept turn {row.kept_turn}")
     found = None if disk is None else await asyncio.to_thread(_claim, disk.folder, known, since)
@@ -88,7 +92,7 @@ async def open_turns(
     return RolloutTurns(known, config, disk, named)
 
 
-def _kind(task: Task[Any, Any, Any], agent: Agent, env: str, kind: str) -> Kind:
+def _kind(task: Task[Any, Any, Any], agent: Agent, env: str, kind: str, others: Sequence[AgentConfig]) -> Kind:
     harness = agent.harness.config
     versions = {
         "agent": str(getattr(harness, "version", "")),
@@ -96,7 +100,8 @@ def _kind(task: Task[Any, Any, Any], agent: Agent, env: str, kind: str) -> Kind:
         "opencode-env": version("opencode-env"),
     }
     sampling = agent.ctx.sampling.model_dump(mode="json", exclude_none=True)
-    settings = [env, kind, versions, agent.ctx.model, sampling, harness.model_dump(mode="json")]
+    seats = [seat.model_dump(mode="json") for seat in others]
+    settings = [env, kind, versions, agent.ctx.model, sampling, harness.model_dump(mode="json"), *seats]
     keepable = "kept_turn" in type(task.data).model_fields
     facts = RolloutFacts(
         task_key=task.key,

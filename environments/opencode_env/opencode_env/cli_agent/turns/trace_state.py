@@ -14,14 +14,14 @@ from verifiers.v1.types import Tool
 
 from opencode_env.cli_agent.interception.forks import RECORD as FORKS
 from opencode_env.cli_agent.interception.own_calls import PROGRAM_CALLS
-from opencode_env.cli_agent.traces import AnyTrace, agent_record
+from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace, agent_record
 
 
-def trace_state(trace: AnyTrace, leaf: int | None) -> dict[str, Any]:
+def trace_state(trace: AnyTrace, leaf: int | None = None) -> dict[str, Any]:
     """A trace as it is now.
 
     Args:
-        trace: the main trace.
+        trace: of a rollout's main calls, or of its sub calls.
         leaf: the node of the last answer of its main conversation.
     """
     return {
@@ -32,7 +32,7 @@ def trace_state(trace: AnyTrace, leaf: int | None) -> dict[str, Any]:
         "calls": [call.model_dump(mode="python") for call in trace.calls],
         "tools": [tool.model_dump(mode="python") for tool in trace.tools],
         "media": {str(key): value for key, value in trace.mm_token_type_id_map.items()},
-        "program_calls": list(agent_record(trace).get(PROGRAM_CALLS, ())),
+        "program_calls": list(trace.info.get(AGENT_RECORD, {}).get(PROGRAM_CALLS, ())),
         "forks": deepcopy(trace.info.get(FORKS)),
         "leaf": leaf,
     }
