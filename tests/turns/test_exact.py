@@ -16,7 +16,7 @@ from tests.turns.playing import config_of, episodes
 
 pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
 
-FAMILIES = {"qwen3": Qwen3(True), "qwen3 without thinking": Qwen3(False), "glm": GLM(True)}
+FAMILIES: dict[str, Family] = {"qwen3": Qwen3(True), "qwen3 without thinking": Qwen3(False), "glm": GLM(True)}
 PLAYED = size(["qwen3"], [*FAMILIES])
 
 
