@@ -70,7 +70,7 @@ def kept(folder: Path, turn: int, *, size: int = 0, trace: bytes | None = None) 
         (SubprocessConfig(), False, "not of unconfined"),
         (DockerConfig(), True, "not of docker"),
         (PrimeConfig(), True, "not of prime"),
-        (SimpleNamespace(type="podman"), True, "not of podman"),
+        (SimpleNamespace(type="modal"), True, "not of modal"),
         (SubprocessConfig(), True, "harness 'other' cannot go on from a kept turn"),
     ],
 )

@@ -33,6 +33,7 @@ from verifiers.v1.episode import Episode
 from verifiers.v1.errors import EnvError, HarnessError, SandboxError, TaskError, boundary
 from verifiers.v1.runtimes import Runtime, SubprocessConfig
 from verifiers.v1.task import Task
+from verifiers.v1.utils.compile import resolve_runtime_config
 from verifiers.v1.utils.generic import concrete_type
 
 from opencode_env.cli_agent.classification import fail_stage_timeout, unscore_failed
@@ -193,8 +194,11 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
     async def _opened_turns(self, task: Task[Any, Any, Any], agent: Agent) -> AsyncIterator[RolloutTurns | None]:
         """The turns of a rollout, which are those of an ended one when it has come to its own end."""
         confined, config = self.config.sandbox.confine, self.config.turns
-        require_keepable(config, agent.runtime_config, agent.harness, confined=confined)
-        kind = runtime_kind(agent.runtime_config, confined=confined)
+        runtime = agent.runtime_config
+        if not isinstance(runtime, SubprocessConfig):
+            runtime = resolve_runtime_config(runtime, task)
+        require_keepable(config, runtime, agent.harness, confined=confined)
+        kind = runtime_kind(runtime, confined=confined)
         others = [seat for name, seat in agent_config_fields(self.config).items() if name != "agent"]
         turns = await open_turns(task, agent, config, str(self.config.id), kind, self._kept, self._since, others)
         try:

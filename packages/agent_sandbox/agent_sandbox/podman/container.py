@@ -44,6 +44,8 @@ class Container:
         self.image_env: dict[str, str] = {}
         """The variables that the image sets."""
         self._directory: Path | None = None
+        self.pid = 0
+        """Of its process 1, on the host."""
         self._process_one: int | None = None
         self._warden: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
@@ -62,7 +64,7 @@ class Container:
             self.hosts.chmod(0o644)
         self._created = True
         self.id = (await self._run())[:12]
-        pid = int((self._directory / "pid").read_text())
+        self.pid = pid = int((self._directory / "pid").read_text())
         try:
             self._process_one = os.pidfd_open(pid)
             await self._guard(pid)

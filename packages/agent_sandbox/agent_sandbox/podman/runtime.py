@@ -5,6 +5,7 @@ Invariant: a rollout's container costs one call of podman to start and one to re
 process of ours that stands outside the container does (its warden), or `podman exec`.
 """
 
+from pathlib import Path
 from typing import Any, ClassVar
 
 from verifiers.v1.errors import SandboxError
@@ -12,11 +13,13 @@ from verifiers.v1.runtimes import ProgramResult, RuntimeProcess
 
 from agent_sandbox.confined import Bind
 from agent_sandbox.confined.files import read_answer
+from agent_sandbox.podman import kept
 from agent_sandbox.podman.arguments import ContainerOptions
 from agent_sandbox.podman.commands import Commands
 from agent_sandbox.podman.container import Container
 from agent_sandbox.podman.files import read_file, write_file
 from agent_sandbox.podman.network import ContainerNetwork
+from agent_sandbox.toolbox.kept_files import KeptFiles
 from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 from agent_sandbox.verifiers_versions import OwnRuntime, PodmanConfig, podman_info
 
@@ -122,6 +125,23 @@ class PodmanRuntime(OwnRuntime):
             SandboxError: `path` is not a regular file or not writable, or the disk is full.
         """
         await write_file(self._started, path, data, self.user)
+
+    async def keep_files(self, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]:
+        """Keep what differs from the image in a folder, and say for how many seconds everything inside was paused.
+
+        Raises:
+            NotKept: it cannot be kept whole.
+            SandboxError: the container is gone.
+        """
+        return await kept.keep_files(self._box, folder, before, most)
+
+    async def put_files(self, folder: Path) -> None:
+        """Make what such a folder holds, in a container of the same image in which nothing has run yet.
+
+        Raises:
+            SandboxError: it could not be done.
+        """
+        await kept.put_files(self._box, folder)
 
     async def mark_agent_start(self) -> None:
         """Remember the processes that run now, which `end_agent_processes` will spare."""

@@ -1,9 +1,11 @@
 """Lists what directories of a sandbox hold and sends the contents that are asked for: list_and_send.py ROOTS SKIPPED.
 
-Both are JSON lists of paths. On its standard output stand the sandbox's processes, the entries, one JSON list a line,
-each directory before what it holds, and a last line; on its standard input comes one line, the numbers of the files
-that are wanted; then their contents follow, as long as their entries say. It follows no link and opens regular files
-only, and lists no more than it is bound to. Started with everything else in the sandbox held still.
+Both are JSON lists of paths. The first line of its standard input names what differs from an image, a JSON object of
+paths, each with whether the image's was taken away; `null` where there is none. On its standard output stand the
+sandbox's processes, the entries, one JSON list a line, each directory before what it holds, and a last line; the second
+line of its input are the numbers of the files that are wanted; then their contents follow, as long as their entries
+say. It follows no link and opens regular files only, and lists no more than it is bound to. Started with everything
+else in the sandbox held still.
 """
 
 import json
@@ -11,7 +13,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, BinaryIO
 
 MOST_ENTRIES = 300_000
@@ -40,8 +42,12 @@ class Listed:
 
 def processes() -> Iterator[tuple[int, int, str]]:
     """Every process but the first and this one: number, parent, name."""
+    try:
+        own = os.readlink("/proc/self")
+    except OSError:  # it runs outside, where nothing inside sees it
+        own = ""
     for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) in (1, os.getpid()):
+        if not name.isdigit() or name in ("1", own):
             continue
         try:
             with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
@@ -94,6 +100,23 @@ def walk(path: str, device: int, skipped: Collection[str], listed: Listed) -> No
         listed.entries.append(made)
 
 
+def list_changed(paths: Mapping[str, bool], listed: Listed) -> None:
+    """List what differs from an image, with owners."""
+    for path, gone in paths.items():
+        if gone:
+            listed.entries.append([path, "x", 0, 0, 0, ""])
+        try:
+            found = os.lstat(path)
+            made = entry(path, found, listed)
+            owner = [path, "o", made[2], 0, [found.st_uid, found.st_gid], ""]
+            listed.entries += [made] if made[1] in "eh" else [made, owner]
+        except OSError as error:
+            if not gone:
+                listed.entries.append([path, "e", 0, 0, error.strerror or "cannot be read", ""])
+        if listed.excess is not None:
+            return
+
+
 def send(path: str, size: int, out: BinaryIO) -> None:
     """The first bytes of a file; what is missing is sent as zeros."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -108,7 +131,9 @@ def main() -> None:
     roots, skipped = (json.loads(word) for word in sys.argv[1:])
     out = sys.stdout.buffer
     listed = Listed()
+    changed = json.loads(sys.stdin.readline())
     out.write(json.dumps(list(processes())).encode() + b"\n")
+    list_changed(changed or {}, listed)
     for root in roots:
         walk(root, os.lstat(root).st_dev, frozenset(skipped), listed)
     found = listed.entries if listed.excess is None else [["the sandbox", "e", 0, 0, listed.excess, ""]]

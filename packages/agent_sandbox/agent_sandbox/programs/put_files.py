@@ -1,11 +1,13 @@
 """Makes the files that `list_and_send.py` has listed, in a new sandbox in which nothing runs: put_files.py.
 
 Its standard input holds the entries, one JSON list a line, a line `null`, and the contents of the files in their order.
-Directories that are there stay, and get the listed modes and times as the others.
+Directories that are there stay, and get the listed modes and times as the others; what else an image has in the place
+of an entry goes.
 """
 
 import json
 import os
+import shutil
 import sys
 from typing import Any, BinaryIO
 
@@ -23,7 +25,24 @@ def content(path: str, mode: int, size: int, source: BinaryIO) -> None:
         os.fchmod(file.fileno(), mode)
 
 
+def clear(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.unlink(path)
+
+
+def own(path: str, mode: int, owner: list[int]) -> None:
+    os.chown(path, *owner, follow_symlinks=False)
+    if not os.path.islink(path):
+        os.chmod(path, mode)  # which a change of the owner takes from a program
+
+
 def make(path: str, kind: str, mode: int, what: Any, source: BinaryIO) -> None:
+    if kind == "o":
+        return own(path, mode, what)
+    if kind != "d" or os.path.islink(path) or not os.path.isdir(path):
+        clear(path)
     if kind == "f":
         content(path, mode, what, source)
     elif kind == "l":

@@ -8,7 +8,7 @@ content that has not changed since an earlier keeping is a hard link to that one
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -120,7 +120,9 @@ class _Writer:
                 file.write(part)
 
 
-async def keep(process: StreamedProcess, folder: Path, before: Path | None, most: int) -> KeptFiles:
+async def keep(
+    process: StreamedProcess, folder: Path, before: Path | None, most: int, changed: Mapping[str, bool] | None = None
+) -> KeptFiles:
     """Keep what `list_and_send.py`, just started, lists.
 
     Args:
@@ -128,12 +130,14 @@ async def keep(process: StreamedProcess, folder: Path, before: Path | None, most
         folder: an empty one, for it alone.
         before: an earlier folder of the same sandbox.
         most: bytes that all contents may have.
+        changed: paths that differ from the sandbox's image, and whether the image's were taken away.
 
     Raises:
         NotKept: the sandbox holds more than that, or something that cannot be kept, such as a process.
         SandboxError: the sandbox is gone.
     """
     stream = _Stream(process.stdout)
+    await process.write(json.dumps(changed).encode() + b"\n")
     if beside := _beside(json.loads(await stream.line(MAX_LISTED_BYTES))):
         raise NotKept(f"processes ran beside the agent's program: {', '.join(sorted(set(beside))[:5])}")
     entries, kept = await _entries(stream), KeptFiles()
@@ -205,9 +209,10 @@ async def _entries(stream: _Stream) -> list[list[Any]]:
 
 
 def _beside(running: list[list[Any]]) -> list[str]:
-    """The names of the processes beside the agent's program and the shell that started it, which are the first two."""
+    """The names of the processes beside the agent's program and the shell that started it, which are the first two; the
+    shell's parent is process 1, or outside of a container."""
     ordered = sorted(running)
-    own = len(ordered) >= 2 and ordered[0][1] == 1 and ordered[1][1] == ordered[0][0]
+    own = len(ordered) >= 2 and ordered[0][1] in (0, 1) and ordered[1][1] == ordered[0][0]
     return [name for _, _, name in (ordered[2:] if own else ordered)]
 
 

@@ -73,7 +73,7 @@ class Continued:
         if turn.unrestorable is not None:
             raise TaskError(f"kept turn {turn.place} cannot be continued: {turn.unrestorable}")
         if turn.runtime != runtime:
-            raise TaskError(f"kept turn {turn.place} is of a {turn.runtime} sandbox and cannot be put into {runtime}")
+            raise TaskError(f"kept turn {turn.place} is of sandbox {turn.runtime} and cannot be put into {runtime}")
         for name in ("agent", "verifiers"):
             if turn.versions.get(name) != versions.get(name):
                 was, now = turn.versions.get(name), versions.get(name)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_sandbox.file_lock import try_lock
+from agent_sandbox.podman import is_ours
 from opencode_runs.traces.errors import BadInputError
 from opencode_runs.turns.kept import ENDED, LOCK, RolloutFacts, TurnRow, kept_turns, read_turn, turn_places
 from verifiers.v1.agent import Agent
@@ -28,7 +29,7 @@ from opencode_env.cli_agent.turns.disk import DiskUse
 from opencode_env.cli_agent.turns.keeping import Kind, RolloutTurns, settings_digest
 
 CONFINED = "confined"
-"""The one kind of sandbox of which turns are kept."""
+"""What a kept turn of the confined local sandbox says of it."""
 
 
 def require_keepable(config: TurnsConfig, runtime: Any, harness: Any, *, confined: bool) -> None:
@@ -40,17 +41,17 @@ def require_keepable(config: TurnsConfig, runtime: Any, harness: Any, *, confine
     if config.keep is None:
         return
     kind = runtime_kind(runtime, confined=confined)
-    if kind != CONFINED:
-        raise EnvError(f"--env.turns.keep: turns are kept of the confined local sandbox only, not of {kind}")
+    if kind != CONFINED and not is_ours(runtime):
+        raise EnvError(f"--env.turns.keep: turns are kept of the confined local sandbox and of podman, not of {kind}")
     if not getattr(harness, "CONTINUES_TURNS", False):
         raise EnvError(f"--env.turns.keep: harness {harness.config.id!r} cannot go on from a kept turn")
 
 
 def runtime_kind(runtime: Any, *, confined: bool) -> str:
-    """What a kept turn says of its sandbox."""
+    """What a kept turn says of its sandbox; of a container also its image, from which its files differ."""
     if isinstance(runtime, SubprocessConfig):
         return CONFINED if confined else "unconfined"
-    return str(runtime.type)
+    return f"podman container of {runtime.image}" if is_ours(runtime) else str(runtime.type)
 
 
 async def open_turns(
