@@ -29,6 +29,6 @@ def test_a_metric_is_every_agents_or_is_named_as_opencodes() -> None:
     task: TraceTask[TaskData] = TraceTask(type="Task", data=TaskData(idx=0, prompt="x"))
     config = AgentConfig(harness=NullHarnessConfig(id="null"))
     trace: AnyTrace = Trace(task=task, agent=AgentInfo(config=config))
-    every = agent_metrics(trace, None, own=False, context_overflow=False).keys()
+    every = agent_metrics(trace, None).keys()
     assert named(exceptions) == rollout_metrics(trace).keys()
     assert listed == every | named(exceptions) | OF_RUBRICS

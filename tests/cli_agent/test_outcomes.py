@@ -5,10 +5,16 @@ from pathlib import Path
 import pytest
 import verifiers.v1 as vf
 from agent_sandbox.toolbox.scoring import attached
-from opencode_env.cli_agent.outcomes import Outcome, documented, retries_of_outcomes
+from opencode_env.cli_agent import classification
+from opencode_env.cli_agent.classification import Condition, EndedRun, classify, require_scorable
+from opencode_env.cli_agent.metrics import agent_metrics
+from opencode_env.cli_agent.outcomes import Outcome, Row, documented, endpoint_errors, retries_of_outcomes
 from opencode_env.cli_agent.rollout import Rollout, rollout_of
+from opencode_runs.difficulty import attempt
 from verifiers.v1.configs.retries import RetryConfig, RetryRule
+from verifiers.v1.errors import HarnessError
 
+from tests.cli_agent.test_outcome_rule import failed
 from tests.rubrics.conftest import trace_of
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +44,49 @@ def test_what_is_not_tried_again_follows_from_the_table_and_a_rule_of_the_users_
     assert {rule.type for rule in rules if rule.max_retries == 0} == refused
     assert {"AgentError", "BrokenWorldError", "SandboxFileError"} <= refused
     assert retries_of_outcomes(RetryConfig(rules=rules)).rules == rules
+
+
+class RateLimitError(HarnessError):
+    """What a row of one's own could raise."""
+
+
+@pytest.fixture
+def rate_limited(monkeypatch: pytest.MonkeyPatch) -> Outcome:
+    """One more row and one more condition, and nothing else."""
+    row = Row("a rate limit", "wait", errors=("RateLimitError",), again=False, metric="rate_limited", endpoint=True)
+    outcome = object.__new__(Outcome)
+    outcome._name_, outcome._value_ = "RATE_LIMITED", row
+    monkeypatch.setattr(Outcome, "_member_names_", [*Outcome._member_names_, "RATE_LIMITED"])
+    monkeypatch.setitem(Outcome._member_map_, "RATE_LIMITED", outcome)
+
+    def holds(run: EndedRun) -> RateLimitError | None:
+        error = run.calls[-1].error if run.calls else None
+        return RateLimitError(error.message) if error is not None and error.status_code == 429 else None
+
+    conditions = (Condition(outcome, holds, time_over=True), *classification.AFTER_A_RUN)
+    monkeypatch.setattr(classification, "AFTER_A_RUN", conditions)
+    return outcome
+
+
+async def test_a_new_outcome_is_one_row_and_one_condition(rate_limited: Outcome) -> None:
+    trace = trace_of(vf.TaskData(idx=0, prompt="x"))
+    trace.calls.append(failed(429, "slow down"))
+    run = EndedRun(rollout_of(trace), trace, None)
+    with pytest.raises(RateLimitError, match="slow down"):
+        await classify(run)
+    assert run.outcome is rate_limited
+    trace.stop(Outcome.AGENT_TIMEOUT.row.stop)
+    with pytest.raises(RateLimitError, match="slow down"):
+        require_scorable(trace)
+    assert agent_metrics(trace, None, {rate_limited})["rate_limited"] == 1.0
+    assert agent_metrics(trace, None)["rate_limited"] == 0.0
+    assert "RateLimitError" in endpoint_errors()
+    assert RetryRule(type="RateLimitError", max_retries=0) in retries_of_outcomes(RetryConfig()).rules
+    assert "| a rate limit | `RateLimitError`; `rate_limited` = 1 | wait: not tried again by default |" in documented()
+
+
+def test_who_reads_runs_without_an_environment_knows_the_same_stop() -> None:
+    assert Outcome.AGENT_TIMEOUT.row.stop == attempt.AGENT_TIMEOUT
 
 
 async def test_a_rollout_is_found_at_its_trace_is_in_no_dump_and_ends_once() -> None:

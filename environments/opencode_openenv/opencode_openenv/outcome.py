@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from opencode_env.cli_agent.outcomes import Outcome
 from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace
 from opencode_rubrics.verify_commands import INFO_KEY, UNREADY_KEY
 from verifiers.v1.episode import Episode
@@ -33,7 +34,7 @@ def result_of(spec: RolloutSpec, episode: Episode[Any, Any, Any], wall_s: float)
     _add_trace(result, spec, trace)
     if spec.mode != "black_box":
         _add_calls(result, traces)
-    if error is None and trace.stop_condition == "agent_timeout":
+    if error is None and trace.stop_condition == Outcome.AGENT_TIMEOUT.row.stop:
         result.error = f"agent timeout: the agent had not ended after {spec.agent_timeout_s:g} s"
     return result
 

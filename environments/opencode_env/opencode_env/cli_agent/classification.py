@@ -3,12 +3,13 @@
 Nobody outside the sandbox can watch what ends a program inside, so the line is drawn by who could have done it: before
 the model has called a tool no program of the agent's exists, and a failure is the machinery's; from then on it is only
 on evidence that nothing in the sandbox can make (`outcome_rule`). A new outcome is a row of `outcomes` and a condition
-here. Invariant: what raises is an error and is never scored; what returns is the policy's doing and is.
+here; all else follows. Invariant: what raises is never scored; what returns is the policy's doing and is.
 """
 
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from inspect import isawaitable
 from typing import Any, Protocol, runtime_checkable
 
 from agent_sandbox.prime.errors import SandboxEndedError
@@ -23,7 +24,7 @@ from opencode_env.cli_agent.interception.tunnel import require_tunnel
 from opencode_env.cli_agent.model_failure import overflowed, require_model_calls
 from opencode_env.cli_agent.outcome_rule import Evidence, endpoint_failure
 from opencode_env.cli_agent.outcomes import AgentError, AgentErrors, Outcome
-from opencode_env.cli_agent.rollout import Rollout
+from opencode_env.cli_agent.rollout import Rollout, rollout_of
 from opencode_env.cli_agent.startup import NOT_STARTED
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 
@@ -54,14 +55,19 @@ class EndedRun:
 
     rollout: Rollout
     trace: AnyTrace
-    runtime: Runtime
     harness: Any
     """Its configuration."""
-    first_call: int
+    first_call: int = 0
     """Number of its first model call."""
-    problem: RolloutError | None
+    problem: RolloutError | None = None
     """How it broke."""
+    runtime: Runtime | None = None
+    """The sandbox; None for a condition that is asked before scoring."""
     agent_errors: AgentErrors = "score"
+    time_over: float | None = None
+    """When the time limit ended it, if that did."""
+    outcome: Outcome | None = None
+    """Which it is, once that is known."""
 
     @property
     def calls(self) -> Sequence[ModelCall]:
@@ -69,8 +75,18 @@ class EndedRun:
         return own_calls(self.trace, self.first_call)
 
 
-Condition = Callable[[EndedRun], Awaitable[RolloutError | bool | None]]
-"""Whether an outcome is the run's; an error to raise is one that is."""
+Found = RolloutError | bool | None
+
+
+@dataclass(frozen=True)
+class Condition:
+    """When a run has this outcome."""
+
+    outcome: Outcome
+    holds: Callable[[EndedRun], Found | Awaitable[Found]]
+    """Whether it is the run's; an error to raise is one that is."""
+    time_over: bool = False
+    """Whether it is also asked, before scoring, of a run that its time limit ended; `holds` awaits nothing then."""
 
 
 def has_called_tool(trace: AnyTrace) -> bool:
@@ -86,28 +102,42 @@ async def classify(run: EndedRun) -> Outcome:
     Raises:
         RolloutError: the type of the boundary that broke.
     """
-    for outcome, holds in AFTER_A_RUN:
-        found = await holds(run)
-        if isinstance(found, RolloutError):
-            if found is run.problem:
-                raise found
-            raise found from run.problem
+    for condition in AFTER_A_RUN:
+        found = condition.holds(run)
+        if isawaitable(found):
+            found = await found
         if found:
-            if outcome.row.stop:
-                run.trace.stop(outcome.row.stop)
-            return outcome
+            return _ended(run, condition.outcome, found)
     return Outcome.COMPLETED
 
 
-async def _request_refused(run: EndedRun) -> bool:
+def _ended(run: EndedRun, outcome: Outcome, found: Any) -> Outcome:
+    """What follows from a condition that holds: an error is raised, a stop is put on the trace."""
+    run.outcome = outcome
+    if found is run.problem:
+        raise found
+    if isinstance(found, RolloutError):
+        raise found from run.problem
+    if outcome.row.stop:
+        run.trace.stop(outcome.row.stop)
+    return outcome
+
+
+def _not_started(run: EndedRun) -> RolloutError | None:
+    if not agent_record(run.trace).get(NOT_STARTED) or has_called_tool(run.trace):
+        return None
+    return HarnessError("the agent's time was over before its first model call (--env.agent.timeout.rollout)")
+
+
+def _request_refused(run: EndedRun) -> bool:
     return run.problem is not None and refused_last(run.trace) and bool(run.trace.calls[run.first_call :])
 
 
-async def _context_full(run: EndedRun) -> bool:
+def _context_full(run: EndedRun) -> bool:
     return run.trace.stop_condition is None and overflowed(run.calls)
 
 
-async def _stopped(run: EndedRun) -> bool:
+def _stopped(run: EndedRun) -> bool:
     return run.trace.stop_condition is not None
 
 
@@ -119,26 +149,30 @@ async def _tunnel_lost(run: EndedRun) -> RolloutError | None:
     return None
 
 
-async def _sound(run: EndedRun) -> bool:
-    if run.problem is None:
+def _sound(run: EndedRun) -> bool:
+    in_time = run.time_over is None
+    if run.problem is None and (run.calls or in_time):
+        ended = f"(exit {agent_record(run.trace).get('exit_code')})" if in_time else "when its time was over"
         try:
-            require_model_calls(run.calls, f"(exit {agent_record(run.trace).get('exit_code')})")
+            require_model_calls(run.calls, ended)
         except RolloutError as error:
             run.problem = error
-    return run.problem is None
+    # The endpoint may be silent on a call that is in no trace yet.
+    silence = not in_time and bool(run.calls) and has_called_tool(run.trace)
+    return run.problem is None and not silence
 
 
-async def _failed_before_tools(run: EndedRun) -> RolloutError | None:
+def _failed_before_tools(run: EndedRun) -> RolloutError | None:
     return None if has_called_tool(run.trace) else run.problem
 
 
-async def _hook_failed(run: EndedRun) -> RolloutError | None:
+def _hook_failed(run: EndedRun) -> RolloutError | None:
     left = run.rollout.take_failure()
     return left if isinstance(left, TaskError) else None
 
 
-async def _endpoint_failed(run: EndedRun) -> RolloutError | None:
-    return endpoint_failure(Evidence.of(run.trace, run.first_call, run.harness))
+def _endpoint_failed(run: EndedRun) -> RolloutError | None:
+    return endpoint_failure(Evidence.of(run.trace, run.first_call, run.harness, run.time_over))
 
 
 async def _killed_for_memory(run: EndedRun) -> RolloutError | None:
@@ -156,6 +190,7 @@ async def _killed_for_memory(run: EndedRun) -> RolloutError | None:
 
 
 async def _sandbox_gone(run: EndedRun) -> RolloutError | None:
+    assert run.runtime is not None
     try:
         await require_alive(run.runtime, "the agent ran")
     except RolloutError as error:
@@ -163,32 +198,44 @@ async def _sandbox_gone(run: EndedRun) -> RolloutError | None:
     return None
 
 
-async def _unscored_break(run: EndedRun) -> RolloutError | None:
+def _unscored_break(run: EndedRun) -> RolloutError | None:
     if run.agent_errors != "error":
         return None
     return AgentError(f"{run.problem}\nthe agent's own programs could have done that")
 
 
-async def _broke(run: EndedRun) -> bool:
+def _broke(run: EndedRun) -> bool:
     agent_record(run.trace)[OWN_ERROR] = f"{type(run.problem).__name__}: {run.problem}"[:_REASON_CHARACTERS]
     return True
 
 
-AFTER_A_RUN: Sequence[tuple[Outcome, Condition]] = (
-    (Outcome.REQUEST_REFUSED, _request_refused),
-    (Outcome.CONTEXT_FULL, _context_full),
-    (Outcome.LIMIT, _stopped),
-    (Outcome.TUNNEL_LOST, _tunnel_lost),
-    (Outcome.COMPLETED, _sound),
-    (Outcome.AGENT_FAILED, _failed_before_tools),
-    (Outcome.STAGE_TIMEOUT, _hook_failed),
-    (Outcome.ENDPOINT_FAILED, _endpoint_failed),
-    (Outcome.AGENT_FAILED, _killed_for_memory),
-    (Outcome.SANDBOX_GONE, _sandbox_gone),
-    (Outcome.AGENT_ERROR, _unscored_break),
-    (Outcome.AGENT_BROKE, _broke),
+AFTER_A_RUN: Sequence[Condition] = (
+    Condition(Outcome.NOT_STARTED, _not_started, time_over=True),
+    Condition(Outcome.REQUEST_REFUSED, _request_refused),
+    Condition(Outcome.CONTEXT_FULL, _context_full),
+    Condition(Outcome.LIMIT, _stopped),
+    Condition(Outcome.TUNNEL_LOST, _tunnel_lost),
+    Condition(Outcome.COMPLETED, _sound, time_over=True),
+    Condition(Outcome.AGENT_FAILED, _failed_before_tools, time_over=True),
+    Condition(Outcome.STAGE_TIMEOUT, _hook_failed),
+    Condition(Outcome.ENDPOINT_FAILED, _endpoint_failed, time_over=True),
+    Condition(Outcome.AGENT_FAILED, _killed_for_memory),
+    Condition(Outcome.SANDBOX_GONE, _sandbox_gone),
+    Condition(Outcome.AGENT_ERROR, _unscored_break),
+    Condition(Outcome.AGENT_BROKE, _broke),
 )
 """The conditions of a run's outcome; the first that holds is it."""
+
+
+def outcomes_at_the_end(trace: AnyTrace) -> set[Outcome]:
+    """Those that no run of the agent ends with, or that a run can have beside its own."""
+    record = agent_record(trace)
+    holds = {
+        Outcome.AGENT_TIMEOUT: trace.stop_condition == Outcome.AGENT_TIMEOUT.row.stop,
+        Outcome.OUTLIVED: record.get("survivors") or record.get("outlived"),
+        Outcome.CONTEXT_FULL: overflowed(own_calls(trace)),
+    }
+    return {outcome for outcome, met in holds.items() if met}
 
 
 def require_scorable(trace: AnyTrace) -> None:
@@ -207,17 +254,12 @@ def require_scorable(trace: AnyTrace) -> None:
         raise kind(f"not scored, the agent's processes could not be ended: {survivors}")
     if trace.stop_condition != Outcome.AGENT_TIMEOUT.row.stop:
         return
-    if record.get(NOT_STARTED) and not has_called_tool(trace):
-        raise HarnessError("the agent's time was over before its first model call (--env.agent.timeout.rollout)")
-    if not (calls := own_calls(trace)):
-        return
-    if not has_called_tool(trace):
-        require_model_calls(calls, "when its time was over")
-        return
     harness = trace.agent.config.harness if trace.agent is not None else None
-    failure = endpoint_failure(Evidence.of(trace, 0, harness, time_over=trace.timing.agent.end))
-    if failure is not None:
-        raise failure
+    run = EndedRun(rollout_of(trace), trace, harness, time_over=trace.timing.agent.end)
+    for condition in AFTER_A_RUN:
+        if condition.time_over and (found := condition.holds(run)):
+            _ended(run, condition.outcome, found)
+            return
 
 
 def fail_stage_timeout(trace: AnyTrace) -> None:

@@ -76,9 +76,8 @@ class CliAgentEnvConfig(EnvConfig):
     """What becomes of a run that the agent's own programs can have broken. `score`: the files as they are, with the
     metric `agent_error_own`. `error`: an `AgentError`, unscored; a policy may prefer that to a failure."""
     retries: RetryConfig = retries_of_outcomes(RetryConfig())
-    """Tries of a whole episode after an error. What an agent can bring about at will (`AgentError`, `SandboxDiskError`,
-    `SandboxMemoryError`, `SandboxEndedError`, `SandboxFileError`, `BrokenWorldError`, `BrokenBackendError`,
-    `BrokenUserError`) is tried again only if a rule names it: else the best of several attempts would count."""
+    """Tries of a whole episode after an error. What an agent can bring about at will, such as an `AgentError`, is tried
+    again only if a rule names it: else the best of several attempts would count. "What can go wrong" says which."""
 
     @field_validator("retries")
     @classmethod

@@ -35,7 +35,7 @@ from opencode_env.cli_agent.interception.tunnel import require_tunnel, until_los
 from opencode_env.cli_agent.limits_met import limits_met, note_overrun, outlived_its_end
 from opencode_env.cli_agent.metrics import agent_metrics
 from opencode_env.cli_agent.model_failure import overflowed
-from opencode_env.cli_agent.outcomes import AgentError, AgentErrors, ConfigurationError, Outcome
+from opencode_env.cli_agent.outcomes import AgentErrors, ConfigurationError, Outcome
 from opencode_env.cli_agent.process_fence import ProcessFence, TellsAgent
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.runaway import until_runaway
@@ -183,8 +183,7 @@ class GuardedSession(HarnessSession):
         self._rollout = rollout_of(inner.trace)
         self._agent_errors = agent_errors
         self._error: RolloutError | None = None
-        self._own = False
-        """Whether that error was the agent's own doing."""
+        self._outcomes: set[Outcome] = set()
         self._segments = 0
         self._duration = 0.0
 
@@ -222,13 +221,13 @@ class GuardedSession(HarnessSession):
         except (HarnessError, ProviderError, InterceptionError) as error:
             problem = error
         config = self.harness.config
-        run = EndedRun(self._rollout, self.trace, self.runtime, config, first_call, problem, self._agent_errors)
+        run = EndedRun(self._rollout, self.trace, config, first_call, problem, self.runtime, self._agent_errors)
         try:
-            self._own = await classify(run) is Outcome.AGENT_BROKE
-        except AgentError:
-            self._own = True
+            self._outcomes.add(await classify(run))
+        except RolloutError:
+            self._outcomes |= {run.outcome} if run.outcome is not None else set()
             raise
-        if self._own:
+        if run.outcome is Outcome.AGENT_BROKE:
             self._error = run.problem
 
     async def _watched(self, messages: Messages | None, first_call: int) -> None:
@@ -283,6 +282,4 @@ class GuardedSession(HarnessSession):
             record |= await limits_met(self.runtime)
             if (side := self._rollout.live_sub) is not None:
                 await side.end()
-            overflow = overflowed(own_calls(self.trace))
-            metrics = agent_metrics(self.trace, self._error, own=self._own, context_overflow=overflow)
-            self.trace.record_metrics(metrics)
+            self.trace.record_metrics(agent_metrics(self.trace, self._error, self._outcomes))

@@ -3,24 +3,24 @@
 Retried and failed calls are not turns. Sub-agents that share the main agent's trace are counted with it.
 """
 
+from collections.abc import Collection
+
 from verifiers.v1.errors import RolloutError
 
+from opencode_env.cli_agent.classification import outcomes_at_the_end
 from opencode_env.cli_agent.interception.gateway import PARTIAL, RECORD, REPEATED
 from opencode_env.cli_agent.interception.own_calls import own_calls
-from opencode_env.cli_agent.outcomes import Outcome
+from opencode_env.cli_agent.outcomes import Outcome, flags_of_outcomes
 from opencode_env.cli_agent.traces import AnyTrace, agent_record, tool_counts
 
 
-def agent_metrics(
-    trace: AnyTrace, error: RolloutError | None, *, own: bool, context_overflow: bool
-) -> dict[str, float]:
+def agent_metrics(trace: AnyTrace, error: RolloutError | None, ended: Collection[Outcome] = ()) -> dict[str, float]:
     """The metrics of every agent, all present in every rollout: counts, and flags as 0 or 1.
 
     Args:
         trace: the rollout's.
         error: what broke the agent's run.
-        own: whether that was the agent's own doing.
-        context_overflow: whether the conversation outgrew the model's window.
+        ended: the outcomes of its runs.
     """
     counts = tool_counts(trace)
     messages = trace.assistant_messages
@@ -28,16 +28,10 @@ def agent_metrics(
     record = agent_record(trace)
     gateway = trace.info.get(RECORD, {})
     empty = last is not None and not (last.content or "").strip() and not last.tool_calls
-    flags = {
-        Outcome.AGENT_TIMEOUT: trace.stop_condition == Outcome.AGENT_TIMEOUT.row.stop,
-        Outcome.AGENT_BROKE: own,
-        Outcome.OUTLIVED: bool(record.get("survivors") or record.get("outlived")),
-        Outcome.CONTEXT_FULL: context_overflow,
-    }
     return {
         "num_turns": float(trace.num_turns),
         "agent_error": float(error is not None),
-        **{outcome.row.metric: float(met) for outcome, met in flags.items()},
+        **flags_of_outcomes({*ended, *outcomes_at_the_end(trace)}),
         "limit_kills": float(sum(record.get("limit_kills", {}).values())),
         "empty_answer": float(empty),
         "program_calls": float(len(trace.calls) - len(own_calls(trace))),

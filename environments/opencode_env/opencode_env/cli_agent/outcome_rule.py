@@ -20,11 +20,10 @@ from verifiers.v1.trace import ModelCall
 
 from opencode_env.cli_agent.interception.own_calls import RECORDED_PROGRAM_CALLS, own_calls, program_calls
 from opencode_env.cli_agent.model_failure import as_exception, is_context_overflow
+from opencode_env.cli_agent.outcomes import endpoint_errors
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace
 
-_OF_THE_ENDPOINT = frozenset({"ProviderError", "InterceptionError"})
-"""Types of failures that the endpoint, or the way to it, has caused."""
 _FINAL = frozenset({401, 402, 403})
 """Statuses of an account, at which no program tries again."""
 _MAY_PASS = frozenset({408, 429})
@@ -102,7 +101,7 @@ def endpoint_failure(evidence: Evidence) -> RolloutError | None:
 def _is_the_endpoints(call: ModelCall) -> bool:
     """Whether a call failed in a way that tells of the endpoint, and not of what it was asked."""
     error = call.error
-    if error is None or error.type not in _OF_THE_ENDPOINT or is_context_overflow(error):
+    if error is None or error.type not in endpoint_errors() or is_context_overflow(error):
         return False
     status = error.status_code
     return status is None or status >= 500 or status in _FINAL | _MAY_PASS

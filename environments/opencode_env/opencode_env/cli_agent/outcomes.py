@@ -1,11 +1,12 @@
 """Every way in which a rollout can end, in one table; what happens then follows from its row.
 
-`classification` holds the conditions of those that follow from an agent's run, `retries_of_outcomes` makes the retry
-rules, `metrics` the flags, and the documents' table is `documented()`, which a test holds against them. Invariant: what
-the policy did is a stop, is scored and is not tried again; what the machinery did is an error, is not scored and is
-tried again, unless an agent can bring it about at will: else the best of several attempts would count.
+`classification` holds the conditions; retry rules, flags among the metrics, the types of a failing endpoint and the
+documents' table are made from the rows, by the functions at the end. Invariant: what the policy did is a stop, is
+scored and is not tried again; what the machinery did is an error, is not scored and is tried again, unless an agent can
+bring it about at will: else the best of several attempts would count.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
@@ -42,6 +43,8 @@ class Row:
     """Whether an error is tried again where `--env.retries` has no rule for it."""
     metric: str = ""
     """The metric that is 1 then."""
+    endpoint: bool = False
+    """Whether a model call that failed with such an error tells of the endpoint, or of the path to it."""
     also: str = ""
     """What else there is to see."""
 
@@ -87,7 +90,11 @@ class Outcome(Enum):
         also="on the files as they are, `agent_error` = 1",
     )
     AGENT_ERROR = Row(
-        "the same with `--env.agent-errors error`", "the error names the cause", errors=("AgentError",), again=False
+        "the same with `--env.agent-errors error`",
+        "the error names the cause",
+        errors=("AgentError",),
+        again=False,
+        metric="agent_error_own",
     )
     OUTLIVED = Row(
         "the agent's processes outran their end, and everything in the sandbox was ended with them",
@@ -106,6 +113,7 @@ class Outcome(Enum):
         "agent waits; before the first tool call also if it refuses what is in a call",
         "fix the endpoint or the engine; `--sampling.max-tokens` where a vLLM refuses every call",
         errors=("ProviderError", "InterceptionError"),
+        endpoint=True,
     )
     AGENT_FAILED = Row(
         "the agent did not start, made no model call, broke before its first tool call, or was killed in the confined "
@@ -236,6 +244,17 @@ def retries_of_outcomes(retries: RetryConfig) -> RetryConfig:
     return retries.model_copy(
         update={"rules": [*retries.rules, *(rule for rule in rules if rule not in retries.rules)]}
     )
+
+
+def flags_of_outcomes(ended: Collection[Outcome]) -> dict[str, float]:
+    """The metrics of all rows: 1 where one of the outcomes that a rollout has `ended` with names it, else 0."""
+    met = {outcome.row.metric for outcome in ended}
+    return {name: float(name in met) for outcome in Outcome if (name := outcome.row.metric)}
+
+
+def endpoint_errors() -> frozenset[str]:
+    """Types of the failures that the endpoint, or the path to it, has caused."""
+    return frozenset(name for outcome in Outcome if outcome.row.endpoint for name in outcome.row.errors)
 
 
 def documented() -> str:

@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from opencode_env.cli_agent.outcomes import Outcome
+from opencode_env.cli_agent.outcomes import endpoint_errors
 from opencode_env.conformance.evidence import Evidence, Runs
 from opencode_env.conformance.rollout import Rollout
 from opencode_env.conformance.rows import LIMIT_SECONDS
 
 Row = Callable[[str], Rollout]
 
-MODEL_ERRORS = tuple(f"{name}: " for name in Outcome.ENDPOINT_FAILED.row.errors)
+MODEL_ERRORS = tuple(f"{name}: " for name in endpoint_errors())
 
 
 def assert_unscored(rollout: Rollout, errors: tuple[str, ...], fault: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from opencode_env.cli_agent.outcomes import Outcome
+from opencode_env.cli_agent.outcomes import Outcome, flags_of_outcomes
 from opencode_env.conformance.evidence import Evidence, Runs
 from opencode_env.conformance.rollout import Rollout
 from opencode_env.conformance.rows import MAX_TURNS
@@ -14,7 +14,7 @@ Row = Callable[[str], Rollout]
 METRICS = (
     "num_turns",
     "agent_error",
-    *(outcome.row.metric for outcome in Outcome if outcome.row.metric),
+    *flags_of_outcomes(()),
     "empty_answer",
     "model_call_errors",
     "total_tool_calls",
@@ -65,7 +65,7 @@ def test_no_rollout_without_a_model_call_is_sound(main: Evidence, runs: Runs) ->
             for trace in episode.traces[:1]:
                 rollout = Rollout(evidence, trace.task.data.id or "")
                 # A call that is still waiting when the time is over is in no trace.
-                asked = trace.calls or trace.stop_condition == "agent_timeout"
+                asked = trace.calls or trace.stop_condition == Outcome.AGENT_TIMEOUT.row.stop
                 assert asked or not rollout.ok, rollout.broken("An agent that never asked its model is scored.")
 
 

@@ -16,7 +16,7 @@ from verifiers.v1.task import TaskData
 from verifiers.v1.types import Messages
 
 from opencode_env.cli_agent.interception import own_calls
-from opencode_env.cli_agent.outcomes import ConfigurationError
+from opencode_env.cli_agent.outcomes import ConfigurationError, Outcome
 from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.startup import run_started
@@ -194,7 +194,7 @@ class OpenCodeSession(HarnessSession):
         )
         self._check_plugin()
         if self._outcome is AgentOutcome.CONTENT_FILTER:
-            self.trace.stop("content_filter")
+            self.trace.stop(Outcome.CONTENT_FILTER.row.stop)
 
     async def _write_prompt(self, prompt: SegmentPrompt) -> list[str]:
         """Put the prompt's files in place, if they are not; returns OpenCode's arguments for this segment."""
