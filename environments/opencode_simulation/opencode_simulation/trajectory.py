@@ -6,7 +6,7 @@ from typing import Any
 from opencode_env.cli_agent.traces import AnyTrace
 from pydantic import BaseModel, JsonValue, TypeAdapter
 
-from opencode_simulation.ledger import FINISH, LedgerEntry, ledger_of
+from opencode_simulation.ledger import FINISH, LedgerEntry, LedgerSummary, ledger_of
 from opencode_simulation.termination import TERMINATION_KEY
 
 _ARGUMENTS = TypeAdapter(dict[str, JsonValue])
@@ -87,30 +87,14 @@ def trajectory_of(trace: AnyTrace) -> Trajectory:
     ledger = ledger_of(trace.info)
     if ledger is None:
         raise ValueError(f"trace {trace.id} has no simulated world (no trace.info['simulation'])")
-    summary, data = ledger.summary, trace.task.data
-    row = DatasetRow(
-        id=data.id or str(data.idx),
-        seed=summary.seed,
-        system_prompt=data.system_prompt or "",
-        user_prompt_template=getattr(data, "prompt_template", None) or data.prompt_text,
-        environment_context=getattr(data, "config", summary.config),
-        user_simulation=getattr(data, "user_simulation", None),
-    )
-    model = trace.agent.config.model if trace.agent is not None else None
+    summary = ledger.summary
     taken = [entry for entry in ledger.steps if entry.tool != FINISH]
     observations = [summary.first_observation, *(entry.observation for entry in taken)]
     reason = str(trace.info.get(TERMINATION_KEY) or "")
     terminated = summary.terminated or summary.truncated or bool(reason)
     usage = _usage(trace)
     return Trajectory(
-        session=MCPSession(
-            session_id=trace.id,
-            seed=summary.seed,
-            model_id=model or "",
-            dataset_row=row,
-            terminated=terminated,
-            last_observation=observations[-1],
-        ),
+        session=_session(trace, summary, terminated, observations[-1]),
         observations=observations,
         actions=[_shown(entry) for entry in taken],
         rewards=[entry.reward for entry in ledger.steps],
@@ -130,6 +114,27 @@ def trajectory_of(trace: AnyTrace) -> Trajectory:
         usage=usage,
         llm_usage_summary=usage,
         tool_calls=_tool_calls(trace, taken),
+    )
+
+
+def _session(trace: AnyTrace, summary: LedgerSummary, terminated: bool, last: JsonValue) -> MCPSession:
+    data = trace.task.data
+    row = DatasetRow(
+        id=data.id or str(data.idx),
+        seed=summary.seed,
+        system_prompt=data.system_prompt or "",
+        user_prompt_template=getattr(data, "prompt_template", None) or data.prompt_text,
+        environment_context=getattr(data, "config", summary.config),
+        user_simulation=getattr(data, "user_simulation", None),
+    )
+    model = trace.agent.config.model if trace.agent is not None else None
+    return MCPSession(
+        session_id=trace.id,
+        seed=summary.seed,
+        model_id=model or "",
+        dataset_row=row,
+        terminated=terminated,
+        last_observation=last,
     )
 
 

@@ -6,7 +6,7 @@ also when a stream brings them in two pieces; one that is alone becomes U+FFFD, 
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -18,9 +18,13 @@ Place = tuple[dict[str, Any], str]
 """An object of an event and the key of one of its texts."""
 
 
-def has_lone_surrogate(text: str) -> bool:
-    """Whether a text holds a lone surrogate."""
-    return not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)
+def has_lone_surrogate(value: object) -> bool:
+    """Whether a text, or one in what is made of mappings and sequences, holds a lone surrogate."""
+    if isinstance(value, str):
+        return not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value)
+    if isinstance(value, Mapping):
+        return any(map(has_lone_surrogate, value.values()))
+    return isinstance(value, Sequence) and not isinstance(value, bytes) and any(map(has_lone_surrogate, value))
 
 
 def may_hold_surrogate(raw: bytes) -> bool:

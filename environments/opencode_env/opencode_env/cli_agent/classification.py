@@ -114,9 +114,9 @@ async def classify(run: EndedRun) -> Outcome:
 def _ended(run: EndedRun, outcome: Outcome, found: Any) -> Outcome:
     """What follows from a condition that holds: an error is raised, a stop is put on the trace."""
     run.outcome = outcome
-    if found is run.problem:
-        raise found
     if isinstance(found, RolloutError):
+        if found is run.problem:
+            raise found
         raise found from run.problem
     if outcome.row.stop:
         run.trace.stop(outcome.row.stop)
@@ -178,7 +178,7 @@ def _endpoint_failed(run: EndedRun) -> RolloutError | None:
 async def _killed_for_memory(run: EndedRun) -> RolloutError | None:
     """The agent's program was killed while this machine's kernel ended processes of its sandbox for want of memory, and
     the agent had not reached a limit of its own, at which it can aim."""
-    runtime = run.runtime
+    runtime: Any = run.runtime
     if agent_record(run.trace).get("exit_code") not in _KILLED or not isinstance(runtime, CountsLimitKills):
         return None
     try:

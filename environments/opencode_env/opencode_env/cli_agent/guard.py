@@ -29,6 +29,7 @@ from verifiers.v1.task import Task, TaskData
 from verifiers.v1.types import Messages
 from verifiers.v1.utils.decorators import invoke
 
+from opencode_env.cli_agent.changed_task import with_methods
 from opencode_env.cli_agent.classification import EndedRun, classify, has_called_tool, require_scorable
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.interception.tunnel import require_tunnel, until_lost
@@ -109,9 +110,7 @@ def guarded_task(
     verifiers 0.4.1 (dev26) closes the session of an agent that ended well after the scoring; here it is closed before
     `finalize`, as in 0.4.0. The harness's own refusal of a score is not enough: what a task has started would go on.
     """
-    copied = copy.copy(task)
-
-    # By name: the deployment came with verifiers 0.4.1 (dev18), and tasks written before do not take it.
+    # By name below: the deployment came with verifiers 0.4.1 (dev18), and tasks written before do not take it.
 
     async def finalize(trace: AnyTrace, runtime: Runtime, deployment: Any = None) -> None:
         if (session := rollout_of(trace).session) is not None:
@@ -120,7 +119,6 @@ def guarded_task(
 
     async def score(trace: AnyTrace, runtime: Runtime | None = None, deployment: Any = None) -> None:
         require_scorable(trace)
-        # By name: the deployment came with verifiers 0.4.1 (dev18), and tasks written before do not take it.
         try:
             async with rollout_of(trace).time(scoring_seconds):
                 await invoke(task.score, {"trace": trace, "runtime": runtime, "deployment": deployment})
@@ -140,11 +138,7 @@ def guarded_task(
     async def no_setup(trace: AnyTrace, runtime: Runtime, deployment: Any = None) -> None:
         """Its effects are among the files that were put there."""
 
-    if continued:
-        copied.setup = no_setup  # type: ignore[method-assign]
-    for method in (finalize, score):
-        setattr(copied, method.__name__, method)
-    return copied
+    return with_methods(task, finalize=finalize, score=score, **({"setup": no_setup} if continued else {}))
 
 
 def guarded(harness: Harness[Any], *, contained: bool, agent_errors: AgentErrors = "score") -> Harness[Any]:

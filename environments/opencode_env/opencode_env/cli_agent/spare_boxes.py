@@ -4,7 +4,7 @@ import contextlib
 import copy
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeVar
+from typing import Any
 
 from agent_sandbox.toolbox.scoring import BoxOrder, Provider, attach
 from verifiers.v1.agent import Agent
@@ -12,9 +12,8 @@ from verifiers.v1.runtimes import Runtime
 from verifiers.v1.task import Task
 from verifiers.v1.utils.decorators import invoke
 
+from opencode_env.cli_agent.changed_task import TaskT, with_methods
 from opencode_env.cli_agent.rollout import Rollout
-
-TaskT = TypeVar("TaskT", bound=Task[Any, Any, Any])
 
 Provision = Callable[[Task[Any, Any, Any], Agent, Rollout], AbstractAsyncContextManager[Runtime]]
 
@@ -37,8 +36,7 @@ def ordered_task(task: TaskT, order: BoxOrder) -> TaskT:
     """The task as it is in a box that differs so from the agent's."""
     wanted = {"image": order.image, "workdir": order.workdir}
     changes = {name: value for name, value in wanted.items() if value is not None} | dict(order.data)
-    made = copy.copy(task)
-    made.data = task.data.model_copy(update=changes)
     variables = {**task.runtime_env(), **order.env}
-    setattr(made, "runtime_env", lambda: variables)  # noqa: B010
+    made = with_methods(task, runtime_env=lambda: variables)
+    made.data = task.data.model_copy(update=changes)
     return made

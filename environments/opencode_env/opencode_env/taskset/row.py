@@ -5,7 +5,7 @@ stays reachable; `ABSENT` (no such column) and `None` (an empty cell) are kept a
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
@@ -51,7 +51,7 @@ class Row:
     def cell(self, key: str) -> object | None:
         """The value of column `key`; `None` if it is empty (null, empty text, NaN) or there is no such column."""
         value = self.get(key)
-        if _has_lone_surrogate(value):
+        if has_lone_surrogate(value):
             self.refuse(key, "holds a lone surrogate, which is not text")
         empty = value is ABSENT or value == "" or (isinstance(value, float) and math.isnan(value))
         return None if empty else value
@@ -59,12 +59,3 @@ class Row:
     def refuse(self, key: str, problem: str) -> NoReturn:
         """Raise the `DatasetError` for one cell."""
         raise DatasetError(f'{self.place}: column "{key}" {problem}')
-
-
-def _has_lone_surrogate(value: object) -> bool:
-    """Whether a text in the cell holds one."""
-    if isinstance(value, str):
-        return has_lone_surrogate(value)
-    if isinstance(value, Mapping):
-        return any(map(_has_lone_surrogate, value.values()))
-    return isinstance(value, Sequence) and not isinstance(value, bytes) and any(map(_has_lone_surrogate, value))

@@ -3,7 +3,6 @@
 Invariant: a rollout whose backend failed has an error, however its agent went on; nothing of it is scored.
 """
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ from verifiers.v1.task import Task
 from verifiers.v1.trace import Trace
 from verifiers.v1.utils.decorators import invoke
 
+from opencode_env.cli_agent.changed_task import with_methods
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.tool_backends.rollout_tools import RolloutTools
 
@@ -21,7 +21,6 @@ BACKENDS_RECORD = "tool_backends"
 
 def equipped_task(task: Task[Any, Any, Any], tools: RolloutTools) -> Task[Any, Any, Any]:
     """The same task, which starts the backends in its setup, offers their tools and stops when one fails."""
-    copied = copy.copy(task)
 
     async def setup(trace: AnyTrace, runtime: Runtime) -> None:
         trace.info[BACKENDS_RECORD] = tools.record
@@ -46,6 +45,4 @@ def equipped_task(task: Task[Any, Any, Any], tools: RolloutTools) -> Task[Any, A
         if tools.failure is not None:
             raise tools.failure
 
-    for method in (setup, toolsets, hooks, finalize):
-        setattr(copied, method.__name__, method)
-    return copied
+    return with_methods(task, setup=setup, toolsets=toolsets, hooks=hooks, finalize=finalize)
