@@ -18,7 +18,7 @@ from benchmarks._measure import Cost
 async def model_server(
     steps: Sequence[Mapping[str, Any]] | Mapping[str, Any], delay: float = 0.0
 ) -> AsyncIterator[str]:
-    """The URL of a scripted model in a process of its own, so that its CPU is nobody's.
+    """The URL of a scripted model in a process of its own, so that its CPU is not named.
 
     Args:
         steps: what it plays; a mapping is a script, or several.

@@ -7,7 +7,7 @@ that computes on every core, as a build does, and one that attacks:
   memory        3 GiB, filled again whenever they are taken away
   disk          2 GiB of files in every directory that can be written, again and again
   descriptors   sent over sockets and never received, by four processes
-  connections   to the way to the model, half a request each, opened again when closed
+  connections   to the path to the model, half a request each, opened again when closed
   requests      32,000 and 50,000 messages, 2 million lists, 100,000 levels
   logs          2 GiB into OpenCode's own logs
   bombs         three answers that take the math workers as long as they may

@@ -14,7 +14,10 @@ RETIRED = {
     r"has_hands|is_hands": "has_called_tool",
     r"harness_files": "npm_trees",
     r"(?:ConversingEnv|EquippedEnv)\w*": "features (`CliAgentEnvConfig.features`)",
-    r"(?<=\S )(?<!there )(?<!There )is none\b": "is not …",
+    r"(?<=\S )(?<!there )(?<!There )(?:is|are) none\b": "is not …",
+    r"(?:is|are) (?:nobody's|nothing that)": "is not …",
+    r"can be no": "cannot be",
+    r"ways? to the (?:model|endpoint)s?": "the path to the model, a call's path",
     r"(?<=\S )(?<!there )(?<!There )(?:is|are) no(?= (?!longer\b))": "is not a …",
 }
 """What is retired, as a pattern, and what is said instead."""

@@ -1,4 +1,4 @@
-"""Attacks on the way to the model, which one process serves for all rollouts."""
+"""Attacks on the path to the model, which one process serves for all rollouts."""
 
 import http.client
 import json
@@ -25,7 +25,7 @@ def _endpoint() -> tuple[str, int, str, str]:
 
 
 def connections(tally: Tally) -> None:
-    """Connections to the way to the model, each with half a request, by two processes; opened again when closed."""
+    """Connections to the path to the model, each with half a request, by two processes; opened again when closed."""
     host, port, path, _ = _endpoint()
     half = f"POST {path}/chat/completions HTTP/1.1\r\nHost: x\r\n".encode()
 

@@ -23,7 +23,7 @@ def arrows(block: Block) -> set[tuple[str, str]]:
 
 
 def closure(edges: set[tuple[str, str]]) -> set[tuple[str, str]]:
-    """All pairs with a way from the first to the second."""
+    """All pairs with a path from the first to the second."""
     while more := {(a, d) for a, b in edges for c, d in edges if b == c} - edges:
         edges = edges | more
     return edges

@@ -38,7 +38,7 @@ async def box() -> AsyncIterator[ConfinedRuntime]:
 async def listed(made: ConfinedRuntime) -> str:
     """Everything that the sandbox holds, with modes, times, sizes, targets and contents."""
     result = await made.run(["sh", "-c", LIST], {})
-    # Directories' sizes are their file system's, and those of the root are nobody's.
+    # Directories' sizes are their file system's, and those of the root belong to no known user.
     return "\n".join(line for line in result.stdout.splitlines() if " d " not in line or "/deep" in line)
 
 

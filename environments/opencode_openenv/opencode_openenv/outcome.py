@@ -42,7 +42,7 @@ def result_of(spec: RolloutSpec, episode: Episode[Any, Any, Any], wall_s: float)
 def _add_trace(result: RolloutResult, spec: RolloutSpec, trace: AnyTrace) -> None:
     record, files = trace.info.get(AGENT_RECORD, {}), trace.info.get(FILES_RECORD, {})
     runtime = trace.agent.runtime if trace.agent is not None else None
-    # A local sandbox's id is its directory on this machine, which is nobody's business.
+    # A local sandbox's id is its directory on this machine, which is not told.
     result.sandbox_id = str(runtime.id or "").rpartition("/")[2].removeprefix(".vf-") if runtime is not None else ""
     result.stop_condition = result.stop_condition or trace.stop_condition
     result.agent_exit_code = record.get("exit_code")

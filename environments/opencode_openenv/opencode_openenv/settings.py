@@ -37,7 +37,7 @@ class ServerConfig(ListenConfig):
     harness: SerializeAsAny[OpenCodeHarnessConfig] = OpenCodeHarnessConfig(id="opencode-env")
     """The agent, as `--env.agent.harness.*`."""
     gateway: GatewayConfig = GatewayConfig()
-    """What one rollout may ask of the way to the model, as `--env.gateway.*`."""
+    """What one rollout may ask of the path to the model, as `--env.gateway.*`."""
 
     @model_validator(mode="before")
     @classmethod

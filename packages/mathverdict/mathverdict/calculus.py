@@ -31,7 +31,7 @@ _TOWER = re.compile(r"\^\s*\{[^{}]*\^|\d{5,}\s*[!^]|\^\s*\{?\s*\d{5,}|!\s*\}?\s*
 
 
 class Unreadable(ValueError):
-    """A text is nothing that math-verify reads and may be trusted with."""
+    """A text is not one that math-verify reads and may be trusted with."""
 
 
 def is_calculus(text: str) -> bool:
@@ -56,7 +56,7 @@ def equal_expressions(reference: str, answer: str) -> bool:
     """Whether two spelled expressions are equal.
 
     Raises:
-        Unreadable: one of them is nothing that math-verify reads.
+        Unreadable: one of them is not a text that math-verify reads.
     """
     known = _letters(reference)
     if not (_trusted(reference) and _trusted(answer)) or "'" in answer or not _letters(answer) <= known:

@@ -1,4 +1,4 @@
-"""What is true of every CLI agent: its sandbox, its way to the model, the end of its processes, its log line.
+"""What is true of every CLI agent: its sandbox, its path to the model, the end of its processes, its log line.
 
 Nothing here knows which agent runs; the agents are packages beside this one.
 """

@@ -246,7 +246,7 @@ def require_scorable(trace: AnyTrace) -> None:
             have kept them from being ended, which is not tried again.
         HarnessError: the time was over before the agent's first model call.
         ProviderError: the time was over while the endpoint failed the agent's calls.
-        InterceptionError: the same, while they failed on the way to the endpoint.
+        InterceptionError: the same, while they failed on the path to the endpoint.
     """
     record = agent_record(trace)
     if survivors := record.get("survivors"):

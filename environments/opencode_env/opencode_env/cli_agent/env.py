@@ -69,7 +69,7 @@ class CliAgentEnvConfig(EnvConfig):
     prime: PrimeLimits = PrimeLimits()
     """What one process may ask of Prime at once; without effect on other runtimes."""
     gateway: GatewayConfig = GatewayConfig()
-    """What one rollout may ask of the way to the model, on every runtime."""
+    """What one rollout may ask of the path to the model, on every runtime."""
     turns: TurnsConfig = TurnsConfig()
     """Turns that are kept, to be gone back to."""
     agent_errors: AgentErrors = "score"

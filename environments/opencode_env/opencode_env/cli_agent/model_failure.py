@@ -22,7 +22,7 @@ def require_model_calls(calls: Sequence[ModelCall], describe: str) -> None:
     Raises:
         HarnessError: there is no call.
         ProviderError: the endpoint failed the last call.
-        InterceptionError: the last call failed on the way to the endpoint.
+        InterceptionError: the last call failed on the path to the endpoint.
     """
     if not calls:
         raise HarnessError(f"the agent ended without a single model call {describe}")

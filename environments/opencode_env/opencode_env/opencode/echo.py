@@ -21,7 +21,7 @@ _INVALID = "invalid"
 
 
 class OpenCodeEcho:
-    """OpenCode's rules, for the gateway on the way to the model."""
+    """OpenCode's rules, for the gateway on the path to the model."""
 
     conversation_header = "x-session-id"
     """Names OpenCode's session; sub-agents have one each."""

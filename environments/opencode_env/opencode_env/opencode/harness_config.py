@@ -98,7 +98,7 @@ class OpenCodeHarnessConfig(HarnessConfig):
     """Bytes of OpenCode's log kept on the trace."""
 
     def model_requests(self) -> ModelRequests:
-        """What OpenCode sends to the model endpoint, for the gateway on the way there."""
+        """What OpenCode sends to the model endpoint, for the gateway on the path there."""
         return opencode_requests(self.opencode_config)
 
     def patience(self) -> Patience:

@@ -55,7 +55,7 @@ def outcome_of(segment: SegmentRecord) -> AgentOutcome:
 
     Raises:
         ProviderError: a model call failed or took too long, and OpenCode did not recover from it.
-        InterceptionError: a model call failed on the way between OpenCode and the interception.
+        InterceptionError: a model call failed on the path between OpenCode and the interception.
         HarnessError: OpenCode crashed, was killed, reported an error, or ended without a single model call.
     """
     if segment.stop_condition is not None:

@@ -1,4 +1,4 @@
-"""The network of a container: the ways to the endpoints that verifiers named, and its end when the agent starts.
+"""The network of a container: the paths to the endpoints that verifiers named, and its end when the agent starts.
 
 Invariant: a container whose policy allows nothing has no interface but its loopback while the agent runs, so that only
 the endpoints that were handed to `inward` can be reached, and those through sockets that the warden made.

@@ -1,4 +1,4 @@
-"""The way to the model: a gateway for each rollout, and its main and sub-LLM calls told apart by `X-RLM-Role`."""
+"""The path to the model: a gateway for each rollout, and its main and sub-LLM calls told apart by `X-RLM-Role`."""
 
 from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.gateway import Gateway

@@ -42,7 +42,7 @@ class CallSlots:
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[bool]:
-        """Wait for a place and hold it; False, without one, when the gate is closed."""
+        """Wait for a place and hold it; False, without one, when no more are given."""
         if not await self._enter():
             yield False
             return

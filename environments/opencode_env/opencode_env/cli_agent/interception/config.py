@@ -1,4 +1,4 @@
-"""What one rollout may ask of the way to the model, under `--env.gateway.*`.
+"""What one rollout may ask of the path to the model, under `--env.gateway.*`.
 
 Every bound has an off switch; with all of them off a request goes the way it goes through verifiers alone.
 """

@@ -61,7 +61,7 @@ RECORD: Sequence[Callable[[Call], None]] = (turn.commit, kept_logprobs.keep, tur
 """After verifiers' server has recorded the call."""
 
 RESPONSE: Sequence[Callable[[Call, web.StreamResponse], web.StreamResponse]] = (answer.end_by_its_answer,)
-"""On the way back to the agent."""
+"""On the path back to the agent."""
 
 BESIDE: Sequence[Callable[[Call], Awaitable[None]]] = (
     arrival.open_request,

@@ -42,7 +42,7 @@ class Restored:
         return next((call for call in self.owed if call.echoed == identity), None)
 
     def answer_as_it_came(self, echo: Message) -> Message:
-        """An answer for a chat endpoint that is nobody's echo; its calls are owed their results from here on."""
+        """An answer for a chat endpoint that echoes no sampled one; its calls are owed their results from here on."""
         self.owed = issued_calls(echo, None, valid=False)
         return echo_on_wire(echo, self.owed)
 

@@ -51,7 +51,7 @@ def unpacked(data: bytes) -> dict[str, Any]:
     """A state from bytes.
 
     Raises:
-        ValueError: they are none.
+        ValueError: they are not a state.
     """
     state = unpack(data)
     if not isinstance(state, dict) or not {"nodes", "calls", "tools", "leaf"} <= state.keys():

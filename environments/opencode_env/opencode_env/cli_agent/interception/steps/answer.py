@@ -26,7 +26,7 @@ _DONE = b"data: [DONE]\n\n"
 
 
 def mask_answer(call: Call, response: Response) -> Response:
-    """Take the endpoint's keys out of an answer; one that was rendered here, from tokens, is nobody's text."""
+    """Take the endpoint's keys out of an answer; one that was rendered here, from tokens, holds none."""
     masking = None if call.endpoint is None else call.endpoint.masking
     if masking is None or response.tokens is not None or (raw := masking.json(response.raw)) is response.raw:
         return response
