@@ -201,7 +201,7 @@ class Warden:
         if child := os.fork():
             os.waitpid(child, 0)
             return
-        if os.fork():  # whose child is nobody's here
+        if os.fork():  # whose child belongs to nobody here
             os._exit(0)
         code = 1
         try:
