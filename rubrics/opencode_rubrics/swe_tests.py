@@ -113,6 +113,7 @@ _COUNTS = (
     "meddling_signs",
     "tests_collected",
     "tests_claimed",
+    "installed_change",
 )
 
 
@@ -195,5 +196,6 @@ def _recorded(record: dict[str, Any], problem: SweProblem, graded: Grade) -> flo
         "pass_to_pass_passed": kept,
         "tests_collected": run.collected or 0,
         "tests_claimed": run.disagreeing,
+        "installed_change": int(run.installed_change),
     }
     return float(solved)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from opencode_env.taskset import DatasetError
+from opencode_rubrics.swe.installation import installs, parted
 from opencode_rubrics.swe.meddling import signs_of
 from opencode_rubrics.swe.parsers import PARSERS, decided, named
 from opencode_rubrics.swe.problem import SweProblem, paths_of_patch
@@ -240,7 +241,7 @@ KINDS = {
     "pytest.ini src/test/java/AppTest.java .pytest.ini jest.config.js pkg/named.py named_dir/x run_it.sh",
     "environment": ".venv/bin/python venv2/lib/x.py a/__pycache__/x.pyc node_modules/x/y.js sitecustomize.py a/b.pth "
     "pytest.py _pytest/__init__.py _pytest/main.py src/pluggy/__init__.py .pytest_cache/x json.py "
-    "src/hashlib/__init__.py",
+    "src/hashlib/__init__.py x.egg-info/entry_points.txt src/x-1.dist-info/METADATA",
 }
 
 
@@ -273,6 +274,52 @@ def test_the_part_of_a_configuration_that_a_runner_reads_decides() -> None:
     assert changes("package.json", '{"scripts": {"test": "jest"}}', '{"scripts": {"test": "true"}}')
     assert not changes("package.json", '{"version": "1"}', '{"version": "2"}')
     assert not changes("app.py", "a", "b")
+
+
+def test_an_entry_point_of_pytest_or_a_program_of_its_name_decides_too() -> None:
+    def changes(after: str) -> bool:
+        before = "[project]\nname='a'\n[project.scripts]\na='a:main'\n"
+        return configures_tests("pyproject.toml", File(before.encode()), File((before + after).encode()))
+
+    assert not changes("b='a:more'\n[project.entry-points.console]\nx='a:x'\n")
+    assert changes("pytest='a:main'\n")
+    assert changes("[project.entry-points.pytest11]\nx='a:x'\n")
+    assert changes("[tool.poetry.plugins.pytest11]\nx='a:x'\n")
+
+
+INSTALLING = """set -x
+. activate
+cd /testbed
+python -m pip install -v --no-build-isolation -e '.[test, dev]'
+git apply -v - <<'EOF_1'
++pip install -e .
+EOF_1
+pytest -rA
+"""
+
+
+def test_an_editable_installation_is_told_apart_from_the_rest_of_a_script() -> None:
+    parts = parted(INSTALLING)
+    assert parts is not None
+    assert parts[0].splitlines() == INSTALLING.splitlines()[:4]
+    assert parts[1].splitlines() == [*INSTALLING.splitlines()[:3], *INSTALLING.splitlines()[4:]]
+    assert (installs(INSTALLING), installs(parts[1])) == (True, False)
+    for line in ("pip install --editable=.", "python setup.py develop", "python3 setup.py build_ext --inplace"):
+        assert parted(line) == (f"{line}\n", ""), line
+    for line in ("pip install .", "pip install -e ./sub", "pip install -e . && x", "python setup.py install", "make x"):
+        assert (parted(line), installs(line)) == (None, True), line
+    for line in ("pip install pytest", "pytest -rA", "if x; then\npip install -e .\nfi"):
+        assert parted(line) is None, line
+    assert not installs("pip install pytest\npytest -rA")
+
+
+def test_files_stand_on_a_trace_by_their_digest() -> None:
+    problem = SweProblem(command="x", fail_to_pass=["a"], archive="YWJj")
+    short = problem.recorded()
+    assert short.archive == f"sha256:{hashlib.sha256(b'YWJj').hexdigest()}"
+    assert (problem.shortened, short.shortened, short.recorded()) == (False, True, short)
+    assert short.model_copy(update={"archive": "YWJj"}) == problem
+    assert SweProblem(command="x", fail_to_pass=["a"]).recorded() == SweProblem(command="x", fail_to_pass=["a"])
 
 
 def test_signs_of_meddling_are_in_added_lines_alone() -> None:

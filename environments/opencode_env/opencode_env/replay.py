@@ -18,7 +18,7 @@ from verifiers.v1.configs.agent import AgentConfig
 from verifiers.v1.configs.cli.eval import EvalConfig
 from verifiers.v1.env import RunSlot
 from verifiers.v1.types import Request, TextContentPart, ToolMessage
-from verifiers.v1.utils.loaders import load_environment
+from verifiers.v1.utils.loaders import load_environment, load_taskset
 
 from opencode_env.scripted_model import ScriptedModel
 from opencode_env.scripted_model.cassette import Cassette, CassettePolicy, Difference
@@ -128,9 +128,16 @@ def _task(cassette: Cassette, config: EvalConfig) -> vf.Task[Any, Any, Any]:
     taskset = config.env.taskset
     kind = vf.task_type(taskset.id)
     try:
-        return kind(kind.data_type().model_validate(cassette.task["data"]), config=taskset.task)
+        task = kind(kind.data_type().model_validate(cassette.task["data"]), config=taskset.task)
+        shorten = getattr(task.data, "recorded", None)
+        if shorten is None or not task.data.shortened:
+            return task
+        for whole in load_taskset(taskset):
+            if whole.data.model_copy(update={"idx": task.data.idx}).recorded() == task.data:
+                return whole
     except (ValueError, KeyError) as error:
         raise UnplayableError(f"the task cannot be read: {error}") from error
+    raise UnplayableError("the trace has the task's files by their digest alone, and the run's dataset has them not")
 
 
 class _Pins:

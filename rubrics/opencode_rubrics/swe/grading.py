@@ -19,8 +19,9 @@ from agent_sandbox.toolbox.files import upload_bundle
 from agent_sandbox.toolbox.scoring import BoxOrder, Scoring
 
 from opencode_rubrics.errors import ScoringError
+from opencode_rubrics.swe.installation import Installed, install
 from opencode_rubrics.swe.parsers import EXIT_TEST, FAILED, PASSED
-from opencode_rubrics.swe.problem import SweProblem
+from opencode_rubrics.swe.problem import SweProblem, paths_of_patch
 from opencode_rubrics.swe.programs import argv_of
 from opencode_rubrics.swe.split import Change
 from opencode_rubrics.swe.suite import SuiteRun, run_suite, runs_pytest
@@ -91,9 +92,11 @@ async def grade(box: vf.Runtime, scoring: Scoring, problem: SweProblem, workdir:
 async def _attempt(
     box: vf.Runtime, problem: SweProblem, workdir: str, change: Change, *, record: bool
 ) -> tuple[SuiteRun, str]:
+    paths = [*change.files, *change.gone]
+    installed = await install(box, problem, workdir, paths)
     await put_files(box, workdir, change.files, change.gone)
-    patch = await _make_patch(box, problem, workdir, [*change.files, *change.gone])
-    return await _staged(box, problem, workdir, record=record), patch
+    patch = await _make_patch(box, problem, workdir, paths)
+    return await _staged(box, installed, workdir, record=record), patch
 
 
 async def _hold_against_gold(scoring: Scoring, problem: SweProblem, workdir: str, run: SuiteRun) -> None:
@@ -107,6 +110,7 @@ async def _hold_against_gold(scoring: Scoring, problem: SweProblem, workdir: str
 
 async def _gold_run(scoring: Scoring, problem: SweProblem, workdir: str, *, record: bool) -> SuiteRun:
     async with untouched_box(scoring, problem) as box:
+        installed = await install(box, problem, workdir, paths_of_patch(problem.gold_patch))
         if problem.patch_file:
             await box.write(problem.patch_file, problem.gold_patch.encode())
         elif problem.gold_patch:
@@ -114,15 +118,19 @@ async def _gold_run(scoring: Scoring, problem: SweProblem, workdir: str, *, reco
                 await _apply(box, workdir, problem.gold_patch, "the gold patch")
             except StagingError as error:
                 return _not_run(str(error))
-        return await _staged(box, problem, workdir, record=record)
+        return await _staged(box, installed, workdir, record=record)
 
 
-async def _staged(box: vf.Runtime, problem: SweProblem, workdir: str, *, record: bool) -> SuiteRun:
+async def _staged(box: vf.Runtime, installed: Installed, workdir: str, *, record: bool) -> SuiteRun:
+    if installed.failure:
+        return _not_run(installed.failure)
     try:
-        await stage_tests(box, problem, workdir)
+        await stage_tests(box, installed.problem, workdir)
     except StagingError as error:
         return _not_run(str(error))
-    return await run_suite(box, problem, workdir, record=record)
+    run = await run_suite(box, installed.problem, workdir, record=record)
+    run.installed_change = installed.with_change
+    return run
 
 
 def _not_run(problem: str) -> SuiteRun:

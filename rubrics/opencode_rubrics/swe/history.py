@@ -23,8 +23,10 @@ async def place_work(runtime: vf.Runtime, problem: SweProblem, workdir: str) -> 
 
     Raises:
         SandboxError: the sandbox is gone.
-        TaskError: they cannot be put there.
+        TaskError: they cannot be put there, or the problem is a trace's, which has their digest alone.
     """
+    if problem.shortened:
+        raise vf.TaskError("a trace has its task's files by their digest alone: take the task from its dataset")
     if problem.archive is not None:
         await unpack_archive(runtime, base64.b64decode(problem.archive), workdir, error=vf.TaskError)
     if problem.bundle is not None:

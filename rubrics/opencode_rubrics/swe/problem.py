@@ -1,11 +1,15 @@
 """One software engineering task as every dataset's rows are turned into it: the field `swe` of a task's data."""
 
+import hashlib
 import re
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 DEFAULT_SECONDS = 1800.0
+
+_DIGEST = "sha256:"
+"""What an archive begins with that stands on a trace by its digest alone."""
 
 _FILE_OF_PATCH = re.compile(r"^(?:\+\+\+|---) (?:[ab]/)?([^\t\n]+)|^rename (?:from|to) (.+)$", re.MULTILINE)
 
@@ -62,6 +66,18 @@ class SweProblem(BaseModel):
         if self.archive and self.bundle:
             raise ValueError("archive and bundle exclude each other")
         return self
+
+    @property
+    def shortened(self) -> bool:
+        """Whether this is a trace's, which has what is packed by its digest alone."""
+        return (self.archive or self.bundle or "").startswith(_DIGEST)
+
+    def recorded(self) -> Self:
+        """The problem as it stands on a trace: what is packed, by its digest."""
+        packed = {name: text for name in ("archive", "bundle") if (text := getattr(self, name)) and not self.shortened}
+        return self.model_copy(
+            update={name: f"{_DIGEST}{hashlib.sha256(text.encode()).hexdigest()}" for name, text in packed.items()}
+        )
 
     @property
     def own_test_paths(self) -> set[str]:

@@ -28,12 +28,16 @@ _CONFIGURATION = re.compile(
     r"|\.(?:mocharc|nycrc|jestrc)(?:\..*)?|noxfile\.py|phpunit\.xml(?:\.dist)?|\.rspec|runtests\.\w+|nextest\.toml"
 )
 _START_UP = re.compile(r"(?:site|user)customize\.py|.*\.pth|pyvenv\.cfg|.*\.egg-link|\.python-version|\.envrc")
+_METADATA = re.compile(r".*\.(?:egg|dist)-info")
+"""Where a package says its entry points, which pytest loads plugins by."""
 _SHADOWING = {"pytest", "_pytest", "pluggy", "iniconfig", "unittest", "py", "nose", "xdist", "pytest_timeout"}
 _MODULE = re.compile(r"\.(?:py|pyc|pyd|so)$")
 _SHADOWING |= sys.stdlib_module_names
 """Modules of the runner and of Python, which a new file of the work directory would stand before."""
 _ENVIRONMENT = {"__pycache__", "site-packages", "dist-packages", "node_modules", ".venv", ".tox", ".nox", ".eggs"}
 _CACHES = {".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".cache", "htmlcov"}
+_PROGRAMS = {"pytest", "py.test", "python", "python3", "tox", "nox", "coverage", "git", "sh", "bash"}
+"""Names of programs that an installed script would stand before."""
 _SECTIONS = re.compile(r"(?:tool:)?pytest|testenv.*|tox|coverage:.*|aliases|nosetests|unittest|options\.entry_points")
 
 
@@ -80,7 +84,7 @@ class Splitter:
             return "solution"
         if _TEST_FOLDERS & set(parts) or _TEST_NAME.fullmatch(name) or _CONFIGURATION.fullmatch(name):
             return "test"
-        if _START_UP.fullmatch(name) or self._shadows(parts):
+        if _START_UP.fullmatch(name) or any(map(_METADATA.fullmatch, parts)) or self._shadows(parts):
             return "environment"
         return "solution"
 
@@ -119,11 +123,16 @@ def _text(file: File | None) -> str:
 
 def _of_toml(text: str) -> Any:
     try:
-        tools: Any = tomllib.loads(text).get("tool", {})
-    except (tomllib.TOMLDecodeError, RecursionError):
+        found = tomllib.loads(text)
+        tools, project = found.get("tool", {}), found.get("project", {})
+        names = ("pytest", "tox", "coverage", "nox", "hatch", "pdm", "poe", "taskipy")
+        read = {name: tools[name] for name in names if name in tools}
+        places = project.get("entry-points", {}), tools.get("poetry", {}).get("plugins", {})
+        plugins = [table.get("pytest11") for table in places]
+        scripts = {name: script for name, script in project.get("scripts", {}).items() if name in _PROGRAMS}
+        return read, plugins, scripts
+    except (tomllib.TOMLDecodeError, RecursionError, AttributeError, TypeError):
         return text
-    names = ("pytest", "tox", "coverage", "nox", "hatch", "pdm", "poe", "taskipy")
-    return {name: tools[name] for name in names if name in tools} if isinstance(tools, dict) else text
 
 
 def _of_ini(text: str) -> Any:

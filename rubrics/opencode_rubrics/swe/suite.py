@@ -60,6 +60,8 @@ class SuiteRun:
     """Tests that passed, by the record."""
     disagreeing: int = 0
     """Tests that the log alone says passed."""
+    installed_change: bool = False
+    """Whether its command installed or built the package with the change in it."""
 
     def told(self) -> dict[str, JsonValue]:
         """The run as JSON, for `trace.info`."""

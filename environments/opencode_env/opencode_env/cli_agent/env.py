@@ -47,7 +47,7 @@ from opencode_env.cli_agent.outcomes import AgentErrors, retries_of_outcomes
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.rollout_limit import limit_rollout, scoring_limit, take_scoring_limit, warn_of_short_limit
 from opencode_env.cli_agent.spare_boxes import box_provider
-from opencode_env.cli_agent.traces import AnyTrace, describe_failure, describe_rollout
+from opencode_env.cli_agent.traces import AnyTrace, describe_failure, describe_rollout, shorten_tasks
 from opencode_env.cli_agent.training_renderer import require_trainable
 from opencode_env.cli_agent.turns.config import TurnsConfig
 from opencode_env.cli_agent.turns.disk import DiskUse
@@ -230,6 +230,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         """One episode, whatever came of it, in a form that can be written down."""
         episode: Episode[Any, Any, Any] = await super().run_episode(task, ctx, **watchers)
         replace_surrogates(episode)
+        shorten_tasks(episode)
         if episode.errors:
             logger.warning("%s", describe_failure(episode))
         return episode

@@ -25,6 +25,14 @@ def agent_record(trace: AnyTrace) -> dict[str, Any]:
     return record
 
 
+def shorten_tasks(episode: Episode[Any, Any, Any]) -> None:
+    """Leave of each recorded task what its data say is to stand on a trace; nobody makes a sandbox of it any more."""
+    for recorded in (episode.task, *(trace.task for trace in episode.traces)):
+        shorten = getattr(recorded.data, "recorded", None)
+        if shorten is not None:
+            recorded.data = shorten()
+
+
 def describe_rollout(trace: AnyTrace, seconds: float) -> str:
     """Turns, tool counts, stop, exit code, duration (s), reward and error of a finished rollout, in one line."""
     tools = ",".join(f"{name}:{count}" for name, count in sorted(tool_counts(trace).items())) or "-"

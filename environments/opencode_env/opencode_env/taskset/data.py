@@ -4,6 +4,8 @@ Invariant: JSON-safe and complete in itself; nothing here refers to a file of th
 answer and the verify commands are part of it and never enter the sandbox before the agent has ended.
 """
 
+from typing import Self
+
 import verifiers.v1 as vf
 from opencode_rubrics.code.problem import CodeTests
 from opencode_rubrics.staged_tests import StagedTests
@@ -43,3 +45,12 @@ class OpenCodeTaskData(vf.TaskData):
     """The kept turn that rollouts of the task go on from."""
     info: dict[str, JsonValue] = Field(default_factory=dict)
     """All other columns of the row."""
+
+    @property
+    def shortened(self) -> bool:
+        """Whether these are a trace's, which lack files."""
+        return self.swe is not None and self.swe.shortened
+
+    def recorded(self) -> Self:
+        """The data as they stand on a trace; the files of a repository, by their digest."""
+        return self if self.swe is None else self.model_copy(update={"swe": self.swe.recorded()})
