@@ -9,12 +9,13 @@ from opencode_env.scripted_model import Reply, ScriptedModel
 from opencode_env.scripted_model.request import ChatRequest
 
 from tests.support.replies import call
+from tests.support.sizes import size
 from tests.support.user_home import Finished, UserHome
 from tests.swe.playing import write_rows
 from tests.swe.repositories import Repository
 
-_SECONDS = 3600.0
-"""Of an evaluation; `make test-whole` plays a hundred rows in one."""
+_SECONDS = size(3600.0, 4 * 3600.0)
+"""Of an evaluation; `make test-whole` plays hundreds of rollouts in one."""
 Form = Callable[[Repository], dict[str, Any]]
 """Makes a row of a repository."""
 
@@ -59,9 +60,11 @@ def run(home: UserHome, name: str, played: Sequence[Case], *options: str, **env:
     return asyncio.run(evaluated())
 
 
-def assert_scored(finished: Finished, played: Sequence[Case]) -> None:
-    """Every case earned what it should, without an error."""
+def assert_scored(finished: Finished, played: Sequence[Case], times: int = 1) -> None:
+    """Every case earned what it should, each of `times`, without an error."""
     assert finished.exit_code == 0, finished.log
     assert all(episode.ok for episode in finished.episodes), finished.log
-    rewards = {str(episode.task.data.id): episode.traces[0].reward for episode in finished.episodes}
-    assert rewards == {case.name: case.reward for case in played}, finished.log
+    rewards: dict[str, list[float]] = {}
+    for episode in finished.episodes:
+        rewards.setdefault(str(episode.task.data.id), []).append(episode.traces[0].reward)
+    assert rewards == {case.name: [case.reward] * times for case in played}, finished.log

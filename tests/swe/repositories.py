@@ -40,6 +40,8 @@ _NO_COLOURS = {
 }
 """What pytest imports of pygments, which it uses on terminals alone."""
 PYTEST = f'PYTHONPATH="$PWD/{_DEPENDENCIES}:$PWD:$PYTHONPATH" python3 -m pytest'
+CASES = ("gold", "half", "untouched")
+"""What an evaluation plays of each row; SWE-smith's have a branch for each."""
 _IDENTITY = ["-c", "user.name=Dev", "-c", "user.email=dev@example.org", "-c", "commit.gpgsign=false"]
 
 
@@ -182,7 +184,10 @@ def _smith(root: Path, repository: Repository) -> str:
     for path in repository.tests:
         (root / path).unlink()
     _commit(root, {}, "Remove F2P Tests")
-    _git(root, "bundle", "create", "-q", "../smith.bundle", name, "main")
+    names = [f"{name.removesuffix('bug')}{case}" for case in CASES]
+    for other in names:
+        _git(root, "branch", other)
+    _git(root, "bundle", "create", "-q", "../smith.bundle", name, *names, "main")
     return _text((root.parent / "smith.bundle").read_bytes())
 
 

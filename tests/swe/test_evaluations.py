@@ -1,5 +1,10 @@
-"""`vf-eval opencode-swe` with real OpenCode: in confined sandboxes, with recursive OpenCode, and in containers."""
+"""`vf-eval opencode-swe` with real OpenCode: in confined sandboxes, with recursive OpenCode, and in containers.
 
+In `make test` each of the eight forms once or twice; in `make test-whole` each with the gold patch, half of it and
+nothing, five times, confined and in containers. `test_scoring` scores the others of three repositories in eight forms.
+"""
+
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -9,35 +14,65 @@ from tests.support.podman import SUITES_IMAGE, Unavailable, base_image
 from tests.support.sizes import WHOLE, size
 from tests.support.user_home import UserHome
 from tests.swe.evaluating import Case, Form, assert_scored, run
+from tests.swe.libraries import pythons
 from tests.swe.playing import patching
-from tests.swe.repositories import CALCULATOR, FORMS, SLUGS, STORE, Repository, made, r2e, rebench, swelego
+from tests.swe.repositories import (
+    CALCULATOR,
+    CASES,
+    FOREIGN_FORMS,
+    FORMS,
+    REPOSITORIES,
+    SLUGS,
+    Repository,
+    made,
+    r2e,
+    rebench,
+    swesmith,
+)
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.timeout(size(900, 5 * 3600))]
+
+ALL_FORMS = (*FORMS, *FOREIGN_FORMS)
+TIMES = size(1, 5)
 
 
-def cases(repository: Repository, form: Form, **columns: Any) -> list[Case]:
-    """The gold patch, nothing, and half the gold patch."""
-    scripts = {"gold": (patching(made(repository).gold), 1.0), "half": (patching(made(repository).half), 0.0)}
-    scripts["untouched"] = "true", 0.0
-    name = f"{repository.name}-{form.__name__}"
-    return [Case.of(form, repository, f"{name}-{key}", *played, **columns) for key, played in scripts.items()]
+def case(repository: Repository, form: Form, kind: str, **columns: Any) -> Case:
+    """What the agent does with a row: the gold patch, half of it, or nothing."""
+    found = made(repository)
+    script = {"gold": patching(found.gold), "half": patching(found.half), "untouched": "true"}[kind]
+    # The id of a row of SWE-smith is the name of its branch.
+    name = f"org__{repository.name}.12345678" if form is swesmith else f"{repository.name}-{form.__name__}-"
+    name = f"{name}.{kind}" if form is swesmith else f"{name}{kind}"
+    return Case.of(form, repository, name, script, float(kind == "gold"), **columns)
 
 
-def test_rows_without_an_image_are_played_in_the_confined_sandbox(shared_home: UserHome) -> None:
-    played = [*cases(CALCULATOR, swelego), *size([], cases(STORE, r2e))]
-    finished = run(shared_home, "confined", played)
-    assert_scored(finished, played)
-    trace = finished.trace("calculator-swelego-gold")
-    assert trace.info["swe"]["patch"].startswith("diff --git a/calc/more.py")
-    assert trace.metrics["fail_to_pass_passed"] == 2.0
+def cases(**columns: Any) -> list[Case]:
+    """Every form, of one repository or another: the gold patch, of some half of it or nothing, too."""
+    found = []
+    for number, (form, repository) in enumerate(zip(ALL_FORMS, cycle(REPOSITORIES), strict=False)):
+        kinds = size(CASES[:1] if number % 3 else ("gold", ("half", "untouched")[number % 2]), CASES)
+        found += [case(repository, form, kind, **columns) for kind in kinds]
+    return found
+
+
+def test_rows_of_every_form_are_played_in_the_confined_sandbox(shared_home: UserHome) -> None:
+    played = cases()
+    finished = run(shared_home, "confined", played, "-r", str(TIMES), **pythons(shared_home.root))
+    assert_scored(finished, played, TIMES)
+    trace = finished.episodes[0].traces[0]
     assert {tool.name for tool in trace.tools} == {"bash", "edit", "write"}
-    assert finished.trace("calculator-swelego-half").metrics["fail_to_pass_passed"] == 1.0
+    patches = {str(one.task.data.id): one.traces[0].info["swe"]["patch"] for one in finished.episodes}
+    assert patches["calculator-r2e-gold"].startswith("diff --git a/calc/more.py")
+    # A trace has a row's files by their digest.
+    assert max(len(episode.model_dump_json()) for episode in finished.episodes) < 400_000
+    rows = [one.task.data.model_dump()["swe"] for one in finished.episodes]
+    assert all((row.get("archive") or row["bundle"]).startswith("sha256:") for row in rows)
     assert shared_home.leftovers() == []
 
 
 @pytest.mark.skipif(not WHOLE, reason="recursive OpenCode plays rows in make test-whole")
 def test_recursive_opencode_plays_them_too(shared_home: UserHome) -> None:
-    played = cases(CALCULATOR, r2e)[:1]
+    played = [case(CALCULATOR, r2e, "gold")]
     assert_scored(run(shared_home, "rlm", played, "--env.id", "opencode-rlm"), played)
 
 
@@ -48,7 +83,6 @@ def test_rows_with_an_image_are_played_in_containers(shared_home: UserHome, podm
     except Unavailable as error:
         pytest.fail(str(error))
     named = {"image_name": image, "docker_image": image, "image_url": image, "image": image}
-    played = cases(SLUGS, rebench, **named)[: size(2, 3)]
-    for form in size((), FORMS):
-        played += cases(CALCULATOR, form, **named)
-    assert_scored(run(shared_home, "podman", played, *podman(image)), played)
+    played = cases(**named) if WHOLE else [case(SLUGS, rebench, kind, **named) for kind in CASES[:2]]
+    options = ["-r", str(TIMES), *podman(image)]
+    assert_scored(run(shared_home, "podman", played, *options, **pythons(shared_home.root)), played, TIMES)

@@ -3,21 +3,17 @@
 Only in `make test-whole`: their environments hold 400 MB, and they take seconds to be imported.
 """
 
-import hashlib
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from opencode_rubrics.cache import cache_root, make_once
-from opencode_rubrics.swe.foreign_parsers import command_elsewhere, parse_elsewhere, variable_of
+from opencode_rubrics.swe.foreign_parsers import command_elsewhere, parse_elsewhere
 from opencode_swe.fields import reversed_patch
 
 from tests.support.sizes import WHOLE
+from tests.swe.libraries import COMMAND, pythons
 from tests.swe.playing import patching, played, tasks_of
-from tests.swe.repositories import CALCULATOR, FOREIGN_FORMS, PYTEST, REPOSITORIES, made, multi_swe, swebench, swesmith
+from tests.swe.repositories import CALCULATOR, FOREIGN_FORMS, REPOSITORIES, made, multi_swe, swebench, swesmith
 
 pytestmark = [
     pytest.mark.usefixtures("sandboxes"),
@@ -25,74 +21,13 @@ pytestmark = [
     pytest.mark.skipif(not WHOLE, reason="the packages of datasets are installed in make test-whole"),
 ]
 
-ENVIRONMENTS = {
-    "swesmith": ("swesmith==0.0.9", "swebench==4.1.0", "docker", "python-dotenv", "ghapi", "unidiff"),
-    "swebench": ("swebench==5.0.2", "multi-swe-bench==1.1.2"),
-}
-REGISTERED = """
-import runpy, sys
-names = {names!r}
-def smith():
-    from dataclasses import make_dataclass
-    from swesmith.profiles import registry
-    from swesmith.profiles.python import PythonProfile
-    for name in names:
-        fields = dict(owner="org", repo=name, commit="12345678" * 5, test_cmd={command!r})
-        made = make_dataclass(name, [(key, str, value) for key, value in fields.items()], bases=(PythonProfile,))
-        registry.register_profile(made)
-def multi():
-    import re
-    import multi_swe_bench.harness
-    from multi_swe_bench.harness.instance import Instance
-    from multi_swe_bench.harness.test_result import mapping_to_testresult
-    class Suite(Instance):
-        def __init__(self, pr, config):
-            self._pr = pr
-        def parse_log(self, log):
-            found = re.findall(r"^(PASSED|FAILED|ERROR) (\\S.*?)(?: - .*)?$", log, re.M)
-            return mapping_to_testresult({{test: status for status, test in found}})
-    for name in names:
-        Instance.register("org", name)(Suite)
-{family}()
-runpy.run_path(sys.argv[1], run_name="__main__")
-"""
-
-
-def environment(name: str) -> Path:
-    """The Python of an environment with these packages, made once for this machine."""
-    packages = ENVIRONMENTS[name]
-    digest = hashlib.sha256(repr((packages, sys.version)).encode()).hexdigest()[:16]
-    directory = cache_root() / f"tests-{name}-{digest}"
-    uv = shutil.which("uv")
-    assert uv is not None
-
-    def fill(place: Path) -> None:
-        subprocess.run([uv, "venv", "-q", "--allow-existing", "--python", sys.executable, str(place)], check=True)
-        argv = [uv, "pip", "install", "-q", "--python", str(place / "bin" / "python"), *packages]
-        subprocess.run(argv, check=True)
-        (place / "complete").touch()
-
-    make_once(directory, "complete", fill)
-    return directory / "bin" / "python"
-
 
 @pytest.fixture(scope="module", autouse=True)
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Pythons that have the packages, in which the tests' repositories are registered."""
-    root = tmp_path_factory.mktemp("pythons")
     with pytest.MonkeyPatch.context() as patched:
-        for family, place, register in (
-            ("swesmith", "swesmith", "smith"),
-            ("swebench", "swebench", "int"),
-            ("multi-swe", "swebench", "multi"),
-        ):
-            program = root / f"registering_{place}_{register}.py"
-            names = [repository.name for repository in REPOSITORIES]
-            program.write_text(REGISTERED.format(names=names, family=register, command=f"{PYTEST} -v"))
-            python = root / family
-            python.write_text(f'#!/bin/sh\nexec {environment(place)} {program} "$@"\n')
-            python.chmod(0o755)
-            patched.setenv(variable_of(family), str(python))
+        for name, python in pythons(tmp_path_factory.mktemp("pythons")).items():
+            patched.setenv(name, python)
         yield
 
 
@@ -110,7 +45,7 @@ async def test_gold_scores_one_and_half_of_it_and_nothing_zero(repository, form,
 async def test_the_profile_says_the_command_and_the_patch_that_mends_is_the_reversed_one(tmp_path: Path) -> None:
     (task,) = tasks_of([swesmith(CALCULATOR)], tmp_path)
     assert task.data.swe is not None
-    assert task.data.swe.command == f"{PYTEST} -v" == command_elsewhere(swesmith(CALCULATOR))
+    assert task.data.swe.command == COMMAND == command_elsewhere(swesmith(CALCULATOR))
     assert task.data.swe.gold_patch == made(CALCULATOR).gold
     assert reversed_patch(reversed_patch(made(CALCULATOR).gold)) == made(CALCULATOR).gold
     (multi,) = tasks_of([multi_swe(CALCULATOR)], tmp_path)

@@ -20,28 +20,33 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 
 def converted(row: dict[str, Any], namespace: str) -> dict[str, Any]:
     """The row with what release 5 reads in it."""
-    made = import_module("swebench.harness.test_spec.test_spec").make_test_spec(row, namespace=namespace)
+    specs: Any = import_module("swebench.harness.test_spec.test_spec")
+    # How its image was made: for that, lists of requirements would be fetched from the network, row by row.
+    specs.make_env_script_list = lambda *_: []
+    made = specs.make_test_spec(row, namespace=namespace)
     parsers = import_module("swebench.harness.log_parsers").MAP_REPO_TO_PARSER
+    fail_only = row["repo"] in import_module("swebench.harness.constants").FAIL_ONLY_REPOS
     return {
         **row,
         "image": made.instance_image_key,
         "eval_script": made.eval_script,
         "log_parser": parsers[row["repo"]].__name__,
-        "eval_type": "pass_and_fail",
+        "eval_type": "fail_only" if fail_only else "pass_and_fail",
     }
 
 
 def main() -> int:
     """Convert all rows; one that cannot be is told, and left out."""
     source, target, namespace = sys.argv[1:]
-    failed = 0
+    rows, failed = rows_of(Path(source)), 0
     with Path(target).open("w", encoding="utf-8") as file:
-        for row in rows_of(Path(source)):
+        for row in rows:
             try:
                 file.write(json.dumps(converted(row, namespace)) + "\n")
             except Exception as error:  # noqa: BLE001 - whatever its tables and its look-ups on the network raise
                 failed += 1
-                sys.stderr.write(f"{row.get('instance_id')}: {type(error).__name__}: {error}\n")
+                sys.stderr.write(f"{row.get('instance_id')} is left out: {type(error).__name__}: {error}\n")
+    sys.stderr.write(f"{len(rows) - failed} of {len(rows)} rows are converted\n")
     return 1 if failed else 0
 
 
