@@ -64,7 +64,7 @@ class registry:
     "multi_swe_bench/__init__.py": "",
     "multi_swe_bench/harness/__init__.py": "",
     "multi_swe_bench/harness/image.py": "from types import SimpleNamespace as Config\n",
-    "multi_swe_bench/harness/pull_request.py": "from types import SimpleNamespace as Base, SimpleNamespace as PullRequest\n",
+    "multi_swe_bench/harness/pull_request.py": "from types import SimpleNamespace as Base\nPullRequest = Base\n",
     "multi_swe_bench/harness/instance.py": """
 import re
 from types import SimpleNamespace as Told
