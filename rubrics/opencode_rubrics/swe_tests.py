@@ -114,6 +114,7 @@ _COUNTS = (
     "tests_collected",
     "tests_claimed",
     "installed_change",
+    "runner_replaced",
 )
 
 
@@ -197,5 +198,6 @@ def _recorded(record: dict[str, Any], problem: SweProblem, graded: Grade) -> flo
         "tests_collected": run.collected or 0,
         "tests_claimed": run.disagreeing,
         "installed_change": int(run.installed_change),
+        "runner_replaced": run.replaced,
     }
     return float(solved)

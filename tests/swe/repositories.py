@@ -39,7 +39,7 @@ _NO_COLOURS = {
     "formatters/terminal.py": "class TerminalFormatter: pass\n",
 }
 """What pytest imports of pygments, which it uses on terminals alone."""
-PYTEST = f'PYTHONPATH="$PWD/{_DEPENDENCIES}:$PWD:$PYTHONPATH" python3 -m pytest'
+PYTEST = f'PYTHONPATH="$PWD/{_DEPENDENCIES}:$PWD:${{PYTHONPATH:-}}" python3 -m pytest'
 CASES = ("gold", "half", "untouched")
 """What an evaluation plays of each row; SWE-smith's have a branch for each."""
 _IDENTITY = ["-c", "user.name=Dev", "-c", "user.email=dev@example.org", "-c", "commit.gpgsign=false"]
@@ -417,8 +417,8 @@ def swesmith(repository: Repository) -> dict[str, Any]:
 def multi_swe(repository: Repository) -> dict[str, Any]:
     """Multi-SWE: the change is a patch that the script of the image applies, and tests have states before and after."""
     found = made(repository)
-    script = 'cd "$PWD"; git apply /tmp/multi/test.patch /tmp/multi/fix.patch || exit 3\n' + f"{PYTEST} -rA; exit $?\n"
-    setup = f"mkdir -p /tmp/multi && cat > /tmp/multi/test.patch <<'EOT'\n{found.tests}EOT\n"
+    script = f"cat > /tmp/test.patch <<'EOT'\n{found.tests}EOT\n"
+    script += f"git apply /tmp/test.patch /tmp/fix.patch || exit 3\n{PYTEST} -rA; exit $?\n"
     states = {"fix": "PASS", "run": "NONE", "test": "FAIL"}
 
     def table(tests: tuple[str, ...]) -> dict[str, list[str]]:
@@ -434,12 +434,11 @@ def multi_swe(repository: Repository) -> dict[str, Any]:
         "body": f"Mend {repository.name}.",
         "resolved_issues": {"number": [3], "title": [f"{repository.name} is broken"], "body": [None]},
         "base": {"label": "org:main", "ref": "main", "sha": found.base},
-        "setup": setup,
         "docker_image": "",
         "fix_patch": found.gold,
         "test_patch": found.tests,
         "test_cmd": script,
-        "patch_file": "/tmp/multi/fix.patch",
+        "patch_file": "/tmp/fix.patch",
         "p2p_tests": json.dumps(table(repository.kept)),
         "f2p_tests": table(repository.fixed),
         "s2p_tests": table(()),

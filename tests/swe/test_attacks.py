@@ -3,7 +3,9 @@
 The agent is the light program: what scripts do in the sandbox is the same.
 """
 
+from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 from verifiers.v1.trace import WireTrace
@@ -12,8 +14,10 @@ from tests.support.sizes import size
 from tests.support.user_home import UserHome
 from tests.swe.attacks import ATTACKS, HARMLESS, INHERENT, OTHER_FORMS, STUCK
 from tests.swe.evaluating import Case, Form, run
+from tests.swe.fresh_attacks import FRESH, INSTALLING, VISIBLE
+from tests.swe.libraries import pythons
 from tests.swe.playing import patching
-from tests.swe.repositories import CALCULATOR, made, openswe, r2e, swelego
+from tests.swe.repositories import CALCULATOR, Repository, made, multi_swe, openswe, r2e, swebench, swelego
 
 pytestmark = [pytest.mark.usefixtures("light_opencode"), pytest.mark.slow, pytest.mark.timeout(size(900, 3600))]
 
@@ -24,8 +28,12 @@ USUAL = (
     "processes that stay",
     "a suite that sleeps",
     "a module of Python's",
+    "a plugin's entry point",
 )
 """The attacks of `make test`; each way in has one."""
+SETUP = "import calc.ops\n"
+"""A `setup.py` that imports what it installs, as many do."""
+INSTALLED = replace(CALCULATOR, before={**CALCULATOR.before, "setup.py": SETUP})
 CHANGED = (
     "printf 'new\\0binary' > calc/data.bin; git mv calc/more.py calc/most.py; echo x > ignored.local; "
     "printf '#!/bin/sh\\n' > calc/run; chmod +x calc/run; ln -s ops.py calc/same.py; chmod +x calc/ops.py; "
@@ -33,20 +41,31 @@ CHANGED = (
 )
 
 
+def installing(repository: Repository) -> dict[str, Any]:
+    """SWE-bench, whose script installs first."""
+    row = swebench(repository)
+    install = "python3 setup.py build_ext --inplace\n"
+    return {**row, "eval_script": row["eval_script"].replace("git apply", f"{install}git apply", 1)}
+
+
 def cases() -> list[Case]:
     """Every attack as a row, in rows of other forms and beside the right patch, too."""
 
     def case(name: str, script: str, reward: float = 0.0, form: Form = swelego, seconds: float = 90) -> Case:
-        return Case.of(form, CALCULATOR, name, script, reward, test_timeout=seconds)
+        repository = INSTALLED if form is installing else CALCULATOR
+        return Case.of(form, repository, name, script, reward, test_timeout=seconds)
 
     gold = patching(made(CALCULATOR).gold)
-    alone = size(USUAL, tuple(ATTACKS))
-    elsewhere = product(size((openswe,), (r2e, openswe)), size(OTHER_FORMS[1:2], OTHER_FORMS))
+    alone, every = size(USUAL, (*ATTACKS, *FRESH)), {**ATTACKS, **FRESH}
+    elsewhere = product(size((openswe,), (r2e, openswe, multi_swe)), size(OTHER_FORMS[1:2], OTHER_FORMS))
     return [
         case("all changes", CHANGED),
-        *(case(name, ATTACKS[name], seconds=20 if name in STUCK else 90) for name in alone),
+        *(case(name, every[name], seconds=20 if name in STUCK else 90) for name in alone),
         *(case(f"{form.__name__}: {name}", ATTACKS[name], form=form) for form, name in elsewhere),
         *(case(f"gold and {name}", gold + ATTACKS[name], 1.0) for name in size(HARMLESS[:1], HARMLESS)),
+        case("installed: gold", gold, 1.0, installing),
+        *(case(name, *played, installing) for name, played in INSTALLING.items()),
+        *(case(name, VISIBLE[name][0], 1.0) for name in size(("in other words",), tuple(VISIBLE))),
         *(case(name, INHERENT[name], 1.0) for name in size(("the record's own words",), tuple(INHERENT))),
     ]
 
@@ -54,7 +73,7 @@ def cases() -> list[Case]:
 @pytest.fixture(scope="module")
 def traces(light_opencode: None, shared_home: UserHome) -> dict[str, WireTrace]:
     """The trace of each attack."""
-    finished = run(shared_home, "attacks", cases())
+    finished = run(shared_home, "attacks", cases(), **pythons(shared_home.root))
     assert finished.exit_code == 0, finished.log
     found = {str(episode.task.data.id): episode.traces[0] for episode in finished.episodes}
     assert len(found) == len(cases()), finished.log
@@ -74,6 +93,13 @@ def test_what_is_left_out_and_what_no_grader_closes_is_shown(traces: dict[str, W
     shown = {name: bool(traces[name].metrics["meddling_signs"]) for name in INHERENT if name in traces}
     assert shown == dict.fromkeys(shown, True)
     assert shown
+    named = {name: bool(traces[name].metrics[VISIBLE[name][1]]) for name in VISIBLE if name in traces}
+    assert named == dict.fromkeys(named, True)
+    assert named
+    installed = {name: traces[name].metrics["installed_change"] for name in ("installed: gold", *INSTALLING)}
+    assert installed == {"installed: gold": 0.0, "planted by a module": 0.0, "planted by setup.py": 1.0}
+    assert traces["conftest"].metrics["runner_replaced"] == 0.0
+    assert traces["a plugin's entry point"].metrics["dropped_environment_files"] == 2.0
 
 
 def test_all_that_was_changed_arrives(traces: dict[str, WireTrace]) -> None:

@@ -10,14 +10,16 @@ import pytest
 from opencode_env.check_tasks.cli import main
 
 from tests.support.sizes import size
+from tests.swe.libraries import pythons
 from tests.swe.playing import patching, write_rows
-from tests.swe.repositories import CALCULATOR, made, openswe, r2e, swelego
+from tests.swe.repositories import CALCULATOR, FOREIGN_FORMS, FORMS, made, multi_swe, r2e, swelego, swesmith
 from tests.task_folders.folders import folder_task
 from tests.task_folders.folders import played as played_folder
 
 pytestmark = [pytest.mark.usefixtures("sandboxes"), pytest.mark.slow]
 
-SOUND = size((r2e,), (r2e, swelego, openswe))
+SOUND = size((r2e, multi_swe), (*FORMS, *FOREIGN_FORMS))
+NAMES = ["org__calculator.12345678.bug" if form is swesmith else f"calculator-{form.__name__}" for form in SOUND]
 
 
 def checked(*arguments: str) -> dict[str, Any]:
@@ -37,17 +39,20 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, A
         f"mkdir -p ~/.cache/site-packages/calc && cat > ~/.cache/site-packages/calc/all.py <<'X'\n{mended}X\n"
     )
     rows = write_rows([*(form(CALCULATOR) for form in SOUND), *size([], [leaking])], root / "rows.jsonl")
-    return root / "made", checked(str(rows), "--write-folders", str(root / "made"))
+    with pytest.MonkeyPatch.context() as patched:
+        for variable, python in pythons(root).items():
+            patched.setenv(variable, python)
+        return root / "made", checked(str(rows), "--write-folders", str(root / "made"))
 
 
 def test_sound_rows_have_no_finding_and_a_fix_in_a_cache_is_a_leak(written: tuple[Path, dict[str, Any]]) -> None:
     kinds = {name: {one["kind"] for one in report["findings"]} for name, report in written[1].items()}
     assert {report["error"] for report in written[1].values()} == {None}, written[1]
-    sound: dict[str, set[str]] = {f"calculator-{form.__name__}": set() for form in SOUND}
+    sound: dict[str, set[str]] = {name: set() for name in NAMES}
     assert kinds == {**sound, **size({}, {"leak": {"leak"}})}
 
 
-@pytest.mark.parametrize("name", [f"calculator-{form.__name__}" for form in SOUND])
+@pytest.mark.parametrize("name", NAMES)
 async def test_the_folder_gives_the_verdict_of_the_rubric(written: tuple[Path, dict[str, Any]], name: str) -> None:
     task, found = folder_task(written[0] / name), made(CALCULATOR)
     scripts = {patching(found.gold): 1.0, "true": 0.0, patching(found.half): 0.0}

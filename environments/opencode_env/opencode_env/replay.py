@@ -128,10 +128,10 @@ def _task(cassette: Cassette, config: EvalConfig) -> vf.Task[Any, Any, Any]:
     taskset = config.env.taskset
     kind = vf.task_type(taskset.id)
     try:
-        task = kind(kind.data_type().model_validate(cassette.task["data"]), config=taskset.task)
-        shorten = getattr(task.data, "recorded", None)
-        if shorten is None or not task.data.shortened:
+        task: vf.Task[Any, Any, Any] = kind(kind.data_type().model_validate(cassette.task["data"]), config=taskset.task)
+        if not getattr(task.data, "shortened", False):
             return task
+        whole: vf.Task[Any, Any, Any]
         for whole in load_taskset(taskset):
             if whole.data.model_copy(update={"idx": task.data.idx}).recorded() == task.data:
                 return whole

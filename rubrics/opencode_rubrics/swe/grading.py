@@ -72,10 +72,10 @@ async def grade(box: vf.Runtime, scoring: Scoring, problem: SweProblem, workdir:
             await _hold_against_gold(scoring, problem, workdir, run)
         return Grade(run, patch)
     recorded = True
-    gold = await _gold_run(scoring, problem, workdir, record=True)
+    gold = await gold_run(scoring, problem, workdir, record=True)
     if gold.problem and runs_pytest(problem):
         recorded = False
-        gold = await _gold_run(scoring, problem, workdir, record=False)
+        gold = await gold_run(scoring, problem, workdir, record=False)
     if gold.problem:
         what = "with its gold patch" if problem.gold_patch else "without any change"
         said = f"{gold.problem}: {gold.log[-500:]}"
@@ -101,14 +101,20 @@ async def _attempt(
 
 async def _hold_against_gold(scoring: Scoring, problem: SweProblem, workdir: str, run: SuiteRun) -> None:
     """An exit code names no test: those that pass with the gold patch must have passed, and not been skipped."""
-    gold = await _gold_run(scoring, problem, workdir, record=True)
+    gold = await gold_run(scoring, problem, workdir, record=True)
     missing = sorted(gold.passed - run.passed)
     if missing and not gold.problem:
         run.states = {EXIT_TEST: FAILED}
         run.problem = f"{len(missing)} tests that pass with the gold patch have not passed: {missing[0]}, …"
 
 
-async def _gold_run(scoring: Scoring, problem: SweProblem, workdir: str, *, record: bool) -> SuiteRun:
+async def gold_run(scoring: Scoring, problem: SweProblem, workdir: str, *, record: bool) -> SuiteRun:
+    """What the suite says of the gold patch, or of the untouched tree where there is none; in a sandbox of its own.
+
+    Raises:
+        SandboxError: a sandbox is gone.
+        ScoringError: it could not take the patch or the tests.
+    """
     async with untouched_box(scoring, problem) as box:
         installed = await install(box, problem, workdir, paths_of_patch(problem.gold_patch))
         if problem.patch_file:

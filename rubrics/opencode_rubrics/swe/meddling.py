@@ -16,9 +16,14 @@ _SIGNS = {
         rb"\b_?exit\s*\(|SystemExit|atexit|os\.kill|\babort\s*\(|process\.exit|System\.exit|runtime\.Goexit"
     ),
     "imports": re.compile(
-        rb"sys\.(?:modules|meta_path|path_hooks|settrace|setprofile|_getframe)|importlib|__import__|builtins|gc\.get_"
+        rb"sys\.(?:modules|meta_path|path|settrace|setprofile|_getframe)|importlib|__import__|builtins|gc\.get_|f_back"
         rb"|\bpickle\b|\brunpy\b|\bcompile\s*\(|__builtins__|\binspect\.|ctypes|\beval\s*\(|\bexec\s*\(|marshal|__subclasses__|__class__\s*="
     ),
+    "obscured": re.compile(
+        rb"__dict__|\bvars\s*\(|\bglobals\s*\(|fromhex|b64decode|\bcodecs\b|\bchr\s*\(|[sg]etattr\s*\([^,)]*,\s*[^'\",)\s]"
+    ),
+    "reads": re.compile(rb"\bopen\s*\(|read_(?:text|bytes)|\bglob\b|os\.(?:walk|listdir|scandir)|linecache|test_\w"),
+    "processes": re.compile(rb"\bsubprocess\b|\bmultiprocessing\b|\bthreading\b|\b_thread\b|\bmmap\b"),
     "results": re.compile(
         rb"/proc/|PASSED|\bFAILED\b|\.\.\. ok|--- PASS|EXIT_CODE|\b__eq__\b|\bstdout\b|\bstderr\b"
         rb"|os\.(?:dup|write|fork)"

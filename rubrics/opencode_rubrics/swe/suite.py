@@ -58,6 +58,8 @@ class SuiteRun:
     """Tests that pytest collected, by the record."""
     passed: set[str] = field(default_factory=set)
     """Tests that passed, by the record."""
+    replaced: int = 0
+    """Functions of pytest and its like that were others at the end of a session than at its beginning."""
     disagreeing: int = 0
     """Tests that the log alone says passed."""
     installed_change: bool = False
@@ -149,9 +151,13 @@ def _recorded(made: SuiteRun, problem: SweProblem, found: bytes, secret: str) ->
     sessions = read_record(found, secret)
     if sessions is not None:
         made.recorded = True
-        made.collected = sum(count for session in sessions if isinstance(count := session.get("collected"), int))
+        made.collected, made.replaced = (_total(sessions, name) for name in ("collected", "replaced"))
         made.passed = {name for name, status in states_of(sessions).items() if status in GOOD}
     return sessions
+
+
+def _total(sessions: Sessions, name: str) -> int:
+    return sum(count for session in sessions if isinstance(count := session.get(name), int))
 
 
 def _judge_exit(made: SuiteRun, problem: SweProblem, log: str, secret: str) -> None:

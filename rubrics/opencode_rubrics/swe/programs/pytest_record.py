@@ -10,10 +10,28 @@ Plain Python from 2.7 on and pytest from 3.0 on. One line of JSON for each sessi
 import hashlib
 import json
 import os
+import sys
+import types
 
 _open, _write, _close, _dumps, _digest = os.open, os.write, os.close, json.dumps, hashlib.sha256
 _PATH, _KEY = os.environ.pop("SUITE_RECORD_PATH", None), os.environ.pop("SUITE_RECORD_KEY", "")
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+
+
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, classmethod, staticmethod, property, type)
+
+
+def _parts():
+    """The functions and classes of the runner's modules, each by where it stands."""
+    found = {}
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] in ("_pytest", "pluggy", "unittest", "builtins"):
+            places = [module] + [one for one in list(vars(module).values()) if isinstance(one, type)]
+            for place in places:
+                for key, value in list(vars(place).items()):
+                    if isinstance(value, _FUNCTIONS):
+                        found[(name, getattr(place, "__qualname__", ""), key)] = value
+    return found
 
 
 class _Record:
@@ -21,6 +39,7 @@ class _Record:
         self.config = config
         self.collected = None
         self.states = {}
+        self.parts = _parts()
 
     def tell(self, what):
         text = _dumps(what, sort_keys=True)
@@ -81,4 +100,7 @@ def pytest_sessionfinish(session, exitstatus):
     if _RECORDS and session.config is _RECORDS[0].config:
         record = _RECORDS[0]
         states = {_relative(record.config, name): status for name, status in record.states.items()}
-        record.tell({"ended": os.getpid(), "exit": int(exitstatus), "collected": record.collected, "states": states})
+        now = _parts()
+        replaced = sum(now.get(place) is not part for place, part in record.parts.items())
+        told = {"ended": os.getpid(), "exit": int(exitstatus), "collected": record.collected, "states": states}
+        record.tell(dict(told, replaced=replaced))

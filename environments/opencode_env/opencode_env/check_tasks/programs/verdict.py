@@ -19,7 +19,7 @@ if problem["parser"] == "exit-code":
 else:
     states = parsers.PARSERS[problem["parser"]](log)
 lists = [problem[name] for name in ("fail_to_pass", "pass_to_pass", "exact", "skipped_is_kept")]
-solved = parsers.decided(*lists, states)[2]
+solved = parsers.decided(*lists, states, problem["fail_only"])[2]
 if code != "0" and problem["parser"] != "exit-code":
     solved = solved and any(state in parsers.BAD for state in states.values())
 sys.stdout.write(f"{solved:d}\n")
