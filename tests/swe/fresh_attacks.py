@@ -41,7 +41,7 @@ FRESH = {
     "a sparse file": "truncate -s 3G calc/big.bin",
     "modes of all kinds": "chmod 7777 calc/ops.py; chmod 000 calc/more.py; chmod 1777 calc",
     "an empty module": ": > calc/ops.py; : > calc/more.py",
-    "a module that is none": "head -c 4000 /dev/urandom > calc/ops.py",
+    "a module of noise": "head -c 4000 /dev/urandom > calc/ops.py",
     "a module of another coding": "printf '# coding: rot13\\nvzcbeg bf' > calc/ops.py",
     "memory": appended("x = bytearray(1 << 44)"),
     "memory bit by bit": appended("x = []\nwhile True: x.append(bytearray(1 << 26))"),
