@@ -89,7 +89,7 @@ def test_what_is_left_out_and_what_no_grader_closes_is_shown(traces: dict[str, W
     assert traces["conftest"].metrics["dropped_test_files"] == 1.0
     assert "did not end within 20 s" in traces["a suite that sleeps"].info["swe"]["problem"]
     assert traces["a module of Python's"].metrics["dropped_environment_files"] == 2.0
-    assert traces["printed verdicts, then an exit"].metrics["meddling_signs"] == 2.0
+    assert traces["printed verdicts, then an exit"].metrics["meddling_signs"] == 3.0
     shown = {name: bool(traces[name].metrics["meddling_signs"]) for name in INHERENT if name in traces}
     assert shown == dict.fromkeys(shown, True)
     assert shown
