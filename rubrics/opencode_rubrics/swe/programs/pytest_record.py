@@ -25,7 +25,8 @@ def _parts():
     """The functions and classes of the runner's modules, each by where it stands."""
     found = {}
     for name, module in list(sys.modules.items()):
-        if name.split(".")[0] in ("_pytest", "pluggy", "unittest", "builtins"):
+        watched = name.split(".")[0] in ("_pytest", "pluggy", "unittest", "builtins")
+        if watched and isinstance(module, types.ModuleType):
             places = [module] + [one for one in list(vars(module).values()) if isinstance(one, type)]
             for place in places:
                 for key, value in list(vars(place).items()):
