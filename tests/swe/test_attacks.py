@@ -42,10 +42,13 @@ CHANGED = (
 
 
 def installing(repository: Repository) -> dict[str, Any]:
-    """SWE-bench, whose script installs first."""
-    row = swebench(repository)
-    install = "python3 setup.py build_ext --inplace\n"
-    return {**row, "eval_script": row["eval_script"].replace("git apply", f"{install}git apply", 1)}
+    """SWE-bench, whose script installs first; a module of a line stands for pip."""
+    row, packages = swebench(repository), ".deps/site-packages"
+    install = f'export PYTHONPATH="$PWD/{packages}:$PWD:${{PYTHONPATH:-}}"\npython3 -m pip install -e .\n'
+    program = f"echo \"import runpy; runpy.run_path('setup.py')\" > {packages}/pip/__main__.py"
+    pip = f"mkdir {packages}/pip; touch {packages}/pip/__init__.py; {program}"
+    script = row["eval_script"].replace("git apply", f"{install}git apply", 1)
+    return {**row, "setup": [pip], "eval_script": script}
 
 
 def cases() -> list[Case]:
