@@ -3,23 +3,86 @@
 Invariant: a script that gives no verdict is run once more in an untouched copy of the sandbox. Gives it one there, then
 the agent took it away, and the reward is 0; gives it none there either, then the tests are broken, and nothing is
 scored.
+
+No artifact can leave its own path in the second sandbox, and it is the agent's doing, not an error, when one cannot be
+carried.
 """
 
+import asyncio
 import logging
-from typing import Literal, Self
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, Literal, Self
 
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.alive import require_alive
 from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, scoring_of
 from agent_sandbox.toolbox.workdir import workdir_of
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from verifiers.v1.utils.artifacts import Artifact, collect, restore
 
-from opencode_rubrics.artifacts import ArtifactProblem, carry_artifacts
 from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric
 from opencode_rubrics.staged_tests import Expected, StagedTests, TestRun, VerifierBox, run_tests
 from opencode_rubrics.verdict_file import Verdict
+
+_SECONDS = 300.0
+
+
+class ArtifactProblem(Exception):
+    """What the agent left cannot be carried; the message says why."""
+
+
+class _Place:
+    """A sandbox as verifiers' functions ask for it; without a runtime, one in which everything works."""
+
+    def __init__(self, runtime: vf.Runtime | None, workdir: str) -> None:
+        self._runtime = runtime
+        # Not the sandbox's own configuration: verifiers refuses a confined sandbox for the type that it goes by.
+        self.config = SimpleNamespace(type="box", workdir=workdir)
+
+    async def run(self, argv: list[str], env: dict[str, str]) -> vf.ProgramResult:
+        if self._runtime is None:
+            return vf.ProgramResult(exit_code=0, stdout="", stderr="")
+        return await self._runtime.run(argv, env)
+
+    async def read(self, path: str, max_bytes: int | None = None) -> bytes:
+        assert self._runtime is not None
+        return await self._runtime.read(path, max_bytes)
+
+    async def write(self, path: str, data: bytes) -> None:
+        if self._runtime is not None:
+            await self._runtime.write(path, data)
+
+
+async def carry_artifacts(paths: Sequence[str], origin: tuple[vf.Runtime, str], target: tuple[vf.Runtime, str]) -> None:
+    """Put what is at `paths` and below /logs/artifacts in one sandbox at the same paths of another.
+
+    A path that is missing is removed in the other, too. A sandbox is named with its work directory.
+
+    Raises:
+        ArtifactProblem: what the agent left is too large, leads outside, or cannot be read.
+        SandboxError: a sandbox is gone.
+        ScoringError: the other sandbox could not take them.
+    """
+    wanted = [Artifact(source=path, required=False) for path in paths]
+    place: Any = _Place(*origin)
+    nowhere: Any = _Place(None, target[1])
+    try:
+        async with asyncio.timeout(_SECONDS):
+            collected = await collect(place, wanted)
+        await restore(nowhere, collected)
+    except (RuntimeError, vf.SandboxError, TimeoutError) as error:
+        await require_alive(origin[0], "collecting artifacts")
+        raise ArtifactProblem(f"the artifacts cannot be carried: {error or 'out of time'}") from error
+    there: Any = _Place(*target)
+    try:
+        await restore(there, collected)
+    except RuntimeError as error:
+        raise ScoringError(f"the verifier's sandbox could not take the artifacts: {error}") from error
+
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.task_tests")
 

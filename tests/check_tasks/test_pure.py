@@ -16,12 +16,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from opencode_env.check_tasks.check import Limits, misfits, tight
 from opencode_env.check_tasks.leaks import change_of, found_in, holds, says_answer, secret_of
-from opencode_env.check_tasks.limits import Limits, misfits, tight
-from opencode_env.check_tasks.readable import texts_of, words_of
+from opencode_env.check_tasks.readable import MAX_UNPACKED_BYTES, text_of, texts_of, words_of
 from opencode_env.check_tasks.report import Finding, Report
 from opencode_env.check_tasks.results import Results, table
-from opencode_env.check_tasks.unpacking import MAX_BYTES, text_of
 from opencode_env.taskset.gold.solution import Gold, GoldError, gold_of, near_misses
 
 from tests.check_tasks.planted import CODE, FIXED, PATCH
@@ -199,7 +198,7 @@ def test_what_is_packed_is_read(how: str) -> None:
 
 
 def test_unpacking_is_bounded_and_noise_says_nothing() -> None:
-    assert len(text_of(gzip.compress(b"a" * (64 << 20)))) <= MAX_BYTES
+    assert len(text_of(gzip.compress(b"a" * (64 << 20)))) <= MAX_UNPACKED_BYTES
     assert text_of(b"\xff\xf0" * 40 + b"\0") == ""
     assert text_of(b"PK\3\4" + bytes(40)) == text_of(b"\x1f\x8b\0") == ""
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from opencode_openenv.answers import read_result
+from opencode_openenv.client import read_result
 
 OLD = {
     "task_id": "old",

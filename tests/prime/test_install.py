@@ -18,8 +18,7 @@ from opencode_env.named_agents.npm import run_npm
 from opencode_env.opencode import OpenCodeHarnessConfig, install_record
 from opencode_env.opencode.build_cache import CachedBuild, ensure_build, host_platform, packed_build
 from opencode_env.opencode.builds import DEFAULT_VERSION, PINNED, RIPGREP_VERSION, Checksum
-from opencode_env.opencode.download import configured_registry, downloads
-from opencode_env.opencode.install import install, upload
+from opencode_env.opencode.install import configured_registry, downloads, install, upload
 from opencode_env.opencode.install_record import InstallRecord, Traffic
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.runtimes import PrimeConfig, Runtime
@@ -260,7 +259,7 @@ def test_without_a_mirror_the_registry_of_npm_is_named_unless_it_holds_credentia
     named = [one.url for one in downloads(config(), host_platform(), digest("opencode"))]
     assert named == [address.rstrip("/") + path_of(name).removeprefix("/npm") for name in ("rg", "opencode")]
     configured_registry.cache_clear()
-    monkeypatch.setattr("opencode_env.opencode.download.run_npm", lambda *_: "https://me:secret@registry.example/\n")
+    monkeypatch.setattr("opencode_env.opencode.install.run_npm", lambda *_: "https://me:secret@registry.example/\n")
     with pytest.raises(HarnessError, match=r"holds credentials .*harness\.mirror") as refused:
         downloads(config(), host_platform(), digest("opencode"))
     assert "secret" not in str(refused.value)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy, ToolCall
-from opencode_env.scripted_model.strict import problem_of
+from opencode_env.scripted_model.server import problem_of
 from pydantic import ValidationError
 from verifiers.v1.dialects import ChatDialect
 

@@ -11,8 +11,7 @@ import pytest
 from mcp.server.mcpserver import MCPServer
 from opencode_simulation import SignatureMismatchError, ToolMismatchError, World, check_parity, tool
 from opencode_simulation.listing import ListedTool, list_tools, write_snapshot
-from opencode_simulation.parity import require_parity
-from opencode_simulation.signatures import differences, signature_of
+from opencode_simulation.parity import differences, require_parity, signature_of
 from pydantic import BaseModel, Field
 
 Schema = dict[str, Any]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from opencode_env.samples import SAMPLES_PATH, load_samples
 from opencode_env.taskset import OpenCodeTaskset, OpenCodeTasksetConfig
-from opencode_env.taskset.judged_by import agent_code_in, judged_by_its_exit
+from opencode_env.taskset.mapping import agent_code_in, judged_by_its_exit
 
 DECIDED_BY_THE_AGENT = [
     "pytest -q",

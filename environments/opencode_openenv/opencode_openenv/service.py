@@ -7,7 +7,8 @@ because its caller is gone or the server stops, leaves nothing.
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from verifiers.v1.runtimes import SubprocessConfig
@@ -16,11 +17,53 @@ from opencode_openenv.arguments import read_arguments
 from opencode_openenv.catalog import Endpoint, resolve_endpoint
 from opencode_openenv.engine import Engine
 from opencode_openenv.model_calls import client_of
-from opencode_openenv.places import Places, ServerFullError
 from opencode_openenv.reachable import UnreachableError, require_reachable
 from opencode_openenv.result import RolloutResult
 from opencode_openenv.settings import ServerConfig
 from opencode_openenv.spec import RolloutSpec
+
+
+class ServerFullError(Exception):
+    """Nobody more may wait; the message says how many do."""
+
+
+class Places:
+    """First come, first served.
+
+    Args:
+        running: rollouts at once.
+        waiting: callers that may wait for a place.
+    """
+
+    def __init__(self, running: int, waiting: int) -> None:
+        self._running = running
+        self._most_waiting = waiting
+        self._free = asyncio.Semaphore(running)
+        self.waiting = 0
+        """Callers that wait now."""
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """A place until the end of the context.
+
+        Raises:
+            ServerFullError: all places are taken and as many wait as may.
+        """
+        if self._free.locked() and self.waiting >= self._most_waiting:
+            raise ServerFullError(
+                f"the server is full: {self._running} rollouts run and {self.waiting} callers wait; try again later, "
+                "or start it with a larger --max-concurrent or --max-queued"
+            )
+        self.waiting += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self.waiting -= 1
+        try:
+            yield
+        finally:
+            self._free.release()
+
 
 logger = logging.getLogger("verifiers.v1.opencode_openenv")
 

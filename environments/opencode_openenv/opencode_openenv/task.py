@@ -2,21 +2,135 @@
 
 Invariant: the directories mean what they did in OpenEnv's `opencode_env`; the place of the reward is made after the
 agent.
+
+Whatever stands in the work directory (links, pipes, endless or binary files, names with line breaks), its read is
+bounded in time and size, follows no link, and fails no rollout. The reward file stands in a directory that was made
+after the agent's processes had ended, and is bounded. The documented place, `/home/user/logs/verifier`, is a link to
+it, made at the same time: where that cannot be done, by the agent's doing, nothing counts, because commands that write
+a reward as a rule always exit 0.
 """
 
-from dataclasses import asdict
+import base64
+import binascii
+import math
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.command import CommandResult
+from agent_sandbox.programs import program_argv
+from agent_sandbox.toolbox.checked_run import run_for
+from agent_sandbox.toolbox.scoring_home import VERIFIER_DIRECTORY, ScoringHome
 from opencode_env.taskset.config import OpenCodeTaskConfig
 from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_env.taskset.task import OpenCodeTask
-from opencode_rubrics import AnyTrace, Rubric, VerifyCommandsConfig, require_alive, run_checked, run_command
+from opencode_rubrics import (
+    AnyTrace,
+    CommandResult,
+    Rubric,
+    VerifyCommandsConfig,
+    VerifyCommandsRubric,
+    require_alive,
+    run_checked,
+    run_command,
+)
+from opencode_rubrics.reward_file import read_reward_file
+from opencode_rubrics.verify_commands import VerifyPlan, explained
 
-from opencode_openenv.files import left_files
-from opencode_openenv.scoring import RunRolloutRubric
 from opencode_openenv.spec import RolloutSpec
+
+_HOME = "/home/user"
+_PLACE_SECONDS = 60.0
+
+
+class RunRolloutRubric(VerifyCommandsRubric):
+    """Scores a `run_rollout`; without verify commands there is no reward."""
+
+    async def score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> None:
+        """Run the verify commands, if there are any; raises as `Rubric.score`."""
+        if getattr(task, "verify", None):
+            await super().score(task, trace, runtime)
+
+    def directory(self, trace: AnyTrace) -> str:
+        """The home of setup and verify commands, above the agent's work directory."""
+        return _HOME
+
+    async def run(
+        self, plan: VerifyPlan, trace: AnyTrace, runtime: vf.Runtime, home: ScoringHome, workdir: str
+    ) -> list[CommandResult]:
+        """Results of all commands, with the reward file's documented place made first."""
+        if not home.problem:
+            argv = [
+                home.shell,
+                *program_argv("reward_place.sh", _HOME, VERIFIER_DIRECTORY, owner="opencode_openenv")[1:],
+            ]
+            made = await run_for(runtime, argv, _PLACE_SECONDS, "the reward file's place cannot be made")
+            if made.exit_code != 0:
+                home.problem = f"{_HOME}/logs/verifier cannot be made: {made.stderr.strip()[-300:]}"
+        return await super().run(plan, trace, runtime, home, workdir)
+
+    async def reward(
+        self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime, home: ScoringHome, results: list[CommandResult]
+    ) -> float:
+        """The reward file's number if there is one, else the share of commands that passed."""
+        if home.problem:
+            return explained(trace, home.problem)
+        if not home.reward_file:
+            return sum(result.ok for result in results) / len(results)
+        bounds: tuple[float, float] | None = getattr(task, "reward_bounds", None)
+        written = await read_reward_file(runtime, *(bounds or (-math.inf, math.inf)))
+        return explained(trace, written.problem) if written.problem else written.reward
+
+
+_BELOW_BYTES = 64 << 10
+_MOST = 32
+_CHARACTERS = 8000
+_READING_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class LeftFiles:
+    """The first files of a directory to depth 2."""
+
+    texts: dict[str, str] = field(default_factory=dict)
+    """The first 8,000 characters by absolute path."""
+    others: list[str] = field(default_factory=list)
+    """Paths of those that are not text."""
+
+
+async def left_files(runtime: vf.Runtime, directory: str) -> LeftFiles:
+    """The files below `directory`; none where they cannot be read in time.
+
+    Raises:
+        SandboxError: the sandbox is gone.
+    """
+    argv = program_argv(
+        "read_files.sh", directory, str(_BELOW_BYTES), str(_MOST), str(_CHARACTERS * 4), owner="opencode_openenv"
+    )
+    result = await run_for(runtime, argv, _READING_SECONDS, f"the files of {directory} cannot be read")
+    found = LeftFiles()
+    for line in result.stdout.splitlines() if result.exit_code == 0 else ():
+        path, _, content = line.partition(" ")
+        try:
+            name, data = base64.b64decode(path, validate=True).decode(), base64.b64decode(content, validate=True)
+        except (binascii.Error, UnicodeDecodeError):
+            continue  # a name that is not text cannot be told
+        text = _text(data)
+        if text is None:
+            found.others.append(name)
+        else:
+            found.texts[name] = text
+    return found
+
+
+def _text(data: bytes) -> str | None:
+    if b"\0" in data:
+        return None
+    try:
+        return data.decode()[:_CHARACTERS]
+    except UnicodeDecodeError as error:
+        # The head may end within a character.
+        return data[: error.start].decode()[:_CHARACTERS] if error.start > len(data) - 4 else None
+
 
 HOME = "/home/user"
 WORKDIR = f"{HOME}/workdir"

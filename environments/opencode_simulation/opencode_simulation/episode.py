@@ -2,6 +2,9 @@
 
 Invariant: a call is stepped at most once, whoever repeats it and whoever stops waiting for it; a call after the end is
 refused and changes nothing; what the world did wrong ends the episode as a failure that the ledger names.
+
+What a world gave in a wrong type is its failure, named, and never read as something else: the text "false" is not an
+end and the text "1" no reward.
 """
 
 import asyncio
@@ -18,10 +21,48 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictInt
 from opencode_simulation.errors import InvalidAction, WorldError
 from opencode_simulation.failure import failure_text
 from opencode_simulation.ledger import FINISH, LedgerEntry
-from opencode_simulation.plain_json import MAX_INTEGER, MIN_INTEGER, given_arguments
+from opencode_simulation.plain_json import MAX_INTEGER, MIN_INTEGER, given_arguments, world_json
 from opencode_simulation.played_world import PlayedWorld, Seen
-from opencode_simulation.step_entry import entry_of
-from opencode_simulation.world import World
+from opencode_simulation.world import Step, World
+
+
+def entry_of(number: int, tool: str, arguments: dict[str, JsonValue], step: Step, shown: JsonValue) -> LedgerEntry:
+    """The entry of the `number`-th step, whose observation the agent sees as `shown`.
+
+    Raises:
+        TypeError: the reward, an end or the info has a wrong type.
+        ValidationError: the reward is not finite.
+    """
+    if not isinstance(step.info, Mapping):
+        raise TypeError(f"info is not a mapping but {type(step.info).__name__}")
+    info: Any = world_json(dict(step.info), "info")
+    return LedgerEntry(
+        step=number,
+        tool=tool,
+        arguments=arguments,
+        observation=shown,
+        reward=_reward(step.reward),
+        terminated=_flag(step.terminated, "terminated"),
+        truncated=_flag(step.truncated, "truncated"),
+        info=info,
+    )
+
+
+def _reward(value: Any) -> float:
+    """What a world calls a number; numpy's are some, too."""
+    if not isinstance(value, str | bytes | bytearray):
+        try:
+            return float(value)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise TypeError(f"the reward is not a number: {error}") from error
+    raise TypeError(f"the reward is not a number but {type(value).__name__}")
+
+
+def _flag(value: Any, what: str) -> bool:
+    if value not in (True, False):
+        raise TypeError(f"{what} is neither true nor false but {type(value).__name__}")
+    return bool(value)
+
 
 REMEMBERED_CALLS = 64
 """Calls of one episode whose answers are kept for those who ask again."""

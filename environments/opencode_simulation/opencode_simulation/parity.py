@@ -2,16 +2,189 @@
 
 Invariant: `check_parity` returns only when every tool of either side is on the other and takes the same arguments; what
 differs is in the error's text, with the tool's and the parameter's name.
+
+Two signatures are equal exactly when a call that is right for one tool is right for the other and means the same there.
+Titles, `$schema`, where a nested schema is defined, a default of null (left out), and that further keys are refused say
+nothing about a right call.
 """
 
 import asyncio
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
+from urllib.parse import unquote
 
 from opencode_simulation.errors import SignatureMismatchError, ToolMismatchError
 from opencode_simulation.listing import ListedTool, Offering, list_tools
-from opencode_simulation.signatures import differences, signature_of
 from opencode_simulation.world import World
+
+ABSENT = "(none)"
+
+_SILENT = ("title", "$schema", "$defs", "definitions", "examples")
+_NAMED = ("properties", "patternProperties", "dependentSchemas")
+"""Their keys are names and no words of the schema."""
+_VALUES = ("const", "default", "enum")
+"""They hold values and no schemas."""
+_UNORDERED = ("required", "enum", "type", "anyOf", "oneOf")
+_JAVASCRIPT_INTEGERS = {"minimum": -(2**53 - 1), "maximum": 2**53 - 1}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter."""
+
+    schema: Any
+    required: bool
+    default: Any
+    description: str
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One tool."""
+
+    description: str
+    parameters: Mapping[str, Parameter]
+    """In the order in which they are listed."""
+
+
+def signature_of(tool: ListedTool, *, descriptions: bool = False) -> Signature:
+    """The signature of a listed tool; descriptions inside its parameters belong to it on request."""
+    schema: Mapping[str, Any] = _resolved(tool.parameters, tool.parameters)
+    required = schema.get("required", [])
+    parameters = {}
+    for name, listed in schema.get("properties", {}).items():
+        entry = _resolved(listed, schema) if isinstance(listed, dict) else {}
+        plain = _plain(listed, schema, descriptions)
+        parameters[name] = Parameter(
+            schema={key: value for key, value in plain.items() if key not in ("default", "description")}
+            if isinstance(plain, dict)
+            else plain,
+            required=name in required,
+            default=ABSENT if entry.get("default") is None else entry["default"],
+            description=_words(entry.get("description", "")),
+        )
+    return Signature(_words(tool.description), parameters)
+
+
+def differences(ours: Signature, theirs: Signature, *, descriptions: bool) -> Iterator[str]:
+    """What sets two tools of one name apart, one line each: the parameter, the simulation's, and production's."""
+    missing = [name for name in theirs.parameters if name not in ours.parameters]
+    extra = [name for name in ours.parameters if name not in theirs.parameters]
+    for name in missing:
+        yield f'parameter "{name}": missing in the simulation'
+    for name in extra:
+        yield f'parameter "{name}": not in production'
+    if not missing and not extra and list(ours.parameters) != list(theirs.parameters):
+        yield f"order of parameters: {', '.join(ours.parameters)}; in production {', '.join(theirs.parameters)}"
+    for name, parameter in ours.parameters.items():
+        if name in theirs.parameters:
+            yield from _parameter(name, parameter, theirs.parameters[name], descriptions=descriptions)
+    if descriptions and ours.description != theirs.description:
+        yield f"description: {ours.description!r}; in production {theirs.description!r}"
+
+
+def _parameter(name: str, ours: Parameter, theirs: Parameter, *, descriptions: bool) -> Iterator[str]:
+    yield from (f'parameter "{name}"{line}' for line in _schemas("", ours.schema, theirs.schema))
+    if ours.required != theirs.required:
+        words = {True: "required", False: "optional"}
+        yield f'parameter "{name}": {words[ours.required]}; in production {words[theirs.required]}'
+    if ours.default != theirs.default or type(ours.default) is not type(theirs.default):
+        yield f'parameter "{name}": default {ours.default!r}; in production {theirs.default!r}'
+    if descriptions and ours.description != theirs.description:
+        yield f'parameter "{name}": description {ours.description!r}; in production {theirs.description!r}'
+
+
+def _schemas(path: str, ours: Any, theirs: Any) -> Iterator[str]:
+    """Where two schemas differ, as far inside as they can be told apart."""
+    if ours == theirs:
+        return
+    if not (isinstance(ours, dict) and isinstance(theirs, dict)):
+        yield f"{path}: {_shown(ours)}; in production {_shown(theirs)}"
+        return
+    for key in sorted(ours.keys() | theirs.keys()):
+        inside = path if key == "properties" else f"{path}.{key}"
+        yield from _schemas(inside, ours.get(key, ABSENT), theirs.get(key, ABSENT))
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else repr(value)
+
+
+def _plain(schema: Any, root: Mapping[str, Any], descriptions: bool, seen: tuple[str, ...] = ()) -> Any:
+    """The schema with its references in place, without what says nothing, and in one order."""
+    if isinstance(schema, list):
+        return [_plain(entry, root, descriptions, seen) for entry in schema]
+    if not isinstance(schema, dict):
+        return schema
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and _target(reference, root) is not None:
+        if reference in seen:
+            return {"$ref": f"#{len(seen) - seen.index(reference)} up"}  # of a type that holds itself
+        return _plain(_resolved(schema, root), root, descriptions, (*seen, reference))
+    plain: dict[str, Any] = {}
+    for key, value in schema.items():
+        if _says_nothing(key, value) or (key == "description" and not descriptions):
+            continue
+        if key in _NAMED and isinstance(value, dict):
+            plain[key] = {name: _plain(entry, root, descriptions, seen) for name, entry in value.items()}
+        elif key == "description":
+            plain[key] = _words(str(value))
+        else:
+            found = value if key in _VALUES else _plain(value, root, descriptions, seen)
+            plain[key] = sorted(found, key=repr) if key in _UNORDERED and isinstance(found, list) else found
+    return _one_spelling(plain)
+
+
+def _says_nothing(key: str, value: Any) -> bool:
+    return (
+        key in _SILENT
+        or (key == "default" and value is None)
+        or (key == "additionalProperties" and isinstance(value, bool))
+        or (key in _JAVASCRIPT_INTEGERS and _JAVASCRIPT_INTEGERS[key] == value)
+    )
+
+
+def _one_spelling(plain: dict[str, Any]) -> dict[str, Any]:
+    """One of the ways to say a sole value, a choice of plain types, and a schema inside another."""
+    if "const" in plain:
+        plain["enum"] = [plain.pop("const")]
+    if len(plain.get("allOf", ())) == 1:
+        plain = {**plain.pop("allOf")[0], **plain}
+    choice = plain.get("anyOf")
+    if choice and all(set(entry) == {"type"} and isinstance(entry["type"], str) for entry in choice):
+        plain["type"] = sorted(entry["type"] for entry in plain.pop("anyOf"))
+    return plain
+
+
+def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with what it refers to; what it says itself goes before that."""
+    rest = dict(schema)
+    found = _target(rest["$ref"], root) if isinstance(rest.get("$ref"), str) else None
+    if found is None:
+        return rest
+    del rest["$ref"]
+    return {**found, **rest}
+
+
+def _target(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What a JSON pointer of this schema leads to; None for any other reference, which stays as it is written."""
+    if not reference.startswith("#"):
+        return None
+    found: Any = root
+    for part in filter(None, reference[1:].split("/")):
+        name = unquote(part).replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+            found = found[int(name)]
+        else:
+            found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())
 
 
 async def check_parity(simulation: Offering, production: Offering, *, descriptions: bool = False) -> None:

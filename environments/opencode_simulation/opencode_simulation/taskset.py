@@ -1,19 +1,148 @@
-"""The taskset: a simulation's rows as tasks."""
+"""The taskset: a simulation's rows as tasks.
 
-from collections.abc import Iterator
+Invariant: a row is checked when it is read; what is wrong is a `DatasetError` that names file, line and column.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
+from opencode_env.taskset import DatasetError
+from opencode_env.user_simulation.asked import AskedUser
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+)
 
 from opencode_simulation.config import SimulationTasksetConfig
 from opencode_simulation.data import SimulationTaskData
+from opencode_simulation.episode import Seed
 from opencode_simulation.parity import require_parity
 from opencode_simulation.reference import find_world
-from opencode_simulation.rows import SimulationRow, read_rows
 from opencode_simulation.server_config import server_config
 from opencode_simulation.task import SimulationTask
 from opencode_simulation.toolset import SimulationToolset
+
+_SEED: TypeAdapter[int] = TypeAdapter(Seed)
+_BEGINNING = 4096
+"""Bytes in which a file shows whether it is an array."""
+_PROMPTS = ("question", "instruction", "query", "task", "problem", "user_prompt", "messages")
+"""How other rows call a prompt."""
+
+
+class SimulationRow(BaseModel):
+    """One episode: which world it starts from, and how the agent is asked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str | None = None
+    seed: Seed | None = None
+    """None: the world is not seeded, and no two episodes need be the same."""
+    config: dict[str, JsonValue] = Field({}, validation_alias=AliasChoices("config", "environment_context"))
+    """Laid on the world's `default_config()`. A `seed` in it is the row's where the row has none of its own."""
+    prompt: str | None = Field(None, validation_alias=AliasChoices("prompt", "user_prompt_template"))
+    """Template of the prompt; `{observation}` is the first observation. None: the world's own."""
+    system_prompt: str | None = None
+    user_simulation: dict[str, JsonValue] | None = None
+    """The simulated user, as `AskedUser` has it, for environments that have a seat for one."""
+    max_steps: int | None = Field(None, ge=1)
+    """Steps after which the episode is truncated; goes before the taskset's."""
+    answer: str | None = None
+    """For a rubric that compares answers."""
+    verify: list[str] = []
+    """For a rubric that runs commands in the sandbox."""
+    info: dict[str, JsonValue] = {}
+    """Anything else."""
+
+    @field_validator("user_simulation")
+    @classmethod
+    def _can_be_played(cls, value: dict[str, JsonValue] | None) -> dict[str, JsonValue] | None:
+        if value is not None:
+            AskedUser.model_validate(value)
+        return value
+
+
+def read_rows(path: Path, config_keys: Collection[str] = ()) -> Iterator[SimulationRow]:
+    """The rows of a JSONL file, or of a JSON array; `config_keys` are what the world can be configured with.
+
+    Raises:
+        DatasetError: there is no such file, or a row is wrong; the message names it.
+    """
+    if not path.is_file():
+        raise DatasetError(
+            f'dataset "{path}": there is no such file; a simulation reads one file, JSONL or a JSON array'
+        )
+    with path.open("rb") as file:
+        whole = file.read(_BEGINNING).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
+    for place, values in _of_array(path) if whole else _of_lines(path):
+        yield parse_row(place, values, config_keys)
+
+
+def _of_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    # It needs pyarrow, which env-server workers, that only get task data, should not have to import.
+    from opencode_env.taskset.sources.jsonl_file import JsonlFile
+
+    for row in JsonlFile(str(path)).rows(None):
+        yield row.place, dict(row.values)
+
+
+def _of_array(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{path}: it begins as a JSON array and is not one: {error}") from error
+    for number, values in enumerate(rows, 1):
+        if not isinstance(values, dict):
+            raise DatasetError(f"{path} row {number}: a JSON object is needed, not {type(values).__name__}")
+        yield f"{path} row {number}", values
+
+
+def _belongs(column: Sequence[int | str], config_keys: Collection[str]) -> str:
+    """Where a key belongs that is not a row's."""
+    name = str(column[-1])
+    if column[0] == "user_simulation":
+        return f"a user has {', '.join(AskedUser.model_fields)}"
+    if name in AskedUser.model_fields:
+        return 'it is the user\'s: write it in "user_simulation"'
+    if name in config_keys:
+        return 'it configures the world: write it in "config" (or "environment_context")'
+    if name in _PROMPTS:
+        return 'what the agent is asked is the column "prompt" (or "user_prompt_template")'
+    known = ", ".join(SimulationRow.model_fields)
+    return f'a row has {known}; settings of the world belong in "config", and anything else in "info"'
+
+
+def parse_row(place: str, values: dict[str, Any], config_keys: Collection[str] = ()) -> SimulationRow:
+    """One row; `place` opens the error message, and `config_keys` are what the world can be configured with.
+
+    Raises:
+        DatasetError: a column is unknown or has the wrong type.
+    """
+    try:
+        row = SimulationRow.model_validate(values)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        column = ".".join(map(str, problem["loc"]))
+        shown = json.dumps(problem["input"], default=repr)[:200]
+        hint = f"; {_belongs(problem['loc'], config_keys)}" if problem["type"] == "extra_forbidden" else ""
+        raise DatasetError(f'{place}: column "{column}": {problem["msg"]} (it holds {shown}){hint}') from error
+    if row.seed is None and (seed := row.config.get("seed")) is not None:
+        try:
+            return row.model_copy(update={"seed": _SEED.validate_python(seed)})
+        except ValidationError:
+            raise DatasetError(
+                f'{place}: column "environment_context.seed" must be a whole number of 64 bits, not {seed!r}'
+            ) from None
+    return row
+
 
 _SHIPPED_ROWS = Path(__file__).parent / "samples"
 

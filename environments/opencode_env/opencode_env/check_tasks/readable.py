@@ -2,14 +2,23 @@
 
 Invariant: every read is bounded; what was not looked at is told. Of the confined sandbox the parts that this machine
 shows read-only hold nothing of a task; of an image the system's own programs are left out.
+
+What is unpacked is bounded in size and depth; content that is damaged says what was read up to there.
 """
 
+import base64
+import binascii
+import bz2
 import io
+import lzma
 import re
 import tarfile
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import Any
 
 import verifiers.v1 as vf
 from agent_sandbox.programs import program_argv
@@ -17,7 +26,85 @@ from agent_sandbox.toolbox.checked_run import run_for
 from agent_sandbox.toolbox.processes import TrustedSystem
 
 from opencode_env.check_tasks.leaks import NAMES
-from opencode_env.check_tasks.unpacking import plain_text, text_of
+
+MAX_UNPACKED_BYTES = 4 * 1024 * 1024
+"""Of what one file holds, unpacked."""
+_DEPTH = 3
+_SPOKEN = re.compile(rb"[\t\n\r\x20-\x7e]{6,}")
+_BASE64 = re.compile(rb"[A-Za-z0-9+/\s]{16,}={0,2}\s*")
+_STREAMS: tuple[tuple[bytes, Callable[[], Any]], ...] = (
+    (b"\x1f\x8b", lambda: zlib.decompressobj(31)),
+    (b"\x78", zlib.decompressobj),
+    (b"BZh", bz2.BZ2Decompressor),
+    (b"\xfd7zXZ", lzma.LZMADecompressor),
+)
+
+
+def plain_text(content: bytes) -> str:
+    """The content if it is UTF-8 text, else nothing."""
+    return content.decode() if _is_text(content) else ""
+
+
+def text_of(content: bytes) -> str:
+    """All that is readable in the content, one part a line; empty if nothing is."""
+    return "\n".join(_texts(content, _DEPTH))
+
+
+def _texts(content: bytes, depth: int) -> Iterator[str]:
+    inner = list(_unpacked(content)) if depth else []
+    for one in inner:
+        yield from _texts(one, depth - 1)
+    if inner and not _is_text(content):
+        return
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        yield content.decode("utf-16", errors="replace")
+    elif _is_text(content):
+        yield content.decode()
+    elif spoken := _SPOKEN.findall(content):
+        yield "\n".join(part.decode() for part in spoken)
+
+
+def _is_text(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in content
+
+
+def _unpacked(content: bytes) -> Iterator[bytes]:
+    """What is packed in the content, at most `MAX_UNPACKED_BYTES` of it."""
+    for magic, make in _STREAMS:
+        if content.startswith(magic):
+            try:
+                data = make().decompress(content, MAX_UNPACKED_BYTES)
+            except (zlib.error, OSError, lzma.LZMAError, EOFError):
+                continue
+            yield data
+            return
+    try:
+        if content.startswith(b"PK"):
+            yield from _members(content)
+        elif content[257:262] == b"ustar":
+            with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+                yield from (file.read() for one in archive if one.isreg() and (file := archive.extractfile(one)))
+        elif _BASE64.fullmatch(content):
+            yield base64.b64decode(b"".join(content.split()), validate=True)
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, binascii.Error, OSError, RuntimeError, ValueError):
+        return
+
+
+def _members(content: bytes) -> Iterator[bytes]:
+    left = MAX_UNPACKED_BYTES
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        for one in archive.infolist():
+            with archive.open(one) as file:
+                data = file.read(left)
+            left -= len(data)
+            yield data
+            if left <= 0:
+                return
+
 
 MAX_FILE_BYTES = 512 * 1024
 MAX_BYTES = 128 * 1024 * 1024

@@ -1,17 +1,24 @@
 """`ScriptedModel`: an OpenAI-compatible chat-completions server whose answers come from a policy.
 
 Invariant: inside `async with` it listens and answers; afterwards its port is free and no request is waiting.
+
+What it refuses when it is strict is what one provider or another enforces: OpenAI (ids, names and results of tool
+calls), Mistral and Anthropic's gateways (empty assistant messages), engines that parse the arguments of a call again
+(objects only).
 """
 
 import asyncio
 import itertools
 import json
 import logging
+import re
 import time
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from aiohttp import web
+from pydantic_core import from_json
 
 from opencode_env.scripted_model import wire
 from opencode_env.scripted_model.fault import FaultKind
@@ -20,7 +27,61 @@ from opencode_env.scripted_model.policy import Policy
 from opencode_env.scripted_model.record import RecordedRequest, RequestOutcome
 from opencode_env.scripted_model.reply import LABEL, MODEL_ID, Reply, Usage, tokens_of
 from opencode_env.scripted_model.request import ChatBody, ChatRequest
-from opencode_env.scripted_model.strict import problem_of
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_ROLES = ("system", "user", "assistant", "tool")
+
+
+def problem_of(body: dict[str, Any]) -> str | None:
+    """What is wrong with a request, or None."""
+    return next(_problems(body["messages"]), None)
+
+
+def _problems(messages: Sequence[dict[str, Any]]) -> Iterator[str]:
+    owed: set[str] = set()
+    for position, message in enumerate(messages):
+        here = f"messages[{position}]"
+        if message.get("role") not in _ROLES:
+            yield f"{here}.role is unknown"
+        if message["role"] == "tool":
+            if message.get("tool_call_id") not in owed:
+                yield f"{here} answers no tool call of the message before it"
+            owed.discard(message["tool_call_id"])
+            continue
+        if owed:
+            yield f"{here} stands where the result of call {min(owed)!r} must"
+        if message["role"] == "assistant":
+            calls = message.get("tool_calls") or []
+            yield from _answer_problems(here, message, calls)
+            owed = {call["id"] for call in calls}
+    if owed:
+        yield f"call {min(owed)!r} has no result"
+
+
+def _answer_problems(here: str, message: dict[str, Any], calls: Sequence[dict[str, Any]]) -> Iterator[str]:
+    if not (message.get("content") or message.get("reasoning_content") or calls):
+        yield f"{here} says nothing"
+    if "tool_calls" in message and not calls:
+        yield f"{here}.tool_calls is empty"
+    ids = [call.get("id") for call in calls]
+    if len(set(ids)) != len(ids):
+        yield f"{here} has several calls of one id"
+    for number, call in enumerate(calls):
+        place = f"{here}.tool_calls[{number}]"
+        if not call.get("id") or call.get("type") != "function":
+            yield f"{place} has no id, or is not a function"
+        if not _NAME.fullmatch(call["function"]["name"]):
+            yield f"{place} has a name that no tool can have"
+        if not _is_object(call["function"]["arguments"]):
+            yield f"{place}.function.arguments is not a JSON object"
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(from_json(text, allow_inf_nan=False), dict)
+    except ValueError:
+        return False
+
 
 logger = logging.getLogger("verifiers.v1.opencode_env.scripted_model")
 

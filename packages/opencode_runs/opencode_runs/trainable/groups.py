@@ -3,10 +3,69 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from opencode_runs.trainable.evidence import SETTINGS
 from opencode_runs.trainable.figures import NO_TOKENS, GroupFigures, TraceFigures
 from opencode_runs.trainable.findings import Flaw
-from opencode_runs.trainable.mixture import Mixture
+from opencode_runs.trainable.histories import canonical
+from opencode_runs.trainable.record import TokenEpisode, TokenTrace
+
+_COMPARED = (*SETTINGS, "min_tokens", "chat_template_kwargs")
+
+
+@dataclass
+class Mixture:
+    """The values that each aspect has in the group."""
+
+    _values: dict[str, dict[int, str]] = field(default_factory=dict)
+    """By a hash: of a long one only its number is said."""
+
+    def add(self, episode: TokenEpisode) -> None:
+        """Take up a rollout; of what failed nothing trains, so that it may differ."""
+        self._note("tasks", episode.task)
+        self._note("environments", episode.env)
+        self._note_content("contents of the task", episode.task_data, episode.task_hash)
+        for trace in episode.traces:
+            if trace.ok and not trace.wrong_types:
+                self._note(f'answers to whether seat "{trace.seat}" trains', trace.trainable)
+            if trace.ok and trace.trainable and episode.ok:
+                self._add_trace(trace)
+
+    def found(self) -> str:
+        """The first aspect that has several values; empty if there is none."""
+        return next(self._found(), "")
+
+    def _found(self) -> Iterator[str]:
+        for aspect, values in self._values.items():
+            if len(values) > 1:
+                named = [value for value in values.values() if value]
+                yield f"{len(values)} {aspect}{': ' if named else ''}{', '.join(named)}"
+
+    def _add_trace(self, trace: TokenTrace) -> None:
+        seat = f'of seat "{trace.seat}"'
+        self._note(f"models {seat}", trace.model)
+        for name in _COMPARED:
+            self._note(f"values of {name} {seat}", (trace.sampling or {}).get(name))
+        self._note(f"tasks {seat}", trace.task_key)
+        self._note_content(f"contents of the task {seat}", trace.task_data, trace.task_hash)
+        for name, reward in trace.rewards.items():
+            if reward is not None:
+                self._note(f'weights of the reward "{name}" {seat}', reward.weight)
+
+    def _note_content(self, aspect: str, data: Any, content_hash: str | None) -> None:
+        """A row's number and the hash that covers it may change from run to run, also within one that was resumed."""
+        row = data.get("idx") if isinstance(data, dict) else None
+        rest = {name: value for name, value in data.items() if name != "idx"} if isinstance(data, dict) else data
+        self._note(aspect, canonical(rest), said="")
+        if content_hash is not None:
+            self._note(f"hashes of row {row}: {aspect}", content_hash)
+
+    def _note(self, aspect: str, value: Any, said: str | None = None) -> None:
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)  # one number, however it is spelled
+        known = hash((value,) if value is None or isinstance(value, str) else canonical(value))
+        self._values.setdefault(aspect, {}).setdefault(known, f"{value}" if said is None else said)
 
 
 @dataclass

@@ -4,7 +4,10 @@ Invariant: the output has every row of the dataset once and no other; what found
 counted and named; the file appears whole or not at all.
 """
 
+import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,17 +16,85 @@ from opencode_env.taskset import OpenCodeTasksetConfig
 from opencode_env.taskset.row import Row
 from pydantic import BaseModel, Field
 
-from opencode_runs.difficulty.figures import default_ks
-from opencode_runs.difficulty.join.columns import column_arrays, column_names, extend_schema, provenance
+from opencode_runs.difficulty.figures import COUNTS, default_ks
 from opencode_runs.difficulty.join.dataset import Dataset, open_dataset
 from opencode_runs.difficulty.join.matching import Leftovers, Matcher, RowKeys, column_options
 from opencode_runs.difficulty.join.options import JoinOptions, choose_sources, column_prefixes
 from opencode_runs.difficulty.outputs import check_output, replacing
-from opencode_runs.difficulty.rate import rate
+from opencode_runs.difficulty.rate import Rating, Source, rate
+from opencode_runs.difficulty.rated import METADATA_KEY
+from opencode_runs.difficulty.tally import Tally
 from opencode_runs.traces.errors import BadInputError, NothingUsableError
 from opencode_runs.traces.progress import Progress
 from opencode_runs.traces.reading import RunReport
 from opencode_runs.traces.runs import find_trace_files
+
+
+def column_names(prefix: str, ks: Sequence[int]) -> list[str]:
+    """The names of all columns of one source."""
+    return [prefix + name for name in (*COUNTS, *(f"pass_at_{k}" for k in ks))]
+
+
+def column_arrays(tallies: Sequence[Tally | None], ks: Sequence[int]) -> list[pa.Array]:
+    """The columns of one source for some rows, in the order of `column_names`; a row without a tally is null."""
+    values = [[None if tally is None else getattr(tally, name) for tally in tallies] for name in COUNTS]
+    values += [[None if tally is None else tally.pass_at(k) for tally in tallies] for k in ks]
+    return [pa.array(found, type=kind) for found, kind in zip(values, _kinds(ks), strict=True)]
+
+
+def extend_schema(schema: pa.Schema, prefixes: Sequence[str], ks: Sequence[int], about: str) -> pa.Schema:
+    """`schema` with the columns of every prefix at its end (replacing any of the same name) and `about` as metadata."""
+    added = {name: kind for prefix in prefixes for name, kind in zip(column_names(prefix, ks), _kinds(ks), strict=True)}
+    fields = [field for field in schema if field.name not in added]
+    fields += [pa.field(name, kind) for name, kind in added.items()]
+    return pa.schema(fields, metadata=_with_features(schema.metadata or {}, added) | {METADATA_KEY: about.encode()})
+
+
+def provenance(
+    name: str, rating: Rating, sources: Sequence[Source], prefixes: Sequence[str], options: JoinOptions
+) -> str:
+    """What the output says about itself, as JSON: runs, models, sampling, versions, time."""
+    described = []
+    for source, prefix in zip(sources, prefixes, strict=True):
+        found = rating.sources[source]
+        described.append(
+            {
+                **source._asdict(),
+                "prefix": prefix,
+                "sampling": [json.loads(text) for text in found.sampling],
+                "verifiers": list(found.versions),
+                "attempts": sum(tally.attempts for tally in found.tasks.values()),
+                "errors": sum(tally.errors + tally.unscored for tally in found.tasks.values()),
+            }
+        )
+    about = {
+        "format": 1,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "opencode_env": version("opencode-env"),
+        "dataset": name,
+        "threshold": options.threshold,
+        "runs": [{"path": str(run.path), "episodes": run.episodes} for run in rating.runs],
+        "sources": described,
+    }
+    return json.dumps(about, ensure_ascii=False)
+
+
+def _kinds(ks: Sequence[int]) -> list[pa.DataType]:
+    return [pa.int64() if count else pa.float64() for count in COUNTS.values()] + [pa.float64()] * len(ks)
+
+
+def _with_features(metadata: dict[bytes, bytes], added: dict[str, pa.DataType]) -> dict[bytes, bytes]:
+    """`datasets` reads a file by the feature list in its metadata: a list without the new columns is wrong."""
+    rest = {key: value for key, value in metadata.items() if key != b"huggingface"}
+    try:
+        parsed = json.loads(metadata[b"huggingface"])
+        for name, kind in added.items():
+            dtype = "int64" if kind == pa.int64() else "float64"
+            parsed["info"]["features"][name] = {"dtype": dtype, "_type": "Value"}
+    except (ValueError, TypeError, KeyError):
+        return rest
+    return rest | {b"huggingface": json.dumps(parsed).encode()}
+
 
 LARGEST_K = 64
 """pass@k columns are written for powers of two up to this."""
