@@ -87,5 +87,5 @@ async def _teardown_all() -> None:
         _, rubric = _live.popitem()
         try:
             await rubric.teardown()
-        except Exception:
+        except Exception:  # a rubric is the user's code, and the others are torn down too
             logger.exception('teardown of rubric "%s" failed', type(rubric).__name__)

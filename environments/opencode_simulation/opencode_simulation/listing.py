@@ -96,7 +96,7 @@ async def _ask(client: Client, name: str) -> list[ListedTool]:
                 ListedTool(name=tool.name, description=tool.description or "", parameters=tool.input_schema)
                 for tool in await all_tools(client)
             ]
-    except Exception as error:
+    except Exception as error:  # whatever the library makes of a server
         raise ValueError(f"{name} does not list its tools: {described(error)}") from error
 
 

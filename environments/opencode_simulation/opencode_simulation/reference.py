@@ -38,7 +38,7 @@ def find_world(reference: str) -> type[World]:
         raise ValueError(
             f'world "{reference}" cannot be imported: {error}; write "module:Class", of a module on PYTHONPATH'
         ) from error
-    except Exception as error:
+    except Exception as error:  # whatever its module raises when it is imported
         raise ValueError(f'world "{reference}" cannot be imported: {failure_text(error)}') from error
     if not (isinstance(found, type) and issubclass(found, World)):
         raise ValueError(f'"{reference}" is not a world: derive it from opencode_simulation.World')
