@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.usefixtures("sandboxes")
+pytestmark = pytest.mark.usefixtures("light_opencode")
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "neighbours.py"
 
 
 def test_an_attack_is_held_back_with_the_protections_on_and_not_without() -> None:
-    options = ["--rows", "connections", "--rollouts", "1", "--bare-rollouts", "1", "--json"]
+    options = ["--rows", "connections", "--rollouts", "6", "--bare-rollouts", "1", "--json"]
     done = subprocess.run([sys.executable, str(PROGRAM), *options], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])

@@ -1,10 +1,11 @@
-"""A started container for each test, and what was left behind checked after it."""
+"""A started container, of a test's own or shared by a module's, and what was left behind checked after it."""
 
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from agent_sandbox.podman import PodmanRuntime, left_behind, provision_podman
 from agent_sandbox.verifiers_versions import PodmanConfig
 from verifiers.v1.runtimes import ProgramResult
@@ -16,6 +17,21 @@ PROBES = Path(__file__).parent / "probes"
 
 @pytest.fixture
 async def runtime(podman_image: str) -> AsyncIterator[PodmanRuntime]:
+    async with provision_podman(PodmanConfig(image=podman_image)) as box:
+        yield box
+    assert_nothing_left(box)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What the tests of a module share lives in an event loop that they share."""
+    for item in items:
+        if "shared_runtime" in getattr(item, "fixturenames", ()) and item.path.parent == PROBES.parent:
+            item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_runtime(podman_image: str) -> AsyncIterator[PodmanRuntime]:
+    """One for all tests of a module, which find what those before have left."""
     async with provision_podman(PodmanConfig(image=podman_image)) as box:
         yield box
     assert_nothing_left(box)

@@ -25,23 +25,23 @@ pytestmark = pytest.mark.podman
         ("mkfifo /app/fifo", "/app/fifo", FileState.NOT_A_FILE),
         ("mknod /app/zero c 1 5 || ln /dev/zero /app/zero || mkdir /app/zero", "/app/zero", FileState.NOT_A_FILE),
         ("ln -s /proc/self /app/proc", "/app/proc/environ", FileState.ABSENT),
-        ("ln -s /proc/1 /app/proc", "/app/proc/environ", FileState.NOT_A_FILE),
+        ("ln -s /proc/1 /app/one", "/app/one/environ", FileState.NOT_A_FILE),
         ("truncate -s 1T /app/sparse", "/app/sparse", FileState.OVERSIZED),
         ("printf '42\\0' >/app/binary", "/app/binary", FileState.BINARY),
     ],
 )
-async def test_what_is_there_is_told(runtime: PodmanRuntime, make: str, path: str, state: FileState) -> None:
-    done = await sh(runtime, make)
+async def test_what_is_there_is_told(shared_runtime: PodmanRuntime, make: str, path: str, state: FileState) -> None:
+    done = await sh(shared_runtime, make)
     assert done.exit_code == 0, done.stderr
-    found = await read_bounded_text(runtime, path, 1000)
+    found = await read_bounded_text(shared_runtime, path, 1000)
     assert (found.state, found.text) == (state, "42\n" if state is FileState.TEXT else "")
 
 
-async def test_a_link_in_the_container_leads_to_nothing_outside_it(runtime: PodmanRuntime) -> None:
-    await sh(runtime, "ln -s / /app/root; ln -s /proc/1/root /app/other; ln -s /proc/1/cwd/../../.. /app/up")
-    await sh(runtime, "echo inside >/etc/hostname-of-mine")
+async def test_a_link_in_the_container_leads_to_nothing_outside_it(shared_runtime: PodmanRuntime) -> None:
+    await sh(shared_runtime, "ln -s / /app/root; ln -s /proc/1/root /app/other; ln -s /proc/1/cwd/../../.. /app/up")
+    await sh(shared_runtime, "echo inside >/etc/hostname-of-mine")
     for way in ("root", "other", "up"):
-        found = await read_bounded_text(runtime, f"/app/{way}/etc/hostname-of-mine", 1000)
+        found = await read_bounded_text(shared_runtime, f"/app/{way}/etc/hostname-of-mine", 1000)
         assert (found.state, found.text) == (FileState.TEXT, "inside\n")
 
 

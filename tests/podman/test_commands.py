@@ -19,20 +19,24 @@ from .conftest import container_of, sh
 pytestmark = pytest.mark.podman
 
 
-async def test_a_command_has_its_work_directory_its_environment_and_its_exit_code(runtime: PodmanRuntime) -> None:
-    result = await sh(runtime, 'pwd; printf "%s" "$WORDS" | wc -l; echo broken >&2; exit 3', WORDS="one\ntwo\nthree")
+async def test_a_command_has_its_work_directory_its_environment_and_its_exit_code(
+    shared_runtime: PodmanRuntime,
+) -> None:
+    result = await sh(
+        shared_runtime, 'pwd; printf "%s" "$WORDS" | wc -l; echo broken >&2; exit 3', WORDS="one\ntwo\nthree"
+    )
     assert (result.exit_code, result.stdout, result.stderr) == (3, "/app\n2\n", "broken\n")
-    assert (await runtime.run(["no-such-program"], {})).exit_code == 127
-    assert await runtime.alive()
+    assert (await shared_runtime.run(["no-such-program"], {})).exit_code == 127
+    assert await shared_runtime.alive()
 
 
-async def test_a_command_is_over_when_its_own_process_is(runtime: PodmanRuntime) -> None:
+async def test_a_command_is_over_when_its_own_process_is(shared_runtime: PodmanRuntime) -> None:
     async with asyncio.timeout(100):
-        assert (await sh(runtime, "sleep 1000 & echo started")).stdout == "started\n"
+        assert (await sh(shared_runtime, "sleep 1000 & echo started")).stdout == "started\n"
 
 
-async def test_an_agent_that_prints_a_gigabyte_is_kept_in_bounded_memory(runtime: PodmanRuntime) -> None:
-    result = await sh(runtime, "echo first; head -c 1000000000 /dev/zero; echo last")
+async def test_an_agent_that_prints_a_gigabyte_is_kept_in_bounded_memory(shared_runtime: PodmanRuntime) -> None:
+    result = await sh(shared_runtime, "echo first; head -c 1000000000 /dev/zero; echo last")
     assert result.exit_code == 0
     assert len(result.stdout) <= LIMIT_BYTES
     assert result.stdout.startswith("first\n")
@@ -40,31 +44,33 @@ async def test_an_agent_that_prints_a_gigabyte_is_kept_in_bounded_memory(runtime
     assert result.stdout.endswith("last\n")
 
 
-async def test_a_cancelled_command_is_ended_with_all_that_it_started(runtime: PodmanRuntime) -> None:
-    task = asyncio.ensure_future(sh(runtime, "setsid sleep 2001 & (setsid sleep 2002 &); sleep 2003"))
+async def test_a_cancelled_command_is_ended_with_all_that_it_started(shared_runtime: PodmanRuntime) -> None:
+    task = asyncio.ensure_future(sh(shared_runtime, "setsid sleep 2001 & (setsid sleep 2002 &); sleep 2003"))
     for number in ("2001", "2002", "2003"):
-        await until(partial(runs, runtime, f"sleep {number}"))
+        await until(partial(runs, shared_runtime, f"sleep {number}"))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     for number in ("2001", "2002", "2003"):
-        assert not await runs(runtime, f"sleep {number}")
+        assert not await runs(shared_runtime, f"sleep {number}")
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.02, 0.05, 0.1, 0.2])
 async def test_a_command_that_is_cancelled_while_podman_starts_it_does_not_run_on(
-    runtime: PodmanRuntime, delay: float
+    shared_runtime: PodmanRuntime, delay: float
 ) -> None:
-    task = asyncio.ensure_future(runtime.run(["sleep", "2004"], {}))
+    task = asyncio.ensure_future(shared_runtime.run(["sleep", "2004"], {}))
     await asyncio.sleep(delay)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert not await runs(runtime, "sleep 2004")
+    assert not await runs(shared_runtime, "sleep 2004")
 
 
-async def test_a_live_process_is_talked_to_and_ended(runtime: PodmanRuntime) -> None:
-    process = await start_process(runtime, ["sh", "-c", "while read -r line; do echo got $line; done; exit 4"], {})
+async def test_a_live_process_is_talked_to_and_ended(shared_runtime: PodmanRuntime) -> None:
+    process = await start_process(
+        shared_runtime, ["sh", "-c", "while read -r line; do echo got $line; done; exit 4"], {}
+    )
     await process.write(b"one\n")
     assert await anext(process.stdout) == b"got one\n"
     assert await process.poll() is None
@@ -73,19 +79,21 @@ async def test_a_live_process_is_talked_to_and_ended(runtime: PodmanRuntime) -> 
     assert await process.poll() == 137
 
 
-async def test_a_live_process_is_asked_to_end(runtime: PodmanRuntime) -> None:
+async def test_a_live_process_is_asked_to_end(shared_runtime: PodmanRuntime) -> None:
     script = "trap 'echo bye; exit 5' TERM; echo on; while :; do sleep 0.1; done"
-    process = await start_process(runtime, ["sh", "-c", script], {})
+    process = await start_process(shared_runtime, ["sh", "-c", script], {})
     assert await anext(process.stdout) == b"on\n"
     await process.terminate()
     assert b"".join([chunk async for chunk in process.stdout]) == b"bye\n"
     assert await process.wait() == 5
 
 
-async def test_a_background_process_writes_its_log_and_outlives_its_command(runtime: PodmanRuntime) -> None:
-    await runtime.run_background(["sh", "-c", 'echo "$1 & $2"; exec sleep 2005', "x", "a'b", "c d"], {}, "my log")
-    await until(partial(runs, runtime, "sleep 2005"))
-    assert (await sh(runtime, "cat '/app/my log'")).stdout == "a'b & c d\n"
+async def test_a_background_process_writes_its_log_and_outlives_its_command(shared_runtime: PodmanRuntime) -> None:
+    await shared_runtime.run_background(
+        ["sh", "-c", 'echo "$1 & $2"; exec sleep 2005', "x", "a'b", "c d"], {}, "my log"
+    )
+    await until(partial(runs, shared_runtime, "sleep 2005"))
+    assert (await sh(shared_runtime, "cat '/app/my log'")).stdout == "a'b & c d\n"
 
 
 async def test_commands_and_files_of_another_user_are_its_own(podman_image: str) -> None:

@@ -12,24 +12,24 @@ pytestmark = pytest.mark.podman
 
 
 @pytest.mark.parametrize("path", ["/tmp/a b/$(id)/'q\".txt", "-n", "/tmp/-r/--", "relative/näm\né", "/top"])
-async def test_what_is_written_at_an_odd_path_is_read_back(runtime: PodmanRuntime, path: str) -> None:
+async def test_what_is_written_at_an_odd_path_is_read_back(shared_runtime: PodmanRuntime, path: str) -> None:
     data = bytes(range(256)) * 500
-    await runtime.write(path, data)
-    assert await runtime.read(path) == data
-    assert await runtime.read(path, len(data)) == data
+    await shared_runtime.write(path, data)
+    assert await shared_runtime.read(path) == data
+    assert await shared_runtime.read(path, len(data)) == data
 
 
-async def test_a_large_file_arrives_whole(runtime: PodmanRuntime) -> None:
+async def test_a_large_file_arrives_whole(shared_runtime: PodmanRuntime) -> None:
     data = b"0123456789abcdef" * (1 << 20)
-    await runtime.write("/tmp/large", data)
-    assert await runtime.read("/tmp/large") == data
+    await shared_runtime.write("/tmp/large", data)
+    assert await shared_runtime.read("/tmp/large") == data
 
 
-async def test_a_file_over_the_limit_is_refused_and_its_rest_stays_inside(runtime: PodmanRuntime) -> None:
-    await sh(runtime, "head -c 1000001 /dev/zero >/tmp/over")
+async def test_a_file_over_the_limit_is_refused_and_its_rest_stays_inside(shared_runtime: PodmanRuntime) -> None:
+    await sh(shared_runtime, "head -c 1000001 /dev/zero >/tmp/over")
     with pytest.raises(SandboxError, match="over the 1000000 byte limit"):
-        await runtime.read("/tmp/over", 1_000_000)
-    assert len(await runtime.read("/tmp/over", 1_000_001)) == 1_000_001
+        await shared_runtime.read("/tmp/over", 1_000_000)
+    assert len(await shared_runtime.read("/tmp/over", 1_000_001)) == 1_000_001
 
 
 async def test_a_replaced_head_cannot_fill_the_hosts_memory(runtime: PodmanRuntime) -> None:
@@ -49,17 +49,17 @@ async def test_a_replaced_head_cannot_fill_the_hosts_memory(runtime: PodmanRunti
     ],
 )
 async def test_what_is_no_regular_file_is_not_waited_for(
-    runtime: PodmanRuntime, make: str, path: str, reason: str
+    shared_runtime: PodmanRuntime, make: str, path: str, reason: str
 ) -> None:
-    await sh(runtime, make)
+    await sh(shared_runtime, make)
     async with asyncio.timeout(100):
         with pytest.raises(SandboxError, match=reason):
-            await runtime.read(path)
+            await shared_runtime.read(path)
         if "missing" not in path:
             with pytest.raises(SandboxError, match=reason):
-                await runtime.write(path, b"x")
+                await shared_runtime.write(path, b"x")
 
 
-async def test_a_full_disk_is_an_error(runtime: PodmanRuntime) -> None:
+async def test_a_full_disk_is_an_error(shared_runtime: PodmanRuntime) -> None:
     with pytest.raises(SandboxError, match=r"write '/dev/full'|No space left|not a regular file"):
-        await runtime.write("/dev/full", b"x" * 10_000)
+        await shared_runtime.write("/dev/full", b"x" * 10_000)

@@ -1,9 +1,11 @@
 """A started sandbox of each kind for the tests that need one, and traces to score."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import pytest_asyncio
 import verifiers.v1 as vf
 from agent_sandbox.confined import LocalSandboxConfig, provision_confined
 from opencode_rubrics import AnyTrace
@@ -28,39 +30,69 @@ def trace_of(data: vf.TaskData, reply: str | None = None) -> AnyTrace:
     return trace
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What the tests of a module share lives in an event loop that they share."""
+    for item in items:
+        if {"shared_box", "shared_root_box"}.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)
+
+
+@asynccontextmanager
+async def _started(kind: str, request: pytest.FixtureRequest) -> AsyncIterator[vf.Runtime]:
+    if kind == "container":
+        async with podman_box(request.getfixturevalue("podman_image")) as runtime:
+            yield runtime
+    elif kind == "prime":
+        server: PrimeApi = request.getfixturevalue("prime_server")
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in server.environment.items():
+                patch.setenv(name, value)
+            async with prime_box("bare") as runtime:
+                yield runtime
+        assert server.living == []
+    else:
+        async with provision_confined(LocalSandboxConfig(), (), name=None, env={}) as runtime:
+            yield runtime
+
+
 @pytest.fixture
-async def confined(sandboxes: None) -> AsyncIterator[vf.Runtime]:
-    async with provision_confined(LocalSandboxConfig(), (), name=None, env={}) as runtime:
+async def confined(sandboxes: None, request: pytest.FixtureRequest) -> AsyncIterator[vf.Runtime]:
+    async with _started("confined", request) as runtime:
         yield runtime
 
 
 @pytest.fixture
-async def container(podman_image: str) -> AsyncIterator[vf.Runtime]:
-    async with podman_box(podman_image) as runtime:
+async def container(podman_image: str, request: pytest.FixtureRequest) -> AsyncIterator[vf.Runtime]:
+    async with _started("container", request) as runtime:
         yield runtime
-
-
-@pytest.fixture
-async def prime(prime_api: PrimeApi) -> AsyncIterator[vf.Runtime]:
-    async with prime_box("bare") as runtime:
-        yield runtime
-
-
-def _named(request: pytest.FixtureRequest) -> vf.Runtime:
-    runtime: vf.Runtime = request.getfixturevalue(request.param)
-    return runtime
 
 
 _CONTAINER = pytest.param("container", marks=pytest.mark.podman)
+_WITH_ROOT = ["confined", _CONTAINER, pytest.param("prime", marks=pytest.mark.skip(reason=NO_ROOT))]
 
 
-@pytest.fixture(params=["confined", _CONTAINER, pytest.param("prime", marks=pytest.mark.skip(reason=NO_ROOT))])
-def root_box(sandboxes: None, request: pytest.FixtureRequest) -> vf.Runtime:
+@pytest.fixture(params=_WITH_ROOT)
+async def root_box(sandboxes: None, request: pytest.FixtureRequest) -> AsyncIterator[vf.Runtime]:
     """A sandbox of each kind in which agent code can be kept apart from what checks it."""
-    return _named(request)
+    async with _started(request.param, request) as runtime:
+        yield runtime
 
 
-@pytest.fixture(params=["confined", _CONTAINER, "prime"])
-def box(sandboxes: None, request: pytest.FixtureRequest) -> vf.Runtime:
-    """A sandbox of each kind."""
-    return _named(request)
+@pytest_asyncio.fixture(params=_WITH_ROOT, scope="module", loop_scope="module")
+async def shared_root_box(sandboxes: None, request: pytest.FixtureRequest) -> AsyncIterator[vf.Runtime]:
+    """One of these for all tests of a module, which find what those before have left."""
+    async with _started(request.param, request) as runtime:
+        yield runtime
+
+
+@pytest_asyncio.fixture(params=["confined", _CONTAINER, "prime"], scope="module", loop_scope="module")
+async def shared_box(sandboxes: None, request: pytest.FixtureRequest) -> AsyncIterator[vf.Runtime]:
+    """A sandbox of each kind for all tests of a module, which find what those before have left."""
+    async with _started(request.param, request) as runtime:
+        yield runtime
+
+
+@pytest.fixture
+def box(shared_box: vf.Runtime) -> vf.Runtime:
+    """See there."""
+    return shared_box

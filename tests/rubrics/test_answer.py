@@ -53,7 +53,7 @@ async def test_without_a_file_the_last_reply_is_the_answer(confined: vf.Runtime)
 async def test_an_answer_that_cannot_be_used_is_a_zero_with_its_reason(
     box: vf.Runtime, planted: str, reason: str
 ) -> None:
-    done = await box.run(["sh", "-c", f"mkdir -p /app && {planted}"], {})
+    done = await box.run(["sh", "-c", f"mkdir -p /app && rm -rf {PATH} && {planted}"], {})
     assert done.exit_code == 0, done.stderr
     assert await score(box, reply="42") == (0.0, {"source": "file", "reason": reason})
 

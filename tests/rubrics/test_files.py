@@ -82,7 +82,7 @@ async def test_what_stands_in_the_way_of_a_bundle_is_the_error_that_was_asked_fo
     ],
 )
 async def test_what_is_no_file_of_bounded_size_is_a_typed_error(box: vf.Runtime, made: str, state: FileState) -> None:
-    await shell(box, f"mkdir -p /tmp/read && {made}")
+    await shell(box, f"rm -rf /tmp/read && mkdir /tmp/read && {made}")
     with pytest.raises(SandboxFileError, match="/tmp/read/it") as raised:
         await read_file(box, "/tmp/read/it", 1024)
     assert raised.value.state is state

@@ -82,7 +82,8 @@ async def test_a_reward_file_from_the_scoring_before_does_not_count_again(box: v
     ],
 )
 async def test_what_the_agent_planted_is_gone_before_the_first_command(box: vf.Runtime, planted: str) -> None:
-    done = await box.run(["sh", "-c", f"mkdir -p /logs && {planted}"], {})
+    anew = "rm -rf /logs/verifier /tmp/own /tmp/own.txt && mkdir -p /logs"
+    done = await box.run(["sh", "-c", f"{anew} && {planted}"], {})
     assert done.exit_code == 0, done.stderr
     assert await reward(box, "false", options=OPTED_IN) == 0.0
     assert await reward(box, WRITE.format("0.5"), options=OPTED_IN) == 0.5

@@ -8,8 +8,8 @@ from tests.rubrics.test_verify_cheats import do, score, shown, solve
 
 
 @pytest.fixture
-def box(root_box: vf.Runtime) -> vf.Runtime:
-    return root_box
+def box(shared_root_box: vf.Runtime) -> vf.Runtime:
+    return shared_root_box
 
 
 LINKS = {
@@ -40,6 +40,7 @@ LINKS = {
 @pytest.mark.parametrize("cheat", LINKS)
 async def test_no_answer_is_a_link_to_its_own_check(box: vf.Runtime, cheat: str) -> None:
     plant, check = LINKS[cheat]
+    await do(box, "chmod -R u+rwX . && rm -rf ./* /tmp/x")
     await do(box, f"ln -s /etc/hostname kept; ln -s kept 'kept too'; {plant}")
     trace = await score(box, check, "[ -r kept ] && [ -r 'kept too' ]")
     assert [result["exit_code"] == 0 for result in trace.info["verify"]] == [False, True], shown(trace)
@@ -64,7 +65,7 @@ async def test_more_odd_links_than_can_be_looked_at_are_a_zero(
 
 
 async def test_no_output_of_a_check_goes_through_a_link_into_the_reward(box: vf.Runtime) -> None:
-    await do(box, "ln -s /logs/verifier/reward.txt out")
+    await do(box, "chmod -R u+rwX . && ln -s /logs/verifier/reward.txt out")
     await solve(box, 'ln -s /logs/verifier/reward.txt "$AGENT_CODE_DIR/log"')
     check = 'echo 1 >out; run-agent-code -- sh solve.sh; echo 1 >"$AGENT_CODE_DIR/log"; cat /app/out'
     trace = await score(box, check, reward_file=True)

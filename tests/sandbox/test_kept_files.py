@@ -52,7 +52,7 @@ async def test_files_are_put_into_another_sandbox_as_they_were(tmp_path: Path) -
         kept, held = await made.keep_files(first, None, MOST)
         assert kept.bytes == kept.new_bytes > 3_000_000
         assert held > 0
-        await made.run(["sh", "-c", "sleep 0.1; echo more >>/app/deep/er/one; rm /app/gone"], {})
+        await made.run(["sh", "-c", "sleep 0.1; echo more >>/app/deep/er/one; rm /app/gone; sleep 0.1"], {})
         await made.keep_files(second, first, MOST)
         again, _ = await made.keep_files(await _new(tmp_path / "3"), second, MOST)
         assert again.new_bytes == 0

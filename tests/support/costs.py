@@ -21,6 +21,7 @@ from tests.support.tiers import programs_of
 
 _PROPERTY = "costs"
 _SCANS_PER_SECOND = 5
+_LOOKS = 10
 _TOLD_FROM = 30.0
 """Seconds that a run takes before its table is worth reading."""
 _PROGRAMS = {"vf-eval": "vf-eval", "opencode": "OpenCode", "opencode.exe": "OpenCode", "conmon": "containers"}
@@ -75,7 +76,7 @@ class Costs:
         self.tests: dict[str, dict[str, Any]] = {}
         self.starts: Counter[str] = Counter()
         self._save = save
-        self._seen: set[tuple[str, str]] = set()
+        self._looks: dict[str, int] = {}
         self._ended = threading.Event()
         self._scan(count=False)
         self._scanner = threading.Thread(target=self._watch, daemon=True)
@@ -87,17 +88,16 @@ class Costs:
             self._scan()
 
     def _scan(self, count: bool = True) -> None:
-        """Count the processes that were not there before."""
-        for pid in filter(str.isdigit, os.listdir("/proc")):
+        """Count the processes that were not there before; after a few looks one has become what it will be."""
+        looks = {pid: self._looks.get(pid, 0) + 1 for pid in filter(str.isdigit, os.listdir("/proc"))}
+        for pid in [pid for pid, number in looks.items() if number <= _LOOKS]:
             with contextlib.suppress(OSError):
-                stat = Path("/proc", pid, "stat").read_text(errors="replace")
-                name, _, rest = stat.partition("(")[2].rpartition(")")
-                begun = rest.split()[19]
-                if name not in _PROGRAMS or (pid, begun) in self._seen:
-                    continue
-                self._seen.add((pid, begun))
-                executes = name == "conmon" and b"--exec" in Path("/proc", pid, "cmdline").read_bytes()
-                self.starts[_PROGRAMS[name]] += count and not executes
+                name = Path("/proc", pid, "comm").read_text(errors="replace").rstrip("\n")
+                if name in _PROGRAMS:
+                    looks[pid] = _LOOKS
+                    executes = name == "conmon" and b"--exec" in Path("/proc", pid, "cmdline").read_bytes()
+                    self.starts[_PROGRAMS[name]] += count and not executes
+        self._looks = looks
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the figures of a finished test."""

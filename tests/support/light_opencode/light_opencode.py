@@ -164,7 +164,7 @@ class Session:
     def answer(self) -> Json:
         """The model's next message."""
         headers = {
-            "x-session-id": self.id,
+            **dict.fromkeys(("x-session-id", "x-session-affinity"), self.id),
             "X-Agent-Mark": MARK,
             **(MAIN_ROLE if (STATE / "rlm.json").exists() else {}),
         }

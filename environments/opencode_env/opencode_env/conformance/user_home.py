@@ -158,8 +158,8 @@ class UserHome:
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 command = (entry / "cmdline").read_bytes()
-                told = command + (entry / "environ").read_bytes() + (entry / "mountinfo").read_bytes()
-                if command and str(self.root).encode() in told:
+                places = (entry / name for name in ("cmdline", "environ", "mountinfo"))
+                if command and any(str(self.root).encode() in place.read_bytes() for place in places):
                     found[int(entry.name)] = command.replace(b"\0", b" ").decode(errors="replace")[:200]
         return found
 
