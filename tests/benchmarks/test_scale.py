@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.programs import finished
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
+pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "scale.py"
 

@@ -164,7 +164,7 @@ class Session:
     def answer(self) -> Json:
         """The model's next message."""
         headers = {
-            **dict.fromkeys(("x-session-id", "x-session-affinity"), self.id),
+            "x-session-id": self.id,
             "X-Agent-Mark": MARK,
             **(MAIN_ROLE if (STATE / "rlm.json").exists() else {}),
         }
