@@ -14,6 +14,7 @@ import ast
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +38,8 @@ class Mutant:
     tests: tuple[str, ...]
     function: str = ""
     """Dotted name within the file; empty = the whole file, as for programs that are not Python."""
+    light: tuple[str, ...] = ()
+    """Tests that play a light program in OpenCode's place; each of them must see the mistake as well."""
 
     def planted(self, source: str) -> str:
         """The source with the mistake.
@@ -68,22 +71,29 @@ class Mutant:
 def mutants() -> list[Mutant]:
     """The list, in its order."""
     rows = tomllib.loads(LIST.read_text())["mutant"]
-    return [Mutant(**{**row, "tests": tuple(row["tests"])}) for row in rows]
+    return [
+        Mutant(**{key: tuple(value) if isinstance(value, list) else value for key, value in row.items()})
+        for row in rows
+    ]
 
 
 def is_seen(mutant: Mutant) -> bool:
-    """Whether the tests that a mistake names fail with it."""
+    """Whether the tests that a mistake names fail with it, those with the light program one by one."""
     path = ROOT / mutant.file
     sound = path.read_text()
     path.write_text(mutant.planted(sound))
     try:
-        argv = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *mutant.tests]
-        done = subprocess.run(argv, cwd=ROOT, capture_output=True, check=False, timeout=LONGEST_S)
-    except subprocess.TimeoutExpired:
-        return True
+        return all(map(_fail, (mutant.tests, *((one,) for one in mutant.light))))
     finally:
         path.write_text(sound)
-    return done.returncode == 1
+
+
+def _fail(tests: Sequence[str]) -> bool:
+    argv = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *tests]
+    try:
+        return subprocess.run(argv, cwd=ROOT, capture_output=True, check=False, timeout=LONGEST_S).returncode == 1
+    except subprocess.TimeoutExpired:
+        return True
 
 
 def main() -> int:
