@@ -159,12 +159,10 @@ async def _interrupted(stage: _Stage) -> Evidence:
     async with ScriptedModel(policy) as model, stage.running(INTERRUPTED_ROWS, model.base_url) as run:
 
         def everywhere() -> bool:
-            if run.process.returncode is not None or "rollout done: " in run.log:
-                return True
-            if model.active != 1 or not stage.subject.confined:
-                return model.active == 1
             commands = [command.strip() for command in stage.home.processes().values()]
-            return all(process in commands for process in INTERRUPTED_PROCESSES)
+            staged = not stage.subject.confined or all(process in commands for process in INTERRUPTED_PROCESSES)
+            failed = run.process.returncode is not None or "rollout done: " in run.log
+            return failed or (model.active == 1 and staged)
 
         with contextlib.suppress(TimeoutError):  # then it is interrupted where it is, and the tests say what is missing
             await until(everywhere, seconds=_RUN_SECONDS)
