@@ -17,6 +17,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 LIST = Path(__file__).with_suffix(".toml")
@@ -71,10 +72,11 @@ class Mutant:
 def mutants() -> list[Mutant]:
     """The list, in its order."""
     rows = tomllib.loads(LIST.read_text())["mutant"]
-    return [
-        Mutant(**{key: tuple(value) if isinstance(value, list) else value for key, value in row.items()})
-        for row in rows
-    ]
+    return [Mutant(**_fields(row)) for row in rows]
+
+
+def _fields(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
 
 
 def is_seen(mutant: Mutant) -> bool:
