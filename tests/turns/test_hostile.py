@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from opencode_env.scripted_model import Reply, ScriptPolicy
-from opencode_env.taskset.config import OpenCodeTasksetConfig
+from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_env.taskset.errors import DatasetError
 from opencode_env.taskset.kept_turns import named_turns
 from opencode_runs.turns.kept import kept_turns
@@ -41,11 +41,11 @@ def test_a_turn_with_a_process_of_the_agents_is_kept_with_the_reason_and_not_off
     assert trunk.traces[0].ok
     kept = list(kept_turns(places / "kept"))
     assert [turn.unrestorable for turn in kept] == [None, None, "processes ran beside the agent's program: sleep"]
-    rows = named_turns(OpenCodeTasksetConfig(id="opencode-env", dataset=str(places / "kept")))
+    rows = named_turns(places / "kept", OpenCodeTaskData)
     assert rows is not None
     assert [row.kept_turn.kept_turn for row in rows if row.kept_turn] == [str(turn.place) for turn in kept[:2]]
     with pytest.raises(DatasetError, match=r"none of its 1 kept turns can be restored: processes ran .*: sleep"):
-        named_turns(OpenCodeTasksetConfig(id="opencode-env", dataset=str(kept[2].place)))
+        named_turns(kept[2].place, OpenCodeTaskData)
 
 
 @pytest.mark.asyncio(loop_scope="module")

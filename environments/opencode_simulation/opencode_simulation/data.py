@@ -1,6 +1,7 @@
 """The data of one simulated task: what travels to workers and lands on the trace."""
 
 import verifiers.v1 as vf
+from opencode_runs.turns.kept import TurnRow
 from pydantic import Field, JsonValue
 
 
@@ -15,6 +16,8 @@ class SimulationTaskData(vf.TaskData):
     answer: str | None = None
     verify: list[str] = Field(default_factory=list)
     verify_timeout: float | None = None
+    kept_turn: TurnRow | None = None
+    """The kept turn that rollouts of the task go on from."""
     info: dict[str, JsonValue] = Field(default_factory=dict)
     prompt_template: str | None = None
     """What `prompt` was before the first observation filled it."""

@@ -14,13 +14,13 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import Context
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, NoReturn, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictInt
 
 from opencode_simulation.errors import InvalidAction, WorldError
 from opencode_simulation.failure import failure_text
-from opencode_simulation.ledger import FINISH, LedgerEntry
+from opencode_simulation.ledger import FINISH, Ledger, LedgerEntry
 from opencode_simulation.plain_json import MAX_INTEGER, MIN_INTEGER, given_arguments, world_json
 from opencode_simulation.played_world import PlayedWorld, Seen
 from opencode_simulation.world import Step, World
@@ -97,6 +97,8 @@ class EpisodeSpec(BaseModel):
     """Steps after which the episode is truncated. None: no limit but the world's."""
     call_timeout: float = Field(60.0, gt=0, allow_inf_nan=False)
     """Seconds that any one call of the world's methods may take; longer is a failure of the world."""
+    before: Ledger | None = None
+    """Of the episode that goes on in this one, which begins with the same steps."""
 
 
 class Recorder(Protocol):
@@ -109,6 +111,10 @@ class Recorder(Protocol):
 
 class Refused(Exception):
     """The call changed nothing; the text is for the agent."""
+
+
+def _shown(observation: JsonValue) -> str:
+    return observation if isinstance(observation, str) else json.dumps(observation, ensure_ascii=False)
 
 
 class Episode:
@@ -136,10 +142,11 @@ class Episode:
         return self._played.world
 
     async def start(self) -> JsonValue:
-        """Make the world, reset it, and return the first observation as the agent sees it.
+        """Make the world, reset it, and return the first observation as the agent sees it; take the steps again that
+        came before.
 
         Raises:
-            WorldError: it could not be made or reset.
+            WorldError: it could not be made or reset, or gave something else than before.
         """
         async with self._turn:
             try:
@@ -150,7 +157,26 @@ class Episode:
                 await self._fail(f"reset(): {failure_text(error)}")
                 raise WorldError(f"world {self._kind.__name__}: reset(): {failure_text(error)}") from error
             self._over = ""
-            return shown
+        if self._spec.before is not None:
+            await self._take_again(self._spec.before, shown)
+        return shown
+
+    async def _take_again(self, before: Ledger, first: JsonValue) -> None:
+        if first != before.summary.first_observation:
+            await self._differ("reset()")
+        for entry in before.steps:
+            try:
+                seen = await self._act(entry.tool, entry.arguments)
+            except Refused as refused:
+                await self._differ(f"step {entry.step} ({entry.tool}): {refused}")
+            if seen != _shown(entry.observation):
+                await self._differ(f"step {entry.step} ({entry.tool})")
+
+    async def _differ(self, where: str) -> NoReturn:
+        how = f"{where}: another observation than in the episode that was to go on; only a world that is the same for "
+        how += "equal seeds and calls can be gone back to"
+        await self._fail(how)
+        raise WorldError(f"world {self._kind.__name__}: {how}")
 
     async def call(self, tool: str, arguments: Mapping[str, Any], key: CallKey | None = None) -> str:
         """Take one action and return what the agent sees of it.
@@ -285,8 +311,7 @@ class Episode:
             if self._closed:
                 raise Refused(self._over)  # nobody waited for it
             await self._recorder.step(entry)
-            seen = entry.observation
-            return seen if isinstance(seen, str) else json.dumps(seen, ensure_ascii=False)
+            return _shown(entry.observation)
 
     def _entry(self, name: str, given: dict[str, JsonValue], seen: Seen) -> LedgerEntry:
         entry = entry_of(self._steps + 1, name, given, *seen)

@@ -5,7 +5,7 @@ before anything is scored; a world that failed at any time is an error of the ro
 """
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import verifiers.v1 as vf
 from opencode_rubrics import AnyTrace, Rubric, cleanup, live_rubric
@@ -16,8 +16,8 @@ from opencode_simulation.config import SimulationTaskConfig
 from opencode_simulation.data import SimulationTaskData
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.hub import hub
-from opencode_simulation.ledger import LEDGER_KEY, Ledger, LedgerSummary
-from opencode_simulation.reference import find_world
+from opencode_simulation.ledger import LEDGER_KEY, Ledger, LedgerSummary, ledger_of
+from opencode_simulation.reference import find_world, world_name
 from opencode_simulation.rollout_toolset import RolloutToolset
 from opencode_simulation.server_config import server_config, shared_group
 from opencode_simulation.termination import TERMINATION_KEY, termination_reason
@@ -32,6 +32,13 @@ class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]
     """One row of a `SimulationTaskset`."""
 
     config: SimulationTaskConfig
+    KEPT_INFO: ClassVar[tuple[str, ...]] = (LEDGER_KEY,)
+    """What of `trace.info` a kept turn holds."""
+
+    @property
+    def brought_back(self) -> frozenset[str]:
+        """The tool servers whose state `setup_continued` brings back."""
+        return frozenset({world_name(find_world(self.config.world))})
 
     @property
     def key(self) -> str:
@@ -56,11 +63,23 @@ class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]
         Raises:
             WorldError: the shared server could not reset it. (Of a server of the rollout's own, `finalize` says so.)
         """
+        await self._open(trace)
+
+    async def setup_continued(self, trace: AnyTrace, runtime: vf.Runtime) -> None:
+        """Expect a world in which the steps of the kept turn's ledger are taken again.
+
+        Raises:
+            WorldError: as `setup`; also where the world gives other observations.
+        """
+        await self._open(trace, ledger_of({LEDGER_KEY: trace.info.pop(LEDGER_KEY)}))
+
+    async def _open(self, trace: AnyTrace, before: Ledger | None = None) -> None:
         spec = EpisodeSpec(
             seed=self.data.seed,
             config=self.data.config,
             max_steps=self.data.max_steps or self.config.max_steps,
             call_timeout=self.config.call_timeout,
+            before=before,
         )
         config = {**find_world(self.config.world).default_config(), **self.data.config}
         ledger = Ledger(summary=LedgerSummary(world=self.config.world, seed=self.data.seed, config=config))

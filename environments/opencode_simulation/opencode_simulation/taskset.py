@@ -10,6 +10,7 @@ from typing import Any
 
 import verifiers.v1 as vf
 from opencode_env.taskset import DatasetError
+from opencode_env.taskset.kept_turns import named_turns
 from opencode_env.user_simulation.asked import AskedUser
 from pydantic import (
     AliasChoices,
@@ -169,6 +170,9 @@ class SimulationTaskset(vf.Taskset[SimulationTask, SimulationTasksetConfig]):  #
         Raises:
             DatasetError: the dataset cannot be read, or a row is wrong.
         """
+        if (turns := named_turns(self.config.dataset, SimulationTaskData)) is not None:
+            yield from (SimulationTask(data, self.config.task) for data in turns)
+            return
         world = find_world(self.config.task.world)
         for row in self._rows():
             fields = row.model_dump(exclude={"prompt"})

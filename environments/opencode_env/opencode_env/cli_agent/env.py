@@ -244,6 +244,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         await require_trainable(getattr(agents, name) for name in agent_config_fields(self.config))
         started = time.monotonic()
         rollout = Rollout()
+        rollout.brought_back = getattr(task, "brought_back", frozenset())
         async with self._opened_turns(task, agents.agent) as rollout.turns:
             trace = await self._play(task, agents, rollout)
         logger.info("%s", describe_rollout(trace, time.monotonic() - started))

@@ -63,10 +63,9 @@ class GuardedHarness(Harness[ConfigT], Generic[ConfigT]):
         tool_interception_url: str | None = None,
     ) -> HarnessSession:
         """Draw the line before the agent, and prepare the harness's own session behind it."""
-        if mcp_urls:
-            rollout_of(trace).refuse_turns(
-                f"tool servers hold what is not a file of the sandbox: {', '.join(mcp_urls)}"
-            )
+        rollout = rollout_of(trace)
+        if outside := mcp_urls.keys() - rollout.brought_back:
+            rollout.refuse_turns(f"tool servers hold what is not a file of the sandbox: {', '.join(sorted(outside))}")
         fence = ProcessFence(runtime)
         options = {} if tool_interception_url is None else {"tool_interception_url": tool_interception_url}
         inner = await self.fenced_session(fence, ctx, trace, runtime, endpoint, secret, mcp_urls, data, **options)
@@ -105,7 +104,7 @@ def guarded_task(
     """The same task, which sees the sandbox only without the agent, and is scored only as `require_scorable` allows.
 
     Scoring has so many seconds, without what it waits for a place among others. The sandbox of a rollout that is
-    `continued` is not set up again.
+    `continued` is not set up again; a task brings back what it holds elsewhere in a method `setup_continued`.
 
     verifiers 0.4.1 (dev26) closes the session of an agent that ended well after the scoring; here it is closed before
     `finalize`, as in 0.4.0. The harness's own refusal of a score is not enough: what a task has started would go on.
@@ -138,7 +137,8 @@ def guarded_task(
     async def no_setup(trace: AnyTrace, runtime: Runtime, deployment: Any = None) -> None:
         """Its effects are among the files that were put there."""
 
-    return with_methods(task, finalize=finalize, score=score, **({"setup": no_setup} if continued else {}))
+    setup = {"setup": getattr(task, "setup_continued", no_setup)} if continued else {}
+    return with_methods(task, finalize=finalize, score=score, **setup)
 
 
 def guarded(harness: Harness[Any], *, contained: bool, agent_errors: AgentErrors = "score") -> Harness[Any]:

@@ -48,6 +48,8 @@ class Rollout(Scoring):
         """The tunnel from the sandbox to that server while it is registered there; None where none can be lost."""
         self.turns: RolloutTurns | None = None
         """Its kept turns, and the one that it continues, in an environment that has them."""
+        self.brought_back: frozenset[str] = frozenset()
+        """The tool servers whose state the task brings back in a rollout that goes on from a kept turn."""
         self.make_sub: Callable[[AnyTrace], SubRollout] | None = None
         """Makes the sub side, in an environment that has one."""
         self.sub: SubRollout | None = None

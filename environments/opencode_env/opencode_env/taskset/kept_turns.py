@@ -6,27 +6,33 @@ that whoever plays it reads the same turn or refuses it.
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from opencode_runs.traces.errors import BadInputError
 from opencode_runs.turns.kept import KeptTurn, TurnRow, holds_kept_turns, kept_turns, read_turn
 from pydantic import ValidationError
+from verifiers.v1.task import TaskData
 
-from opencode_env.taskset.config import OpenCodeTasksetConfig
-from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_env.taskset.errors import DatasetError
 
 _FIRST_BYTES = 1 << 16
 
+Data = TypeVar("Data", bound=TaskData)
 
-def named_turns(config: OpenCodeTasksetConfig) -> list[OpenCodeTaskData] | None:
+
+def named_turns(dataset: str | Path | None, kind: type[Data]) -> list[Data] | None:
     """The rows of a dataset of kept turns, those that can be restored; None where the dataset is another one.
+
+    Args:
+        dataset: a folder of kept turns, a file that names some, or anything else.
+        kind: of the rows, which has a field `kept_turn`.
 
     Raises:
         DatasetError: one of them cannot be read, or none can be restored.
     """
-    if config.dataset is None:
+    if dataset is None:
         return None
-    place = Path(config.dataset)
+    place = Path(dataset)
     try:
         if place.is_dir() and holds_kept_turns(place):
             found = list(kept_turns(place.absolute()))
@@ -37,7 +43,7 @@ def named_turns(config: OpenCodeTasksetConfig) -> list[OpenCodeTaskData] | None:
         offered = [turn for turn in found if turn.unrestorable is None]
         if not offered:
             raise DatasetError(f"{place}: none of its {len(found)} kept turns can be restored: {found[0].unrestorable}")
-        return [_data(turn) for turn in offered]
+        return [_data(turn, kind) for turn in offered]
     except BadInputError as error:
         raise DatasetError(str(error)) from error
 
@@ -64,11 +70,12 @@ def _named(place: Path, row: TurnRow) -> KeptTurn:
     return turn
 
 
-def _data(turn: KeptTurn) -> OpenCodeTaskData:
+def _data(turn: KeptTurn, kind: type[Data]) -> Data:
     try:
-        data = OpenCodeTaskData.model_validate(turn.row)
+        data = kind.model_validate(turn.row)
     except ValidationError as error:
         raise DatasetError(f"kept turn {turn.place}: its task is not of this taskset: {error}") from error
     named = TurnRow(kept_turn=str(turn.place), digest=turn.digest)
     key = f"{turn.task_key}@{turn.place.parent.name[:12]}.{turn.turn}"
-    return data.model_copy(update={"kept_turn": named, "row_key": key})
+    name = "row_key" if "row_key" in kind.model_fields else "id"
+    return data.model_copy(update={"kept_turn": named, name: key})

@@ -148,7 +148,7 @@ class OpenCodeTaskset(vf.Taskset[OpenCodeTask, OpenCodeTasksetConfig]):  # type:
         from opencode_env.taskset.sources import read_rows
 
         show_message_alone()
-        if (turns := named_turns(self.config)) is not None:
+        if (turns := named_turns(self.config.dataset, OpenCodeTaskData)) is not None:
             for number, data in enumerate(turns):
                 yield OpenCodeTask(data.model_copy(update={"idx": number}), self.config.task)
             return

@@ -49,6 +49,8 @@ class Kind:
     """What their manifests say of it."""
     row: Mapping[str, Any]
     """The task's data."""
+    info: Sequence[str] = ()
+    """Keys of `trace.info` whose values they hold."""
     obstacle: str | None = None
     """Why no turn of the rollout can be restored."""
 
@@ -172,7 +174,7 @@ class RolloutTurns:
         digest = request_digest(call.body)
         self._last_turn, self._last_digest, self._last_time = turn, digest, now
         leaf = None if gateway.histories[0] is None else gateway.histories[0].forks.last(session)
-        state = trace_state(trace, leaf)
+        state = trace_state(trace, leaf, self.kind.info)
         if gateway.side is not None:
             state[SUB] = {"id": gateway.side.trace.id, **trace_state(gateway.side.trace)}
         obstacle = self.obstacle or ("another call of the rollout was under way" if gateway.open > 1 else None)

@@ -117,6 +117,7 @@ def _kind(task: Task[Any, Any, Any], agent: Agent, env: str, kind: str, others: 
     return Kind(
         facts,
         row=task.data.model_dump(mode="json", exclude_none=True, exclude={"idx"}),
+        info=getattr(task, "KEPT_INFO", ()),
         obstacle=None if keepable else f"tasks of {type(task).__name__} cannot be rows of kept turns",
     )
 

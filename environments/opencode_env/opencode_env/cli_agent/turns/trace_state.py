@@ -4,6 +4,7 @@ Invariant: a trace seeded so goes on as the one that it was taken from: the same
 count against the same limits, and conversations that fork where the other's would.
 """
 
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -17,12 +18,13 @@ from opencode_env.cli_agent.interception.own_calls import PROGRAM_CALLS
 from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace, agent_record
 
 
-def trace_state(trace: AnyTrace, leaf: int | None = None) -> dict[str, Any]:
+def trace_state(trace: AnyTrace, leaf: int | None = None, info: Sequence[str] = ()) -> dict[str, Any]:
     """A trace as it is now.
 
     Args:
         trace: of a rollout's main calls, or of its sub calls.
         leaf: the node of the last answer of its main conversation.
+        info: further keys of `trace.info`.
     """
     return {
         "nodes": [
@@ -33,6 +35,7 @@ def trace_state(trace: AnyTrace, leaf: int | None = None) -> dict[str, Any]:
         "tools": [tool.model_dump(mode="python") for tool in trace.tools],
         "media": {str(key): value for key, value in trace.mm_token_type_id_map.items()},
         "program_calls": list(trace.info.get(AGENT_RECORD, {}).get(PROGRAM_CALLS, ())),
+        "info": {key: deepcopy(trace.info[key]) for key in info if key in trace.info},
         "forks": deepcopy(trace.info.get(FORKS)),
         "leaf": leaf,
     }
@@ -67,6 +70,7 @@ def seed(trace: AnyTrace, state: dict[str, Any]) -> int | None:
     trace.mm_token_type_id_map = {int(key): value for key, value in state["media"].items()}
     if state["program_calls"]:
         agent_record(trace)[PROGRAM_CALLS] = list(state["program_calls"])
+    trace.info.update(state.get("info", {}))
     if state["forks"] is not None:
         trace.info[FORKS] = state["forks"]
     leaf: int | None = state["leaf"]
