@@ -1,6 +1,7 @@
 """Files of a confined sandbox, kept on the host and put into another one: all of them, as they were, none followed."""
 
 import contextlib
+import gzip
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -120,8 +121,12 @@ async def test_a_process_whose_first_thread_has_ended_ends_nothing_that_runs(tmp
 async def test_a_folder_that_is_not_whole_is_the_sandboxes_error(tmp_path: Path) -> None:
     async with box() as made:
         await made.keep_files(tmp_path, None, MOST)
+    (tmp_path / INDEX).write_bytes(gzip.compress(b"[]" * 999)[:-9])
+    async with box() as other:
+        with pytest.raises(SandboxError, match="kept files"):
+            await other.put_files(tmp_path)
     for damaged in ('["/app/x", "f", 420, 0, 5, "", "9"', "[]", '{"a": 1}', '["/app/x", "f", 420, 0, 5, "", "9"]'):
-        (tmp_path / INDEX).write_text(damaged)
+        (tmp_path / INDEX).write_bytes(gzip.compress(damaged.encode()))
         async with box() as other:
             with pytest.raises(SandboxError, match="kept files"):
                 await other.put_files(tmp_path)

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from agent_sandbox.confined.runtime import ConfinedRuntime
 from agent_sandbox.file_lock import try_lock
+from agent_sandbox.toolbox.scoring import attach
+from opencode_env.cli_agent.guard import GuardedHarness
+from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.turns import keeping
 from opencode_env.cli_agent.turns.config import TurnsConfig
 from opencode_env.cli_agent.turns.continued import Continued
@@ -19,6 +22,8 @@ from opencode_env.cli_agent.turns.keeping import Kind, RolloutTurns
 from opencode_env.cli_agent.turns.opening import _claim, require_keepable
 from opencode_env.cli_agent.turns.trace_state import packed
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptPolicy
+from opencode_env.user_simulation import conversation
+from opencode_env.user_simulation.conversation import SimulatedUsers
 from opencode_runs.turns.kept import ENDED, FILES, LOCK, ROW, TRACE, RolloutFacts, TurnRow, kept_turns
 from pydantic import ValidationError
 from verifiers.v1.errors import EnvError, TaskError
@@ -79,6 +84,44 @@ def test_what_could_not_be_restored_is_refused_by_name(runtime: Any, confined: b
     require_keepable(TurnsConfig(), runtime, harness, confined=confined)
     with pytest.raises(EnvError, match=said):
         require_keepable(TurnsConfig(keep=tmp_path), runtime, harness, confined=confined)
+
+
+async def test_what_holds_state_outside_the_sandbox_is_an_obstacle_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace: Any = SimpleNamespace(info={})
+    rollout = Rollout()
+    attach(rollout, trace)
+    rollout.turns = RolloutTurns(KIND, TurnsConfig(), DiskUse(tmp_path, None))
+    rollout.brought_back = frozenset({"lake"})
+    inner: Any = SimpleNamespace(
+        **dict.fromkeys(("harness", "ctx", "trace", "runtime", "endpoint", "secret", "mcp_urls", "data"), None),
+        tool_interception_url=None,
+    )
+    inner.trace = trace
+
+    async def opened(*_: Any, **options: Any) -> Any:
+        return inner
+
+    harness: Any = SimpleNamespace(fenced_session=opened, agent_errors="score")
+    for servers, obstacle in (
+        ({}, None),
+        ({"lake": "http://a"}, None),
+        ({"lake": "http://a", "notes": "http://b", "calendar": "http://c"}, "calendar, notes"),
+    ):
+        await GuardedHarness.session(harness, None, trace, None, "", "", servers, None)  # type: ignore[arg-type]
+        said = obstacle and f"tool servers hold what is not a file of the sandbox: {obstacle}"
+        assert rollout.turns.obstacle == said
+    rollout.turns = RolloutTurns(KIND, TurnsConfig(), DiskUse(tmp_path, None))
+    task: Any = SimpleNamespace(data=SimpleNamespace(user_simulation={"script": ["Go on."]}))
+
+    async def conversed(*_: Any) -> None:
+        """Nothing is run."""
+
+    monkeypatch.setattr(conversation, "converse", conversed)
+    user: Any = SimpleNamespace(_options=None, _seat=None)
+    await SimulatedUsers.run(user, task, agents=None, box=None, rollout=rollout, run=None)  # type: ignore[arg-type]
+    assert rollout.turns.obstacle == "a simulated user holds what is not a file of the sandbox"
 
 
 def test_a_row_whose_folder_is_not_seen_here_is_refused_with_the_path(tmp_path: Path) -> None:

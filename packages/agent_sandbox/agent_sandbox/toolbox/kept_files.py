@@ -6,8 +6,10 @@ content that has not changed since an earlier keeping is a hard link to that one
 """
 
 import asyncio
+import gzip
 import json
 import os
+import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +19,9 @@ from verifiers.v1.errors import SandboxError
 
 from agent_sandbox.surrogates import whole_text
 
-INDEX = "index"
+INDEX = "index.gz"
 """The name in such a folder of what it holds, a JSON list a line: path, kind, mode, time, size or target, stamp, and
-for a file the name of its content."""
+for a file the name of its content. Compressed: it is new for every keeping, and a repository has thousands of files."""
 MAX_LISTED_BYTES = 64 << 20
 _BATCH_BYTES = 4 << 20
 
@@ -177,8 +179,8 @@ async def put(process: StreamedProcess, folder: Path) -> None:
         pass  # it says why
     except OSError as error:
         await process.kill()
-        raise SandboxError(f"kept files in {folder} cannot be read: {error.strerror}") from error
-    except (ValueError, LookupError, TypeError) as error:
+        raise SandboxError(f"kept files in {folder} cannot be read: {error.strerror or error}") from error
+    except (ValueError, LookupError, TypeError, EOFError, zlib.error) as error:
         raise SandboxError(f"kept files in {folder}: {INDEX} is not whole") from error
     process.close_stdin()
     said = b"".join([part async for part in process.stdout])
@@ -189,7 +191,7 @@ async def put(process: StreamedProcess, folder: Path) -> None:
 
 def entries_of(folder: Path) -> Iterator[list[Any]]:
     """What a folder of kept files holds, by its index."""
-    with (folder / INDEX).open("rb") as lines:
+    with gzip.open(folder / INDEX) as lines:
         for line in lines:
             yield json.loads(line)
 
@@ -224,7 +226,7 @@ def _finish(folder: Path, before: Path | None, links: Sequence[tuple[str, str]],
     for old, new in links:
         assert before is not None
         os.link(before / old, folder / new, follow_symlinks=False)
-    with (folder / INDEX).open("xb") as file:
+    with gzip.open(folder / INDEX, "xb", compresslevel=1) as file:
         file.writelines(json.dumps(one).encode() + b"\n" for one in entries)
 
 

@@ -7,11 +7,12 @@
         row.json                     the task's data, as the taskset made it
         trace.msgpack                the trace so far at full precision: nodes, model calls, and what goes with them
         answer.msgpack               the stream that answered the call, for a resumed rollout; not there before it came
-        files/index                  what the agent's directories held: one JSON list a line, sorted by path
+        files/index.gz               what the agent's directories held: one JSON list a line, sorted by path
         files/<number>               contents that the index names; equal to those of other kept turns by hard link
 
 An agent has filled it. Invariant: every name in it that the host opens was made by the host; paths of the agent are
-text inside `files/index`, and nothing is executed or unpacked outside a sandbox. A folder whose name begins with a dot
+text inside `files/index.gz`, and nothing is executed or unpacked outside a sandbox. A folder whose name begins with a
+dot
 is not whole and is never read.
 """
 
