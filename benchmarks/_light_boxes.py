@@ -97,7 +97,7 @@ class LightBox:
             command.cancel()
         await asyncio.gather(*self._commands.values(), return_exceptions=True)
 
-    async def open_process(self, argv: list[str], env: dict[str, str]) -> LightProcess:
+    async def exec(self, argv: list[str], env: dict[str, str]) -> LightProcess:
         """Run a command line of the SDK's, which is the last word."""
         words = shlex.split(argv[-1])
         called = words[3:4] if words[:2] == ["sh", "-c"] else []

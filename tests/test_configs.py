@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_sandbox.verifiers_versions import AFTER_0_4_0
+from agent_sandbox.verifiers_040 import AFTER_0_4_0
 from opencode_env.opencode.env import OpenCodeEnvConfig
 from opencode_rlm.config import OpenCodeRLMEnvConfig
 from verifiers.v1.cli.eval.main import main

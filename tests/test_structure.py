@@ -26,10 +26,10 @@ IN_THE_SANDBOX = ("mathverdict", "supervisor")
 READING_RUNS = ("opencode_runs.traces", "opencode_runs.command", "opencode_runs.tables")
 SANDBOX_FLOOR = [
     f"agent_sandbox.{name}"
-    for name in ("verifiers_versions", "programs", "file_lock", "surrogates", "errors", "at_exit")
+    for name in ("verifiers_040", "provisioning", "programs", "file_lock", "surrogates", "errors", "at_exit")
 ]
 FLOORS = {
-    "agent_sandbox.verifiers_versions": set[str](),
+    "agent_sandbox.verifiers_040": set[str](),
     "agent_sandbox.toolbox": {*SANDBOX_FLOOR},
     "agent_sandbox.confined": {*SANDBOX_FLOOR, "agent_sandbox.toolbox"},
     "agent_sandbox.podman": {*SANDBOX_FLOOR, "agent_sandbox.toolbox", "agent_sandbox.confined"},
@@ -164,6 +164,13 @@ def test_nothing_below_is_changed_from_above_at_import() -> None:
     assert changed == []
 
 
+def test_only_the_folder_of_an_old_version_of_verifiers_asks_which_is_installed() -> None:
+    folder = "agent_sandbox.verifiers_040"
+    asking = {module for module, path in sources().items() if "AFTER_0_4_0" in path.read_text()}
+    outside = {module for module in asking if not f"{module}.".startswith(f"{folder}.")}
+    assert outside == {"agent_sandbox.podman.config"}  # whose other branch is what verifiers 0.4.0 itself has
+
+
 ASKED_WITHOUT_AN_ARGUMENT = {
     "opencode_simulation.mcp_tools",
     "opencode_env.cli_agent.interception.conversations",  # verifiers' graph asks its index for one call at a time
@@ -235,8 +242,8 @@ SMALL_ON_PURPOSE = {
     "opencode_rlm.taskset": "a name of the package's interface, imported on first use",
     "opencode_simulation.rollout_toolset": "a program: verifiers starts the module of a tool server",
     **{
-        f"agent_sandbox.verifiers_versions.{name}": "one module for each thing that differs between versions"
-        for name in ("dialects", "harnesses", "runtimes", "tasks", "traces")
+        f"agent_sandbox.verifiers_040.{name}": "one module for each thing that differs between versions"
+        for name in ("containers", "custom", "dialects", "harnesses", "runtimes", "tasks", "traces")
     },
 }
 """Modules under 40 lines with a single importer, and why."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import verifiers.v1 as vf
 from agent_sandbox.confined import Bind
-from agent_sandbox.verifiers_versions import run_program
+from agent_sandbox.verifiers_040 import run_program
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
 from opencode_env.opencode import OpenCodeHarnessConfig
 

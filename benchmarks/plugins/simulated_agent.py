@@ -7,14 +7,15 @@ machine on which hundreds of sandboxes would not. `--env.id simulated-agent` is 
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 import verifiers.v1 as vf
-from agent_sandbox.verifiers_versions import OwnSubprocessRuntime, provisioned
+from agent_sandbox.provisioning import provisioned
+from agent_sandbox.verifiers_040 import Runtime, SubprocessBackend
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
 from opencode_env.opencode import OpenCodeHarnessConfig
-from verifiers.v1.runtimes import Runtime, SubprocessConfig
+from verifiers.v1.runtimes import SubprocessConfig
 
 __all__ = ["SimulatedAgentEnv", "SimulatedAgentHarness", "SimulatedAgentTaskset"]
 
@@ -73,7 +74,7 @@ class SimulatedAgentTaskset(vf.Taskset[SimulatedAgentTask, SimulatedAgentTaskset
         yield SimulatedAgentTask(vf.TaskData(idx=0, prompt="Do what the script says."), self.config.task)
 
 
-class NoSandbox(OwnSubprocessRuntime):
+class NoSandbox(Runtime):
     """verifiers' plain subprocess runtime, in which no process of an agent is ever started."""
 
     async def mark_agent_start(self) -> None:
@@ -83,10 +84,17 @@ class NoSandbox(OwnSubprocessRuntime):
         """Nothing to end."""
 
 
+class NoBackend(SubprocessBackend):
+    """What stands behind it."""
+
+    def bind(self, *, env: Mapping[str, str] | None = None) -> NoSandbox:
+        return NoSandbox(self, env=self.env if env is None else env)
+
+
 class SimulatedAgentEnv(CliAgentEnv[CliAgentEnvConfig]):
     """`CliAgentEnv` whole, but for the sandbox."""
 
     @contextlib.asynccontextmanager
     async def _provision(self, task: Any, agent: Any, rollout: Any) -> AsyncIterator[Runtime]:
-        async with provisioned(NoSandbox(SubprocessConfig()), task.runtime_env()) as box:
+        async with provisioned(NoBackend(SubprocessConfig()), task.runtime_env()) as box:
             yield box

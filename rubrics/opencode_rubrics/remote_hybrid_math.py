@@ -23,7 +23,7 @@ from agent_sandbox.toolbox.checked_run import run_checked
 from agent_sandbox.toolbox.pieces import send_in_pieces
 from agent_sandbox.toolbox.processes import TrustedSystem, end_agent, others_held
 from agent_sandbox.toolbox.workdir import in_workdir
-from agent_sandbox.verifiers_versions import starts_processes, supports_users
+from agent_sandbox.verifiers_040 import starts_processes, supports_users
 
 from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.hybrid_math import MathRubric, Ruling

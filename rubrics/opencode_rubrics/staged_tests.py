@@ -16,7 +16,7 @@ from agent_sandbox.toolbox.command import CommandResult, run_command
 from agent_sandbox.toolbox.packed_directory import unpack_new
 from agent_sandbox.toolbox.processes import TrustedSystem
 from agent_sandbox.toolbox.scoring_home import ScoringHome, scoring_home
-from agent_sandbox.verifiers_versions import lift_network
+from agent_sandbox.verifiers_040 import lift_network
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from opencode_rubrics.errors import ScoringError

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agent_sandbox.verifiers_versions import AFTER_0_4_0
+from agent_sandbox.verifiers_040 import AFTER_0_4_0
 from prime_rl.configs.evals import EvalsConfig
 from prime_rl.configs.rl import RLConfig
 

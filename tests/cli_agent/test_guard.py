@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig
+from agent_sandbox.confined import BubblewrapBackend, LocalSandboxConfig
 from agent_sandbox.prime.errors import SandboxEndedError
 from agent_sandbox.toolbox.scoring import scoring_of
 from opencode_env.cli_agent import runaway
@@ -38,7 +38,7 @@ def session(turn: Turn) -> GuardedSession:
         async def turn(self, messages: Any = None) -> None:
             await turn(self.trace)
 
-    runtime = ConfinedRuntime(LocalSandboxConfig())
+    runtime = BubblewrapBackend(LocalSandboxConfig()).bind()
     harness: Any = BashHarness(BashHarnessConfig(id="bash"))
     context: Any = None
     inner = Inner(harness, context, trace, runtime, "", "", {}, vf.TaskData(idx=0, prompt="x"))

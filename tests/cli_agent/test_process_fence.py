@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from agent_sandbox.verifiers_040 import backend_of
 from opencode_env.cli_agent.process_fence import ProcessFence
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import Runtime
@@ -15,7 +16,6 @@ from tests.support.places import Container, Prime, ScriptedContainer
 from tests.support.prime_api import PrimeApi
 from tests.support.rollouts import lone_box
 from tests.support.tasks import LIST_PROCESSES
-from tests.support.versions import sandbox_of
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.podman, pytest.mark.asyncio(loop_scope="module")]
@@ -93,7 +93,7 @@ async def test_processes_that_fork_faster_than_one_can_count_are_ended(box: Runt
 async def test_a_container_that_is_gone_is_a_sandbox_error(kind: type[Container], podman_image: str) -> None:
     async with lone_box(kind(podman_image)) as box:
         fence = await marked(box)
-        sandbox_of(box).cleanup()
+        backend_of(box).cleanup()
         with pytest.raises(SandboxError, match="could not be ended"):
             await fence.end()
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 import verifiers.v1 as vf
-from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig
+from agent_sandbox.confined import BubblewrapBackend, LocalSandboxConfig
 from opencode_env.cli_agent.classification import require_scorable
 from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.cli_agent.rollout import rollout_of
@@ -22,7 +22,7 @@ class Fence(ProcessFence):
     """Counts what it ends; the sandbox was never started."""
 
     def __init__(self, trace: AnyTrace, calls_as_it_ends: bool = False) -> None:
-        super().__init__(ConfinedRuntime(LocalSandboxConfig()))
+        super().__init__(BubblewrapBackend(LocalSandboxConfig()).bind())
         self.ended = 0
         self._called_at = trace if calls_as_it_ends else None
 

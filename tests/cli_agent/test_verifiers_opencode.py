@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from agent_sandbox.verifiers_versions import AFTER_0_4_0
+from agent_sandbox.verifiers_040 import AFTER_0_4_0
 from opencode_env.conformance.dialect import ToolDialect
 from opencode_env.named_agents.npm_trees import make_tree, node_tree
 from opencode_env.opencode.env import opencode2_tree

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from agent_sandbox.verifiers_versions import AFTER_0_4_0
+from agent_sandbox.verifiers_040 import AFTER_0_4_0
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
 from tests.support.replies import bash

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from agent_sandbox.verifiers_versions import PodmanConfig
+from agent_sandbox.podman import PodmanConfig
 from opencode_env.samples import SAMPLES_PATH
 from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel, ScriptPolicy
 

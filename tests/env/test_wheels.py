@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from agent_sandbox.verifiers_versions import AFTER_0_4_0
+from agent_sandbox.verifiers_040 import AFTER_0_4_0
 from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel, WorldsPolicy
 from opencode_env.scripted_model.request import ChatRequest
 from packaging.version import Version

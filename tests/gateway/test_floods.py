@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 import verifiers.v1 as vf
-from agent_sandbox.verifiers_versions import AFTER_0_4_0
+from agent_sandbox.verifiers_040 import AFTER_0_4_0
 from aiohttp import web
 from opencode_env.cli_agent.interception import MARK_HEADER, GatewayConfig, own_calls
 from opencode_env.cli_agent.interception.call_slots import CallSlots

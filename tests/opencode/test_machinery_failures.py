@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from agent_sandbox.confined import Bind
+from agent_sandbox.verifiers_040 import backend_of
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptedModel
 from verifiers.v1.runtimes import Runtime
 
@@ -18,7 +19,6 @@ from tests.support.places import Confined, Place
 from tests.support.processes import runs
 from tests.support.replies import bash, fault
 from tests.support.rollouts import Played, play
-from tests.support.versions import sandbox_of
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
@@ -99,7 +99,7 @@ async def test_an_exit_with_code_0_before_any_model_call_is_an_error(fake_progra
 async def test_a_confined_sandbox_that_dies_in_mid_run_is_a_sandbox_error(confined: Place) -> None:
     async def kill(box: Runtime, model: ScriptedModel) -> None:
         await until(partial(runs, box, "sleep 60"))
-        sandbox_of(box).cleanup()
+        backend_of(box).cleanup()
 
     played = await play(confined, [SLEEP, DONE], during=kill)
     assert_unscored(played, "SandboxError")

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from agent_sandbox.podman import PodmanRuntime, left_behind, provision_podman
-from agent_sandbox.verifiers_versions import PodmanConfig
+from agent_sandbox.podman import PodmanConfig, PodmanRuntime, left_behind, provision_podman
 from verifiers.v1.runtimes import ProgramResult
 
 from tests.support.user_home import podman_containers
@@ -44,15 +43,15 @@ def directories() -> set[Path]:
 
 def container_of(runtime: PodmanRuntime) -> str:
     """The name that podman knows its container by."""
-    assert runtime._container is not None
-    return runtime._container.name
+    assert runtime.backend._container is not None
+    return runtime.backend._container.name
 
 
 def assert_nothing_left(runtime: PodmanRuntime) -> None:
     """Neither the container nor its directory is there any more."""
     assert container_of(runtime) not in podman_containers()
-    assert runtime._container is not None
-    assert runtime._container._directory not in directories()
+    assert runtime.backend._container is not None
+    assert runtime.backend._container._directory not in directories()
 
 
 async def sh(runtime: PodmanRuntime, script: str, **env: str) -> ProgramResult:

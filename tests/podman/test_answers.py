@@ -1,9 +1,8 @@
 """Answer files of a podman container are read from outside, with no program of the container's and as its user."""
 
 import pytest
-from agent_sandbox.podman import PodmanRuntime, provision_podman
+from agent_sandbox.podman import PodmanConfig, PodmanRuntime, provision_podman
 from agent_sandbox.toolbox.bounded_file import FileState, read_bounded_text
-from agent_sandbox.verifiers_versions import PodmanConfig
 from verifiers.v1.errors import SandboxError
 
 from tests.support.podman import derived_image
@@ -65,7 +64,7 @@ async def test_the_images_user_is_who_reads(podman_image: str) -> None:
 
 
 async def test_a_container_that_is_gone_is_an_error(runtime: PodmanRuntime) -> None:
-    assert runtime._container is not None
-    runtime._container.remove()
+    assert runtime.backend._container is not None
+    runtime.backend._container.remove()
     with pytest.raises(SandboxError):
         await read_bounded_text(runtime, "/app/answer.txt", 1000)

@@ -1,7 +1,8 @@
 """What verifiers after 0.4.0 makes of `type custom` and the path of our backend."""
 
 import pytest
-from agent_sandbox.verifiers_versions import AFTER_0_4_0, PodmanConfig
+from agent_sandbox.podman import PodmanConfig
+from agent_sandbox.verifiers_040 import AFTER_0_4_0, backend_of
 from pydantic import TypeAdapter, ValidationError
 from verifiers.v1.runtimes import RuntimeConfig, provision_runtime
 
@@ -31,7 +32,7 @@ async def test_verifiers_makes_the_runtime_from_its_path(podman_image: str) -> N
 
 async def test_no_network_is_enforced_through_verifiers_own_call(podman_image: str) -> None:
     async with provision_runtime(parsed(image=podman_image, allow=[])) as box:
-        await getattr(box, "backend").prepare_execution([])  # noqa: B009  # 0.4.0 has none
+        await backend_of(box).prepare_execution([])
         assert "eth0" not in (await box.run(["cat", "/proc/net/dev"], {})).stdout
 
 

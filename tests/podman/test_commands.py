@@ -5,9 +5,9 @@ from functools import partial
 
 import pytest
 from agent_sandbox.confined.output import LIMIT_BYTES
-from agent_sandbox.podman import PodmanRuntime, provision_podman
+from agent_sandbox.podman import PodmanConfig, PodmanRuntime, provision_podman
 from agent_sandbox.podman.commands import without_proxy
-from agent_sandbox.verifiers_versions import PodmanConfig, start_process
+from agent_sandbox.verifiers_040 import start_process
 from verifiers.v1.errors import SandboxError
 
 from tests.rubrics.math_places import image_with_agent_user

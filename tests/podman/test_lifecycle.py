@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 from agent_sandbox.confined import Bind
-from agent_sandbox.podman import PodmanBackend, PodmanRuntime, is_ours, provision_podman
+from agent_sandbox.podman import PodmanBackend, PodmanConfig, PodmanRuntime, is_ours, provision_podman
 from agent_sandbox.podman.arguments import ContainerOptions, run_arguments
 from agent_sandbox.podman.start_failure import describe, is_passing
-from agent_sandbox.verifiers_versions import PodmanConfig, own_container, provisioned, supports_users
+from agent_sandbox.provisioning import provisioned
+from agent_sandbox.verifiers_040 import supports_users
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import SubprocessConfig
 
@@ -30,9 +31,7 @@ pytestmark = pytest.mark.podman
 
 
 def made(image: str) -> PodmanRuntime:
-    runtime = own_container(PodmanBackend, PodmanConfig(image=image))
-    assert isinstance(runtime, PodmanRuntime)
-    return runtime
+    return PodmanBackend(PodmanConfig(image=image)).bind()
 
 
 @pytest.fixture
@@ -167,12 +166,12 @@ async def test_stopping_is_idempotent_and_a_stopped_runtime_refuses_work(podman_
     runtime = made(podman_image)
     with pytest.raises(SandboxError, match="not started"):
         await runtime.run(["true"], {})
-    await runtime.stop()
+    await runtime.backend.stop()
     runtime = made(podman_image)
-    async with provisioned(runtime):
+    async with provisioned(runtime.backend):
         pass
-    await runtime.stop()
-    runtime.cleanup()
+    await runtime.backend.stop()
+    runtime.backend.cleanup()
     with pytest.raises(SandboxError, match="is gone"):
         await runtime.run(["true"], {})
     assert_nothing_left(runtime)
@@ -183,7 +182,7 @@ async def test_cancelling_a_start_leaves_nothing(podman_image: str, delay: float
     runtime = made(podman_image)
 
     async def hold() -> None:
-        async with provisioned(runtime):
+        async with provisioned(runtime.backend):
             await asyncio.sleep(1000)
 
     task = asyncio.create_task(hold())
@@ -191,7 +190,7 @@ async def test_cancelling_a_start_leaves_nothing(podman_image: str, delay: float
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    if runtime._container is not None:
+    if runtime.backend._container is not None:
         assert_nothing_left(runtime)
 
 
@@ -199,13 +198,13 @@ async def test_a_container_that_podman_cannot_remove_is_named(
     podman_image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     runtime = made(podman_image)
-    async with provisioned(runtime):
+    async with provisioned(runtime.backend):
         program = tmp_path / "podman"
         program.write_text("#!/bin/sh\necho 'no space left' >&2; exit 1\n")
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         with monkeypatch.context() as patch:
             patch.setenv("PATH", str(tmp_path), prepend=":")
-            await runtime.teardown()
+            await runtime.backend.teardown()
             assert f"remove it with `podman rm --force --volumes --ignore {container_of(runtime)}`" in caplog.text
             assert "no space left" in caplog.text
         assert container_of(runtime) in podman_containers()

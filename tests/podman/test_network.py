@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from agent_sandbox.podman import PodmanRuntime, provision_podman
-from agent_sandbox.verifiers_versions import PodmanConfig
+from agent_sandbox.podman import PodmanConfig, PodmanRuntime, provision_podman
 from verifiers.v1.errors import SandboxError
 
 from tests.support.waiting import until
@@ -83,7 +82,7 @@ async def test_a_port_inside_is_exposed_without_having_been_named_at_the_start(r
     writer.close()
     await writer.wait_closed()
     assert await runtime.expose(8123) == url
-    await runtime.stop()
+    await runtime.backend.stop()
     with pytest.raises(OSError, match="Connect call failed"):
         await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
 
@@ -98,12 +97,12 @@ async def test_a_container_that_may_reach_nothing_keeps_its_endpoints_only(podma
         host = await gateway(box)
         assert await ask(box, host, anywhere) == "host"
         routes = [box.host_url(f"http://127.0.0.1:{endpoint}/v1")]
-        await box.prepare_execution(routes)
-        await box.prepare_execution(routes)
+        await box.backend.prepare_execution(routes)
+        await box.backend.prepare_execution(routes)
         assert (await ask(box, host, anywhere)).startswith("refused")
         assert (await sh(box, "tail -n +3 /proc/net/dev | cut -d: -f1")).stdout.split() == ["lo"]
         assert await ask(box, "127.0.0.1", endpoint) == "host"
-        await box.prepare_execution(None)
+        await box.backend.prepare_execution(None)
         assert await ask(box, await gateway(box), anywhere) == "host"
 
 
@@ -113,13 +112,13 @@ async def test_a_named_endpoint_is_reached_by_its_name_where_there_is_no_network
         assert url == f"http://tools.localhost:{port}/"
         away = box.host_url("https://mcp.example.org/x")
         assert away == "https://mcp.example.org/x"
-        await box.prepare_execution([url, away])
+        await box.backend.prepare_execution([url, away])
         assert "mcp.example.org" in (await sh(box, "cat /etc/hosts; echo x >>/etc/hosts")).stdout
         assert "x\n" not in (await sh(box, "cat /etc/hosts")).stdout.replace("mcp.example.org\n", "")
 
 
 async def test_an_unrestricted_container_keeps_its_network(runtime: PodmanRuntime) -> None:
-    await runtime.prepare_execution(["http://127.0.0.1:1/"])
+    await runtime.backend.prepare_execution(["http://127.0.0.1:1/"])
     assert "eth0" in (await sh(runtime, "cat /proc/net/dev")).stdout
 
 
@@ -128,4 +127,4 @@ async def test_a_network_that_podman_cannot_take_away_is_an_error(podman_image: 
         removed = await asyncio.create_subprocess_exec("podman", "rm", "-f", container_of(box))
         assert await removed.wait() == 0
         with pytest.raises(SandboxError, match="podman inspect"):
-            await box.prepare_execution([])
+            await box.backend.prepare_execution([])

@@ -6,7 +6,7 @@ import logging
 import pytest
 from agent_sandbox.prime import ownership, provision_prime
 from agent_sandbox.prime.errors import SandboxGatewayError
-from agent_sandbox.prime.runtime import OwnPrimeRuntime
+from agent_sandbox.prime.runtime import PrimeSandboxBackend
 from verifiers.v1.runtimes import PrimeConfig
 
 from tests.support.prime_api import Fault, Plan, PrimeApi
@@ -83,7 +83,7 @@ async def test_what_was_deleted_is_deleted_once_however_often_it_is_torn_down(
 ) -> None:
     monkeypatch.setattr(ownership, "_LATE_PAUSES_S", NEVER)
     api.plan(Plan(never_ready=True))
-    runtime = OwnPrimeRuntime(PrimeConfig(), 60)
+    runtime = PrimeSandboxBackend(PrimeConfig(), 60)
     creation = asyncio.ensure_future(runtime.start())
     await until(lambda: api.requests["statuses"])
     creation.cancel()

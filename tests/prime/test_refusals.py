@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from typing import Any
 
 import pytest
 from agent_sandbox.prime import PrimeLimits, Turns, commands, ownership, provision_prime
@@ -44,9 +43,8 @@ async def use() -> None:
         await box.write("/tmp/file", b"data")
         assert await box.read("/tmp/file") == b"data"
         assert (await box.run(["true"], {})).exit_code == 0
-        runtime: Any = box  # as verifiers 0.4.0 has it
-        await runtime.prepare_execution(["http://127.0.0.1:1/v1"])
-        await (await runtime.open_process(["true"], {})).wait()
+        await box.backend.prepare_execution(["http://127.0.0.1:1/v1"])
+        await (await box.exec(["true"], {})).wait()
 
 
 @pytest.mark.parametrize("status", PLAYED)
@@ -106,8 +104,7 @@ async def test_each_answer_on_the_way_back_to_a_command_whose_stream_broke_is_an
 @pytest.mark.parametrize("status", [*NO_KEY, *PASSING])
 async def test_a_signal_that_is_refused_is_an_error_of_its_kind(api: PrimeApi, status: int) -> None:
     async with provision_prime(PrimeConfig(), 60) as box:
-        runtime: Any = box
-        process = await runtime.open_process(["sleep", "600"], {})
+        process = await box.exec(["sleep", "600"], {})
         api.add(fault := Fault("SendSignal", status=status, times=FOR_EVER))
         with pytest.raises(SandboxError) as raised:
             await process.kill()

@@ -1,9 +1,9 @@
 """verifiers' own Prime runtime against the server: what a box of it does on the platform it does here."""
 
 import asyncio
-from typing import Any
 
 import pytest
+from agent_sandbox.verifiers_040 import start_process
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig, provision_runtime
 
@@ -27,9 +27,8 @@ async def test_a_box_runs_commands_and_keeps_files(api: PrimeApi) -> None:
 
 
 async def test_a_live_process_speaks_and_ends(api: PrimeApi) -> None:
-    async with provision_runtime(PrimeConfig()) as made:
-        box: Any = made  # only in 0.4.0 every `Runtime` has live processes
-        process = await box.open_process(["sh", "-c", "read line; echo $line back"], {})
+    async with provision_runtime(PrimeConfig()) as box:
+        process = await start_process(box, ["sh", "-c", "read line; echo $line back"], {})
         await process.write(b"there and\n")
         assert [chunk async for chunk in process.stdout] == [b"there and back\n"]
         assert await process.wait() == 0

@@ -2,11 +2,11 @@
 
 import pytest
 import verifiers.v1 as vf
+from agent_sandbox.verifiers_040 import backend_of
 from opencode_rubrics import AnswerConfig, AnswerRubric
 from pydantic import ValidationError
 
 from tests.rubrics.conftest import CheckedData, trace_of
-from tests.support.versions import sandbox_of
 
 PATH = "/app/answer.txt"
 
@@ -75,14 +75,14 @@ async def test_an_answer_in_another_language_arrives_intact(box: vf.Runtime) -> 
 
 
 async def test_a_sandbox_that_is_gone_is_an_error(confined: vf.Runtime) -> None:
-    await sandbox_of(confined).stop()
+    await backend_of(confined).stop()
     with pytest.raises(vf.SandboxError):
         await score(confined, reply="42")
 
 
 @pytest.mark.podman
 async def test_a_container_that_is_gone_is_an_error_and_no_missing_answer(container: vf.Runtime) -> None:
-    sandbox_of(container).cleanup()
+    backend_of(container).cleanup()
     with pytest.raises(vf.SandboxError, match="is gone"):
         await score(container, reply="42")
 

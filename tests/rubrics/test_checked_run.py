@@ -3,9 +3,8 @@
 import pytest
 import verifiers.v1 as vf
 from agent_sandbox.toolbox.checked_run import OUT_OF_TIME
+from agent_sandbox.verifiers_040 import backend_of
 from opencode_rubrics import ScoringError, run_checked
-
-from tests.support.versions import sandbox_of
 
 
 async def test_an_accepted_exit_code_is_an_answer(box: vf.Runtime) -> None:
@@ -33,6 +32,6 @@ async def test_a_program_that_does_not_end_is_given_up(box: vf.Runtime) -> None:
 
 @pytest.mark.podman
 async def test_in_a_sandbox_that_is_gone_every_failure_is_the_sandboxs(container: vf.Runtime) -> None:
-    await sandbox_of(container).stop()
+    await backend_of(container).stop()
     with pytest.raises(vf.SandboxError, match="cannot ask"):
         await run_checked(container, ["true"], "cannot ask", error=vf.TaskError)

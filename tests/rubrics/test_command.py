@@ -5,11 +5,11 @@ import time
 
 import pytest
 import verifiers.v1 as vf
+from agent_sandbox.verifiers_040 import backend_of
 from opencode_rubrics import run_command
 
 from tests.support.machine import assert_no_longer
 from tests.support.processes import runs
-from tests.support.versions import sandbox_of
 from tests.support.waiting import until
 
 
@@ -87,7 +87,7 @@ async def test_where_the_sandbox_has_no_timeout_program_the_host_keeps_the_deadl
 
 
 async def test_a_sandbox_that_is_gone_is_an_error_and_no_timeout(confined: vf.Runtime) -> None:
-    await sandbox_of(confined).stop()
+    await backend_of(confined).stop()
     with pytest.raises(vf.SandboxError):
         await run_command(confined, "true", workdir="/tmp", timeout=5)
 
@@ -95,7 +95,7 @@ async def test_a_sandbox_that_is_gone_is_an_error_and_no_timeout(confined: vf.Ru
 async def test_a_sandbox_that_goes_while_a_command_runs_is_an_error(confined: vf.Runtime) -> None:
     command = asyncio.create_task(run_command(confined, "sleep 60", workdir="/tmp", timeout=50))
     await until(lambda: runs(confined, "sleep 60"))
-    await sandbox_of(confined).stop()
+    await backend_of(confined).stop()
     with pytest.raises(vf.SandboxError):
         await command
 

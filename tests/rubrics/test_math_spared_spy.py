@@ -25,7 +25,7 @@ async def test_the_scorer_is_out_of_reach_of_a_spared_service(wakes: str) -> Non
     binds = [Bind(shared.source, shared.target) for shared in await rubric.shared_directories()]
     async with provision_confined(LocalSandboxConfig(own_user=False), binds) as box:
         assert isinstance(box, ConfinedRuntime)
-        if wakes and (box._sandbox.group is None or not box._sandbox.group.can_freeze):
+        if wakes and (box.backend.sandbox.group is None or not box.backend.sandbox.group.can_freeze):
             pytest.skip("no control group can be frozen here")
         await box.run_background(["sh", "-c", SERVICE], {}, "/tmp/service")
         await box.mark_agent_start()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import verifiers.v1 as vf
+from agent_sandbox.verifiers_040 import backend_of
 from opencode_rubrics import (
     AnyTrace,
     RemoteHybridMathConfig,
@@ -25,7 +26,6 @@ from tests.rubrics.judge_server import Step, judge_server
 from tests.rubrics.math_places import Place, confined_place, place_named
 from tests.rubrics.math_support import score
 from tests.support.processes import is_below
-from tests.support.versions import sandbox_of
 from tests.support.waiting import until, wait_until
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
@@ -75,7 +75,7 @@ async def test_a_sandbox_that_is_gone_before_scoring_is_a_sandbox_error(
 ) -> None:
     async with place_named(name, request) as place:
         await place.do("echo 5 > /app/answer.txt")
-        await sandbox_of(place.box).stop()
+        await backend_of(place.box).stop()
         with pytest.raises(vf.SandboxError):
             await score(place.rubric, place.box, "5")
 
@@ -85,7 +85,7 @@ async def test_a_sandbox_that_goes_during_scoring_is_a_sandbox_error(confined_ma
     before = set(scorers())
     task = asyncio.create_task(score(confined_math.rubric, confined_math.box, "5"))
     pids = await scorer_started(before)
-    await sandbox_of(confined_math.box).stop()
+    await backend_of(confined_math.box).stop()
     with pytest.raises(vf.SandboxError):
         await task
     assert none_left(pids)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
+from agent_sandbox.verifiers_040 import backend_of
 from opencode_rubrics import VerifyCommandsConfig, VerifyCommandsRubric
 
 from tests.rubrics.conftest import CheckedData, trace_of
 from tests.support.machine import assert_no_longer
 from tests.support.processes import runs
-from tests.support.versions import sandbox_of
 from tests.support.waiting import until
 
 WRITE = "echo {} > /logs/verifier/reward.txt"
@@ -181,7 +181,7 @@ async def test_a_task_without_verify_commands_is_an_error(confined: vf.Runtime) 
 
 
 async def test_a_sandbox_that_is_gone_before_scoring_is_an_error(confined: vf.Runtime) -> None:
-    await sandbox_of(confined).stop()
+    await backend_of(confined).stop()
     with pytest.raises(vf.SandboxError):
         await score(confined, "true")
 
@@ -189,7 +189,7 @@ async def test_a_sandbox_that_is_gone_before_scoring_is_an_error(confined: vf.Ru
 async def test_a_sandbox_that_goes_during_scoring_is_an_error(confined: vf.Runtime) -> None:
     scoring = asyncio.create_task(score(confined, "true", "sleep 30", "true"))
     await until(lambda: runs(confined, "sleep 30"))
-    await sandbox_of(confined).stop()
+    await backend_of(confined).stop()
     with pytest.raises(vf.SandboxError):
         await scoring
 
@@ -199,7 +199,7 @@ async def test_a_container_that_goes_during_scoring_is_an_error(container: vf.Ru
     # A container engine reports this as a non-zero exit of the command.
     scoring = asyncio.create_task(score(container, "true", "sleep 30", "true"))
     await until(lambda: runs(container, "sleep 30"))
-    await asyncio.to_thread(sandbox_of(container).cleanup)
+    await asyncio.to_thread(backend_of(container).cleanup)
     with pytest.raises(vf.SandboxError, match="is gone"):
         await scoring
 
@@ -219,7 +219,7 @@ async def test_a_sandbox_whose_engine_reports_its_end_as_an_exit_code_is_an_erro
     monkeypatch.setattr(confined, "run", exits)
     scoring = asyncio.create_task(score(confined, "true", "sleep 30"))
     await until(lambda: runs(confined, "sleep 30"))
-    await sandbox_of(confined).stop()
+    await backend_of(confined).stop()
     with pytest.raises(vf.SandboxError):
         await scoring
 

@@ -1,7 +1,7 @@
 """What verifiers after 0.4.0 makes of `type custom` and the path of the confined sandbox."""
 
 import pytest
-from agent_sandbox.verifiers_versions import AFTER_0_4_0
+from agent_sandbox.verifiers_040 import AFTER_0_4_0
 from pydantic import TypeAdapter, ValidationError
 from verifiers.v1.runtimes import RuntimeConfig, provision_runtime
 

@@ -53,8 +53,8 @@ async def test_a_service_that_wakes_itself_is_held_all_the_same(monkeypatch: pyt
         pytest.skip(f"no control group of version {version} can be frozen here")
     async with provision_confined(LocalSandboxConfig()) as box:
         assert isinstance(box, ConfinedRuntime)
-        assert box._sandbox.group is not None
-        assert box._sandbox.group.can_freeze
+        assert box.backend.sandbox.group is not None
+        assert box.backend.sandbox.group.can_freeze
         await spying(box, "waking_spy.py")
         async with box.others_held() as alone:
             await sh(alone, "sleep 0.5", SECRET="solution")
@@ -105,4 +105,4 @@ async def test_a_sandbox_ends_while_its_processes_are_held() -> None:
         assert isinstance(box, ConfinedRuntime)
         await box.run_background(["sleep", "1000"], {}, "log")
         async with box.others_held():
-            box.cleanup()
+            box.backend.cleanup()

@@ -5,9 +5,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from agent_sandbox.podman import PodmanRuntime, provision_podman
+from agent_sandbox.podman import PodmanConfig, PodmanRuntime, provision_podman
 from agent_sandbox.toolbox.kept_files import KeepsFiles, NotKept, entries_of
-from agent_sandbox.verifiers_versions import PodmanConfig
 
 pytestmark = [pytest.mark.podman, pytest.mark.usefixtures("sandboxes")]
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from agent_sandbox.confined import (
     Bind,
+    BubblewrapBackend,
     ConfinedRuntime,
     LocalSandboxConfig,
     bubblewrap,
@@ -23,6 +24,7 @@ from agent_sandbox.confined import (
     require_bubblewrap,
 )
 from agent_sandbox.confined import directory as directories
+from agent_sandbox.verifiers_040 import starts_processes
 from pydantic import ValidationError
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import SubprocessConfig, SubprocessRuntimeInfo
@@ -70,15 +72,15 @@ async def test_a_stopped_sandbox_leaves_no_process_and_no_directory(marker: str)
 
 @pytest.mark.usefixtures("sandboxes")
 async def test_stopping_is_idempotent_and_a_stopped_sandbox_refuses_work() -> None:
-    runtime = ConfinedRuntime(LocalSandboxConfig())
+    runtime = BubblewrapBackend(LocalSandboxConfig()).bind()
     with pytest.raises(SandboxError, match="not started"):
         await runtime.run(["true"], {})
-    await runtime.stop()
-    runtime = ConfinedRuntime(LocalSandboxConfig())
-    await runtime.start()
-    await runtime.stop()
-    await runtime.stop()
-    runtime.cleanup()
+    await runtime.backend.stop()
+    runtime = BubblewrapBackend(LocalSandboxConfig()).bind()
+    await runtime.backend.start()
+    await runtime.backend.stop()
+    await runtime.backend.stop()
+    runtime.backend.cleanup()
     with pytest.raises(SandboxError, match="is gone"):
         await runtime.run(["true"], {})
 
@@ -90,7 +92,7 @@ async def test_a_sandbox_is_a_subprocess_runtime_for_verifiers(runtime: Confined
     assert runtime.info.id == "/tmp/.vf-test"
     assert (await sh(runtime, f"test -d {runtime.info.id} && test -w {runtime.info.id}")).exit_code == 0
     assert runtime.published_port is None
-    assert runtime.supports_live_processes
+    assert starts_processes(runtime)
     assert runtime.is_local
 
 

@@ -109,9 +109,9 @@ async def test_whether_it_lives_is_told_by_no_command_inside(
 
     monkeypatch.setattr(box, "run", fails)
     assert await box.alive()
-    pid = box._sandbox.channel.process_one
+    pid = box.backend.sandbox.channel.process_one
     os.kill(pid, signal.SIGKILL)
-    await until(lambda: not box._sandbox.is_alive)
+    await until(lambda: not box.backend.sandbox.is_alive)
     assert not await box.alive()
 
 
@@ -194,7 +194,7 @@ async def test_descriptors_in_flight_of_one_sandbox_stop_neither_it_nor_another(
     places: AsyncExitStack, own_user: bool
 ) -> None:
     box, other = await started(places, own_user=own_user), await started(places, own_user=own_user)
-    flood = await box.open_process(["python3", "-c", (PROBES / "in_flight.py").read_text()], {})
+    flood = await box.exec(["python3", "-c", (PROBES / "in_flight.py").read_text()], {})
     assert b"Too many references" in await anext(aiter(flood.stdout))
     for sandbox in (box, other):
         await sandbox.write("x", b"1")
@@ -207,7 +207,7 @@ async def test_descriptors_in_flight_of_one_sandbox_stop_neither_it_nor_another(
 @AS_ROOT
 async def test_inotify_instances_of_one_sandbox_are_not_missing_in_another(places: AsyncExitStack) -> None:
     box, other = await started(places), await started(places)
-    flood = await box.open_process(["python3", "-c", (PROBES / "inotify.py").read_text()], {})
+    flood = await box.exec(["python3", "-c", (PROBES / "inotify.py").read_text()], {})
     assert b"24" in await anext(aiter(flood.stdout))  # EMFILE
     one = "import ctypes; print(ctypes.CDLL(None).inotify_init1(0) >= 0)"
     assert (await other.run(["python3", "-c", one], {})).stdout == "True\n"
@@ -228,7 +228,7 @@ async def test_ordinary_sockets_work(runtime: ConfinedRuntime) -> None:
 
 
 async def test_a_live_process_is_over_when_it_ends_whoever_keeps_its_output_open(runtime: ConfinedRuntime) -> None:
-    process = await runtime.open_process(["sh", "-c", "echo said; sleep 1000 & echo more >&2"], {})
+    process = await runtime.exec(["sh", "-c", "echo said; sleep 1000 & echo more >&2"], {})
     async with asyncio.timeout(60):
         assert b"".join([chunk async for chunk in process.stdout]) == b"said\n"
         assert b"".join([chunk async for chunk in process.stderr]) == b"more\n"
@@ -236,7 +236,7 @@ async def test_a_live_process_is_over_when_it_ends_whoever_keeps_its_output_open
 
 
 async def test_what_a_child_goes_on_writing_is_read_to_a_bound(runtime: ConfinedRuntime) -> None:
-    process = await runtime.open_process(["sh", "-c", "yes & sleep 0.2"], {})
+    process = await runtime.exec(["sh", "-c", "yes & sleep 0.2"], {})
     await process.wait()
     async with asyncio.timeout(60):
         while [chunk async for chunk in process.stdout]:

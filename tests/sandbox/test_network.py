@@ -218,7 +218,7 @@ async def test_a_server_inside_is_reachable_through_expose(runtime: ConfinedRunt
                 break
             await asyncio.sleep(0.05)
     assert answer.endswith(b"from inside\n")
-    await runtime.stop()
+    await runtime.backend.stop()
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection(host, int(port))
 

@@ -197,7 +197,7 @@ async def test_a_killed_process_in_a_call_that_goes_on_is_no_failure(runtime: Co
         (group / "cgroup.procs").write_text(str(host_pids_of("sleep\x0054321.5")[0]))
         (group / "freezer.state").write_text("FROZEN")
         if all_of_it:
-            await runtime._commands.end("end_everything")
+            await runtime.backend.commands.end("end_everything")
         else:
             await runtime.end_agent_processes()
         assert len(host_pids_of("sleep\x0054321.5")) == 1
@@ -217,7 +217,7 @@ async def test_ending_the_agent_ends_a_run_that_is_still_awaited(runtime: Confin
 
 
 async def test_a_live_process_answers_over_its_pipes(runtime: ConfinedRuntime) -> None:
-    process = await runtime.open_process(["sh", "-c", 'while read line; do echo e >&2; echo "got $line"; done'], {})
+    process = await runtime.exec(["sh", "-c", 'while read line; do echo e >&2; echo "got $line"; done'], {})
     assert await process.poll() is None
     stdout = aiter(process.stdout)
     for word in ("one", "two"):
@@ -233,14 +233,14 @@ async def test_a_live_process_answers_over_its_pipes(runtime: ConfinedRuntime) -
 
 
 async def test_a_large_write_waits_for_a_slow_reader(runtime: ConfinedRuntime) -> None:
-    process = await runtime.open_process(["sh", "-c", "sleep 0.2; head -c 3000000 | wc -c"], {})
+    process = await runtime.exec(["sh", "-c", "sleep 0.2; head -c 3000000 | wc -c"], {})
     await process.write(b"x" * 3_000_000)
     assert await process.wait() == 0
     assert b"".join([chunk async for chunk in process.stdout]) == b"3000000\n"
 
 
 async def test_killing_a_live_process_ends_its_tree(runtime: ConfinedRuntime) -> None:
-    process = await runtime.open_process(["sh", "-c", "(setsid sleep 1000 &); trap '' TERM; sleep 2000"], {})
+    process = await runtime.exec(["sh", "-c", "(setsid sleep 1000 &); trap '' TERM; sleep 2000"], {})
     await running(runtime, "sleep", "sleep")
     await process.kill()
     assert await process.wait() == -signal.SIGKILL
@@ -265,9 +265,9 @@ async def test_a_sandbox_killed_from_outside_is_an_error_and_not_a_result(
     runtime: ConfinedRuntime, bubblewrap: bool
 ) -> None:
     task = asyncio.create_task(runtime.run(["sleep", "1000"], {}))
-    process = await runtime.open_process(["cat"], {})
+    process = await runtime.exec(["cat"], {})
     await running(runtime, "sleep")
-    os.kill(runtime._sandbox.pid if bubblewrap else runtime._sandbox.channel.process_one, signal.SIGKILL)
+    os.kill(runtime.backend.sandbox.pid if bubblewrap else runtime.backend.sandbox.channel.process_one, signal.SIGKILL)
     with pytest.raises(SandboxError, match="sandbox test is gone"):
         await task
     with pytest.raises(SandboxError, match="is gone"):

@@ -44,7 +44,7 @@ async def started(places: AsyncExitStack, **options: object) -> ConfinedRuntime:
 @AS_ROOT
 async def test_terminals_of_one_sandbox_are_not_missing_in_another(places: AsyncExitStack) -> None:
     box, other = await started(places), await started(places)
-    flood = await box.open_process(["python3", "-c", TERMINALS], {})
+    flood = await box.exec(["python3", "-c", TERMINALS], {})
     held, error = (await anext(aiter(flood.stdout))).split()
     assert (int(held), error) == (32, b"28")  # ENOSPC
     spawn = "import pty, sys; sys.exit(pty.spawn(['tty']))"
@@ -75,7 +75,7 @@ async def test_buffers_of_network_sockets_are_bounded(places: AsyncExitStack, ki
     before = _held_by_sockets(kind)
     path = "/tmp/hold_sockets.py"
     await box.write(path, (PROBES / "hold_sockets.py").read_bytes())
-    flood = await box.open_process(["python3", path, kind, str(400 << 20)], {})
+    flood = await box.exec(["python3", path, kind, str(400 << 20)], {})
     assert (await anext(aiter(flood.stdout))).startswith(b"held")
     assert _held_by_sockets(kind) - before < most
     await flood.kill()
@@ -119,7 +119,7 @@ time.sleep(1000)
 
 async def test_shared_memory_that_outlives_the_agent_leaves_scoring_its_memory(places: AsyncExitStack) -> None:
     box = await started(places, max_memory="128MiB")
-    service = await box.open_process(["python3", "-c", KEPT], {})
+    service = await box.exec(["python3", "-c", KEPT], {})
     await anext(aiter(service.stdout))
     await box.mark_agent_start()
     await box.run(["python3", "-c", LEFT], {})

@@ -95,8 +95,8 @@ async def test_the_agent_reaches_a_tool_server_and_finds_nothing_of_its_process(
         assert "sandbox_lookup_tools" not in spied
         assert running("-m sandbox_lookup_tools")
         await box.write("/app/shared", b"seen")
-        (server,) = box._tool_servers
-        assert await server.read("/app/shared") == b"seen"
+        (server,) = box.backend._tool_servers
+        assert await server.bind().read("/app/shared") == b"seen"
     await until(lambda: not running("-m sandbox_lookup_tools"))
 
 

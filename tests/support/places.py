@@ -1,15 +1,15 @@
 """Where a rollout of the harness alone runs: in the confined local sandbox, in a container, or in a Prime sandbox."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import verifiers.v1 as vf
 from agent_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
-from agent_sandbox.podman import PodmanBackend, PodmanRuntime, provision_podman
+from agent_sandbox.podman import PodmanBackend, PodmanConfig, PodmanRuntime, provision_podman
 from agent_sandbox.prime import provision_prime
-from agent_sandbox.verifiers_versions import PodmanConfig, own_container, provisioned
+from agent_sandbox.provisioning import provisioned
 from opencode_env.opencode import OpenCodeHarness
 from verifiers.v1.interception import Interception, InterceptionServer, InterceptionServerConfig
 from verifiers.v1.interception.tunnel import CustomTunnelConfig
@@ -65,7 +65,8 @@ class _ScriptedRuntime(PodmanRuntime):
 
 
 class _ScriptedBackend(PodmanBackend):
-    RUNTIME = _ScriptedRuntime
+    def bind(self, *, env: Mapping[str, str] | None = None) -> _ScriptedRuntime:
+        return _ScriptedRuntime(self, env=self.env if env is None else env)
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class ScriptedContainer(Container):
 
     @asynccontextmanager
     async def box(self, agent: vf.Agent) -> AsyncIterator[Runtime]:
-        async with provisioned(own_container(_ScriptedBackend, PodmanConfig(image=self.image))) as box:
+        async with provisioned(_ScriptedBackend(PodmanConfig(image=self.image))) as box:
             yield box
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_sandbox.verifiers_versions import PodmanConfig
+from agent_sandbox.podman import PodmanConfig
 from opencode_rubrics.swe.installation import parted
 from opencode_swe import convert
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from agent_sandbox.toolbox.packed_directory import pack_directory
-from agent_sandbox.verifiers_versions import asked_network
+from agent_sandbox.verifiers_040 import asked_network
 from opencode_env.taskset import DatasetError, OpenCodeTaskData
 
 from tests.task_folders.folders import CONTAINERS, FOLDERS, SOLVED, folder_task

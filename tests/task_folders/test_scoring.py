@@ -242,7 +242,7 @@ async def test_a_sandbox_that_is_none_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.podman
 async def test_an_image_is_built_of_its_dockerfile_once(podman_image: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from agent_sandbox.verifiers_versions import PodmanConfig
+    from agent_sandbox.podman import PodmanConfig
     from opencode_env.cli_agent.task_image import build_task_image
 
     monkeypatch.setenv("BUILDAH_ISOLATION", "chroot")

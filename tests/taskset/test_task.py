@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
+from agent_sandbox.verifiers_040 import backend_of
 from opencode_env.taskset import OpenCodeTask, OpenCodeTaskConfig, OpenCodeTaskData, OpenCodeTasksetConfig
 from opencode_rubrics import AnswerConfig, AnyTrace, VerifyCommandsConfig
 from pydantic import ValidationError
@@ -14,7 +15,6 @@ from pydantic_config import BaseConfig, cli
 from tests.rubrics.conftest import confined, trace_of
 from tests.support.machine import assert_no_longer
 from tests.support.processes import runs
-from tests.support.versions import sandbox_of
 from tests.support.waiting import until
 
 __all__ = ["confined"]
@@ -90,7 +90,7 @@ async def test_a_sandbox_that_goes_during_setup_is_an_error_of_the_sandbox(confi
     task = make(setup=["sleep 60"], verify=["true"])
     preparing = asyncio.create_task(task.setup(trace_of(task.data), confined))
     await until(lambda: runs(confined, "sleep 60"))
-    await sandbox_of(confined).stop()
+    await backend_of(confined).stop()
     with pytest.raises(vf.SandboxError):
         await preparing
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_sandbox.verifiers_versions import PodmanConfig
+from agent_sandbox.podman import PodmanConfig
 from opencode_openenv.tbench2 import Tbench2Action, Tbench2Environment, episode, session_log, terminals
 from opencode_openenv.tbench2.models import ActionType
 from opencode_openenv.tbench2.place import Place

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_sandbox.verifiers_versions import PodmanConfig
+from agent_sandbox.podman import PodmanConfig
 from opencode_env.opencode.build_cache import ensure_build, host_platform
 from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.scripted_model import Reply, ScriptPolicy

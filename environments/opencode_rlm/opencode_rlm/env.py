@@ -3,7 +3,7 @@
 import logging
 from typing import Any, ClassVar
 
-from agent_sandbox.verifiers_versions import drop_with
+from agent_sandbox.verifiers_040 import drop_with
 from opencode_env.cli_agent.env import CliAgentEnv
 from opencode_env.cli_agent.interception import SubRollout
 from opencode_env.cli_agent.rollout import Rollout, rollout_of

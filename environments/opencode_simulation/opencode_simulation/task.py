@@ -133,7 +133,7 @@ class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]
         if self.scoring_deferred or trace.stop_condition == "setup_timeout":
             return
         await self.rubric.score(self.data, trace, runtime)
-        # By name: the deployment came with verifiers 0.4.1 (dev18).
+        # By name: verifiers 0.4.0 has no deployment.
         await invoke(super().score, {"trace": trace, "runtime": runtime, "deployment": deployment})
 
     @cleanup()

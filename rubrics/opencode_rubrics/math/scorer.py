@@ -15,7 +15,7 @@ from typing import Any
 
 import verifiers.v1 as vf
 from agent_sandbox.toolbox.alive import require_alive
-from agent_sandbox.verifiers_versions import start_process
+from agent_sandbox.verifiers_040 import start_process
 from verifiers.v1.utils.aio import run_shielded
 
 from opencode_rubrics.errors import ScoringError

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 import verifiers.v1 as vf
 from agent_sandbox.toolbox.checked_run import run_for
 from agent_sandbox.toolbox.command import run_command
-from agent_sandbox.verifiers_versions import lift_network
+from agent_sandbox.verifiers_040 import lift_network
 
 from opencode_rubrics.swe.problem import SweProblem
 

@@ -16,7 +16,7 @@ from agent_sandbox.toolbox.bounded_file import FileState, read_bounded
 from agent_sandbox.toolbox.checked_run import run_checked
 from agent_sandbox.toolbox.command import CommandResult, run_command
 from agent_sandbox.toolbox.files import upload_bundle
-from agent_sandbox.verifiers_versions import lift_network
+from agent_sandbox.verifiers_040 import lift_network
 from pydantic import JsonValue
 
 from opencode_rubrics.errors import ScoringError

@@ -4,14 +4,13 @@ import asyncio
 import signal
 import sys
 
-from agent_sandbox.podman import PodmanBackend, PodmanRuntime, provision_podman
-from agent_sandbox.verifiers_versions import PodmanConfig, own_container
+from agent_sandbox.podman import PodmanBackend, PodmanConfig, PodmanRuntime, provision_podman
 from verifiers.v1.runtimes.base import register
 
 
 def name(runtime: PodmanRuntime) -> None:
-    assert runtime._container is not None
-    print(runtime._container.name, flush=True)
+    assert runtime.backend._container is not None
+    print(runtime.backend._container.name, flush=True)
 
 
 async def stay(image: str) -> None:
@@ -21,10 +20,9 @@ async def stay(image: str) -> None:
 
 
 async def leave(image: str) -> PodmanRuntime:
-    runtime = own_container(PodmanBackend, PodmanConfig(image=image))
-    assert isinstance(runtime, PodmanRuntime)
-    register(runtime)  # type: ignore[arg-type,unused-ignore]
-    await runtime.start()
+    runtime = PodmanBackend(PodmanConfig(image=image)).bind()
+    register(runtime.backend)  # type: ignore[arg-type,unused-ignore]
+    await runtime.backend.start()
     name(runtime)
     return runtime
 

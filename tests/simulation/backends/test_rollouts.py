@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_sandbox.verifiers_versions import PodmanConfig
+from agent_sandbox.podman import PodmanConfig
 from opencode_env.scripted_model import Reply, ScriptPolicy
 from opencode_env.tool_backends.feature import BackendTools
 

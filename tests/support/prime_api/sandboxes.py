@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from agent_sandbox.confined import Bind, ConfinedRuntime, LocalSandboxConfig
+from agent_sandbox.confined import Bind, BubblewrapBackend, ConfinedRuntime, LocalSandboxConfig
 
 from tests.support.prime_api.box import Box
 from tests.support.prime_api.sessions import Sessions
@@ -42,9 +42,19 @@ class Plan:
 BoxOf = Callable[[Sequence[Bind], str], Box]
 
 
-def confined(binds: Sequence[Bind], name: str) -> ConfinedRuntime:
+class Confined(ConfinedRuntime):
     """A confined local sandbox, in which everything really runs."""
-    return ConfinedRuntime(LocalSandboxConfig(network="host", max_disk=None), binds, name)
+
+    async def start(self) -> None:
+        await self.backend.start()
+
+    async def stop(self) -> None:
+        await self.backend.stop()
+
+
+def confined(binds: Sequence[Bind], name: str) -> Confined:
+    """One, not started yet."""
+    return Confined(BubblewrapBackend(LocalSandboxConfig(network="host", max_disk=None), binds, name))
 
 
 @dataclass

@@ -118,7 +118,7 @@ class Sessions:
         if command.user:
             raise ConnectError(Code.INVALID_ARGUMENT, f"there is no user {command.user!r}")
         argv = ["sh", "-c", _START, "start", command.cwd, command.cmd, *command.args]
-        process = await self._box.open_process(argv, {**self._env, **command.envs})
+        process = await self._box.exec(argv, {**self._env, **command.envs})
         first = b""
         async for chunk in process.stdout:
             first += chunk

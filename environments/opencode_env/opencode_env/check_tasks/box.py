@@ -17,7 +17,7 @@ from verifiers.v1.task import Task
 from verifiers.v1.utils.decorators import invoke
 
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
-from opencode_env.cli_agent.process_fence import ProcessFence, TellsAgent
+from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.rollout_limit import DEFAULT_ROLLOUT_SECONDS
 from opencode_env.taskset.gold.solution import SOLUTION, trace_for
@@ -105,6 +105,5 @@ class CheckEnv(CliAgentEnv[CliAgentEnvConfig]):
             await invoke(task.setup, {"trace": trace, "runtime": runtime, "deployment": None})
             fence = ProcessFence(runtime)
             await fence.mark()
-            seen = await resolve_agent_runtime(runtime, task.data.agent_user)
-            seen = seen.agents_view() if isinstance(seen, TellsAgent) else seen
+            seen = agents_view(await resolve_agent_runtime(runtime, task.data.agent_user))
             yield Box(task, runtime, seen, trace, rollout, fence, seconds, scoring)

@@ -19,7 +19,7 @@ from agent_sandbox.file_lock import private_directory
 from agent_sandbox.prime import PrimeLimits, Turns
 from agent_sandbox.surrogates import replace_surrogates
 from agent_sandbox.toolbox.scoring import attach
-from agent_sandbox.verifiers_versions import GONE_RUNTIMES, asked_network
+from agent_sandbox.verifiers_040 import GONE_RUNTIMES, asked_network
 from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup, work_directory
 from pydantic import field_validator, model_validator
 from typing_extensions import TypeVar

@@ -37,7 +37,7 @@ from opencode_env.cli_agent.limits_met import limits_met, note_overrun, outlived
 from opencode_env.cli_agent.metrics import agent_metrics
 from opencode_env.cli_agent.model_failure import overflowed
 from opencode_env.cli_agent.outcomes import AgentErrors, ConfigurationError, Outcome
-from opencode_env.cli_agent.process_fence import ProcessFence, TellsAgent
+from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.runaway import until_runaway
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
@@ -85,8 +85,7 @@ class GuardedHarness(Harness[ConfigT], Generic[ConfigT]):
         self, ctx: ModelContext, trace: AnyTrace, runtime: Runtime, *arguments: Any, **options: Any
     ) -> ProgramResult:
         """Run the harness's program; arguments as verifiers names them."""
-        seen = runtime.agents_view() if isinstance(runtime, TellsAgent) else runtime
-        return await super().launch(ctx, trace, seen, *arguments, **options)  # type: ignore[safe-super]  # a mixin
+        return await super().launch(ctx, trace, agents_view(runtime), *arguments, **options)  # type: ignore[safe-super]  # a mixin
 
     async def _check_result(self, trace: AnyTrace, runtime: Runtime, result: ProgramResult) -> None:
         agent_record(trace)["exit_code"] = result.exit_code
@@ -106,10 +105,10 @@ def guarded_task(
     Scoring has so many seconds, without what it waits for a place among others. The sandbox of a rollout that is
     `continued` is not set up again; a task brings back what it holds elsewhere in a method `setup_continued`.
 
-    verifiers 0.4.1 (dev26) closes the session of an agent that ended well after the scoring; here it is closed before
-    `finalize`, as in 0.4.0. The harness's own refusal of a score is not enough: what a task has started would go on.
+    verifiers after 0.4.0 closes the session of an agent that ended well after the scoring; here it is closed before
+    `finalize`. The harness's own refusal of a score is not enough: what a task has started would go on.
     """
-    # By name below: the deployment came with verifiers 0.4.1 (dev18), and tasks written before do not take it.
+    # By name below: verifiers 0.4.0 has no deployment, and tasks written for it do not take one.
 
     async def finalize(trace: AnyTrace, runtime: Runtime, deployment: Any = None) -> None:
         if (session := rollout_of(trace).session) is not None:

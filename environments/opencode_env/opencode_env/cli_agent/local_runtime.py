@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 from agent_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
+from agent_sandbox.provisioning import provisioned
 from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
-from agent_sandbox.verifiers_versions import OwnSubprocessRuntime, provisioned
+from agent_sandbox.verifiers_040 import Runtime, SubprocessBackend
 from verifiers.v1.configs.runtime import NetworkPolicyConfig
 from verifiers.v1.errors import SandboxError, TaskError
-from verifiers.v1.runtimes import ProgramResult, Runtime, RuntimeProcess, SubprocessConfig
+from verifiers.v1.runtimes import ProgramResult, RuntimeProcess, SubprocessConfig
 
 from opencode_env.cli_agent.added_directory import AddedDirectory
 
@@ -54,41 +55,28 @@ def local_runtime_config(asked: NetworkPolicyConfig, options: LocalSandboxConfig
     return FrameworkOnlyConfig()
 
 
-class UnconfinedRuntime(OwnSubprocessRuntime):
+class UnconfinedBackend(SubprocessBackend):
     """verifiers' plain subprocess runtime, accepted by the user: the agent sees and changes this machine's files.
 
-    What the agent started is told by a mark in its environment, which a hostile agent can shed. A work directory that
-    the user or the task named is kept with what the agent made in it; the default one and `/logs/verifier` go, unless
-    they were there before.
+    A work directory that the user or the task named is kept with what the agent made in it; the default one and
+    `/logs/verifier` go, unless they were there before.
     """
 
     def __init__(self, agent_workdir: str) -> None:
         super().__init__(SubprocessConfig())
-        self._agent_workdir = agent_workdir
+        self.agent_workdir = agent_workdir
         self._added: list[AddedDirectory] = []
+
+    def bind(self, *, env: Mapping[str, str] | None = None) -> "UnconfinedRuntime":
+        """A view with these variables, or with the runtime's own."""
+        return UnconfinedRuntime(self, env=self.env if env is None else env)
 
     async def start(self) -> None:
         """Remember what was here before."""
         await super().start()
-        named = self._agent_workdir != DEFAULT_WORKDIR
+        named = self.agent_workdir != DEFAULT_WORKDIR
         wanted = [_REWARDS] if named else [DEFAULT_WORKDIR, _REWARDS]
         self._added = [await asyncio.to_thread(AddedDirectory, path) for path in wanted]
-
-    async def run(self, argv: list[str], env: dict[str, str]) -> ProgramResult:
-        """Run a command, and one that carries the mark in the agent's work directory."""
-        marked = _MARK in self.process_env(env)
-        return await super().run(self._in_workdir(argv) if marked else argv, env)
-
-    async def run_program(self, argv: list[str], env: dict[str, str]) -> ProgramResult:
-        """Run the agent in the work directory, with the mark in its environment."""
-        return await self.run(argv, {**env, _MARK: self.name})
-
-    async def open_process(self, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
-        """Start an agent that is talked to, as `run_program` does."""
-        return await super().open_process(self._in_workdir(argv), {**env, _MARK: self.name})
-
-    def _in_workdir(self, argv: list[str]) -> list[str]:
-        return ["sh", "-c", _IN_WORKDIR, "agent", self._agent_workdir, *argv]
 
     def cleanup(self) -> None:
         """Remove what the rollout added; idempotent."""
@@ -100,6 +88,24 @@ class UnconfinedRuntime(OwnSubprocessRuntime):
         """End background servers and remove what the rollout added."""
         await super().teardown()
         await asyncio.to_thread(self.cleanup)
+
+
+class UnconfinedRuntime(Runtime):
+    """A view of it. What the agent started is told by a mark in its environment, which a hostile agent can shed."""
+
+    backend: UnconfinedBackend
+
+    async def run(self, argv: list[str], env: dict[str, str]) -> ProgramResult:
+        """Run a command, and one that carries the mark in the agent's work directory."""
+        marked = _MARK in self.process_env(env)
+        return await super().run(self._in_workdir(argv) if marked else argv, env)
+
+    async def exec(self, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
+        """Start an agent that is talked to, in the work directory, with the mark in its environment."""
+        return await super().exec(self._in_workdir(argv), {**env, _MARK: self.name})
+
+    def _in_workdir(self, argv: list[str]) -> list[str]:
+        return ["sh", "-c", _IN_WORKDIR, "agent", self.backend.agent_workdir, *argv]
 
     def agents_view(self) -> Runtime:
         """This runtime with the mark on everything that it runs."""
@@ -158,8 +164,8 @@ async def provision_local(
     config = local_runtime_config(network or NetworkPolicyConfig(), options)
     if options.confine:
         async with provision_confined(options, binds, env=env, workdir=workdir) as box:
-            box.config = config
+            box.backend.config = config
             yield box
         return
-    async with provisioned(UnconfinedRuntime(workdir), env) as runtime:
+    async with provisioned(UnconfinedBackend(workdir), env) as runtime:
         yield runtime

@@ -26,6 +26,11 @@ class TellsAgent(Protocol):
     def agents_view(self) -> Runtime: ...
 
 
+def agents_view(runtime: Runtime) -> Runtime:
+    """The view of a runtime through which the agent's programs are to be started."""
+    return runtime.agents_view() if isinstance(runtime, TellsAgent) else runtime
+
+
 @dataclass
 class ProcessFence:
     """The line between what ran before the agent and what the agent started."""

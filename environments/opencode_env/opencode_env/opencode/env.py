@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
-from agent_sandbox.verifiers_versions import OPENCODE_HARNESSES
+from agent_sandbox.verifiers_040 import OPENCODE_HARNESSES
 from pydantic import model_validator
 from verifiers.v1.configs.agent import AgentConfig
 from verifiers.v1.harnesses.null import NullHarnessConfig

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from agent_sandbox.confined import Bind
 from agent_sandbox.toolbox.processes import EndsAgentProcesses
-from agent_sandbox.verifiers_versions import is_this_machine
+from agent_sandbox.verifiers_040 import is_this_machine
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.errors import HarnessError
 from verifiers.v1.harness import Harness

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from agent_sandbox.toolbox.pieces import send_in_pieces
-from agent_sandbox.verifiers_versions import is_this_machine
+from agent_sandbox.verifiers_040 import is_this_machine
 from opencode_rubrics import run_checked
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.runtimes import Runtime

@@ -6,7 +6,7 @@ import time
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
-from agent_sandbox.verifiers_versions import run_program
+from agent_sandbox.verifiers_040 import run_program
 from opencode_rubrics import upload_bundle, workdir_of
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.errors import HarnessError, SandboxError
@@ -17,7 +17,7 @@ from verifiers.v1.types import Messages
 
 from opencode_env.cli_agent.interception import own_calls
 from opencode_env.cli_agent.outcomes import ConfigurationError, Outcome
-from opencode_env.cli_agent.process_fence import ProcessFence
+from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.startup import run_started
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
@@ -249,7 +249,9 @@ class OpenCodeSession(HarnessSession):
     async def _launch(self, args: list[str], code: str, *, again: bool) -> ProgramResult:
         launch = ("sh", "-c", program("launch.sh"), "opencode", self.state, self._workdir, self._programs)
         argv = [*launch, str(EVENTS_TAIL_BYTES), SEPARATOR, "again" if again else "", *args]
-        return await run_program(self.runtime, argv, {**self.harness.config.resolved_env, CODE_VARIABLE: code})
+        return await run_program(
+            agents_view(self.runtime), argv, {**self.harness.config.resolved_env, CODE_VARIABLE: code}
+        )
 
     async def _read_log(self, result: ProgramResult) -> RunLog:
         log = split_log(result.stdout) or await read_log(self.runtime, self.state)

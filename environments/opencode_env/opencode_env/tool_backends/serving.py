@@ -51,7 +51,7 @@ def equipped_task(task: Task[Any, Any, Any], tools: RolloutTools) -> Task[Any, A
     def hooks(attr: str) -> list[Callable[..., Any]]:
         return [*([tool_backend_failed] if attr == "stop" else []), *task.hooks(attr)]
 
-    # By name: the deployment came with verifiers 0.4.1 (dev18), and tasks written before do not take it.
+    # By name: verifiers 0.4.0 has no deployment, and tasks written for it do not take one.
     async def finalize(trace: AnyTrace, runtime: Runtime, deployment: Any = None) -> None:
         if tools.failure is not None:
             raise tools.failure

@@ -8,7 +8,7 @@ from typing import Any
 from agent_sandbox.confined import LocalSandboxConfig, require_private_workdir
 from agent_sandbox.podman import is_ours, provision_podman
 from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
-from agent_sandbox.verifiers_versions import asked_network
+from agent_sandbox.verifiers_040 import asked_network
 from opencode_env.cli_agent.local_runtime import provision_local
 from opencode_env.cli_agent.task_image import build_task_image
 from verifiers.v1.errors import TaskError

@@ -5,7 +5,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent_sandbox.verifiers_versions import PodmanConfig
+from agent_sandbox.podman import PodmanConfig
 from opencode_rubrics.cache import cache_root
 from pydantic import Field
 from verifiers.v1.runtimes import DockerConfig, RuntimeConfig, SubprocessConfig

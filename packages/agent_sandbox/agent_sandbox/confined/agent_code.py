@@ -46,7 +46,7 @@ _START = 'cd -- "$1" 2>/dev/null || cd -- "$2" || exit 125; shift 2; exec "$@"'
 class Cell(Protocol):
     """A sandbox for one program."""
 
-    async def open_process(self, argv: list[str], env: dict[str, str]) -> ConfinedProcess: ...
+    async def exec(self, argv: list[str], env: dict[str, str]) -> ConfinedProcess: ...
 
     async def end_agent_processes(self) -> None: ...
 
@@ -187,7 +187,7 @@ class AgentCodeDoor:
 
 async def outcome_of(cell: Cell, argv: list[str], request: Request) -> Mapping[str, str]:
     """What the program did, as data: its own end of its sandbox is not a failure of ours."""
-    process = await cell.open_process(argv, {"HOME": "/tmp", "TMPDIR": "/tmp", "AGENT_CODE_DIR": SHARED})
+    process = await cell.exec(argv, {"HOME": "/tmp", "TMPDIR": "/tmp", "AGENT_CODE_DIR": SHARED})
     too_much = asyncio.Event()
     streams = [_Stream(request.max_output, too_much), _Stream(request.max_output, too_much)]
     reading = [

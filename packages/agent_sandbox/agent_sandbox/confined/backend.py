@@ -8,17 +8,18 @@ import asyncio
 from typing import Self
 
 from pydantic import Field, model_validator
+from verifiers.v1.configs.runtime import NetworkPolicyConfig
 from verifiers.v1.errors import TaskError
 
 from agent_sandbox.confined.arguments import require_private_workdir
 from agent_sandbox.confined.bubblewrap import require_bubblewrap
 from agent_sandbox.confined.config import LocalSandboxConfig
-from agent_sandbox.confined.runtime import ConfinedRuntime
+from agent_sandbox.confined.runtime import BubblewrapBackend
 from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
-from agent_sandbox.verifiers_versions import NamedBackend, NamedConfig
+from agent_sandbox.verifiers_040 import CustomRuntimeConfig, CustomRuntimeInfo
 
 
-class ConfinedConfig(LocalSandboxConfig, NamedConfig):
+class ConfinedConfig(LocalSandboxConfig, CustomRuntimeConfig, NetworkPolicyConfig):
     """The confined local sandbox, with the options of `LocalSandboxConfig`."""
 
     import_path: str = "agent_sandbox.ConfinedBackend"
@@ -38,23 +39,24 @@ class ConfinedConfig(LocalSandboxConfig, NamedConfig):
         return self
 
 
-class ConfinedBackend(NamedBackend):
-    """The confined sandbox, for verifiers after 0.4.0."""
+class ConfinedBackend(BubblewrapBackend):
+    """The confined sandbox, named by its path.
+
+    Raises:
+        TaskError: it cannot have this work directory, or the task names hosts that it must reach.
+    """
 
     SUPPORTS_TASK_IMAGES = False
     SUPPORTS_PORT_EXPOSURE = True
     config_class = ConfinedConfig
 
-    def made(self, config: ConfinedConfig) -> ConfinedRuntime:
-        """One sandbox.
-
-        Raises:
-            TaskError: it cannot have this work directory, or the task names hosts that it must reach.
-        """
+    def __init__(self, config: ConfinedConfig, name: str | None = None) -> None:
         if config.network_restricted and config.allow:
             raise TaskError(f"the confined sandbox has no way to the hosts that the task names ({config.allow})")
         require_private_workdir(config.workdir)
-        return ConfinedRuntime(config, workdir=config.workdir, backend=self)
+        super().__init__(config, name=name, workdir=config.workdir)
+        self.config = config
+        self.info = CustomRuntimeInfo(**config.model_dump())
 
     async def start(self) -> None:
         """Start it.

@@ -1,4 +1,4 @@
-"""The verifiers runtime of the confined local sandbox.
+"""The verifiers runtime of the confined local sandbox: its backend, and the views through which programs use it.
 
 Invariant: every command, file and connection of a rollout goes through process 1 of its one sandbox. The host never
 resolves a path that a rollout names, and never waits for what is not a regular file.
@@ -36,17 +36,18 @@ from agent_sandbox.confined.tool_servers import PORT_FILE, serve_apart
 from agent_sandbox.confined.users import SandboxUser
 from agent_sandbox.confined.uv_scripts import prepare_script
 from agent_sandbox.programs import program_text
+from agent_sandbox.provisioning import provisioned
 from agent_sandbox.toolbox.agent_programs import ProgramLimits
 from agent_sandbox.toolbox.kept_files import KeptFiles, keep, put
 from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
-from agent_sandbox.verifiers_versions import OwnRuntime, provisioned
+from agent_sandbox.verifiers_040 import Runtime, RuntimeBackend
 
 T = TypeVar("T")
 
 _ACTIVATE = 'export VIRTUAL_ENV="$1" PATH="$1/bin:$PATH"; shift; exec "$@"'
 
 
-class ConfinedRuntime(OwnRuntime):
+class BubblewrapBackend(RuntimeBackend):
     """One bubblewrap sandbox, from `start` to `stop`.
 
     Commands run as uid 1000 without capabilities, in `workdir`, each in a session of its own. Exit codes are those of
@@ -58,8 +59,9 @@ class ConfinedRuntime(OwnRuntime):
         name: for messages and the host directory; a rollout's id. Random by default.
         workdir: absolute; a private directory like /app, also when it lies elsewhere.
         lent: the host user of another living sandbox (`host_user`), for one that shows that sandbox's files.
-        binding: the backend, where a version of verifiers made that first.
     """
+
+    is_local = True
 
     def __init__(
         self,
@@ -68,32 +70,25 @@ class ConfinedRuntime(OwnRuntime):
         name: str | None = None,
         workdir: str = DEFAULT_WORKDIR,
         lent: SandboxUser | None = None,
-        **binding: Any,
     ) -> None:
-        super().__init__(name, **binding)
-        self.config = SubprocessConfig()
-        self.info = SubprocessRuntimeInfo()
+        super().__init__(name)
+        self.config: Any = SubprocessConfig()
+        self.info: Any = SubprocessRuntimeInfo()
         self.options = options
-        self._binds = tuple(binds)
-        self._workdir = workdir
-        self._sandbox = Sandbox(self.name, workdir, lent)
-        self._commands = Commands(self._sandbox, options.env_allow)
-        self._doorway: Doorway | None = None
-        self._disk: DiskWatch | None = None
+        self.binds = tuple(binds)
+        self.workdir = workdir
+        self.sandbox = Sandbox(self.name, workdir, lent)
+        self.commands = Commands(self.sandbox, options.env_allow)
+        self.disk: DiskWatch | None = None
+        self.doorway: Doorway | None = None
         self._disk_task: asyncio.Task[None] | None = None
-        self._killed_before = 0
-        self._tool_servers: list[ConfinedRuntime] = []
+        self.killed_before = 0
+        self._tool_servers: list[BubblewrapBackend] = []
         self._apart = contextlib.AsyncExitStack()
 
-    @property
-    def trusted_python(self) -> str:
-        """Absolute path, here and inside, of a Python that nothing inside can change."""
-        return base_python()
-
-    @property
-    def host_user(self) -> SandboxUser | None:
-        """The host user id that the sandbox has for itself, once started; None when it shares the evaluation's."""
-        return self._sandbox.user
+    def bind(self, *, env: Mapping[str, str] | None = None) -> "ConfinedRuntime":
+        """A view with these variables, or with the sandbox's own."""
+        return ConfinedRuntime(self, env=self.env if env is None else env)
 
     async def start(self) -> None:
         """Start the sandbox (about 20 ms).
@@ -101,47 +96,23 @@ class ConfinedRuntime(OwnRuntime):
         Raises:
             SandboxError: bubblewrap is missing, refused, or did not come up; the message says why.
         """
-        self._killed_before = of_machine()
+        self.killed_before = of_machine()
         temporary = ".vf-" + re.sub(r"[^A-Za-z0-9_-]", "-", self.name)
-        await self._sandbox.start(self.options, self._binds, temporary)
+        await self.sandbox.start(self.options, self.binds, temporary)
         self.info.id = f"/tmp/{temporary}"
         most, idle = self.options.max_connections, self.options.idle_timeout
-        self._doorway = Doorway(self._sandbox.channel, self._sandbox.hosts, most=most, idle=idle)
+        self.doorway = Doorway(self.sandbox.channel, self.sandbox.hosts, most=most, idle=idle)
         self._watch_disk()
 
     def _watch_disk(self) -> None:
         if self.options.max_disk is None:
             return
-        watch = DiskWatch(self._sandbox.directory, self._sandbox.pid, self.options.max_disk, self._commands.relieve)
-        self._disk, self._disk_task = watch, asyncio.create_task(self._until_gone(watch))
+        watch = DiskWatch(self.sandbox.directory, self.sandbox.pid, self.options.max_disk, self.commands.relieve)
+        self.disk, self._disk_task = watch, asyncio.create_task(self._until_gone(watch))
 
     async def _until_gone(self, watch: DiskWatch) -> None:
         with contextlib.suppress(SandboxError, FileNotFoundError):  # the sandbox or its directory
             await watch.run()
-
-    async def alive(self) -> bool:
-        """Whether process 1 lives, told outside: a command inside can be kept from starting by what runs there."""
-        return self._sandbox.is_alive
-
-    async def limit_kills(self) -> dict[str, int]:
-        """Return how many processes were killed at the limits of `memory` and `disk`.
-
-        Raises:
-            SandboxError: the sandbox is gone.
-        """
-        watched = int((await self._sandbox.channel.request("kills")).text)
-        by_kernel = self._sandbox.group.memory_kills().at_limit if self._sandbox.group is not None else 0
-        return {"memory": watched + by_kernel, "disk": self._disk.kills if self._disk is not None else 0}
-
-    def kills_below_limits(self) -> int:
-        """Return how many processes the kernel ended for want of memory, though the sandbox was below its limit.
-
-        Without a control group of its own: how many of the whole machine since the sandbox started.
-        """
-        group = self._sandbox.group
-        if group is not None and group.limits_memory:
-            return group.memory_kills().below_limit
-        return of_machine() - self._killed_before
 
     async def teardown(self) -> None:
         """End everything inside and remove its files; idempotent."""
@@ -149,19 +120,19 @@ class ConfinedRuntime(OwnRuntime):
         if self._disk_task is not None:
             self._disk_task.cancel()
             await asyncio.gather(self._disk_task, return_exceptions=True)
-        if self._doorway is not None:
-            await self._doorway.close()
-        self._commands.close()
-        self._sandbox.close_channel()
+        if self.doorway is not None:
+            await self.doorway.close()
+        self.commands.close()
+        self.sandbox.close_channel()
         await super().teardown()
 
     def cleanup(self) -> None:
         """End everything inside and remove its files without an event loop; idempotent."""
         for apart in self._tool_servers:
             apart.cleanup()
-        self._sandbox.kill()
+        self.sandbox.kill()
 
-    async def run(self, argv: list[str], env: dict[str, str]) -> ProgramResult:
+    async def run(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ProgramResult:
         """Run a command to its end; its output is kept in bounded memory.
 
         Cancelling ends the command's whole tree before the cancellation goes on. What the command leaves running in
@@ -170,17 +141,13 @@ class ConfinedRuntime(OwnRuntime):
         Raises:
             SandboxError: the sandbox is gone.
         """
-        return await self._commands.run(argv, self.process_env(env))
+        return await self.commands.run(argv, runtime.process_env(env))
 
-    async def open_process(self, argv: list[str], env: dict[str, str]) -> ConfinedProcess:
-        """Start a process whose three streams stay open.
+    async def exec(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ConfinedProcess:
+        """Start a process whose three streams stay open."""
+        return await self.commands.open(argv, runtime.process_env(env))
 
-        Raises:
-            SandboxError: the sandbox is gone.
-        """
-        return await self._commands.open(argv, self.process_env(env))
-
-    async def run_background(self, argv: list[str], env: dict[str, str], log: str) -> None:
+    async def run_background(self, runtime: Runtime, argv: list[str], env: dict[str, str], log: str) -> None:
         """Start a process that runs until `stop`, with its output in the file `log` inside; a tool server apart.
 
         Raises:
@@ -193,20 +160,108 @@ class ConfinedRuntime(OwnRuntime):
                 "set --env.sandbox.python_env true, or give the tool server a runtime of its own (colocated = false)"
             )
         if PORT_FILE not in env:
-            await self.start_background(argv, env, log)
+            await self.commands.background(argv, runtime.process_env(env), log)
             return
-        binds = (*self._binds, *self._sandbox.shown_to_tool_servers())
-        apart = ConfinedRuntime(self.options, binds, f"{self.name}-tools", self._workdir, lent=self.host_user)
-        self._tool_servers.append(await self._apart.enter_async_context(provisioned(apart)))
-        await serve_apart(self, apart, argv, self.process_env(env), log)
+        binds = (*self.binds, *self.sandbox.shown_to_tool_servers())
+        server = BubblewrapBackend(self.options, binds, f"{self.name}-tools", self.workdir, lent=self.sandbox.user)
+        self._tool_servers.append(server)
+        apart = await self._apart.enter_async_context(provisioned(server))
+        await serve_apart(self.bind(), apart, argv, runtime.process_env(env), log)
+
+    async def read(self, runtime: Runtime, path: str, max_bytes: int | None = None) -> bytes:
+        """Return the first `max_bytes` bytes of a regular file, or all of it.
+
+        Raises:
+            SandboxError: there is none, it is over `READ_LIMIT_BYTES`, or the sandbox is gone.
+        """
+        return await read_file(self.sandbox.channel, path, max_bytes)
+
+    async def write(self, runtime: Runtime, path: str, data: bytes) -> None:
+        """Replace the file at `path`, not what a symlink there points to, with mode 0644.
+
+        Raises:
+            SandboxError: `path` is a directory or not writable inside, or the disk is full.
+        """
+        await write_file(self.sandbox.channel, path, data)
+
+    def host_url(self, url: str) -> str:
+        """Return the URL at which a program inside reaches `url`, and open the way there and nowhere else."""
+        if self.options.network == "host":
+            return url
+        return self._open_doorway().inward(url)
+
+    async def expose(self, port: int) -> str:
+        """Return a URL on the host's loopback for a port inside; closed by `stop`."""
+        if self.options.network == "host":
+            return f"http://127.0.0.1:{port}"
+        return self._open_doorway().outward(port)
+
+    def _open_doorway(self) -> Doorway:
+        if self.doorway is None:
+            raise SandboxError(f"sandbox {self.name} is not started")
+        return self.doorway
+
+
+class ConfinedRuntime(Runtime):
+    """A view of a confined sandbox, with all that it can do beyond what verifiers asks of a runtime."""
+
+    backend: BubblewrapBackend
+
+    @property
+    def host_user(self) -> SandboxUser | None:
+        """The host user id that the sandbox has for itself, once started; None when it shares the evaluation's."""
+        return self.backend.sandbox.user
+
+    @property
+    def trusted_python(self) -> str:
+        """Absolute path, here and inside, of a Python that nothing inside can change."""
+        return base_python()
+
+    async def alive(self) -> bool:
+        """Whether process 1 lives, told outside: a command inside can be kept from starting by what runs there."""
+        return self.backend.sandbox.is_alive
+
+    async def limit_kills(self) -> dict[str, int]:
+        """Return how many processes were killed at the limits of `memory` and `disk`.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        sandbox, disk = self.backend.sandbox, self.backend.disk
+        watched = int((await sandbox.channel.request("kills")).text)
+        by_kernel = sandbox.group.memory_kills().at_limit if sandbox.group is not None else 0
+        return {"memory": watched + by_kernel, "disk": disk.kills if disk is not None else 0}
+
+    def kills_below_limits(self) -> int:
+        """Return how many processes the kernel ended for want of memory, though the sandbox was below its limit.
+
+        Without a control group of its own: how many of the whole machine since the sandbox started.
+        """
+        group = self.backend.sandbox.group
+        if group is not None and group.limits_memory:
+            return group.memory_kills().below_limit
+        return of_machine() - self.backend.killed_before
+
+    async def exec(self, argv: list[str], env: dict[str, str]) -> ConfinedProcess:
+        """Start a process whose three streams stay open.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        return await self.backend.exec(self, argv, env)
+
+    def original_url(self, url: str) -> str:
+        """Return the URL that `host_url` has made this one of."""
+        doorway = self.backend.doorway
+        return url if doorway is None else doorway.outside(url)
 
     async def start_background(self, argv: list[str], env: dict[str, str], log: str) -> None:
         """Start a process in this very sandbox, as `run_background` does."""
-        await self._commands.background(argv, self.process_env(env), log)
+        await self.backend.commands.background(argv, self.process_env(env), log)
 
     async def mark_agent_start(self) -> None:
         """Remember the processes that run now, which `end_agent_processes` will spare."""
-        await self._sandbox.channel.request("mark")
+        await self.backend.sandbox.channel.request("mark")
 
     async def end_agent_processes(self) -> None:
         """Kill every process but those that ran at `mark_agent_start` and their descendants; none is left on return.
@@ -216,43 +271,44 @@ class ConfinedRuntime(OwnRuntime):
         Raises:
             SandboxError: it could not be done, and the whole sandbox was ended instead.
         """
-        await self._commands.end("purge")
+        await self.backend.commands.end("purge")
 
     @contextlib.asynccontextmanager
     async def agent_code(self) -> AsyncIterator[AgentCodeDoor]:
         """Offer the command `run-agent-code` inside: for verify commands, when the agent has ended."""
-        async with AgentCodeDoor(self._cell, self._workdir).open(*self._sandbox.doors()) as door:
-            with self._sandbox.home_unnamed():
+        sandbox = self.backend.sandbox
+        async with AgentCodeDoor(self._cell, self.backend.workdir).open(*sandbox.doors()) as door:
+            with sandbox.home_unnamed():
                 yield door
 
     def _cell(self) -> AbstractAsyncContextManager["ConfinedRuntime"]:
         """A sandbox for one program of the agent's, without a network and with nothing of this one's processes."""
-        options = self.options.model_copy(update={"network": "interception", "python_env": False})
-        shown, place = self._sandbox.shown_to_agent_code(), "/tmp"  # which no program before it can have closed
-        return provisioned(ConfinedRuntime(options, shown, f"{self.name}-code", place, lent=self.host_user))
+        options = self.backend.options.model_copy(update={"network": "interception", "python_env": False})
+        shown, place = self.backend.sandbox.shown_to_agent_code(), "/tmp"  # which no program before it can have closed
+        return provisioned(BubblewrapBackend(options, shown, f"{self.name}-code", place, lent=self.host_user))
 
     def agent_programs(self, limits: ProgramLimits) -> AbstractAsyncContextManager[ConfinedPrograms]:
         """Offer a place for programs that see nothing of this sandbox, each within `limits`."""
-        options = narrowed(self.options, limits)
-        return ConfinedPrograms(lambda: provisioned(ConfinedRuntime(options, (), f"{self.name}-code", "/tmp"))).opened()
+        options, name = narrowed(self.backend.options, limits), f"{self.name}-code"
+        return ConfinedPrograms(lambda: provision_confined(options, name=name, workdir="/tmp")).opened()
 
     def empty(self) -> None:
         """Make all that is writable as it was at first, when nothing runs inside any more (blocking)."""
-        self._sandbox.empty()
+        self.backend.sandbox.empty()
 
     @property
     def agent_survived(self) -> bool:
         """See `Sandbox.outlived`."""
-        return self._sandbox.outlived
+        return self.backend.sandbox.outlived
 
     @contextlib.asynccontextmanager
     async def others_held(self) -> AsyncIterator["ConfinedRuntime"]:
         """Hold still whatever runs inside but what is started through the view of the sandbox that this yields; other
         commands start after it. The kernel's freezer does it where the evaluation may make control groups; elsewhere a
         signal does, from which a process can arrange to be woken. Raises a `SandboxError` if the sandbox is gone."""
-        view = copy.copy(self)
-        async with self._commands.others_held() as view._commands:
-            yield view
+        alone = copy.copy(self.backend)
+        async with self.backend.commands.others_held() as alone.commands:
+            yield alone.bind(env=self.env)
 
     async def keep_files(self, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]:
         """Keep all that is writable in a folder, and say for how many seconds everything inside was held still.
@@ -261,8 +317,8 @@ class ConfinedRuntime(OwnRuntime):
             NotKept: it cannot be kept whole.
             SandboxError: the sandbox is gone.
         """
-        roots, skipped = self._sandbox.kept_areas(), [str(self.info.id), SHARED]
-        async with self._commands.others_held(spare=True) as alone:
+        roots, skipped = self.backend.sandbox.kept_areas(), [str(self.info.id), SHARED]
+        async with self.backend.commands.others_held(spare=True) as alone:
             begun = time.monotonic()
             kept = await self._with(
                 alone, "list_and_send.py", roots, skipped, use=lambda p: keep(p, folder, before, most)
@@ -275,7 +331,7 @@ class ConfinedRuntime(OwnRuntime):
         Raises:
             SandboxError: it could not be done.
         """
-        await self._with(self._commands, "put_files.py", use=lambda process: put(process, folder))
+        await self._with(self.backend.commands, "put_files.py", use=lambda process: put(process, folder))
 
     async def _with(
         self, commands: Commands, program: str, *operands: list[str], use: Callable[[ConfinedProcess], Awaitable[T]]
@@ -290,24 +346,13 @@ class ConfinedRuntime(OwnRuntime):
             await run_shielded(process.kill())
             process.close()
 
-    async def _read(self, path: str, max_bytes: int | None = None) -> bytes:
-        return await read_file(self._sandbox.channel, path, max_bytes)
-
     async def read_answer(self, path: str, max_bytes: int) -> bytes | str:
         """Return the content of a regular file of at most `max_bytes`, or in one word why there is none to be had.
 
         Raises:
             SandboxError: the sandbox is gone.
         """
-        return await read_answer(self._sandbox.channel, path, max_bytes)
-
-    async def write(self, path: str, data: bytes) -> None:
-        """Replace the file at `path`, not what a symlink there points to, with mode 0644.
-
-        Raises:
-            SandboxError: `path` is a directory or not writable inside, or the disk is full.
-        """
-        await write_file(self._sandbox.channel, path, data)
+        return await read_answer(self.backend.sandbox.channel, path, max_bytes)
 
     async def prepare_uv_script(
         self, script: str | bytes, env: dict[str, str] | None = None, *, activate: bool = True
@@ -324,36 +369,14 @@ class ConfinedRuntime(OwnRuntime):
         venv = os.path.dirname(os.path.dirname(interpreter))
         return ["sh", "-c", _ACTIVATE, "uv-script", venv, interpreter, path]
 
-    def host_url(self, url: str) -> str:
-        """Return the URL at which a program inside reaches `url`, and open the way there and nowhere else."""
-        if self.options.network == "host":
-            return url
-        return self._open_doorway().inward(url)
 
-    def original_url(self, url: str) -> str:
-        """Return the URL that `host_url` has made this one of."""
-        return url if self._doorway is None else self._doorway.outside(url)
-
-    async def expose(self, port: int) -> str:
-        """Return a URL on the host's loopback for a port inside; closed by `stop`."""
-        if self.options.network == "host":
-            return f"http://127.0.0.1:{port}"
-        return self._open_doorway().outward(port)
-
-    def _open_doorway(self) -> Doorway:
-        if self._doorway is None:
-            raise SandboxError(f"sandbox {self.name} is not started")
-        return self._doorway
-
-
-@contextlib.asynccontextmanager
-async def provision_confined(
+def provision_confined(
     options: LocalSandboxConfig,
     binds: Sequence[Bind] = (),
     name: str | None = None,
     env: Mapping[str, str] | None = None,
     workdir: str = DEFAULT_WORKDIR,
-) -> AsyncIterator[ConfinedRuntime]:
+) -> AbstractAsyncContextManager[ConfinedRuntime]:
     """Start a local sandbox and end it on exit, whatever happens.
 
     Args:
@@ -366,5 +389,4 @@ async def provision_confined(
     Raises:
         SandboxError: the sandbox could not be started.
     """
-    async with provisioned(ConfinedRuntime(options, binds, name, workdir), env) as runtime:
-        yield runtime
+    return provisioned(BubblewrapBackend(options, binds, name, workdir), env)

@@ -1,30 +1,38 @@
 """The verifiers runtime of a podman container that we start and remove ourselves.
 
-verifiers 0.4.0 has one of its own, which asks podman seven times before the first command; later versions have none.
+It is named by `--env.agent.runtime.type custom --env.agent.runtime.import-path agent_sandbox.PodmanBackend`; under
+verifiers 0.4.0, whose own asks podman seven times before the first command, by `--env.agent.runtime.type podman`.
 Invariant: a rollout's container costs one call of podman to start and one to remove. What else a runtime does, a
 process of ours that stands outside the container does (its warden), or `podman exec`.
 """
 
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, ClassVar
 
+from typing_extensions import TypeIs
+from verifiers.v1.configs.runtime import NetworkPolicyConfig
 from verifiers.v1.errors import SandboxError
-from verifiers.v1.runtimes import ProgramResult, RuntimeProcess
+from verifiers.v1.runtimes import ProgramResult, RuntimeConfig, RuntimeProcess
 
 from agent_sandbox.confined import Bind
 from agent_sandbox.confined.files import read_answer
 from agent_sandbox.podman import kept
 from agent_sandbox.podman.arguments import ContainerOptions
 from agent_sandbox.podman.commands import Commands
+from agent_sandbox.podman.config import PodmanConfig, PodmanRuntimeInfo
 from agent_sandbox.podman.container import Container
 from agent_sandbox.podman.files import read_file, write_file
 from agent_sandbox.podman.network import ContainerNetwork
+from agent_sandbox.provisioning import provisioned
 from agent_sandbox.toolbox.kept_files import KeptFiles
 from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
-from agent_sandbox.verifiers_versions import OwnRuntime, PodmanConfig, podman_info
+from agent_sandbox.verifiers_040 import Runtime, RuntimeBackend
 
 
-class PodmanRuntime(OwnRuntime):
+class PodmanBackend(RuntimeBackend):
     """One podman container, from `start` to `stop`.
 
     Commands run in the configured work directory as the image's user, or as the one of `with_user`.
@@ -32,25 +40,29 @@ class PodmanRuntime(OwnRuntime):
     Args:
         config: the seat's runtime.
         name: for messages; random by default.
-        binding: the backend, where a version of verifiers made that first.
+        binds: host files and directories that it shows, read-only.
     """
 
-    supports_user: ClassVar[bool] = True
+    is_local = True
+    SUPPORTS_TASK_IMAGES = True
+    SUPPORTS_USER_SWITCHING = True
+    SUPPORTS_PORT_EXPOSURE = True
+    config_class = PodmanConfig
     engine: ClassVar[str] = "podman"
     """The command that knows the container, whatever runs in it."""
 
-    def __init__(self, config: PodmanConfig, name: str | None = None, **binding: Any) -> None:
-        super().__init__(name, **binding)
+    def __init__(self, config: PodmanConfig, name: str | None = None, binds: Sequence[Bind] = ()) -> None:
+        super().__init__(name)
         self.config = config.model_copy(update={"workdir": config.workdir or DEFAULT_WORKDIR})
-        self.info = podman_info(self.config)
-        self._binds: tuple[Bind, ...] = ()
+        self.info: Any = PodmanRuntimeInfo(**self.config.model_dump())
+        self._binds = tuple(binds)
         self._container: Container | None = None
         self._commands: Commands | None = None
         self._network: ContainerNetwork | None = None
 
-    def show(self, binds: tuple[Bind, ...]) -> None:
-        """Have the container show host files and directories, read-only; before `start`."""
-        self._binds = binds
+    def bind(self, *, env: Mapping[str, str] | None = None) -> "PodmanRuntime":
+        """A view with these variables, or with the container's own."""
+        return PodmanRuntime(self, env=self.env if env is None else env)
 
     async def start(self) -> None:
         """Start the container (about 0.15 s, once the image is there).
@@ -81,7 +93,7 @@ class PodmanRuntime(OwnRuntime):
         if self._container is not None:
             self._container.remove()
 
-    async def run(self, argv: list[str], env: dict[str, str]) -> ProgramResult:
+    async def run(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ProgramResult:
         """Run a command to its end; its output is kept in bounded memory.
 
         Cancelling ends the command's whole tree before the cancellation goes on.
@@ -89,74 +101,39 @@ class PodmanRuntime(OwnRuntime):
         Raises:
             SandboxError: the container is gone.
         """
-        return await self._started.run(argv, self.process_env(env), self.user)
+        return await self._started.run(argv, runtime.process_env(env), runtime.user)
 
-    async def open_process(self, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
+    async def exec(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
         """Start a process whose three streams stay open.
 
         Raises:
             SandboxError: podman could not be started.
         """
-        return await self._started.open(argv, self.process_env(env), self.user)
+        return await self._started.open(argv, runtime.process_env(env), runtime.user)
 
-    async def run_background(self, argv: list[str], env: dict[str, str], log: str) -> None:
+    async def run_background(self, runtime: Runtime, argv: list[str], env: dict[str, str], log: str) -> None:
         """Start a process that runs until `stop`, with its output in the file `log` inside.
 
         Raises:
             SandboxError: it could not be started.
         """
-        await self._started.background(argv, self.process_env(env), log, self.user)
+        await self._started.background(argv, runtime.process_env(env), log, runtime.user)
 
-    async def _read(self, path: str, max_bytes: int | None = None) -> bytes:
-        return await read_file(self._started, path, max_bytes, self.user)
-
-    async def read_answer(self, path: str, max_bytes: int) -> bytes | str:
-        """Return the content of a regular file of at most `max_bytes`, or in one word why there is none to be had.
+    async def read(self, runtime: Runtime, path: str, max_bytes: int | None = None) -> bytes:
+        """Return the first `max_bytes` bytes of a regular file, or all of it.
 
         Raises:
-            SandboxError: the sandbox is gone.
+            SandboxError: there is none, or the container is gone.
         """
-        return await read_answer(self._box.channel, path, max_bytes)
+        return await read_file(self._started, path, max_bytes, runtime.user)
 
-    async def write(self, path: str, data: bytes) -> None:
+    async def write(self, runtime: Runtime, path: str, data: bytes) -> None:
         """Write the file at `path`, or the one that a symlink there leads to; make its parents.
 
         Raises:
             SandboxError: `path` is not a regular file or not writable, or the disk is full.
         """
-        await write_file(self._started, path, data, self.user)
-
-    async def keep_files(self, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]:
-        """Keep what differs from the image in a folder, and say for how many seconds everything inside was paused.
-
-        Raises:
-            NotKept: it cannot be kept whole.
-            SandboxError: the container is gone.
-        """
-        return await kept.keep_files(self._box, folder, before, most)
-
-    async def put_files(self, folder: Path) -> None:
-        """Make what such a folder holds, in a container of the same image in which nothing has run yet.
-
-        Raises:
-            SandboxError: it could not be done.
-        """
-        await kept.put_files(self._box, folder)
-
-    async def mark_agent_start(self) -> None:
-        """Remember the processes that run now, which `end_agent_processes` will spare."""
-        await self._box.channel.request("mark")
-
-    async def end_agent_processes(self) -> None:
-        """Kill every process but those that ran at `mark_agent_start` and what tool servers among them started.
-
-        Raises:
-            SandboxError: some survived, or the container is gone.
-        """
-        try:
-            await self._box.channel.request("purge")
-        except SandboxError as error:
-            raise SandboxError(f"the agent's processes could not be ended: {error}") from error
+        await write_file(self._started, path, data, runtime.user)
 
     def host_url(self, url: str) -> str:
         """Return the URL at which a program inside reaches `url`, and open the way there."""
@@ -166,8 +143,14 @@ class PodmanRuntime(OwnRuntime):
         """Return a URL on the host's loopback for a port inside; closed by `stop`."""
         return self._connections.outward(port)
 
-    async def prepare_execution(self, routes: list[str] | None) -> None:
-        """Take the network from a container whose policy allows nothing; with None, give it back."""
+    async def prepare_execution(self, routes: list[str] | None, network: NetworkPolicyConfig | None = None) -> None:
+        """Take the network from a container whose policy, or `network`, allows nothing; without routes, give it back.
+
+        Raises:
+            SandboxError: `network` allows some names only.
+        """
+        if network is not None and network.network_restricted and network.allow:
+            raise SandboxError(f"container {self.name} cannot filter its network by name (allow {network.allow})")
         if not self.network_restricted:
             return
         if routes is None:
@@ -176,7 +159,12 @@ class PodmanRuntime(OwnRuntime):
             await self._connections.cut()
 
     @property
-    def _box(self) -> Container:
+    def container(self) -> Container:
+        """What was started.
+
+        Raises:
+            SandboxError: nothing was.
+        """
         if self._container is None:
             raise SandboxError(f"podman runtime {self.name} is not started")
         return self._container
@@ -192,6 +180,78 @@ class PodmanRuntime(OwnRuntime):
         if self._network is None:
             raise SandboxError(f"podman runtime {self.name} is not started")
         return self._network
+
+
+class PodmanRuntime(Runtime):
+    """A view of a podman container, with what it can do beyond what verifiers asks of a runtime."""
+
+    backend: PodmanBackend
+
+    async def read_answer(self, path: str, max_bytes: int) -> bytes | str:
+        """Return the content of a regular file of at most `max_bytes`, or in one word why there is none to be had.
+
+        Raises:
+            SandboxError: the sandbox is gone.
+        """
+        return await read_answer(self.backend.container.channel, path, max_bytes)
+
+    async def keep_files(self, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]:
+        """Keep what differs from the image in a folder, and say for how many seconds everything inside was paused.
+
+        Raises:
+            NotKept: it cannot be kept whole.
+            SandboxError: the container is gone.
+        """
+        return await kept.keep_files(self.backend.container, folder, before, most)
+
+    async def put_files(self, folder: Path) -> None:
+        """Make what such a folder holds, in a container of the same image in which nothing has run yet.
+
+        Raises:
+            SandboxError: it could not be done.
+        """
+        await kept.put_files(self.backend.container, folder)
+
+    async def mark_agent_start(self) -> None:
+        """Remember the processes that run now, which `end_agent_processes` will spare."""
+        await self.backend.container.channel.request("mark")
+
+    async def end_agent_processes(self) -> None:
+        """Kill every process but those that ran at `mark_agent_start` and what tool servers among them started.
+
+        Raises:
+            SandboxError: some survived, or the container is gone.
+        """
+        try:
+            await self.backend.container.channel.request("purge")
+        except SandboxError as error:
+            raise SandboxError(f"the agent's processes could not be ended: {error}") from error
+
+
+def is_ours(config: RuntimeConfig) -> TypeIs[PodmanConfig]:
+    """Whether this configuration is for our runtime: podman on Linux, with the whole network or none for the agent.
+
+    Filtering it by name takes the runtime that verifiers 0.4.0 has, with its proxy and its image of network tools.
+    """
+    if not isinstance(config, PodmanConfig) or sys.platform != "linux":
+        return False
+    return not config.network_restricted or not config.allow
+
+
+def provision_podman(
+    config: PodmanConfig, binds: Sequence[Bind] = (), env: Mapping[str, str] | None = None
+) -> AbstractAsyncContextManager[PodmanRuntime]:
+    """Start a container and remove it on exit, whatever happens.
+
+    Args:
+        config: the seat's, resolved for the task.
+        binds: host files and directories that are shown inside, read-only.
+        env: environment variables of every command.
+
+    Raises:
+        SandboxError: the container could not be started.
+    """
+    return provisioned(PodmanBackend(config, binds=binds), env)
 
 
 def _options(config: PodmanConfig, binds: tuple[Bind, ...]) -> ContainerOptions:

@@ -2,12 +2,12 @@
 
 from agent_sandbox.prime.left_behind import delete_sandboxes, list_sandboxes
 from agent_sandbox.prime.limits import PrimeLimits, lifetime_minutes
-from agent_sandbox.prime.runtime import OwnPrimeRuntime, provision_prime
+from agent_sandbox.prime.runtime import PrimeSandbox, provision_prime
 from agent_sandbox.prime.turns import Turns
 
 __all__ = [
-    "OwnPrimeRuntime",
     "PrimeLimits",
+    "PrimeSandbox",
     "Turns",
     "delete_sandboxes",
     "lifetime_minutes",

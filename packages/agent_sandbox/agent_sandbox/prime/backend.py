@@ -3,18 +3,21 @@
 verifiers' own Prime sandboxes, which are deleted whatever happens, for any environment of verifiers after 0.4.0.
 """
 
-from typing import Any
+from typing import Literal
+
+from verifiers.v1.runtimes import PrimeConfig
 
 from agent_sandbox.prime.limits import PrimeLimits
-from agent_sandbox.prime.runtime import OwnPrimeRuntime
+from agent_sandbox.prime.runtime import PrimeSandboxBackend
 from agent_sandbox.prime.start_record import StartRecord
 from agent_sandbox.prime.turns import taken_turn
-from agent_sandbox.verifiers_versions import NamedPrimeConfig, unnamed_prime
+from agent_sandbox.verifiers_040 import CustomRuntimeConfig
 
 
-class OwnedPrimeConfig(NamedPrimeConfig):
+class OwnedPrimeConfig(PrimeConfig, CustomRuntimeConfig):
     """verifiers' options of a Prime sandbox, and ours."""
 
+    type: Literal["custom"] = "custom"  # type: ignore[assignment]  # "prime" there
     import_path: str = "agent_sandbox.OwnedPrimeBackend"
     """What makes it."""
     lifetime_minutes: int = 24 * 60
@@ -23,13 +26,14 @@ class OwnedPrimeConfig(NamedPrimeConfig):
     """What one process may ask of Prime at once; `max_sandboxes` holds in environments of ours only."""
 
 
-class OwnedPrimeBackend(OwnPrimeRuntime):
+class OwnedPrimeBackend(PrimeSandboxBackend):
     """A Prime sandbox, for verifiers after 0.4.0; 0.4.0 has it in environments of ours only."""
 
     config_class = OwnedPrimeConfig
 
-    def __init__(self, config: Any, name: str | None = None) -> None:
-        self._asked = unnamed_prime(config)
+    def __init__(self, config: OwnedPrimeConfig, name: str | None = None) -> None:
+        said = {field: getattr(config, field) for field in PrimeConfig.model_fields if field != "type"}
+        self._asked = PrimeConfig(**said)
         unpaced = self._asked.model_copy(update={"creates_per_min": None})  # `start` waits for its turn
         super().__init__(unpaced, config.lifetime_minutes, StartRecord(config.limits), name)
         self._limits = config.limits

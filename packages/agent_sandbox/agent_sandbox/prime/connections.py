@@ -14,7 +14,6 @@ from prime_sandboxes import AsyncSandboxClient
 
 from agent_sandbox.prime.errors import surely_refused
 from agent_sandbox.prime.start_record import StartRecord
-from agent_sandbox.verifiers_versions import bound_gateway
 
 TOO_MANY = 429
 _MOST_KEPT = 200
@@ -55,7 +54,9 @@ def prepare(client: AsyncSandboxClient, most: int) -> None:
     if client in _PREPARED:
         return
     _PREPARED.add(client)
-    bound_gateway(client, most, kept := min(most, _MOST_KEPT))
+    kept = min(most, _MOST_KEPT)
+    # The SDK (0.5.1) reads these when the gateway is first used; whoever makes the client, which is verifiers, may say.
+    client._max_connections, client._max_keepalive_connections = most, kept
     made = client.client.client
     client.client.client = httpx.AsyncClient(
         headers=made.headers,

@@ -22,7 +22,6 @@ from agent_sandbox.prime.errors import SandboxAccessError, http_status, kind_of,
 from agent_sandbox.prime.left_behind import OURS, delete_sandboxes, list_sandboxes, platform
 from agent_sandbox.prime.repeated import repeated
 from agent_sandbox.prime.start_record import StartRecord
-from agent_sandbox.verifiers_versions import forget_access
 
 logger = logging.getLogger("verifiers.v1.agent_sandbox.prime")
 
@@ -217,7 +216,8 @@ class OwnedClient:
             self._ownership.over()
         else:
             self._ownership.look_for_late(deleted=True)
-        await forget_access(self._client, sandbox_id)
+        # By itself the SDK (0.5.1) keeps the access to every sandbox that ever was, and writes all to a file each time.
+        await self._client._auth_cache.invalidate(sandbox_id)
 
 
 def report_left(sandbox: str, own: Ownership, reason: str) -> None:

@@ -14,8 +14,9 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
+from verifiers.v1.configs.runtime import NetworkPolicyConfig
 from verifiers.v1.errors import SandboxError
-from verifiers.v1.runtimes import PrimeConfig, ProgramResult, Runtime, RuntimeProcess
+from verifiers.v1.runtimes import PrimeConfig, ProgramResult, RuntimeProcess
 
 from agent_sandbox.prime.commands import agent_can_cause, run_command
 from agent_sandbox.prime.connections import TOO_MANY, prepare
@@ -24,7 +25,8 @@ from agent_sandbox.prime.ownership import OwnedClient, Ownership
 from agent_sandbox.prime.repeated import repeated
 from agent_sandbox.prime.start_record import StartRecord
 from agent_sandbox.prime.turns import taken_turn
-from agent_sandbox.verifiers_versions import PrimeBase, command_of, provisioned_prime
+from agent_sandbox.provisioning import provisioned
+from agent_sandbox.verifiers_040 import PrimeBackend, Runtime
 
 logger = logging.getLogger("verifiers.v1.agent_sandbox.prime")
 
@@ -35,7 +37,7 @@ _MINUTE_S, _TIMES, _ANSWER_S = 60.0, 3, 30
 """A sandbox is asked for something so many times within the time after which it counts as idle."""
 
 
-class OwnPrimeRuntime(PrimeBase):
+class PrimeSandboxBackend(PrimeBackend):
     """One Prime sandbox, from `start` to `stop`.
 
     Args:
@@ -53,7 +55,7 @@ class OwnPrimeRuntime(PrimeBase):
         self.ownership = Ownership(self.name, lifetime)
         self._keeping_alive: asyncio.Task[None] | None = None
 
-    @property  # type: ignore[override]  # a plain attribute there
+    @property  # type: ignore[override,unused-ignore]  # a plain attribute there
     def _client(self) -> OwnedClient | None:
         """Where verifiers keeps the SDK's client, which all runtimes of an event loop share."""
         wrapped: OwnedClient | None = self.__dict__.get(_WRAPPED)
@@ -87,7 +89,7 @@ class OwnPrimeRuntime(PrimeBase):
         """
         if self.info.id is None:
             raise SandboxError(f"prime runtime {self.name} is not up")
-        return self.info.id
+        return str(self.info.id)
 
     @property
     def workdir(self) -> str:
@@ -117,9 +119,9 @@ class OwnPrimeRuntime(PrimeBase):
             await super().teardown()  # gives the client back
             await asyncio.sleep(wait)
 
-    def agent_can_cause(self, error: SandboxError) -> bool:
-        """Whether programs inside can have made a command fail so."""
-        return agent_can_cause(error)
+    def bind(self, *, env: Mapping[str, str] | None = None) -> "PrimeSandbox":
+        """A view with these variables, or with the sandbox's own."""
+        return PrimeSandbox(self, env=self.env if env is None else env)
 
     async def _keep_alive(self, pause: float) -> None:
         """Run a command that does nothing, again and again: idle time ends what a killed process left, and no agent
@@ -131,66 +133,65 @@ class OwnPrimeRuntime(PrimeBase):
             except SDK_ERRORS as error:  # what becomes of the sandbox, the rollout's own commands say
                 logger.info("prime sandbox %s could not be kept alive: %s", self.sandbox_id, error)
 
-    async def run(self, *arguments: Any) -> ProgramResult:
+    async def run(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ProgramResult:
         """Run a command to its end; cancelled, it is killed first.
 
         Raises:
             SandboxError: the sandbox is gone or cannot be reached.
         """
-        argv, env, user = command_of(self, arguments)
         async with classified():
-            return await run_command(self, argv, env, user)
+            return await run_command(self, argv, runtime.process_env(env), runtime.user)
 
-    async def open_process(self, *arguments: Any) -> RuntimeProcess:
+    async def exec(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
         """Start a process whose streams stay open.
 
         Raises:
             SandboxError: it could not be started.
         """
         async with classified():
-            inherited: Any = super()  # verifiers 0.4.1 has no such method, and never calls this one
-            opened: RuntimeProcess = await inherited.open_process(*arguments)
+            opened: RuntimeProcess = await super().exec(runtime, argv, env)
         for name in ("kill", "terminate"):
             setattr(opened, name, _signalling(getattr(opened, name)))
         return opened
 
-    async def prepare_execution(self, *arguments: Any) -> None:
-        """Have the platform enforce the seat's network policy.
+    async def prepare_execution(self, routes: list[str] | None, network: NetworkPolicyConfig | None = None) -> None:
+        """Have the platform enforce the seat's network policy, or `network`.
 
         Raises:
             SandboxError: it does not.
         """
+        enforce = super().prepare_execution
         async with classified():
-            await repeated(lambda: super(OwnPrimeRuntime, self).prepare_execution(*arguments))
+            await repeated(lambda: enforce(routes, network))
 
-    async def run_background(self, *arguments: Any) -> None:
+    async def run_background(self, runtime: Runtime, argv: list[str], env: dict[str, str], log: str) -> None:
         """Start a process that runs until `stop`.
 
         Raises:
             SandboxError: it could not be started.
         """
         async with classified():
-            await super().run_background(*arguments)
+            await super().run_background(runtime, argv, env, log)
 
-    async def read(self, *arguments: Any, **options: Any) -> bytes:
+    async def read(self, runtime: Runtime, path: str, max_bytes: int | None = None) -> bytes:
         """Read a file.
 
         Raises:
-            SandboxError: there is none, it is too large, or the sandbox is gone.
+            SandboxError: there is none, or the sandbox is gone.
         """
+        once = super().read
         async with classified():
-            once = super().read
-            content: bytes = await repeated(lambda: once(*arguments, **options))
+            content: bytes = await repeated(lambda: once(runtime, path, max_bytes))
             return content
 
-    async def write(self, *arguments: Any) -> None:
+    async def write(self, runtime: Runtime, path: str, data: bytes) -> None:
         """Write a file and make its parents.
 
         Raises:
             SandboxError: it cannot be written, or the sandbox is gone.
         """
         async with classified():
-            await super().write(*arguments)
+            await super().write(runtime, path, data)
 
     async def teardown(self) -> None:
         """Delete the sandbox, one also whose id nobody was told; idempotent."""
@@ -205,6 +206,14 @@ class OwnPrimeRuntime(PrimeBase):
 
     def cleanup(self) -> None:
         """Nothing: as the process ends, `ownership` deletes what all runtimes have left, at once."""
+
+
+class PrimeSandbox(Runtime):
+    """A view of a Prime sandbox, which knows whose doing a failure of its commands can be."""
+
+    def agent_can_cause(self, error: SandboxError) -> bool:
+        """Whether programs inside can have made a command fail so."""
+        return agent_can_cause(error)
 
 
 def _signalling(send: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
@@ -223,7 +232,7 @@ def _signalling(send: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[N
 @contextlib.asynccontextmanager
 async def provision_prime(
     config: PrimeConfig, lifetime: int, env: Mapping[str, str] | None = None, record: StartRecord | None = None
-) -> AsyncIterator[Runtime]:
+) -> AsyncIterator[PrimeSandbox]:
     """Have a Prime sandbox and delete it on exit, whatever happens.
 
     Args:
@@ -237,5 +246,5 @@ async def provision_prime(
     """
     record = await taken_turn(config, record)
     unpaced = config.model_copy(update={"creates_per_min": None})  # it had its turn
-    async with provisioned_prime(OwnPrimeRuntime(unpaced, lifetime, record), env) as box:
+    async with provisioned(PrimeSandboxBackend(unpaced, lifetime, record), env) as box:
         yield box

@@ -8,16 +8,17 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import verifiers.v1 as vf
 from verifiers.v1.utils.aio import run_shielded
+
+from agent_sandbox.verifiers_040 import exec_command
 
 LIMIT_BYTES = 8 << 20
 """The most that is kept of each stream; a program that prints more is given up, with the exit code of a SIGKILL."""
 
 _KILLED = 137
-_UNBOUNDED = "verifiers.v1.runtimes.container"
 _CHUNK_BYTES = 1 << 16
 
 
@@ -27,18 +28,10 @@ async def run_bounded(runtime: vf.Runtime, argv: Sequence[str], env: Mapping[str
     Raises:
         SandboxError: the sandbox or its engine failed.
     """
-    client = _client(runtime, dict(env))
+    client = exec_command(runtime, dict(env))
     if client is None:
         return await runtime.run(list(argv), dict(env))
     return await _collected([*client, *argv])
-
-
-def _client(runtime: vf.Runtime, env: dict[str, str]) -> list[str] | None:
-    """The engine's command that runs a program in a local container of verifiers'; None for other sandboxes."""
-    exec_argv: Callable[[dict[str, str]], list[str]] | None = getattr(runtime, "_exec", None)
-    if exec_argv is None or type(runtime).run.__module__ != _UNBOUNDED or getattr(runtime, "_host", None) is not None:
-        return None
-    return exec_argv(runtime.process_env(env))
 
 
 async def _collected(command: Sequence[str]) -> vf.ProgramResult:

@@ -14,6 +14,8 @@ from pathlib import PurePosixPath
 
 import verifiers.v1 as vf
 
+from agent_sandbox.verifiers_040 import engine_program
+
 _ENGINES = ("docker", "podman")
 _SECONDS = 30.0
 
@@ -47,11 +49,10 @@ class ContainerEngine:
 
 def engine_of(runtime: vf.Runtime) -> ContainerEngine | None:
     """The engine of a container on this machine; None for other sandboxes."""
-    box = runtime if hasattr(runtime, "engine") else getattr(runtime, "backend", runtime)  # there since 0.4.1 (dev18)
-    program, container = getattr(box, "engine", None), getattr(getattr(box, "info", None), "id", None)
-    if program not in _ENGINES or not container or getattr(box, "_host", None) is not None:
+    program, container = engine_program(runtime), getattr(getattr(runtime, "info", None), "id", None)
+    if program not in _ENGINES or not container:
         return None
-    return ContainerEngine(str(program), str(container))
+    return ContainerEngine(program, str(container))
 
 
 def _first_member(argv: Sequence[str], name: str, max_bytes: int) -> bytes | str:

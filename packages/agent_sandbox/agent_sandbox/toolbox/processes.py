@@ -53,8 +53,7 @@ class TellsCauses(Protocol):
 
 def agent_can_cause(runtime: vf.Runtime, error: vf.SandboxError) -> bool:
     """Whether programs inside can have made a command fail so; they can where the sandbox does not know."""
-    told = next((one for one in (runtime, getattr(runtime, "backend", None)) if isinstance(one, TellsCauses)), None)
-    return told is None or told.agent_can_cause(error)
+    return not isinstance(runtime, TellsCauses) or runtime.agent_can_cause(error)
 
 
 async def end_agent(runtime: vf.Runtime) -> None:

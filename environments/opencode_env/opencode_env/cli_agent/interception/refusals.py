@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agent_sandbox.verifiers_versions import error_body
+from agent_sandbox.verifiers_040 import error_body
 from aiohttp import web
 from verifiers.v1.dialects import Dialect
 

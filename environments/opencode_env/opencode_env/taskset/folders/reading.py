@@ -18,7 +18,7 @@ from typing import Any
 
 import verifiers.v1 as vf
 from agent_sandbox.toolbox.packed_directory import pack_directory
-from agent_sandbox.verifiers_versions import network_fields
+from agent_sandbox.verifiers_040 import network_fields
 from opencode_rubrics.staged_tests import StagedTests, VerifierBox
 
 from opencode_env.taskset.errors import DatasetError

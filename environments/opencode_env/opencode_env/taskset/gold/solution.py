@@ -13,7 +13,6 @@ from typing import Any
 import verifiers.v1 as vf
 from agent_sandbox.programs import program_argv
 from agent_sandbox.toolbox.packed_directory import pack_directory, unpack_new
-from agent_sandbox.verifiers_versions import run_program
 from opencode_rubrics import AnyTrace, run_command, upload_bundle
 from pydantic import JsonValue
 from verifiers.v1.state import state_cls
@@ -168,17 +167,17 @@ async def apply_gold(
         SandboxError: the sandbox is gone.
     """
     if gold.directory is not None:
-        if brought := (await run_program(runtime, ["test", "-d", SOLUTION], {})).exit_code != 0:
+        if brought := (await runtime.run(["test", "-d", SOLUTION], {})).exit_code != 0:
             await unpack_new(runtime, pack_directory(gold.directory), SOLUTION, vf.TaskError)
         await _run(runtime, _SOLVE.format(f"{SOLUTION}/{gold.script}"), workdir, seconds)
         if brought:
-            await run_program(runtime, ["rm", "-rf", SOLUTION], {})
+            await runtime.run(["rm", "-rf", SOLUTION], {})
     elif gold.script:
         await _run(runtime, gold.script, workdir, seconds)
     if gold.patch is not None:
         await upload_bundle(runtime, {"gold.patch": gold.patch}, workdir)
         argv = program_argv("apply_gold.sh", workdir, f"{workdir}/gold.patch", owner="opencode_env.taskset.gold")
-        found = await run_program(runtime, argv, {})
+        found = await runtime.run(argv, {})
         if found.exit_code != 0:
             raise GoldError(f"the gold patch does not apply: {(found.stderr or found.stdout).strip()[-300:]}")
     if gold.files is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import verifiers.v1 as vf
 from agent_sandbox.toolbox.processes import EndsAgentProcesses
-from agent_sandbox.verifiers_versions import is_this_machine
+from agent_sandbox.verifiers_040 import is_this_machine
 from opencode_rubrics import workdir_of
 from verifiers.v1.utils.decorators import invoke
 

@@ -1,9 +1,9 @@
-"""Runtimes that verifiers has no longer: 0.4.1 (dev52) took them away."""
+"""Runtimes that verifiers has in 0.4.0 and no longer. When 0.4.0 is dropped, the message about them stays a while."""
 
 from collections.abc import Mapping
 from typing import Final
 
-from agent_sandbox.verifiers_versions.installed import AFTER_0_4_0
+from agent_sandbox.verifiers_040.installed import AFTER_0_4_0
 
 _OTHERS = 'docker, prime, or a backend of your own: "custom" with its import_path'
 

@@ -1,4 +1,4 @@
-"""What a trace says in addition, and how it finds its nodes, since 0.4.1."""
+"""What a trace says in addition after 0.4.0, and how it finds its nodes."""
 
 from typing import Any
 
@@ -6,23 +6,17 @@ from verifiers.v1 import graph
 from verifiers.v1.dialects import Dialect
 from verifiers.v1.trace import Trace
 
-from agent_sandbox.verifiers_versions.installed import AFTER_0_4_0
+from agent_sandbox.verifiers_040.installed import AFTER_0_4_0
 
 
 def drop_with(trace: Trace[Any, Any, Any], main: Trace[Any, Any, Any]) -> None:
-    """Leave `trace` out of training and reward means where `main` is left out; 0.4.1 (dev72) brought `Trace.dropped`.
-
-    When 0.4.0 is no longer supported, its caller says it itself.
-    """
+    """Leave `trace` out of training and reward means where `main` is left out; 0.4.0 leaves none out."""
     if AFTER_0_4_0 and main.dropped is not None:
         trace.drop(main.dropped)
 
 
 def index_nodes(trace: Trace[Any, Any, Any], dialect: type[Dialect[Any]], index: dict[Any, int]) -> None:
-    """Let a trace find its nodes in `index`, into which those go that it has; since 0.4.1 it has one for each dialect.
-
-    When 0.4.0 is no longer supported, its caller says it itself.
-    """
+    """Let a trace find its nodes in `index`, into which those go that it has; after 0.4.0 there is one per dialect."""
     for number, node in enumerate(trace.nodes):
         if AFTER_0_4_0:
             key = graph._node_key(trace, node.parent, node.message, node.tools, dialect=dialect.name)

@@ -4,7 +4,7 @@ from typing import Any
 
 from verifiers.v1.harness import Harness
 
-from agent_sandbox.verifiers_versions.installed import AFTER_0_4_0
+from agent_sandbox.verifiers_040.installed import AFTER_0_4_0
 
 if AFTER_0_4_0:
     from verifiers.v1.harnesses import OpenCodeHarness
@@ -12,4 +12,4 @@ if AFTER_0_4_0:
     OPENCODE_HARNESSES: tuple[type[Harness[Any]], ...] = (OpenCodeHarness,)
 else:
     OPENCODE_HARNESSES: tuple[type[Harness[Any]], ...] = ()
-"""verifiers' own harness for OpenCode, which 0.4.1 (dev27) brought."""
+"""verifiers' own harness for OpenCode, which 0.4.0 has not."""
