@@ -2,20 +2,24 @@
 
 import json
 import math
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import to_json
 
-from opencode_runs.report.masking import Masker, hinted
+from opencode_runs.report.masking import Masker, hints_in
 
-CAPS = tuple(1 << power for power in range(16, 8, -1))
+CAPS = tuple(1 << power for power in range(16, 9, -1))
 """Characters of a text that are kept where not all have room, from the most generous on."""
 MARGIN = 512
 """Around a cut, so that no rule misses a secret that it divides."""
 CONTEXT = 96
 """Characters before a secret that a rule reads."""
 _WORD = "".join(sorted({chr(code) for code in range(0x21, 0x7F)} - set("\"'\\\\")))
+_HARMLESS = re.compile(r"(?i)(?=[\s\"'\\])(?:[\s\"'\\]|[:=](?=[\s\"'\\])|basic(?=\s))*+[^\s\"'\\]{0,7}(?:[\s\"'\\]|\Z)")
+"""A text that begins with a shorter word than any secret is, whatever stands before it."""
 _CUT = "\n\0\n"
 """No rule reaches beyond it."""
 MAX_DEPTH = 64
@@ -24,12 +28,13 @@ NUMBERS = 100
 """Of a list of numbers that are kept at least."""
 
 
-def as_json(value: Any) -> str:
+def as_json(value: Any) -> bytes:
     """A value as JSON; what JSON has no number for is null."""
     try:
-        return to_json(value, inf_nan_mode="null").decode()
+        return to_json(value, inf_nan_mode="null")
     except (ValueError, RecursionError):  # lone surrogates, or nested too deeply
-        return json.dumps(Cutter(Masker(), None).cut(value), ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(Cutter(Masker(), None).cut(value), ensure_ascii=False, separators=(",", ":"))
+        return text.encode("utf-8", "replace")
 
 
 @dataclass
@@ -41,38 +46,44 @@ class Cutter:
     """Characters of a text; None = all."""
     left_out: int = 0
 
-    @property
-    def _short(self) -> float:
-        return math.inf if self.cap is None else self.cap
-
     def cut(self, value: Any, depth: int = 0) -> Any:
-        """The value with long texts cut."""
-        if isinstance(value, str):
+        """The value with long texts cut; itself where nothing of it is long."""
+        kind = type(value)
+        if kind is str:
             return value if self.cap is None or len(value) <= self.cap else self._middle(value, self.cap)
-        if isinstance(value, float):
+        if kind is float:
             return value if math.isfinite(value) else None
+        if kind not in _HOLDERS:
+            return value
         if depth > MAX_DEPTH:
             return "… nested too deeply"
-        if isinstance(value, dict):
-            short = self._short
-            return {
-                name: one
-                if type(one) in _PLAIN or (type(one) is str and len(one) <= short)
-                else self.cut(one, depth + 1)
-                for name, one in value.items()
-            }
-        if isinstance(value, list | tuple):
-            if self.cap is not None and len(value) > NUMBERS and isinstance(value[0], int | float):
-                return value[: max(NUMBERS, self.cap // 4)]
-            return [self.cut(one, depth + 1) for one in value]
-        return value
+        if kind is dict:
+            changed = self._changed(value.items(), depth)
+            return value | changed if changed else value
+        if self.cap is not None and len(value) > NUMBERS and isinstance(value[0], int | float):
+            return value[: max(NUMBERS, self.cap // 4)]
+        changed = self._changed(enumerate(value), depth)
+        return [changed.get(number, one) for number, one in enumerate(value)] if changed else value
+
+    def _changed(self, parts: Iterable[tuple[Any, Any]], depth: int) -> dict[Any, Any]:
+        short = math.inf if self.cap is None else self.cap
+        changed = {}
+        for name, one in parts:
+            kind = type(one)
+            if kind in _PLAIN or (kind is str and len(one) <= short):
+                continue
+            if (cut := self.cut(one, depth + 1)) is not one:
+                changed[name] = cut
+        return changed
 
     def _middle(self, text: str, cap: int) -> str:
         head, tail = cap - cap // 3, cap // 3
         # A word that a cut divides is left out whole; then only what a rule reads before its secret may be missing.
         begun, ended = text[:head].rstrip(_WORD), text[-tail:].lstrip(_WORD)
         lost, before = max(head - len(begun), tail - len(ended)), len(text) - len(ended)
-        if lost > tail // 2 or hinted(text[before - CONTEXT : before]):
+        if lost > tail // 2 or (
+            not _HARMLESS.match(ended) and hints_in(text[before - CONTEXT : before].encode("utf-8", "replace"))
+        ):
             around = f"{text[: head + MARGIN]}{_CUT}{text[-tail - MARGIN :]}"
             begun, _, ended = self.masker.text(around).rpartition(_CUT)
             begun, ended = begun[:head], ended[-tail:]

@@ -1,5 +1,6 @@
 """A rollout as the page opens it: conversation, calls, times, rewards, errors, and what trains."""
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from opencode_runs.trainable.samples import BrokenGraphError, branch_paths, trai
 
 MAX_TOKENS = 20_000
 """Of a trace whose tokens are shown one by one."""
+_ELSEWHERE = {"run", "episode", "trace", "task", "group", "advantage", "errors"}
+_TRAINER = [field.name for field in fields(TraceFigures) if field.name not in _ELSEWHERE]
 _DIGITS = bytes.maketrans(b"\0\1", b"01")
 
 
@@ -37,7 +40,7 @@ def _trace(trace: ShownTrace, figures: TraceFigures) -> dict[str, Any]:
                 "trained": sample.trained,
                 "tokens": len(sample.token_ids),
             }
-            for sample in training_samples(trace)
+            for sample in training_samples(trace, paths)
         ]
     except BrokenGraphError:
         pass  # The findings say so; the messages are shown in their order.
@@ -57,9 +60,7 @@ def _trace(trace: ShownTrace, figures: TraceFigures) -> dict[str, Any]:
         "paths": paths, "samples": samples,
         "kept": [kept.model_dump() for kept in trace.kept or ()],
         "wrong_types": trace.wrong_types or None,
-        "trainer": figures.model_dump(
-            mode="json", exclude={"run", "episode", "trace", "task", "group", "advantage", "errors"}
-        ),
+        "trainer": {name: getattr(figures, name) for name in _TRAINER},
     }  # fmt: skip
 
 
@@ -93,7 +94,7 @@ def _node(node: TokenNode, *, shown: bool) -> dict[str, Any]:
         "at": node.timestamp,
     }
     if node.token_ids:
-        found["count"], found["trained"] = len(node.token_ids), sum(node.mask)
+        found["count"], found["trained"] = len(node.token_ids), node.trained
         if shown:
             found["tokens"] = node.token_ids
             found["mask"] = bytes(node.mask).translate(_DIGITS).decode()

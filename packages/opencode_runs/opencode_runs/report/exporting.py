@@ -30,9 +30,9 @@ def export_atif(paths: list[Path], folder: Path) -> int:
         for episode in _episodes(paths):
             for trace in episode.traces:
                 for found in trajectories(episode, trace):
-                    text = Masker().text(as_json(found))
+                    text = Masker().json(as_json(found))
                     name = re.sub(r"[^\w.-]", "_", str(found["trajectory_id"]))[-120:]
-                    (folder / f"{name}.json").write_bytes(text.encode("utf-8", "replace") + b"\n")
+                    (folder / f"{name}.json").write_bytes(text + b"\n")
                     written += 1
     except OSError as error:
         raise BadInputError(f'cannot write to "{folder}": {error.strerror or error}') from None

@@ -10,13 +10,13 @@ from opencode_runs.difficulty.figures import RateFigures, figures
 from opencode_runs.difficulty.rate import Rating, rate
 from opencode_runs.report.places import Run
 from opencode_runs.report.record import ShownEpisode
-from opencode_runs.report.rows import rows
+from opencode_runs.report.rows import Row, rows
 from opencode_runs.traces.reading import Reading
 from opencode_runs.trainable.figures import Report, TraceFigures
 from opencode_runs.trainable.inspection import Inspection
 
 
-@dataclass
+@dataclass(slots=True)
 class Rollout:
     """An episode of a run: where its line stands, its rows, and what a trainer makes of its traces."""
 
@@ -24,7 +24,7 @@ class Rollout:
     start: int
     size: int
     """Bytes of its line."""
-    rows: list[dict[str, Any]]
+    rows: list[Row]
     figures: list[TraceFigures]
 
 
@@ -66,17 +66,17 @@ def by_interest(rollouts: Iterable[Rollout]) -> list[Rollout]:
     rewards: defaultdict[Any, set[float | None]] = defaultdict(set)
     listed = list(rollouts)
     for row in itertools.chain.from_iterable(rollout.rows for rollout in listed):
-        rewards[row["run"], row["key"]].add(row["reward"])
+        rewards[row.run, row.key].add(row.reward)
     best = max((reward for found in rewards.values() for reward in found if reward is not None), default=0.0)
     seen: Counter[Any] = Counter()
 
     def interest(rollout: Rollout) -> tuple[int, int]:
         kinds, ranks = [], []
         for row in rollout.rows:
-            kinds.append((row["run"], row["key"], row["outcome"], row["reward"]))
-            odd = row["counts"] != "attempt" or row.get("forks")
-            differs = len(rewards[row["run"], row["key"]]) > 1
-            ranks.append(0 if odd else 1 if differs else 2 if row["reward"] < best else 3)
+            kinds.append((row.run, row.key, row.outcome, row.reward))
+            odd = row.reward is None or row.forks
+            differs = len(rewards[row.run, row.key]) > 1
+            ranks.append(0 if odd else 1 if differs else 2 if row.reward < best else 3)
         before = seen[tuple(kinds)]
         seen[tuple(kinds)] += 1
         return before, min(ranks)

@@ -4,8 +4,10 @@ Rules read plain text and JSON alike: none of them reaches beyond the end of a s
 """
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, field
+
+from opencode_runs.report.searching import Words
 
 MASK = "[masked]"
 
@@ -64,13 +66,8 @@ RULES = (
         rf"(?i)({_NAMED}(?:[_-]\w{{1,16}})?{_QUOTE}\s{{0,4}}[:=]\s{{0,4}}{_QUOTE})((?=[^\s\"'\\]{{0,80}}\d)[\w\-./+=~]{{8,}})",
     ),
 )
-_STEMS = (
-    *("key", "token", "secret", "passw", "uthorization", "private", "earer", "sk-", "github_pat_", "hf_"),
-    *("ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
-    *("pit_", "aiza", "akia", "asia", "xox", "eyj", "://"),
-)
-"""Each hint holds one of them, written small."""
-_HINTS_OF = {stem: [(rule, hint) for rule in RULES for hint in rule.hints if stem in hint.lower()] for stem in _STEMS}
+hints_in = Words({hint for rule in RULES for hint in rule.hints}).found_in
+"""The hints that stand in a text."""
 BEFORE, BEHIND = 32, 160
 """Characters around a hint that a rule reads at most, but for the secret itself, which no space or quote interrupts."""
 _END = re.compile(r"[\s\"\\]")
@@ -84,8 +81,16 @@ class Masker:
 
     def text(self, text: str) -> str:
         """The text with everything masked that a rule finds."""
-        for rule, found in hinted(text).items():
-            text = self._masked(text, rule, found)
+        return self._by_rules(text, rules_for(text.encode("utf-8", "replace")))
+
+    def json(self, text: bytes) -> bytes:
+        """The same of JSON as bytes; most of it holds no hint, and is not decoded."""
+        found = rules_for(text)
+        return self._by_rules(text.decode(), found).encode() if found else text
+
+    def _by_rules(self, text: str, found: dict[Rule, list[str]]) -> str:
+        for rule, hints in found.items():
+            text = self._masked(text, rule, hints)
         return text
 
     def _masked(self, text: str, rule: Rule, hints: list[str]) -> str:
@@ -103,13 +108,10 @@ class Masker:
         return match.group(1) + MASK
 
 
-def hinted(text: str) -> dict[Rule, list[str]]:
-    """The rules that may find something in a text, in their order, by the hints that may stand in it."""
-    small = text.lower()
-    found: defaultdict[Rule, list[str]] = defaultdict(list)
-    for rule, hint in (pair for stem in _STEMS if stem in small for pair in _HINTS_OF[stem]):
-        found[rule].append(hint)
-    return {rule: found[rule] for rule in RULES if rule in found} if found else {}
+def rules_for(text: bytes) -> dict[Rule, list[str]]:
+    """The rules that may find something in a text, in their order, with their hints that stand in it."""
+    found = hints_in(text)
+    return {rule: here for rule in RULES if (here := [hint for hint in rule.hints if hint in found])} if found else {}
 
 
 def _surroundings(text: str, rule: Rule, hints: list[str]) -> list[tuple[int, int]]:

@@ -5,10 +5,10 @@ head, which stands before them, is known.
 """
 
 import base64
-import gzip
 import hashlib
 import json
 import tempfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,10 +25,10 @@ from opencode_runs.report.listing import Listing, Rollout, by_interest, list_run
 from opencode_runs.report.masking import RULES, Masker
 from opencode_runs.report.places import Run
 from opencode_runs.report.record import ShownEpisode
+from opencode_runs.report.rows import Row
 from opencode_runs.report.template import FOOT, head
 from opencode_runs.traces.progress import Progress
 from opencode_runs.traces.record import parse_line
-from opencode_runs.turns.rewards import BranchOrigin
 from opencode_runs.turns.rewards import Rollout as Continued
 from opencode_runs.turns.tree import tree_of
 
@@ -70,7 +70,7 @@ class Page:
         while True:
             masker = Masker()
             cutter = Cutter(masker, cap)
-            packed = pack(masker.text(as_json(value if cap is None else cutter.cut(value))))
+            packed = pack(masker.json(as_json(value if cap is None else cutter.cut(value))))
             ratio = (sum(found) - cutter.left_out) / len(packed)
             self._ratio += (ratio - self._ratio) / 8
             if len(packed) <= share or (cap == CAPS[-1] and len(packed) <= self.room // MOST):
@@ -103,13 +103,15 @@ class Page:
         text = json.dumps(value, ensure_ascii=False)
         key = hashlib.sha256(text.encode("utf-8", "replace")).digest()
         if key not in self._shared:
-            self._shared[key] = self.append(out, pack(self.masker.text(as_json(value))))
+            self._shared[key] = self.append(out, pack(self.masker.json(as_json(value))))
         return self._shared[key]
 
 
-def pack(text: str) -> bytes:
-    """JSON, compressed, as text that no page reads as anything else."""
-    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), LEVEL, mtime=0))
+def pack(*parts: bytes) -> bytes:
+    """JSON, in one piece or several, compressed, as text that no page reads as anything else."""
+    gzip = zlib.compressobj(LEVEL, wbits=31)
+    packed = [gzip.compress(part) for part in parts]
+    return base64.b64encode(b"".join([*packed, gzip.flush()]))
 
 
 def write_page(runs: Sequence[Run], output: Path, *, max_mb: float, threshold: float = 1.0) -> Page:
@@ -126,20 +128,20 @@ def write_page(runs: Sequence[Run], output: Path, *, max_mb: float, threshold: f
         index = {
             "written": datetime.now(UTC).isoformat(timespec="seconds"), "threshold": threshold,
             "runs": [_run(run, one) for run, one in zip(runs, found, strict=True)],
-            "rows": [_settled(row) for rollout in rollouts for row in rollout.rows],
             "comparisons": _comparisons([one.rated for one in found]),
             "turns": _turns([row for rollout in rollouts for row in rollout.rows]),
             "left_out": page.left_out, "cut": page.cut, "rules": [rule.name for rule in RULES],
         }  # fmt: skip
-        text = as_json(index)
+        text = page.masker.json(as_json(index))
+        rows = page.masker.json(b",".join([row.settled() for rollout in rollouts for row in rollout.rows]))
         # The index of ten thousand rollouts is large, and so is each copy of its text.
         del index, rollouts, found
-        text = page.masker.text(text)
-        masked = json.dumps({"masked": dict(page.masker.counts)})
+        packed = pack(text[:-1], b',"masked":', as_json(page.masker.counts), b',"rows":[', rows, b"]}")
+        del text, rows
         title = page.masker.text(" · ".join(run.label for run in runs[:3]))
         chunks.seek(0)
         with replacing([output]) as (place,), place.open("wb") as out:
-            out.write(head(pack(f"{masked[:-1]},{text[1:]}"), title=title))
+            out.write(head(packed, title=title))
             while block := chunks.read(1 << 20):
                 out.write(block)
             out.write(FOOT)
@@ -160,7 +162,7 @@ def _write_rollouts(page: Page, out: IO[bytes], rollouts: list[Rollout]) -> None
             left -= rollout.size
             page.left_out += number is None
             for row in rollout.rows:
-                row["detail"] = number
+                row.detail = number
             progress.add(1)
 
 
@@ -200,23 +202,12 @@ def _shown(path: Path) -> str:
     return str(Path(*path.parts[-3:]))
 
 
-def _turns(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _turns(listed: list[Row]) -> list[dict[str, Any]]:
     """The rollouts that others went on from, with the values of their turns, as `opencode-turns tree` has them."""
-    if not any(row.get("branch") for row in listed):
+    if not any(row.branch for row in listed):
         return []
-    found = {}
-    for row in listed:
-        branch = BranchOrigin.model_validate(row["branch"]) if row.get("branch") else None
-        found[row["id"]] = Continued.of(row["id"], str(row["task"]), branch, row["reward"], row["outcome"])
+    found = {row.id: Continued.of(row.id, row.task, row.branch, row.reward, row.outcome) for row in listed}
     return [trunk.model_dump(mode="json") for trunk in tree_of(found).trunks]
-
-
-def _settled(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with what a trainer makes of its trace, which is known once the whole group was read."""
-    found = row.pop("trace", None)
-    if found is not None:
-        row |= {"advantage": found.advantage, "unused": found.unused_because, "trained": found.trained_tokens}
-    return row
 
 
 def _comparisons(rated: list[RateFigures]) -> list[dict[str, Any]]:

@@ -8,7 +8,8 @@ logprobs: nearly all of a line) without building Python objects, which is why th
 import json
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeVar
+from functools import cached_property
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import (
     AliasPath,
@@ -91,10 +92,10 @@ class TraceRecord(Part):
         given = {name: value for name, value in (self.sampling or {}).items() if value is not None}
         return json.dumps(given, ensure_ascii=False, separators=(",", ":"))
 
-    @property
+    @cached_property
     def turns(self) -> int:
         """Sampled turns, as `verifiers.v1.trace.Trace.num_turns` counts them."""
-        return sum(node.sampled for node in self.nodes)
+        return sum([node.sampled for node in self.nodes])
 
     @property
     def reward(self) -> float | None:
@@ -125,6 +126,16 @@ class EpisodeRecord(Part):
     def task(self) -> str | None:
         """The task's key; runs older than keys have the content hash only."""
         return self.task_key or self.task_hash
+
+    @classmethod
+    def read(cls, line: bytes) -> Self:
+        """One line of JSON as this record.
+
+        Raises:
+            ValidationError: it holds something else.
+            ValueError: it is not whole JSON.
+        """
+        return cls.model_validate_json(line)
 
 
 def tries_of(retries: Any) -> int | None:
@@ -158,10 +169,10 @@ def parse_line(line: bytes, kind: type[Episode]) -> Episode:
         LineError: the line is not JSON, is not an episode, or names no task.
     """
     try:
-        episode = kind.model_validate_json(line)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        if first["type"] == "json_invalid":
+        episode = kind.read(line)
+    except ValueError as error:
+        first = error.errors(include_url=False, include_input=False)[0] if isinstance(error, ValidationError) else None
+        if first is None or first["type"] == "json_invalid":
             raise LineError("not whole JSON", torn=True) from None
         where = ".".join(str(part) for part in first["loc"]) or "the line"
         raise LineError(f"not a verifiers episode: {where}: {first['msg']}") from None

@@ -59,23 +59,27 @@ def flaws_of(
     yield from _reward_flaws(trace)
     if not trace.has_tokens:
         yield Flaw.NO_TOKENS, f"turns: {trace.turns}"
+    nodes = list(enumerate(trace.nodes))
+    numbered = [(number, node) for number, node in nodes if node.has_numbers]
     checks = _NODE_CHECKS if trace.has_tokens else _MESSAGE_CHECKS
     for flaw, problem in checks.items():
-        yield from _of_nodes(trace, flaw, problem)
-    yield from _of_nodes(trace, Flaw.TOKEN_IDS, lambda node: _token_ids(node, vocabulary or NO_VOCABULARY))
-    logprobs = [value for node in trace.nodes for value in node.logprobs]
-    if len(logprobs) >= _CERTAIN and not any(logprobs):
-        yield Flaw.LOGPROB_ZEROS, f"{len(logprobs)} of {len(logprobs)}"
+        yield from _of_nodes(numbered if flaw in _OF_NUMBERS else nodes, flaw, problem)
+    yield from _of_nodes(numbered, Flaw.TOKEN_IDS, lambda node: _token_ids(node, vocabulary or NO_VOCABULARY))
+    logprobs = sum(len(node.logprobs) for _, node in numbered)
+    if logprobs >= _CERTAIN and not any(any(node.logprobs) for _, node in numbered):
+        yield Flaw.LOGPROB_ZEROS, f"{logprobs} of {logprobs}"
     else:
-        yield from _of_nodes(trace, Flaw.LOGPROB_ZEROS, _certain)
+        yield from _of_nodes(numbered, Flaw.LOGPROB_ZEROS, _certain)
     if wrong := _kept_otherwise(trace):
         yield Flaw.LOGPROBS, wrong
     yield from evidence_flaws(trace)
     yield from _training_flaws(trace, samples, max_tokens)
 
 
-def _of_nodes(trace: TokenTrace, flaw: Flaw, problem: Callable[[TokenNode], str]) -> Iterator[Found]:
-    wrong = [(number, text) for number, node in enumerate(trace.nodes) if (text := problem(node))]
+def _of_nodes(
+    nodes: Iterable[tuple[int, TokenNode]], flaw: Flaw, problem: Callable[[TokenNode], str]
+) -> Iterator[Found]:
+    wrong = [(number, text) for number, node in nodes if (text := problem(node))]
     if wrong:
         more = f"; and {len(wrong) - 1} messages more" if len(wrong) > 1 else ""
         yield flaw, f"message node {wrong[0][0]}: {wrong[0][1]}{more}"
@@ -101,8 +105,10 @@ def _finite(score: float | None, weight: float = 1.0) -> bool:
 
 
 def _token_ids(node: TokenNode, vocabulary: int) -> str:
+    if not node.token_ids or (min(node.token_ids) >= 0 and max(node.token_ids) < vocabulary):
+        return ""
     wrong = [token for token in node.token_ids if not 0 <= token < vocabulary]
-    return f"{len(wrong)} of {len(node.token_ids)}, the first {wrong[0]}" if wrong else ""
+    return f"{len(wrong)} of {len(node.token_ids)}, the first {wrong[0]}"
 
 
 def _kept_otherwise(trace: TokenTrace) -> str:
@@ -117,7 +123,7 @@ def _kept_otherwise(trace: TokenTrace) -> str:
 
 
 def _lengths(node: TokenNode) -> str:
-    tokens, sampled = len(node.token_ids), sum(node.mask)
+    tokens, sampled = len(node.token_ids), node.trained
     if tokens != len(node.mask):
         return f"{tokens} tokens, {len(node.mask)} mask entries"
     if len(node.is_content) not in (0, tokens):
@@ -135,7 +141,7 @@ _PER_SAMPLED = ("advantages", "reference_logprobs", "trainer_logprobs", "entropi
 
 def _mask(node: TokenNode) -> str:
     """An answer is its generation prompt, then what was sampled."""
-    sampled = sum(node.mask)
+    sampled = node.trained
     if not node.sampled or not sampled:
         return ""
     if not all(node.mask[-sampled:]):
@@ -146,7 +152,7 @@ def _mask(node: TokenNode) -> str:
 
 
 def _logprob_count(node: TokenNode) -> str:
-    sampled = sum(node.mask)
+    sampled = node.trained
     return "" if sampled == len(node.logprobs) else f"{sampled} trained tokens, {len(node.logprobs)} logprobs"
 
 
@@ -156,18 +162,22 @@ def _certain(node: TokenNode) -> str:
 
 
 def _logprob_values(node: TokenNode) -> str:
-    wrong = [value for value in node.logprobs if not _NO_LOGPROB < value <= 0]
-    return f"{len(wrong)} of {len(node.logprobs)}, the first {wrong[0]:g}" if wrong else ""
+    values = node.logprobs
+    # A sum is NaN if one of them is, which no comparison tells.
+    if not values or (not math.isnan(sum(values)) and min(values) > _NO_LOGPROB and max(values) <= 0):
+        return ""
+    wrong = [value for value in values if not _NO_LOGPROB < value <= 0]
+    return f"{len(wrong)} of {len(values)}, the first {wrong[0]:g}"
 
 
 def _untrained(node: TokenNode) -> str:
-    return "none of its tokens is marked" if node.sampled and not any(node.mask) else ""
+    return "none of its tokens is marked" if node.sampled and not (node.mask and node.trained) else ""
 
 
 def _not_sampled(node: TokenNode) -> str:
     if node.sampled and node.role not in (None, "assistant"):
         return f"a message of role {node.role} is marked as sampled"
-    return f"{sum(node.mask)} tokens" if not node.sampled and any(node.mask) else ""
+    return f"{node.trained} tokens" if node.mask and not node.sampled and node.trained else ""
 
 
 def _rootless(node: TokenNode) -> str:
@@ -185,6 +195,8 @@ _NODE_CHECKS: dict[Flaw, Callable[[TokenNode], str]] = _MESSAGE_CHECKS | {
     Flaw.LOGPROB_VALUES: _logprob_values,
     Flaw.UNTRAINED: _untrained,
 }
+_OF_NUMBERS = frozenset((Flaw.LENGTHS, Flaw.MASK, Flaw.LOGPROBS, Flaw.LOGPROB_VALUES))
+"""Checks that find nothing in a message without tokens."""
 
 
 def _training_flaws(trace: TokenTrace, samples: Iterable[TrainingSample], max_tokens: int | None) -> Iterator[Found]:
@@ -192,9 +204,12 @@ def _training_flaws(trace: TokenTrace, samples: Iterable[TrainingSample], max_to
     longest = (0, 0, 0)
     for sample in samples:
         trained.update(sample.trains)
-        longest = max(longest, (len(sample.token_ids), sum(sample.mask[max_tokens:]), sample.branch))
+        lost = 0 if max_tokens is None else sum(sample.mask[max_tokens:])
+        longest = max(longest, (len(sample.token_ids), lost, sample.branch))
     wrong = [
-        number for number, node in enumerate(trace.nodes) if any(node.mask) and node.sampled and trained[number] != 1
+        number
+        for number, node in enumerate(trace.nodes)
+        if node.mask and node.sampled and node.trained and trained[number] != 1
     ]
     if wrong:
         yield Flaw.GRAPH, f"node {wrong[0]} trains {trained[wrong[0]]} times"

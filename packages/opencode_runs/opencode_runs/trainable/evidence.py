@@ -67,7 +67,7 @@ def _miscounted(trace: TokenTrace) -> Iterator[str]:
         if call.usage is None:
             yield f"message node {call.node}: its call says nothing of its tokens"
             continue
-        sampled = sum(node.mask)
+        sampled = node.trained
         given = before[call.node] + len(node.token_ids) - sampled
         if sampled != call.usage.completion_tokens:
             yield f"message node {call.node}: {sampled:,} trained tokens of {call.usage.completion_tokens:,} sampled"
@@ -80,18 +80,16 @@ def _set_otherwise(trace: TokenTrace) -> Iterator[str]:
     answered = {call.node: call for call in trace.calls if call.node is not None}
     model = trace.model or next((call.model for call in answered.values()), None)
     settings = trace.sampling or {}
-    names = [name for name in SETTINGS if settings.get(name) is not None or name in LASTING]
+    wanted = [(name, settings.get(name)) for name in SETTINGS if settings.get(name) is not None or name in LASTING]
     for number, call in answered.items():
         if call.model != model:
             yield f"message node {number}: answered by {call.model}, not by {model}"
         before = _answer_before(trace, number, answered)
         chosen, sampled = before.sampling or {} if before else None, call.sampling or {}
-        for name in names:
-            asked = settings.get(name)
-            if asked is None and chosen is None:
+        for name, given in wanted:
+            if given is None and chosen is None:
                 continue
-            if asked is None and chosen is not None:
-                asked = chosen.get(name)
+            asked = chosen.get(name) if given is None and chosen is not None else given
             if (had := sampled.get(name)) != asked:
                 yield f"message node {number}: sampled with {name} {had}, not {asked}"
 

@@ -1,6 +1,7 @@
 """What the command says of traces, groups and runs; `--json` prints exactly this."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import BaseModel, computed_field
@@ -11,8 +12,9 @@ from opencode_runs.trainable.findings import Finding, Flaw
 NO_TOKENS = "no token data"
 
 
-class TraceFigures(BaseModel):
-    """One trace."""
+@dataclass(slots=True, kw_only=True)
+class TraceFigures:
+    """One trace; there are as many as rollouts, so that they are small."""
 
     run: Path
     group: str
@@ -38,13 +40,13 @@ class TraceFigures(BaseModel):
     sampled_tokens: int
     """Tokens of the answers, as the endpoint counted them."""
     forks: int
-    fork_notes: list[str] = []
+    fork_notes: list[str] = field(default_factory=list)
     reward: float | None
     """None where none was computed."""
     advantage: float | None = None
     """Reward less the mean of its group's traces that train, or would with tokens; None if it does not."""
-    errors: list[str] = []
-    findings: dict[Flaw, str] = {}
+    errors: list[str] = field(default_factory=list)
+    findings: dict[Flaw, str] = field(default_factory=dict)
 
 
 class GroupFigures(BaseModel):

@@ -8,7 +8,7 @@ from typing import Any
 from opencode_runs.trainable.evidence import SETTINGS
 from opencode_runs.trainable.figures import NO_TOKENS, GroupFigures, TraceFigures
 from opencode_runs.trainable.findings import Flaw
-from opencode_runs.trainable.histories import canonical
+from opencode_runs.trainable.histories import canonical, hashable
 from opencode_runs.trainable.record import TokenEpisode, TokenTrace
 
 _COMPARED = (*SETTINGS, "min_tokens", "chat_template_kwargs")
@@ -20,12 +20,15 @@ class Mixture:
 
     _values: dict[str, dict[int, str]] = field(default_factory=dict)
     """By a hash: of a long one only its number is said."""
+    _alike: set[int] = field(default_factory=set)
+    """What was taken up, as a whole: most rollouts of a group say the same."""
 
     def add(self, episode: TokenEpisode) -> None:
         """Take up a rollout; of what failed nothing trains, so that it may differ."""
-        self._note("tasks", episode.task)
-        self._note("environments", episode.env)
-        self._note_content("contents of the task", episode.task_data, episode.task_hash)
+        if self._is_new([episode.task, episode.env, episode.task_data, episode.task_hash]):
+            self._note("tasks", episode.task)
+            self._note("environments", episode.env)
+            self._note_content("contents of the task", episode.task_data, episode.task_hash)
         for trace in episode.traces:
             if trace.ok and not trace.wrong_types:
                 self._note(f'answers to whether seat "{trace.seat}" trains', trace.trainable)
@@ -42,16 +45,25 @@ class Mixture:
                 named = [value for value in values.values() if value]
                 yield f"{len(values)} {aspect}{': ' if named else ''}{', '.join(named)}"
 
+    def _is_new(self, values: list[Any]) -> bool:
+        known = hash(hashable(values))
+        new = known not in self._alike
+        self._alike.add(known)
+        return new
+
     def _add_trace(self, trace: TokenTrace) -> None:
+        weights = [(name, reward.weight) for name, reward in trace.rewards.items() if reward is not None]
+        told = [trace.seat, trace.model, trace.sampling, trace.task_key, trace.task_data, trace.task_hash, weights]
+        if not self._is_new(told):
+            return
         seat = f'of seat "{trace.seat}"'
         self._note(f"models {seat}", trace.model)
         for name in _COMPARED:
             self._note(f"values of {name} {seat}", (trace.sampling or {}).get(name))
         self._note(f"tasks {seat}", trace.task_key)
         self._note_content(f"contents of the task {seat}", trace.task_data, trace.task_hash)
-        for name, reward in trace.rewards.items():
-            if reward is not None:
-                self._note(f'weights of the reward "{name}" {seat}', reward.weight)
+        for name, weight in weights:
+            self._note(f'weights of the reward "{name}" {seat}', weight)
 
     def _note_content(self, aspect: str, data: Any, content_hash: str | None) -> None:
         """A row's number and the hash that covers it may change from run to run, also within one that was resumed."""

@@ -16,8 +16,15 @@ _LONG_ANSWER = 40
 """Characters from which on an answer tells itself, whatever it answered: a question may come back edited, or not."""
 
 
+def have_siblings(nodes: Sequence[TokenNode]) -> bool:
+    """Whether two messages hang on the same one, or on none; mostly all of them are one line."""
+    return len({node.parent for node in nodes}) < len(nodes)
+
+
 def structural_forks(nodes: Sequence[TokenNode]) -> int:
     """Branches that leave another one behind a turn of the model."""
+    if not have_siblings(nodes):
+        return 0
     children = Counter(node.parent for node in nodes if node.parent is not None)
     behind = _behind_answers(nodes)
     return sum(count - 1 for number, count in children.items() if number in behind)

@@ -91,7 +91,8 @@ def _trace(
 ) -> TraceFigures:
     broken, samples, branches, forks = None, list[TrainingSample](), 0, episode.noted_forks(trace)
     try:
-        samples, branches = training_samples(trace), len(branch_paths(trace))
+        paths = branch_paths(trace)
+        samples, branches = training_samples(trace, paths), len(paths)
         again = [] if episode.restores_histories else told_again(trace.nodes)
         forks = max(forks, structural_forks(trace.nodes) + len(again))
     except BrokenGraphError as error:
@@ -138,7 +139,7 @@ def _why_forked(trace: TokenTrace, forks: int, again: list[int]) -> str:
 
 def _logprobs(trace: TokenTrace) -> int | None:
     if trace.has_tokens:
-        return sum(min(len(node.logprobs), sum(node.mask)) for node in trace.nodes)
+        return sum(min(len(node.logprobs), node.trained) for node in trace.nodes)
     return None if trace.kept is None else sum(len(kept.logprobs) for kept in trace.kept)
 
 

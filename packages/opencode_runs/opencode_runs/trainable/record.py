@@ -2,19 +2,19 @@
 
 import math
 from collections.abc import Iterator
-from typing import Annotated, Any, Self
+from functools import cached_property
+from typing import Annotated, Any, Self, get_args
 
 from pydantic import (
     AliasPath,
-    BeforeValidator,
     ConfigDict,
     Field,
-    ModelWrapValidatorHandler,
     PrivateAttr,
     ValidationError,
+    ValidatorFunctionWrapHandler,
     WrapValidator,
-    model_validator,
 )
+from pydantic_core import from_json
 
 from opencode_runs.traces.record import EpisodeRecord, NodeRecord, Part, RewardRecord, TraceRecord, if_ours, tries_of
 
@@ -23,12 +23,17 @@ STRICT = ConfigDict(strict=True)
 """Text is not a number and a number is not a truth value: verifiers writes neither for the other."""
 
 
-def _numbers(values: object) -> object:
+def _numbers(values: object, validate: ValidatorFunctionWrapHandler) -> Any:
     """JSON has no NaN: `vf-eval` and prime-rl write null."""
-    return [math.nan if value is None else value for value in values] if isinstance(values, list) else values
+    try:
+        return validate(values)
+    except ValidationError:
+        if not isinstance(values, list):
+            raise
+        return validate([math.nan if value is None else value for value in values])
 
 
-_Floats = Annotated[list[float], BeforeValidator(_numbers)]
+_Floats = Annotated[list[float], WrapValidator(_numbers)]
 
 
 class TokenNode(NodeRecord):
@@ -50,6 +55,19 @@ class TokenNode(NodeRecord):
     trainer_logprobs: _Floats | None = None
     entropies: _Floats | None = None
     loss_weights: dict[str, _Floats] | None = None
+
+    @cached_property
+    def trained(self) -> int:
+        """How many of its tokens train."""
+        return self.mask.count(True)
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether it has anything that belongs to tokens."""
+        return bool(
+            self.token_ids or self.mask or self.logprobs or self.is_content or self.advantages
+            or self.reference_logprobs or self.trainer_logprobs or self.entropies or self.loss_weights
+        )  # fmt: skip
 
     @property
     def role(self) -> str | None:
@@ -145,14 +163,14 @@ class TokenTrace(TraceRecord):
     """The trace of the agent's sub calls, if it made any."""
     _wrong_types: str = PrivateAttr("")
 
-    @model_validator(mode="wrap")
     @classmethod
-    def _read(cls, value: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+    def repaired(cls, value: Any) -> Any:
+        """A trace that holds other types than verifiers writes, empty; any other value as it is."""
         try:
-            return validate(value)
+            return cls.model_validate(value)
         except ValidationError as error:
             if not isinstance(value, dict):
-                raise
+                return value
             first = error.errors(include_url=False, include_input=False)[0]
             agent = value.get("agent")
             kept = {name: value[name] for name, kind in _STANDING.items() if type(value.get(name)) is kind}
@@ -161,7 +179,10 @@ class TokenTrace(TraceRecord):
                 if isinstance(agent, dict)
                 else {}
             )
-            found = validate(kept | {"agent": seat})
+            try:
+                found = cls.model_validate(kept | {"agent": seat})
+            except ValidationError:
+                return kept | {"agent": seat}
             found._wrong_types = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
             return found
 
@@ -180,7 +201,7 @@ class TokenTrace(TraceRecord):
         """Whether the agent's rollouts are tried again, so that errors may be those of earlier tries."""
         return bool(tries_of(self.retries))
 
-    @property
+    @cached_property
     def has_tokens(self) -> bool:
         """Whether there is token data: an evaluation client leaves none."""
         return any(node.token_ids for node in self.nodes)
@@ -211,6 +232,18 @@ class TokenEpisode(EpisodeRecord):
     traces: tuple[TokenTrace, ...] = Field(strict=False)
     group_id: str | None = Field(None, validation_alias=AliasPath("group", "id"))
     task_data: Any = Field(None, validation_alias=AliasPath("task", "data"))
+
+    @classmethod
+    def read(cls, line: bytes) -> Self:
+        """One line of JSON; building its values first is faster, as most of them are kept."""
+        value = from_json(line)
+        try:
+            return cls.model_validate(value)
+        except ValidationError:
+            if not isinstance(value, dict) or not isinstance(value.get("traces"), list):
+                raise
+            (trace, _) = get_args(cls.model_fields["traces"].annotation)
+            return cls.model_validate(value | {"traces": [trace.repaired(one) for one in value["traces"]]})
 
     @property
     def restores_histories(self) -> bool:

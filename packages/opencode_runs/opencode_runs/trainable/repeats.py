@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
-from opencode_runs.trainable.histories import hashable
+from opencode_runs.trainable.histories import hashable, have_siblings
 from opencode_runs.trainable.record import TokenNode, TokenTrace
 
 
@@ -35,12 +35,13 @@ class Repeats:
 
 
 def _within(trace: TokenTrace) -> str:
-    children = Counter(node.parent for node in trace.nodes)
-    siblings = ((number, _said(node)) for number, node in enumerate(trace.nodes) if children[node.parent] > 1)
-    if twice := _twice(siblings):
-        return f"message nodes {twice[0]} and {twice[1]} are the same"
+    if have_siblings(trace.nodes):
+        children = Counter(node.parent for node in trace.nodes)
+        siblings = ((number, _said(node)) for number, node in enumerate(trace.nodes) if children[node.parent] > 1)
+        if twice := _twice(siblings):
+            return f"message nodes {twice[0]} and {twice[1]} are the same"
     answered = ((number, call) for number, call in enumerate(trace.calls) if call.node is not None and call.end)
-    if twice := _twice((number, f"{call.start} {call.end}") for number, call in answered):
+    if twice := _twice((number, (call.start, call.end)) for number, call in answered):
         return f"calls {twice[0]} and {twice[1]} are the same"
     return ""
 

@@ -61,7 +61,7 @@ class TrainingSample:
     @property
     def trained(self) -> int:
         """How many tokens train."""
-        return sum(self.mask)
+        return self.mask.count(True)
 
 
 def branch_paths(trace: NodeGraph) -> list[tuple[int, ...]]:
@@ -71,6 +71,8 @@ def branch_paths(trace: NodeGraph) -> list[tuple[int, ...]]:
         BrokenGraphError: a node's parent is not one of the nodes before it.
     """
     parents = [node.parent for node in trace.nodes]
+    if parents == [None, *range(len(parents) - 1)]:
+        return [tuple(range(len(parents)))]
     for number, parent in enumerate(parents):
         if parent is not None and not 0 <= parent < number:
             raise BrokenGraphError(f"node {number} hangs on node {parent}, which does not come before it")
@@ -78,18 +80,20 @@ def branch_paths(trace: NodeGraph) -> list[tuple[int, ...]]:
     return [_path(parents, leaf) for leaf in range(len(parents)) if leaf not in inner]
 
 
-def training_samples(trace: NodeGraph) -> list[TrainingSample]:
+def training_samples(trace: NodeGraph, paths: Sequence[tuple[int, ...]] | None = None) -> list[TrainingSample]:
     """The samples of a trace, in the order of its branches; a branch that trains nothing gives none.
 
-    Whether the trace itself is used (its error, its seat) is not asked here.
+    Whether the trace itself is used (its error, its seat) is not asked here. `paths` are those of `branch_paths`, where
+    they are known.
 
     Raises:
         BrokenGraphError: as `branch_paths`.
     """
     samples: list[TrainingSample] = []
     trained: set[int] = set()
-    for branch, path in enumerate(branch_paths(trace)):
-        masked = [number for number in path if any(trace.nodes[number].mask)]
+    trains = [any(node.mask) for node in trace.nodes]
+    for branch, path in enumerate(branch_paths(trace) if paths is None else paths):
+        masked = [number for number in path if trains[number]]
         here = tuple(number for number in masked if number not in trained)
         trained.update(number for number in here if trace.nodes[number].sampled)
         if here:
