@@ -1,5 +1,5 @@
 # Two commands are all a newcomer needs: `make demo` and `make test`. Each sets up what is missing by itself.
-.PHONY: demo test test-failed test-quick test-whole test-next learn test-learn check docs bench image openenv setup setup-check setup-docs setup-tests setup-learn lint help
+.PHONY: demo test test-failed test-quick test-whole test-next learn test-learn check docs bench image openenv setup setup-docs setup-tests setup-learn lint help
 SHELL := /bin/bash
 UV = PATH="$(CURDIR)/.cache/uv/bin:$$PATH" uv
 RUN = $(UV) run --no-sync
@@ -45,7 +45,7 @@ learn: setup-learn
 test-learn: setup-learn
 	@$(RUN) pytest -n 0 tests/learn
 
-check: setup-check
+check: setup
 	@$(RUN) ruff format --check .
 	@$(RUN) ruff check .
 	@$(RUN) python scripts/make_reference.py --check
@@ -67,9 +67,6 @@ openenv: setup
 
 setup:
 	@scripts/setup.sh
-
-setup-check:
-	@scripts/setup.sh --check
 
 setup-docs:
 	@scripts/setup.sh --docs

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Installs what is missing: uv, the workspace, bubblewrap, the OpenCode binary; with --check also what the type checker
-# reads; with --docs what builds the site; with --tests all that, and curl, chromium, podman and debootstrap (root only; without them the tests in a
-# browser and in containers are skipped); with --learn also torch, unless one is there. Says in one line what it cannot install.
+# Installs what is missing: uv, the workspace with its OpenEnv servers, bubblewrap, the OpenCode binary; with --docs what
+# builds the site; with --tests all that, and curl, chromium, podman and debootstrap (root only; without them the tests in
+# a browser and in containers are skipped); with --learn also torch, unless one is there. Says in one line what it cannot
+# install.
 set -eu
 cd "$(dirname "$0")/.."
 PATH="$PWD/.cache/uv/bin:$PATH"
@@ -27,11 +28,10 @@ if ! command -v bwrap >/dev/null 2>&1; then
     apt_install bubblewrap || fail "bubblewrap is missing: run 'apt-get install bubblewrap' as root, then try again"
 fi
 
-groups=
-if ! command -v npm >/dev/null 2>&1; then groups="--group npm"; fi
+groups="--group openenv"
+if ! command -v npm >/dev/null 2>&1; then groups="$groups --group npm"; fi
 case "${1:-}" in
-    --check) groups="$groups --group openenv --inexact" ;;
-    --tests) groups="$groups --group openenv --group docs" ;;
+    --tests) groups="$groups --group docs" ;;
     --docs) groups="$groups --group docs --inexact" ;;
     --learn)
         groups="$groups --inexact"

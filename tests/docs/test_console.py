@@ -34,8 +34,9 @@ from tests.support.light_opencode import light_opencode_in_place
 
 ELSEWHERE = frozenset(f"vf-eval {command}" for command in DOCUMENTED_COMMANDS.values())
 """Run by `tests/env/test_wheels.py`, with the installed wheels."""
-ALSO_RUN = [page for page in PACKAGE_PAGES if page.parent.name == "mathverdict"]
-RUN = [page for page in (*PAGES, *ALSO_RUN) if any(block.is_run_here for block in blocks_of(page))]
+ALL = (*PAGES, *PACKAGE_PAGES)
+RUN = [page for page in ALL if any(block.is_run_here for block in blocks_of(page))]
+RUN_BY_OTHERS = [block for page in ALL for block in blocks_of(page) if block.run_by]
 TASKSET = "opencode-env"
 PORTS = ("8000", "8001", "8002")
 
@@ -49,7 +50,19 @@ def test_few_blocks_need_what_a_test_does_not_have() -> None:
     needs = {str(block): block.needs for block in blocks("console") if block.needs}
     print(json.dumps(needs, indent=1))
     assert len(needs) <= 0.15 * len(blocks("console"))
-    assert [str(block) for block in blocks("console") if block.run_by and not (ROOT / block.run_by).exists()] == []
+
+
+@pytest.mark.parametrize("block", RUN_BY_OTHERS, ids=str)
+def test_the_tests_that_run_a_block_know_its_options(block: Block) -> None:
+    place = ROOT / block.run_by
+    text = "".join(file.read_text() for file in ([place] if place.is_file() else sorted(place.rglob("*.py"))))
+    for command in commands_of(block):
+        program, *words = command.alone.split()
+        told = [word for word in words if word.startswith("--env." if program == "vf-eval" else "--")]
+        told += words[:1] if program == "opencode-turns" else []
+        names = {word: re.escape(word.rpartition(".")[2].removeprefix("--")) for word in told}
+        unknown = [word for word, name in names.items() if not re.search(rf'"(--)?{name}"|\b{name}=|{word}\b', text)]
+        assert unknown == [], command.text
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +128,7 @@ def checkout(directory: Path, page: Path, home: Path, substitutes: dict[str, str
         ],
     )
     for name, text in files_of(page):
-        (directory / name).write_text(text)
+        (directory / name).write_text(substituted(text, {port: substitutes[port] for port in PORTS}))
 
 
 def substituted(text: str, words: dict[str, str]) -> str:

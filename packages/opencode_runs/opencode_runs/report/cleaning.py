@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from opencode_runs.report.masking import Masker, hints_in
 
-CAPS = tuple(1 << power for power in range(16, 9, -1))
+CAPS = tuple(1 << power for power in range(16, 8, -1))
 """Characters of a text that are kept where not all have room, from the most generous on."""
 MARGIN = 512
 """Around a cut, so that no rule misses a secret that it divides."""
