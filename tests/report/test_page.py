@@ -60,6 +60,7 @@ def test_the_overview_shows_what_difficulty_prints(browser: Browser, pages: dict
 def test_a_filter_leaves_what_fits_and_its_address_can_be_kept(browser: Browser, pages: dict[str, Path]) -> None:
     browser.open(pages["outcomes"], "#/rollouts")
     assert browser.run("document.querySelectorAll('tr.rollout').length") == len(made.every_outcome())
+    assert browser.run("document.querySelector('button.more').offsetParent") is None, "nothing more to show"
     browser.run(
         "(() => { const choice = document.querySelector('[data-filter=outcome]'); choice.value = 'ProviderError';"
         "choice.dispatchEvent(new Event('change')); })()"

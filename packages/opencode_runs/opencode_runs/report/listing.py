@@ -74,9 +74,8 @@ def by_interest(rollouts: Iterable[Rollout]) -> list[Rollout]:
         kinds, ranks = [], []
         for row in rollout.rows:
             kinds.append((row.run, row.key, row.outcome, row.reward))
-            odd = row.reward is None or row.forks
             differs = len(rewards[row.run, row.key]) > 1
-            ranks.append(0 if odd else 1 if differs else 2 if row.reward < best else 3)
+            ranks.append(0 if row.reward is None or row.forks else 1 if differs else 2 if row.reward < best else 3)
         before = seen[tuple(kinds)]
         seen[tuple(kinds)] += 1
         return before, min(ranks)
