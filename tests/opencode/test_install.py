@@ -39,6 +39,12 @@ def config(**fields: Any) -> OpenCodeHarnessConfig:
     return OpenCodeHarnessConfig(id="opencode-env", **fields)
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_remembered_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rollouts of other tests ran in containers of these images to which the host showed its own build."""
+    monkeypatch.setattr("opencode_env.opencode.install._IMAGE_PROGRAMS", {})
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def bare(podman_image: str) -> AsyncIterator[Runtime]:
     """A container with python3 and nothing of ours."""
@@ -94,11 +100,7 @@ async def test_a_version_without_a_checksum_is_never_downloaded(bare: Runtime) -
         await install(config(install="download", asset_dir="/other", version="1.18.32"), bare)
 
 
-async def test_an_image_that_holds_the_version_is_used_as_it_is(
-    equipped: Runtime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Rollouts of other tests ran in containers of this image to which the host showed its own build.
-    monkeypatch.setattr("opencode_env.opencode.install._IMAGE_PROGRAMS", {})
+async def test_an_image_that_holds_the_version_is_used_as_it_is(equipped: Runtime) -> None:
     for strategy in ("image", "auto"):
         assert await install(config(install=strategy), equipped) == "/usr/local/bin"
     assert await sh(equipped, "ls -d /opencode") == "ls: cannot access '/opencode': No such file or directory"
