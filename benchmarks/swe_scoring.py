@@ -1,6 +1,6 @@
 """What it costs to judge a change apart from the agent, and to read 50,000 rows.
 
-    uv run python benchmarks/swe_scoring.py      # sandboxes: --runs 5; rows: --rows 50000; history: --commits 20000
+    uv run python benchmarks/swe_scoring.py [--json] [--runs 3] [--rows 50000] [--commits 20000]
 
 The suite by hand: the same sandbox, prepared (files, change and tests in place), and the suite's command in it. The
 figure is scoring ÷ by hand, in CPU seconds of this process and its children and in wall seconds; the start of the
@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,8 +27,13 @@ from agent_sandbox.toolbox.command import run_command
 from opencode_rubrics.swe.grading import stage_tests
 from opencode_rubrics.swe.programs import argv_of
 
+from benchmarks._measure import report
 from tests.swe.playing import environment, patching, tasks_of
 from tests.swe.repositories import CALCULATOR, PYTEST, made, swelego
+
+GOALS = {"scoring CPU": 1.2, "scoring wall": 1.2, "reading memory": 0.5, "seconds to the first task": 2.0}
+Found = tuple[dict[str, float], dict[str, object]]
+"""Ratios, and what else is said."""
 
 _BUSY = """import time
 
@@ -67,8 +71,8 @@ def cpu() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-async def scoring(runs: int, seconds: float) -> None:
-    """Print the figure of one row whose suite is busy for `seconds`."""
+async def scoring(runs: int, seconds: float) -> Found:
+    """The figure of one row whose suite is busy for `seconds`."""
     row, found = swelego(CALCULATOR), made(CALCULATOR)
     row |= {"test_cmd": f"{PYTEST} -rA", "test_timeout": 1800}
     (task,) = tasks_of([row], Path(tempfile.mkdtemp()))
@@ -97,15 +101,13 @@ async def scoring(runs: int, seconds: float) -> None:
         measured[what].append((wall, cpu() - used))
     walls = {what: median(wall for wall, _ in found) for what, found in measured.items()}
     used_by = {what: median(used for _, used in found) for what, found in measured.items()}
-    print(f"a prepared sandbox: CPU {used_by['neither']:.2f} s")
-    for what in ("by hand", "scoring"):
-        print(f"{what}: wall {walls[what]:.2f} s, CPU {used_by[what] - used_by['neither']:.2f} s beyond it")
     ratio = (used_by["scoring"] - used_by["neither"]) / (used_by["by hand"] - used_by["neither"])
-    print(f"scoring / by hand: wall {walls['scoring'] / walls['by hand']:.2f}, CPU {ratio:.2f}")
+    told = {what: f"wall {walls[what]:.2f} s, CPU {used_by[what]:.2f} s with the sandbox" for what in measured}
+    return {"scoring CPU": ratio, "scoring wall": walls["scoring"] / walls["by hand"]}, dict(told)
 
 
-def hiding(commits: int) -> None:
-    """Print what it takes to hide the future of a repository with so many commits, half of them in the future."""
+def hiding(commits: int) -> Found:
+    """What it takes to hide the future of a repository with so many commits, half of them in the future."""
     with tempfile.TemporaryDirectory() as directory:
         stream = []
         for number in range(commits):
@@ -121,11 +123,12 @@ def hiding(commits: int) -> None:
         subprocess.run(["git", "-C", directory, "checkout", "-q", f"main~{commits // 2}"], check=True)
         begun, used = time.monotonic(), cpu()
         subprocess.run(argv_of("hide_history", directory, ""), check=True)
-        print(f"hiding of {commits // 2} commits: wall {time.monotonic() - begun:.2f} s, CPU {cpu() - used:.2f} s")
+        told = f"wall {time.monotonic() - begun:.2f} s, CPU {cpu() - used:.2f} s"
+    return {}, {f"hiding of {commits // 2} commits": told}
 
 
-def reading(rows: int) -> None:
-    """Print the figures of reading a dataset."""
+def reading(rows: int) -> Found:
+    """The figures of reading a dataset."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "rows.jsonl")
         with path.open("w") as file:
@@ -143,11 +146,12 @@ def reading(rows: int) -> None:
                 }
                 file.write(json.dumps(row) + "\n")
         ours = _measured(_READ, str(path))
-        print(
-            f"{ours['count']} rows: first task {ours['first']:.2f} s, all {ours['all']:.1f} s, {ours['kib'] >> 10} MiB"
-        )
         held = _measured(_HOLD, str(path), directory)
-        print(f"datasets holds the table in {held['kib'] >> 10} MiB: {ours['kib'] / held['kib']:.2f} of it")
+    told = (
+        f"all in {ours['all']:.1f} s and {ours['kib'] >> 10} MiB; datasets holds the table in {held['kib'] >> 10} MiB"
+    )
+    ratios = {"reading memory": ours["kib"] / held["kib"], "seconds to the first task": ours["first"]}
+    return ratios, {f"{ours['count']} rows": told}
 
 
 def _measured(program: str, *arguments: str) -> dict[str, Any]:
@@ -157,23 +161,29 @@ def _measured(program: str, *arguments: str) -> dict[str, Any]:
     return found
 
 
+def _add(found: Found, ratios: dict[str, float], detail: dict[str, object]) -> None:
+    ratios |= found[0]
+    detail |= found[1]
+
+
 def main() -> None:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=20.0, help="CPU seconds of the suite")
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--commits", type=int, default=20_000)
+    parser.add_argument("--json", action="store_true", help="print one line of JSON as well")
     options = parser.parse_args()
-    parts: list[Callable[[], None]] = []
+    ratios: dict[str, float] = {}
+    detail: dict[str, object] = {}
     if options.rows:
-        parts.append(lambda: reading(options.rows))
+        _add(reading(options.rows), ratios, detail)
     if options.commits:
-        parts.append(lambda: hiding(options.commits))
+        _add(hiding(options.commits), ratios, detail)
     if options.runs:
-        parts.append(lambda: asyncio.run(scoring(options.runs, options.seconds)))
-    for part in parts:
-        part()
+        _add(asyncio.run(scoring(options.runs, options.seconds)), ratios, detail)
+    report("swe_scoring", ratios, {name: GOALS[name] for name in ratios}, detail, as_json=options.json)
 
 
 if __name__ == "__main__":
