@@ -138,9 +138,11 @@ class Continued:
 
     def _had_forked(self, trace: AnyTrace) -> bool:
         """Whether the turn's conversation had forked before its request, or forked with it."""
+        if self.state.get("forks") is not None:
+            return True
         first = next((node for node in trace.nodes[self.seeded :] if node.sampled), None)
-        if self.state.get("forks") is not None or first is None or self.leaf is None:
-            return self.state.get("forks") is not None
+        if first is None or self.leaf is None:
+            return False
         here = first.parent
         while here is not None and here != self.leaf:
             here = trace.nodes[here].parent
