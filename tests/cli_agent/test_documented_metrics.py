@@ -24,7 +24,7 @@ def named(text: str) -> set[str]:
 
 
 def test_a_metric_is_every_agents_or_is_named_as_opencodes() -> None:
-    (exceptions,) = re.findall(r"The metrics are every agent's, but for (.*?), which are OpenCode's\.", PAGE)
+    (exceptions,) = re.findall(r"Every agent has these metrics, except (.*?), which only OpenCode has\.", PAGE)
     listed = named(" ".join(re.findall(r"^\| (`.*?) \| metric \|", PAGE, re.MULTILINE)))
     task: TraceTask[TaskData] = TraceTask(type="Task", data=TaskData(idx=0, prompt="x"))
     config = AgentConfig(harness=NullHarnessConfig(id="null"))

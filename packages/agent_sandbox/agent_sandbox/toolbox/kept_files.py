@@ -30,6 +30,10 @@ class NotKept(Exception):
     """What a sandbox holds cannot be kept whole; the message says why."""
 
 
+class ChildrenRun(NotKept):
+    """Only children of the agent's own program ran beside it, which it may be waiting for, as for a search."""
+
+
 @dataclass
 class KeptFiles:
     """What was kept."""
@@ -136,12 +140,12 @@ async def keep(
 
     Raises:
         NotKept: the sandbox holds more than that, or something that cannot be kept, such as a process.
+        ChildrenRun: such processes are all children of the agent's program.
         SandboxError: the sandbox is gone.
     """
     stream = _Stream(process.stdout)
     await process.write(json.dumps(changed).encode() + b"\n")
-    if beside := _beside(json.loads(await stream.line(MAX_LISTED_BYTES))):
-        raise NotKept(f"processes ran beside the agent's program: {', '.join(sorted(set(beside))[:5])}")
+    _refuse_processes(json.loads(await stream.line(MAX_LISTED_BYTES)))
     entries, kept = await _entries(stream), KeptFiles()
     kept.bytes = sum(one[4] for one in entries if one[1] == "f")
     if kept.bytes > most:
@@ -210,12 +214,15 @@ async def _entries(stream: _Stream) -> list[list[Any]]:
     return entries
 
 
-def _beside(running: list[list[Any]]) -> list[str]:
-    """The names of the processes beside the agent's program and the shell that started it, which are the first two; the
-    shell's parent is process 1, or outside of a container."""
+def _refuse_processes(running: list[list[Any]]) -> None:
+    """Refuse what runs beside the agent's program and the shell that started it, which are the first two; the shell's
+    parent is process 1, or outside of a container."""
     ordered = sorted(running)
     own = len(ordered) >= 2 and ordered[0][1] in (0, 1) and ordered[1][1] == ordered[0][0]
-    return [name for _, _, name in (ordered[2:] if own else ordered)]
+    if beside := ordered[2:] if own else ordered:
+        names = ", ".join(sorted({name for _, _, name in beside})[:5])
+        children = own and all(parent == ordered[1][0] for _, parent, _ in beside)
+        raise (ChildrenRun if children else NotKept)(f"processes ran beside the agent's program: {names}")
 
 
 def _known(before: Path) -> dict[tuple[str, int, str], str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_sandbox.file_lock import private_directory, try_lock
-from agent_sandbox.toolbox.kept_files import KeepsFiles, NotKept
+from agent_sandbox.toolbox.kept_files import ChildrenRun, KeepsFiles, KeptFiles, NotKept
 from opencode_runs.turns.kept import ANSWER, ENDED, FILES, LOCK, ROW, TRACE, KeptTurn, Origin, RolloutFacts
 from pydantic_core import to_json
 from verifiers.v1.runtimes import Runtime
@@ -36,6 +36,9 @@ logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
 
 MOST_SECONDS = 300.0
 """For which a call's answer waits for its turn's files."""
+
+CHILDREN_SECONDS = 2.0
+"""For which a turn waits for children of the agent's program to end: OpenCode lists files when it starts, for example."""
 
 RECORD = "turns"
 """Key in `trace.info` with the folder of a rollout's kept turns, and why the last one was not kept, if any was not."""
@@ -226,13 +229,25 @@ class RolloutTurns:
         folder.mkdir(mode=0o700)
         try:
             async with asyncio.timeout(MOST_SECONDS):
-                kept, held = await box.keep_files(folder, self._last_files, self._disk.most_bytes)
+                kept, held = await self._copied(box, folder)
         except NotKept as error:
             await asyncio.to_thread(shutil.rmtree, folder)
             return manifest.model_copy(update={"unrestorable": str(error)})
         except TimeoutError:
             raise NotKept(f"its files were not copied within {MOST_SECONDS:g} s") from None
         return manifest.model_copy(update={"file_bytes": kept.bytes, "held_seconds": round(held, 4)})
+
+    async def _copied(self, box: KeepsFiles, folder: Path) -> tuple[KeptFiles, float]:
+        assert self._disk is not None
+        deadline, delay = time.monotonic() + CHILDREN_SECONDS, 0.05
+        while True:
+            try:
+                return await box.keep_files(folder, self._last_files, self._disk.most_bytes)
+            except ChildrenRun:
+                if time.monotonic() + delay > deadline:
+                    raise
+            await asyncio.sleep(delay)
+            delay *= 2
 
     def _note(self, what: str) -> None:
         """Say of something that it was not kept."""
