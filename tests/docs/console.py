@@ -7,6 +7,7 @@ those of the test.
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -22,10 +23,14 @@ ADDED = {"vf-eval": ["--no-rich", "--select.limit", "1"]}
 """What is given to a program beside what the page says."""
 COSTS = "cpu-seconds"
 """A file beside the shims: what each program that has ended took of a processor."""
+_SECONDS = 300
+"""For which a page's commands may run."""
 _SHIM = """\
 #!{python} -ISE
 import json, os, signal, socket, sys
 
+ends = signal.SIGTERM, signal.SIGINT
+signal.pthread_sigmask(signal.SIG_BLOCK, ends)
 connection = socket.socket(socket.AF_UNIX)
 connection.connect({address!r})
 asked = {{"argv": {argv!r} + sys.argv[1:] + {added!r}, "directory": os.getcwd(), "environment": dict(os.environ)}}
@@ -34,8 +39,9 @@ connection.sendall(json.dumps(asked).encode())
 connection.shutdown(socket.SHUT_WR)
 told = connection.makefile()
 pid = json.loads(told.readline())["pid"]
-for number in (signal.SIGTERM, signal.SIGINT):
+for number in ends:
     signal.signal(number, lambda number, frame: os.kill(pid, number))
+signal.pthread_sigmask(signal.SIG_UNBLOCK, ends)
 ended = json.loads(told.readline())
 with open({costs!r}, "a") as costs:
     costs.write(f"{{ended['cpu']}} {{asked['argv'][:5]}}\\n")
@@ -134,18 +140,23 @@ def marker(block: Block, number: int) -> str:
     return f"@@{block.line}.{number}"
 
 
-def run_script(script: str, directory: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run a script in bash."""
-    return subprocess.run(
+def run_script(script: str, directory: Path, environment: Mapping[str, str]) -> tuple[str, int | None]:
+    """Run a script in bash: what it printed, and its exit code; None where it did not end by itself."""
+    with subprocess.Popen(
         ["bash", "-c", script],
         cwd=directory,
         env=environment,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        check=False,
-        timeout=600,
-    )
+        start_new_session=True,
+    ) as running:
+        try:
+            return running.communicate(timeout=_SECONDS)[0], running.returncode
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGTERM)
+            return running.communicate(timeout=_SECONDS)[0], None
 
 
 def looks_like(shown: str, printed: str) -> bool:

@@ -149,9 +149,9 @@ def test_the_commands_of_a_page_do_what_it_says(
         subprocess.run(
             ["uv", "venv", "-q", "--python", sys.executable, f"{shell['HOME']}/installed"], env=shell, check=True
         )
-    done = run_script(substituted(script, substitutes), tmp_path, shell)
-    assert done.returncode == 0, done.stdout[-6000:]
-    printed = dict(re.findall(r"^(@@\d+\.\d+)\n(.*?)(?=^@@\d|\Z)", done.stdout, re.MULTILINE | re.DOTALL))
+    output, code = run_script(substituted(script, substitutes), tmp_path, shell)
+    assert code == 0, output[-6000:]
+    printed = dict(re.findall(r"^(@@\d+\.\d+)\n(.*?)(?=^@@\d|\Z)", output, re.MULTILINE | re.DOTALL))
     for block in blocks_of(page):
         for number, command in enumerate(commands_of(block) if block.is_run_here else ()):
             if command.alone in ELSEWHERE:

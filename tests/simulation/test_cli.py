@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 from mcp.client.client import Client
+from opencode_simulation.alone import WorldAlone, serve_alone
 from opencode_simulation.cli import main
+from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.ledger import LedgerEntry
+from opencode_simulation.reference import find_world
 
 from tests.simulation.served import text
 
@@ -38,6 +41,16 @@ async def test_a_served_world_lists_its_tools_and_resources_and_keeps_its_ledger
     assert code == 0
     entries = [LedgerEntry.model_validate_json(line) for line in steps.read_text().splitlines()]
     assert [(entry.tool, entry.terminated) for entry in entries] == [("list_people", False), ("finish", True)]
+
+
+async def test_a_signal_that_comes_before_the_first_request_ends_a_served_world() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        async with WorldAlone(find_world("issue-tracker"), EpisodeSpec(seed=4)) as world:
+            await serve_alone(world, "127.0.0.1", 0, lambda port: signal.raise_signal(signal.SIGTERM))
+            await world.episode.finish()
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def run(*arguments: str) -> int:

@@ -1,5 +1,6 @@
 """A world alone, without an agent or an environment: as an MCP server under /mcp, or to be played by its author."""
 
+import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -81,7 +82,7 @@ class WorldAlone:
 
 
 async def serve_alone(world: WorldAlone, host: str, port: int, ready: Callable[[int], None]) -> None:
-    """Serve a world under `/mcp` until a signal; `ready` is called with the port when it can be reached.
+    """Serve a world under `/mcp` until SIGTERM or SIGINT; `ready` is called with the port when it can be reached.
 
     Raises:
         OSError: nobody can listen there.
@@ -91,6 +92,9 @@ async def serve_alone(world: WorldAlone, host: str, port: int, ready: Callable[[
         stateless_http=True,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    # One that comes before uvicorn listens to it counts, too; and after it the world is still to be closed.
+    signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
     with socket.create_server((host, port)) as listener:
         ready(listener.getsockname()[1])
-        await uvicorn.Server(uvicorn.Config(app, log_level="warning")).serve(sockets=[listener])
+        await server.serve(sockets=[listener])

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import json
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -151,8 +150,6 @@ def _alone(options: argparse.Namespace) -> WorldAlone:
 
 
 async def _serve(options: argparse.Namespace) -> None:
-    # uvicorn stops serving at a SIGTERM, and would then die of it before the world is closed.
-    signal.signal(signal.SIGTERM, lambda *_: None)
     async with _alone(options) as world:
         world.tell_failure(lambda how: sys.stderr.write(how + "\n"))
         await serve_alone(
