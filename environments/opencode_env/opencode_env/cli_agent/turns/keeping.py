@@ -38,7 +38,7 @@ MOST_SECONDS = 300.0
 """For which a call's answer waits for its turn's files."""
 
 CHILDREN_SECONDS = 2.0
-"""For which a turn waits for children of the agent's program to end, as for OpenCode's search of files at its start."""
+"""For which a turn waits for children of the agent's program to end, as for a search that it runs when it starts."""
 
 RECORD = "turns"
 """Key in `trace.info` with the folder of a rollout's kept turns, and why the last one was not kept, if any was not."""
