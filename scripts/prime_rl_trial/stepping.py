@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opencode_env.conformance.user_home import until
+from agent_sandbox.conformance.promises import until
 from prime_rl.configs.rl import RLConfig
 from prime_rl.orchestrator.algo.routing import scalar_advantage
 from prime_rl.orchestrator.packing import BatchPacker

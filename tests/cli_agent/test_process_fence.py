@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from agent_sandbox.conformance.promises import LIST_PROCESSES
 from agent_sandbox.verifiers_040 import backend_of
 from opencode_env.cli_agent.process_fence import ProcessFence
 from verifiers.v1.errors import SandboxError
@@ -15,7 +16,6 @@ from tests.rubrics.math_places import image_with_agent_user
 from tests.support.places import Container, Prime, ScriptedContainer
 from tests.support.prime_api import PrimeApi
 from tests.support.rollouts import lone_box
-from tests.support.tasks import LIST_PROCESSES
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.podman, pytest.mark.asyncio(loop_scope="module")]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from agent_sandbox.conformance.promises import LIST_PROCESSES
 from opencode_env.opencode import OpenCodeHarness, OpenCodeHarnessConfig
 from opencode_env.opencode.build_cache import CachedBuild
 from opencode_env.opencode.builds import DEFAULT_VERSION
@@ -17,7 +18,6 @@ from tests.opencode.archives import DIGEST, PROGRAM, Archives
 from tests.support.places import Container
 from tests.support.replies import bash
 from tests.support.rollouts import lone_box, play
-from tests.support.tasks import LIST_PROCESSES
 
 pytestmark = [pytest.mark.podman, pytest.mark.asyncio(loop_scope="module")]
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from agent_sandbox.confined import Bind
+from agent_sandbox.conformance.promises import runs
 from agent_sandbox.verifiers_040 import backend_of
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptedModel
 from verifiers.v1.runtimes import Runtime
 
 from tests.support.machine import assert_no_longer
 from tests.support.places import Confined, Place
-from tests.support.processes import runs
 from tests.support.replies import bash, fault
 from tests.support.rollouts import Played, play
 from tests.support.waiting import until

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from agent_sandbox.confined import Bind
+from agent_sandbox.conformance.promises import LIST_PROCESSES
 from opencode_env.cli_agent.interception import role_interception
 from opencode_env.scripted_model import Reply
 from verifiers.v1.interception import Interception, InterceptionServerConfig
@@ -15,7 +16,6 @@ from verifiers.v1.interception import Interception, InterceptionServerConfig
 from tests.support.machine import patience
 from tests.support.places import Confined
 from tests.support.rollouts import Played, conversation, play
-from tests.support.tasks import LIST_PROCESSES
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
 

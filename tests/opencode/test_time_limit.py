@@ -5,15 +5,15 @@ import time
 from functools import partial
 
 import pytest
+from agent_sandbox.conformance.promises import LIST_PROCESSES, runs
 from opencode_env.scripted_model import Reply, ScriptedModel
 from verifiers.v1.agent import TimeoutConfig, make_agent
 
 from tests.support.machine import assert_no_longer
 from tests.support.places import Place
-from tests.support.processes import runs
 from tests.support.replies import bash
 from tests.support.rollouts import Played, play, policy_of, seat
-from tests.support.tasks import LIST_PROCESSES, SeenTask, seen_data
+from tests.support.tasks import SeenTask, seen_data
 from tests.support.waiting import until, within_a_limit
 
 pytestmark = pytest.mark.opencode

@@ -97,16 +97,6 @@ async def test_a_directory_of_the_host_is_shown_read_only(podman_image: str, tmp
     assert [path.name for path in source.iterdir()] == ["file"]
 
 
-async def test_many_containers_start_and_end_at_once(podman_image: str) -> None:
-    async def one(number: int) -> PodmanRuntime:
-        async with provision_podman(PodmanConfig(image=podman_image)) as box:
-            assert (await sh(box, f"echo {number}")).stdout == f"{number}\n"
-            return box
-
-    for box in await asyncio.gather(*(one(number) for number in range(8))):
-        assert_nothing_left(box)
-
-
 async def test_a_start_that_meets_another_is_tried_again(
     podman_image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

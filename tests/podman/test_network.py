@@ -72,21 +72,6 @@ async def taken(runtime: PodmanRuntime) -> bool:
     return await ask(runtime, "127.0.0.1", 8123) == "inside"
 
 
-async def test_a_port_inside_is_exposed_without_having_been_named_at_the_start(runtime: PodmanRuntime) -> None:
-    await runtime.run_background(["python3", "-c", SERVE], {}, "log")
-    await until(lambda: taken(runtime))
-    url = await runtime.expose(8123)
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
-    writer.write(b"ping")
-    assert await reader.read() == b"inside"
-    writer.close()
-    await writer.wait_closed()
-    assert await runtime.expose(8123) == url
-    await runtime.backend.stop()
-    with pytest.raises(OSError, match="Connect call failed"):
-        await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
-
-
 async def test_a_container_that_may_reach_nothing_keeps_its_endpoints_only(podman_image: str) -> None:
     async with (
         host_server() as endpoint,

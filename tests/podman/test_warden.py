@@ -9,14 +9,13 @@ from functools import partial
 
 import pytest
 from agent_sandbox.confined.supervisor import processes, warden
+from agent_sandbox.conformance.promises import LIST_PROCESSES, runs
 from agent_sandbox.podman import PodmanRuntime
 from agent_sandbox.podman.arguments import ContainerOptions
 from agent_sandbox.podman.commands import Commands
 from agent_sandbox.podman.container import Container
 from verifiers.v1.errors import SandboxError
 
-from tests.support.processes import runs
-from tests.support.tasks import LIST_PROCESSES
 from tests.support.waiting import until
 
 from .conftest import sh

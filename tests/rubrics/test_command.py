@@ -5,11 +5,11 @@ import time
 
 import pytest
 import verifiers.v1 as vf
+from agent_sandbox.conformance.promises import runs
 from agent_sandbox.verifiers_040 import backend_of
 from opencode_rubrics import run_command
 
 from tests.support.machine import assert_no_longer
-from tests.support.processes import runs
 from tests.support.waiting import until
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
+from agent_sandbox.conformance.promises import runs
 from agent_sandbox.verifiers_040 import backend_of
 from opencode_rubrics import VerifyCommandsConfig, VerifyCommandsRubric
 
 from tests.rubrics.conftest import CheckedData, trace_of
 from tests.support.machine import assert_no_longer
-from tests.support.processes import runs
 from tests.support.waiting import until
 
 WRITE = "echo {} > /logs/verifier/reward.txt"

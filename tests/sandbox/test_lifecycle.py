@@ -24,6 +24,7 @@ from agent_sandbox.confined import (
     require_bubblewrap,
 )
 from agent_sandbox.confined import directory as directories
+from agent_sandbox.conformance.promises import host_pids_of
 from agent_sandbox.verifiers_040 import starts_processes
 from pydantic import ValidationError
 from verifiers.v1.errors import SandboxError
@@ -31,7 +32,7 @@ from verifiers.v1.runtimes import SubprocessConfig, SubprocessRuntimeInfo
 
 from tests.support.waiting import PATIENCE_SECONDS, until, wait_until
 
-from .conftest import PROBES, host_pids_of, probe, sandbox_directories, sh
+from .conftest import PROBES, probe, sandbox_directories, sh
 
 
 @pytest.fixture

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, allowance, provision_confined
 from agent_sandbox.confined.control_groups import Hierarchies, host_hierarchies
+from agent_sandbox.conformance.promises import host_pids_of, program
 from verifiers.v1.runtimes import ProgramResult
 
 from tests.support.waiting import until
 
-from .conftest import PROBES, host_pids_of, probe, sh
+from .conftest import PROBES, probe, sh
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
@@ -72,11 +73,11 @@ async def test_a_fork_bomb_stops_at_its_limit_and_everybody_else_goes_on(
         pytest.skip("the kernel never limits the processes of the host's root")
     box = await started(places, own_user=own_user, max_processes=100)
     other = await started(places, own_user=own_user, max_processes=100)
-    bomb = await probe(box, "many_processes.py", "400")
+    bomb = await box.run(program("many_processes.py", "400"), {})
     made, problem = bomb.stdout.split(maxsplit=1)
     assert 50 < int(made) < 100
     assert "Resource temporarily unavailable" in problem
-    assert (await probe(other, "many_processes.py", "50")).stdout.strip() == "50 none"
+    assert (await other.run(program("many_processes.py", "50"), {})).stdout.strip() == "50 none"
     # Process 1 is under no limit, so what the host asks for starts even then.
     assert (await box.run(["true"], {})).exit_code == 0
 
@@ -95,7 +96,7 @@ async def test_limits_that_are_switched_off_do_not_hold(places: AsyncExitStack) 
     box = await started(places, max_processes=None, max_open_files=None, max_disk=None, max_memory=None)
     result = await sh(box, "ulimit -f; python3 -c 'x = bytearray(300 << 20)'; echo $?")
     assert result.stdout.split() == ["unlimited", "0"]
-    assert (await probe(box, "many_processes.py", "150")).stdout.strip() == "150 none"
+    assert (await box.run(program("many_processes.py", "150"), {})).stdout.strip() == "150 none"
 
 
 async def test_whether_it_lives_is_told_by_no_command_inside(

@@ -10,7 +10,7 @@ import pytest
 from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, provision_confined
 from agent_sandbox.confined.relay import MAX_CONNECTIONS
 
-from tests.support.waiting import PATIENCE_SECONDS, settled, until
+from tests.support.waiting import settled, until
 
 from .conftest import sh
 
@@ -197,30 +197,6 @@ async def test_a_flood_of_connections_does_not_take_the_hosts_descriptors(runtim
         await settled(lambda: len(os.listdir("/proc/self/fd")))
         # Three per connection, as this test serves the other end as well.
         assert len(os.listdir("/proc/self/fd")) < 3 * MAX_CONNECTIONS + 100
-
-
-async def test_a_server_inside_is_reachable_through_expose(runtime: ConfinedRuntime) -> None:
-    await sh(runtime, "echo from inside > page")
-    await runtime.run_background(["python3", "-m", "http.server", "8000", "--bind", "127.0.0.1"], {}, "log")
-    url = await runtime.expose(8000)
-    assert await runtime.expose(8000) == url
-    host, port = url.removeprefix("http://").split(":")
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while True:
-            reader, writer = await asyncio.open_connection(host, int(port))
-            writer.write(b"GET /page HTTP/1.0\r\n\r\n")
-            answer = b""
-            with contextlib.suppress(ConnectionError):  # the server is not up yet
-                answer = await reader.read()
-                writer.close()
-                await writer.wait_closed()
-            if answer:
-                break
-            await asyncio.sleep(0.05)
-    assert answer.endswith(b"from inside\n")
-    await runtime.backend.stop()
-    with pytest.raises(ConnectionRefusedError):
-        await asyncio.open_connection(host, int(port))
 
 
 async def test_the_hosts_network_is_open_when_asked_for() -> None:

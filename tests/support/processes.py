@@ -2,16 +2,6 @@
 
 from pathlib import Path
 
-from verifiers.v1.runtimes import Runtime
-
-from tests.support.tasks import LIST_PROCESSES
-
-
-async def runs(box: Runtime, words: str) -> bool:
-    """Whether a command line in the sandbox, other than the one that asks, begins with `words`."""
-    listed = await box.run(["sh", "-c", LIST_PROCESSES], {})
-    return any(line.startswith(words) for line in listed.stdout.splitlines())
-
 
 def alive(pid: int) -> bool:
     """Whether a process of this machine runs (a zombie does not)."""

@@ -6,9 +6,6 @@ import verifiers.v1 as vf
 from typing_extensions import TypeVar
 from verifiers.v1.runtimes import Runtime
 
-LIST_PROCESSES = "for p in /proc/[0-9]*; do tr '\\0\\n' '  ' <$p/cmdline; echo; done"
-"""A shell command that prints the command line of every process in the sandbox, each in one line."""
-
 PROMPT = "Do what the script says."
 
 StateT = TypeVar("StateT", bound=vf.State, default=vf.State)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from opencode_env.conformance.user_home import PATIENCE_SECONDS, until
+from agent_sandbox.conformance.promises import PATIENCE_SECONDS, until
 
 __all__ = ["PATIENCE_SECONDS", "settled", "until", "wait_until", "within_a_limit"]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
+from agent_sandbox.conformance.promises import runs
 from agent_sandbox.verifiers_040 import backend_of
 from opencode_env.taskset import OpenCodeTask, OpenCodeTaskConfig, OpenCodeTaskData, OpenCodeTasksetConfig
 from opencode_rubrics import AnswerConfig, AnyTrace, VerifyCommandsConfig
@@ -14,7 +15,6 @@ from pydantic_config import BaseConfig, cli
 
 from tests.rubrics.conftest import confined, trace_of
 from tests.support.machine import assert_no_longer
-from tests.support.processes import runs
 from tests.support.waiting import until
 
 __all__ = ["confined"]

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent_sandbox.conformance.promises import until
+
 from opencode_env.conformance.rows import (
     DEAD_ROWS,
     INTERRUPTED_PROCESSES,
@@ -28,7 +30,7 @@ from opencode_env.conformance.rows import (
 )
 from opencode_env.conformance.subject import Subject, python_path
 from opencode_env.conformance.taskset import JOURNAL_VARIABLE
-from opencode_env.conformance.user_home import Finished, Running, UserHome, closed_port, is_closed, until
+from opencode_env.conformance.user_home import Finished, Running, UserHome, closed_port, is_closed
 from opencode_env.scripted_model import RecordedRequest, ScriptedModel
 
 KEY_VARIABLE = "CONFORMANCE_PROVIDER_KEY"

@@ -6,12 +6,11 @@ directory lie below it), so that `leftovers` means this home and nothing else on
 
 import asyncio
 import contextlib
-import inspect
 import os
 import re
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -184,23 +183,3 @@ def is_closed(port: int) -> bool:
     """Whether nothing listens on a port of the loopback."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) != 0
-
-
-PATIENCE_SECONDS = 300.0
-"""After so long a condition counts as never met: far more than it takes anywhere, as only a failure waits for it."""
-
-
-async def until(condition: Callable[[], object | Awaitable[object]], *, seconds: float = PATIENCE_SECONDS) -> None:
-    """Return once `condition()`, which may be a coroutine, is true.
-
-    Raises:
-        TimeoutError: it was not within `seconds`.
-    """
-    async with asyncio.timeout(seconds):
-        while True:
-            found = condition()
-            if inspect.isawaitable(found):
-                found = await found
-            if found:
-                return
-            await asyncio.sleep(0.02)

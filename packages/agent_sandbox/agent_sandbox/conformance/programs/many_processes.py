@@ -14,6 +14,7 @@ for _ in range(int(sys.argv[1])):
     if pid == 0:
         time.sleep(1000)
     made.append(pid)
-print(len(made), problem)
+sys.stdout.write(f"{len(made)} {problem}")
+sys.stdout.flush()
 for pid in made:
     os.kill(pid, 9)

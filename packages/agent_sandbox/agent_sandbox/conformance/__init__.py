@@ -1,0 +1,11 @@
+"""Does a runtime keep what a sandbox for agents has to promise? `python -m agent_sandbox.conformance RUNTIME` tells.
+
+Each promise is a check of any runtime of verifiers, with what to change where it is broken. The tests of our own
+runtimes are these checks, and what only they promise.
+"""
+
+from agent_sandbox.conformance import commands, files, isolation, limits, network  # noqa: F401 - they register theirs
+from agent_sandbox.conformance.promises import PROMISES, Broken, NotAsked, Promise
+from agent_sandbox.conformance.subject import Subject
+
+__all__ = ["PROMISES", "Broken", "NotAsked", "Promise", "Subject"]

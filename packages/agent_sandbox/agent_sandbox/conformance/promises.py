@@ -1,0 +1,129 @@
+"""What a promise is, and what its checks share."""
+
+import asyncio
+import inspect
+import os
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import verifiers.v1 as vf
+from verifiers.v1.runtimes import ProgramResult
+
+from agent_sandbox.conformance.subject import Subject
+from agent_sandbox.programs import program_text
+
+PATIENCE_SECONDS = 300.0
+"""After so long a condition counts as never met: far more than it takes anywhere, as only a failure waits for it."""
+
+Check = Callable[[Subject], Awaitable[None]]
+
+LIST_PROCESSES = "for p in /proc/[0-9]*; do tr '\\0\\n' '  ' <$p/cmdline; echo; done"
+"""A shell command that prints the command line of every process in the sandbox, each in one line."""
+
+
+class Broken(Exception):
+    """The promise is not kept; the message says what was seen."""
+
+
+class NotAsked(Exception):
+    """The promise cannot be asked of this runtime; the message says why."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """One thing that agents, scoring and whoever runs them rely on."""
+
+    name: str
+    text: str
+    change: str
+    """What to change in a runtime that does not keep it."""
+    check: Check
+
+
+PROMISES: list[Promise] = []
+
+
+def promise(text: str, *, change: str) -> Callable[[Check], Check]:
+    """Register a check, which raises `Broken` or `NotAsked`, as a promise."""
+
+    def register(check: Check) -> Check:
+        PROMISES.append(Promise(check.__name__, text, change, check))
+        return check
+
+    return register
+
+
+def require(kept: bool, seen: object) -> None:
+    """Return if the promise is kept.
+
+    Raises:
+        Broken: it is not; the message says what was `seen`.
+    """
+    if not kept:
+        raise Broken(str(seen))
+
+
+async def until(condition: Callable[[], object], *, seconds: float = PATIENCE_SECONDS) -> None:
+    """Return once the condition, which may be a coroutine function, is true.
+
+    Raises:
+        TimeoutError: it was not within `seconds`.
+    """
+    async with asyncio.timeout(seconds):
+        while True:
+            found = condition()
+            if await found if inspect.isawaitable(found) else found:
+                return
+            await asyncio.sleep(0.02)
+
+
+async def shell(box: vf.Runtime, script: str, *operands: str, **env: str) -> ProgramResult:
+    """Run a shell script in the sandbox."""
+    return await box.run(["sh", "-c", script, "sh", *operands], env)
+
+
+async def runs(box: vf.Runtime, words: str) -> bool:
+    """Whether a command line in the sandbox, other than the one that asks, begins with `words`."""
+    listed = await box.run(["sh", "-c", LIST_PROCESSES], {})
+    return any(line.startswith(words) for line in listed.stdout.splitlines())
+
+
+def program(name: str, *operands: str) -> list[str]:
+    """The argument vector of one of the suite's programs, inside."""
+    return ["python3", "-c", program_text(name, "agent_sandbox.conformance"), *operands]
+
+
+def peer(*operands: str) -> list[str]:
+    """That of one end of a connection, see `peer.py`."""
+    return program("peer.py", *operands)
+
+
+def host_pids_of(words: str) -> list[int]:
+    """The host's processes whose command line holds `words`; its arguments are separated by NUL."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                line = Path("/proc", name, "cmdline").read_bytes()
+            except OSError:
+                continue
+            if words.encode() in line:
+                found.append(int(name))
+    return found
+
+
+def unused_seconds() -> str:
+    """A number of seconds that nobody else on this machine sleeps."""
+    return f"{uuid.uuid4().int % 10**9 + 10**6}.25"
+
+
+async def require_python(box: vf.Runtime) -> None:
+    """Return if there is a `python3` inside.
+
+    Raises:
+        NotAsked: there is not.
+    """
+    if (await box.run(["python3", "-c", "pass"], {})).exit_code != 0:
+        raise NotAsked("it has no python3 inside, with which this is checked")
