@@ -22,6 +22,8 @@ OURS = (
     "rubrics",
     "environments/opencode_env",
     "environments/opencode_rlm",
+    "environments/opencode_simulation",
+    "environments/opencode_tasks",
 )
 AS_LOCKED = ("wandb", "wandb-workspaces", "aiolimiter", "msgspec", "setproctitle", "uvloop")
 """Of these prime-rl's lock says the version."""
@@ -78,7 +80,12 @@ def main() -> int:
     parser.add_argument("--prime-rl", type=Path, required=True, metavar="PATH", help="checkout of prime-rl")
     parser.add_argument("--python", default="3.12", help="interpreter that prime-rl takes (default: %(default)s)")
     parser.add_argument("--work", type=Path, help="where runs and logs go (default: a new temporary directory)")
-    parser.add_argument("parts", nargs="*", help="parts of the trial (default: all)")
+    parser.add_argument(
+        "parts",
+        nargs="*",
+        metavar="PART",
+        help="of files (no rollout), step, recursion, faults, stale, evals (default: all)",
+    )
     options = parser.parse_args()
     make_environment(options.prime_rl.resolve(), options.python)
     programs = ENVIRONMENT / "bin"

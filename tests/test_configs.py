@@ -11,6 +11,7 @@ import pytest
 from agent_sandbox.verifiers_040 import AFTER_0_4_0
 from opencode_env.opencode.env import OpenCodeEnvConfig
 from opencode_rlm.config import OpenCodeRLMEnvConfig
+from renderers.base import MODEL_RENDERER_MAP
 from verifiers.v1.cli.eval.main import main
 from verifiers.v1.configs.cli.eval import EvalConfig
 from verifiers.v1.configs.serve import ServeConfig, pool_serve_kwargs
@@ -98,6 +99,11 @@ def test_a_training_configuration_has_what_prime_rl_asks_for(path: Path) -> None
     for group in (one["group_size"] for one in sources(document)):
         assert run["batch_size"] % group == 0
         assert run["concurrency"]["max_inflight"] >= group
+
+
+@TRAINING
+def test_the_model_of_a_training_configuration_has_a_renderer(path: Path) -> None:
+    assert tomllib.loads(path.read_text())["model"]["name"] in MODEL_RENDERER_MAP
 
 
 @TRAINING
