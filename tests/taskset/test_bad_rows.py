@@ -80,6 +80,17 @@ def test_a_row_with_neither_answer_nor_verify_is_refused(tmp_path: Path, empty: 
         tasks(file)
 
 
+@pytest.mark.parametrize("path", ["tests.rubrics.third_party_rubric:LengthRubric"])
+def test_a_row_for_a_rubric_of_ones_own_needs_a_question_only(tmp_path: Path, path: str) -> None:
+    file = write_jsonl(tmp_path / "tasks.jsonl", [{"question": "?"}])
+    (task,) = tasks(file, task={"rubric": {"type": path}})
+    assert (task.data.answer, task.data.verify) == (None, [])
+    with pytest.raises(DatasetError, match="a rubric of your own"):
+        tasks(file, task={"rubric": {"type": "judge"}})
+    own = write_jsonl(tmp_path / "own.jsonl", [{"question": "?", "rubric": {"type": path}}])
+    assert [one.rubric_config.type for one in tasks(own)] == [path]
+
+
 def test_an_answer_that_is_not_a_number_counts_as_none(tmp_path: Path) -> None:
     file = write_parquet(tmp_path / "tasks.parquet", [{"question": "?", "answer": float("nan")}])
     with pytest.raises(DatasetError, match="row 1: neither column"):

@@ -7,10 +7,11 @@ nothing is guessed and no column is lost: what has no meaning of its own is kept
 import logging
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from agent_sandbox.surrogates import whole_text
 from agent_sandbox.toolbox.agent_code import COMMAND
+from opencode_rubrics.any_rubric import OWN_RUBRICS
 from opencode_rubrics.code.forms import test_columns
 from pydantic import JsonValue, ValidationError
 
@@ -99,8 +100,8 @@ class RowMapper:
         """The task data of `row`.
 
         Raises:
-            DatasetError: the question is missing, a cell has the wrong type, there is neither an answer nor a
-                verify command, a cell is nested too deeply for a trace, or an id occurs twice.
+            DatasetError: the question is missing, a cell has the wrong type, there is nothing to score it by, a
+                cell is nested too deeply for a trace, or an id occurs twice.
         """
         try:
             return self._mapped(row)
@@ -119,15 +120,23 @@ class RowMapper:
             fields["system_prompt"] = question.system_prompt
         rubric = own_rubric(row)
         data = OpenCodeTaskData(**fields, **row.given, rubric=rubric, info=self._info(row, with_rubric=rubric is None))
-        if data.answer is None and not data.verify and not (data.tests or data.code_tests or data.swe):
+        scorable = data.answer is not None or data.verify or data.tests or data.code_tests or data.swe
+        if not scorable and not self._scored_by_another_package(rubric):
             raise DatasetError(
                 f'{row.place}: neither column "{self._names["answer"]}" nor column "{self._names["verify"]}" holds '
-                'anything; a task needs an answer or verify commands, code tests (tests_key), or a column "swe"'
+                'anything; a task needs an answer or verify commands, code tests (tests_key), a column "swe", or a '
+                "rubric of your own"
             )
         self._warned = self._warned or warn_of_agent_code(row.place, data.verify)
         key = self._key(row, data, content_key(question, shown, data))
         drawn = data.code_tests and data.code_tests.sampled(self._config.max_num_tests, key)
         return data.model_copy(update={"row_key": key, "code_tests": drawn})
+
+    def _scored_by_another_package(self, own: Mapping[str, JsonValue] | None) -> bool:
+        """Whether a rubric that is not one of ours scores the row, so that we do not know what it reads."""
+        configured = self._config.task.rubric
+        chosen = configured.type if configured is not None else (own or {}).get("type")
+        return chosen is not None and chosen not in OWN_RUBRICS
 
     def _key(self, row: Row, data: OpenCodeTaskData, content: str) -> str:
         if data.id is not None:
