@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 from opencode_env.cli_agent.outcomes import documented
 from opencode_rubrics import RubricConfig
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, ByteSize, TypeAdapter
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 from verifiers.v1.configs.harness import HarnessConfig
@@ -53,6 +53,11 @@ COMMANDS = {
     "python -m opencode_search": "opencode_search.__main__",
     "python -m opencode_swe.convert": "opencode_swe.convert",
 }
+NOT_SAID_BY_VERIFIERS = {
+    ("--env.timeout", "episode"): "Seconds that an episode's `run()` may take. None: no limit.",
+    ("--env.timeout", "finalize"): "Seconds that an environment's `finalize()` may take. None: no limit.",
+}
+"""The meaning of options that have no text of their own."""
 SERVERS = {
     "opencode-openenv": ("opencode_openenv.settings", "ServerConfig"),
     "opencode-tbench2": ("opencode_openenv.tbench2.settings", "Tbench2ServerConfig"),
@@ -120,13 +125,22 @@ def default_of(field: FieldInfo) -> Any:
     return field.get_default(call_default_factory=True, validated_data={})
 
 
-def default_text(field: FieldInfo) -> str:
-    """A field's default as the table shows it."""
-    value = default_of(field)
+def size_text(value: int) -> str:
+    """A number of bytes as one reads it: `8GiB`."""
+    return re.sub(r"\.0(?=[A-Z])", "", ByteSize(value).human_readable())
+
+
+def default_text(value: Any) -> str:
+    """A default as the table shows it."""
     if value is PydanticUndefined:
         return "required"
     if isinstance(value, BaseModel):
-        return "see below"
+        named = str(getattr(value, "type", "") or getattr(value, "id", ""))
+        return code(named) if named else "its defaults"
+    if isinstance(value, ByteSize):
+        return code(size_text(value))
+    if type(value) is int and value >= 1 << 20 and value % (1 << 20) == 0:
+        return f"{code(str(value))} ({size_text(value)})"
     dumped = TypeAdapter(Any).dump_python(value, mode="json", fallback=str)
     text = str(dumped)
     return code(text if len(text) <= 60 else f"{text[:57]}…")
@@ -149,7 +163,7 @@ def sections(prefix: str, model: type[BaseModel], value: Any) -> Iterator[tuple[
     rows, inner = [], []
     texts = docstrings(model)
     for name, field in model.model_fields.items():
-        given = getattr(value, name, None) if isinstance(value, BaseModel) else default_of(field)
+        given = getattr(value, name) if isinstance(value, BaseModel) else default_of(field)
         held = type(given) if isinstance(given, BaseModel) and model_in(type(given)) else model_in(field.annotation)
         if held is not None and held is not model:
             inner.append((f"{prefix}.{name.replace('_', '-')}", held, given))
@@ -157,9 +171,8 @@ def sections(prefix: str, model: type[BaseModel], value: Any) -> Iterator[tuple[
         if name == "id" and issubclass(model, HarnessConfig):
             continue  # each has its own
         option = name.replace("_", "-")
-        rows.append(
-            (option, type_name(field.annotation), default_text(field), texts.get(name, field.description or ""))
-        )
+        text = texts.get(name) or field.description or NOT_SAID_BY_VERIFIERS.get((prefix, option), "")
+        rows.append((option, type_name(field.annotation), default_text(given), text))
     yield prefix, rows
     for place in inner:
         yield from sections(*place)
@@ -174,12 +187,7 @@ def option_table(rows: list[tuple[str, str, str, str]]) -> str:
 
 def of_environment(name: str) -> dict[str, list[tuple[str, str, str, str]]]:
     """All options of an environment, by prefix."""
-    config = loaders.env_config_type(name)
-    found = dict(sections("--env", config, None))
-    for seat in [prefix for prefix in found if prefix.startswith("--env.") and (prefix + ".timeout") in found]:
-        harness = loaders.harness_config_type(loaders.default_harness_id(name))
-        if seat == "--env.agent":
-            found |= dict(sections(f"{seat}.harness", harness, None))
+    found = dict(sections("--env", loaders.env_config_type(name), None))
     return found | dict(sections("--env.taskset", loaders.taskset_config_type(name), None))
 
 
@@ -188,7 +196,8 @@ def options_page() -> str:
     parts = [
         "# All options",
         "Made from the configuration classes by `scripts/make_reference.py`; do not edit. What is missing here "
-        "(`client`, `sampling`, `runtime`, `interception`) is verifiers' own: `vf-eval ID --help` shows it. "
+        "(`client`, `sampling`, `runtime`, `interception`) is verifiers' own: `vf-eval ID --help` shows it. Times are "
+        "in seconds. A `ByteSize` is a number of bytes, or a text such as `512MiB`. "
         "[Configuration](configuration.md) has the options that one sets most.",
     ]
     base = of_environment(ENVIRONMENTS[0])

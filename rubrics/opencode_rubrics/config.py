@@ -12,8 +12,8 @@ class RubricConfig(BaseConfig):
     """Base of all rubric configurations."""
 
     type: str = ""
-    """The id of the rubric that scores (see `any_rubric`). A configuration that was read keeps the id that it was read
-    by, so that another process finds the same rubric."""
+    """Which rubric scores: one of those that ship, the name of another package's entry point, or `module:Class`. None
+    here: the one that fits the row. An id stays as it was written, so that another process finds the same rubric."""
 
     @field_serializer("type")
     def _as_read(self, value: str) -> str:

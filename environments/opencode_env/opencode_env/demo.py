@@ -38,8 +38,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--rollouts", "-r", type=int, default=1, help="rollouts per task (default: %(default)s)")
     parser.add_argument("--concurrency", "-c", type=int, default=2, help="rollouts at once (default: %(default)s)")
-    parser.add_argument("--success-rate", type=float, default=0.7, help="of the scripted model (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the scripted model's outcomes (default: %(default)s)")
+    parser.add_argument(
+        "--success-rate", type=float, default=0.7, help="share of solved rollouts (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the outcomes (default: %(default)s)")
     parser.add_argument("--output-dir", type=Path, default=Path("outputs"), help="where runs go (default: %(default)s)")
     return parser
 

@@ -54,8 +54,10 @@ class SimulationTasksetConfig(vf.TasksetConfig):
     """A file of rows, JSONL or a JSON array. None: `episodes` rows with nothing but a seed, or the shipped rows of a
     shipped world."""
     episodes: int | None = Field(None, ge=1)
-    """Rows to make, with the seeds `first_seed`, `first_seed` + 1, …"""
+    """Rows to make, with the seeds `first_seed`, `first_seed` + 1, … None: 8, if there is neither a file nor a shipped
+    world's rows."""
     first_seed: GivenSeed = 0
+    """Seed of the first row that is made."""
     prompt: str | None = None
     """Template of the prompt of rows without one. None: the world's own."""
 

@@ -18,9 +18,10 @@ def build_parser() -> argparse.ArgumentParser:
     for field in fields(Options):
         name = f"--{field.name.replace('_', '-')}"
         if isinstance(field.default, bool):
-            parser.add_argument(name, action="store_true")
+            parser.add_argument(name, action="store_true", help=field.metadata["help"])
         else:
-            parser.add_argument(name, type=type(field.default), default=field.default)
+            shown = f"{field.metadata['help']} (default: {field.default or 'none'})"
+            parser.add_argument(name, type=type(field.default), default=field.default, help=shown)
     return parser
 
 

@@ -7,7 +7,7 @@ server: then the rollout is an error, and not a score of what an agent without s
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import httpx
@@ -29,24 +29,25 @@ class EndpointDown(Exception):
     """The endpoint cannot be asked: its key, its limits, or itself."""
 
 
+def _option(default: Any, meaning: str) -> Any:
+    """A field that is an option of the program, with its help."""
+    return field(default=default, metadata={"help": meaning})
+
+
 @dataclass(frozen=True)
 class Options:
     """How the endpoint is asked; the defaults are Serper's."""
 
-    url: str = "https://google.serper.dev/search"
-    method: Literal["GET", "POST"] = "POST"
-    query_field: str = "q"
-    count_field: str = "num"
-    results: str = "organic"
-    """Where the list of results is in the answer; dots lead inwards."""
-    key_header: str = "X-API-KEY"
-    key_prefix: str = ""
-    """Before the key: "Bearer " for most."""
-    timeout: float = 15.0
-    """Seconds for one request, and for one page."""
-    max_page_chars: int = 20_000
-    allow_private: bool = False
-    """Let `open` reach addresses of this machine and its networks."""
+    url: str = _option("https://google.serper.dev/search", "the search endpoint")
+    method: Literal["GET", "POST"] = _option("POST", "GET sends the query in the address, POST as JSON")
+    query_field: str = _option("q", "name of the query in a request")
+    count_field: str = _option("num", "name of the number of results in a request")
+    results: str = _option("organic", "where the list of results is in the answer; dots lead inwards")
+    key_header: str = _option("X-API-KEY", "header that carries the key")
+    key_prefix: str = _option("", 'text before the key, "Bearer " for most endpoints')
+    timeout: float = _option(15.0, "seconds for one request, and for one page")
+    max_page_chars: int = _option(20_000, "characters of a page that one call of `open` returns")
+    allow_private: bool = _option(False, "let `open` reach addresses of this machine and its networks")
 
     def headers(self) -> dict[str, str]:
         """What proves who asks."""

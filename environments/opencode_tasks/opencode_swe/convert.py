@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("rows", help="JSONL or a JSON list, as SWE-bench Verified before release 5")
     parser.add_argument("new_rows", help="JSONL, which --env.taskset.dataset takes")
     parser.add_argument("--python", help="a Python that has swebench 4.1.0 already")
-    parser.add_argument("--namespace", default="swebench", help="of the images (default: swebench)")
+    parser.add_argument("--namespace", default="swebench", help="registry namespace of the images (default: swebench)")
     options = parser.parse_args(arguments)
     program = str(files("opencode_swe").joinpath(PROGRAM))
     given = [program, options.rows, options.new_rows, options.namespace]

@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         "--policy",
         choices=["samples", "worlds", "tools"],
         default="samples",
-        help="what answers when no --script is given",
+        help="what answers when no --script is given (default: samples)",
     )
     parser.add_argument("--tools", default="*", help="policy tools: pattern of the tools that it calls (default: all)")
     parser.add_argument("--turns", type=int, default=10, help="policy tools: calls of a conversation (default: 10)")
@@ -78,8 +78,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--success-rates", type=Path, help="JSON file: success rate by sample id")
     parser.add_argument("--seed", type=int, default=0, help="seed of the outcomes (default: %(default)s)")
-    parser.add_argument("--delay", type=float, default=0.0, help="seconds of silence before every answer")
-    parser.add_argument("--strict", action="store_true", help="refuse with 400 what a strict provider refuses")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds before every answer (default: 0)")
+    parser.add_argument(
+        "--strict", action="store_true", help="answer 400 to requests that some providers refuse and others accept"
+    )
     parser.add_argument(
         "--context-window", type=int, help="tokens, of 4 characters; longer requests get a 400 as from vLLM"
     )

@@ -1,7 +1,7 @@
 """What one episode says about its task's difficulty: attempts with a reward, or an error that is neither.
 
 The line drawn here is the project's: what the policy did is data (a wrong answer, an agent out of time), what
-the machinery did to it is an error and never counts as a failure of the task.
+the infrastructure did to it is an error and never counts as a failure of the task.
 """
 
 from dataclasses import dataclass

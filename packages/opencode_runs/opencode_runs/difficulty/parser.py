@@ -29,7 +29,7 @@ the loop:
 """
 RATE_HELP = """\
 A try counts as an attempt when the main seat's trace is sound and scored; an agent that ran out of time made an
-attempt. What the machinery did (errors; setup, finalize and scoring timeouts; no reward) is shown apart and never
+attempt. What the infrastructure did (errors; setup, finalize and scoring timeouts; no reward) is shown apart and never
 counts as a failure. Traces of a seat named "sub" are not attempts. An attempt passes at reward >= --threshold.
 
 examples:
@@ -112,19 +112,27 @@ def _rate(parser: Parser) -> None:
     _add_runs(parser)
     parser.add_argument("--rows", type=whole, default=20, metavar="N", help="tasks to list (0: all; default 20)")
     parser.add_argument(
-        "-k", type=_ks, default=None, metavar="K,...", help="the k of pass@k (default 1,2,4,... up to the attempts)"
+        "-k",
+        type=_ks,
+        default=None,
+        metavar="K,...",
+        help="show pass@k for these k (default 1,2,4,... up to the attempts)",
     )
 
 
 def _join(parser: Parser) -> None:
     parser.add_argument("dataset", help="local dataset: .jsonl, .parquet, .csv, folder, glob, saved datasets folder")
     _add_runs(parser)
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="OUT.parquet")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="OUT.parquet", help="file to write")
     parser.add_argument("--model", help="the model whose figures are written, if the runs have several")
     parser.add_argument("--env", help="the env whose figures are written, if the runs have several")
     parser.add_argument("--per-model", action="store_true", help="write all, with the model as column prefix")
     parser.add_argument(
-        "--on", dest="by", choices=("auto", "key", "id"), default="auto", help="what has to match (default auto)"
+        "--on",
+        dest="by",
+        choices=("auto", "key", "id"),
+        default="auto",
+        help="match rows with tasks by key, by id, or by the first that fits (default auto)",
     )
     parser.add_argument("--id-key", metavar="COLUMN", help="column of the ids that tasks carry (default id)")
     parser.add_argument(
@@ -148,18 +156,32 @@ def _show(parser: Parser) -> None:
 def _split(parser: Parser) -> None:
     _add_rated(parser)
     _add_band(parser)
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder to write to")
     _add_force(parser)
 
 
 def _recommend(parser: Parser) -> None:
     _add_rated(parser)
-    parser.add_argument("-G", "--group-size", type=_group, required=True, metavar="G", help="attempts per group")
     parser.add_argument(
-        "-p", "--probability", type=_share, default=0.5, metavar="P", help="least P(mixed) to keep a task (default 0.5)"
+        "-G", "--group-size", type=_group, required=True, metavar="G", help="rollouts in a group of the trainer"
     )
-    parser.add_argument("--by", choices=("mean", "low"), default="mean", help="what has to reach -p (default mean)")
-    parser.add_argument("--credible", type=_share, default=0.9, metavar="P", help="of the interval (default 0.9)")
+    parser.add_argument(
+        "-p",
+        "--probability",
+        type=_share,
+        default=0.5,
+        metavar="P",
+        help="a task teaches if P(mixed) is at least this (default 0.5)",
+    )
+    parser.add_argument(
+        "--by",
+        choices=("mean", "low"),
+        default="mean",
+        help="what must reach -p: the mean of P(mixed), or the low end of its interval (default mean)",
+    )
+    parser.add_argument(
+        "--credible", type=_share, default=0.9, metavar="P", help="probability that the interval covers (default 0.9)"
+    )
     parser.add_argument(
         "--prior", type=_prior, default=(0.5, 0.5), metavar="A,B", help="Beta prior of pass rates (default 0.5,0.5)"
     )

@@ -49,7 +49,7 @@ def _parser() -> Parser:
     parser.add_argument("--watch", action="store_true", help="rewrite the page whenever the runs grow, until Ctrl-C")
     parser.add_argument(
         "--max-mb", type=_megabytes, default=25.0, metavar="MB",
-        help="of rollouts in the page, beyond which long texts are cut and then rollouts left out (default 25)",
+        help="megabytes of rollouts in the page; over it long texts are cut, then rollouts left out (default 25)",
     )  # fmt: skip
     parser.add_argument(
         "--threshold", type=float, default=1.0, metavar="R", help="reward at which an attempt passes (default 1)"

@@ -118,7 +118,7 @@ def build_parser() -> Parser:
     )  # fmt: skip
     parser.add_argument(
         "--allow", action="append", default=[], choices=[flaw for flaw, meaning in MEANINGS.items() if meaning.fails],
-        metavar="KIND", help="a kind of finding that may be", type=Flaw,
+        metavar="KIND", help="accept this kind of finding; repeatable", type=Flaw,
     )  # fmt: skip
     parser.add_argument("--rows", type=whole, default=20, metavar="N", help="traces to list (0: all; default 20)")
     parser.add_argument("--json", action="store_true", help="print the whole answer as one JSON object")
