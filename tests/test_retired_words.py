@@ -7,6 +7,7 @@ from tests.test_structure import PACKAGES, ROOT
 
 RETIRED = {
     r"ghosts?(?!_answers)": "partial answers",
+    r"machinery": "infrastructure",
     r"strangers?": "unauthenticated requests, other users",
     r"hal(?:f|ves) of (?:a )?characters?|half a character": "a lone surrogate",
     r"make_writable": "replace_surrogates",
@@ -27,17 +28,13 @@ KEPT = {
     "corpora of mathematics, by their authors": re.compile(r"`?\"?stranger(?:_2)?[`\"]"),
 }
 
-MOST_LINES = 200
-"""README.md is held to the list once it is one page."""
-
 
 def _texts() -> list[Path]:
     folders = [*PACKAGES.values(), *(ROOT / name for name in ("tests", "examples", "benchmarks", "scripts"))]
     code = [path for folder in folders for kind in ("*.py", "*.sh") for path in folder.rglob(kind)]
-    readme = ROOT / "README.md"
-    short = [readme] if len(readme.read_text().splitlines()) <= MOST_LINES else []
+    front = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
     pages = [*(ROOT / "docs").rglob("*.md"), *(folder.parent / "README.md" for folder in PACKAGES.values())]
-    return [path for path in {*code, *short, *pages} if path.exists() and path != Path(__file__)]
+    return [path for path in {*code, *front, *pages} if path.exists() and path != Path(__file__)]
 
 
 def test_no_retired_word_is_used() -> None:

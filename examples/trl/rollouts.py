@@ -3,7 +3,7 @@
 That shape is one sequence a rollout, so this is decided here, on top of `flat_sequence`:
 
 - of a rollout with forks the branch of the last answer is trained on; sub-agents and programs are not;
-- a rollout without a reward or without token ids (the machinery failed it) is a row without a trained token whose
+- a rollout without a reward or without token ids (the infrastructure failed it) is a row without a trained token whose
   reward is None, which TRL leaves out of its group's baseline;
 - a rollout that is longer than `longest` tokens loses its end and keeps its reward.
 """

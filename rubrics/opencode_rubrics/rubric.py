@@ -1,6 +1,6 @@
 """The rubric: a named bundle of rewards and metrics with a life cycle.
 
-Invariant: a wrong, missing or malformed answer is a reward of 0, a failure of the machinery is an exception.
+Invariant: a wrong, missing or malformed answer is a reward of 0, a failure of the infrastructure is an exception.
 What escapes from a reward or metric is a `TaskError` unless it already names its boundary.
 """
 

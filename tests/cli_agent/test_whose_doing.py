@@ -93,7 +93,7 @@ async def test_what_the_endpoint_refuses_for_what_is_in_it_is_scored(status: int
 
 
 @pytest.mark.parametrize("status", [400, 500])
-async def test_before_the_first_tool_call_a_failed_call_is_the_machinerys(status: int) -> None:
+async def test_before_the_first_tool_call_a_failed_call_is_the_infrastructures(status: int) -> None:
     assert ending(await played(asks(1), faulty("status", status=status))) == "ProviderError"
 
 

@@ -113,7 +113,7 @@ def tasks(found: SourceFigures) -> dict[str, TaskFigures]:
     return {str(row.id): row for row in found.rows}
 
 
-def test_rating_counts_attempts_and_keeps_what_the_machinery_did_apart(evals: Evals) -> None:
+def test_rating_counts_attempts_and_keeps_what_the_infrastructure_did_apart(evals: Evals) -> None:
     evals.run(evals.probe("small", "--env.consult", "2"), evals.probe("large", model="org/large"))
     found = source(evals.folder / "small")
     rated = tasks(found)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.docs.pages import FRONT, GENERATED, PACKAGE_PAGES, PAGES, ROOT, name_of, prose_of
 
+ALL = [*PAGES, *PACKAGE_PAGES]
 WORDS = 30
 AVERAGE = 18
 LINES = 250
@@ -17,7 +18,7 @@ def test_the_readme_is_one_page() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if name_of(page) not in GENERATED], ids=name_of)
+@pytest.mark.parametrize("page", [page for page in ALL if name_of(page) not in GENERATED], ids=name_of)
 def test_a_page_is_short_and_so_are_its_sentences(page: Path) -> None:
     assert len(page.read_text().splitlines()) <= LINES
     sentences = prose_of(page) or ["none"]
@@ -32,7 +33,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", [*PAGES, *PACKAGE_PAGES], ids=name_of)
+@pytest.mark.parametrize("page", ALL, ids=name_of)
 def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     for target in re.findall(r"\]\((?!https?://)([^)\s]+)\)", text):
@@ -46,3 +47,15 @@ def test_every_page_is_in_the_contents() -> None:
     index = ROOT / "docs" / "index.md"
     linked = {(index.parent / path).resolve() for path in re.findall(r"\]\(([^)#\s]+)", index.read_text())}
     assert [name_of(page) for page in PAGES if page not in {*FRONT, index, *linked}] == []
+
+
+@pytest.mark.parametrize("page", ["docs/reference/options.md", "docs/reference/commands.md"])
+def test_every_option_and_argument_has_a_meaning(page: str) -> None:
+    assert [line for line in (ROOT / page).read_text().splitlines() if re.search(r"^\| `.*\| *\|$", line)] == []
+
+
+def test_the_reference_shows_what_an_environment_sets_for_its_own_seat() -> None:
+    text = (ROOT / "docs" / "reference" / "options.md").read_text()
+    swe = text.partition("\n## opencode-swe\n")[2].partition("\n## ")[0]
+    assert "| `max-turns` | `int or None` | `200` |" in swe
+    assert "bash-only agent" not in text  # an option of verifiers' own `bash`, which none of our seats plays

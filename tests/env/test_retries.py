@@ -1,4 +1,4 @@
-"""What is tried again: failures of the machinery, and what an agent did to itself only where the user says so."""
+"""What is tried again: failures of the infrastructure, and what an agent did to itself only where the user says so."""
 
 import asyncio
 from collections.abc import Iterable

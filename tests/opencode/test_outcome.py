@@ -1,4 +1,4 @@
-"""The line between the policy's doing and a failure of the machinery, case by case."""
+"""The line between the policy's doing and a failure of the infrastructure, case by case."""
 
 from dataclasses import replace
 from typing import Any
@@ -59,7 +59,9 @@ def test_what_the_policy_did_is_an_outcome(record: SegmentRecord, outcome: Agent
         (segment(ANSWERED, code=0, error="the session broke"), HarnessError),
     ],
 )
-def test_what_the_machinery_did_is_the_error_of_its_boundary(record: SegmentRecord, error: type[RolloutError]) -> None:
+def test_what_the_infrastructure_did_is_the_error_of_its_boundary(
+    record: SegmentRecord, error: type[RolloutError]
+) -> None:
     with pytest.raises(error):
         outcome_of(record)
 

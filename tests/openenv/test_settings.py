@@ -116,7 +116,7 @@ def listening() -> Iterator[dict[str, Any]]:
         yield {**CALL, "base_url": f"http://127.0.0.1:{server.getsockname()[1]}/v1"}
 
 
-async def test_what_the_machinery_does_is_in_the_result(listening: dict[str, Any]) -> None:
+async def test_what_the_infrastructure_does_is_in_the_result(listening: dict[str, Any]) -> None:
     config = ServerConfig()
     result = await RolloutService(BrokenEngine(config.environment()), config).run(listening)
     assert (result.reward, result.stop_condition, result.error) == (None, "error", "ValueError: no such thing")

@@ -60,7 +60,7 @@ def test_trls_trainer_takes_a_step_on_our_rollouts_and_its_logprobs_agree_before
     assert told["between"] > 100
     assert told["apart"] < 1e-4
     assert told["least"] < -5
-    # One of three failed at its task; the rollout that the machinery failed is not part of their mean.
+    # One of three failed at its task; the rollout that the infrastructure failed is not part of their mean.
     assert sorted(told["advantages"]) == pytest.approx([-1.1547, 0.0, 0.5774, 0.5774], abs=1e-3)
     assert told["loss"] != 0
     assert told["finite"]

@@ -22,7 +22,7 @@ WORLD = "tests.simulation.failing_worlds"
 
 
 def has_frames(told: str, *methods: str) -> bool:
-    """Whether a text names the file, these methods and the line of where they failed, and nothing of the machinery."""
+    """Whether a text names the file, these methods and the line of where they failed, and nothing of ours."""
     return (
         "failing_worlds.py" in told
         and all(f"in {method}\n" in told for method in methods)

@@ -1,8 +1,8 @@
 """What `run_rollout` answers: the fields of OpenEnv 0.3.1's `opencode_env` in their meaning, and a trainer's beside
 them.
 
-Invariant: `reward` is None whenever the machinery failed the rollout or nothing was to be scored, and a finite number
-otherwise.
+Invariant: `reward` is None whenever the infrastructure failed the rollout or nothing was to be scored, and a finite
+number otherwise.
 """
 
 from typing import Any, Literal

@@ -2,7 +2,8 @@
 
 What that shape cannot say is decided here: of a rollout with forks the branch of the last answer is kept, because it is
 the one whose end was scored; calls of sub-agents and of programs are not part of it; a rollout without a reward, or
-without token ids, has no sequence, because a reward of 0 would teach that the machinery's failure was the policy's.
+without token ids, has no sequence, because a reward of 0 would teach that the infrastructure's failure was the
+policy's.
 """
 
 from dataclasses import dataclass

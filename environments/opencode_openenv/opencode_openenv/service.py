@@ -160,7 +160,7 @@ class RolloutService:
             result = _refused(spec, str(error))
         except UnreachableError as error:
             result = _failed(spec, f"ProviderError: {error}", "error")
-        except Exception as error:  # whatever the machinery does is told in the result, with its kind
+        except Exception as error:  # whatever the infrastructure does is told in the result, with its kind
             logger.exception("run_rollout %r failed", spec.task_id)
             result = _failed(spec, f"{type(error).__name__}: {str(error)[:2000]}", "error")
         result.wall_s = round(time.monotonic() - started, 3)

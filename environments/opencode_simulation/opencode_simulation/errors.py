@@ -1,7 +1,7 @@
 """What can go wrong with a world, by who did it.
 
-`InvalidAction` is the policy's doing: the agent reads it and nothing changes. Everything else is the machinery's and
-ends the rollout as an error, never as a reward of 0.
+`InvalidAction` is the policy's doing: the agent reads it and nothing changes. Everything else is the infrastructure's
+and ends the rollout as an error, never as a reward of 0.
 """
 
 from verifiers.v1.errors import ToolsetError

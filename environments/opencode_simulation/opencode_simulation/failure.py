@@ -13,7 +13,7 @@ _LONGEST_ERROR = 1000
 """Characters of what was raised: a world may quote what its agent gave, which may be megabytes."""
 _LONGEST_TRACEBACK = 1800
 """Characters of where; the frames nearest to the failure are kept."""
-_MACHINERY = (Path(__file__).parent, Path(importlib.__file__).parent)
+_INFRASTRUCTURE = (Path(__file__).parent, Path(importlib.__file__).parent)
 """Frames in these files say nothing of a world; those in folders below, such as the samples, do."""
 
 
@@ -50,7 +50,7 @@ def _frames(error: BaseException) -> Iterator[str]:
 
 
 def _says_nothing(file: str) -> bool:
-    return file.startswith("<frozen ") or Path(file).parent in _MACHINERY
+    return file.startswith("<frozen ") or Path(file).parent in _INFRASTRUCTURE
 
 
 def _cut(frames: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Every kind of backend, with a real MCP server: it works, its faults are the machinery's, and nothing is left."""
+"""Every kind of backend, with a real MCP server: it works, its faults are the infrastructure's, and nothing is left."""
 
 import contextlib
 import sys
@@ -117,7 +117,7 @@ async def test_a_program_whose_tool_reads_any_path_finds_nothing_of_the_operator
     assert (tmp_path / "shown.txt").read_text() == "the answer"
 
 
-async def test_a_server_that_hangs_or_dies_in_a_call_is_the_machinerys_failure(tmp_path: Path) -> None:
+async def test_a_server_that_hangs_or_dies_in_a_call_is_the_infrastructures_failure(tmp_path: Path) -> None:
     async with started(tmp_path, program(), call_timeout=1.0) as notes:
         with pytest.raises(vf.ToolsetError, match="'hang' of backend 'notes' did not answer within 1 s"):
             await notes.call("hang", {})
@@ -248,7 +248,9 @@ async def test_calls_go_through_the_api_where_it_wants_that(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("answer", ["[]", "{}", '[{"remote_instance_id": "x"}]', "not JSON"])
-async def test_an_api_that_answers_with_something_else_is_the_machinerys_failure(tmp_path: Path, answer: str) -> None:
+async def test_an_api_that_answers_with_something_else_is_the_infrastructures_failure(
+    tmp_path: Path, answer: str
+) -> None:
     async with InstanceApi(break_creation=answer) as api:
         with pytest.raises(vf.ToolsetError, match="the API of tool backend 'notes' made"):
             async with started(tmp_path, instance(), global_remote_apis={"here": api.config}):

@@ -1,7 +1,7 @@
 """The check of one task whose sandbox is set up and scored by commands, files or answers.
 
-Invariant: each attempt has a sandbox of its own, as a rollout has; a failure of the machinery is an error of the check
-and no finding.
+Invariant: each attempt has a sandbox of its own, as a rollout has; a failure of the infrastructure is an error of the
+check and no finding.
 """
 
 import base64
@@ -94,7 +94,7 @@ class TaskCheck:
         """Do all of it.
 
         Raises:
-            RolloutError: the machinery failed.
+            RolloutError: the infrastructure failed.
         """
         for told in misfits(self._limits()):
             self._note("limits", told)

@@ -41,7 +41,7 @@ class Report(BaseModel):
     """Of the check: other options check again."""
     findings: list[Finding] = []
     error: str | None = None
-    """What of the machinery failed, so that nothing is known; tried again when the check is resumed."""
+    """What of the infrastructure failed, so that nothing is known; tried again when the check is resumed."""
     untouched: list[float] = []
     gold: list[float] = []
     seconds: float = 0.0

@@ -1,9 +1,9 @@
 """Which outcome a run of an agent is: conditions in the order in which they are asked, one for each row.
 
 Nobody outside the sandbox can watch what ends a program inside, so the line is drawn by who could have done it: before
-the model has called a tool no program of the agent's exists, and a failure is the machinery's; from then on it is only
-on evidence that nothing in the sandbox can make (`outcome_rule`). A new outcome is a row of `outcomes` and a condition
-here; all else follows. Invariant: what raises is never scored; what returns is the policy's doing and is.
+the model has called a tool no program of the agent's exists, and a failure is the infrastructure's; from then on it is
+only on evidence that nothing in the sandbox can make (`outcome_rule`). A new outcome is a row of `outcomes` and a
+condition here; all else follows. Invariant: what raises is never scored; what returns is the policy's doing and is.
 """
 
 import signal

@@ -1,7 +1,7 @@
 """What `CliAgentEnv` promises of any agent's run, laid around the agent's own harness.
 
 Invariant: when a guarded session was closed, either no process of the agent is left in the sandbox, or the record names
-the `survivors` and the trace is not scored; and a run that the machinery failed, by `classification`, has raised.
+the `survivors` and the trace is not scored; and a run that the infrastructure failed, by `classification`, has raised.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Did the machinery fail a run of an agent in which none of the agent's programs can have run?
+"""Did the infrastructure fail a run of an agent in which none of the agent's programs can have run?
 
 What the policy did (any answer, however bad; giving up; a full context window) is data. A model call that failed and
-that the agent did not recover from is the machinery's doing and raised as the error of the boundary that broke. An
+that the agent did not recover from is the infrastructure's doing and raised as the error of the boundary that broke. An
 agent's exit code tells neither: many exit 0 after either.
 """
 

@@ -1,11 +1,11 @@
 """Is it the endpoint's doing that a run of an agent broke? What `classification` asks once its programs can have run.
 
 A policy that could turn a bad rollout into an error would be sampled anew for free. So once a program of the agent's
-can have run, a failure is the machinery's only on evidence that nothing in the sandbox can make: what our server saw
-the endpoint do to calls of the agent's own program, which that program has sent again as often as it does by itself.
-Whatever else ends a run then (a log, an exit code, a killed process, an endless loop, a request that the endpoint
-refuses for what is in it) is the policy's doing and is scored. Before that it is the machinery's, as is what a
-runtime's own API says of a lost sandbox and what the probe of a tunnel says.
+can have run, a failure is the infrastructure's only on evidence that nothing in the sandbox can make: what our server
+saw the endpoint do to calls of the agent's own program, which that program has sent again as often as it does by
+itself. Whatever else ends a run then (a log, an exit code, a killed process, an endless loop, a request that the
+endpoint refuses for what is in it) is the policy's doing and is scored. Before that it is the infrastructure's, as is
+what a runtime's own API says of a lost sandbox and what the probe of a tunnel says.
 """
 
 import math

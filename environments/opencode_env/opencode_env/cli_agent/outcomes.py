@@ -2,8 +2,8 @@
 
 `classification` holds the conditions; retry rules, flags among the metrics, the types of a failing endpoint and the
 documents' table are made from the rows, by the functions at the end. Invariant: what the policy did is a stop, is
-scored and is not tried again; what the machinery did is an error, is not scored and is tried again, unless an agent can
-bring it about at will: else the best of several attempts would count.
+scored and is not tried again; what the infrastructure did is an error, is not scored and is tried again, unless an
+agent can bring it about at will: else the best of several attempts would count.
 """
 
 from collections.abc import Collection

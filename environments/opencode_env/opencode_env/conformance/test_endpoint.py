@@ -1,4 +1,4 @@
-"""What the machinery did to a rollout is an error of the boundary that broke, and never a reward."""
+"""What the infrastructure did to a rollout is an error of the boundary that broke, and never a reward."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ MODEL_ERRORS = tuple(f"{name}: " for name in endpoint_errors())
 
 def assert_unscored(rollout: Rollout, errors: tuple[str, ...], fault: str) -> None:
     """The rollout is the error of its boundary and has no reward."""
-    promise = f"{fault}: the machinery's doing must be an error, never a reward."
+    promise = f"{fault}: the infrastructure's doing must be an error, never a reward."
     assert not rollout.ok, rollout.broken(promise)
     assert rollout.reward is None, rollout.broken(promise)
     assert rollout.error.startswith(errors), rollout.broken(f"{fault}: the error must be one of {', '.join(errors)}")

@@ -1,10 +1,10 @@
-"""Was a run of OpenCode the policy's own doing, or did the machinery fail it?
+"""Was a run of OpenCode the policy's own doing, or did the infrastructure fail it?
 
 The one place that draws the line for OpenCode until its model has called a tool; from then on `cli_agent.outcome_rule`
 judges what is raised here once more. What the policy did (any answer, however bad; giving up; a full context window; a
-refusal) is an `AgentOutcome` and is scored. What the machinery did to it is raised as the error type of the boundary
-that broke and is never scored. OpenCode's exit code alone tells neither: it is 0 after some failures and 1 after some
-ends that are the model's doing, so the calls that the interception recorded come first.
+refusal) is an `AgentOutcome` and is scored. What the infrastructure did to it is raised as the error type of the
+boundary that broke and is never scored. OpenCode's exit code alone tells neither: it is 0 after some failures and 1
+after some ends that are the model's doing, so the calls that the interception recorded come first.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """`Tbench2Environment`: one Terminal-Bench 2 task at a time, for an OpenEnv client.
 
-Invariant: wrong use raises an error that names it, and so does a failure of the machinery; a command that fails is an
-observation with its exit code. Only `evaluate` gives a reward, and it ends the episode.
+Invariant: wrong use raises an error that names it, and so does a failure of the infrastructure; a command that fails is
+an observation with its exit code. Only `evaluate` gives a reward, and it ends the episode.
 """
 
 import asyncio

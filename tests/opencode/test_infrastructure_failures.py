@@ -1,4 +1,4 @@
-"""Whatever the machinery does to a rollout is the typed error of its boundary, with the log's tail, and no score."""
+"""A failure of the infrastructure is the typed error of its boundary, with the log's tail, and never a score."""
 
 import asyncio
 import subprocess
@@ -70,7 +70,7 @@ def assert_unscored(played: Played, kind: str, *words: str) -> None:
         ),
     ],
 )
-async def test_what_the_machinery_did_is_an_error_and_never_a_score(
+async def test_what_the_infrastructure_did_is_an_error_and_never_a_score(
     confined: Place, script: Sequence[Reply], harness: dict[str, Any], kind: str, words: Sequence[str]
 ) -> None:
     assert_unscored(await play(confined, script, harness=harness), kind, *words)
