@@ -1,5 +1,6 @@
 """Keys and bearer tokens do not reach the page, wherever they stand; ordinary text does."""
 
+import functools
 import json
 import random
 import time
@@ -17,7 +18,8 @@ SECRETS = {
     "private key": (PEM, "MIIEpAIBAAKCAQEA1c7"),
     "end of a private key": ("abcDEF0123456789abcd\n-----END RSA PRIVATE KEY-----", "abcDEF0123456789abcd"),
     "bearer token": ("Authorization: Bearer abc123def456ghi", "abc123def456ghi"),
-    "basic authorization": ("Authorization: Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
+    "authorization header": ("Authorization: Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
+    "cookie": ("Set-Cookie: sid=a1b2c3d4e5f6; Path=/; theme=x", "a1b2c3d4e5f6"),
     "sk- key": ("key sk-proj-Ab12Cd34Ef56Gh78Ij", "Ab12Cd34Ef56Gh78Ij"),
     "GitHub token": ("ghp_abcdefghijklmnop1234", "abcdefghijklmnop1234"),
     "Hugging Face token": ("hf_abcdefghijklmnopqrst", "abcdefghijklmnopqrst"),
@@ -26,13 +28,41 @@ SECRETS = {
     "AWS key": ("AKIAABCDEFGHIJKLMNOP", "ABCDEFGHIJKLMNOP"),
     "Slack token": ("xoxb-123456789012-abc", "123456789012"),
     "JSON web token": ("eyJhbGciOiJIUzI1.eyJzdWIiOiIxMjM0.abc", "hbGciOiJIUzI1"),
+    "token of another service": ("gsk_Ab12Cd34Ef56Gh78Ij90Kl", "Ab12Cd34Ef56Gh78Ij90Kl"),
+    "webhook": ("https://hooks.slack.com/services/T00/B00/Ab12Cd34Ef56", "Ab12Cd34Ef56"),
     "password in an address": ("postgres://me:hunter2secret@db/x", "hunter2secret"),
+    "token in an address": ("https://Ab12Cd34Ef56Gh78Ij90Kl@example.org/x", "Ab12Cd34Ef56Gh78Ij90Kl"),
+    "key in an address": ("https://example.org/?key=Ab12Cd34Ef56Gh78Ij", "Ab12Cd34Ef56Gh78Ij"),
+    "password on a command line": ("curl -s -u me:hunter-seven https://example.org", "hunter-seven"),
+    "password": ("DB_PASSWORD=h@nter2!", "h@nter2!"),
     "value that is called like a secret": ('{"api_key": "a1b2c3d4e5f6"}', "a1b2c3d4e5f6"),
 }
 ORDINARY = (
     "the key of the dictionary, api_key = os.environ['KEY'], a basic understanding, bearer of bad news, "
-    "http://localhost:8000/v1, password: str, sk-learn, 12:30@noon, tokens: 123456789012, num_total_tokens: 12345678"
+    "http://localhost:8000/v1, password: str, sk-learn, 12:30@noon, tokens: 123456789012, num_total_tokens: 12345678, "
+    "PWD=/home/me/project1, PASS: test_case_12, token = nn.Parameter(torch.zeros(100)), docker run -u 1000:1000, "
+    "password = hash_password(row1), npm_config_registry_1_2_3_4_5, key-value-store-of-version-12, "
+    "--password <PASSWORD>"
 )
+SERVICES = (
+    *("sk_live_Ab12Cd34Ef56Gh78Ij90", "glpat-Ab12Cd34Ef56Gh78Ij90", "npm_Ab12Cd34Ef56Gh78Ij90Kl"),
+    *(
+        "pypi-AgEIcHlwaS5vcmcAb12Cd34Ef",
+        "SG.Ab12Cd34Ef56Gh78Ij90Kl.Ab12Cd34Ef56Gh78",
+        "xapp-1-A1B2-123456-0123456789abc",
+    ),
+    *(
+        "dapi0123456789abcdef0123456789abcdef",
+        "123456789:AAb12Cd34Ef56Gh78Ij90Kl12Mn34Op56Qr",
+        "hvs.Ab12Cd34Ef56Gh78Ij90",
+    ),
+    *("nvapi-Ab12-Cd34_Ef56Gh78Ij90", "ya29.Ab12Cd34Ef56Gh78Ij90", "key-0123456789abcdef0123456789abcdef"),
+)
+NAMED = (
+    "X-API-Key: {}", "x-auth-token: {}", "AccountKey={}", '{{"SessionToken": "{}"}}', "TOKEN={}", "Private-Token: {}",
+    "SIGNING_KEY='{}'", '{{"private_key_id": "{}"}}', "api_key%3D{}", "api_key&quot;: &quot;{}", "api_key\\u003d{}",
+    "\x1b[01;31m\x1b[Kapi_key\x1b[m\x1b[K={}",
+)  # fmt: skip
 
 
 def test_each_rule_has_an_example() -> None:
@@ -59,6 +89,46 @@ def test_a_secret_is_masked_wherever_it_stands(rule: str, tmp_path: Path) -> Non
     assert sum(index["masked"].values()) >= 6
 
 
+@pytest.mark.parametrize("token", SERVICES)
+def test_a_token_is_known_by_its_beginning(token: str) -> None:
+    assert token[:24] not in Masker().text(f"x {token} y")
+
+
+@pytest.mark.parametrize("form", NAMED)
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_value_is_known_by_its_name_however_often_it_was_written_as_json(form: str, times: int) -> None:
+    text = form.format("a1b2c3d4e5f6")
+    for _ in range(times):
+        text = json.dumps(text)
+    assert "b2c3d4e5f6" not in Masker().text(text)
+
+
+@pytest.mark.parametrize("before", ["\n", "\t", "\x1b[31m", "\x1b[m\x1b[K", "\x01", "é", "=", "(", "%3D", "\\n"])
+@pytest.mark.parametrize("token", ["ghp_abcdefghijklmnop1234", "sk-proj-Ab12Cd34Ef56Gh78Ij", "AKIAABCDEFGHIJKLMNOP"])
+def test_a_token_begins_anywhere_a_word_does(before: str, token: str) -> None:
+    assert token not in Masker().text(before + token)
+    assert token.encode() not in Masker().json(json.dumps({before + token: f"x{before}{token}\n"}).encode())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_json_stays_json_whatever_is_masked_in_it(seed: int) -> None:
+    draw = random.Random(seed)
+    parts = [
+        *(text for text, _ in SECRETS.values()),
+        *"\n\t\\\"'\x01é= :",
+        "password=",
+        "u0041",
+        "A" * 16,
+        "token: ",
+        PEM[:40],
+    ]
+    for _ in range(300):
+        text = "".join(draw.choices(parts, k=8))
+        for value in (text, json.dumps({text: text})):
+            masker = Masker()
+            json.loads(masker.json(json.dumps([value, {value: value}]).encode()))
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_looking_around_the_hints_finds_what_looking_everywhere_finds(seed: int) -> None:
     draw = random.Random(seed)
@@ -72,16 +142,25 @@ def test_looking_around_the_hints_finds_what_looking_everywhere_finds(seed: int)
         "a b c " * 40,
     ]
     text = " ".join(draw.choices(parts, k=60))
-    everywhere = text
+    everywhere, count = text, Masker()
     for rule in RULES:
-        everywhere = rule.pattern.sub(lambda match: match[0] if match[2] is None else match[1] + MASK, everywhere)
+        everywhere = rule.pattern.sub(functools.partial(count.mask, rule=rule), everywhere)
     masker = Masker()
     assert masker.text(text) == everywhere
-    assert masker.counts.total() == everywhere.count(MASK) > 0
+    assert masker.counts == count.counts
+    assert count.counts
 
 
 @pytest.mark.parametrize(
-    "filling", ["QUJD" * 250_000, f"{'QUJD' * 19}\n" * 13_000, "eyJ" * 300_000, "-----BEGIN " * 90_000]
+    "filling",
+    [
+        "QUJD" * 250_000,
+        f"{'QUJD' * 19}\n" * 13_000,
+        "eyJ" * 300_000,
+        "-----BEGIN " * 90_000,
+        "sk-" * 300_000,
+        "://a:" * 200_000,
+    ],
 )
 def test_a_megabyte_that_looks_like_a_key_is_read_in_a_moment(filling: str) -> None:
     begun = time.process_time()

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +14,9 @@ CAPS = tuple(1 << power for power in range(16, 8, -1))
 """Characters of a text that are kept where not all have room, from the most generous on."""
 MARGIN = 512
 """Around a cut, so that no rule misses a secret that it divides."""
-CONTEXT = 96
+CONTEXT = 256
 """Characters before a secret that a rule reads."""
 _WORD = "".join(sorted({chr(code) for code in range(0x21, 0x7F)} - set("\"'\\\\")))
-_HARMLESS = re.compile(r"(?i)(?=[\s\"'\\])(?:[\s\"'\\]|[:=](?=[\s\"'\\])|basic(?=\s))*+[^\s\"'\\]{0,7}(?:[\s\"'\\]|\Z)")
-"""A text that begins with a shorter word than any secret is, whatever stands before it."""
 _CUT = "\n\0\n"
 """No rule reaches beyond it."""
 MAX_DEPTH = 64
@@ -81,9 +78,7 @@ class Cutter:
         # A word that a cut divides is left out whole; then only what a rule reads before its secret may be missing.
         begun, ended = text[:head].rstrip(_WORD), text[-tail:].lstrip(_WORD)
         lost, before = max(head - len(begun), tail - len(ended)), len(text) - len(ended)
-        if lost > tail // 2 or (
-            not _HARMLESS.match(ended) and hints_in(text[before - CONTEXT : before].encode("utf-8", "replace"))
-        ):
+        if lost > tail // 2 or hints_in(text[before - CONTEXT : before].encode("utf-8", "replace")):
             around = f"{text[: head + MARGIN]}{_CUT}{text[-tail - MARGIN :]}"
             begun, _, ended = self.masker.text(around).rpartition(_CUT)
             begun, ended = begun[:head], ended[-tail:]

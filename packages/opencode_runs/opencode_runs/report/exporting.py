@@ -60,8 +60,8 @@ def markdown(episode: ShownEpisode, trace: ShownTrace) -> str:
     """A rollout for an issue or a chat: the first branch's messages, long ones cut, keys masked."""
     masker = Masker()
 
-    def clean(text: str) -> str:
-        return masker.text(str(Cutter(masker, RESULT).cut(text)))
+    def cut(text: str) -> str:
+        return str(Cutter(masker, RESULT).cut(text))
 
     rewards = ", ".join(
         f"{name} {reward.score:g}" for name, reward in trace.rewards.items() if reward and reward.score is not None
@@ -71,19 +71,19 @@ def markdown(episode: ShownEpisode, trace: ShownTrace) -> str:
         "model": trace.model, "turns": trace.turns, "tokens": trace.num_total_tokens,
         "errors": ", ".join(error.type for error in trace.errors), "trace": trace.id,
     }  # fmt: skip
-    parts = [f"# {clean(str(episode.task_id or episode.task_name or episode.prompt or episode.task))}"]
+    parts = [f"# {cut(str(episode.task_id or episode.task_name or episode.prompt or episode.task))}"]
     parts.append("\n".join(f"- {name}: {value}" for name, value in facts.items() if value not in (None, "")))
     for node in trace.nodes:
         message = node.message if isinstance(node.message, dict) else {}
-        role, text = message.get("role", "unknown"), clean(plain_text(message.get("content")))
+        role, text = message.get("role", "unknown"), cut(plain_text(message.get("content")))
         if role == "system":
             continue
         parts.append(f"### {role}{' ' + str(message['name']) if message.get('name') else ''}")
         if text:
             parts.append(_fenced(text) if role == "tool" else text)
         calls = [call for call in message.get("tool_calls") or () if isinstance(call, dict)]
-        parts += [f"**{call.get('name')}**\n{_fenced(clean(plain_text(call.get('arguments'))))}" for call in calls]
-    return "\n\n".join(parts) + "\n"
+        parts += [f"**{call.get('name')}**\n{_fenced(cut(plain_text(call.get('arguments'))))}" for call in calls]
+    return masker.text("\n\n".join(parts)) + "\n"
 
 
 def _fenced(text: str) -> str:

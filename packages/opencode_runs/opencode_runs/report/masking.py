@@ -14,7 +14,7 @@ MASK = "[masked]"
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """A kind of secret: around each of `hints` in a text, `pattern` is searched, and its second group masked."""
+    """A kind of secret: around each of `hints` (small letters) `pattern` is searched, and its second group masked."""
 
     name: str
     hints: tuple[str, ...]
@@ -27,48 +27,116 @@ def _rule(name: str, hints: str, pattern: str, *, whole: bool = False) -> Rule:
     return Rule(name, tuple(hints.split()), re.compile(pattern), whole)
 
 
+_COLOUR = r"(?:\x1b|\\{1,4}u001[bB])\[[0-9;]{0,16}[mK]"
+"""As a terminal marks what was found, also in JSON."""
+_START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4})|(?<=[0-9;\[][mK])|(?<=%[0-9a-fA-F]{2}))"
+"""Where a word begins: also behind a line's end in JSON, a colour, or a sign in an address."""
 _PEM = r"(?:[A-Za-z0-9+/=\s:,]|\\+[nrt]|-(?!----))"
 _LINES = r"(?:[A-Za-z0-9+/=]{16,}+(?:\s|\\+[nrt])*+)++"
-_QUOTE = r"[\\\"']{0,4}"
+_QUOTE = rf"(?:[\\\"']|{_COLOUR}|\\{{1,4}}u002[27]|&(?:quot|#3[49]);|%2[27]){{0,8}}"
+_IS = rf"{_QUOTE}\s{{0,4}}(?:[:=]|%3[AaDd]|\\{{1,4}}u003[AaDd])\s{{0,4}}{_QUOTE}"
+_KEYS = ["api", "access", "account", "signing", "encryption", "deploy", "private", "master"]
 _NAMED = (
-    r"(?:api[-_]?key|access[-_]?key|(?:auth|access|refresh)[-_]?token|_token(?!s)|secret(?:[-_]?(?:access[-_]?)?key)?"
-    r"|passw(?:or)?d|authorization)"
+    rf"(?:(?:{'|'.join(_KEYS)})[-_]?key|token(?!s)"
+    r"|secret(?:[-_]?(?:access[-_]?)?key)?|credentials?|authorization)"
 )
-_NAMED_HINTS = (
-    "api_key apikey api-key apiKey ApiKey API_KEY APIKEY API-KEY Api-Key access_key ACCESS_KEY accessKey _TOKEN "
-    "auth_token access_token refresh_token authToken accessToken refreshToken secret SECRET Secret passw PASSW Passw "
-    "uthorization UTHORIZATION"
-)
+_PLAIN = [
+    *("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_", "npm_", "pypi-", "dckr_pat_", "gsk_", "xai-", "pplx-"),
+    *(
+        "r8_",
+        "e2b_",
+        "dtn_",
+        "lsv2_pt_",
+        "lsv2_sk_",
+        "csk-",
+        "lin_api_",
+        "ntn_",
+        "dop_v1_",
+        "api_org_",
+        "fw_",
+        "shpat_",
+    ),
+    *("shpss_", "AGE-SECRET-KEY-"),
+]
+"""Beginnings of keys that go on with at least sixteen letters and figures."""
+_MARKED = ["glpat-", "glrt-", "gldt-", "nvapi-", "tvly-", "figd_", "hvs.", "ya29.", "GOCSPX-", "xapp-"]
+"""Those that may go on with other signs."""
 RULES = (
-    _rule("private key", "PRIVATE", rf"(-----BEGIN [A-Z ]{{0,40}}PRIVATE KEY-----)({_PEM}++)", whole=True),
+    _rule("private key", "private", rf"(-----BEGIN [A-Z ]{{0,40}}PRIVATE KEY(?: BLOCK)?-----)({_PEM}++)", whole=True),
     # Lines outside of a key are passed over by the second branch, so that each is read once.
     _rule(
-        "end of a private key", "PRIVATE", rf"()(?:({_LINES})(?=-----END [A-Z ]{{0,40}}PRIVATE)|{_LINES})", whole=True
+        "end of a private key", "private", rf"()(?:({_LINES})(?=-----END [A-Z ]{{0,40}}PRIVATE)|{_LINES})", whole=True
     ),
-    _rule("bearer token", "earer EARER", r"(?i)(\bbearer\s+)((?=\S{0,200}\d|\S{24})[A-Za-z0-9._~+/=-]{12,})"),
+    _rule("bearer token", "bearer", r"(?i)(bearer(?:\s|%20){1,4})((?=\S{0,200}\d|\S{24})[A-Za-z0-9._~+/=-]{12,})"),
     _rule(
-        "basic authorization",
-        "uthorization UTHORIZATION",
-        rf"(?i)(authorization{_QUOTE}\s*[:=]\s*{_QUOTE}basic\s+)([A-Za-z0-9+/=]{{8,}})",
+        "authorization header",
+        "authorization",
+        rf"(?i)(authorization{_IS}(?:basic|bearer|token|apikey|negotiate)\s{{1,4}})(?!\[)([^\s\"'\\]{{8,}})",
     ),
-    _rule("sk- key", "sk-", r"(\bsk-)((?=[\w-]{0,200}\d)[A-Za-z0-9_-]{16,})"),
-    _rule("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_", r"(\b(?:gh[pousr]_|github_pat_))([A-Za-z0-9_]{16,})"),
-    _rule("Hugging Face token", "hf_", r"(\bhf_)([A-Za-z0-9]{16,})"),
-    _rule("Prime key", "pit_", r"(\bpit_)([A-Za-z0-9]{16,})"),
-    _rule("Google key", "AIza", r"(\bAIza)([A-Za-z0-9_-]{20,})"),
-    _rule("AWS key", "AKIA ASIA", r"(\b(?:AKIA|ASIA))([A-Z0-9]{16})\b"),
-    _rule("Slack token", "xox", r"(\bxox[abeoprs]-)([A-Za-z0-9-]{10,})"),
-    _rule("JSON web token", "eyJ", r"(\beyJ)([A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)"),
+    _rule(
+        "cookie",
+        "cookie",
+        rf"(?i)(cookie{_QUOTE}\s{{0,4}}:\s{{0,4}}{_QUOTE})([\w.-]{{1,64}}=[^\"'\\\r\n]{{8,}})",
+        whole=True,
+    ),
+    _rule("sk- key", "sk-", rf"({_START}sk-)((?=[\w-]{{0,200}}\d)[A-Za-z0-9_-]{{16,}})"),
+    _rule(
+        "GitHub token",
+        "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_",
+        rf"({_START}(?:gh[pousr]_|github_pat_))([A-Za-z0-9_]{{16,}})",
+    ),
+    _rule("Hugging Face token", "hf_", rf"({_START}hf_)([A-Za-z0-9]{{16,}})"),
+    _rule("Prime key", "pit_", rf"({_START}pit_)([A-Za-z0-9]{{16,}})"),
+    _rule("Google key", "aiza", rf"({_START}AIza)([A-Za-z0-9_-]{{20,}})"),
+    _rule("AWS key", "akia asia", rf"({_START}(?:AKIA|ASIA))([A-Z0-9]{{16}})(?![A-Za-z0-9])"),
+    _rule("Slack token", "xox", rf"({_START}xox[abeoprs]-)([A-Za-z0-9-]{{10,}})"),
+    _rule("JSON web token", "eyj", rf"({_START}eyJ)([A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]*)"),
+    _rule(
+        "token of another service",
+        " ".join([*_PLAIN, *_MARKED, "sg. dapi key- :aa"]).lower(),
+        rf"({_START}(?:(?:{'|'.join(map(re.escape, _PLAIN))})(?=[A-Za-z0-9]{{16}})|{'|'.join(map(re.escape, _MARKED))}"
+        r"|SG\.(?=[\w-]{22}\.)|(?:dapi|key-)(?=[0-9a-f]{32})|\d{8,10}:(?=AA[\w-]{33})))"
+        r"((?=[\w.-]{0,40}\d)[A-Za-z0-9_.-]{20,})",
+    ),
+    _rule(
+        "webhook",
+        "hooks.slack.com /webhooks/",
+        r"((?:hooks\.slack\.com/services|/api/webhooks/\d{5,25})/)([\w/-]{20,})",
+    ),
     _rule("password in an address", "://", r"(://[^\s/:@\"'\\]{0,64}:)([^\s/@\"'\\\[]{1,256})(?=@)"),
+    _rule("token in an address", "://", r"(://)((?=[^@]{0,200}\d)[A-Za-z0-9_-]{20,256})(?=@)"),
+    _rule(
+        "key in an address",
+        "key= sig= signature=",
+        r"(?i)([?&;](?:amp;)?(?:\w{0,16}key|sig|(?:x-amz-)?signature)=)((?=[^\s&\"'\\]{0,80}\d)[\w\-./+=~%]{16,})",
+    ),
+    _rule(
+        "password on a command line",
+        "--pass --token curl sshpass login",
+        r"((?:--pass(?:word|wd|phrase)?|--token|sshpass\s{1,4}-p)(?:\s{1,4}|=)[\\\"']{0,4}"
+        r"|curl\s[^\n\\|;]{0,80}?(?:-u|--user)[\s=]{0,4}[\\\"']{0,4}[^\s:\"'\\]{1,64}:"
+        r"|login(?:\s|\\+[nrt]){1,8}[^\s\\]{1,64}(?:\s|\\+[nrt]){1,8}password\s{1,4})((?![$<{\[\-])[^\s\"'\\]{4,})",
+    ),
+    # A password may be of any signs; one in quotes needs no digit.
+    _rule(
+        "password",
+        "passw passphrase pwd pass=",
+        rf"(?i)((?:passw(?:or)?d|passphrase|(?<![a-z])(?:pwd|pass(?==))){_IS})(?![$<{{\[/~.])"
+        r"((?=[^\s\"'\\,;()]{0,80}\d)[^\s\"'\\,;()]{6,}|(?<=[\"'])[^\s\"'\\]{6,80}(?=\\{0,3}[\"']))",
+    ),
     _rule(
         "value that is called like a secret",
-        _NAMED_HINTS,
-        rf"(?i)({_NAMED}(?:[_-]\w{{1,16}})?{_QUOTE}\s{{0,4}}[:=]\s{{0,4}}{_QUOTE})((?=[^\s\"'\\]{{0,80}}\d)[\w\-./+=~]{{8,}})",
+        " ".join(
+            [
+                *(f"{name}{sign}key" for name in _KEYS for sign in ("", "-", "_")),
+                "token secret credential authorization",
+            ]
+        ),
+        rf"(?i)({_NAMED}(?:[_-]\w{{1,16}})?{_IS})((?=[^\s\"'\\()]{{0,80}}\d)[\w\-./+=~]{{8,}})",
     ),
 )
-hints_in = Words({hint for rule in RULES for hint in rule.hints}).found_in
-"""The hints that stand in a text."""
-BEFORE, BEHIND = 32, 160
+_HINTS = Words({hint for rule in RULES for hint in rule.hints})
+BEFORE, BEHIND = 32, 240
 """Characters around a hint that a rule reads at most, but for the secret itself, which no space or quote interrupts."""
 _END = re.compile(r"[\s\"\\]")
 
@@ -96,16 +164,25 @@ class Masker:
     def _masked(self, text: str, rule: Rule, hints: list[str]) -> str:
         parts, done = [], 0
         for start, end in _surroundings(text, rule, hints):
-            masked = rule.pattern.sub(lambda match: self._mask(match, rule), text[start:end])
+            masked = rule.pattern.sub(lambda match: self.mask(match, rule), text[start:end])
             parts += [text[done:start], masked]
             done = end
         return "".join([*parts, text[done:]]) if parts else text
 
-    def _mask(self, match: re.Match[str], rule: Rule) -> str:
+    def mask(self, match: re.Match[str], rule: Rule) -> str:
+        """What stands instead of a match of a rule's pattern."""
         if match.group(2) is None:
             return match.group(0)
         self.counts[rule.name] += 1
-        return match.group(1) + MASK
+        secret = match.group(2)
+        # What follows a backslash belongs to it: in JSON, the end of a line.
+        escaped = match.string[: match.start(2)].endswith("\\") and (5 if secret[0] == "u" else 1)
+        return match.group(1) + secret[: int(escaped)] + MASK
+
+
+def hints_in(text: bytes) -> set[str]:
+    """The hints that stand in a text."""
+    return _HINTS.found_in(text.lower())
 
 
 def rules_for(text: bytes) -> dict[Rule, list[str]]:
@@ -116,14 +193,15 @@ def rules_for(text: bytes) -> dict[Rule, list[str]]:
 
 def _surroundings(text: str, rule: Rule, hints: list[str]) -> list[tuple[int, int]]:
     """The parts of a text in which a rule may find something, in order; none reaches into another."""
+    if rule.whole:
+        return [(0, len(text))]
     places: list[int] = []
+    small = text.replace("\u0130", "I").lower()  # The only letter that becomes two.
     for hint in hints:
-        place = text.find(hint)
+        place = small.find(hint)
         while place >= 0:
-            if rule.whole:
-                return [(0, len(text))]
             places.append(place)
-            place = text.find(hint, place + 1)
+            place = small.find(hint, place + 1)
     found: list[tuple[int, int]] = []
     for place in sorted(places):
         start = max(0, place - BEFORE)

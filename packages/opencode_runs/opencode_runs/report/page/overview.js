@@ -146,7 +146,7 @@ function about() {
   const masked = Object.entries(index.masked);
   return h("footer", { class: "about" },
     h("p", {}, masked.length ? `${plural(sum(masked.map(([, count]) => count)), "secret")} masked: ${masked.map(([name, count]) => `${name} ${number(count)}`).join(", ")}. ` : "Nothing that looks like a key was found. ",
-      h("span", {}, `Rules: ${index.rules.join(", ")}, fields called like a secret.`)),
+      h("span", {}, `Rules: ${index.rules.join(", ")}.`)),
     (index.left_out > 0 || index.cut > 0) && h("p", {}, `Left out to keep the page small (--max-mb): ${plural(index.cut, "character")} in the middle of long texts, and the conversations of ${plural(index.left_out, "rollout")}. An attempt of each outcome of each task was kept first; among them errors, forks, and tasks whose rewards differ.`),
     h("p", {}, "This page fetches nothing and runs nothing that stands in a trace."));
 }
