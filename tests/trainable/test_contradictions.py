@@ -155,10 +155,12 @@ CONTRADICTIONS: dict[str, tuple[Line, Flaw, str]] = {
         damaged(0, token_ids=[2_000_000, 2]), Flaw.TOKEN_IDS, "node 0: 1 of 2, the first 2000000",
     ),
     "a token that is not a whole number": (
-        damaged(0, token_ids=[1.5, 2]), Flaw.TYPES, "nodes.0.token_ids.0: Input should be a valid integer",
+        damaged(0, token_ids=[1.5, 2]), Flaw.TYPES, "nodes: Expected `int`, got `float` - at `$[0].token_ids[0]`",
     ),
-    "logprobs as text": (damaged(3, logprobs=["-0.5"]), Flaw.TYPES, "nodes.3.logprobs.0: Input should be a valid num"),
-    "a mask of numbers": (damaged(0, mask=[0, 0]), Flaw.TYPES, "nodes.0.mask.0: Input should be a valid boolean"),
+    "logprobs as text": (
+        damaged(3, logprobs=["-0.5"]), Flaw.TYPES, "nodes: Expected `float`, got `str` - at `$[3].logprobs[0]`",
+    ),
+    "a mask of numbers": (damaged(0, mask=[0, 0]), Flaw.TYPES, "nodes: Expected `bool`, got `int` - at `$[0].mask[0]`"),
     "a reward as text": (
         trace(rewards={"correct": {"score": "1", "weight": 1.0}}), Flaw.TYPES, "rewards.correct.score",
     ),

@@ -35,7 +35,11 @@ class Failure:
     """The try ended well, but no reward was computed for it."""
 
 
-def tries(episode: EpisodeRecord, seat: str | None = None) -> list[tuple[TraceRecord | None, Attempt | Failure]]:
+Tries = list[tuple[TraceRecord | None, Attempt | Failure]]
+"""What was tried, each with its trace if it has one."""
+
+
+def tries(episode: EpisodeRecord, seat: str | None = None) -> Tries:
     """Every try of the episode with its trace; an episode that has none of the main seat is one error.
 
     The seat whose tries count is `seat`, else "agent", else the first trainable, else the first. A seat may have

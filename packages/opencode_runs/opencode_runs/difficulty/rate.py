@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from opencode_runs.difficulty.attempt import Failure, tries
+from opencode_runs.difficulty.attempt import Failure, Tries, tries
 from opencode_runs.difficulty.tally import Tally
 from opencode_runs.traces.reading import Reading, RunReport
 from opencode_runs.traces.record import EpisodeRecord, TraceRecord
@@ -63,10 +63,11 @@ class Rating:
         """Attempts over all sources."""
         return sum(tally.attempts for source in self.sources.values() for tally in source.tasks.values())
 
-    def count(self, episode: EpisodeRecord, run_model: str | None, seat: str | None = None) -> None:
-        """Count the tries of an episode; `run_model` is whom one without any trace belongs to."""
+    def count(self, episode: EpisodeRecord, run_model: str | None, seat: str | None = None) -> Tries:
+        """Count the tries of an episode, and return them; `run_model` is whom one without any trace belongs to."""
         assert episode.task is not None, "parse_line refuses an episode without one"
-        for trace, found in tries(episode, seat):
+        counted = tries(episode, seat)
+        for trace, found in counted:
             model = (trace.model if trace else None) or run_model or UNKNOWN_MODEL
             source = self.sources.setdefault(Source(episode.env, model), SourceRating())
             if trace is not None:
@@ -77,6 +78,7 @@ class Rating:
             tally.add(found, self.threshold)
             if isinstance(found, Failure):
                 source.causes[found.cause] += 1
+        return counted
 
 
 def rate(paths: list[Path], *, threshold: float = 1.0, seat: str | None = None) -> Rating:

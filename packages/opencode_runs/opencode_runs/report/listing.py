@@ -47,10 +47,10 @@ def list_run(run: Run, number: int, threshold: float) -> Listing:
     rollouts: list[Rollout] = []
     alike = True
     for file, episode in reading.episodes([run.file]):
-        rating.count(episode, file.settings.model)
+        tries = rating.count(episode, file.settings.model)
         alike = alike and not any(trace.wrong_types for trace in episode.traces)
         found = inspection.add(file, episode)
-        rollouts.append(Rollout(run, *reading.place, rows(episode, found, number), found))
+        rollouts.append(Rollout(run, *reading.place, rows(episode, tries, found, number), found))
     if not alike or any(report.malformed for report in reading.runs):
         # `opencode-difficulty` takes other types where they can be read as the right ones.
         rating = rate([run.file.path], threshold=threshold)

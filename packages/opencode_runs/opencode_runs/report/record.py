@@ -3,12 +3,12 @@
 What is read beyond a trainer's view may be anything: it is shown, nothing is worked out from it.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import AliasPath, Field
 
 from opencode_runs.traces.record import ErrorRecord
-from opencode_runs.trainable.record import CallRecord, TokenEpisode, TokenTrace
+from opencode_runs.trainable.record import CallRecord, TokenEpisode, TokenTrace, read_as
 from opencode_runs.turns.rewards import BranchedFrom
 
 
@@ -20,7 +20,7 @@ class ShownError(ErrorRecord):
     status_code: Any = None
 
 
-class ShownCall(CallRecord):
+class ShownCall(CallRecord, gc=False):
     """A model call with how it ended."""
 
     endpoint: Any = None
@@ -32,7 +32,7 @@ class ShownTrace(TokenTrace):
     """A trace as the page shows it."""
 
     errors: list[ShownError] = Field(default_factory=list)  # type: ignore[assignment]
-    calls: tuple[ShownCall, ...] = Field((), strict=False)
+    calls: Annotated[tuple[ShownCall, ...], read_as(ShownCall)] = ()
     tools: Any = None
     info: Any = None
     timing: Any = None

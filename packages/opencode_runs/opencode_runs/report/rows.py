@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from opencode_runs.difficulty.attempt import Attempt, tries
+from opencode_runs.difficulty.attempt import Attempt, Tries
 from opencode_runs.report.cleaning import as_json
 from opencode_runs.report.record import ShownEpisode, ShownTrace
 from opencode_runs.trainable.figures import TraceFigures
@@ -44,12 +44,12 @@ class Row:
         return b"%s,%s" % (self.text[:-1], as_json(found)[1:])
 
 
-def rows(episode: ShownEpisode, figures: list[TraceFigures], run: int) -> list[Row]:
+def rows(episode: ShownEpisode, tries: Tries, figures: list[TraceFigures], run: int) -> list[Row]:
     """A row for each try of the episode, as `opencode-difficulty` tells tries and outcomes."""
     by_trace = {id(trace): found for trace, found in zip(episode.traces, figures, strict=True)}
     task = episode.task_id or episode.task_name or episode.prompt or episode.task or ""
     rows = []
-    for trace, outcome in tries(episode):
+    for trace, outcome in tries:
         said: dict[str, Any] = {
             "run": run, "episode": episode.id, "id": episode.id, "key": episode.task, "task": task,
             "prompt": episode.prompt, "errors": [error.type for error in episode.errors], "env": episode.env,

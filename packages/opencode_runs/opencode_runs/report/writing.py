@@ -8,12 +8,13 @@ import base64
 import hashlib
 import json
 import tempfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
+
+from isal import isal_zlib
 
 from opencode_runs.difficulty.figures import RateFigures
 from opencode_runs.difficulty.outputs import replacing
@@ -71,7 +72,7 @@ class Page:
             masker = Masker()
             cutter = Cutter(masker, cap)
             packed = pack(masker.json(as_json(value if cap is None else cutter.cut(value))))
-            ratio = (sum(found) - cutter.left_out) / len(packed)
+            ratio = (sum(found) if cap is None else sum([min(length, cap) for length in found])) / len(packed)
             self._ratio += (ratio - self._ratio) / 8
             if len(packed) <= share or (cap == CAPS[-1] and len(packed) <= self.room // MOST):
                 self.cut += cutter.left_out
@@ -109,7 +110,7 @@ class Page:
 
 def pack(*parts: bytes) -> bytes:
     """JSON, in one piece or several, compressed, as text that no page reads as anything else."""
-    gzip = zlib.compressobj(LEVEL, wbits=31)
+    gzip = isal_zlib.compressobj(LEVEL, wbits=31)
     packed = [gzip.compress(part) for part in parts]
     return base64.b64encode(b"".join([*packed, gzip.flush()]))
 

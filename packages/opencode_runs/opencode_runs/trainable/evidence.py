@@ -81,16 +81,22 @@ def _set_otherwise(trace: TokenTrace) -> Iterator[str]:
     model = trace.model or next((call.model for call in answered.values()), None)
     settings = trace.sampling or {}
     wanted = [(name, settings.get(name)) for name in SETTINGS if settings.get(name) is not None or name in LASTING]
+    right: set[int | None] = set()
     for number, call in answered.items():
         if call.model != model:
             yield f"message node {number}: answered by {call.model}, not by {model}"
         before = _answer_before(trace, number, answered)
         chosen, sampled = before.sampling or {} if before else None, call.sampling or {}
+        as_before = before is not None and before.node in right and sampled == chosen
+        right.add(number)
+        if as_before:
+            continue
         for name, given in wanted:
             if given is None and chosen is None:
                 continue
             asked = chosen.get(name) if given is None and chosen is not None else given
             if (had := sampled.get(name)) != asked:
+                right.discard(number)
                 yield f"message node {number}: sampled with {name} {had}, not {asked}"
 
 

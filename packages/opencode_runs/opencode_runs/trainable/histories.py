@@ -141,10 +141,11 @@ def canonical(value: object) -> str:
 
 def hashable(value: object) -> Hashable:
     """A value of JSON as one that can be hashed, and is the same for equal values: a tenth of the cost of its text."""
-    if isinstance(value, str) or value is None:
+    if type(value) is str or value is None:
         return value
     if isinstance(value, dict):
-        return ("table", *sorted((name, hashable(one)) for name, one in value.items())) if value else ("table",)
+        parts = [(name, one if type(one) is str else hashable(one)) for name, one in sorted(value.items())]
+        return ("table", *parts)
     if isinstance(value, list | tuple):
         return tuple(value) if {*map(type, value)} <= {int, float} else tuple(map(hashable, value))
     return (type(value).__name__, repr(value))

@@ -5,56 +5,59 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Annotated, Any, Self, get_args
 
+import msgspec
 from pydantic import (
     AliasPath,
     ConfigDict,
     Field,
+    PlainValidator,
     PrivateAttr,
     ValidationError,
     ValidatorFunctionWrapHandler,
     WrapValidator,
 )
-from pydantic_core import from_json
+from pydantic_core import PydanticCustomError, from_json
 
-from opencode_runs.traces.record import EpisodeRecord, NodeRecord, Part, RewardRecord, TraceRecord, if_ours, tries_of
+from opencode_runs.traces.record import EpisodeRecord, Part, RewardRecord, TraceRecord, if_ours, tries_of
 
 NO_CALL = "no model call"
 STRICT = ConfigDict(strict=True)
 """Text is not a number and a number is not a truth value: verifiers writes neither for the other."""
 
 
-def _numbers(values: object, validate: ValidatorFunctionWrapHandler) -> Any:
+def _with_nan(values: Any) -> Any:
     """JSON has no NaN: `vf-eval` and prime-rl write null."""
+    return [math.nan if value is None else value for value in values] if isinstance(values, list) else values
+
+
+def _numbers(values: object, validate: ValidatorFunctionWrapHandler) -> Any:
     try:
         return validate(values)
     except ValidationError:
-        if not isinstance(values, list):
-            raise
-        return validate([math.nan if value is None else value for value in values])
+        return validate(_with_nan(values))
 
 
 _Floats = Annotated[list[float], WrapValidator(_numbers)]
 
 
-class TokenNode(NodeRecord):
+class TokenNode(msgspec.Struct, dict=True):
     """One message with the tokens that it adds."""
 
-    model_config = STRICT
-
     parent: int | None = None
+    sampled: bool = False
     message: Any = None
     tools: Any = None
     """What a root's request offered."""
     timestamp: float | None = None
-    token_ids: list[int] = Field(default_factory=list)
-    mask: list[bool] = Field(default_factory=list)
-    is_content: list[bool] = Field(default_factory=list)
-    logprobs: _Floats = Field(default_factory=list)
-    advantages: _Floats | None = None
-    reference_logprobs: _Floats | None = None
-    trainer_logprobs: _Floats | None = None
-    entropies: _Floats | None = None
-    loss_weights: dict[str, _Floats] | None = None
+    token_ids: list[int] = []
+    mask: list[bool] = []
+    is_content: list[bool] = []
+    logprobs: list[float] = []
+    advantages: list[float] | None = None
+    reference_logprobs: list[float] | None = None
+    trainer_logprobs: list[float] | None = None
+    entropies: list[float] | None = None
+    loss_weights: dict[str, list[float]] | None = None
 
     @cached_property
     def trained(self) -> int:
@@ -101,10 +104,8 @@ class KeptLogprobs(Part):
     logprobs: _Floats
 
 
-class UsageRecord(Part):
+class UsageRecord(msgspec.Struct, gc=False):
     """Tokens of a call, as the endpoint counted them."""
-
-    model_config = STRICT
 
     prompt_tokens: int = 0
     """Without those read from a cache."""
@@ -117,18 +118,60 @@ class UsageRecord(Part):
         return self.prompt_tokens + (self.cached_input_tokens or 0)
 
 
-class CallRecord(Part):
-    """One call of the model."""
+class CallTime(msgspec.Struct, gc=False):
+    """When a call began and ended."""
 
-    model_config = STRICT
+    start: float | None = None
+    end: float | None = None
+
+
+class CallRecord(msgspec.Struct, gc=False):
+    """One call of the model."""
 
     node: int | None = None
     """The answer; None where there is none."""
     model: str | None = None
     sampling: dict[str, Any] | None = None
     usage: UsageRecord | None = None
-    start: float | None = Field(None, validation_alias=AliasPath("time", "start"))
-    end: float | None = Field(None, validation_alias=AliasPath("time", "end"))
+    time: CallTime | None = None
+
+    @property
+    def start(self) -> float | None:
+        """When it began, in seconds since 1970."""
+        return self.time.start if self.time is not None else None
+
+    @property
+    def end(self) -> float | None:
+        """When it ended."""
+        return self.time.end if self.time is not None else None
+
+
+_FLOATS = ("logprobs", "advantages", "reference_logprobs", "trainer_logprobs", "entropies")
+
+
+def _node_with_nan(node: Any) -> Any:
+    if not isinstance(node, dict):
+        return node
+    weights = node.get("loss_weights")
+    named = {name: _with_nan(values) for name, values in weights.items()} if isinstance(weights, dict) else weights
+    return node | {name: _with_nan(node[name]) for name in _FLOATS if name in node} | {"loss_weights": named}
+
+
+def read_as(kind: type[msgspec.Struct]) -> PlainValidator:
+    """How pydantic reads a list of structs: messages and calls are most of a line, and this is fast."""
+
+    def read(value: Any) -> Any:
+        try:
+            return msgspec.convert(value, tuple[kind, ...])  # type: ignore[valid-type]
+        except msgspec.ValidationError:
+            pass
+        try:
+            nodes = [_node_with_nan(node) for node in value] if isinstance(value, list) else value
+            return msgspec.convert(nodes, tuple[kind, ...])  # type: ignore[valid-type]
+        except msgspec.ValidationError as error:
+            raise PydanticCustomError("wrong_type", "{problem}", {"problem": str(error)}) from None
+
+    return PlainValidator(read)
 
 
 class WeightedReward(RewardRecord):
@@ -147,8 +190,8 @@ class TokenTrace(TraceRecord):
     task_hash: str | None = Field(None, validation_alias=AliasPath("task", "hash"))
     task_data: Any = Field(None, validation_alias=AliasPath("task", "data"))
     retries: Any = Field(None, validation_alias=AliasPath("agent", "config", "retries"))
-    nodes: tuple[TokenNode, ...] = Field((), strict=False)
-    calls: tuple[CallRecord, ...] = Field((), strict=False)
+    nodes: Annotated[tuple[TokenNode, ...], read_as(TokenNode)] = ()  # type: ignore[assignment]
+    calls: Annotated[tuple[CallRecord, ...], read_as(CallRecord)] = ()
     rewards: dict[str, WeightedReward | None] = Field(default_factory=dict)
     metrics: dict[str, float | None] = Field(default_factory=dict)
     history: Annotated[HistoryRecord | None, WrapValidator(if_ours)] = Field(

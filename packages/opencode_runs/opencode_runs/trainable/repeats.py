@@ -62,4 +62,4 @@ def _said(node: TokenNode) -> Hashable:
 
 def _moment(node: TokenNode) -> int:
     """What no other answer has: when it was, and what it is."""
-    return hash((node.timestamp, hashable([node.message, node.token_ids])))
+    return hash((node.timestamp, hashable(node.message), hashable(node.token_ids)))
