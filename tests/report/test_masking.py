@@ -40,7 +40,7 @@ SECRETS = {
 ORDINARY = (
     "the key of the dictionary, api_key = os.environ['KEY'], a basic understanding, bearer of bad news, "
     "http://localhost:8000/v1, password: str, sk-learn, 12:30@noon, tokens: 123456789012, num_total_tokens: 12345678, "
-    "PWD=/home/me/project1, PASS: test_case_12, token = nn.Parameter(torch.zeros(100)), docker run -u 1000:1000, "
+    "PWD=/data/project1/src, PASS: test_case_12, token = nn.Parameter(torch.zeros(100)), docker run -u 1000:1000, "
     "password = hash_password(row1), npm_config_registry_1_2_3_4_5, key-value-store-of-version-12, "
     "--password <PASSWORD>"
 )
