@@ -42,11 +42,7 @@ class GivenAnswer:
 async def given_answer(
     trace: AnyTrace, runtime: vf.Runtime, path: str, max_bytes: int = MAX_ANSWER_BYTES
 ) -> GivenAnswer:
-    """The answer file at `path`, below the work directory unless it is absolute; the last reply where there is none.
-
-    Raises:
-        SandboxError: the sandbox is gone.
-    """
+    """The answer file at `path`, below the work directory unless it is absolute; the last reply where there is none."""
     found = await read_bounded_text(runtime, in_workdir(trace, path), max_bytes)
     if found.state is FileState.ABSENT:
         reply = trace.last_reply
@@ -69,7 +65,6 @@ class AnswerRubric(Rubric[AnswerConfig]):
         """1.0 for the right answer, 0.0 for a wrong, missing or unusable one.
 
         Raises:
-            SandboxError: the sandbox is gone.
             TaskError: the task has no answer to compare with.
         """
         expected = getattr(task, "answer", None)

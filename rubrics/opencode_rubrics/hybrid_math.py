@@ -143,7 +143,6 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
 
         Raises:
             ScoringError: the task has no reference, or something needed for a verdict does not work.
-            SandboxError: the sandbox is gone.
         """
         started = time.perf_counter()
         reference = getattr(task, "answer", None)
@@ -181,11 +180,7 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
         return await self._pool().verify(reference, text, source, self.config.timeout_seconds, scoring)
 
     async def rule_on_file(self, reference: str, runtime: vf.Runtime, path: str) -> Ruling:
-        """The rules' result on a bounded file that is taken out of the sandbox.
-
-        Raises:
-            SandboxError: the sandbox is gone.
-        """
+        """The rules' result on a bounded file that is taken out of the sandbox."""
         found = await read_bounded_text(runtime, path, self.config.max_answer_bytes)
         if found.state is not FileState.TEXT:
             return Ruling(RulesResult(False, found.state.name.lower()))

@@ -60,7 +60,6 @@ class JudgeRubric(Rubric[JudgeRubricConfig]):
 
         Raises:
             JudgeError: the judge gave no verdict on this answer, and none on the reference either.
-            SandboxError: the sandbox is gone.
             ScoringError: the task has no reference, or lacks the question's column.
         """
         reference = getattr(task, "answer", None)

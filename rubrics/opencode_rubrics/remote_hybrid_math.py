@@ -165,7 +165,6 @@ async def _end_agent_user(runtime: vf.Runtime, user: str) -> bool:
 
     Raises:
         ScoringError: there is no such user, or processes survive.
-        SandboxError: the sandbox is gone.
     """
     failure = f"the processes of agent_user {user!r} could not be ended"
     result = await run_checked(runtime, program_argv("kill_user.sh", user), failure, error=ScoringError)

@@ -26,11 +26,7 @@ class WrittenReward:
 
 
 async def read_reward_file(runtime: vf.Runtime, lowest: float, highest: float) -> WrittenReward:
-    """The number that a verify command wrote, between `lowest` and `highest`.
-
-    Raises:
-        SandboxError: the sandbox is gone.
-    """
+    """The number that a verify command wrote, between `lowest` and `highest`."""
     found = await read_bounded_text(runtime, REWARD_PATH, _MAX_BYTES)
     if found.state is not FileState.TEXT:
         return WrittenReward(problem=f"{REWARD_PATH} is {found.state.name.lower().replace('_', ' ')}")

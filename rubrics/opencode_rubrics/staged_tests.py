@@ -150,7 +150,6 @@ async def run_tests(
         exposed: whether an agent that was root can have replaced programs of the sandbox.
 
     Raises:
-        SandboxError: the sandbox is gone.
         ScoringError: the script runs agent code, which cannot be kept apart from it in this sandbox.
         TaskError: the sandbox is this machine itself.
     """

@@ -30,11 +30,7 @@ class Verdict:
 
 
 async def read_verdict(runtime: vf.Runtime, key: str, lowest: float, highest: float) -> Verdict:
-    """The verdict, whose reward is the number named `key`, between `lowest` and `highest`.
-
-    Raises:
-        SandboxError: the sandbox is gone.
-    """
+    """The verdict, whose reward is the number named `key`, between `lowest` and `highest`."""
     found = await read_bounded_text(runtime, VERDICT_PATH, _MAX_BYTES)
     if found.state is FileState.ABSENT:
         written = await read_reward_file(runtime, lowest, highest)

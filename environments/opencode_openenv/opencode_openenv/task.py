@@ -98,11 +98,7 @@ class LeftFiles:
 
 
 async def left_files(runtime: vf.Runtime, directory: str) -> LeftFiles:
-    """The files below `directory`; none where they cannot be read in time.
-
-    Raises:
-        SandboxError: the sandbox is gone.
-    """
+    """The files below `directory`; none where they cannot be read in time."""
     argv = program_argv(
         "read_files.sh", directory, str(_BELOW_BYTES), str(_MOST), str(_CHARACTERS * 4), owner="opencode_openenv"
     )
@@ -182,7 +178,6 @@ class RolloutTask(OpenCodeTask):
 
         Raises:
             TaskError: a command failed or ran out of time.
-            SandboxError: the sandbox is gone.
         """
         await run_checked(runtime, ["mkdir", "-p", "--", WORKDIR], f"{WORKDIR} cannot be made", error=vf.TaskError)
         records = trace.info[SETUP_RECORD] = []
@@ -199,7 +194,6 @@ class RolloutTask(OpenCodeTask):
 
         Raises:
             TaskError: the commands could not be run.
-            SandboxError: the sandbox is gone.
         """
         await super().score(trace, runtime, deployment)
         if runtime is not None and trace.stop_condition != "setup_timeout":

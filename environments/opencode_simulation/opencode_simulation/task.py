@@ -128,7 +128,6 @@ class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]
 
         Raises:
             TaskError: a reward or metric failed.
-            SandboxError: the sandbox is gone.
         """
         if self.scoring_deferred or trace.stop_condition == "setup_timeout":
             return

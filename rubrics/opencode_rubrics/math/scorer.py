@@ -64,7 +64,6 @@ async def run_scorer(
     Raises:
         CannotStart: the scorer never came up.
         ScorerLost: it did not finish in time, or ended without a result.
-        SandboxError: the sandbox is gone.
     """
     start = f"import sys; sys.path.append({library!r}); from verdict_programs.in_sandbox import main; main()"
     try:

@@ -148,7 +148,6 @@ async def stage_tests(box: vf.Runtime, problem: SweProblem, workdir: str) -> Non
 
     Raises:
         StagingError: its patch of tests does not apply.
-        SandboxError: the sandbox is gone.
         ScoringError: a file could not be put there.
     """
     for source, place in ((source, place) for place, source in problem.test_copies.items()):

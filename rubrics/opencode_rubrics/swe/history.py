@@ -22,7 +22,6 @@ async def place_work(runtime: vf.Runtime, problem: SweProblem, workdir: str) -> 
     """Put the files of a row without an image into its work directory.
 
     Raises:
-        SandboxError: the sandbox is gone.
         TaskError: they cannot be put there, or the problem is a trace's, which has their digest alone.
     """
     if problem.shortened:
@@ -40,7 +39,6 @@ async def hide_future(runtime: vf.Runtime, problem: SweProblem, workdir: str) ->
     """Check out the base commit, and remove what the agent must not see.
 
     Raises:
-        SandboxError: the sandbox is gone.
         TaskError: it cannot be done.
     """
     if problem.hidden:

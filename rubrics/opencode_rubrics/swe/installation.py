@@ -66,22 +66,17 @@ def installs(command: str) -> bool:
 
 
 async def install(box: vf.Runtime, problem: SweProblem, workdir: str, changed: Collection[str]) -> Installed:
-    """Install the package of an untouched sandbox, if a change of these paths has no part in that.
-
-    Raises:
-        SandboxError: the sandbox is gone.
-    """
-    parts = parted(problem.command)
-    if parts is None or not await _modules_alone(box, workdir, changed):
-        return Installed(problem, bool(changed) and installs(problem.command))
-    await lift_network(box)
-    script = f"/tmp/.{uuid.uuid4().hex}"
-    await box.write(script, parts[0].encode())
-    shell = "$(command -v bash || command -v sh)"
-    ended = await run_command(box, f'"{shell}" {script}; rm -f {script}', workdir=workdir, timeout=problem.timeout)
-    failure = f"its package was not installed within {problem.timeout:g} s" if ended.timed_out else ""
-    rest = problem.model_copy(update={"command": parts[1]})
-    return Installed(rest, bool(changed) and installs(rest.command), failure)
+    """Install the package of an untouched sandbox, if a change of these paths has no part in that."""
+    parts, failure = parted(problem.command), ""
+    if parts is not None and await _modules_alone(box, workdir, changed):
+        await lift_network(box)
+        script = f"/tmp/.{uuid.uuid4().hex}"
+        await box.write(script, parts[0].encode())
+        shell = "$(command -v bash || command -v sh)"
+        ended = await run_command(box, f'"{shell}" {script}; rm -f {script}', workdir=workdir, timeout=problem.timeout)
+        failure = f"its package was not installed within {problem.timeout:g} s" if ended.timed_out else ""
+        problem = problem.model_copy(update={"command": parts[1]})
+    return Installed(problem, bool(changed) and installs(problem.command), failure)
 
 
 async def _modules_alone(box: vf.Runtime, workdir: str, changed: Collection[str]) -> bool:

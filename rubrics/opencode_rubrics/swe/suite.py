@@ -87,7 +87,6 @@ async def run_suite(runtime: vf.Runtime, problem: SweProblem, workdir: str, *, r
         record: whether pytest is given our plugin.
 
     Raises:
-        SandboxError: the sandbox is gone.
         ScoringError: our own files could not be put there, or the parser is missing.
     """
     await lift_network(runtime)

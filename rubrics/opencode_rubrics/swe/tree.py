@@ -103,7 +103,6 @@ async def list_tree(runtime: vf.Runtime, directory: str) -> dict[str, Entry]:
 
     Raises:
         TreeError: the sandbox did not say.
-        SandboxError: the sandbox is gone.
     """
     listed = await run_for(runtime, argv_of("list_tree", directory), _SECONDS, f"{directory} cannot be listed")
     if listed.exit_code:
@@ -138,7 +137,6 @@ async def take_files(runtime: vf.Runtime, directory: str, tree: Tree, paths: Col
 
     Raises:
         TreeError: they are too many or too large, or the sandbox did not give them as it listed them.
-        SandboxError: the sandbox is gone.
     """
     if len(paths) > MAX_PATHS:
         raise TreeError(f"{len(paths)} files are more than {MAX_PATHS}")
@@ -192,7 +190,6 @@ async def put_files(runtime: vf.Runtime, directory: str, files: Mapping[str, Fil
 
     Raises:
         ScoringError: the sandbox could not take them.
-        SandboxError: the sandbox is gone.
     """
     failure = "what the agent changed could not be put into the untouched sandbox"
     removed = [*gone, *files]

@@ -140,11 +140,7 @@ class Readable:
 
 
 async def readable_in(runtime: vf.Runtime) -> Readable:
-    """All that can be read in the sandbox by the user of `runtime`.
-
-    Raises:
-        SandboxError: the sandbox is gone.
-    """
+    """All that can be read in the sandbox by the user of `runtime`."""
     found = Readable()
     places = ["/"] if isinstance(runtime, TrustedSystem) else ["/", *_ADDED]
     packed = await _packed(runtime, places, await _left_out(runtime), found)

@@ -44,7 +44,6 @@ class Preparation:
 
         Raises:
             HarnessError: it could not be done in a sandbox that lives: the agent can have seen to that.
-            SandboxError: the sandbox is gone.
         """
         argv = [state, session, *await self._arguments(archive)]
         await self._run(program("prepare.sh"), argv, _AGAIN, (0,), HarnessError)

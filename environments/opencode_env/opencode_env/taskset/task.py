@@ -81,7 +81,6 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
 
         Raises:
             TaskError: a command failed or ran out of time; the message holds the end of its output.
-            SandboxError: the sandbox is gone.
         """
         workdir = workdir_of(trace)
         folder, swe = self.data.folder, self.data.swe
@@ -123,7 +122,6 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
 
         Raises:
             TaskError: a reward or metric failed.
-            SandboxError: the sandbox is gone.
         """
         if self.scoring_deferred or trace.stop_condition == "setup_timeout":
             return

@@ -102,11 +102,7 @@ class Terminals:
         self._live: dict[str, _Live] = {}
 
     async def run(self, command: str, seconds: float) -> Ran:
-        """Run a command with bash to its end, standard input empty, for at most `seconds`.
-
-        Raises:
-            SandboxError: the sandbox is gone.
-        """
+        """Run a command with bash to its end, standard input empty, for at most `seconds`."""
         argv = ["bash", "-c", _NO_INPUT + await self._text(command)]
         if not isinstance(self._runtime, EndsAgentProcesses):
             return await self._run_elsewhere(command, argv, seconds)
@@ -134,7 +130,6 @@ class Terminals:
 
         Raises:
             ValueError: a session of that name lives, or there are too many.
-            SandboxError: the sandbox is gone.
         """
         known = self._live.get(name)
         if known is not None and await known.process.poll() is None:

@@ -90,7 +90,6 @@ class Channel:
         """Send a request and return its id and its future reply; `fds` are closed once sent.
 
         Raises:
-            SandboxError: the sandbox is gone.
             ValueError: a field holds a NUL byte.
         """
         try:

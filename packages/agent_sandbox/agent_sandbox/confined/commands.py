@@ -3,34 +3,19 @@
 import asyncio
 import contextlib
 import copy
-import os
 from collections.abc import AsyncIterator, Mapping
 
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult
 from verifiers.v1.utils.aio import run_shielded
 
-from agent_sandbox.confined.channel import Channel, Reply
 from agent_sandbox.confined.output import PipeReader
-from agent_sandbox.confined.process import ConfinedProcess
+from agent_sandbox.confined.process import ConfinedProcess, pipes
 from agent_sandbox.confined.sandbox import Sandbox
 from agent_sandbox.confined.variables import base_environment
 from agent_sandbox.toolbox.kept_files import NotKept
 
 _END_TIMEOUT_S = 60.0
-
-
-def _pipes(count: int) -> list[tuple[int, int]]:
-    """Return (read end, write end) pairs, all or none."""
-    with contextlib.ExitStack() as undo:
-        made = []
-        for _ in range(count):
-            pair = os.pipe2(os.O_CLOEXEC)
-            for fd in pair:
-                undo.callback(os.close, fd)
-            made.append(pair)
-        undo.pop_all()
-    return made
 
 
 class Commands:
@@ -44,12 +29,10 @@ class Commands:
         self._alone = False
         """Whether these are the commands of whoever holds the sandbox's other processes still."""
 
-    def _spawn(
-        self, channel: Channel, argv: list[str], env: Mapping[str, str], fds: tuple[int, ...], log: str = ""
-    ) -> tuple[str, asyncio.Future[Reply]]:
+    def _request(self, argv: list[str], env: Mapping[str, str], log: str = "") -> list[str]:
+        """What starts a command."""
         settings = [f"{name}={value}" for name, value in {**self._environment, **env}.items()]
-        alone = "alone" if self._alone else ""
-        return channel.submit("spawn", alone, log, str(len(argv)), *argv, *settings, fds=fds)
+        return ["spawn", "alone" if self._alone else "", log, str(len(argv)), *argv, *settings]
 
     async def _turn(self) -> None:
         """Wait until nobody else holds this sandbox's processes."""
@@ -64,7 +47,6 @@ class Commands:
         Where that cannot be had for sure although the kernel could do it, what runs is ended instead, if not `spare`.
 
         Raises:
-            SandboxError: the sandbox is gone.
             NotKept: it could not be had, and what runs was spared.
         """
         async with self._holding:
@@ -89,17 +71,13 @@ class Commands:
             await self._sandbox.channel.request("release")
 
     async def run(self, argv: list[str], env: Mapping[str, str]) -> ProgramResult:
-        """Run a command to its end; cancelling ends its whole tree before the cancellation goes on.
-
-        Raises:
-            SandboxError: the sandbox is gone.
-        """
+        """Run a command to its end; cancelling ends its whole tree before the cancellation goes on."""
         channel = self._sandbox.channel
         await self._turn()
-        (out, out_inside), (err, err_inside) = _pipes(2)
+        (out, out_inside), (err, err_inside) = pipes(2)
         readers = PipeReader(out), PipeReader(err)
         try:
-            command, exited = self._spawn(channel, argv, env, (out_inside, err_inside))
+            command, exited = channel.submit(*self._request(argv, env), fds=(out_inside, err_inside))
             try:
                 code = int((await exited).text)
             except asyncio.CancelledError:
@@ -112,41 +90,23 @@ class Commands:
                 reader.close()
 
     async def open(self, argv: list[str], env: Mapping[str, str]) -> ConfinedProcess:
-        """Start a process whose three streams stay open.
-
-        Raises:
-            SandboxError: the sandbox is gone.
-        """
+        """Start a process whose three streams stay open."""
         channel = self._sandbox.channel
         await self._turn()
-        (stdin_inside, stdin), (out, out_inside), (err, err_inside) = _pipes(3)
-        try:
-            command, exited = self._spawn(channel, argv, env, (stdin_inside, out_inside, err_inside))
-        except BaseException:
-            for fd in (stdin, out, err):
-                os.close(fd)
-            raise
-        process = ConfinedProcess(channel, command, exited, (stdin, out, err))
+        process = ConfinedProcess(channel, *self._request(argv, env))
         self._processes.append(process)
         return process
 
     async def background(self, argv: list[str], env: Mapping[str, str], log: str) -> None:
-        """Start a process that nobody waits for, with its output in the file `log` inside.
-
-        Raises:
-            SandboxError: the sandbox is gone.
-        """
+        """Start a process that nobody waits for, with its output in the file `log` inside."""
         channel = self._sandbox.channel
         await self._turn()
-        self._spawn(channel, argv, env, (), log)
+        channel.submit(*self._request(argv, env, log))
 
     async def relieve(self, commands_too: bool) -> int:
         """Kill what the running commands have started, or them as well; returns how many processes that were.
 
         None while the others are held: they add nothing, and whoever runs alone is not to pay for what they left.
-
-        Raises:
-            SandboxError: the sandbox is gone.
         """
         if self._holding.locked():
             return 0

@@ -57,11 +57,7 @@ class DiskWatch:
         return found.f_bavail * found.f_frsize, found.f_favail * FILE_BYTES
 
     async def run(self) -> None:
-        """Watch until cancelled.
-
-        Raises:
-            SandboxError: the sandbox is gone.
-        """
+        """Watch until cancelled."""
         room, measured = self._room(), time.monotonic()
         while True:
             await asyncio.sleep(LOOK_EVERY_S)

@@ -51,11 +51,7 @@ class Doorway:
         self._relays: list[Relay] = []
 
     def inward(self, url: str) -> str:
-        """Return the URL at which programs inside reach `url`, a host or remote URL.
-
-        Raises:
-            SandboxError: the sandbox is gone.
-        """
+        """Return the URL at which programs inside reach `url`, a host or remote URL."""
         parts = urlsplit(url)
         host = (parts.hostname or "").lower()
         port = parts.port or _DEFAULT_PORTS.get(parts.scheme)

@@ -1,13 +1,14 @@
 """A live process in the sandbox: its three streams are pipes that the host reads and writes directly."""
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator
 
 from verifiers.v1.runtimes import RuntimeProcess
 
-from agent_sandbox.confined.channel import Channel, Reply
+from agent_sandbox.confined.channel import Channel
 from agent_sandbox.confined.output import PIPE_MAX_BYTES
 
 _CHUNK_BYTES = 64 << 10
@@ -91,34 +92,30 @@ class Sink(_Pipe):
                 await self._until_ready(fd)
 
 
-class ConfinedProcess(RuntimeProcess):
-    """One command of the sandbox with its stdin open.
+def pipes(count: int) -> list[tuple[int, int]]:
+    """Return (read end, write end) pairs, all or none."""
+    with contextlib.ExitStack() as undo:
+        made = []
+        for _ in range(count):
+            made.append(os.pipe2(os.O_CLOEXEC))
+            for fd in made[-1]:
+                undo.callback(os.close, fd)
+        undo.pop_all()
+    return made
 
-    Exit codes are those of `asyncio.subprocess`: negative for a signal. 127 and 126 mean that the program was not
-    found or not executable, with the reason on stderr.
+
+class PipedProcess(RuntimeProcess):
+    """One command whose three streams are pipes of ours.
 
     Args:
-        channel: the way to process 1.
-        command: the id of the spawn request.
-        exited: the future reply to it, which is the exit code.
         fds: the host's ends of stdin, stdout, stderr; owned from now on.
     """
 
-    def __init__(
-        self, channel: Channel, command: str, exited: asyncio.Future[Reply], fds: tuple[int, int, int]
-    ) -> None:
-        self._channel = channel
-        self._command = command
-        self._exited = exited
+    def __init__(self, fds: tuple[int, int, int]) -> None:
         self._stdin = Sink(fds[0], writing=True)
         self._output = Source(fds[1], writing=False), Source(fds[2], writing=False)
         self.stdout, self.stderr = self._output
-        exited.add_done_callback(self._on_exit)
         self._writing = asyncio.Lock()
-
-    def _on_exit(self, _: object) -> None:
-        for source in self._output:
-            source.process_ended()
 
     async def write(self, data: bytes) -> None:
         """Write all of `data` to the process's stdin.
@@ -132,6 +129,44 @@ class ConfinedProcess(RuntimeProcess):
     def close_stdin(self) -> None:
         """End the process's stdin; idempotent."""
         self._stdin.close()
+
+    def close(self) -> None:
+        """Release the streams; idempotent."""
+        self._stdin.close()
+        for source in self._output:
+            source.close()
+
+
+class ConfinedProcess(PipedProcess):
+    """One command of the sandbox with its stdin open.
+
+    Exit codes are those of `asyncio.subprocess`: negative for a signal. 127 and 126 mean that the program was not
+    found or not executable, with the reason on stderr.
+
+    Args:
+        channel: the way to process 1.
+        kind: the request that starts it, and its fields.
+
+    Raises:
+        SandboxError: the sandbox is gone.
+    """
+
+    def __init__(self, channel: Channel, kind: str, *fields: str | bytes) -> None:
+        (stdin_inside, stdin), (out, out_inside), (err, err_inside) = pipes(3)
+        try:
+            started = channel.submit(kind, *fields, fds=(stdin_inside, out_inside, err_inside))
+        except BaseException:
+            for fd in (stdin, out, err):
+                os.close(fd)
+            raise
+        super().__init__((stdin, out, err))
+        self._channel = channel
+        self._command, self._exited = started
+        self._exited.add_done_callback(self._on_exit)
+
+    def _on_exit(self, _: object) -> None:
+        for source in self._output:
+            source.process_ended()
 
     async def wait(self) -> int:
         """Wait for the process's end and return its exit code.
@@ -154,9 +189,3 @@ class ConfinedProcess(RuntimeProcess):
         """Kill the process and everything it started; nothing of it is left on return."""
         if not self._exited.done():
             await self._channel.request("end", self._command)
-
-    def close(self) -> None:
-        """Release the streams; idempotent."""
-        self._stdin.close()
-        for source in self._output:
-            source.close()

@@ -101,13 +101,13 @@ class BubblewrapBackend(RuntimeBackend):
         await self.sandbox.start(self.options, self.binds, temporary)
         self.info.id = f"/tmp/{temporary}"
         most, idle = self.options.max_connections, self.options.idle_timeout
-        self.doorway = Doorway(self.sandbox.channel, self.sandbox.hosts, most=most, idle=idle)
+        self.doorway = Doorway(self.sandbox.channel, self.sandbox.directory.hosts, most=most, idle=idle)
         self._watch_disk()
 
     def _watch_disk(self) -> None:
         if self.options.max_disk is None:
             return
-        watch = DiskWatch(self.sandbox.directory, self.sandbox.pid, self.options.max_disk, self.commands.relieve)
+        watch = DiskWatch(self.sandbox.directory.path, self.sandbox.pid, self.options.max_disk, self.commands.relieve)
         self.disk, self._disk_task = watch, asyncio.create_task(self._until_gone(watch))
 
     async def _until_gone(self, watch: DiskWatch) -> None:
@@ -137,9 +137,6 @@ class BubblewrapBackend(RuntimeBackend):
 
         Cancelling ends the command's whole tree before the cancellation goes on. What the command leaves running in
         the background is not waited for, and its output is closed.
-
-        Raises:
-            SandboxError: the sandbox is gone.
         """
         return await self.commands.run(argv, runtime.process_env(env))
 
@@ -169,19 +166,11 @@ class BubblewrapBackend(RuntimeBackend):
         await serve_apart(self.bind(), apart, argv, runtime.process_env(env), log)
 
     async def read(self, runtime: Runtime, path: str, max_bytes: int | None = None) -> bytes:
-        """Return the first `max_bytes` bytes of a regular file, or all of it.
-
-        Raises:
-            SandboxError: there is none, it is over `READ_LIMIT_BYTES`, or the sandbox is gone.
-        """
+        """Return the first `max_bytes` bytes of a regular file, or all of it."""
         return await read_file(self.sandbox.channel, path, max_bytes)
 
     async def write(self, runtime: Runtime, path: str, data: bytes) -> None:
-        """Replace the file at `path`, not what a symlink there points to, with mode 0644.
-
-        Raises:
-            SandboxError: `path` is a directory or not writable inside, or the disk is full.
-        """
+        """Replace the file at `path`, not what a symlink there points to, with mode 0644."""
         await write_file(self.sandbox.channel, path, data)
 
     def host_url(self, url: str) -> str:
@@ -222,11 +211,7 @@ class ConfinedRuntime(Runtime):
         return self.backend.sandbox.is_alive
 
     async def limit_kills(self) -> dict[str, int]:
-        """Return how many processes were killed at the limits of `memory` and `disk`.
-
-        Raises:
-            SandboxError: the sandbox is gone.
-        """
+        """Return how many processes were killed at the limits of `memory` and `disk`."""
         sandbox, disk = self.backend.sandbox, self.backend.disk
         watched = int((await sandbox.channel.request("kills")).text)
         by_kernel = sandbox.group.memory_kills().at_limit if sandbox.group is not None else 0
@@ -243,11 +228,7 @@ class ConfinedRuntime(Runtime):
         return of_machine() - self.backend.killed_before
 
     async def exec(self, argv: list[str], env: dict[str, str]) -> ConfinedProcess:
-        """Start a process whose three streams stay open.
-
-        Raises:
-            SandboxError: the sandbox is gone.
-        """
+        """Start a process whose three streams stay open."""
         return await self.backend.exec(self, argv, env)
 
     def original_url(self, url: str) -> str:
@@ -294,7 +275,7 @@ class ConfinedRuntime(Runtime):
 
     def empty(self) -> None:
         """Make all that is writable as it was at first, when nothing runs inside any more (blocking)."""
-        self.backend.sandbox.empty()
+        self.backend.sandbox.directory.empty()
 
     @property
     def agent_survived(self) -> bool:
@@ -315,7 +296,6 @@ class ConfinedRuntime(Runtime):
 
         Raises:
             NotKept: it cannot be kept whole.
-            SandboxError: the sandbox is gone.
         """
         roots, skipped = self.backend.sandbox.kept_areas(), [str(self.info.id), SHARED]
         async with self.backend.commands.others_held(spare=True) as alone:
@@ -347,11 +327,7 @@ class ConfinedRuntime(Runtime):
             process.close()
 
     async def read_answer(self, path: str, max_bytes: int) -> bytes | str:
-        """Return the content of a regular file of at most `max_bytes`, or in one word why there is none to be had.
-
-        Raises:
-            SandboxError: the sandbox is gone.
-        """
+        """Return the content of a regular file of at most `max_bytes`, or in one word why there is none to be had."""
         return await read_answer(self.backend.sandbox.channel, path, max_bytes)
 
     async def prepare_uv_script(

@@ -86,11 +86,10 @@ class Sandbox:
             SandboxError: bubblewrap is missing or refused; with the end of its output.
         """
         bubblewrap = await run_shielded(asyncio.to_thread(self._prepare, options))
-        assert self._directory is not None
         assert self._allowance is not None
-        self._directory.part(f"tmp/{temporary}")
-        self._directory.part("home/agent")
-        binds = [Bind(SCRIPTS, str(SCRIPTS)), Bind(self._directory.part("door"), DOOR), *binds]
+        self.directory.part(f"tmp/{temporary}")
+        self.directory.part("home/agent")
+        binds = [Bind(SCRIPTS, str(SCRIPTS)), Bind(self.directory.part("door"), DOOR), *binds]
         self._allowance.require_readable(binds)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel = Channel(ours, self._describe_loss)
@@ -114,18 +113,17 @@ class Sandbox:
         self, bubblewrap: Bubblewrap, options: LocalSandboxConfig, binds: Sequence[Bind], control_fd: int
     ) -> None:
         """Start bubblewrap, on the event loop's thread: --die-with-parent means the thread that started it."""
-        assert self._directory is not None
         assert self._allowance is not None
         user = self._allowance.user
         program = seccomp_program()
         filter_fd = None if program is None else memfd(program)
         try:
-            with self._allowance.settings() as limits, self._directory.log.open("wb") as log:
+            with self._allowance.settings() as limits, self.directory.log.open("wb") as log:
                 start = f"from supervisor.main import main; main({control_fd}, {self._workdir!r}, {limits!r})"
                 fds = [control_fd, filter_fd, user and user.namespace, *limits["groups"], *limits["groups_alone"]]
                 # `extra_groups` would have this whole process forked, which costs more CPU than all else of a start.
                 clear = [] if user is None else _without_groups()
-                line = command_line(bubblewrap, self._directory, options, binds, self._workdir, user, filter_fd, start)
+                line = command_line(bubblewrap, self.directory, options, binds, self._workdir, user, filter_fd, start)
                 self._process = subprocess.Popen(
                     [*clear, *line],
                     env={},
@@ -172,26 +170,14 @@ class Sandbox:
         return self._process.pid
 
     @property
-    def directory(self) -> Path:
-        """The host directory of its writable files."""
+    def directory(self) -> SandboxDirectory:
+        """The host directory of its writable files, once it is being started."""
         assert self._directory is not None
-        return self._directory.path
-
-    @property
-    def hosts(self) -> Path:
-        """The host's side of the sandbox's /etc/hosts."""
-        assert self._directory is not None
-        return self._directory.hosts
-
-    def empty(self) -> None:
-        """Make all that is writable as it was at first (blocking)."""
-        assert self._directory is not None
-        self._directory.empty()
+        return self._directory
 
     def shown_to_tool_servers(self) -> list[Bind]:
         """Return what a tool server shares with the agent: all that is writable but what scoring has for itself."""
-        assert self._directory is not None
-        areas = writable_areas(self._directory, self._workdir)
+        areas = writable_areas(self.directory, self._workdir)
         return [
             Bind(source, target, writable=True) for target, source in areas.items() if not target.startswith(HIDDEN)
         ]
@@ -202,32 +188,24 @@ class Sandbox:
         Raises:
             SandboxError: the work directory lies where verify commands keep what is theirs.
         """
-        assert self._directory is not None
-        return shown_areas(writable_areas(self._directory, self._workdir), self._workdir)
+        return shown_areas(writable_areas(self.directory, self._workdir), self._workdir)
 
     def kept_areas(self) -> list[str]:
         """Return the paths inside of all that is writable, those within others left out."""
-        assert self._directory is not None
-        areas = sorted(writable_areas(self._directory, self._workdir))
+        areas = sorted(writable_areas(self.directory, self._workdir))
         return [path for path in areas if not any(path.startswith(f"{other}/") for other in areas)]
 
     def doors(self) -> tuple[Path, Path]:
-        """Return the host directories of the command `run-agent-code` and of what it shares with verify commands.
-
-        Raises:
-            SandboxError: the sandbox is gone.
-        """
-        assert self._directory is not None
+        """Return the host directories of the command `run-agent-code` and of what it shares with verify commands."""
         try:
-            return self._directory.part("door"), self._directory.part("shared")
+            return self.directory.part("door"), self.directory.part("shared")
         except FileNotFoundError:
             raise SandboxError(self._describe_loss()) from None
 
     @contextlib.contextmanager
     def home_unnamed(self) -> Iterator[None]:
         """Keep the agent's home out of /etc/passwd: curl, ssh, sqlite3 and others look for settings there."""
-        assert self._directory is not None
-        passwd = self._directory.passwd
+        passwd = self.directory.passwd
         before = passwd.read_text()
         passwd.write_text(before.replace(HOME, "/nonexistent"))
         try:

@@ -2,14 +2,14 @@
 
 import contextlib
 import os
-import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult
-from verifiers.v1.utils.aio import run_shielded
 
+from agent_sandbox.confined.process import pipes
 from agent_sandbox.podman import engine
 from agent_sandbox.podman.arguments import exec_arguments
 from agent_sandbox.podman.container import Container
@@ -45,23 +45,13 @@ class Commands:
         """Run a command to its end; its output is kept in bounded memory.
 
         Cancelling ends the command's whole tree before the cancellation goes on.
-
-        Raises:
-            SandboxError: the container is gone.
         """
         command = uuid.uuid4().hex
-        arguments = [*self._arguments(env, user, command), *argv]
-        with engine.output_pipes() as (inside, readers):
-            client = await engine.start(arguments, subprocess.DEVNULL, *inside)
-            try:
-                code = await client.wait()
-            except BaseException:
-                await run_shielded(end_command(self._container, command, client))
-                raise
-            stdout, stderr = (reader.finish() for reader in readers)
-        if code != 0:
+        ended = partial(end_command, self._container, command)
+        result = await engine.call(*self._arguments(env, user, command), *argv, end=ended)
+        if result.exit_code != 0:
             self._container.require_alive("a command ran in it")
-        return ProgramResult(code, stdout, stderr)
+        return result
 
     async def open(
         self, argv: Sequence[str], env: Mapping[str, str], user: str | None = None, *, interactive: bool = True
@@ -75,7 +65,7 @@ class Commands:
         mode = ["--interactive"] if interactive else []
         arguments = [*self._arguments(env, user, command, *mode), *argv]
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
-            (stdin, to), (out, stdout), (error, stderr) = (os.pipe2(os.O_CLOEXEC) for _ in range(3))
+            (stdin, to), (out, stdout), (error, stderr) = pipes(3)
             for fd in (stdin, stdout, stderr):
                 theirs.callback(os.close, fd)
             for fd in (to, out, error):

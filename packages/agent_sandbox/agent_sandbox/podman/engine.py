@@ -9,24 +9,16 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from verifiers.v1.errors import SandboxError
+from verifiers.v1.runtimes import ProgramResult
 from verifiers.v1.utils.aio import run_shielded
 
 from agent_sandbox.confined.output import PipeReader
+from agent_sandbox.confined.process import pipes
 
 _GRACE_S = 10.0
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a call printed, and its exit code."""
-
-    exit_code: int
-    stdout: str
-    stderr: str
 
 
 async def start(argv: Sequence[str], stdin: int, stdout: int, stderr: int) -> asyncio.subprocess.Process:
@@ -48,8 +40,8 @@ async def start(argv: Sequence[str], stdin: int, stdout: int, stderr: int) -> as
         raise SandboxError(f"podman {argv[0]} could not be started: {error.strerror or error}") from error
 
 
-async def call(*argv: str) -> Answer:
-    """Run `podman` to its end.
+async def call(*argv: str, end: Callable[[asyncio.subprocess.Process], Awaitable[None]] | None = None) -> ProgramResult:
+    """Run `podman` to its end; cancelled, it is ended by `end`, or asked to.
 
     Raises:
         SandboxError: podman could not be started.
@@ -59,10 +51,10 @@ async def call(*argv: str) -> Answer:
         try:
             code = await process.wait()
         except BaseException:
-            await run_shielded(finish(process))
+            await run_shielded((end or finish)(process))
             raise
         stdout, stderr = (reader.finish() for reader in readers)
-    return Answer(code, stdout, stderr)
+    return ProgramResult(code, stdout, stderr)
 
 
 @contextlib.contextmanager
@@ -74,8 +66,7 @@ def output_pipes() -> Iterator[tuple[tuple[int, int], tuple[PipeReader, PipeRead
     with contextlib.ExitStack() as stack:
         inside: list[int] = []
         readers: list[PipeReader] = []
-        for _ in range(2):
-            ours, theirs = os.pipe2(os.O_CLOEXEC)
+        for ours, theirs in pipes(2):
             inside.append(theirs)
             stack.callback(os.close, theirs)
             readers.append(PipeReader(ours))

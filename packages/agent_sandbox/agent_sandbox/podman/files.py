@@ -57,7 +57,7 @@ async def _exchange(process: PodmanProcess, data: bytes, limit: int) -> tuple[in
     async def feed() -> None:
         with contextlib.suppress(OSError):  # it ended without reading all, and its exit code says why
             await process.write(data)
-        process.end_input()
+        process.close_stdin()
 
     async def collect() -> None:
         async for chunk in process.stdout:

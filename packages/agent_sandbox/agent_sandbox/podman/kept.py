@@ -6,7 +6,6 @@ files as its user does, run none of its code, and are not seen from inside (see 
 
 import contextlib
 import json
-import os
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -30,7 +29,6 @@ async def keep_files(container: Container, folder: Path, before: Path | None, mo
 
     Raises:
         NotKept: it cannot be kept whole.
-        SandboxError: the container is gone.
     """
     begun = time.monotonic()
     async with _paused(container):
@@ -91,18 +89,7 @@ def _mounts(pid: int) -> dict[str, bool]:
 @contextlib.asynccontextmanager
 async def _program(container: Container, name: str, *operands: str) -> AsyncIterator[ConfinedProcess]:
     """One of our programs, which the container's warden runs on its files."""
-    pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
-    (theirs, stdin), (out, out_theirs), (error, error_theirs) = pipes
-    channel = container.channel
-    try:
-        command, ended = channel.submit(
-            "program", program_text(name), *operands, fds=(theirs, out_theirs, error_theirs)
-        )
-    except BaseException:
-        for fd in (stdin, out, error):
-            os.close(fd)
-        raise
-    process = ConfinedProcess(channel, command, ended, (stdin, out, error))
+    process = ConfinedProcess(container.channel, "program", program_text(name), *operands)
     try:
         yield process
     except BrokenPipeError:

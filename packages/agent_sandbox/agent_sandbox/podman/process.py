@@ -5,10 +5,9 @@ import contextlib
 import signal
 
 from verifiers.v1.errors import SandboxError
-from verifiers.v1.runtimes import RuntimeProcess
 from verifiers.v1.utils.aio import run_shielded
 
-from agent_sandbox.confined.process import Sink, Source
+from agent_sandbox.confined.process import PipedProcess
 from agent_sandbox.podman import engine
 from agent_sandbox.podman.container import Container
 
@@ -16,7 +15,7 @@ _ROUNDS = 30
 _ROUND_S = 0.1
 
 
-class PodmanProcess(RuntimeProcess):
+class PodmanProcess(PipedProcess):
     """One command of a container with its stdin open.
 
     Exit codes are those of `podman exec`: 128 and the signal's number for a signal, 127 and 126 for a program that is
@@ -32,26 +31,10 @@ class PodmanProcess(RuntimeProcess):
     def __init__(
         self, container: Container, command: str, client: asyncio.subprocess.Process, fds: tuple[int, int, int]
     ) -> None:
+        super().__init__(fds)
         self._container = container
         self._command = command
         self._client = client
-        self._stdin = Sink(fds[0], writing=True)
-        self._output = Source(fds[1], writing=False), Source(fds[2], writing=False)
-        self.stdout, self.stderr = self._output
-        self._writing = asyncio.Lock()
-
-    async def write(self, data: bytes) -> None:
-        """Write all of `data` to the process's stdin.
-
-        Raises:
-            BrokenPipeError: the process ended.
-        """
-        async with self._writing:
-            await self._stdin.write(data)
-
-    def end_input(self) -> None:
-        """Close the process's stdin; idempotent."""
-        self._stdin.close()
 
     async def wait(self) -> int:
         """Wait for the process's end and return its exit code.
@@ -81,9 +64,7 @@ class PodmanProcess(RuntimeProcess):
     async def release(self) -> None:
         """End the `podman exec` of a process that is over or whose container is gone, and its streams; idempotent."""
         await engine.finish(self._client)
-        self._stdin.close()
-        for source in self._output:
-            source.close()
+        self.close()
 
 
 async def end_command(container: Container, command: str, client: asyncio.subprocess.Process) -> None:

@@ -97,42 +97,23 @@ class PodmanBackend(RuntimeBackend):
         """Run a command to its end; its output is kept in bounded memory.
 
         Cancelling ends the command's whole tree before the cancellation goes on.
-
-        Raises:
-            SandboxError: the container is gone.
         """
         return await self._started.run(argv, runtime.process_env(env), runtime.user)
 
     async def exec(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
-        """Start a process whose three streams stay open.
-
-        Raises:
-            SandboxError: podman could not be started.
-        """
+        """Start a process whose three streams stay open."""
         return await self._started.open(argv, runtime.process_env(env), runtime.user)
 
     async def run_background(self, runtime: Runtime, argv: list[str], env: dict[str, str], log: str) -> None:
-        """Start a process that runs until `stop`, with its output in the file `log` inside.
-
-        Raises:
-            SandboxError: it could not be started.
-        """
+        """Start a process that runs until `stop`, with its output in the file `log` inside."""
         await self._started.background(argv, runtime.process_env(env), log, runtime.user)
 
     async def read(self, runtime: Runtime, path: str, max_bytes: int | None = None) -> bytes:
-        """Return the first `max_bytes` bytes of a regular file, or all of it.
-
-        Raises:
-            SandboxError: there is none, or the container is gone.
-        """
+        """Return the first `max_bytes` bytes of a regular file, or all of it."""
         return await read_file(self._started, path, max_bytes, runtime.user)
 
     async def write(self, runtime: Runtime, path: str, data: bytes) -> None:
-        """Write the file at `path`, or the one that a symlink there leads to; make its parents.
-
-        Raises:
-            SandboxError: `path` is not a regular file or not writable, or the disk is full.
-        """
+        """Write the file at `path`, or the one that a symlink there leads to; make its parents."""
         await write_file(self._started, path, data, runtime.user)
 
     def host_url(self, url: str) -> str:
@@ -188,11 +169,7 @@ class PodmanRuntime(Runtime):
     backend: PodmanBackend
 
     async def read_answer(self, path: str, max_bytes: int) -> bytes | str:
-        """Return the content of a regular file of at most `max_bytes`, or in one word why there is none to be had.
-
-        Raises:
-            SandboxError: the sandbox is gone.
-        """
+        """Return the content of a regular file of at most `max_bytes`, or in one word why there is none to be had."""
         return await read_answer(self.backend.container.channel, path, max_bytes)
 
     async def keep_files(self, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]:
@@ -200,7 +177,6 @@ class PodmanRuntime(Runtime):
 
         Raises:
             NotKept: it cannot be kept whole.
-            SandboxError: the container is gone.
         """
         return await kept.keep_files(self.backend.container, folder, before, most)
 

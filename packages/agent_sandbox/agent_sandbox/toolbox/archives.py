@@ -45,7 +45,6 @@ async def unpack_archive(
         error: what a failure is in a sandbox that is still alive.
 
     Raises:
-        SandboxError: the sandbox is gone.
         RolloutError: `error`: the disk is full, `directory` cannot be written, or something stands in the way.
     """
     failure = failure or f"{directory} could not be filled"

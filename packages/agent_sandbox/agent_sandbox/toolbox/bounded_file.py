@@ -55,11 +55,7 @@ class ReadsAnswers(Protocol):
     """A sandbox whose files are read from outside, by no program that an agent could have replaced."""
 
     async def read_answer(self, path: str, max_bytes: int) -> bytes | str:
-        """The content of a regular file, as its default user may read it, or the name of a `FileState` in lower case.
-
-        Raises:
-            SandboxError: the sandbox is gone.
-        """
+        """What a regular file holds, as its default user may read it, or the name of a `FileState` in lower case."""
 
 
 async def read_bounded(runtime: vf.Runtime, path: str, max_bytes: int) -> bytes | FileState:

@@ -61,7 +61,6 @@ async def run_checked(
         advice: What to change, at the end of the message.
 
     Raises:
-        SandboxError: the sandbox is gone.
         RolloutError: `error`, with the exit code and the last of what the program said.
     """
     result = await run_for(runtime, argv, seconds, failure)

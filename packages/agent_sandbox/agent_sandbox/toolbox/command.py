@@ -113,11 +113,7 @@ async def run_command(
 
 
 async def end_marked(runtime: vf.Runtime, mark: str, command: str) -> None:
-    """Kill what is left of a timed-out command whose `MARK_VARIABLE` is `mark`.
-
-    Raises:
-        SandboxError: the sandbox is gone.
-    """
+    """Kill what is left of a timed-out command whose `MARK_VARIABLE` is `mark`."""
     sweep = program_argv("kill_marked.sh", f"{MARK_VARIABLE}={mark}")
     swept = await run_for(runtime, sweep, _SWEEP_TIMEOUT, f"timed-out command {command!r} could not be ended")
     if swept.exit_code != 0:

@@ -95,7 +95,6 @@ async def upload_bundle(
         error: what a failure is in a sandbox that is still alive.
 
     Raises:
-        SandboxError: the sandbox is gone.
         RolloutError: `error`: the disk is full, or something that is neither a file nor a link stands in the way.
         OSError: a file cannot be read here.
         ValueError: a path leads out of `dest_dir`, or is both a file and a directory.
@@ -119,7 +118,6 @@ async def read_file(runtime: vf.Runtime, path: str, max_bytes: int = DEFAULT_REA
     Raises:
         SandboxFileError: there is none, it is a link or no regular file, it cannot be read, or it is larger; its
             `state` says which.
-        SandboxError: the sandbox is gone.
         ValueError: `path` is relative.
     """
     _require_absolute(path)

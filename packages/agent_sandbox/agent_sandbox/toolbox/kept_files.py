@@ -141,7 +141,6 @@ async def keep(
     Raises:
         NotKept: the sandbox holds more than that, or something that cannot be kept, such as a process.
         ChildrenRun: such processes are all children of the agent's program.
-        SandboxError: the sandbox is gone.
     """
     stream = _Stream(process.stdout)
     await process.write(json.dumps(changed).encode() + b"\n")

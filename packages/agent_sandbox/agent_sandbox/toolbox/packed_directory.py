@@ -77,7 +77,6 @@ async def unpack_new(runtime: vf.Runtime, packed: str, directory: str, error: ty
     """Make `directory` new in the sandbox, whatever stands there, with what was packed in it.
 
     Raises:
-        SandboxError: the sandbox is gone.
         RolloutError: `error`: it could not be done.
     """
     failure = f"{directory} could not be made new"
@@ -89,7 +88,6 @@ async def unpack_into(runtime: vf.Runtime, packed: str, directory: str, error: t
     """Add what was packed to a `directory` of the sandbox.
 
     Raises:
-        SandboxError: the sandbox is gone.
         RolloutError: `error`: it could not be done.
     """
     await unpack_archive(runtime, base64.b64decode(packed), directory, error=error)

@@ -62,9 +62,6 @@ async def scoring_home(runtime: vf.Runtime, workdir: str, *, exposed: bool) -> A
     """A new home for the verify commands of one rollout, removed afterwards.
 
     With `exposed` the agent was root, and programs of the sandbox may be its own.
-
-    Raises:
-        SandboxError: the sandbox is gone.
     """
     async with AsyncExitStack() as stack:
         code: AgentCode | None = None

@@ -31,11 +31,7 @@ def backend_of(runtime: Runtime) -> AnyBackend:
 
 
 async def start_process(runtime: Runtime, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
-    """Start a process whose three streams stay open.
-
-    Raises:
-        SandboxError: the sandbox is gone.
-    """
+    """Start a process whose three streams stay open."""
     if AFTER_0_4_0:
         return await runtime.exec(argv, env)
     else:
@@ -51,11 +47,7 @@ def starts_processes(runtime: Runtime) -> bool:
 
 
 async def run_program(runtime: Runtime, argv: list[str], env: dict[str, str]) -> ProgramResult:
-    """Run the agent's program to its end, which 0.4.0 tells from shorter commands.
-
-    Raises:
-        SandboxError: the sandbox is gone.
-    """
+    """Run the agent's program to its end, which 0.4.0 tells from shorter commands."""
     if AFTER_0_4_0:
         return await runtime.run(argv, env)
     else:

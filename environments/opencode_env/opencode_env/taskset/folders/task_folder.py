@@ -31,7 +31,6 @@ async def wait_until_healthy(runtime: vf.Runtime, check: Healthcheck, workdir: s
 
     Raises:
         TaskError: it failed `retries` times after the start period.
-        SandboxError: the sandbox is gone.
     """
     started, failures = time.monotonic(), 0
     while True:

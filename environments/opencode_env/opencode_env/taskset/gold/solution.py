@@ -164,7 +164,6 @@ async def apply_gold(
 
     Raises:
         GoldError: a part of it failed or ran out of time.
-        SandboxError: the sandbox is gone.
     """
     if gold.directory is not None:
         if brought := (await runtime.run(["test", "-d", SOLUTION], {})).exit_code != 0:
