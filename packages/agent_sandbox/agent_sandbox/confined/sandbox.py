@@ -6,6 +6,7 @@ no directory behind; it returns when process 1, and with it everything inside, i
 
 import asyncio
 import contextlib
+import ctypes
 import logging
 import os
 import py_compile
@@ -32,7 +33,6 @@ from agent_sandbox.confined.control_groups import ControlGroup
 from agent_sandbox.confined.directory import SandboxDirectory, sweep
 from agent_sandbox.confined.seccomp import seccomp_program
 from agent_sandbox.confined.supervisor.messages import memfd
-from agent_sandbox.confined.terminals import limit_terminals
 from agent_sandbox.confined.users import SandboxUser
 from agent_sandbox.confined.uv_scripts import SCRIPTS
 from agent_sandbox.confined.variables import HOME
@@ -42,6 +42,11 @@ logger = logging.getLogger("verifiers.v1.agent_sandbox.confined")
 _START_TIMEOUT_S = 120.0
 """A start takes a fraction of a second of CPU, which can be a minute on a machine with many rollouts too many."""
 _KILL_TIMEOUT_S = 15.0
+MOST_TERMINALS = 32
+"""Pseudo-terminals of one sandbox: the kernel counts them for the whole machine."""
+_CLONE_FS, _CLONE_NEWNS = 0x200, 0x20000
+_MS_NOSUID, _MS_NOEXEC, _MS_REMOUNT = 2, 8, 32
+_AS_BUBBLEWRAP_MOUNTS = b"ptmxmode=0666,mode=620"
 
 
 @cache
@@ -104,7 +109,7 @@ class Sandbox:
             self._process_one = os.pidfd_open(self._channel.process_one)
         except ProcessLookupError:
             raise SandboxError(self._describe_loss()) from None
-        limit_terminals(self._channel.process_one)
+        _limit_terminals(self._channel.process_one)
         # Without the right to signal another user id, bubblewrap cannot take process 1 along when it is killed.
         self._watched = os.pidfd_open(self.pid)
         asyncio.get_running_loop().add_reader(self._watched, self.close_channel)
@@ -280,3 +285,37 @@ class Sandbox:
         except subprocess.TimeoutExpired:
             logger.error("sandbox %s (pid %d) did not end in %g s", self.name, process.pid, _KILL_TIMEOUT_S)
             process.kill()
+
+
+def _limit_terminals(process_one: int) -> None:
+    """Leave the sandbox of this process 1 `MOST_TERMINALS` pseudo-terminals (blocks for less than a millisecond).
+
+    Only root may; another user's sandboxes share the machine's, which the kernel then gives to whoever comes first.
+    """
+    if os.geteuid() != 0:
+        return
+    try:
+        namespace = os.open(f"/proc/{process_one}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return  # it is gone, which the next request says
+    failed: list[str] = []
+    try:
+        thread = threading.Thread(target=_remount, args=(ctypes.CDLL(None, use_errno=True), namespace, failed))
+        thread.start()
+        thread.join()
+    finally:
+        os.close(namespace)
+    if failed:
+        logger.warning("the pseudo-terminals of a sandbox have no limit of their own (%s)", failed[0])
+
+
+def _remount(libc: ctypes.CDLL, namespace: int, failed: list[str]) -> None:
+    options = b"%s,max=%d" % (_AS_BUBBLEWRAP_MOUNTS, MOST_TERMINALS)
+    flags = _MS_REMOUNT | _MS_NOSUID | _MS_NOEXEC
+    # A thread may enter a mount namespace when it shares its root and work directory with no other.
+    if (
+        libc.unshare(_CLONE_FS) != 0
+        or libc.setns(namespace, _CLONE_NEWNS) != 0
+        or libc.mount(None, b"/dev/pts", None, ctypes.c_ulong(flags), options) != 0
+    ):
+        failed.append(os.strerror(ctypes.get_errno()))
