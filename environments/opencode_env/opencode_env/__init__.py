@@ -4,8 +4,9 @@ The classes are imported on first use: the scripted model and the commands of th
 verifiers, which takes seconds to import.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agent_sandbox.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from opencode_env.cli_agent.outcomes import AgentError as AgentError
@@ -23,13 +24,4 @@ _MODULES = {
     "OpenCodeTaskset": "opencode_env.taskset",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
-
-
-def __dir__() -> list[str]:
-    """The public names too, for `help` and completion."""
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

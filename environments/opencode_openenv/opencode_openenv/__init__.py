@@ -3,8 +3,9 @@
 The classes are imported on first use: the server's, which take seconds, are then no part of a client.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agent_sandbox.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from opencode_openenv.client import OpenCodeEnv
@@ -34,13 +35,4 @@ _MODULES = {
     "TrainingTurn": "opencode_openenv.training_trace",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
-
-
-def __dir__() -> list[str]:
-    """The public names too, for `help` and completion."""
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

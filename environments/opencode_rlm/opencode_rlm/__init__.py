@@ -4,8 +4,9 @@ The agent calls language models from inside its work; its own calls and the sub-
 `X-RLM-Role`, served side by side, measured apart and trainable apart. The classes are imported on first use.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agent_sandbox.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from opencode_rlm.env import OpenCodeRLMEnv
@@ -20,13 +21,4 @@ _MODULES = {
     "OpenCodeRLMHarness": "opencode_rlm.session",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
-
-
-def __dir__() -> list[str]:
-    """The public names too, for `help` and completion."""
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

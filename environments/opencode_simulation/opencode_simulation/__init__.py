@@ -3,8 +3,9 @@
 The names are imported on first use: a world's own module then starts without verifiers, which takes seconds.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agent_sandbox.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from opencode_env.opencode.env import OpenCodeEnv
@@ -50,13 +51,4 @@ _MODULES = {
     "trajectory_of": "opencode_simulation.trajectory",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
-
-
-def __dir__() -> list[str]:
-    """The public names too, for `help` and completion."""
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

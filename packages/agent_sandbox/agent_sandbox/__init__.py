@@ -5,8 +5,9 @@ Whatever is asked of a sandbox raises a `SandboxError` when that is gone; docstr
 The classes are imported on first use: what stands beside them works without verifiers, which takes seconds to import.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agent_sandbox.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from agent_sandbox.confined.backend import ConfinedBackend
@@ -21,13 +22,4 @@ _MODULES = {
     "PodmanBackend": "agent_sandbox.podman",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
-
-
-def __dir__() -> list[str]:
-    """The public names too, for `help` and completion."""
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -3,8 +3,9 @@
 The classes are imported on first use.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agent_sandbox.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from opencode_openenv.tbench2.client import Tbench2Env
@@ -14,20 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["Tbench2Action", "Tbench2Env", "Tbench2Environment", "Tbench2Observation", "Tbench2State"]
 
 _MODULES = {
-    "Tbench2Env": "client",
-    "Tbench2Environment": "environment",
-    "Tbench2Action": "models",
-    "Tbench2Observation": "models",
-    "Tbench2State": "models",
+    "Tbench2Env": "opencode_openenv.tbench2.client",
+    "Tbench2Environment": "opencode_openenv.tbench2.environment",
+    "Tbench2Action": "opencode_openenv.tbench2.models",
+    "Tbench2Observation": "opencode_openenv.tbench2.models",
+    "Tbench2State": "opencode_openenv.tbench2.models",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"opencode_openenv.tbench2.{_MODULES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    """The public names too, for `help` and completion."""
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)
