@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic_core import to_json
@@ -41,7 +41,11 @@ class Cutter:
     masker: Masker
     cap: int | None
     """Characters of a text; None = all."""
+    careful: bool = True
+    """Whether a cut that may divide a secret is masked first; else `near` says where one may be."""
     left_out: int = 0
+    near: list[str] = field(default_factory=list)
+    """What stands before each cut's end."""
 
     def cut(self, value: Any, depth: int = 0) -> Any:
         """The value with long texts cut; itself where nothing of it is long."""
@@ -78,13 +82,28 @@ class Cutter:
         # A word that a cut divides is left out whole; then only what a rule reads before its secret may be missing.
         begun, ended = text[:head].rstrip(_WORD), text[-tail:].lstrip(_WORD)
         lost, before = max(head - len(begun), tail - len(ended)), len(text) - len(ended)
-        if lost > tail // 2 or hints_in(text[before - CONTEXT : before].encode("utf-8", "replace")):
+        near = text[before - CONTEXT : before]
+        self.near.append(near)
+        if lost > tail // 2 or (self.careful and hints_in(near.encode("utf-8", "replace"))):
             around = f"{text[: head + MARGIN]}{_CUT}{text[-tail - MARGIN :]}"
             begun, _, ended = self.masker.text(around).rpartition(_CUT)
             begun, ended = begun[:head], ended[-tail:]
         left_out = len(text) - len(begun) - len(ended)
         self.left_out += left_out
         return f"{begun}\n… {left_out:,} characters left out …\n{ended}"
+
+
+def cut_masked(value: Any, masker: Masker, cap: int) -> tuple[Any, int]:
+    """A value cut so that no secret is divided, and how many characters were left out.
+
+    Mostly there is no sign of a secret near any of the cuts, which is seen at once for all of them.
+    """
+    cutter = Cutter(masker, cap, careful=False)
+    found = cutter.cut(value)
+    if hints_in("\n".join(cutter.near).encode("utf-8", "replace")):
+        cutter = Cutter(masker, cap)
+        found = cutter.cut(value)
+    return found, cutter.left_out
 
 
 def lengths(value: Any) -> list[int]:

@@ -3,8 +3,10 @@
 Rules read plain text and JSON alike: none of them reaches beyond the end of a string of JSON.
 """
 
+import functools
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from opencode_runs.report.searching import Words
@@ -23,8 +25,8 @@ class Rule:
     """Whether a secret may stand far from its hint, so that the whole text is searched."""
 
 
-def _rule(name: str, hints: str, pattern: str, *, whole: bool = False) -> Rule:
-    return Rule(name, tuple(hints.split()), re.compile(pattern), whole)
+def _rule(name: str, hints: str, pattern: str, *, whole: bool = False, more: Sequence[str] = ()) -> Rule:
+    return Rule(name, (*hints.split(), *more), re.compile(pattern), whole)
 
 
 _COLOUR = r"(?:\x1b|\\{1,4}u001[bB])\[[0-9;]{0,16}[mK]"
@@ -89,8 +91,15 @@ RULES = (
     _rule("Prime key", "pit_", rf"({_START}pit_)([A-Za-z0-9]{{16,}})"),
     _rule("Google key", "aiza", rf"({_START}AIza)([A-Za-z0-9_-]{{20,}})"),
     _rule("AWS key", "akia asia", rf"({_START}(?:AKIA|ASIA))([A-Z0-9]{{16}})(?![A-Za-z0-9])"),
-    _rule("Slack token", "xox", rf"({_START}xox[abeoprs]-)([A-Za-z0-9-]{{10,}})"),
-    _rule("JSON web token", "eyj", rf"({_START}eyJ)([A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]*)"),
+    _rule(
+        "Slack token", " ".join(f"xox{kind}-" for kind in "abeoprs"), rf"({_START}xox[abeoprs]-)([A-Za-z0-9-]{{10,}})"
+    ),
+    # By the first letter of what its header says first: alg, typ, kid, …
+    _rule(
+        "JSON web token",
+        " ".join(f"eyj{sign}" for sign in "h0rjl4q6pz"),
+        rf"({_START}eyJ)([A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]*)",
+    ),
     _rule(
         "token of another service",
         " ".join([*_PLAIN, *_MARKED, "sg. dapi key- :aa"]).lower(),
@@ -126,13 +135,13 @@ RULES = (
     ),
     _rule(
         "value that is called like a secret",
-        " ".join(
-            [
-                *(f"{name}{sign}key" for name in _KEYS for sign in ("", "-", "_")),
-                "token secret credential authorization",
-            ]
-        ),
+        "secret credential authorization",
         rf"(?i)({_NAMED}(?:[_-]\w{{1,16}})?{_IS})((?=[^\s\"'\\()]{{0,80}}\d)[\w\-./+=~]{{8,}})",
+        # Not "tokens", of which a page tells all the time.
+        more=[
+            *(f"{name}{sign}key" for name in _KEYS for sign in ("", "-", "_")),
+            *(f"token{sign}" for sign in (*"=:_-%&\\\"'\n\x1b", " =", " :")),
+        ],
     ),
 )
 _HINTS = Words({hint for rule in RULES for hint in rule.hints})
@@ -157,17 +166,16 @@ class Masker:
         return self._by_rules(text.decode(), found).encode() if found else text
 
     def _by_rules(self, text: str, found: dict[Rule, list[str]]) -> str:
+        small = _in_small_letters(text) if found else ""
         for rule, hints in found.items():
-            text = self._masked(text, rule, hints)
+            parts, done = [], 0
+            for start, end in _surroundings(small, rule, hints):
+                masked = rule.pattern.sub(functools.partial(self.mask, rule=rule), text[start:end])
+                parts += [text[done:start], masked]
+                done = end
+            if parts and (changed := "".join([*parts, text[done:]])) != text:
+                text, small = changed, _in_small_letters(changed)
         return text
-
-    def _masked(self, text: str, rule: Rule, hints: list[str]) -> str:
-        parts, done = [], 0
-        for start, end in _surroundings(text, rule, hints):
-            masked = rule.pattern.sub(lambda match: self.mask(match, rule), text[start:end])
-            parts += [text[done:start], masked]
-            done = end
-        return "".join([*parts, text[done:]]) if parts else text
 
     def mask(self, match: re.Match[str], rule: Rule) -> str:
         """What stands instead of a match of a rule's pattern."""
@@ -191,12 +199,16 @@ def rules_for(text: bytes) -> dict[Rule, list[str]]:
     return {rule: here for rule in RULES if (here := [hint for hint in rule.hints if hint in found])} if found else {}
 
 
-def _surroundings(text: str, rule: Rule, hints: list[str]) -> list[tuple[int, int]]:
-    """The parts of a text in which a rule may find something, in order; none reaches into another."""
+def _in_small_letters(text: str) -> str:
+    """As long as the text: one letter becomes two."""
+    return text.replace("\u0130", "I").lower()
+
+
+def _surroundings(small: str, rule: Rule, hints: list[str]) -> list[tuple[int, int]]:
+    """Where a rule may find something in a text, given in small letters, in order; none reaches into another."""
     if rule.whole:
-        return [(0, len(text))]
+        return [(0, len(small))]
     places: list[int] = []
-    small = text.replace("\u0130", "I").lower()  # The only letter that becomes two.
     for hint in hints:
         place = small.find(hint)
         while place >= 0:
@@ -207,8 +219,8 @@ def _surroundings(text: str, rule: Rule, hints: list[str]) -> list[tuple[int, in
         start = max(0, place - BEFORE)
         if found and start <= found[-1][1] and place + BEHIND <= found[-1][1]:
             continue
-        ends = _END.search(text, place + BEHIND)
-        end = ends.start() if ends else len(text)
+        ends = _END.search(small, place + BEHIND)
+        end = ends.start() if ends else len(small)
         if found and start <= found[-1][1]:
             found[-1] = (found[-1][0], end)
         else:

@@ -19,7 +19,7 @@ from isal import isal_zlib
 from opencode_runs.difficulty.figures import RateFigures
 from opencode_runs.difficulty.outputs import replacing
 from opencode_runs.difficulty.thresholds import Band, Thresholds
-from opencode_runs.report.cleaning import CAPS, Cutter, as_json, fitting_cap, lengths
+from opencode_runs.report.cleaning import CAPS, as_json, cut_masked, fitting_cap, lengths
 from opencode_runs.report.comparison import compare
 from opencode_runs.report.details import details
 from opencode_runs.report.listing import Listing, Rollout, by_interest, list_run
@@ -70,12 +70,12 @@ class Page:
         cap = None if sum(found) <= share * self._ratio else fitting_cap(found, share * self._ratio)
         while True:
             masker = Masker()
-            cutter = Cutter(masker, cap)
-            packed = pack(masker.json(as_json(value if cap is None else cutter.cut(value))))
+            small, left_out = (value, 0) if cap is None else cut_masked(value, masker, cap)
+            packed = pack(masker.json(as_json(small)))
             ratio = (sum(found) if cap is None else sum([min(length, cap) for length in found])) / len(packed)
             self._ratio += (ratio - self._ratio) / 8
             if len(packed) <= share or (cap == CAPS[-1] and len(packed) <= self.room // MOST):
-                self.cut += cutter.left_out
+                self.cut += left_out
                 self.masker.counts += masker.counts
                 return self.append(out, packed)
             if cap == CAPS[-1]:
