@@ -157,7 +157,10 @@ def test_broken_and_foreign_traces_are_written_as_far_as_they_go(tmp_path: Path)
 
 def test_markdown_shows_one_rollout_with_keys_masked(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     trace = made.trace(7)
-    trace["nodes"][3]["message"]["content"] = "```\nBearer abc123def456ghi789\n```" + "x" * 5000
+    trace["nodes"][3]["message"] |= {
+        "content": "```\nBearer abc123def456ghi789\n```" + "x" * 5000,
+        "name": "Bearer abc123def456ghi789",
+    }
     run = made.write_run(tmp_path / "run", [made.episode(1, "other", made.trace(1)), made.episode(7, "fix", trace)])
     assert main(["export", str(run), "--markdown", f"{7:032x}"[:32]]) == 0
     text = capfdbinary.readouterr().out.decode()
