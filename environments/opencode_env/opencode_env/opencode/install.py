@@ -29,6 +29,27 @@ from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
 from opencode_env.opencode.install_record import TRAFFIC, InstallRecord
 from opencode_env.opencode.state import program
 
+logger = logging.getLogger("verifiers.v1.opencode_env.install")
+
+_IMAGE_VERSIONS: dict[tuple[str, str, str], str] = {}
+"""Versions that images' own binaries named, by runtime type, image and path: asking costs 0.7 CPU-seconds."""
+
+ImageKey = tuple[str, str, str, str] | None
+"""Runtime type, image, asset directory and version; None for a sandbox without an image."""
+
+_IMAGE_PROGRAMS: dict[ImageKey, str] = {}
+"""Where an image holds OpenCode and ripgrep."""
+
+_PUT_INTO: set[ImageKey] = set()
+"""Images into whose sandboxes they were put here: what one of those has already, the image need not have."""
+
+_UPLOADS: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
+MAX_CONCURRENT_UPLOADS = 8
+"""Each upload holds one piece (8 MiB) in memory while it lasts."""
+
+_UNPACK_SECONDS = 120.0
+"""A slow disk takes the binary (185 MB) in that."""
+
 _STAGES = ("download", "unpack", "verify")
 
 
@@ -109,28 +130,6 @@ async def download(runtime: Runtime, wanted: Sequence[Download], directory: str,
     told = dict(line.split("=", 1) for line in result.stdout.splitlines() if "=" in line)
     record.way, record.bytes = "download", int(told.get("bytes", 0))
     record.seconds |= {stage: float(told[stage]) for stage in _STAGES if stage in told}
-
-
-logger = logging.getLogger("verifiers.v1.opencode_env.install")
-
-_IMAGE_VERSIONS: dict[tuple[str, str, str], str] = {}
-"""Versions that images' own binaries named, by runtime type, image and path: asking costs 0.7 CPU-seconds."""
-
-ImageKey = tuple[str, str, str, str] | None
-"""Runtime type, image, asset directory and version; None for a sandbox without an image."""
-
-_IMAGE_PROGRAMS: dict[ImageKey, str] = {}
-"""Where an image holds OpenCode and ripgrep."""
-
-_PUT_INTO: set[ImageKey] = set()
-"""Images into whose sandboxes they were put here: what one of those has already, the image need not have."""
-
-_UPLOADS: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
-MAX_CONCURRENT_UPLOADS = 8
-"""Each upload holds one piece (8 MiB) in memory while it lasts."""
-
-_UNPACK_SECONDS = 120.0
-"""A slow disk takes the binary (185 MB) in that."""
 
 
 @dataclass(frozen=True)
