@@ -1,6 +1,7 @@
 """Where a run of the suite spent its time: CPU and waiting by directory, and what was started by kind.
 
-`--costs=FILE` also saves the figures of every test as JSON: `{"tests": {id: {...}}, "starts": {kind: number}}`.
+`--costs=FILE` also prints the dearest files and saves the figures of every test as JSON:
+`{"tests": {id: {...}}, "starts": {kind: number}}`.
 """
 
 import contextlib
@@ -22,6 +23,7 @@ from tests.support.tiers import programs_of
 _PROPERTY = "costs"
 _SCANS_PER_SECOND = 5
 _LOOKS = 10
+_DEAREST_FILES = 25
 _TOLD_FROM = 30.0
 """Seconds that a run takes before its table is worth reading."""
 _PROGRAMS = {"vf-eval": "vf-eval", "opencode": "OpenCode", "opencode.exe": "OpenCode", "conmon": "containers"}
@@ -114,15 +116,19 @@ class Costs:
             Path(self._save).write_text(json.dumps({"tests": self.tests, "starts": self.starts}))
         if wall < _TOLD_FROM:
             return
-        rows: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        directories: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        files: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for test, spent in self.tests.items():
-            place = "/".join(Path(test.partition("::")[0]).parts[:2])
-            rows[place] += Counter({"tests": 1, "cpu": spent["cpu"], "waits": max(0.0, spent["wall"] - spent["cpu"])})
-        total = sum(rows.values(), Counter[str]())
+            file = test.partition("::")[0]
+            row = Counter({"tests": 1, "cpu": spent["cpu"], "waits": max(0.0, spent["wall"] - spent["cpu"])})
+            directories["/".join(Path(file).parts[:2])] += row
+            files[file] += row
+        total = sum(directories.values(), Counter[str]())
         terminalreporter.section("where the time went")
         terminalreporter.write_line(f"{'':28} {'tests':>6} {'CPU s':>8} {'waited s':>9}")
-        for place, row in sorted(rows.items(), key=lambda one: -one[1]["cpu"]):
-            terminalreporter.write_line(f"{place:28} {row['tests']:6} {row['cpu']:8.0f} {row['waits']:9.0f}")
+        for rows, shown in ((files, _DEAREST_FILES if self._save else 0), (directories, len(directories))):
+            for place, row in sorted(rows.items(), key=lambda one: -one[1]["cpu"])[:shown]:
+                terminalreporter.write_line(f"{place:28} {row['tests']:6} {row['cpu']:8.0f} {row['waits']:9.0f}")
         kinds = ", ".join(f"{kind} {self.starts[kind]}" for kind in dict.fromkeys(_PROGRAMS.values()))
         terminalreporter.write_line(
             f"{'all':28} {total['tests']:6} {total['cpu']:8.0f} {total['waits']:9.0f} in {wall:.0f} s; started: {kinds}"

@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from agent_sandbox.conformance.promises import PATIENCE_SECONDS, until
+from agent_sandbox.conformance.promises import PATIENCE_SECONDS, pause_after, until
 
 __all__ = ["PATIENCE_SECONDS", "settled", "until", "wait_until", "within_a_limit"]
 
@@ -19,10 +19,12 @@ def wait_until(condition: Callable[[], object], *, seconds: float = PATIENCE_SEC
         TimeoutError: it was not within `seconds`.
     """
     deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"not so within {seconds:g} s")
-        time.sleep(0.02)
+        time.sleep(pause_after(time.monotonic() - began))
+        began = time.monotonic()
 
 
 async def within_a_limit(play: Callable[[float], Awaitable[T]], happened: Callable[[T], object]) -> T:

@@ -140,7 +140,7 @@ async def _main(stage: _Stage) -> Evidence:
     policy = RowPolicy(rows, stage.subject.dialect)
     limits = ["--env.agent.max-turns", str(MAX_TURNS), "--env.agent.max-total-tokens", str(MAX_TOTAL_TOKENS)]
     async with ScriptedModel(policy) as model, stage.running(rows, model.base_url, *limits) as run:
-        killing = asyncio.ensure_future(_kill_sandbox(stage, model)) if stage.subject.confined else None
+        killing = asyncio.ensure_future(_kill_sandbox(stage, policy)) if stage.subject.confined else None
         try:
             finished = await run.finish(_RUN_SECONDS)
         finally:
@@ -176,9 +176,9 @@ async def _interrupted(stage: _Stage) -> Evidence:
 EVALUATIONS = {"main": _main, "dead": _dead, "interrupted": _interrupted}
 
 
-async def _kill_sandbox(stage: _Stage, model: ScriptedModel) -> None:
+async def _kill_sandbox(stage: _Stage, policy: RowPolicy) -> None:
     """Kill the sandbox of the row `killed` while its agent waits for the model."""
-    await until(lambda: any("row killed:" in json.dumps(request.body) for request in model.requests), seconds=600)
+    await until(lambda: "killed" in policy.streamed, seconds=600)
     for pid, command in stage.home.processes().items():
         if command.strip() == VICTIM:
             os.kill(_outermost_bubblewrap(pid), signal.SIGKILL)

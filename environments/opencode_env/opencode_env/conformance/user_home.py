@@ -153,13 +153,20 @@ class UserHome:
 
     def processes(self) -> dict[int, str]:
         """Command line by pid of every live process that belongs to this home, those in its sandboxes included."""
-        found = {}
-        for entry in Path("/proc").glob("[0-9]*"):
+        found, root = {}, os.fsencode(self.root)
+        mounts: dict[str, bool] = {}  # whether the root is among those of a namespace, which many processes share
+        for pid in filter(str.isdigit, os.listdir("/proc")):
             with contextlib.suppress(OSError):
-                command = (entry / "cmdline").read_bytes()
-                places = (entry / name for name in ("cmdline", "environ", "mountinfo"))
-                if command and any(str(self.root).encode() in place.read_bytes() for place in places):
-                    found[int(entry.name)] = command.replace(b"\0", b" ").decode(errors="replace")[:200]
+                command = _of_process(pid, "cmdline")
+                if not command:
+                    continue
+                if root not in command and root not in _of_process(pid, "environ"):
+                    namespace = os.readlink(f"/proc/{pid}/ns/mnt")
+                    if namespace not in mounts:
+                        mounts[namespace] = root in _of_process(pid, "mountinfo")
+                    if not mounts[namespace]:
+                        continue
+                found[int(pid)] = command.replace(b"\0", b" ").decode(errors="replace")[:200]
         return found
 
     def sandboxes(self) -> list[Path]:
@@ -170,6 +177,11 @@ class UserHome:
         """What of this home still runs, and what its runs left in their temporary and sandbox directories."""
         left = [f"process {pid}: {command}" for pid, command in self.processes().items()]
         return left + [str(path) for path in (*self.sandboxes(), *self.temporary.iterdir())]
+
+
+def _of_process(pid: str, name: str) -> bytes:
+    with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:
+        return file.readall()
 
 
 def closed_port() -> int:
