@@ -147,15 +147,17 @@ async def test_a_slow_answer_whose_last_bytes_are_lost_leaves_nothing_behind(kep
     assert wire.answers[0].endswith(b"\r\n0\r\n\r\n")
 
 
-@pytest.mark.parametrize("kind", ["cut", "no_finish", "malformed_sse", "sse_error"])
-async def test_a_failure_behind_keep_alives_is_one_that_opencode_tries_again(kept_alive: None, kind: str) -> None:
-    faults = (Fault(kind=FaultKind.DELAY, seconds=1.5, attempts=1), *fault(kind, attempts=1))
+async def test_each_failure_behind_keep_alives_is_one_that_opencode_tries_again(kept_alive: None) -> None:
+    kinds = ("cut", "no_finish", "malformed_sse", "sse_error")
+    late = Fault(kind=FaultKind.DELAY, seconds=1.5, attempts=1)
+    script = [counting(number, (late, *fault(kind, attempts=1))) for number, kind in enumerate(kinds)]
     async with RoleInterceptionServer(InterceptionServerConfig()) as server:
-        played = await play(Confined(), [bash("echo 1"), Reply(text=FINAL, faults=faults)], interception=server)
+        played = await play(Confined(), [*script, Reply(text=FINAL)], interception=server, after=RUNS)
     trace = played.trace
     assert trace.ok, trace.errors
-    assert (trace.num_turns, trace.num_branches, trace.last_reply) == (2, 1, FINAL)
-    assert [call.error is None for call in trace.calls] == [True, False, True]
+    assert (trace.num_turns, trace.num_branches, trace.last_reply) == (len(kinds) + 1, 1, FINAL)
+    assert [call.error is None for call in trace.calls] == [*[False, True] * len(kinds), True]
+    assert played.seen.split() == ["0", "1", "2", "3"]
 
 
 async def test_an_equal_question_of_the_next_step_is_asked_again() -> None:
