@@ -28,22 +28,22 @@ APPEND = (
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        pytest.param([bash("kill -9 $PPID"), DONE], ["was killed or crashed (exit"], id="kill"),
         pytest.param(
             [bash("for p in /proc/[0-9]*; do kill -9 ${p#/proc/}; done"), DONE], ["was killed or"], id="kill everything"
         ),
         pytest.param([bash(APPEND % (REPORT % "broken")), DONE], ["reported an error", "broken"], id="faked report"),
-        pytest.param(
-            [bash(APPEND % (REPORT % "The operation timed out.") + " sleep 1; kill -9 $PPID"), DONE],
-            ["was killed or crashed"],
-            id="faked time-out",
-        ),
     ],
 )
 async def test_what_the_agents_own_programs_can_do_is_scored_and_named(
     place: Place, script: Sequence[Reply], words: Sequence[str]
 ) -> None:
     assert_own(await play(place, script), *words)
+
+
+@pytest.mark.parametrize("forged", ["", APPEND % (REPORT % "The operation timed out.") + " sleep 1; "])
+async def test_a_kill_is_a_kill_whatever_report_the_agent_has_forged(confined: Place, forged: str) -> None:
+    script = [bash(f"{forged}kill -9 $PPID"), DONE]
+    assert_own(await play(confined, script), "was killed or crashed (exit")
 
 
 async def test_opencode_killed_in_its_rest_before_a_retry_is_no_failure_of_the_endpoints(confined: Place) -> None:

@@ -28,7 +28,6 @@ def calling(name: str, arguments: str) -> Reply:
 @pytest.mark.parametrize(
     ("script", "settings", "stop", "turns", "truncated", "metrics"),
     [
-        pytest.param([bash("echo hi"), DONE], {}, "agent_completed", 2, False, {"bash_calls": 1}, id="normal"),
         pytest.param([Reply()], {}, "agent_completed", 1, False, {"empty_answer": 1}, id="empty answer"),
         pytest.param(
             [Reply(reasoning="Hm.")], {}, "agent_completed", 1, False, {"empty_answer": 1}, id="only reasoning"
@@ -152,9 +151,13 @@ async def test_an_agent_that_spoils_its_own_log_is_judged_by_its_calls(confined:
     assert len(played.record["log_tail"].encode()) <= 2 * 4000 + 1
 
 
-async def test_the_whole_log_is_kept_when_asked_for(confined: Place, tmp_path: Any) -> None:
+async def test_a_normal_rollout_is_scored_and_its_whole_log_kept_when_asked_for(confined: Place, tmp_path: Any) -> None:
     played = await play(confined, [bash("echo hi"), DONE], harness={"log_dir": tmp_path / "logs", "log_tail": 100})
     log = tmp_path / "logs" / f"{played.trace.id}.log"
     assert played.record["log_file"] == str(log)
     assert log.read_text().startswith('{"type":"step_start"')
+    trace = played.trace
+    assert (trace.stop_condition, trace.num_turns, trace.is_truncated) == ("agent_completed", 2, False)
+    assert trace.metrics["agent_error"] == trace.metrics["agent_timeout"] == 0.0
+    assert (trace.reward, trace.metrics["bash_calls"], played.record["exit_code"]) == (1.0, 1.0, 0)
     assert len(played.record["log_tail"]) <= 100

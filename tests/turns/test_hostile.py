@@ -10,7 +10,7 @@ from opencode_env.taskset.errors import DatasetError
 from opencode_env.taskset.kept_turns import named_turns
 from opencode_runs.turns.kept import kept_turns
 
-from tests.opencode.test_later_segments import LEFT
+from tests.opencode.test_conversation import LEFT
 from tests.support.replies import bash
 from tests.support.rows import write_rows
 from tests.turns.playing import Played, config_of, play
