@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opencode_env.replay import Replay
 from opencode_env.scripted_model import Cassette, Reply, ScriptedModel, ScriptPolicy
 from opencode_runs.turns.cli import main
+from opencode_runs.turns.replay.saved import Replays, replays_text
 
 from tests.support.replies import bash, call
 from tests.support.rows import write_rows
@@ -78,6 +80,23 @@ def test_the_first_difference_is_named_and_pinned_results_leave_none(
     assert (code, one["turns"], one["differences"], one["error"]) == (0, len(SCRIPT), [], None)
     assert one["replaced"] == 2
     assert one["recorded_reward"] == one["reward"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("played_to", "said"), [("1.9.2", "1.18.33 -> 1.9.2"), ("1.18.33", "1.18.33"), (None, "1.18.33")]
+)
+def test_the_recorded_release_is_named_before_the_one_that_was_played_to(played_to: str | None, said: str) -> None:
+    one = Replay(
+        task="k",
+        trace="t",
+        recorded_opencode="1.18.33",
+        opencode=played_to,
+        turns=3,
+        differences=[],
+        recorded_reward=1.0,
+        reward=1.0,
+    )
+    assert replays_text(Replays(replays=[one], unplayable={})) == f"t  k  OpenCode {said}  3 turns: the same"
 
 
 def test_what_cannot_be_replayed_is_one_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -109,8 +109,8 @@ def replays_text(answer: Replays) -> str:
 
 
 def _lines(one: Replay) -> Iterator[str]:
-    versions = {str(version) for version in (one.recorded_opencode, one.opencode) if version}
-    head = f"{one.trace[:12]}  {one.task}  OpenCode {' -> '.join(sorted(versions))}  {one.turns} turns"
+    versions = dict.fromkeys(version for version in (one.recorded_opencode, one.opencode) if version)
+    head = f"{one.trace[:12]}  {one.task}  OpenCode {' -> '.join(versions)}  {one.turns} turns"
     if one.replaced:
         head += f", {one.replaced} tool results put in"
     if one.same:
