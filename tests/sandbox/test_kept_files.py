@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from agent_sandbox.confined import LocalSandboxConfig
 from agent_sandbox.confined.runtime import ConfinedRuntime, provision_confined
-from agent_sandbox.toolbox.kept_files import INDEX, NotKept, entries_of
+from agent_sandbox.toolbox.kept_files import INDEX, PACKED, NotKept, content, entries_of
 from verifiers.v1.errors import SandboxError
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
@@ -55,16 +55,22 @@ async def test_files_are_put_into_another_sandbox_as_they_were(tmp_path: Path) -
         assert held > 0
         await made.run(["sh", "-c", "sleep 0.1; echo more >>/app/deep/er/one; rm /app/gone; sleep 0.1"], {})
         await made.keep_files(second, first, MOST)
+        later = await listed(made)
         again, _ = await made.keep_files(await _new(tmp_path / "3"), second, MOST)
         assert again.new_bytes == 0
     async with box() as other:
         await other.put_files(first)
         assert await listed(other) == before
         assert "-r-xr-xr-x" not in before
+    async with box() as other:
+        await other.put_files(tmp_path / "3")
+        assert await listed(other) == later
     contents = {one[0]: one[6] for one in entries_of(second) if one[1] == "f"}
     inodes = {name: os.stat(second / number).st_nlink for name, number in contents.items()}
     assert inodes["/tmp/big"] == 3
-    assert (second / contents["/app/deep/er/one"]).read_bytes() == b"a\nbmore\n"
+    changed = contents["/app/deep/er/one"]
+    assert b"".join(content(second, changed)) == b"a\nbmore\n"
+    assert [name for name in os.listdir(second) if name.endswith(PACKED)] == [changed]
     assert {name for name in os.listdir(first) if not name.isdigit()} == {INDEX}
 
 

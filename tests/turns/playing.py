@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_sandbox.toolbox.kept_files import entries_of
+from agent_sandbox.toolbox.kept_files import content, entries_of
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.scripted_model import ChatRequest, Policy, RecordedRequest, Reply, ScriptedModel
@@ -27,10 +27,14 @@ def config_of(dataset: Path | None, keep: Path | None = None, **fields: Any) -> 
 
 
 async def episodes(
-    config: OpenCodeEnvConfig, client: ClientConfig, model: str = "m", at_once: int = 2
+    config: OpenCodeEnvConfig,
+    client: ClientConfig,
+    model: str = "m",
+    at_once: int = 2,
+    kind: type[OpenCodeEnv] = OpenCodeEnv,
 ) -> list[Episode[Any, Any, Any]]:
     """An episode of each task, by task."""
-    env, places = OpenCodeEnv(config), asyncio.Semaphore(at_once)
+    env, places = kind(config), asyncio.Semaphore(at_once)
     context = ModelContext(model=model, client=client, sampling=SamplingConfig())
 
     async def play(slot: Any) -> Episode[Any, Any, Any]:
@@ -94,7 +98,7 @@ def files(turn: KeptTurn) -> dict[str, Any]:
     """The agent's own files of a kept turn, without OpenCode's: kind, mode and content or target by path."""
     place = turn.place / FILES
     return {
-        path: (kind, mode, (place / more[0]).read_bytes() if kind == "f" else what)
+        path: (kind, mode, b"".join(content(place, more[0])) if kind == "f" else what)
         for path, kind, mode, _, what, _, *more in entries_of(place)
         if not path.startswith(OWN_STATE)
     }

@@ -21,8 +21,13 @@ from agent_sandbox.surrogates import whole_text
 
 INDEX = "index.gz"
 """The name in such a folder of what it holds, a JSON list a line: path, kind, mode, time, size or target, stamp, and
-for a file the name of its content. Compressed: it is new for every keeping, and a repository has thousands of files."""
+for a file the name of its content. It is compressed: it is new for every keeping, and a repository has many files."""
 MAX_LISTED_BYTES = 64 << 20
+PACKED = ".z"
+"""How the name of a compressed content ends."""
+_PACKED_BYTES = 16 << 20
+"""A content that has changed since the keeping before is compressed up to this size: it may change before every one, as
+the log of a database does. What is new or larger is not: later keepings share it."""
 _BATCH_BYTES = 4 << 20
 
 
@@ -123,7 +128,7 @@ class _Writer:
     def _write(self, waiting: Sequence[tuple[str, bytes]]) -> None:
         for name, part in waiting:
             with (self._folder / name).open("ab") as file:
-                file.write(part)
+                file.write(zlib.compress(part, 1) if name.endswith(PACKED) else part)
 
 
 async def keep(
@@ -154,16 +159,22 @@ async def keep(
     links: list[tuple[str, str]] = []
     for number, one in enumerate(entries):
         if one[1] == "f":
-            one.append(str(number))
-            old = known.get((one[0], one[4], one[5])) if one[5] else None
-            links.append((old, str(number))) if old is not None else wanted.append(number)
+            size, stamp, name = known.get(one[0], (None, None, ""))
+            same = bool(stamp) and (size, stamp) == (one[4], one[5])
+            packed = name.endswith(PACKED) if same else bool(name) and one[4] <= _PACKED_BYTES
+            one.append(f"{number}{PACKED if packed else ''}")
+            links.append((name, one[6])) if same else wanted.append(number)
     await process.write(json.dumps(wanted).encode() + b"\n")
     writer = _Writer(folder)
     for number in wanted:
-        await writer.add(str(number), b"")
-        async for part in stream.parts(entries[number][4]):
-            await writer.add(str(number), part)
-        kept.new_bytes += entries[number][4]
+        size, name = entries[number][4], entries[number][6]
+        if name.endswith(PACKED):
+            await writer.add(name, b"".join([part async for part in stream.parts(size)]))
+        else:
+            await writer.add(name, b"")
+            async for part in stream.parts(size):
+                await writer.add(name, part)
+        kept.new_bytes += size
     await writer.flush()
     await asyncio.to_thread(_finish, folder, before, links, entries)
     return kept
@@ -224,8 +235,9 @@ def _refuse_processes(running: list[list[Any]]) -> None:
         raise (ChildrenRun if children else NotKept)(f"processes ran beside the agent's program: {names}")
 
 
-def _known(before: Path) -> dict[tuple[str, int, str], str]:
-    return {(one[0], one[4], one[5]): one[6] for one in entries_of(before) if one[1] == "f" and one[5]}
+def _known(before: Path) -> dict[str, tuple[int, str, str]]:
+    """Size, stamp and name of each content, by path."""
+    return {one[0]: (one[4], one[5], one[6]) for one in entries_of(before) if one[1] == "f"}
 
 
 def _finish(folder: Path, before: Path | None, links: Sequence[tuple[str, str]], entries: Sequence[list[Any]]) -> None:
@@ -241,6 +253,14 @@ def _sent(folder: Path) -> Iterator[bytes]:
     yield b"".join(json.dumps(one[:6]).encode() + b"\n" for one in entries) + b"null\n"
     for one in entries:
         if one[1] == "f":
-            with open(os.open(folder / one[6], os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-                while part := file.read(1 << 20):
-                    yield part
+            yield from content(folder, one[6])
+
+
+def content(folder: Path, name: str) -> Iterator[bytes]:
+    """The parts of a content, by its name in the index."""
+    with open(os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+        if name.endswith(PACKED):
+            yield zlib.decompress(file.read())
+            return
+        while part := file.read(1 << 20):
+            yield part
