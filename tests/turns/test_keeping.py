@@ -9,8 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from agent_sandbox.confined.runtime import ConfinedRuntime
+from agent_sandbox.confined import LocalSandboxConfig
+from agent_sandbox.confined.runtime import ConfinedRuntime, provision_confined
 from agent_sandbox.file_lock import try_lock
+from agent_sandbox.toolbox.kept_files import INDEX, ChildrenRun, KeptFiles
 from agent_sandbox.toolbox.scoring import attach
 from opencode_env.cli_agent.guard import GuardedHarness
 from opencode_env.cli_agent.rollout import Rollout
@@ -204,6 +206,53 @@ def test_the_end_of_a_rollout_is_noted_on_a_full_disk_too(tmp_path: Path, monkey
     turns.close()
     assert not (tmp_path / "t1" / ENDED).exists()
     assert _claim(tmp_path, KIND, 2.0**33) is None
+
+
+AGENT = "sh -c '{ : >/app/began; until [ -e /app/go ]; do :; done; } & wait; exec sleep 600'; true"
+"""A program in the place of the agent's, with a child that ends when a file is there."""
+
+
+class Told:
+    """A sandbox in which the child ends when it was asked so often."""
+
+    def __init__(self, box: ConfinedRuntime, asked: int) -> None:
+        self._box = box
+        self._left = asked
+
+    async def keep_files(self, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]:
+        try:
+            return await self._box.keep_files(folder, before, most)
+        except ChildrenRun:
+            self._left -= 1
+            if self._left == 0:
+                await self._box.run(["touch", "/app/go"], {})
+            raise
+
+    async def put_files(self, folder: Path) -> None:
+        """Nothing is continued here."""
+
+
+@pytest.mark.usefixtures("sandboxes")
+async def test_a_turn_waits_for_children_of_the_agents_program_that_end_and_names_those_that_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = RolloutTurns(KIND, TurnsConfig(), DiskUse(tmp_path, None))
+    async with provision_confined(LocalSandboxConfig()) as box:
+        await box.run_background(["sh", "-c", AGENT], {}, "/tmp/log")
+        while (await box.run(["test", "-e", "/app/began"], {})).exit_code != 0:
+            pass
+        monkeypatch.setattr(keeping, "CHILDREN_SECONDS", 0.2)
+        manifest = await turns._with_files(made(1), Told(box, 0), tmp_path / "never")
+        assert manifest.unrestorable == "processes ran beside the agent's program: sh"
+        assert not (tmp_path / "never").exists()
+        monkeypatch.setattr(keeping, "CHILDREN_SECONDS", 600.0)
+        manifest = await turns._with_files(made(1), Told(box, 3), tmp_path / "ended")
+        assert manifest.unrestorable is None
+        assert (tmp_path / "ended" / INDEX).exists()
+        # One that is no child of the agent's program is waited for by nobody.
+        await box.run(["sh", "-c", "(setsid tail -f /dev/null >/dev/null 2>&1 &); until pgrep tail; do :; done"], {})
+        manifest = await turns._with_files(made(1), Told(box, 0), tmp_path / "beside")
+        assert manifest.unrestorable == "processes ran beside the agent's program: tail"
 
 
 @pytest.mark.opencode
