@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ async def episodes(
     client: ClientConfig,
     model: str = "m",
     at_once: int = 2,
-    kind: type[OpenCodeEnv] = OpenCodeEnv,
+    kind: Callable[[Any], Any] = OpenCodeEnv,
 ) -> list[Episode[Any, Any, Any]]:
     """An episode of each task, by task."""
     env, places = kind(config), asyncio.Semaphore(at_once)
