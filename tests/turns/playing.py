@@ -39,7 +39,8 @@ async def episodes(
 
     async def play(slot: Any) -> Episode[Any, Any, Any]:
         async with places:
-            return await env.run_slot(slot, context)
+            played: Episode[Any, Any, Any] = await env.run_slot(slot, context)
+            return played
 
     async with env.serving():
         slots = [slot for task in env.taskset for slot in env.slots(task)]
