@@ -7,8 +7,9 @@ from pathlib import Path
 
 from examples.learn.breaking import Break
 from examples.learn.command import at_least, exit_code, say
+from examples.learn.comparing import GOAL, Comparison, compare, mean_line
 from examples.learn.contextual import Contextual
-from examples.learn.copying import Copy
+from examples.learn.copying import Copy, CopyByTurns
 from examples.learn.curriculum import Curriculum
 from examples.learn.prime_environment import is_checkout, is_here, run_there
 from examples.learn.recording import record
@@ -37,6 +38,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--evaluate", type=at_least(0), nargs=2, default=Plan.evaluated, metavar=("BEFORE", "AFTER"), help=evaluations)
     add("--goal", type=float, help="reward that each run has to end with, for exit code 0")
     add("--break", dest="broken", type=Break, choices=list(Break), help="make a mistake in every step")
+    branch = "for copy, a letter a turn: half of the groups from kept turns, and once more without; tokens to --goal"
+    add("--branch", action="store_true", help=branch)
     add("--bare", action="store_true", help="a function in place of the environment")
     add("--prime-rl", type=Path, metavar="PATH", help="the trainer of a checkout of prime-rl, in place of ours")
     add("--out", type=Path, default=Path("outputs/learn"), help="default: %(default)s")
@@ -51,8 +54,12 @@ def main() -> int:
         parser.error("--break echo needs OpenCode's own history: without --bare, and of a curriculum without sub calls")
     if options.prime_rl and (options.bare or options.broken or CURRICULA[options.curriculum].sub_calls):
         parser.error("--prime-rl goes without --bare and --break, and with a curriculum without sub calls")
-    if options.goal is not None and not (options.steps and options.evaluate[1]):
-        parser.error("--goal needs --steps, and rollouts of an evaluation after them")
+    if options.branch and (options.curriculum != "copy" or options.broken or options.prime_rl):
+        parser.error("--branch goes with copy, and without --break and --prime-rl")
+    if (options.branch or options.goal is not None) and not (options.steps and options.evaluate[1]):
+        parser.error(
+            f"{'--branch' if options.branch else '--goal'} needs --steps, and rollouts of an evaluation after them"
+        )
     if options.broken and options.steps < (2 if options.broken is Break.STALE else 1):
         parser.error(f"--break {options.broken} needs more --steps")
     if options.out.exists() and not options.out.is_dir():
@@ -63,7 +70,7 @@ def main() -> int:
         )
     if options.prime_rl and not is_here():
         run_there(options.prime_rl, sys.argv[1:])
-    return exit_code(_runs(options))
+    return exit_code(_comparisons(options) if options.branch else _runs(options))
 
 
 async def _runs(options: argparse.Namespace) -> bool:
@@ -84,6 +91,22 @@ async def _runs(options: argparse.Namespace) -> bool:
         say(lines[-1])
     say("\n".join(["", *lines]))
     return sound
+
+
+async def _comparisons(options: argparse.Namespace) -> bool:
+    """Runs with kept turns and without for each seed; whether all were sound and reached the goal."""
+    say("recording one rollout of the script")
+    curriculum, goal = CopyByTurns(), options.goal or GOAL
+    recorded = await record(curriculum, options.out / "bytes")
+    compared: list[Comparison] = []
+    for seed in options.seeds:
+        plan = Plan(
+            curriculum, options.out / f"seed-{seed}", Path(".cache/learn"), seed, options.steps, options.groups,
+            options.size, options.at_once, (0, 0), bare=options.bare, watched=options.evaluate[1],
+        )  # fmt: skip
+        compared.append(await compare(plan, recorded, goal))
+    say("\n".join(["", *(one.line() for one in compared), mean_line(compared)]))
+    return all(one.ratio is not None and not one.findings for one in compared)
 
 
 def _trainer(options: argparse.Namespace) -> type[Run]:

@@ -1,17 +1,18 @@
 """The same rollouts without OpenCode: a function in place of agent, sandbox, interception, client and scoring.
 
-It knows the one command that answers. What the model is given between its answers comes from the recorded rollout.
+It knows the commands that answer. What the model is given between its answers comes from the recorded rollout.
 """
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 from opencode_runs.traces.record import SCHEMA_VERSION
 from opencode_runs.trainable.samples import TrainingSample
 
-from examples.learn.curriculum import KEY, QUESTION, Curriculum, Problem, fill
+from examples.learn.curriculum import KEY, PARTS, QUESTION, Curriculum, Problem, fill
 from examples.learn.rollouts import Rollout
 from examples.learn.spoken import Speaker, Spoken
 from examples.learn.transcript import Transcript
@@ -25,23 +26,27 @@ def play_bare(
     problems: Sequence[tuple[str, Problem]],
 ) -> list[Rollout]:
     """One rollout of each problem, with the name of its group."""
-    known = [{QUESTION: problem.question, KEY: problem.key} for _, problem in problems]
+    empty = dict.fromkeys(PARTS, "")
+    known = [{**empty, QUESTION: problem.question, KEY: problem.key} for _, problem in problems]
     samples: list[list[TrainingSample]] = [[] for _ in problems]
     trained = recorded if curriculum.sub_calls != "frozen" else recorded[:1]
+    turns: list[dict[int, Problem]] = [{} for _ in problems]
     answering = list(range(len(problems)))
     for transcript in recorded:
-        talks = [_Talk(known[row]) for row in answering]
+        talks = [problems[row][1].turn or _Talk(known[row]) for row in answering]
+        talks = [talk.kept(talk.begun) for talk in talks]
         _converse(speak, transcript, tokenizer, talks)
         for row, talk in zip(answering, talks, strict=True):
             known[row] = talk.known
             samples[row] += [TrainingSample(0, (), (), talk.tokens, talk.mask, talk.logprobs)] * (transcript in trained)
+            turns[row] |= {turn + 1: replace(problems[row][1], turn=kept) for turn, kept in talk.turns.items()}
         answering = [row for row, talk in zip(answering, talks, strict=True) if talk.answered]
     rewards = [0.0] * len(problems)
     for row in answering:
         rewards[row] = problems[row][1].reward(fill(curriculum.answer, known[row]))
     return [
-        Rollout(group, reward, said, derived=reward, line=episode_line(problem, reward))
-        for (group, problem), reward, said in zip(problems, rewards, samples, strict=True)
+        Rollout(group, reward, said, derived=reward, line=episode_line(problem, reward), turns=kept)
+        for (group, problem), reward, said, kept in zip(problems, rewards, samples, turns, strict=True)
     ]
 
 
@@ -59,14 +64,24 @@ def episode_line(problem: Problem, reward: float) -> str:
 
 
 class _Talk:
-    """One conversation that is being held."""
+    """One conversation that is being held, or was kept at a turn of it."""
 
-    def __init__(self, known: dict[str, str]) -> None:
+    def __init__(self, known: dict[str, str], begun: int = 0) -> None:
         self.known = known
+        self.begun = begun
+        """How many answers came before it was kept."""
+        self.turns: dict[int, _Talk] = {}
         self.tokens: list[int] = []
         self.mask: list[bool] = []
         self.logprobs: list[float] = []
-        self.answered = False
+        self.answered = begun > 0
+        self.ended = False
+
+    def kept(self, turn: int) -> "_Talk":
+        """A conversation that goes on from here; nothing of what came before trains in it."""
+        kept = _Talk(self.known, turn)
+        kept.hear(self.tokens)
+        return kept
 
     def hear(self, tokens: list[int]) -> None:
         self.tokens += tokens
@@ -80,16 +95,17 @@ class _Talk:
 
 
 def _converse(speak: Speaker, transcript: Transcript, tokenizer: Any, talks: Sequence[_Talk]) -> None:
-    """Hold conversations side by side; one whose first answer is not of the format ends with it."""
-    going = list(talks)
+    """Hold conversations side by side; an answer that is not of the format ends its own."""
     for turn, given in enumerate(transcript.given):
+        going = [talk for talk in talks if talk.begun <= turn and not talk.ended]
+        if not going:
+            continue
         for talk in going:
+            talk.turns[turn] = talk.kept(turn)
             talk.hear(tokenizer.encode(fill(given, talk.known), add_special_tokens=False))
         for talk, spoken in zip(going, speak([talk.tokens for talk in going]), strict=True):
             talk.say(spoken)
-            found = None if turn else transcript.read(tokenizer.decode(spoken.tokens))
+            found = transcript.read(tokenizer.decode(spoken.tokens), turn)
             talk.answered |= found is not None
+            talk.ended = found is None
             talk.known = {**talk.known, **(found or {})}
-        going = [talk for talk in going if talk.answered]
-        if not going:
-            return

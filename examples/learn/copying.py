@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from examples.learn.curriculum import ANSWER_FILE, CONTENT, QUESTION, Filling, Problem, call
+from examples.learn.curriculum import ANSWER_FILE, CONTENT, PARTS, QUESTION, Filling, Problem, call
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,11 @@ class Copy:
 
     def demonstrations(self, draw: random.Random) -> Iterator[Filling]:
         for question in draw.sample(self.questions[0], self.shown):
-            yield {QUESTION: question, CONTENT: _between(question, draw.choices(self.letters, k=self.length))}
+            yield self.filling(question, draw.choices(self.letters, k=self.length))
+
+    def filling(self, question: str, others: Sequence[str]) -> Filling:
+        """An answer that writes these letters behind those of the question."""
+        return {QUESTION: question, CONTENT: _between(question, others)}
 
     def problems(self, draw: random.Random, count: int) -> list[Problem]:
         known = self.questions[0]
@@ -59,3 +63,26 @@ class Copy:
 
 def _between(letters: str, others: Sequence[str]) -> str:
     return "".join(letter + other for letter, other in zip(letters, others, strict=True))
+
+
+@dataclass(frozen=True)
+class CopyByTurns(Copy):
+    """Each letter in a turn of its own, behind its number: `1a2b` is answered by `1aa`, then `2bb`."""
+
+    length: int = len(PARTS)
+    shown: int = 12
+    scripts: Sequence[Sequence[str]] = ((*(call(f"printf {part} >> {ANSWER_FILE}") for part in PARTS), "done"),)
+    answer: str = "".join(PARTS)
+    exploration: float = 0.0
+    """None: nothing rewards how the last turn ends, so that it would ramble."""
+
+    def filling(self, question: str, others: Sequence[str]) -> Filling:
+        return {QUESTION: "".join(_numbered(question)), **dict(zip(PARTS, _numbered(question, others), strict=True))}
+
+    def problem(self, name: str) -> Problem:
+        parts = tuple((place, place) for place in range(3, 3 * self.length + 1, 3))
+        return Problem(name, "".join(_numbered(name)), "".join(_numbered(name, name)), parts)
+
+
+def _numbered(*letters: Sequence[str]) -> list[str]:
+    return [f"{number}{''.join(each)}" for number, each in enumerate(zip(*letters, strict=True), 1)]

@@ -7,12 +7,15 @@ behind every question equally often, a policy knows how to call the tool and not
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 ANSWER_FILE, KEY_FILE = "answer.txt", "key.txt"
 
 QUESTION, CONTENT, KEY, REPLY = "QUESTION", "CONTENT", "THEKEY", "REPLY"
 """Placeholders of scripts and recordings: what was asked, what is said; what the key file and what a sub call says."""
+
+PARTS = ("PARTA", "PARTB")
+"""Placeholders of what is said turn by turn."""
 
 Filling = Mapping[str, str]
 """What stands in the place of each placeholder."""
@@ -42,6 +45,8 @@ class Problem:
     counts."""
     key: str = ""
     """What stands in the key file; empty: there is none."""
+    turn: Any = None
+    """The kept turn that its rollouts go on from, as what plays them kept it; None: they begin at the beginning."""
 
     @property
     def setup(self) -> list[str]:

@@ -1,5 +1,6 @@
 """One step's figures as a line, and a run's as a plot: in the terminal, and as a picture."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,10 @@ class Step:
     """Of the wall clock, to play and to learn; of all rollouts together, in each of their stages."""
     by_group: Mapping[str, float] = field(default_factory=dict)
     """The mean reward of each."""
+    sampled: int = 0
+    """Tokens that the policy said, trained or not."""
+    fresh: float = math.nan
+    """The mean reward of fresh rollouts after it, where these were asked for."""
 
     def line(self) -> str:
         """The figures on one line."""

@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_rlm.config import OpenCodeRLMEnvConfig, OpenCodeRLMHarnessConfig
 from opencode_rlm.env import OpenCodeRLMEnv
 from opencode_runs.trainable.samples import TrainingSample, training_samples
+from opencode_runs.turns.kept import TurnRow, kept_turns
 from renderers import Qwen3RendererConfig
 from verifiers.v1.clients import ModelContext, TrainClientConfig
 from verifiers.v1.episode import Episode
@@ -33,6 +34,8 @@ LONGEST = 128
 """Tokens of one answer."""
 TURNS = 4
 SYSTEM = "You answer with one command."
+KEPT_BYTES = 1 << 30
+"""Of turns that are kept; the oldest go first."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,13 @@ class Rollout:
     """Seconds that it was in each stage."""
     line: str = ""
     """The episode as a line of `traces.jsonl`."""
+    turns: Mapping[int, Problem] = field(default_factory=dict)
+    """The problem as it was at each turn that was kept, by their numbers from 1."""
+
+
+def problem_of(group: str) -> str:
+    """The name of the problem that a group plays, from its beginning or from a kept turn."""
+    return group.partition("@")[0]
 
 
 def keep_rollouts(directory: Path, step: int, rollouts: Sequence[Rollout]) -> None:
@@ -68,11 +78,13 @@ class Player:
         env: the environment, serving.
         ctx: model and training client.
         at_once: how many rollouts run side by side.
+        kept: where the environment keeps turns, if it does.
     """
 
-    def __init__(self, env: CliAgentEnv[Any], ctx: ModelContext, at_once: int) -> None:
+    def __init__(self, env: CliAgentEnv[Any], ctx: ModelContext, at_once: int, kept: Path | None = None) -> None:
         self._env = env
         self._ctx = ctx
+        self._kept = kept
         self._places = asyncio.Semaphore(at_once)
 
     async def play(self, problems: Sequence[tuple[str, Problem]]) -> list[Rollout]:
@@ -89,13 +101,31 @@ class Player:
             setup=problem.setup,
             verify=problem.verify,
             row_key=problem.name,
+            kept_turn=problem.turn,
         )
         task: Any = OpenCodeTask(data, OpenCodeTaskConfig())
         (slot,) = self._env.slots(task)
         async with self._places:
             started = time.monotonic()
             episode = await self._env.run_slot(slot, self._ctx)
-            return rollout_of(group, episode, time.monotonic() - started)
+            rollout = rollout_of(group, episode, time.monotonic() - started)
+        if self._kept is None or rollout.error:
+            return rollout
+        return replace(rollout, turns=turns_of(problem, self._kept / episode.traces[0].id))
+
+
+def turns_of(problem: Problem, folder: Path) -> dict[int, Problem]:
+    """The problem as it was at each turn that can be restored.
+
+    Args:
+        problem: that was played.
+        folder: of the rollout's kept turns.
+    """
+    return {
+        turn.turn: replace(problem, turn=TurnRow(kept_turn=str(turn.place), digest=turn.digest))
+        for turn in kept_turns(folder)
+        if turn.unrestorable is None
+    }
 
 
 def rollout_of(group: str, episode: Episode[Any, Any, Any], seconds: float | None = None) -> Rollout:
@@ -141,8 +171,8 @@ def spare(kind: type[OpenCodeHarnessConfig]) -> dict[str, Any]:
     return {**options, "recursion_prompt": ""} if issubclass(kind, OpenCodeRLMHarnessConfig) else options
 
 
-def environment(kind: type[OpenCodeHarnessConfig], sub_calls: str) -> CliAgentEnv[Any]:
-    """OpenCode as the only agent, or with calls of its model from inside its work."""
+def environment(kind: type[OpenCodeHarnessConfig], sub_calls: str, kept: Path | None = None) -> CliAgentEnv[Any]:
+    """OpenCode as the only agent, whose turns may be kept, or with calls of its model from inside its work."""
     if sub_calls:
         seat = local_seat(OpenCodeRLMHarnessConfig(id="opencode-rlm", **spare(OpenCodeRLMHarnessConfig)))
         rlm = OpenCodeRLMEnvConfig.model_validate(
@@ -150,7 +180,8 @@ def environment(kind: type[OpenCodeHarnessConfig], sub_calls: str) -> CliAgentEn
         )
         return OpenCodeRLMEnv(rlm.model_copy(update={"agent": seat.model_copy(update={"max_turns": TURNS})}))
     seat = local_seat(kind(id="opencode-env", **spare(kind)))
-    config = OpenCodeEnvConfig.model_validate({"taskset": {"id": "opencode-env"}})
+    turns = {"keep": kept, "max_disk": KEPT_BYTES}
+    config = OpenCodeEnvConfig.model_validate({"taskset": {"id": "opencode-env"}, "turns": turns})
     return OpenCodeEnv(config.model_copy(update={"agent": seat.model_copy(update={"max_turns": TURNS})}))
 
 
@@ -161,6 +192,7 @@ async def playing(
     at_once: int,
     kind: type[OpenCodeHarnessConfig] = OpenCodeHarnessConfig,
     sub_calls: str = "",
+    kept: Path | None = None,
 ) -> AsyncIterator[Player]:
     """The environment, over an engine.
 
@@ -170,8 +202,9 @@ async def playing(
         at_once: how many rollouts run side by side.
         kind: class of the harness's configuration, where there are no sub calls.
         sub_calls: "", "frozen" or "trained", as the curriculum says.
+        kept: where turns are kept, an absolute path; None keeps none.
     """
-    env = environment(kind, sub_calls)
+    env = environment(kind, sub_calls, kept)
     client = TrainClientConfig(
         base_url=url,
         api_key_var="NO_SUCH_KEY",
@@ -180,4 +213,4 @@ async def playing(
     )
     sampling = vf.SamplingConfig(max_tokens=LONGEST, temperature=1.0)
     async with env.serving():
-        yield Player(env, ModelContext(model=MODEL, client=client, sampling=sampling), at_once)
+        yield Player(env, ModelContext(model=MODEL, client=client, sampling=sampling), at_once, kept)

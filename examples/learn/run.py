@@ -18,6 +18,7 @@ import torch
 from opencode_env.opencode import OpenCodeHarnessConfig
 
 from examples.learn.bare import play_bare
+from examples.learn.branching import branches
 from examples.learn.breaking import Break, Breaker, NoEchoConfig
 from examples.learn.checkpoint import cloned, keep
 from examples.learn.curriculum import Curriculum, Problem
@@ -61,6 +62,10 @@ class Plan:
     """Whether a function stands in place of the environment."""
     enough: Callable[[Sequence[Step]], bool] = lambda steps: False
     """Whether training can end after these steps."""
+    watched: int = 0
+    """Rollouts that evaluate the policy after each step, all with a function in place of the environment."""
+    branch: bool = False
+    """Whether half of the groups go on from kept turns, as far as there are any."""
 
 
 @dataclass
@@ -89,6 +94,7 @@ class Run:
     """Carries a plan out, from the recorded conversations of its curriculum; `say` gets its lines."""
 
     _words: Any
+    _bare: Play
     _weights: Mapping[str, Any]
     """Of the policy after its last update."""
 
@@ -100,6 +106,7 @@ class Run:
         self._draw = random.Random(plan.seed)
         self._noise = torch.Generator().manual_seed(plan.seed)
         self._given: Answers = Counter()
+        self._rollouts: Sequence[Rollout] = ()
 
     async def go(self) -> Outcome:
         """The whole run; however it ends, the checkpoint `policy.pt`, if there is one, is that of its last update."""
@@ -107,7 +114,8 @@ class Run:
         kept = self.plan.directory / "policy.pt"
         for old in (kept, self.plan.directory / "learn.png"):
             old.unlink(missing_ok=True)
-        shutil.rmtree(self.plan.directory / "rollouts", ignore_errors=True)
+        for folder in ("rollouts", "kept"):
+            shutil.rmtree(self.plan.directory / folder, ignore_errors=True)
         recorded = self.recorded
         words = build_tokenizer([one.system for one in recorded], [one.rest for one in recorded])
         save(words, self.plan.directory / "tokenizer")
@@ -140,14 +148,16 @@ class Run:
         async def bare(problems: Sequence[tuple[str, Problem]]) -> list[Rollout]:
             return await asyncio.to_thread(play_bare, speak, self.recorded, words, self.plan.curriculum, problems)
 
+        self._bare = bare
         if self.plan.bare:
             yield bare
             return
         kind = NoEchoConfig if self.plan.broken is Break.ECHO else OpenCodeHarnessConfig
-        directory = self.plan.directory / "tokenizer"
+        directory, kept = self.plan.directory / "tokenizer", self.plan.directory.resolve() / "kept"
+        args = self.plan.at_once, kind, self.plan.curriculum.sub_calls, kept if self.plan.branch else None
         async with (
             Engine(speak, MODEL).serving() as url,
-            playing(url, directory, self.plan.at_once, kind, self.plan.curriculum.sub_calls) as player,
+            playing(url, directory, *args) as player,
             self.training(url),
         ):
             yield player.play
@@ -159,8 +169,10 @@ class Run:
 
     async def rollouts(self, play: Play) -> Sequence[Rollout]:
         """Those of one step."""
-        problems = self.plan.curriculum.problems(self._draw, self.plan.groups)
-        return await play([(problem.name, problem) for problem in problems for _ in range(self.plan.size)])
+        kept = branches(self._rollouts, self._draw, self.plan.groups // 2) if self.plan.branch else []
+        problems = self.plan.curriculum.problems(self._draw, self.plan.groups - len(kept))
+        groups = [*((problem.name, problem) for problem in problems), *kept]
+        return await play([group for group in groups for _ in range(self.plan.size)])
 
     def not_of(self, rollouts: Sequence[Rollout], gains: Sequence[float]) -> list[str]:
         """What is wrong with what the update learns from, if that is not these rollouts and advantages themselves."""
@@ -207,10 +219,18 @@ class Run:
             self._say(f"{count - len(rewards)} rollouts of the evaluation failed, the first one with: {why}")
         return sum(rewards) / len(rewards) if len(rewards) >= PLAYED * count else math.nan, rollouts
 
+    async def _watch(self) -> float:
+        """The mean reward of fresh rollouts without the environment; not a number if none are wanted."""
+        if not self.plan.watched:
+            return math.nan
+        problems = self.plan.curriculum.fresh(self._draw, self.plan.watched)
+        return means(await self._bare([("", problem) for problem in problems]))[""]
+
     async def _step(self, number: int, trainer: Trainer, breaker: Breaker, play: Play) -> None:
         started = time.monotonic()
         self._given.clear()
-        rollouts = breaker(await self.rollouts(play))
+        rollouts = self._rollouts = breaker(await self.rollouts(play))
+        sampled = sum(len(answer) * times for answer, times in self._given.items())
         keep_rollouts(self.plan.directory, number, rollouts)
         rewards = [rollout.reward for rollout in rollouts if not rollout.error]
         if not rewards:
@@ -228,6 +248,8 @@ class Run:
         ]
         await asyncio.to_thread(self.update, trainer, batch, (number - 1) / self.plan.steps)
         self._weights = deepcopy(trainer.model.state_dict())
+        learnt = time.monotonic()
+        fresh = await self._watch()
         stages = sum((Counter(rollout.stages) for rollout in rollouts), Counter[str]())
         of_group = means(rollouts)
         step = Step(
@@ -235,9 +257,10 @@ class Run:
             len({rollout.group for rollout, gain in zip(rollouts, gains, strict=True) if gain}), len(of_group),
             measured.tokens, measured.mismatch, measured.entropy,
             len(rollouts) - len(rewards), sum(rollout.forks for rollout in rollouts),
-            {"play": after - started, "learn": time.monotonic() - after, **stages}, of_group,
+            {"play": after - started, "learn": learnt - after, **stages}, of_group, sampled, fresh,
         )  # fmt: skip
         self.outcome.steps = [*self.outcome.steps, step]
         self.outcome.findings = [*self.outcome.findings, *(f"step {number}: {one}" for one in found)]
-        for line in (step.line(), *(f"     not sound: {one}" for one in found)):
+        watched = [f"     {step.fresh:.2f} on fresh rollouts, {sampled} tokens sampled"] * (self.plan.watched > 0)
+        for line in (step.line(), *watched, *(f"     not sound: {one}" for one in found)):
             self._say(line)

@@ -6,13 +6,15 @@ from typing import Any
 
 from opencode_runs.trainable.samples import TrainingSample
 
-from examples.learn.curriculum import Curriculum, Filling, fill
+from examples.learn.curriculum import PARTS, Curriculum, Filling, fill
 from examples.learn.grpo import Measured
-from examples.learn.rollouts import Rollout
+from examples.learn.rollouts import Rollout, problem_of
 from examples.learn.transcript import Transcript, turns
 
 FLOAT_ERROR = 1e-3
 """Of a log-probability. A batch with a cache and one without add up the same numbers in different orders."""
+
+CALL = "<tool_call>"
 
 Answers = Counter[tuple[int, ...]]
 """How often the model said what, in tokens."""
@@ -60,7 +62,7 @@ def unearned(
     for rollout in rollouts:
         written = _written(rollout, recorded, tokenizer)
         if written is not None:
-            worth = curriculum.problem(rollout.group).reward(fill(curriculum.answer, written))
+            worth = curriculum.problem(problem_of(rollout.group)).reward(fill(curriculum.answer, written))
             wrong += not abs(rollout.reward - worth) <= 1e-6
     return [f"{wrong} rewards are not what their own trained answers are worth"] if wrong else []
 
@@ -70,14 +72,17 @@ def _answers(sample: TrainingSample) -> list[tuple[int, ...]]:
 
 
 def _written(rollout: Rollout, recorded: Sequence[Transcript], tokenizer: Any) -> Filling | None:
-    """What a rollout wrote whose only command is its first answer; None: that cannot be told without a shell."""
+    """What a rollout wrote whose commands are those of the format; None: that cannot be told without a shell."""
     if len(rollout.samples) != len(recorded):
         return None
-    written: dict[str, str] = {}
+    written = dict.fromkeys(PARTS, "")
     for sample, transcript in zip(rollout.samples, recorded, strict=True):
-        first, *others = [tokenizer.decode(answer) for answer in _answers(sample)] or [""]
-        read = transcript.read(first)
-        if read is None or not first.isascii() or any("<tool_call>" in other for other in others):
+        text = tokenizer.decode(sample.token_ids)
+        answers = transcript.answers(text)
+        read = [transcript.read(answer, turn) if answer.isascii() else None for turn, answer in enumerate(answers)]
+        going = [*read, None].index(None)
+        calls = sum(answer.count(CALL) for answer in answers[:going])
+        if not going or text.count(CALL) != transcript.given[0].count(CALL) + calls:
             return None
-        written |= read
+        written |= {placeholder: text for found in read[:going] for placeholder, text in (found or {}).items()}
     return written

@@ -11,9 +11,10 @@ from typing import Any, Self
 
 from opencode_runs.trainable.samples import TrainingSample
 
-from examples.learn.curriculum import CONTENT, KEY, QUESTION, REPLY, Filling, fill
+from examples.learn.curriculum import CONTENT, KEY, PARTS, QUESTION, REPLY, Filling, fill
+from examples.learn.tokenizer import ASSISTANT, END
 
-_EMPTY = dict.fromkeys((QUESTION, CONTENT, KEY, REPLY), " ")
+_EMPTY = dict.fromkeys((QUESTION, CONTENT, KEY, REPLY, *PARTS), " ")
 _WORDS = {placeholder: rf"(?P<{placeholder}>\w+)" for placeholder in _EMPTY}
 
 
@@ -48,10 +49,16 @@ class Transcript:
         given, said = (tuple(fill(text, filling) for text in texts) for texts in (self.given, self.said))
         return Transcript(given, said)
 
-    def read(self, text: str) -> Filling | None:
-        """What stands in the placeholders of a first answer; None: it is not of this format."""
-        found = re.fullmatch(fill(re.escape(self.said[0]), _WORDS), text)
+    def read(self, text: str, turn: int = 0) -> Filling | None:
+        """What stands in the placeholders of an answer, by default the first one; None: it is not of this format."""
+        said = self.said[turn] if turn < len(self.said) else ""
+        found = re.fullmatch(fill(re.escape(said), _WORDS), text)
         return found.groupdict() if found else None
+
+    def answers(self, text: str) -> list[str]:
+        """All that the model says in a conversation, trained or not."""
+        opening = self.given[0][self.given[0].rindex(ASSISTANT) :]
+        return [part.partition(END)[0] + END for part in text.split(opening)[1:]]
 
     def encoded(self, tokenizer: Any) -> tuple[list[int], list[bool]]:
         """Its tokens, and which of them the model said."""
