@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from examples.learn import checkpoint
 from examples.learn.bare import play_bare
 from examples.learn.branching import branches
 from examples.learn.comparing import Comparison, compare, mean_line
@@ -88,7 +89,10 @@ def test_so_it_is_with_real_opencode(tmp_path: Path) -> None:
     asyncio.run(played())
 
 
-def test_both_runs_are_compared_by_the_tokens_that_they_sampled(tmp_path: Path) -> None:
+def test_both_runs_are_compared_by_the_tokens_that_they_sampled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "STEPS", 1)
     plan = Plan(
         CURRICULUM, tmp_path, tmp_path / "cache", steps=2, groups=2, size=2, evaluated=(0, 0), bare=True, watched=4
     )
