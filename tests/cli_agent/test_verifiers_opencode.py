@@ -73,7 +73,7 @@ def finished(home: UserHome) -> Finished:
         ],
     )
     arguments = ["opencode-env", "--env.taskset.dataset", str(rows), "--env.agent.harness.id", "opencode"]
-    arguments += ["--env.retries.max-retries", "3"]
+    arguments += ["--env.retries.max-retries", "8"]
 
     async def run() -> Finished:
         async with ScriptedModel(Policy(home.home)) as model:

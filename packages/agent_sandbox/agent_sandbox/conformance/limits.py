@@ -49,8 +49,9 @@ async def processes(subject: Subject) -> None:
         require("unavailable" in result.stdout, f"400 processes with a limit of {_PROCESSES}: {result}")
         made = int(result.stdout.split()[0])
         require(_PROCESSES // 2 < made < _PROCESSES, f"it stopped at {made} with a limit of {_PROCESSES}")
-        for each in (box, neighbour):
-            require((await each.run(["true"], {})).exit_code == 0, "nothing starts any more")
+        for name, each in (("the sandbox", box), ("its neighbour", neighbour)):
+            result = await each.run(["true"], {})
+            require(result.exit_code == 0, f"nothing starts in {name} any more: {result}")
 
 
 @promise(
