@@ -249,7 +249,7 @@ async def test_a_turn_waits_for_children_of_the_agents_program_that_end_and_name
         manifest = await turns._with_files(made(1), Told(box, 3), tmp_path / "ended")
         assert manifest.unrestorable is None
         assert (tmp_path / "ended" / INDEX).exists()
-        # One that is no child of the agent's program is waited for by nobody.
+        # One that is not a child of the agent's program is waited for by nobody.
         await box.run(["sh", "-c", "(setsid tail -f /dev/null >/dev/null 2>&1 &); until pgrep tail; do :; done"], {})
         manifest = await turns._with_files(made(1), Told(box, 0), tmp_path / "beside")
         assert manifest.unrestorable == "processes ran beside the agent's program: tail"
