@@ -1,10 +1,10 @@
-"""The ways into and out of a podman container's network, and its end when the agent starts."""
+"""Connections into and out of a podman container's network, and its end when the agent starts."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
+from agent_sandbox.conformance.network import ask, gateways, host_server
+from agent_sandbox.conformance.promises import peer
 from agent_sandbox.podman import PodmanConfig, PodmanRuntime, provision_podman
 from verifiers.v1.errors import SandboxError
 
@@ -13,41 +13,6 @@ from tests.support.waiting import until
 from .conftest import container_of, sh
 
 pytestmark = pytest.mark.podman
-
-ASK = """import socket, sys
-try:
-    with socket.create_connection((sys.argv[1], int(sys.argv[2])), 3) as peer:
-        peer.sendall(b"ping"); print(peer.recv(99).decode())
-except OSError as error:
-    print("refused", type(error).__name__)
-"""
-SERVE = """import socket
-with socket.create_server(("0.0.0.0", 8123)) as server:
-    while True:
-        peer, _ = server.accept(); peer.recv(99); peer.sendall(b"inside"); peer.close()
-"""
-
-
-@asynccontextmanager
-async def host_server(address: str = "127.0.0.1") -> AsyncIterator[int]:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(99)
-        writer.write(b"host")
-        writer.close()
-        await writer.wait_closed()
-
-    async with await asyncio.start_server(answer, address, 0) as server:
-        yield server.sockets[0].getsockname()[1]
-
-
-async def ask(runtime: PodmanRuntime, host: str, port: int) -> str:
-    return (await runtime.run(["python3", "-c", ASK, host, str(port)], {})).stdout.strip()
-
-
-async def gateway(runtime: PodmanRuntime) -> str:
-    """The host's address on the container's network."""
-    found = await sh(runtime, "awk '$2 == \"00000000\" {print $3}' /proc/net/route")
-    return ".".join(str(byte) for byte in reversed(bytes.fromhex(found.stdout.strip())))
 
 
 async def test_an_endpoint_of_the_hosts_loopback_is_reached_where_it_was_named_and_no_other(
@@ -62,7 +27,7 @@ async def test_an_endpoint_of_the_hosts_loopback_is_reached_where_it_was_named_a
 
 
 async def test_a_taken_port_gets_another(runtime: PodmanRuntime) -> None:
-    await runtime.run_background(["python3", "-c", SERVE], {}, "log")
+    await runtime.run_background(peer("listen", "0.0.0.0", "8123"), {}, "log")
     await until(lambda: taken(runtime))
     port = int(runtime.host_url("http://127.0.0.1:8123/").rstrip("/").rpartition(":")[2])
     assert port != 8123
@@ -79,7 +44,7 @@ async def test_a_container_that_may_reach_nothing_keeps_its_endpoints_only(podma
         provision_podman(PodmanConfig(image=podman_image, allow=[])) as box,
     ):
         assert box.network_restricted
-        host = await gateway(box)
+        (host,) = await gateways(box)
         assert await ask(box, host, anywhere) == "host"
         routes = [box.host_url(f"http://127.0.0.1:{endpoint}/v1")]
         await box.backend.prepare_execution(routes)
@@ -88,7 +53,7 @@ async def test_a_container_that_may_reach_nothing_keeps_its_endpoints_only(podma
         assert (await sh(box, "tail -n +3 /proc/net/dev | cut -d: -f1")).stdout.split() == ["lo"]
         assert await ask(box, "127.0.0.1", endpoint) == "host"
         await box.backend.prepare_execution(None)
-        assert await ask(box, await gateway(box), anywhere) == "host"
+        assert [await ask(box, each, anywhere) for each in await gateways(box)] == ["host"]
 
 
 async def test_a_named_endpoint_is_reached_by_its_name_where_there_is_no_network(podman_image: str) -> None:

@@ -49,7 +49,7 @@ async def _require_local(box: vf.Runtime) -> None:
 
 @promise(
     "An endpoint on this machine's loopback is reached where `host_url` says, and no other port of it",
-    change="open a way for each URL that `host_url` is given, and give the sandbox a loopback of its own",
+    change="forward each URL that `host_url` is given, and give the sandbox a loopback of its own",
 )
 async def named_endpoints(subject: Subject) -> None:
     async with host_server() as named, host_server() as other, subject.box() as box:
