@@ -166,11 +166,19 @@ class BubblewrapBackend(RuntimeBackend):
         await serve_apart(self.bind(), apart, argv, runtime.process_env(env), log)
 
     async def read(self, runtime: Runtime, path: str, max_bytes: int | None = None) -> bytes:
-        """Return the first `max_bytes` bytes of a regular file, or all of it."""
+        """Return the first `max_bytes` bytes of a regular file, or all of it.
+
+        Raises:
+            SandboxError: there is none, or it is over `READ_LIMIT_BYTES`.
+        """
         return await read_file(self.sandbox.channel, path, max_bytes)
 
     async def write(self, runtime: Runtime, path: str, data: bytes) -> None:
-        """Replace the file at `path`, not what a symlink there points to, with mode 0644."""
+        """Replace the file at `path`, not what a symlink there points to, with mode 0644.
+
+        Raises:
+            SandboxError: `path` is a directory or not writable inside, or the disk is full.
+        """
         await write_file(self.sandbox.channel, path, data)
 
     def host_url(self, url: str) -> str:

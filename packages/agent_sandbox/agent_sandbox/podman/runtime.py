@@ -162,19 +162,35 @@ class PodmanBackend(RuntimeBackend):
         return await self._started.run(argv, runtime.process_env(env), runtime.user)
 
     async def exec(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
-        """Start a process whose three streams stay open."""
+        """Start a process whose three streams stay open.
+
+        Raises:
+            SandboxError: podman could not be started.
+        """
         return await self._started.open(argv, runtime.process_env(env), runtime.user)
 
     async def run_background(self, runtime: Runtime, argv: list[str], env: dict[str, str], log: str) -> None:
-        """Start a process that runs until `stop`, with its output in the file `log` inside."""
+        """Start a process that runs until `stop`, with its output in the file `log` inside.
+
+        Raises:
+            SandboxError: it could not be started.
+        """
         await self._started.background(argv, runtime.process_env(env), log, runtime.user)
 
     async def read(self, runtime: Runtime, path: str, max_bytes: int | None = None) -> bytes:
-        """Return the first `max_bytes` bytes of a regular file, or all of it."""
+        """Return the first `max_bytes` bytes of a regular file, or all of it.
+
+        Raises:
+            SandboxError: there is none, or it is over `READ_LIMIT_BYTES`.
+        """
         return await read_file(self._started, path, max_bytes, runtime.user)
 
     async def write(self, runtime: Runtime, path: str, data: bytes) -> None:
-        """Write the file at `path`, or the one that a symlink there leads to; make its parents."""
+        """Write the file at `path`, or the one that a symlink there leads to; make its parents.
+
+        Raises:
+            SandboxError: `path` is not a regular file or not writable, or the disk is full.
+        """
         await write_file(self._started, path, data, runtime.user)
 
     def host_url(self, url: str) -> str:

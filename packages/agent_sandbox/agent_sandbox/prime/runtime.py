@@ -134,12 +134,20 @@ class PrimeSandboxBackend(PrimeBackend):
                 logger.info("prime sandbox %s could not be kept alive: %s", self.sandbox_id, error)
 
     async def run(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ProgramResult:
-        """Run a command to its end; cancelled, it is killed first."""
+        """Run a command to its end; cancelled, it is killed first.
+
+        Raises:
+            SandboxError: the sandbox cannot be reached.
+        """
         async with classified():
             return await run_command(self, argv, runtime.process_env(env), runtime.user)
 
     async def exec(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
-        """Start a process whose streams stay open."""
+        """Start a process whose streams stay open.
+
+        Raises:
+            SandboxError: it could not be started.
+        """
         async with classified():
             opened: RuntimeProcess = await super().exec(runtime, argv, env)
         for name in ("kill", "terminate"):
@@ -147,25 +155,41 @@ class PrimeSandboxBackend(PrimeBackend):
         return opened
 
     async def prepare_execution(self, routes: list[str] | None, network: NetworkPolicyConfig | None = None) -> None:
-        """Have the platform enforce the seat's network policy, or `network`."""
+        """Have the platform enforce the seat's network policy, or `network`.
+
+        Raises:
+            SandboxError: it does not.
+        """
         enforce = super().prepare_execution
         async with classified():
             await repeated(lambda: enforce(routes, network))
 
     async def run_background(self, runtime: Runtime, argv: list[str], env: dict[str, str], log: str) -> None:
-        """Start a process that runs until `stop`."""
+        """Start a process that runs until `stop`.
+
+        Raises:
+            SandboxError: it could not be started.
+        """
         async with classified():
             await super().run_background(runtime, argv, env, log)
 
     async def read(self, runtime: Runtime, path: str, max_bytes: int | None = None) -> bytes:
-        """Read a file."""
+        """Read a file.
+
+        Raises:
+            SandboxError: there is none.
+        """
         once = super().read
         async with classified():
             content: bytes = await repeated(lambda: once(runtime, path, max_bytes))
             return content
 
     async def write(self, runtime: Runtime, path: str, data: bytes) -> None:
-        """Write a file and make its parents."""
+        """Write a file and make its parents.
+
+        Raises:
+            SandboxError: it cannot be written.
+        """
         async with classified():
             await super().write(runtime, path, data)
 
