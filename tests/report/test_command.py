@@ -67,3 +67,22 @@ def test_watching_rewrites_the_page_when_the_run_has_grown(tmp_path: Path) -> No
             wait_until(lambda: len(packed(page, "index")["rows"]) == 5)
         finally:
             process.terminate()
+
+
+@pytest.mark.usefixtures("programs")
+def test_the_page_is_opened_in_a_browser_where_there_is_one(tmp_path: Path) -> None:
+    run = made.write_run(tmp_path / "a run", made.many(2))
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/opened\n')
+    browser.chmod(0o755)
+    argv = [sys.executable, "-m", "opencode_runs.report", str(run), "--open"]
+
+    def opened(**environment: str) -> str:
+        done = subprocess.run(argv, env={"PATH": "/nowhere", **environment}, capture_output=True, text=True, check=True)
+        assert done.stdout == f"{run}/report.html\n"
+        return done.stderr
+
+    assert opened(BROWSER=str(browser)) == ""
+    assert (tmp_path / "opened").read_text() == f"{tmp_path.as_uri()}/a%20run/report.html\n"
+    assert "--open found no browser here: copy " in opened()
+    assert "BROWSER" in opened()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from opencode_runs.difficulty.attempt import Failure, Tries, tries
+from opencode_runs.difficulty.attempt import Attempt, Failure, Tries, tries
 from opencode_runs.difficulty.tally import Tally
 from opencode_runs.traces.reading import Reading, RunReport
 from opencode_runs.traces.record import EpisodeRecord, TraceRecord
@@ -24,6 +24,38 @@ class Source(NamedTuple):
 
     env: str
     model: str
+
+
+class Made(NamedTuple):
+    """How a trace was made."""
+
+    model: str | None
+    sampling: str
+    verifiers: str
+
+    @classmethod
+    def of(cls, trace: TraceRecord) -> "Made":
+        """Of a trace."""
+        return cls(trace.model, trace.sampling_text, trace.verifiers)
+
+
+@dataclass(slots=True)
+class RatedEpisode:
+    """What rating takes of an episode."""
+
+    env: str
+    task: str
+    task_id: str | None
+    task_name: str | None
+    prompt: str | None
+    tries: list[tuple[Made | None, Attempt | Failure]]
+
+    @classmethod
+    def of(cls, episode: EpisodeRecord, tried: Tries) -> "RatedEpisode":
+        """Of an episode and its tries."""
+        assert episode.task is not None, "parse_line refuses an episode without one"
+        made = [(Made.of(trace) if trace is not None else None, found) for trace, found in tried]
+        return cls(episode.env, episode.task, episode.task_id, episode.task_name, episode.prompt, made)
 
 
 @dataclass
@@ -43,9 +75,9 @@ class SourceRating:
         found = ((self.sampling, "sampling settings"), (self.versions, "verifiers versions"))
         return [f"{model}: {what} differ and are pooled: {', '.join(facts)}" for facts, what in found if len(facts) > 1]
 
-    def note(self, trace: TraceRecord) -> None:
-        """Remember how the trace was made."""
-        for facts, fact in ((self.sampling, trace.sampling_text), (self.versions, trace.verifiers)):
+    def note(self, made: Made) -> None:
+        """Remember how a trace was made."""
+        for facts, fact in ((self.sampling, made.sampling), (self.versions, made.verifiers)):
             if len(facts) < MAX_FACTS:
                 facts[fact] = None
 
@@ -63,22 +95,19 @@ class Rating:
         """Attempts over all sources."""
         return sum(tally.attempts for source in self.sources.values() for tally in source.tasks.values())
 
-    def count(self, episode: EpisodeRecord, run_model: str | None, seat: str | None = None) -> Tries:
-        """Count the tries of an episode, and return them; `run_model` is whom one without any trace belongs to."""
-        assert episode.task is not None, "parse_line refuses an episode without one"
-        counted = tries(episode, seat)
-        for trace, found in counted:
-            model = (trace.model if trace else None) or run_model or UNKNOWN_MODEL
+    def count(self, episode: RatedEpisode, run_model: str | None) -> None:
+        """Count the tries of an episode; `run_model` is whom one without any trace belongs to."""
+        for made, found in episode.tries:
+            model = (made.model if made else None) or run_model or UNKNOWN_MODEL
             source = self.sources.setdefault(Source(episode.env, model), SourceRating())
-            if trace is not None:
-                source.note(trace)
+            if made is not None:
+                source.note(made)
             tally = source.tasks.get(episode.task)
             if tally is None:
                 tally = source.tasks[episode.task] = Tally(episode.task_id, episode.task_name, episode.prompt)
             tally.add(found, self.threshold)
             if isinstance(found, Failure):
                 source.causes[found.cause] += 1
-        return counted
 
 
 def rate(paths: list[Path], *, threshold: float = 1.0, seat: str | None = None) -> Rating:
@@ -90,8 +119,8 @@ def rate(paths: list[Path], *, threshold: float = 1.0, seat: str | None = None) 
     Raises:
         BadInputError: a path is not a run, or a file cannot be read as traces of this schema.
     """
-    reading = Reading(EpisodeRecord)
+    reading = Reading.of(EpisodeRecord)
     rating = Rating(threshold, runs=reading.runs)
     for file, episode in reading.episodes(find_trace_files(paths)):
-        rating.count(episode, file.settings.model, seat)
+        rating.count(RatedEpisode.of(episode, tries(episode, seat)), file.settings.model)
     return rating

@@ -81,11 +81,11 @@ def _report(options: argparse.Namespace) -> None:
         state = [(run.file.path, run.file.size) for run in runs]
         if state != seen:
             page = write_page(runs, output, max_mb=options.max_mb, threshold=options.threshold)
-            if seen is None and options.open:
-                webbrowser.open(output.resolve().as_uri())
             if page.left_out:
                 warn([f"{page.left_out:,} rollouts are listed without their conversation: --max-mb {options.max_mb:g}"])
             print(output, flush=True)  # noqa: T201
+            if seen is None and options.open and not webbrowser.open(output.resolve().as_uri()):
+                warn([f"--open found no browser here: copy {output} to a machine that has one, or name one in BROWSER"])
             seen = state
         if not options.watch:
             return

@@ -1,5 +1,6 @@
 """A rollout as the page opens it: conversation, calls, times, rewards, errors, and what trains."""
 
+import itertools
 from dataclasses import fields
 from typing import Any
 
@@ -8,13 +9,12 @@ import numpy as np
 from opencode_runs.report.record import ShownCall, ShownEpisode, ShownTrace
 from opencode_runs.trainable.figures import TraceFigures
 from opencode_runs.trainable.record import TokenNode
-from opencode_runs.trainable.samples import BrokenGraphError, branch_paths, training_samples
+from opencode_runs.trainable.samples import BrokenGraphError, branch_paths, trained_branches
 
 MAX_TOKENS = 20_000
 """Of a trace whose tokens are shown one by one."""
 _ELSEWHERE = {"run", "episode", "trace", "task", "group", "advantage", "errors"}
 _TRAINER = [field.name for field in fields(TraceFigures) if field.name not in _ELSEWHERE]
-_DIGITS = bytes.maketrans(b"\0\1", b"01")
 
 
 def details(episode: ShownEpisode, figures: list[TraceFigures]) -> dict[str, Any]:
@@ -33,15 +33,9 @@ def _trace(trace: ShownTrace, figures: TraceFigures) -> dict[str, Any]:
     samples: list[dict[str, Any]] = []
     try:
         paths = branch_paths(trace)
-        samples = [
-            {
-                "branch": sample.branch,
-                "trains": sample.trains,
-                "trained": sample.trained,
-                "tokens": len(sample.token_ids),
-            }
-            for sample in training_samples(trace, paths)
-        ]
+        for found in trained_branches(trace, paths):
+            tokens, trained = trace.tokens_of(found)
+            samples.append({"branch": found.branch, "trains": found.trains, "trained": trained, "tokens": tokens})
     except BrokenGraphError:
         pass  # The findings say so; the messages are shown in their order.
     room = MAX_TOKENS
@@ -97,10 +91,16 @@ def _node(node: TokenNode, *, shown: bool) -> dict[str, Any]:
         found["count"], found["trained"] = len(node.token_ids), node.trained
         if shown:
             found["tokens"] = node.token_ids
-            found["mask"] = bytes(node.mask).translate(_DIGITS).decode()
+            found["mask"] = _lengths(node.mask)
             found["logprobs"] = np.round(np.array(node.logprobs, dtype=float), 3).tolist()
         given = {
             name: getattr(node, name) for name in ("advantages", "entropies", "reference_logprobs", "trainer_logprobs")
         }
         found |= {name: values for name, values in given.items() if values is not None and shown}
     return found
+
+
+def _lengths(mask: list[bool]) -> list[int]:
+    """How many tokens in a row do not train, then do, and so on in turn."""
+    found = [len(list(same)) for _, same in itertools.groupby(mask)]
+    return [0, *found] if mask and mask[0] else found

@@ -93,6 +93,6 @@ def _fenced(text: str) -> str:
 
 
 def _episodes(paths: list[Path]) -> Iterator[ShownEpisode]:
-    reading = Reading(ShownEpisode)
+    reading = Reading.of(ShownEpisode)
     for _, episode in reading.episodes([run.file for run in find_runs(paths)]):
         yield episode

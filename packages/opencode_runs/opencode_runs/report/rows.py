@@ -6,6 +6,7 @@ from typing import Any
 
 from opencode_runs.difficulty.attempt import Attempt, Tries
 from opencode_runs.report.cleaning import as_json
+from opencode_runs.report.masking import Masker
 from opencode_runs.report.record import ShownEpisode, ShownTrace
 from opencode_runs.trainable.figures import TraceFigures
 from opencode_runs.turns.rewards import BranchOrigin
@@ -20,7 +21,7 @@ class Row:
     """A try: what the page lists of it, and what tells which tries are shown; a run has thousands."""
 
     text: bytes
-    """JSON, not masked yet, but for what is known only once the whole run was read."""
+    """JSON, but for what is known only once the whole run was read."""
     run: int
     key: str | None
     id: str
@@ -34,14 +35,16 @@ class Row:
     trace: TraceFigures | None
     detail: int | None = None
     """The number of its rollout in the page; None if it had no room."""
+    masked: Counter[str] | None = None
+    """What was masked in the text; None if nothing was."""
 
     def settled(self) -> bytes:
-        """JSON with what a trainer makes of its trace, which is known once the whole group was read."""
+        """JSON with what a trainer makes of its trace, which is known once the whole group was read; not masked."""
         found: dict[str, Any] = {"detail": self.detail}
         if self.trace is not None:
             found |= {"advantage": self.trace.advantage, "unused": self.trace.unused_because}
-            found["trained"] = self.trace.trained_tokens
-        return b"%s,%s" % (self.text[:-1], as_json(found)[1:])
+            found |= {"trained": self.trace.trained_tokens, "findings": sorted(self.trace.findings)}
+        return as_json(found)
 
 
 def rows(episode: ShownEpisode, tries: Tries, figures: list[TraceFigures], run: int) -> list[Row]:
@@ -70,6 +73,16 @@ def rows(episode: ShownEpisode, tries: Tries, figures: list[TraceFigures], run: 
     return rows
 
 
+def mask_rows(listed: list[Row]) -> None:
+    """Mask the texts of rows; mostly there is nothing to mask, which is seen at once for all of them."""
+    masker = Masker()
+    masker.json(b"\n".join([row.text for row in listed]))
+    for row in listed if masker.counts else ():
+        masker = Masker()
+        row.text = masker.json(row.text)
+        row.masked = masker.counts or None
+
+
 def _of_trace(episode: ShownEpisode, trace: ShownTrace, figures: TraceFigures) -> dict[str, Any]:
     spans = {phase: span for phase in PHASES if (span := trace.span(phase))}
     return {
@@ -80,7 +93,7 @@ def _of_trace(episode: ShownEpisode, trace: ShownTrace, figures: TraceFigures) -
         | {"model": round(trace.model_seconds, 3)},
         "start": min((start for start, _ in spans.values()), default=None),
         "subs": sum(other.turns for other in episode.traces if other is not trace),
-        "findings": sorted(figures.findings), "forks": figures.forks,
+        "forks": figures.forks,
         "branch": trace.branch.model_dump() if trace.branch else None,
     }  # fmt: skip
 
@@ -99,7 +112,7 @@ def _tool_calls(trace: ShownTrace) -> dict[str, int]:
 def _last_words(trace: ShownTrace) -> str:
     for node in reversed(trace.nodes):
         if node.sampled and isinstance(node.message, dict) and isinstance(node.message.get("content"), str):
-            # So many words are more than so many characters.
-            words = node.message["content"][: 10 * HEAD].split(None, HEAD)
-            return " ".join(words[:HEAD])[:HEAD]
+            content = node.message["content"]
+            words = " ".join(content[: 2 * HEAD].split())
+            return (words if len(words) >= HEAD else " ".join(content[: 10 * HEAD].split()))[:HEAD]
     return ""

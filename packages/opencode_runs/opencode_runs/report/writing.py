@@ -4,128 +4,104 @@ Memory holds a row for each try and one episode; the rollouts, compressed, wait 
 head, which stands before them, is known.
 """
 
-import base64
-import hashlib
-import json
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from isal import isal_zlib
-
 from opencode_runs.difficulty.figures import RateFigures
 from opencode_runs.difficulty.outputs import replacing
 from opencode_runs.difficulty.thresholds import Band, Thresholds
-from opencode_runs.report.cleaning import CAPS, as_json, cut_masked, fitting_cap, lengths
+from opencode_runs.report.cleaning import as_json
 from opencode_runs.report.comparison import compare
-from opencode_runs.report.details import details
-from opencode_runs.report.listing import Listing, Rollout, by_interest, list_run
+from opencode_runs.report.listing import Chunk, Lister, Listing, Rollout, by_interest, list_run
 from opencode_runs.report.masking import RULES, Masker
+from opencode_runs.report.packing import Batch, Packed, Packer, Place, Room, Written, pack
 from opencode_runs.report.places import Run
-from opencode_runs.report.record import ShownEpisode
 from opencode_runs.report.rows import Row
 from opencode_runs.report.template import FOOT, head
+from opencode_runs.report.workers import Workers, processors
 from opencode_runs.traces.progress import Progress
-from opencode_runs.traces.record import parse_line
 from opencode_runs.turns.rewards import Rollout as Continued
 from opencode_runs.turns.tree import tree_of
 
 MAX_COMPARED = 6
 """Runs of which each pair is compared; of more, neighbours are."""
-LEVEL = 1
-RATIO = 2.5
-"""Characters that fit into a byte of the page, until it is known better."""
-MOST = 4
-"""A rollout gets at most this part of the room that is left, however much it needs."""
 MISSES = 16
 """Rollouts in a row that found no room, after which no more are tried."""
-SHARED_FROM = 2000
-"""Characters from which a system prompt is kept once for all rollouts that have it."""
+BATCH = 8
+"""Rollouts that are packed together at most; the first batches are smaller."""
+BEHIND = 8
+"""Batches that may be under way: the room of one follows from what was written so many before it."""
+WORTHWHILE = 32e6
+"""Bytes of traces from which several processes read them."""
 
 
 @dataclass
 class Page:
     """A page that is being made."""
 
-    room: int
-    """Bytes that are left for rollouts."""
-    masker: Masker = field(default_factory=Masker)
+    room: Room
+    masked: Counter[str] = field(default_factory=Counter)
     left_out: int = 0
     """Rollouts that found no room."""
     cut: int = 0
     """Characters that were left out of long texts."""
-    _ratio: float = RATIO
     _count: int = 0
-    _shared: dict[bytes, int] = field(default_factory=dict)
+    _shared: set[str] = field(default_factory=set)
 
-    def put(self, out: IO[bytes], value: Any, share: float) -> int | None:
-        """Write a rollout, its long texts cut so that it needs about `share` bytes; its number, None if it has no room.
-
-        What needs more with the shortest texts gets it, if there is enough room.
-        """
-        found = lengths(value)
-        cap = None if sum(found) <= share * self._ratio else fitting_cap(found, share * self._ratio)
-        while True:
-            masker = Masker()
-            small, left_out = (value, 0) if cap is None else cut_masked(value, masker, cap)
-            packed = pack(masker.json(as_json(small)))
-            ratio = (sum(found) if cap is None else sum([min(length, cap) for length in found])) / len(packed)
-            self._ratio += (ratio - self._ratio) / 8
-            if len(packed) <= share or (cap == CAPS[-1] and len(packed) <= self.room // MOST):
-                self.cut += left_out
-                self.masker.counts += masker.counts
-                return self.append(out, packed)
-            if cap == CAPS[-1]:
-                return None
-            shorter = CAPS[0] if cap is None else CAPS[CAPS.index(cap) + 1]
-            cap = min(shorter, fitting_cap(found, ratio * share))
-
-    def append(self, out: IO[bytes], packed: bytes) -> int:
-        """Write a compressed value; its number."""
-        out.write(b'<script type="text/plain" id="d%d">%s</script>\n' % (self._count, packed))
-        self.room -= len(packed)
+    def take(self, out: IO[bytes], written: Written) -> int | None:
+        """Write a rollout that was packed; its number, None if it has no room."""
+        for ratio in written.ratios:
+            self.room.learn(ratio)
+        for name, value in written.shared.items():
+            if name not in self._shared:
+                self._shared.add(name)
+                self._append(out, name, value)
+        if written.rollout is None or not self.room.has(len(written.rollout.text), modest=written.modest):
+            return None
+        self._append(out, str(self._count), written.rollout)
         self._count += 1
         return self._count - 1
 
-    def share_prompts(self, out: IO[bytes], value: dict[str, Any]) -> None:
-        """Replace long system prompts and tool lists by the number of the one copy that the page has."""
-        for trace in value["traces"]:
-            trace["tools"] = self._shared_number(out, trace["tools"]) if trace["tools"] else None
-            for node in trace["nodes"]:
-                message = node["message"]
-                content = message.get("content") if isinstance(message, dict) else None
-                if isinstance(content, str) and len(content) >= SHARED_FROM and message.get("role") == "system":
-                    node["message"] = message | {"content": {"shared": self._shared_number(out, content)}}
-
-    def _shared_number(self, out: IO[bytes], value: Any) -> int:
-        text = json.dumps(value, ensure_ascii=False)
-        key = hashlib.sha256(text.encode("utf-8", "replace")).digest()
-        if key not in self._shared:
-            self._shared[key] = self.append(out, pack(self.masker.json(as_json(value))))
-        return self._shared[key]
+    def _append(self, out: IO[bytes], name: str, value: Packed) -> None:
+        out.write(b'<script type="text/plain" id="d%s">%s</script>\n' % (name.encode(), value.text))
+        self.room.free -= len(value.text)
+        self.masked += value.masked
+        self.cut += value.cut
 
 
-def pack(*parts: bytes) -> bytes:
-    """JSON, in one piece or several, compressed, as text that no page reads as anything else."""
-    gzip = isal_zlib.compressobj(LEVEL, wbits=31)
-    packed = [gzip.compress(part) for part in parts]
-    return base64.b64encode(b"".join([*packed, gzip.flush()]))
-
-
-def write_page(runs: Sequence[Run], output: Path, *, max_mb: float, threshold: float = 1.0) -> Page:
+def write_page(
+    runs: Sequence[Run], output: Path, *, max_mb: float, threshold: float = 1.0, processes: int | None = None
+) -> Page:
     """Write the page of `runs`; returns what it left out and masked.
+
+    Args:
+        runs: what it shows.
+        output: the file to write.
+        max_mb: megabytes of rollouts in it.
+        threshold: the reward at which an attempt passes.
+        processes: that read and pack; None: as many as are worth it. The page is the same.
 
     Raises:
         BadInputError: a run cannot be read as traces of this schema.
     """
-    page = Page(int(max_mb * 1e6))
-    found = [list_run(run, number, threshold) for number, run in enumerate(runs)]
-    rollouts = [rollout for one in found for rollout in one.rollouts]
+    lister, packer = Lister(runs), Packer()
+
+    def work(item: Chunk | Batch) -> Any:
+        return lister.read(item) if isinstance(item, Chunk) else packer.write(item)
+
+    if processes is None:
+        processes = processors() if sum(run.file.size for run in runs) >= WORTHWHILE else 1
     with tempfile.TemporaryFile() as chunks:
-        _write_rollouts(page, chunks, by_interest(rollouts))
+        with Workers(processes, work) as workers:
+            found = [list_run(run, number, threshold, workers) for number, run in enumerate(runs)]
+            rollouts = [rollout for one in found for rollout in one.rollouts]
+            page = Page(Room(int(max_mb * 1e6), sum(rollout.size for rollout in rollouts)))
+            _write_rollouts(page, chunks, by_interest(rollouts), workers)
         index = {
             "written": datetime.now(UTC).isoformat(timespec="seconds"), "threshold": threshold,
             "runs": [_run(run, one) for run, one in zip(runs, found, strict=True)],
@@ -133,13 +109,14 @@ def write_page(runs: Sequence[Run], output: Path, *, max_mb: float, threshold: f
             "turns": _turns([row for rollout in rollouts for row in rollout.rows]),
             "left_out": page.left_out, "cut": page.cut, "rules": [rule.name for rule in RULES],
         }  # fmt: skip
-        text = page.masker.json(as_json(index))
-        rows = page.masker.json(b",".join([row.settled() for rollout in rollouts for row in rollout.rows]))
+        masker = Masker(page.masked)
+        text = masker.json(as_json(index))
+        rows = _rows([row for rollout in rollouts for row in rollout.rows], masker)
         # The index of ten thousand rollouts is large, and so is each copy of its text.
         del index, rollouts, found
-        packed = pack(text[:-1], b',"masked":', as_json(page.masker.counts), b',"rows":[', rows, b"]}")
+        packed = pack(text[:-1], b',"masked":', as_json(masker.counts), b',"rows":[', rows, b"]}")
         del text, rows
-        title = page.masker.text(" · ".join(run.label for run in runs[:3]))
+        title = masker.text(" · ".join(run.label for run in runs[:3]))
         chunks.seek(0)
         with replacing([output]) as (place,), place.open("wb") as out:
             out.write(head(packed, title=title))
@@ -149,32 +126,52 @@ def write_page(runs: Sequence[Run], output: Path, *, max_mb: float, threshold: f
     return page
 
 
-def _write_rollouts(page: Page, out: IO[bytes], rollouts: list[Rollout]) -> None:
-    """Write what has room; a rollout's share is as its line is of all lines that are left."""
-    left, misses = sum(rollout.size for rollout in rollouts), 0
+def _write_rollouts(page: Page, out: IO[bytes], rollouts: list[Rollout], workers: Workers) -> None:
+    """Write what has room."""
+    batches = _batches(rollouts)
+    rooms, misses = [replace(page.room)], 0
+    """What was left after each batch."""
+
+    def batch(number: int) -> Batch:
+        # What is under way takes its share of the room and of the lines.
+        places = [Place(one.run.file.path, one.start, one.size, one.figures) for one in batches[number]]
+        return Batch(places, rooms[_settled(number)])
+
     with Progress("writing rollouts", len(rollouts), "rollouts") as progress:
-        for rollout in rollouts:
-            value = _read(rollout) if misses < MISSES else None
-            number = None
-            if value is not None:
-                page.share_prompts(out, value)
-                number = page.put(out, value, page.room * rollout.size / left)
-            misses = 0 if number is not None else misses + 1
-            left -= rollout.size
-            page.left_out += number is None
-            for row in rollout.rows:
-                row.detail = number
-            progress.add(1)
+        for one, found in zip(batches, workers.results(len(batches), batch, _settled), strict=False):
+            for rollout, written in zip(one, found, strict=True):
+                number = page.take(out, written) if misses < MISSES else None
+                misses = 0 if number is not None else misses + 1
+                page.room.lines -= rollout.size
+                for row in rollout.rows:
+                    row.detail = number
+                progress.add(1)
+            rooms.append(replace(page.room))
+            if misses >= MISSES:
+                break
+    page.left_out = sum(all(row.detail is None for row in rollout.rows) for rollout in rollouts)
 
 
-def _read(rollout: Rollout) -> dict[str, Any] | None:
-    """The rollout as the page opens it; None if its line is another one by now."""
-    try:
-        with rollout.run.file.path.open("rb") as file:
-            file.seek(rollout.start)
-            return details(parse_line(file.read(rollout.size), ShownEpisode), rollout.figures)
-    except (OSError, ValueError):
-        return None
+def _batches(rollouts: list[Rollout]) -> list[list[Rollout]]:
+    """In order; the first ones are small, so that what they teach is known early."""
+    found, start = [], 0
+    while start < len(rollouts):
+        found.append(rollouts[start : start + max(1, min(BATCH, start // 2))])
+        start += len(found[-1])
+    return found
+
+
+def _settled(number: int) -> int:
+    """How many batches must be written before one is begun."""
+    return max(number - BEHIND, number // 2)
+
+
+def _rows(listed: list[Row], masker: Masker) -> bytes:
+    """JSON of the rows, without the brackets around them."""
+    for row in listed:
+        masker.counts += row.masked or {}
+    settled = masker.json(b"\n".join([row.settled() for row in listed])).split(b"\n")
+    return b",".join([b"%s,%s" % (row.text[:-1], one[1:]) for row, one in zip(listed, settled, strict=True)])
 
 
 def _run(run: Run, found: Listing) -> dict[str, Any]:

@@ -4,10 +4,11 @@ Memory holds one line, and one integer per episode (about 100 bytes; a trace is 
 episode found twice (a copied run, prime-rl's `effective` next to `all`) counts once.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Generic
+from typing import Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, computed_field
 
@@ -18,6 +19,18 @@ from opencode_runs.traces.runs import TraceFile
 
 MAX_NAMED = 3
 READ_BYTES = 1 << 20
+
+
+class Identified(Protocol):
+    """What tells an episode that is read twice."""
+
+    @property
+    def id(self) -> str: ...
+
+
+Found = TypeVar("Found", bound=Identified)
+Parsed = tuple[int, Found | LineError | None]
+"""A line: its bytes, and its episode, why it is none, or None for an empty one."""
 
 
 class RunReport(BaseModel):
@@ -53,17 +66,22 @@ class RunReport(BaseModel):
 
 
 @dataclass
-class Reading(Generic[Episode]):
+class Reading(Generic[Found]):
     """Reads trace files; afterwards `runs` says of each how it went."""
 
-    kind: type[Episode]
-    """What is read of an episode."""
+    lines: Callable[[TraceFile], Iterator[Parsed[Found]]]
+    """Every line of a file, in order."""
     runs: list[RunReport] = field(default_factory=list)
     place: tuple[int, int] = (0, 0)
     """Where in its file the last line begins, and its bytes."""
     _seen: set[int] = field(default_factory=set)
 
-    def episodes(self, files: Sequence[TraceFile]) -> Iterator[tuple[TraceFile, Episode]]:
+    @classmethod
+    def of(cls, kind: type[Episode]) -> "Reading[Episode]":
+        """Reads the episodes of files as records of one kind."""
+        return Reading(partial(_lines_of, kind=kind))
+
+    def episodes(self, files: Sequence[TraceFile]) -> Iterator[tuple[TraceFile, Found]]:
         """Every episode that can be read and was not read before, with its file.
 
         Raises:
@@ -74,7 +92,7 @@ class Reading(Generic[Episode]):
                 report = RunReport(path=file.path)
                 self.runs.append(report)
                 elsewhere = frozenset(self._seen)
-                for episode in self._lines(file, report, progress):
+                for episode in self._readable(file, report, progress):
                     identity = hash(episode.id)
                     if identity in self._seen:
                         report.duplicates += 1
@@ -86,27 +104,41 @@ class Reading(Generic[Episode]):
                 if report.unreadable and not report.episodes and not report.duplicates:
                     raise BadInputError(f'"{file.path}" holds no verifiers episode: {report.complaints[0]}')
 
-    def _lines(self, file: TraceFile, report: RunReport, progress: Progress) -> Iterator[Episode]:
+    def _readable(self, file: TraceFile, report: RunReport, progress: Progress) -> Iterator[Found]:
         """The readable episodes of one file; the others are counted in `report`."""
         try:
             end = 0
-            with file.path.open("rb", buffering=READ_BYTES) as lines:
-                for number, line in enumerate(lines, start=1):
-                    progress.add(len(line))
-                    self.place, end = (end, len(line)), end + len(line)
-                    if line.isspace():
-                        continue
-                    try:
-                        yield parse_line(line, self.kind)
-                    except VersionError as error:
-                        raise BadInputError(
-                            f'"{file.path}" line {number}: {error}: read this run with the release that knows it'
-                        ) from None
-                    except LineError as error:
-                        report.truncated_end = not line.endswith(b"\n")
-                        report.torn += error.torn
-                        report.malformed += not error.torn
-                        if len(report.complaints) < MAX_NAMED:
-                            report.complaints.append(f"line {number}: {error}")
+            for number, (size, found) in enumerate(self.lines(file), start=1):
+                progress.add(size)
+                self.place, end = (end, size), end + size
+                if isinstance(found, VersionError):
+                    raise BadInputError(
+                        f'"{file.path}" line {number}: {found}: read this run with the release that knows it'
+                    )
+                if isinstance(found, LineError):
+                    report.truncated_end = found.unended
+                    report.torn += found.torn
+                    report.malformed += not found.torn
+                    if len(report.complaints) < MAX_NAMED:
+                        report.complaints.append(f"line {number}: {found}")
+                elif found is not None:
+                    yield found
         except OSError as error:
             raise BadInputError(f'cannot read traces "{file.path}": {error.strerror}') from None
+
+
+def _lines_of(file: TraceFile, kind: type[Episode]) -> Iterator[Parsed[Episode]]:
+    with file.path.open("rb", buffering=READ_BYTES) as lines:
+        for line in lines:
+            yield parsed(line, kind)
+
+
+def parsed(line: bytes, kind: type[Episode]) -> Parsed[Episode]:
+    """A line as `Reading` takes it."""
+    if line.isspace():
+        return len(line), None
+    try:
+        return len(line), parse_line(line, kind)
+    except LineError as error:
+        error.unended = not line.endswith(b"\n")
+        return len(line), error.with_traceback(None)

@@ -152,6 +152,8 @@ class LineError(ValueError):
     def __init__(self, message: str, *, torn: bool = False) -> None:
         super().__init__(message)
         self.torn = torn
+        self.unended = False
+        """Whether no line's end follows it: it is still being written, or its writer was killed."""
 
 
 class VersionError(LineError):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from opencode_runs.trainable.evidence import evidence_flaws
 from opencode_runs.trainable.findings import Flaw
 from opencode_runs.trainable.record import TokenEpisode, TokenNode, TokenTrace
-from opencode_runs.trainable.samples import TrainingSample
+from opencode_runs.trainable.samples import TrainedBranch, training_sample
 
 Found = tuple[Flaw, str]
 
@@ -53,7 +53,7 @@ def standing_flaw(episode: TokenEpisode, trace: TokenTrace, tries: int | None) -
 
 
 def flaws_of(
-    trace: TokenTrace, samples: Iterable[TrainingSample], *, max_tokens: int | None, vocabulary: int | None
+    trace: TokenTrace, samples: Iterable[TrainedBranch], *, max_tokens: int | None, vocabulary: int | None
 ) -> Iterator[Found]:
     """What is wrong with a trace that a trainer would use, and with its samples; each flaw once."""
     yield from _reward_flaws(trace)
@@ -199,13 +199,13 @@ _OF_NUMBERS = frozenset((Flaw.LENGTHS, Flaw.MASK, Flaw.LOGPROBS, Flaw.LOGPROB_VA
 """Checks that find nothing in a message without tokens."""
 
 
-def _training_flaws(trace: TokenTrace, samples: Iterable[TrainingSample], max_tokens: int | None) -> Iterator[Found]:
+def _training_flaws(trace: TokenTrace, samples: Iterable[TrainedBranch], max_tokens: int | None) -> Iterator[Found]:
     trained: Counter[int] = Counter()
     longest = (0, 0, 0)
     for sample in samples:
         trained.update(sample.trains)
-        lost = 0 if max_tokens is None else sum(sample.mask[max_tokens:])
-        longest = max(longest, (len(sample.token_ids), lost, sample.branch))
+        lost = 0 if max_tokens is None else sum(training_sample(trace, sample).mask[max_tokens:])
+        longest = max(longest, (trace.tokens_of(sample)[0], lost, sample.branch))
     wrong = [
         number
         for number, node in enumerate(trace.nodes)

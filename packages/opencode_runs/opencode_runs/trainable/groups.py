@@ -1,6 +1,7 @@
 """Groups of rollouts, and the advantages that a trainer computes within each."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,80 @@ from opencode_runs.trainable.histories import canonical, hashable
 from opencode_runs.trainable.record import TokenEpisode, TokenTrace
 
 _COMPARED = (*SETTINGS, "min_tokens", "chat_template_kwargs")
+MAX_KNOWN = 1000
+"""Of what rollouts say, kept to be said again."""
+
+
+Note = tuple[str, int, str]
+"""An aspect of a rollout, a hash of its value, and what is said of it: of a long one only its number is."""
+Told = tuple[int, list[Note]]
+"""What a rollout, or a trace of it, says of its group: a hash of the whole, and its parts."""
+
+
+@dataclass
+class Telling:
+    """What rollouts say of their groups; most of a group say the same, which is worked out once."""
+
+    _known: dict[int, list[Note]] = field(default_factory=dict)
+
+    def of(self, episode: TokenEpisode) -> list[Told]:
+        """What a rollout says; of what failed nothing trains, so that it may differ."""
+        told = [self._told([episode.task, episode.env, episode.task_data, episode.task_hash], _notes, episode)]
+        for trace in episode.traces:
+            if trace.ok and not trace.wrong_types:
+                told.append(self._told((trace.seat, trace.trainable), _seat_notes, trace))
+            if trace.ok and trace.trainable and episode.ok:
+                weights = [(name, reward.weight) for name, reward in trace.rewards.items() if reward is not None]
+                made = [trace.seat, trace.model, trace.sampling, trace.task_key, trace.task_data, trace.task_hash]
+                told.append(self._told([*made, weights], _trace_notes, trace))
+        return told
+
+    def _told(self, values: Sequence[Any], notes: Callable[[Any], Iterator[Note]], source: Any) -> Told:
+        whole = hash(hashable(values))
+        if whole not in self._known:
+            if len(self._known) >= MAX_KNOWN:
+                self._known.clear()
+            self._known[whole] = list(notes(source))
+        return whole, self._known[whole]
+
+
+def _notes(episode: TokenEpisode) -> Iterator[Note]:
+    yield _note("tasks", episode.task)
+    yield _note("environments", episode.env)
+    yield from _content_notes("contents of the task", episode.task_data, episode.task_hash)
+
+
+def _seat_notes(trace: TokenTrace) -> Iterator[Note]:
+    yield _note(f'answers to whether seat "{trace.seat}" trains', trace.trainable)
+
+
+def _trace_notes(trace: TokenTrace) -> Iterator[Note]:
+    seat = f'of seat "{trace.seat}"'
+    yield _note(f"models {seat}", trace.model)
+    for name in _COMPARED:
+        yield _note(f"values of {name} {seat}", (trace.sampling or {}).get(name))
+    yield _note(f"tasks {seat}", trace.task_key)
+    yield from _content_notes(f"contents of the task {seat}", trace.task_data, trace.task_hash)
+    for name, reward in trace.rewards.items():
+        if reward is not None:
+            yield _note(f'weights of the reward "{name}" {seat}', reward.weight)
+
+
+def _content_notes(aspect: str, data: Any, content_hash: str | None) -> Iterator[Note]:
+    """A row's number and the hash that covers it may change from run to run, also within one that was resumed."""
+    row = data.get("idx") if isinstance(data, dict) else None
+    rest = {name: value for name, value in data.items() if name != "idx"} if isinstance(data, dict) else data
+    yield _note(aspect, canonical(rest), said="")
+    if content_hash is not None:
+        yield _note(f"hashes of row {row}: {aspect}", content_hash)
+
+
+def _note(aspect: str, value: Any, said: str | None = None) -> Note:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # one number, however it is spelled
+    known = hash((value,) if value is None or isinstance(value, str) else canonical(value))
+    # Thousands of rollouts have the same few of them, also on their way to another process.
+    return sys.intern(aspect), known, sys.intern(f"{value}") if said is None else said
 
 
 @dataclass
@@ -19,21 +94,16 @@ class Mixture:
     """The values that each aspect has in the group."""
 
     _values: dict[str, dict[int, str]] = field(default_factory=dict)
-    """By a hash: of a long one only its number is said."""
     _alike: set[int] = field(default_factory=set)
-    """What was taken up, as a whole: most rollouts of a group say the same."""
+    """What was taken up, as a whole."""
 
-    def add(self, episode: TokenEpisode) -> None:
-        """Take up a rollout; of what failed nothing trains, so that it may differ."""
-        if self._is_new([episode.task, episode.env, episode.task_data, episode.task_hash]):
-            self._note("tasks", episode.task)
-            self._note("environments", episode.env)
-            self._note_content("contents of the task", episode.task_data, episode.task_hash)
-        for trace in episode.traces:
-            if trace.ok and not trace.wrong_types:
-                self._note(f'answers to whether seat "{trace.seat}" trains', trace.trainable)
-            if trace.ok and trace.trainable and episode.ok:
-                self._add_trace(trace)
+    def add(self, told: Iterable[Told]) -> None:
+        """Take up what a rollout says."""
+        for whole, notes in told:
+            if whole not in self._alike:
+                self._alike.add(whole)
+                for aspect, known, said in notes:
+                    self._values.setdefault(aspect, {}).setdefault(known, said)
 
     def found(self) -> str:
         """The first aspect that has several values; empty if there is none."""
@@ -44,40 +114,6 @@ class Mixture:
             if len(values) > 1:
                 named = [value for value in values.values() if value]
                 yield f"{len(values)} {aspect}{': ' if named else ''}{', '.join(named)}"
-
-    def _is_new(self, values: list[Any]) -> bool:
-        known = hash(hashable(values))
-        new = known not in self._alike
-        self._alike.add(known)
-        return new
-
-    def _add_trace(self, trace: TokenTrace) -> None:
-        weights = [(name, reward.weight) for name, reward in trace.rewards.items() if reward is not None]
-        told = [trace.seat, trace.model, trace.sampling, trace.task_key, trace.task_data, trace.task_hash, weights]
-        if not self._is_new(told):
-            return
-        seat = f'of seat "{trace.seat}"'
-        self._note(f"models {seat}", trace.model)
-        for name in _COMPARED:
-            self._note(f"values of {name} {seat}", (trace.sampling or {}).get(name))
-        self._note(f"tasks {seat}", trace.task_key)
-        self._note_content(f"contents of the task {seat}", trace.task_data, trace.task_hash)
-        for name, weight in weights:
-            self._note(f'weights of the reward "{name}" {seat}', weight)
-
-    def _note_content(self, aspect: str, data: Any, content_hash: str | None) -> None:
-        """A row's number and the hash that covers it may change from run to run, also within one that was resumed."""
-        row = data.get("idx") if isinstance(data, dict) else None
-        rest = {name: value for name, value in data.items() if name != "idx"} if isinstance(data, dict) else data
-        self._note(aspect, canonical(rest), said="")
-        if content_hash is not None:
-            self._note(f"hashes of row {row}: {aspect}", content_hash)
-
-    def _note(self, aspect: str, value: Any, said: str | None = None) -> None:
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)  # one number, however it is spelled
-        known = hash((value,) if value is None or isinstance(value, str) else canonical(value))
-        self._values.setdefault(aspect, {}).setdefault(known, f"{value}" if said is None else said)
 
 
 @dataclass

@@ -13,11 +13,11 @@ from opencode_runs.trainable.checks import failed_flaws, flaws_of, standing_flaw
 from opencode_runs.trainable.evidence import call_flaws
 from opencode_runs.trainable.figures import NO_TOKENS, Report, TraceFigures, summed
 from opencode_runs.trainable.findings import Flaw, gathered
-from opencode_runs.trainable.groups import Group
+from opencode_runs.trainable.groups import Group, Telling, Told
 from opencode_runs.trainable.histories import structural_forks, told_again
 from opencode_runs.trainable.record import NO_CALL, TokenEpisode, TokenTrace
-from opencode_runs.trainable.repeats import Repeats
-from opencode_runs.trainable.samples import BrokenGraphError, TrainingSample, branch_paths, training_samples
+from opencode_runs.trainable.repeats import Marks, Repeats
+from opencode_runs.trainable.samples import BrokenGraphError, TrainedBranch, branch_paths, trained_branches
 
 
 @dataclass
@@ -45,33 +45,66 @@ def inspect(
     Raises:
         BadInputError: a path is not a run, or a file cannot be read as traces of this schema.
     """
-    reading = Reading(TokenEpisode)
-    inspection = Inspection(Limits(max_tokens, vocabulary), allowed)
+    reading = Reading.of(TokenEpisode)
+    inspector, inspection = Inspector(Limits(max_tokens, vocabulary)), Inspection(allowed)
     for file, episode in reading.episodes(find_trace_files(paths, training=True)):
-        inspection.add(file, episode)
+        inspection.add(file, inspector.inspect(file, episode))
     return inspection.report(reading.runs)
+
+
+@dataclass(slots=True)
+class Inspected:
+    """What is found of an episode by itself."""
+
+    group: str
+    env: str
+    """Empty where a trainer named the group."""
+    task: str
+    """What people call it."""
+    told: list[Told]
+    traces: list[TraceFigures]
+    marks: list[Marks | None]
+    """Of each trace that would train; None of the others."""
+
+
+@dataclass
+class Inspector:
+    """Inspects episodes, each by itself."""
+
+    limits: Limits = field(default_factory=Limits)
+    _telling: Telling = field(default_factory=Telling)
+
+    def inspect(self, file: TraceFile, episode: TokenEpisode) -> Inspected:
+        """What is found of an episode; whether it stands twice, and its advantages, its run alone can tell."""
+        key, env = episode.group_id or episode.task or "", "" if episode.group_id else episode.env
+        found = Inspected(key, env, _called(episode), self._telling.of(episode), [], [])
+        for trace in episode.traces:
+            figures, marks = _trace(file, episode, trace, self.limits, found)
+            found.traces.append(figures)
+            found.marks.append(marks)
+        return found
 
 
 @dataclass
 class Inspection:
     """What is found of episodes as they are read, one after the other."""
 
-    limits: Limits = field(default_factory=Limits)
     allowed: frozenset[Flaw] = frozenset()
     """Kinds of findings that may be."""
     _repeats: Repeats = field(default_factory=Repeats)
     _groups: dict[tuple[Path, str, str], Group] = field(default_factory=dict)
 
-    def add(self, file: TraceFile, episode: TokenEpisode) -> list[TraceFigures]:
+    def add(self, file: TraceFile, found: Inspected) -> list[TraceFigures]:
         """Take an episode in; the figures of its traces have their advantages after `report` only."""
-        key = episode.group_id or episode.task or ""
-        fresh = Group(file.path, key, _called(episode), file.settings.num_rollouts)
-        group = self._groups.setdefault((file.path, "" if episode.group_id else episode.env, key), fresh)
+        fresh = Group(file.path, found.group, found.task, file.settings.num_rollouts)
+        group = self._groups.setdefault((file.path, found.env, found.group), fresh)
         group.rollouts += 1
-        group.mixture.add(episode)
-        found = [_trace(file, episode, trace, self.limits, self._repeats, fresh) for trace in episode.traces]
-        group.traces += found
-        return found
+        group.mixture.add(found.told)
+        for figures, marks in zip(found.traces, found.marks, strict=True):
+            if marks is not None and (repeated := self._repeats.found(marks)):
+                figures.findings[Flaw.REPEATED] = repeated
+        group.traces += found.traces
+        return found.traces
 
     def report(self, runs: list[RunReport]) -> Report:
         """The whole answer; `runs` says how reading went."""
@@ -87,12 +120,13 @@ class Inspection:
 
 
 def _trace(
-    file: TraceFile, episode: TokenEpisode, trace: TokenTrace, limits: Limits, repeats: Repeats, group: Group
-) -> TraceFigures:
-    broken, samples, branches, forks = None, list[TrainingSample](), 0, episode.noted_forks(trace)
+    file: TraceFile, episode: TokenEpisode, trace: TokenTrace, limits: Limits, group: Inspected
+) -> tuple[TraceFigures, Marks | None]:
+    marks, broken = None, None
+    samples, branches, forks = list[TrainedBranch](), 0, episode.noted_forks(trace)
     try:
         paths = branch_paths(trace)
-        samples, branches = training_samples(trace, paths), len(paths)
+        samples, branches = trained_branches(trace, paths), len(paths)
         again = [] if episode.restores_histories else told_again(trace.nodes)
         forks = max(forks, structural_forks(trace.nodes) + len(again))
     except BrokenGraphError as error:
@@ -110,24 +144,24 @@ def _trace(
         unused = "its graph is broken"
     elif unused is None:
         findings |= dict(flaws_of(trace, samples, max_tokens=limits.max_tokens, vocabulary=limits.vocabulary))
-        if repeated := repeats.found(trace):
-            findings[Flaw.REPEATED] = repeated
+        marks = Marks.of(trace)
         if forks:
             findings[Flaw.FORKS] = _why_forked(trace, forks, again)
         unused = None if samples else NO_TOKENS
     elif not trace.ok or not episode.ok:
         findings[Flaw.FAILED] = unused
-    known = trace.has_tokens
-    return TraceFigures(
-        run=file.path, group=group.key, task=group.task, episode=episode.id, trace=trace.id or episode.id,
+    known, counts = trace.has_tokens, [trace.tokens_of(sample) for sample in samples]
+    figures = TraceFigures(
+        run=file.path, group=group.group, task=group.task, episode=episode.id, trace=trace.id or episode.id,
         seat=trace.seat, unused_because=unused, turns=trace.turns, branches=branches, samples=len(samples),
-        prompt_tokens=sum(len(sample.token_ids) - sample.trained for sample in samples) if known else None,
-        trained_tokens=sum(sample.trained for sample in samples) if known else None,
-        longest=max((len(sample.token_ids) for sample in samples), default=0) if known else None,
+        prompt_tokens=sum(tokens - trained for tokens, trained in counts) if known else None,
+        trained_tokens=sum(trained for _, trained in counts) if known else None,
+        longest=max((tokens for tokens, _ in counts), default=0) if known else None,
         logprobs=_logprobs(trace), sampled_tokens=trace.sampled_tokens,
         forks=forks, fork_notes=trace.fork_notes, reward=_reward(trace),
         errors=[error.type for error in trace.errors], findings=findings,
     )  # fmt: skip
+    return figures, marks
 
 
 def _why_forked(trace: TokenTrace, forks: int, again: list[int]) -> str:

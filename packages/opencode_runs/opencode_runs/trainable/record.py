@@ -19,6 +19,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError, from_json
 
 from opencode_runs.traces.record import EpisodeRecord, Part, RewardRecord, TraceRecord, if_ours, tries_of
+from opencode_runs.trainable.samples import TrainedBranch
 
 NO_CALL = "no model call"
 STRICT = ConfigDict(strict=True)
@@ -248,6 +249,11 @@ class TokenTrace(TraceRecord):
     def has_tokens(self) -> bool:
         """Whether there is token data: an evaluation client leaves none."""
         return any(node.token_ids for node in self.nodes)
+
+    def tokens_of(self, branch: TrainedBranch) -> tuple[int, int]:
+        """Tokens of a branch, and those of them that train there."""
+        trained = sum([self.nodes[number].trained for number in branch.trains])
+        return sum([len(self.nodes[number].token_ids) for number in branch.path]), trained
 
     @property
     def scores(self) -> Iterator[float]:

@@ -10,6 +10,29 @@ from dataclasses import dataclass, field
 from opencode_runs.trainable.histories import hashable, have_siblings
 from opencode_runs.trainable.record import TokenNode, TokenTrace
 
+_END = 100
+"""Characters or tokens of a long answer's ends, by which it is told from others of its moment."""
+
+
+@dataclass(slots=True)
+class Marks:
+    """What tells a trace and its answers from all others."""
+
+    trace: int | None
+    """None where it has no id."""
+    answers: set[int]
+    within: str
+    """What of it stands twice in itself; empty if nothing does."""
+
+    @classmethod
+    def of(cls, trace: TokenTrace) -> "Marks":
+        """Of a trace."""
+        answers = [_moment(node) for node in trace.nodes if node.sampled and node.timestamp is not None]
+        own, problem = set(answers), _within(trace)
+        if not problem and len(own) < len(answers):
+            problem = "an answer of one moment stands in it twice"
+        return cls(hash(trace.id) if trace.id else None, own, problem)
+
 
 @dataclass
 class Repeats:
@@ -18,19 +41,16 @@ class Repeats:
     _traces: set[int] = field(default_factory=set)
     _answers: set[int] = field(default_factory=set)
 
-    def found(self, trace: TokenTrace) -> str:
+    def found(self, marks: Marks) -> str:
         """What of a trace stands twice, in itself or since an earlier one; empty if nothing does."""
-        answers = [_moment(node) for node in trace.nodes if node.sampled and node.timestamp is not None]
-        own, name = set(answers), hash(trace.id)
-        problem = _within(trace)
-        if not problem and len(own) < len(answers):
-            problem = "an answer of one moment stands in it twice"
-        if not problem and trace.id and name in self._traces:
+        problem = marks.within
+        if not problem and marks.trace in self._traces:
             problem = "another trace has the same id"
-        if not problem and not own.isdisjoint(self._answers):
+        if not problem and not marks.answers.isdisjoint(self._answers):
             problem = "an answer of one moment stands in another trace too"
-        self._traces.add(name)
-        self._answers |= own
+        if marks.trace is not None:
+            self._traces.add(marks.trace)
+        self._answers |= marks.answers
         return problem
 
 
@@ -61,5 +81,14 @@ def _said(node: TokenNode) -> Hashable:
 
 
 def _moment(node: TokenNode) -> int:
-    """What no other answer has: when it was, and what it is."""
-    return hash((node.timestamp, hashable(node.message), hashable(node.token_ids)))
+    """What no other answer has: when it was, and what it is, of which its ends tell enough."""
+    message, tokens = node.message, node.token_ids
+    text = message.get("content") if type(message) is dict else None
+    said: Hashable
+    if type(text) is str and len(text) > 2 * _END:
+        rest = {name: value for name, value in message.items() if name != "content"}
+        said = (len(text), text[:_END], text[-_END:], hashable(rest))
+    else:
+        said = hashable(message)
+    ends = (len(tokens), *tokens[:_END], *tokens[-_END:]) if tokens else None
+    return hash((node.timestamp, said, ends))

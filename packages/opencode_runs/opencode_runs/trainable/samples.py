@@ -43,8 +43,8 @@ class BrokenGraphError(ValueError):
 
 
 @dataclass(frozen=True)
-class TrainingSample:
-    """One branch as a trainer packs it; the three streams are as long as each other if the nodes' own are."""
+class TrainedBranch:
+    """A branch that trains something."""
 
     branch: int
     """Which branch it is, from 0, as `Trace.branches` counts them."""
@@ -52,6 +52,12 @@ class TrainingSample:
     """The branch's nodes, from its root to its leaf."""
     trains: tuple[int, ...]
     """Those of them that train here."""
+
+
+@dataclass(frozen=True)
+class TrainingSample(TrainedBranch):
+    """One branch as a trainer packs it; the three streams are as long as each other if the nodes' own are."""
+
     token_ids: list[int]
     mask: list[bool]
     """Whether the token trains here."""
@@ -89,7 +95,16 @@ def training_samples(trace: NodeGraph, paths: Sequence[tuple[int, ...]] | None =
     Raises:
         BrokenGraphError: as `branch_paths`.
     """
-    samples: list[TrainingSample] = []
+    return [training_sample(trace, found) for found in trained_branches(trace, paths)]
+
+
+def trained_branches(trace: NodeGraph, paths: Sequence[tuple[int, ...]] | None = None) -> list[TrainedBranch]:
+    """What the samples of a trace are made of; a count of their tokens needs no more.
+
+    Raises:
+        BrokenGraphError: as `branch_paths`.
+    """
+    found: list[TrainedBranch] = []
     trained: set[int] = set()
     trains = [any(node.mask) for node in trace.nodes]
     for branch, path in enumerate(branch_paths(trace) if paths is None else paths):
@@ -97,8 +112,8 @@ def training_samples(trace: NodeGraph, paths: Sequence[tuple[int, ...]] | None =
         here = tuple(number for number in masked if number not in trained)
         trained.update(number for number in here if trace.nodes[number].sampled)
         if here:
-            samples.append(_sample(trace, branch, path, here))
-    return samples
+            found.append(TrainedBranch(branch, path, here))
+    return found
 
 
 def _path(parents: Sequence[int | None], leaf: int) -> tuple[int, ...]:
@@ -110,13 +125,14 @@ def _path(parents: Sequence[int | None], leaf: int) -> tuple[int, ...]:
     return tuple(reversed(path))
 
 
-def _sample(trace: NodeGraph, branch: int, path: tuple[int, ...], trains: tuple[int, ...]) -> TrainingSample:
-    sample = TrainingSample(branch, path, trains, [], [], [])
-    for number in path:
+def training_sample(trace: NodeGraph, found: TrainedBranch) -> TrainingSample:
+    """The sample that a branch gives."""
+    sample = TrainingSample(found.branch, found.path, found.trains, [], [], [])
+    for number in found.path:
         node = trace.nodes[number]
         own = _plain(node.mask)
         sample.token_ids.extend(_plain(node.token_ids))
-        sample.mask.extend(own if number in trains else [False] * len(own))
+        sample.mask.extend(own if number in found.trains else [False] * len(own))
         sample.logprobs.extend(_spread(_plain(node.logprobs), own) if any(own) else [0.0] * len(own))
     return sample
 

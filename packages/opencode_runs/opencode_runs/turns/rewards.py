@@ -68,7 +68,7 @@ def read_rollouts(runs: Sequence[Path]) -> tuple[dict[str, Rollout], list[str]]:
     Raises:
         BadInputError: a run does not exist or cannot be read.
     """
-    reading = Reading(BranchEpisode)
+    reading = Reading.of(BranchEpisode)
     found: dict[str, Rollout] = {}
     for _, episode in reading.episodes(find_trace_files(list(runs))):
         called = episode.task_id or episode.task_name or episode.task or ""

@@ -30,10 +30,10 @@ async function rollout(number) {
   const found = await chunk(number);
   if (!found) return null;
   for (const trace of found.traces) {
-    if (typeof trace.tools === "number") trace.tools = await chunk(trace.tools);
+    if (typeof trace.tools === "string") trace.tools = await chunk(trace.tools);
     for (const node of trace.nodes) {
       const content = node.message && node.message.content;
-      if (content && typeof content === "object" && typeof content.shared === "number")
+      if (content && typeof content === "object" && typeof content.shared === "string")
         node.message.content = await chunk(content.shared);
     }
   }

@@ -64,7 +64,7 @@ def cassettes(source: Path, task: str | None = None, trace: str | None = None) -
     config = _configuration(file.path.parent)
     named: dict[str, None] = {}
     found = False
-    for _, episode in Reading(SavedEpisode).episodes([file]):
+    for _, episode in Reading.of(SavedEpisode).episodes([file]):
         named[episode.task_id or episode.task_name or episode.task or ""] = None
         if task is not None and not episode.is_called(task):
             continue

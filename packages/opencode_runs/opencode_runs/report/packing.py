@@ -1,0 +1,168 @@
+"""A rollout as bytes of the page: masked, its long texts cut so that it has room, compressed.
+
+Rollouts are packed in batches, each by itself: how much room a batch has follows from what was written a while before,
+so that batches can be packed side by side, and any number of processes writes the same page.
+"""
+
+import base64
+import hashlib
+import json
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from isal import isal_zlib
+
+from opencode_runs.report.cleaning import CAPS, as_json, cut_masked, fitting_cap, lengths
+from opencode_runs.report.details import details
+from opencode_runs.report.masking import Masker
+from opencode_runs.report.record import ShownEpisode
+from opencode_runs.traces.record import parse_line
+from opencode_runs.trainable.figures import TraceFigures
+
+LEVEL = 1
+RATIO = 2.5
+"""Characters that fit into a byte of the page, until it is known better."""
+MOST = 4
+"""A rollout gets at most this part of the room that is left, however much it needs."""
+SHARED_FROM = 2000
+"""Characters from which a system prompt is kept once for all rollouts that have it."""
+
+
+@dataclass(slots=True)
+class Room:
+    """What is left for the rollouts that are not written yet."""
+
+    free: int
+    """Bytes of the page."""
+    lines: int
+    """Bytes of their lines."""
+    ratio: float = RATIO
+
+    def has(self, size: int, *, modest: bool) -> bool:
+        """Whether a rollout of so many bytes finds room; one that is not modest gets a part of what is left at most."""
+        return size <= (self.free if modest else self.free // MOST)
+
+    def learn(self, ratio: float) -> None:
+        """Take into account how many characters a byte of a rollout held."""
+        self.ratio += (ratio - self.ratio) / 8
+
+
+class Place(NamedTuple):
+    """Where the line of a rollout stands, and what is known of its traces."""
+
+    file: Path
+    start: int
+    size: int
+    figures: list[TraceFigures]
+
+
+class Batch(NamedTuple):
+    """Rollouts to pack, and what is left for them and all that follow."""
+
+    places: list[Place]
+    room: Room
+
+
+class Packed(NamedTuple):
+    """A value of the page."""
+
+    text: bytes
+    masked: Counter[str]
+    cut: int = 0
+    """Characters that were left out."""
+
+
+@dataclass(slots=True)
+class Written:
+    """A rollout that was packed."""
+
+    rollout: Packed | None = None
+    """None if it has no room, or its line is another one by now."""
+    shared: dict[str, Packed] = field(default_factory=dict)
+    """What it holds that other rollouts hold too, by its name, if this packer met it for the first time."""
+    modest: bool = False
+    """Whether it needs no more than its share."""
+    ratios: list[float] = field(default_factory=list)
+
+
+def pack(*parts: bytes) -> bytes:
+    """JSON, in one piece or several, compressed, as text that no page reads as anything else."""
+    gzip = isal_zlib.compressobj(LEVEL, wbits=31)
+    packed = [gzip.compress(part) for part in parts]
+    return base64.b64encode(b"".join([*packed, gzip.flush()]))
+
+
+class Packer:
+    """Packs batches of rollouts."""
+
+    def __init__(self) -> None:
+        self._met: set[str] = set()
+
+    def write(self, batch: Batch) -> list[Written]:
+        """Read the rollouts of a batch again, and pack each with its share of the room, as its line is of all lines."""
+        room, found = replace(batch.room), []
+        for place in batch.places:
+            written = Written()
+            found.append(written)
+            if (value := _read(place)) is not None:
+                written.shared = self._share_prompts(value)
+                _pack(value, room, room.free * place.size / room.lines, written)
+                room.free -= len(written.rollout.text) if written.rollout else 0
+            room.lines -= place.size
+        return found
+
+    def _share_prompts(self, value: dict[str, Any]) -> dict[str, Packed]:
+        """Replace long system prompts and tool lists by the name of the one copy that the page has."""
+        found: dict[str, Packed] = {}
+        for trace in value["traces"]:
+            trace["tools"] = self._shared(found, trace["tools"]) if trace["tools"] else None
+            for node in trace["nodes"]:
+                message = node["message"]
+                content = message.get("content") if isinstance(message, dict) else None
+                if isinstance(content, str) and len(content) >= SHARED_FROM and message.get("role") == "system":
+                    node["message"] = message | {"content": {"shared": self._shared(found, content)}}
+        return found
+
+    def _shared(self, found: dict[str, Packed], value: Any) -> str:
+        text = json.dumps(value, ensure_ascii=False)
+        name = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
+        if name not in self._met:
+            self._met.add(name)
+            masker = Masker()
+            found[name] = Packed(pack(masker.json(as_json(value))), masker.counts)
+        return name
+
+
+def _pack(value: Any, room: Room, share: float, written: Written) -> None:
+    """Pack a rollout, its long texts cut so that it needs about `share` bytes.
+
+    What needs more with the shortest texts gets it, if there is enough room.
+    """
+    found = lengths(value)
+    cap = None if sum(found) <= share * room.ratio else fitting_cap(found, share * room.ratio)
+    while True:
+        masker = Masker()
+        small, left_out = (value, 0) if cap is None else cut_masked(value, masker, cap)
+        packed = pack(masker.json(as_json(small)))
+        ratio = (sum(found) if cap is None else sum([min(length, cap) for length in found])) / len(packed)
+        room.learn(ratio)
+        written.ratios.append(ratio)
+        written.modest = len(packed) <= share
+        if written.modest or cap == CAPS[-1]:
+            found_room = room.has(len(packed), modest=written.modest)
+            written.rollout = Packed(packed, masker.counts, left_out) if found_room else None
+            return
+        shorter = CAPS[0] if cap is None else CAPS[CAPS.index(cap) + 1]
+        cap = min(shorter, fitting_cap(found, ratio * share))
+
+
+def _read(place: Place) -> dict[str, Any] | None:
+    """The rollout as the page opens it; None if its line is another one by now."""
+    try:
+        with place.file.open("rb") as file:
+            file.seek(place.start)
+            return details(parse_line(file.read(place.size), ShownEpisode), place.figures)
+    except (OSError, ValueError):
+        return None
