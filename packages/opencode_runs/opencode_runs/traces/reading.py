@@ -30,7 +30,7 @@ class Identified(Protocol):
 
 Found = TypeVar("Found", bound=Identified)
 Parsed = tuple[int, Found | LineError | None]
-"""A line: its bytes, and its episode, why it is none, or None for an empty one."""
+"""A line: its bytes, and its episode, or what is wrong with it, or None for an empty one."""
 
 
 class RunReport(BaseModel):

@@ -38,7 +38,8 @@ async function show() {
   const tabs = [["", "Overview", "#/"], ["rollouts", "Rollouts", "#/rollouts"], ["time", "Over time", "#/time"], ["keys", "Keys", "#/keys"]];
   const curves = index.runs.some((run) => index.runs.filter((other) => other.series === run.series).length > 1);
   document.getElementById("tabs").replaceChildren(...tabs.filter(([name]) => name !== "time" || curves).map(([name, label, href]) => h("a", { href, "aria-current": name === tab ? "page" : false }, label)));
-  document.querySelector("#tabs a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  // With the next frame, which lays the page out anyway.
+  requestAnimationFrame(() => document.querySelector("#tabs a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }));
   const place = focused && focused !== "main" && document.getElementById(focused);
   if (place) {
     place.focus();
