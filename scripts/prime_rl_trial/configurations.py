@@ -39,7 +39,9 @@ def refused_evals() -> Iterator[tuple[str, str | None]]:
             yield path.stem, None
 
 
-def trial(name: str, directory: Path, url: str, port: int, rows: Path, **agent: Any) -> RLConfig:
+def trial(
+    name: str, directory: Path, url: str, port: int, rows: Path, keep: Path | None = None, **agent: Any
+) -> RLConfig:
     """`configs/rl/NAME.toml` for this machine: confined local sandboxes, the trial's engine, groups of four.
 
     Args:
@@ -48,6 +50,7 @@ def trial(name: str, directory: Path, url: str, port: int, rows: Path, **agent: 
         url: of the engine.
         port: of the environment server.
         rows: the dataset.
+        keep: folder in which every turn is kept; None: no turn is.
         agent: further fields of the agent's seat.
     """
     document = read(ROOT / "configs" / "rl" / f"{name}.toml")
@@ -63,4 +66,6 @@ def trial(name: str, directory: Path, url: str, port: int, rows: Path, **agent: 
     source["serve"] = {"pool": {"type": "static", "num_workers": WORKERS}}
     source["env"]["agent"] |= {"runtime": {"type": "subprocess"}, "max_total_tokens": 1 << 16, **agent}
     source["env"]["taskset"] = {"id": "opencode-env", "dataset": str(rows)}
+    if keep is not None:
+        source["env"]["turns"] = {"keep": str(keep)}
     return RLConfig.model_validate(document)

@@ -65,7 +65,10 @@ async def serving(config: RLConfig, directory: Path) -> AsyncIterator[Served]:
         for server in started:
             server.terminate()
         for server in started:
-            await asyncio.to_thread(server.wait, 120)
+            try:
+                await asyncio.to_thread(server.wait, 60)
+            except psutil.TimeoutExpired:  # seen once: verifiers' broker lost the interrupt that it makes of SIGTERM
+                server.kill()
 
 
 @dataclass

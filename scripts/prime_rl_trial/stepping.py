@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from agent_sandbox.conformance.promises import until
+from opencode_runs.trainable.samples import training_samples
+from opencode_runs.turns.kept import kept_turns
 from prime_rl.configs.rl import RLConfig
 from prime_rl.orchestrator.algo.routing import scalar_advantage
 from prime_rl.orchestrator.packing import BatchPacker
@@ -49,15 +51,21 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(name: str, work: Path, rows: list[dict[str, Any]], **agent: Any) -> AsyncIterator[Stage]:
-    """Engine, environment server and learner for `configs/rl/NAME.toml`, over these rows."""
+async def stage(
+    name: str, work: Path, rows: list[dict[str, Any]] | Path, keep: Path | None = None, **agent: Any
+) -> AsyncIterator[Stage]:
+    """Engine, environment server and learner for `configs/rl/NAME.toml`, over these rows or kept turns."""
     save_tokenizer(work / "tokenizer")
-    engine, dataset = Engine(work / "tokenizer"), work / "rows.jsonl"
-    dataset.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    engine = Engine(work / "tokenizer")
+    if isinstance(rows, Path):
+        dataset = rows
+    else:
+        dataset = work / "rows.jsonl"
+        dataset.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     async with engine.serving() as url:
-        config = trial(name, engine.directory, url, port, dataset, **agent)
+        config = trial(name, engine.directory, url, port, dataset, keep, **agent)
         async with serving(config, work / "configs") as served, learner(config, work / "run") as learning:
             yield Stage(engine, config, served, learning, work / "run")
 
@@ -84,6 +92,39 @@ async def recursion(report: Report, work: Path) -> None:
         rewards = {trace.reward for trace in traces}
         report.holds("a batch counts traces: four rollouts fill one of eight", len(traces) == 8, f"rewards {rewards}")
         _packed(report, now, batch)
+
+
+async def turns(report: Report, work: Path) -> None:
+    """The turns that a run kept are the next one's dataset: a group from each, and no sampled token trains twice."""
+    kept = work / "kept"
+    async with stage("opencode", work / "trunks", [PLAIN], keep=kept) as trunks:
+        await _batch(trunks)
+        _counted(report, trunks, {"agent": 8})
+    offered = {(turn.trace_id, turn.turn) for turn in kept_turns(kept) if turn.unrestorable is None}
+    report.holds("both turns of each rollout are offered", len(offered) >= 16, f"{len(offered)} turns")
+    async with stage("opencode", work / "branches", kept) as branches:
+        while len(_branches(branches)) < len(offered):
+            await _batch(branches)
+        _counted(report, branches, {"agent": 4 * len(offered)})
+        found = _branches(branches)
+        sizes = Counter(map(len, found.values()))
+        report.holds("a group from every kept turn", found.keys() == offered, f"groups by size: {dict(sizes)}")
+        traces = [trace for group in found.values() for trace in group]
+        same = sum(trace.info["branch"]["same_request"] for trace in traces)
+        report.holds("each began with its turn's request", same == len(traces), f"{same} of {len(traces)}")
+        own = Counter((len(training_samples(trace)[0].trains), trace.metrics["own_turns"]) for trace in traces)
+        masked = all(trained == sampled for trained, sampled in own)
+        report.holds("only what was sampled after the turn trains", masked and len(own) == 2, dict(own))
+
+
+def _branches(now: Stage) -> dict[tuple[str, int], list[Any]]:
+    """Its traces by the kept turn that they were continued from."""
+    found: dict[tuple[str, int], list[Any]] = {}
+    for episode in now.learner.episodes:
+        for trace in episode.traces:
+            origin = trace.info["branch"]
+            found.setdefault((origin["trace_id"], origin["turn"]), []).append(trace)
+    return found
 
 
 async def faults(report: Report, work: Path) -> None:

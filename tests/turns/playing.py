@@ -15,6 +15,7 @@ from opencode_runs.turns.kept import FILES, KeptTurn
 from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import ClientConfig, EvalClientConfig, ModelContext
 from verifiers.v1.episode import Episode
+from verifiers.v1.serve.delta import DeltaStreamer, EpisodeAssembly, pack, unpack
 
 OWN_STATE = "/tmp/opencode"
 
@@ -38,9 +39,18 @@ async def episodes(
     context = ModelContext(model=model, client=client, sampling=SamplingConfig())
 
     async def play(slot: Any) -> Episode[Any, Any, Any]:
-        async with places:
-            played: Episode[Any, Any, Any] = await env.run_slot(slot, context)
-            return played
+        sent = EpisodeAssembly()
+
+        async def send(delta: dict[str, Any]) -> None:
+            sent.apply(unpack(pack(delta)))
+
+        async with places, DeltaStreamer(lambda: slot.traces, send) as streamer:
+            played: Episode[Any, Any, Any] = await env.run_slot(slot, context, on_trace=streamer.watch)
+        for trace in played.traces:  # a client of an environment server sees the same tokens train
+            assert [list(unpacked["mask"]) for unpacked in sent.traces[trace.id]["nodes"]] == [
+                list(node.mask) for node in trace.nodes
+            ]
+        return played
 
     async with env.serving():
         slots = [slot for task in env.taskset for slot in env.slots(task)]

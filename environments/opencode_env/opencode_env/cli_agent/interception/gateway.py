@@ -27,6 +27,7 @@ from opencode_env.cli_agent.interception.refusals import RequestRefused
 from opencode_env.cli_agent.interception.request_rules import ModelRequests, model_requests
 from opencode_env.cli_agent.interception.restored import Said
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout
+from opencode_env.cli_agent.traces import AnyTrace
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
 
@@ -56,6 +57,10 @@ class KeepsTurns(Protocol):
 
     def asked(self, call: Any) -> None:
         """Take up a main call of the agent's own program, about to be served."""
+        ...
+
+    def recorded(self, main: AnyTrace, sub: AnyTrace | None) -> None:
+        """Mask what a call has sampled, where that is not to train."""
         ...
 
     async def answered(self, place: Path, events: list[bytes]) -> None:

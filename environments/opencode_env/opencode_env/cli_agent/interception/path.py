@@ -57,7 +57,13 @@ FAILURE: Sequence[Callable[[Call, Exception], Exception]] = (
 )
 """From how the endpoint failed to what trace, log and agent are told."""
 
-RECORD: Sequence[Callable[[Call], None]] = (turn.commit, kept_logprobs.keep, turn.count, arrival.record_caller)
+RECORD: Sequence[Callable[[Call], None]] = (
+    turn.commit,
+    turn.mask,
+    kept_logprobs.keep,
+    turn.count,
+    arrival.record_caller,
+)
 """After verifiers' server has recorded the call."""
 
 RESPONSE: Sequence[Callable[[Call, web.StreamResponse], web.StreamResponse]] = (answer.end_by_its_answer,)

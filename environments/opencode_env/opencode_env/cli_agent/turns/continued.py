@@ -12,12 +12,11 @@ from typing import Any
 from opencode_runs.traces.errors import BadInputError
 from opencode_runs.turns.kept import ANSWER, FILES, TRACE, KeptTurn, Origin, TurnRow, read_turn
 from verifiers.v1.errors import TaskError
-from verifiers.v1.graph import MessageNode
 from verifiers.v1.serve.delta import unpack
 
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.cli_agent.turns.trace_state import seed, unpacked
+from opencode_env.cli_agent.turns.trace_state import mask, seed, unpacked
 
 BRANCH = "branch"
 """Key in `trace.info` with the kept turn that a rollout was continued from (see `Origin`), whether its agent went on
@@ -125,16 +124,23 @@ class Continued:
             return None
         return [bytes(event) for event in events]
 
+    def mask_own(self, trace: AnyTrace, sub: AnyTrace | None = None) -> None:
+        """Mask what the rollout itself has sampled, where nothing of it is to train: at once, as an environment server
+        sends a node only once."""
+        if self.same_request and not self._had_forked(trace):
+            return
+        for one, seeded in ((trace, self.seeded), (sub, self.seeded_sub)):
+            for node in [] if one is None else one.nodes[seeded:]:
+                mask(node)
+
     def finish(self, trace: AnyTrace, sub: AnyTrace | None = None) -> None:
         """Mask what is not to train, when everything has run."""
         own = trace.nodes[self.seeded :]
-        forked = self._had_forked(trace)
-        trace.info[BRANCH].update(same_request=bool(self.same_request), forked=forked)
+        trace.info[BRANCH].update(same_request=bool(self.same_request), forked=self._had_forked(trace))
         trace.record_metric("own_turns", float(sum(node.sampled for node in own)))
-        trains = self.same_request and not forked
-        for one, seeded in ((trace, self.seeded), (sub, self.seeded_sub)):
-            for node in [] if one is None else one.nodes[: seeded if trains else None]:
-                mask(node)
+        self.mask_own(trace, sub)
+        for node in (*trace.nodes[: self.seeded], *(sub.nodes[: self.seeded_sub] if sub is not None else ())):
+            mask(node)
 
     def _had_forked(self, trace: AnyTrace) -> bool:
         """Whether the turn's conversation had forked before its request, or forked with it."""
@@ -147,11 +153,3 @@ class Continued:
         while here is not None and here != self.leaf:
             here = trace.nodes[here].parent
         return here is None
-
-
-def mask(node: MessageNode) -> None:
-    """Let nothing of a node train."""
-    node.mask = [False] * len(node.mask)
-    node.logprobs = []
-    node.advantages = node.reference_logprobs = node.trainer_logprobs = node.entropies = None
-    node.sampling_mask = None

@@ -162,6 +162,11 @@ class RolloutTurns:
         except Exception as error:  # noqa: BLE001 - the call goes on without it
             self._note(f"turn {gateway.main.trace.num_turns + 1}: {error}")
 
+    def recorded(self, main: AnyTrace, sub: AnyTrace | None) -> None:
+        """Mask what a call has sampled, where nothing of a continued turn is to train."""
+        if self.continued is not None:
+            self.continued.mask_own(main, sub)
+
     def _begin_keeping(self, call: Call, session: str) -> None:
         if self._disk is None or self._box is None or (self._keeping is not None and not self._keeping.done()):
             return

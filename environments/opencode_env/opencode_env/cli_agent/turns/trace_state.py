@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.serve.delta import pack, unpack
 from verifiers.v1.trace import ModelCall
@@ -16,6 +17,29 @@ from verifiers.v1.types import Tool
 from opencode_env.cli_agent.interception.forks import RECORD as FORKS
 from opencode_env.cli_agent.interception.own_calls import PROGRAM_CALLS
 from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace, agent_record
+
+
+class SeededNode(MessageNode):
+    """A node from before a kept turn: wherever it is sent or written, it does not train.
+
+    Its own mask stays until the rollout's end, as verifiers finds in it where the last answer begins, from which the
+    next prompt's tokens go on (`PendingTurn.previous_renderer_token_ids`).
+    """
+
+    @model_serializer(mode="wrap")
+    def _masked(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        copied = self.model_copy()
+        mask(copied)
+        written: dict[str, Any] = serialize(copied)
+        return written
+
+
+def mask(node: MessageNode) -> None:
+    """Let nothing of a node train."""
+    node.mask = [False] * len(node.mask)
+    node.logprobs = []
+    node.advantages = node.reference_logprobs = node.trainer_logprobs = node.entropies = None
+    node.sampling_mask = None
 
 
 def trace_state(trace: AnyTrace, leaf: int | None = None, info: Sequence[str] = ()) -> dict[str, Any]:
@@ -28,8 +52,7 @@ def trace_state(trace: AnyTrace, leaf: int | None = None, info: Sequence[str] = 
     """
     return {
         "nodes": [
-            {**node.model_dump(mode="python"), "renderer_token_ids": _own(node.renderer_token_ids)}
-            for node in trace.nodes
+            {**_WHOLE(node, mode="python"), "renderer_token_ids": _own(node.renderer_token_ids)} for node in trace.nodes
         ],
         "calls": [call.model_dump(mode="python") for call in trace.calls],
         "tools": [tool.model_dump(mode="python") for tool in trace.tools],
@@ -39,6 +62,10 @@ def trace_state(trace: AnyTrace, leaf: int | None = None, info: Sequence[str] = 
         "forks": deepcopy(trace.info.get(FORKS)),
         "leaf": leaf,
     }
+
+
+_WHOLE = MessageNode.__pydantic_serializer__.to_python
+"""A node with its own mask, seeded or not."""
 
 
 def _own(ids: list[int] | None) -> list[int] | None:
@@ -64,7 +91,7 @@ def unpacked(data: bytes) -> dict[str, Any]:
 
 def seed(trace: AnyTrace, state: dict[str, Any]) -> int | None:
     """Put a state into a trace without nodes; returns the node of its main conversation's last answer."""
-    trace.nodes.extend(MessageNode.model_validate(one) for one in state["nodes"])
+    trace.nodes.extend(SeededNode.model_validate(one) for one in state["nodes"])
     trace.calls.extend(ModelCall.model_validate(one) for one in state["calls"])
     trace.tools.extend(Tool.model_validate(one) for one in state["tools"])
     trace.mm_token_type_id_map = {int(key): value for key, value in state["media"].items()}

@@ -39,6 +39,12 @@ def keep_turn(call: Call) -> None:
         turns.asked(call)
 
 
+def mask(call: Call) -> None:
+    """Mask the recorded answer, where the rollout goes on from a kept turn in another way and nothing of it trains."""
+    if call.gateway.turns is not None:
+        call.gateway.turns.recorded(call.gateway.main.trace, None if call.sub is None else call.sub.trace)
+
+
 def count(call: Call) -> None:
     """Count the recorded call against the budgets of its seat; a failed main call is paid for like a refused one."""
     assert call.session is not None
