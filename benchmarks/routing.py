@@ -2,8 +2,9 @@
 
 Latency: streamed calls with a request of OpenCode's size go, in turn, straight to an instant model, through verifiers'
 server and through ours as `main` and as `sub`; each of the three, the model and this client are a process. A call's
-added latency is its time minus the median time straight to the model. First one rollout at a time, then 64 at once on
-each of the three servers at the same time, so that whatever else the machine does hits all of them.
+added latency is its time minus the median time straight to the model. First one rollout at a time, then 64 at once, on
+one server after the other in an order that changes from block to block: were they served at the same time, the server
+that has more to do would be measured while the others are done already.
 
 Parallelism: 1,000 one-shot sub calls of one rollout, all sent at once, at parallelism 50 with a slow model: the time
 over the ideal one (calls * delay / 50), and the growth of the server's process over that of verifiers' own server for
@@ -111,26 +112,26 @@ async def serial(http: aiohttp.ClientSession, doors: Sequence[Door]) -> dict[str
 async def crowded(
     http: aiohttp.ClientSession, doors: Mapping[str, Sequence[Door]], pids: Mapping[str, int]
 ) -> tuple[list[dict[str, list[float]]], dict[str, float]]:
-    """64 rollouts at once on every server at the same time, each with a few calls in a row.
+    """64 rollouts at once on one server after the other, each with a few calls in a row.
 
     Returns the seconds by block and kind, and the CPU-seconds of each kind's server.
     """
     blocks: list[dict[str, list[float]]] = []
     cpu: dict[str, float] = defaultdict(float)
     for block in range(BLOCKS):
-        before = {kind: cpu_seconds(pid) for kind, pid in pids.items()}
         here = slice(block * AT_ONCE, (block + 1) * AT_ONCE)
-        crowd = [door for trio in zip(*(doors[kind][here] for kind in KINDS), strict=True) for door in trio]
-        taken = await asyncio.gather(*(_rollout(http, door) for door in crowd))
-        seconds: dict[str, list[float]] = defaultdict(list)
-        for door, values in zip(crowd, taken, strict=True):
-            seconds[door.kind] += values
-        for kind, pid in pids.items():
-            cpu[kind] += cpu_seconds(pid) - before[kind] if block else 0.0
-        straight = await asyncio.gather(*(_rollout(http, door) for door in doors["direct"][here]))
-        seconds["direct"] = [value for values in straight for value in values]
+        seconds: dict[str, list[float]] = {}
+        for kind in (*KINDS[block % len(KINDS) :], *KINDS[: block % len(KINDS)]):
+            before = cpu_seconds(pids[kind])
+            seconds[kind] = await _rollouts(http, doors[kind][here])
+            cpu[kind] += cpu_seconds(pids[kind]) - before if block else 0.0
+        seconds["direct"] = await _rollouts(http, doors["direct"][here])
         blocks.append(seconds)
     return blocks[1:], cpu  # the first block opened the connections
+
+
+async def _rollouts(http: aiohttp.ClientSession, doors: Sequence[Door]) -> list[float]:
+    return [second for taken in await asyncio.gather(*(_rollout(http, door) for door in doors)) for second in taken]
 
 
 async def _rollout(http: aiohttp.ClientSession, door: Door) -> list[float]:

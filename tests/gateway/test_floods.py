@@ -7,6 +7,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 import verifiers.v1 as vf
@@ -155,11 +156,13 @@ async def test_who_leaves_the_queue_for_memory_or_a_place_leaves_nothing() -> No
     gate = CallSlots(1, lambda active: True)
 
     async def held() -> None:
-        async with memory.hold(10):
+        with ExitStack() as until_end:
+            await memory.hold(10, until_end)
             await asyncio.Event().wait()
 
     async def placed() -> None:
-        async with gate.place():
+        with ExitStack() as until_end:
+            await gate.place(until_end)
             await asyncio.Event().wait()
 
     for queue in (held, placed):
@@ -170,8 +173,9 @@ async def test_who_leaves_the_queue_for_memory_or_a_place_leaves_nothing() -> No
             one.cancel()
         outcomes = await asyncio.gather(first, *others, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [asyncio.CancelledError] * 3
-    async with memory.hold(10), gate.place() as entered:
-        assert entered
+    with ExitStack() as until_end:
+        await memory.hold(10, until_end)
+        assert await gate.place(until_end)
 
 
 async def surrogates(request: web.Request) -> web.StreamResponse:

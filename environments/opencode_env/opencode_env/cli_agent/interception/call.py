@@ -6,7 +6,7 @@ happens.
 """
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -85,7 +85,7 @@ class Call:
     logprobs: list[tuple[str, float]] = field(default_factory=list)
     # What is recorded.
     record: ModelCall | None = None
-    until_end: AsyncExitStack = field(default_factory=AsyncExitStack)
+    until_end: ExitStack = field(default_factory=ExitStack)
     """What its steps hold until it is answered."""
 
     def __post_init__(self) -> None:

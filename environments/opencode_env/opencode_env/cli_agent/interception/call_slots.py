@@ -7,8 +7,8 @@ Invariant: never more than `places` are taken, and beside the first none that th
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 
 CANCEL_SECONDS = 5.0
 """How long a cancelled call may take to end; the session it was served by is sealed after that anyway."""
@@ -40,20 +40,16 @@ class CallSlots:
         """Calls in the queue."""
         return sum(not future.done() for future in self._waiting)
 
-    @asynccontextmanager
-    async def place(self) -> AsyncIterator[bool]:
-        """Wait for a place and hold it; False, without one, when no more are given."""
+    async def place(self, until_end: ExitStack) -> bool:
+        """Wait for a place and hold it until then; False, without one, when no more are given."""
         if not await self._enter():
-            yield False
-            return
+            return False
         task = asyncio.current_task()
         assert task is not None
         self._holders.add(task)
-        try:
-            yield True
-        finally:
-            self._holders.discard(task)
-            self._leave()
+        until_end.callback(self._leave)
+        until_end.callback(self._holders.discard, task)
+        return True
 
     async def _enter(self) -> bool:
         if self.closed:

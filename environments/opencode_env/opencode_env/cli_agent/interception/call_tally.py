@@ -48,15 +48,17 @@ class CallTally:
         self.seconds += call.time.duration
         if call.usage is None:
             return
-        before_call = self._used()
         self.prompt_tokens += call.usage.input_tokens
         self.completion_tokens += call.usage.completion_tokens
+        new = 0
         if call.node is not None:
             before = self._totals.get(_previous_turn(call.node, nodes), 0)
-            self.new_input_tokens += max(0, call.usage.input_tokens - before)
+            new = max(0, call.usage.input_tokens - before)
+            self.new_input_tokens += new
             self._totals[call.node] = call.usage.total_tokens
-        for name, used in self._used().items():
-            self._largest[name] = max(self._largest.get(name, 0), used - before_call[name])
+        used = (new, call.usage.completion_tokens, new + call.usage.completion_tokens)
+        for name, tokens in zip(_TOKEN_LIMITS, used, strict=True):
+            self._largest[name] = max(self._largest.get(name, 0), tokens)
 
     def _used(self) -> dict[str, int]:
         return {

@@ -8,8 +8,7 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack
 
 BURST_SECONDS = 1.0
 """Work that a rollout may have done at once after a pause."""
@@ -70,9 +69,8 @@ class Memory:
         self._size = self._free
         self._waiting: deque[tuple[float, asyncio.Future[None]]] = deque()
 
-    @asynccontextmanager
-    async def hold(self, size: float) -> AsyncIterator[None]:
-        """Wait for so many bytes, at most all there are, and hold them."""
+    async def hold(self, size: float, until_end: ExitStack) -> None:
+        """Wait for so many bytes, at most all there are, and hold them until then."""
         size = min(size, self._size)
         if self._waiting or size > self._free:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -88,10 +86,7 @@ class Memory:
                 raise
         else:
             self._free -= size
-        try:
-            yield
-        finally:
-            self._give(size)
+        until_end.callback(self._give, size)
 
     def _give(self, size: float) -> None:
         self._free += size

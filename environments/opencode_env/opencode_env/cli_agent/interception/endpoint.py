@@ -8,7 +8,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -23,6 +23,7 @@ from verifiers.v1.types import Response
 
 from opencode_env.cli_agent.interception import path
 from opencode_env.cli_agent.interception.call import Call
+from opencode_env.cli_agent.interception.connection_pools import ConnectionPools
 from opencode_env.cli_agent.interception.masking import Masking, keys_of
 from opencode_env.cli_agent.interception.served_dialect import call_of
 from opencode_env.cli_agent.interception.training_client import model_client
@@ -46,6 +47,7 @@ class EndpointClient(Client):
         self._inner = model_client(config)
         http = getattr(self._inner, "client", None)
         if isinstance(http, httpx.AsyncClient):
+            http._transport = ConnectionPools()  # proxies of the environment stay; there is no public way to keep them
             http.event_hooks = {**http.event_hooks, "response": [*http.event_hooks["response"], _make_whole]}
 
     async def get_response(
@@ -117,27 +119,19 @@ class EndpointClient(Client):
     @asynccontextmanager
     async def _asking(self, call: Call) -> AsyncIterator[Callable[[], None]]:
         """A call is at the endpoint, for as long as it may be, and until its turn was kept; yields what says that its
-        answer goes on."""
+        answer goes on. Of its failure is told what the steps say."""
         call.endpoint = self
-        try:
-            async with self._told(call) as goes_on:
-                yield goes_on
-        finally:
-            if call.keeping is not None:
-                await asyncio.wait({call.keeping})
-
-    @asynccontextmanager
-    async def _told(self, call: Call) -> AsyncIterator[Callable[[], None]]:
-        """A call is at the endpoint; of its failure is told what the steps say."""
         try:
             for step in path.ASK:
                 step(call)
             if call.sub is not None:
                 async with _in_time(call.sub.settings.timeout):
                     yield _nothing
-            else:
-                with call.gateway.program.at_the_endpoint() if call.caller.own else nullcontext(_nothing) as goes_on:
+            elif call.caller.own:
+                with call.gateway.program.at_the_endpoint() as goes_on:
                     yield goes_on
+            else:
+                yield _nothing
         except Exception as error:
             said = error
             for tell in path.FAILURE:
@@ -145,6 +139,9 @@ class EndpointClient(Client):
             if said is error:
                 raise
             raise said from error
+        finally:
+            if call.keeping is not None:
+                await asyncio.wait({call.keeping})
 
 
 @asynccontextmanager

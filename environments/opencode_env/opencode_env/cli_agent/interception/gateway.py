@@ -6,8 +6,8 @@ nothing but time, and it makes no error of it.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -120,9 +120,8 @@ class Gateway:
         self._partial: set[Said] = set()
         self.beginnings = Beginnings(frozenset() if self.echoes is None else self.echoes.side_agents)
 
-    @asynccontextmanager
-    async def open_request(self) -> AsyncIterator[None]:
-        """Take up one request, when it is the rollout's turn to be worked for.
+    async def open_request(self, until_end: ExitStack) -> None:
+        """Take up one request, open until then, when it is the rollout's turn to be worked for.
 
         Raises:
             RequestRefused: the rollout has too many open already.
@@ -131,11 +130,11 @@ class Gateway:
         if limit is not None and self.open >= limit:
             raise RequestRefused(f"more than {limit} requests of this rollout are open", 429)
         self.open += 1
-        try:
-            await self.cpu.turn()
-            yield
-        finally:
-            self.open -= 1
+        until_end.callback(self._close_request)
+        await self.cpu.turn()
+
+    def _close_request(self) -> None:
+        self.open -= 1
 
     def refuse(self, error: RequestRefused) -> None:
         """Count a refused request, which is paid for."""

@@ -3,8 +3,8 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 
 from aiohttp import web
 
@@ -27,18 +27,17 @@ class IdleConnections:
         """Note that the request's connection carried one just now."""
         self._idle_since[request.protocol] = time.monotonic()
 
-    @contextmanager
-    def carrying(self, request: web.BaseRequest) -> Iterator[None]:
-        """Mark the request's connection as busy."""
+    def carry(self, request: web.BaseRequest, until_end: ExitStack) -> None:
+        """Mark the request's connection as busy until then."""
+        self._busy[request.protocol] += 1
+        until_end.callback(self._carried, request)
+
+    def _carried(self, request: web.BaseRequest) -> None:
         connection = request.protocol
-        self._busy[connection] += 1
-        try:
-            yield
-        finally:
-            self._busy[connection] -= 1
-            if not self._busy[connection]:
-                del self._busy[connection]
-            self.seen(request)
+        self._busy[connection] -= 1
+        if not self._busy[connection]:
+            del self._busy[connection]
+        self.seen(request)
 
     @asynccontextmanager
     async def closing(self, runner: web.AppRunner) -> AsyncIterator[None]:

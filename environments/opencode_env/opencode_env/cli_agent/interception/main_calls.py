@@ -7,8 +7,7 @@ request with a turn of its own is sampled; one that joined another is answered w
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -45,31 +44,31 @@ class MainCalls:
     def _room(self, active: int) -> bool:
         return not self.reserves or self.tally.room(self._limits, active)
 
-    @asynccontextmanager
-    async def let_through(self, request: web.Request, key: str | None, identity: bytes) -> AsyncIterator[bool]:
-        """Wait until the call may be served; yields whether it has joined another and has no turn of its own.
+    async def let_through(self, request: web.Request, key: str | None, identity: bytes, until_end: ExitStack) -> bool:
+        """Wait until the call may be served; returns whether it has joined another and has no turn of its own.
 
         Args:
             request: as it came.
             key: its idempotency key.
             identity: of its body.
+            until_end: it is on its way until then.
         """
         known: object = key or identity
         first = self._on_their_way.get(known)
         if first is not None and (key is not None or is_retried_request(request.headers) or _left(first.request)):
             await first.served.wait()
-            yield True
-            return
+            return True
         call = _OnItsWay(request)
         self._on_their_way[known] = call
-        try:
-            async with self._slots.place():
-                call.served.set()
-                yield False
-        finally:
-            call.served.set()
-            if self._on_their_way.get(known) is call:
-                del self._on_their_way[known]
+        until_end.callback(self._end, known, call)
+        await self._slots.place(until_end)
+        call.served.set()
+        return False
+
+    def _end(self, known: object, call: _OnItsWay) -> None:
+        call.served.set()
+        if self._on_their_way.get(known) is call:
+            del self._on_their_way[known]
 
 
 def _left(request: web.Request) -> bool:

@@ -46,8 +46,11 @@ async def read_body(request: web.Request, bounds: GatewayConfig) -> bytes:
     size = 0
     while True:
         try:
-            async with asyncio.timeout(bounds.idle_timeout):
-                chunk = await request.content.readany()
+            if request.content.is_eof():  # all of it is here: nothing to wait for, and no timer to set
+                chunk = request.content.read_nowait()
+            else:
+                async with asyncio.timeout(bounds.idle_timeout):
+                    chunk = await request.content.readany()
         except TimeoutError:
             raise RequestRefused("the rest of the request did not come", 408) from None
         except (ValueError, web.RequestPayloadError) as error:  # what says to be packed, or in pieces, and is not

@@ -178,19 +178,23 @@ class RoleInterceptionServer(InterceptionServer):
         self, call: Call, steps: Steps, serve: Callable[[Call], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         call.gateway.main.adopt(asyncio.current_task())
-        with self._idle.carrying(call.request):
-            async with call.until_end:
-                try:
-                    for step in steps:
-                        await step(call)
-                except Answered as answered:
-                    return answered.response
-                return await serve(call)
+        with call.until_end:
+            self._idle.carry(call.request, call.until_end)
+            try:
+                for step in steps:
+                    await step(call)
+            except Answered as answered:
+                return answered.response
+            return await serve(call)
 
     async def handle_request(self, request: web.Request, dialect: Dialect[Any]) -> web.StreamResponse:
         """Serve a model call with a dialect of its own, by which its steps know it from here on."""
+        call = request[CALL]
         with finding_own_nodes():
-            return await super().handle_request(request, served(request[CALL]))
+            try:
+                return await super().handle_request(request, served(call))
+            finally:
+                call.reading = call.dialect  # its own dialect knows the call: only the collector would free the two
 
     def record_call(self, session: RolloutSession, dialect: Dialect[Any], *args: Any, **options: Any) -> None:
         """Record an exchange, with what the call's steps have to say of it."""

@@ -39,12 +39,13 @@ async def open_request(call: Call) -> None:
     Raises:
         RequestRefused: the rollout has too many open.
     """
-    await call.until_end.enter_async_context(call.gateway.open_request())
+    await call.gateway.open_request(call.until_end)
 
 
 async def wait_aside(call: Call) -> None:
     """Wait for one of the rollout's few places for requests that are not model calls."""
-    await call.until_end.enter_async_context(call.gateway.aside)
+    await call.gateway.aside.acquire()
+    call.until_end.callback(call.gateway.aside.release)
 
 
 async def count_as_load(call: Call) -> None:
@@ -58,4 +59,4 @@ async def hold_memory(call: Call) -> None:
     largest, request = call.gateway.config.max_body or 0, call.request
     # A packed body may unpack to anything.
     size = None if "Content-Encoding" in request.headers else request.content_length
-    await call.until_end.enter_async_context(call.gateway.memory.hold(min(largest, size or largest)))
+    await call.gateway.memory.hold(min(largest, size or largest), call.until_end)

@@ -17,6 +17,8 @@ from opencode_env.cli_agent.interception.request_body import (
 from opencode_env.cli_agent.interception.request_filter import filter_body, filter_headers, routed_headers
 from opencode_env.cli_agent.interception.request_rules import ModelRequests
 
+_MARK = MARK_HEADER.lower()
+
 
 async def require_text(call: Call) -> None:
     """Refuse headers that no program could pass on; the mark is not passed on.
@@ -24,11 +26,11 @@ async def require_text(call: Call) -> None:
     Raises:
         RequestRefused: one is not UTF-8.
     """
-    for name, value in call.request.headers.items():
-        try:
-            f"{name}{'' if name.lower() == MARK_HEADER.lower() else value}".encode()
-        except UnicodeEncodeError:
-            raise RequestRefused("a header is not UTF-8") from None
+    headers = call.request.headers.items()
+    try:
+        "".join([name + value for name, value in headers if name.lower() != _MARK]).encode()
+    except UnicodeEncodeError:
+        raise RequestRefused("a header is not UTF-8") from None
 
 
 async def require_format(call: Call) -> None:

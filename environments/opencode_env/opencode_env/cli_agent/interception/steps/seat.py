@@ -28,7 +28,7 @@ async def choose_seat(call: Call) -> None:
     if (problem := side.too_deep(mark)) is not None:
         gateway.cpu.charge_refusal()
         raise Answered(error_answer(call.dialect, str(side.session.refusal(problem)), 400))
-    if not await call.until_end.enter_async_context(side.slots.place()):
+    if not await side.slots.place(call.until_end):
         raise Answered(error_answer(call.dialect, "the rollout has ended", 409))
     if call.request.transport is None or call.request.transport.is_closing():
         raise Answered(web.Response(status=499))  # nobody waits for it any more

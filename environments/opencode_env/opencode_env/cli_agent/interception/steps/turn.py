@@ -13,8 +13,7 @@ async def take_turn(call: Call) -> None:
         return
     if call.caller.own:  # what a program asks says nothing of how the agent's own run ends
         gateway.main_request(None)
-    joins = gateway.calls.let_through(call.request, call.key, call.identity)
-    if await call.until_end.enter_async_context(joins):
+    if await gateway.calls.let_through(call.request, call.key, call.identity, call.until_end):
         call.joined = gateway.calls.reserves
         if call.key is None and not is_retried_request(call.request.headers):
             call.headers.append((RETRY_COUNT_HEADER, "1"))

@@ -1,0 +1,105 @@
+"""Calls at once share an endpoint's connections in pools of a few, within verifiers' limit."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+from aiohttp import web
+from opencode_env.cli_agent.interception import connection_pools
+from opencode_env.cli_agent.interception.connection_pools import ConnectionPools
+
+
+class Server:
+    """Answers when it may, and counts."""
+
+    def __init__(self) -> None:
+        self.may_answer = asyncio.Event()
+        self.active = self.most = 0
+        self.url = ""
+        self._runner = web.AppRunner(web.Application())
+        self._runner.app.router.add_get("/", self._answer)
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        self.active += 1
+        self.most = max(self.most, self.active)
+        await self.may_answer.wait()
+        self.active -= 1
+        return web.Response(text="done")
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        assert self._runner.server is not None
+        return len(self._runner.server.connections)
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Listen while the body runs."""
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/"
+        yield
+        await self._runner.cleanup()
+
+
+@asynccontextmanager
+async def asked() -> AsyncIterator[tuple[Server, httpx.AsyncClient]]:
+    """A server, and a client of it."""
+    server = Server()
+    async with server.serving(), httpx.AsyncClient(transport=ConnectionPools(), timeout=30) as client:
+        yield server, client
+
+
+async def at_once(server: Server, client: httpx.AsyncClient, requests: int, expected: int) -> None:
+    """Send requests at once, of which so many get to the server together."""
+    server.may_answer.clear()
+    sent = [asyncio.create_task(client.get(server.url)) for _ in range(requests)]
+    while server.active < expected:
+        await asyncio.sleep(0.01)
+    server.may_answer.set()
+    assert [(await one).text for one in sent] == ["done"] * requests
+
+
+async def test_calls_use_as_many_connections_as_there_are_at_once_and_use_them_again() -> None:
+    async with asked() as (server, client):
+        for _ in range(5):
+            await at_once(server, client, 1, 1)
+        assert server.connections == 1
+        for _ in range(3):
+            await at_once(server, client, 25, 25)
+        assert server.connections == 25
+
+
+async def test_calls_above_the_limit_wait_and_pools_above_the_kept_ones_are_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in {"POOLS": 3, "CONNECTIONS": 2, "KEPT_POOLS": 1}.items():
+        monkeypatch.setattr(connection_pools, name, value)
+    async with asked() as (server, client):
+        await at_once(server, client, 20, 6)
+        assert server.most == 6
+        while server.connections > 2:
+            await asyncio.sleep(0.01)
+        await at_once(server, client, 20, 6)
+
+
+async def test_a_call_that_fails_or_is_given_up_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("POOLS", "CONNECTIONS"):
+        monkeypatch.setattr(connection_pools, name, 1)
+    async with asked() as (server, client):
+        for _ in range(3):
+            with pytest.raises(httpx.ConnectError):
+                await client.get("http://127.0.0.1:9/")
+            given_up = asyncio.create_task(client.get(server.url))
+            while not server.active:
+                await asyncio.sleep(0.01)
+            given_up.cancel()
+            await asyncio.gather(given_up, return_exceptions=True)
+            server.may_answer.set()
+            while server.active:
+                await asyncio.sleep(0.01)
+            await at_once(server, client, 2, 1)
+            server.may_answer.clear()
