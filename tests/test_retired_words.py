@@ -8,6 +8,7 @@ from tests.test_structure import PACKAGES, ROOT
 RETIRED = {
     r"ghosts?(?!_answers)": "partial answers",
     r"machinery": "infrastructure",
+    r"doorways?|wardens?": "relays, supervisor",
     r"strangers?": "unauthenticated requests, other users",
     r"hal(?:f|ves) of (?:a )?characters?|half a character": "a lone surrogate",
     r"make_writable": "replace_surrogates",

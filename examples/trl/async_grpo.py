@@ -1,4 +1,4 @@
-"""Asynchronous GRPO with TRL's `AsyncGRPOTrainer`, through its door for OpenEnv sessions (`HarnessRolloutWorker`).
+"""Asynchronous GRPO with TRL's `AsyncGRPOTrainer`, through its interface to OpenEnv sessions (`HarnessRolloutWorker`).
 
 Not run here: it needs trl 1.16, vLLM, openenv 0.10 and GPUs, in an environment without verifiers. Three programs:
 

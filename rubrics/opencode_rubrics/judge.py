@@ -52,7 +52,7 @@ class _NoVerdict(JudgeError):
 
 
 class Judge(vf.Judge[str]):
-    """verifiers' judge with a stricter verdict; `verdict_on` is its door.
+    """verifiers' judge with a stricter verdict; `verdict_on` asks it.
 
     The call is made here, because verifiers' own neither tries again nor tells why a reply ended, and the errors of a
     judge that refused or was cut off have to say so.

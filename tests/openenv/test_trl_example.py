@@ -1,4 +1,4 @@
-"""What `examples/trl` makes of rollouts, for TRL's `rollout_func` and for its OpenEnv door."""
+"""What `examples/trl` makes of rollouts, for TRL's `rollout_func` and for its OpenEnv sessions."""
 
 import json
 import os

@@ -1,6 +1,6 @@
 """One rollout from its description to its result, on the environment that `vf-eval` runs.
 
-Invariant: the path of a rollout is `Env.run_slot`, as for every other door of this project; here is only what its task,
+Invariant: the path of a rollout is `Env.run_slot`, as for every other caller here; this module has only what its task,
 endpoint and sampling are, and what its episode means to the caller.
 """
 

@@ -24,13 +24,13 @@ def last_words(log: Path | None) -> str:
     return ""
 
 
-class ShutDoor:
+class RefusingServer:
     """Answers whoever comes that nobody is there."""
 
     def __init__(self) -> None:
         self._server: asyncio.Server | None = None
 
-    async def stand_at(self, port: int) -> None:
+    async def listen(self, port: int) -> None:
         """Take the port over; where another program was faster it is left to that."""
         with contextlib.suppress(OSError):
             self._server = await asyncio.start_server(_refuse, "127.0.0.1", port)

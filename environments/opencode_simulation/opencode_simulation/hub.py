@@ -17,7 +17,7 @@ from pathlib import Path
 from agent_sandbox.at_exit import remove_at_exit
 from pydantic import BaseModel
 
-from opencode_simulation.dead_server import ShutDoor, last_words
+from opencode_simulation.dead_server import RefusingServer, last_words
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.errors import BrokenWorldError, WorldError
 from opencode_simulation.ledger import Ledger
@@ -77,7 +77,7 @@ class OpenRollout:
 
     played: bool = False
     """Whether it was reset: from then on the agent can act."""
-    door: ShutDoor = field(default_factory=ShutDoor)
+    refusing: RefusingServer = field(default_factory=RefusingServer)
 
     @property
     def over(self) -> bool:
@@ -172,7 +172,7 @@ class Hub:
         """Let a rollout go, whatever became of it; idempotent."""
         played = self._rollouts.pop(rollout, None)
         if played is not None:
-            played.door.close()
+            played.refusing.close()
             for connection in played.playing:
                 connection.send(End(rollout=rollout, finish=False))
         self._rest()
@@ -229,7 +229,7 @@ class Hub:
             played.fail(f"the world's server died{last_words(connection.log)}")
             played.changed(played.ledger)
             if connection.port is not None:
-                await played.door.stand_at(connection.port)
+                await played.refusing.listen(connection.port)
 
     def _take(self, connection: Connection, message: BaseModel) -> None:
         if isinstance(message, Hello):

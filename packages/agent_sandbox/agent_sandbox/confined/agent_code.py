@@ -26,7 +26,7 @@ from agent_sandbox.confined.interpreter import base_python
 from agent_sandbox.confined.process import ConfinedProcess
 from agent_sandbox.programs import program_text
 
-DOOR = "/.vf/door"
+TOOLS = "/.vf/door"
 """Where the sandbox sees the command and its socket, read-only."""
 SHARED = "/run/agent-code"
 """What verify commands and agent code can both write."""
@@ -77,27 +77,27 @@ def shown_areas(areas: Mapping[str, Path], workdir: str) -> list[Bind]:
 
 @dataclass(frozen=True)
 class _Place:
-    """The host's side of a sandbox's door and shared directory."""
+    """The host's side of the directories of the command and of what it shares."""
 
-    door: Path
+    tools: Path
     shared: Path
 
     def prepare(self) -> None:
-        """Put the command behind the door and empty the shared directory, whatever an agent left there (blocking)."""
+        """Put the command in its place and empty the shared directory, whatever an agent left there (blocking)."""
         self.shared.chmod(0o755)
         for entry in list(self.shared.iterdir()):
             if entry.is_dir() and not entry.is_symlink():
                 remove_tree(entry)
             else:
                 entry.unlink()
-        (self.door / _CLIENT.name).write_bytes(_CLIENT.read_bytes())
-        (self.door / "drop-links").write_text(program_text("drop_links.sh"))
-        command = self.door / "run-agent-code"
-        command.write_text(f'#!/bin/sh\nexec {shlex.quote(base_python())} -I -S {DOOR}/{_CLIENT.name} "$@"\n')
+        (self.tools / _CLIENT.name).write_bytes(_CLIENT.read_bytes())
+        (self.tools / "drop-links").write_text(program_text("drop_links.sh"))
+        command = self.tools / "run-agent-code"
+        command.write_text(f'#!/bin/sh\nexec {shlex.quote(base_python())} -I -S {TOOLS}/{_CLIENT.name} "$@"\n')
         command.chmod(0o755)
 
 
-class AgentCodeDoor:
+class AgentCodeServer:
     """Serves `run-agent-code` while verify commands run.
 
     Args:
@@ -105,7 +105,7 @@ class AgentCodeDoor:
         workdir: where programs start that were asked for elsewhere than in what they see.
     """
 
-    tools = DOOR
+    tools = TOOLS
     shared = SHARED
     scratch = "/run"
 
@@ -117,21 +117,21 @@ class AgentCodeDoor:
         self.failure: str | None = None
 
     @contextlib.asynccontextmanager
-    async def open(self, door: Path, shared: Path) -> AsyncIterator["AgentCodeDoor"]:
-        """Serve at the host directory `door` until the end of the context, with no program left then."""
-        await asyncio.to_thread(_Place(door, shared).prepare)
+    async def open(self, tools: Path, shared: Path) -> AsyncIterator["AgentCodeServer"]:
+        """Serve at the host directory `tools` until the end of the context, with no program left then."""
+        await asyncio.to_thread(_Place(tools, shared).prepare)
         # Through a descriptor, because a socket's path has 107 bytes at most.
-        directory = os.open(door, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        directory = os.open(tools, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             server = await asyncio.start_unix_server(self._accept, f"/proc/self/fd/{directory}/socket")
-            (door / "socket").chmod(0o666)
+            (tools / "socket").chmod(0o666)
         finally:
             os.close(directory)
         try:
             yield self
         finally:
             server.close()
-            (door / "socket").unlink(missing_ok=True)
+            (tools / "socket").unlink(missing_ok=True)
             for task in self._serving:
                 task.cancel()
             await asyncio.gather(*self._serving, return_exceptions=True)
@@ -145,7 +145,7 @@ class AgentCodeDoor:
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
         try:
-            # Cancelled at the end of the door: nobody else ends it, and asyncio would log it for each.
+            # Cancelled at the end: nobody else ends it, and asyncio would log it for each.
             with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 reply = await self._answer(reader)
                 if reply is not None:

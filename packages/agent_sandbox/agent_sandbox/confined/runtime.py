@@ -21,15 +21,15 @@ from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult, SubprocessConfig, SubprocessRuntimeInfo
 from verifiers.v1.utils.aio import run_shielded
 
-from agent_sandbox.confined.agent_code import SHARED, AgentCodeDoor
+from agent_sandbox.confined.agent_code import SHARED, AgentCodeServer
 from agent_sandbox.confined.agent_programs import ConfinedPrograms, narrowed
 from agent_sandbox.confined.commands import Commands
 from agent_sandbox.confined.config import Bind, LocalSandboxConfig
 from agent_sandbox.confined.disk import DiskWatch
-from agent_sandbox.confined.doorway import Doorway
 from agent_sandbox.confined.files import read_answer, read_file, write_file
 from agent_sandbox.confined.interpreter import base_python
 from agent_sandbox.confined.memory_kills import of_machine
+from agent_sandbox.confined.network_relays import NetworkRelays
 from agent_sandbox.confined.process import ConfinedProcess
 from agent_sandbox.confined.sandbox import Sandbox
 from agent_sandbox.confined.tool_servers import PORT_FILE, serve_apart
@@ -80,7 +80,7 @@ class BubblewrapBackend(RuntimeBackend):
         self.sandbox = Sandbox(self.name, workdir, lent)
         self.commands = Commands(self.sandbox, options.env_allow)
         self.disk: DiskWatch | None = None
-        self.doorway: Doorway | None = None
+        self.relays: NetworkRelays | None = None
         self._disk_task: asyncio.Task[None] | None = None
         self.killed_before = 0
         self._tool_servers: list[BubblewrapBackend] = []
@@ -101,7 +101,7 @@ class BubblewrapBackend(RuntimeBackend):
         await self.sandbox.start(self.options, self.binds, temporary)
         self.info.id = f"/tmp/{temporary}"
         most, idle = self.options.max_connections, self.options.idle_timeout
-        self.doorway = Doorway(self.sandbox.channel, self.sandbox.directory.hosts, most=most, idle=idle)
+        self.relays = NetworkRelays(self.sandbox.channel, self.sandbox.directory.hosts, most=most, idle=idle)
         self._watch_disk()
 
     def _watch_disk(self) -> None:
@@ -120,8 +120,8 @@ class BubblewrapBackend(RuntimeBackend):
         if self._disk_task is not None:
             self._disk_task.cancel()
             await asyncio.gather(self._disk_task, return_exceptions=True)
-        if self.doorway is not None:
-            await self.doorway.close()
+        if self.relays is not None:
+            await self.relays.close()
         self.commands.close()
         self.sandbox.close_channel()
         await super().teardown()
@@ -185,18 +185,18 @@ class BubblewrapBackend(RuntimeBackend):
         """Return the URL at which a program inside reaches `url`, and open the way there and nowhere else."""
         if self.options.network == "host":
             return url
-        return self._open_doorway().inward(url)
+        return self._open_relays().inward(url)
 
     async def expose(self, port: int) -> str:
         """Return a URL on the host's loopback for a port inside; closed by `stop`."""
         if self.options.network == "host":
             return f"http://127.0.0.1:{port}"
-        return self._open_doorway().outward(port)
+        return self._open_relays().outward(port)
 
-    def _open_doorway(self) -> Doorway:
-        if self.doorway is None:
+    def _open_relays(self) -> NetworkRelays:
+        if self.relays is None:
             raise SandboxError(f"sandbox {self.name} is not started")
-        return self.doorway
+        return self.relays
 
 
 class ConfinedRuntime(Runtime):
@@ -241,8 +241,8 @@ class ConfinedRuntime(Runtime):
 
     def original_url(self, url: str) -> str:
         """Return the URL that `host_url` has made this one of."""
-        doorway = self.backend.doorway
-        return url if doorway is None else doorway.outside(url)
+        relays = self.backend.relays
+        return url if relays is None else relays.outside(url)
 
     async def start_background(self, argv: list[str], env: dict[str, str], log: str) -> None:
         """Start a process in this very sandbox, as `run_background` does."""
@@ -263,12 +263,12 @@ class ConfinedRuntime(Runtime):
         await self.backend.commands.end("purge")
 
     @contextlib.asynccontextmanager
-    async def agent_code(self) -> AsyncIterator[AgentCodeDoor]:
+    async def agent_code(self) -> AsyncIterator[AgentCodeServer]:
         """Offer the command `run-agent-code` inside: for verify commands, when the agent has ended."""
         sandbox = self.backend.sandbox
-        async with AgentCodeDoor(self._cell, self.backend.workdir).open(*sandbox.doors()) as door:
+        async with AgentCodeServer(self._cell, self.backend.workdir).open(*sandbox.agent_code_directories()) as server:
             with sandbox.home_unnamed():
-                yield door
+                yield server
 
     def _cell(self) -> AbstractAsyncContextManager["ConfinedRuntime"]:
         """A sandbox for one program of the agent's, without a network and with nothing of this one's processes."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.utils.aio import run_shielded
 
-from agent_sandbox.confined.agent_code import DOOR, HIDDEN, shown_areas
+from agent_sandbox.confined.agent_code import HIDDEN, TOOLS, shown_areas
 from agent_sandbox.confined.allowance import Allowance
 from agent_sandbox.confined.arguments import HERE, command_line, writable_areas
 from agent_sandbox.confined.bubblewrap import Bubblewrap, require_bubblewrap
@@ -94,7 +94,7 @@ class Sandbox:
         assert self._allowance is not None
         self.directory.part(f"tmp/{temporary}")
         self.directory.part("home/agent")
-        binds = [Bind(SCRIPTS, str(SCRIPTS)), Bind(self.directory.part("door"), DOOR), *binds]
+        binds = [Bind(SCRIPTS, str(SCRIPTS)), Bind(self.directory.part("door"), TOOLS), *binds]
         self._allowance.require_readable(binds)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel = Channel(ours, self._describe_loss)
@@ -200,7 +200,7 @@ class Sandbox:
         areas = sorted(writable_areas(self.directory, self._workdir))
         return [path for path in areas if not any(path.startswith(f"{other}/") for other in areas)]
 
-    def doors(self) -> tuple[Path, Path]:
+    def agent_code_directories(self) -> tuple[Path, Path]:
         """Return the host directories of the command `run-agent-code` and of what it shares with verify commands."""
         try:
             return self.directory.part("door"), self.directory.part("shared")

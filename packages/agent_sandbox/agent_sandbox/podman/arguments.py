@@ -7,7 +7,7 @@ from pathlib import Path
 from verifiers.v1.runtimes.base import parse_gpu
 
 from agent_sandbox.confined import Bind
-from agent_sandbox.confined.supervisor.warden import COMMAND_VARIABLE
+from agent_sandbox.confined.supervisor.container_supervisor import COMMAND_VARIABLE
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def exec_arguments(
         workdir: where the command starts.
         env: variables beyond those of the image.
         user: None for the image's own.
-        command: its identity, by which the warden finds what it started.
+        command: its identity, by which the supervisor finds what it started.
         mode: `--interactive` or `--detach`.
     """
     marked = {**env, COMMAND_VARIABLE.decode(): command} if command else env

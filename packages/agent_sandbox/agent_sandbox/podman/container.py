@@ -1,4 +1,4 @@
-"""One container, from `start` to `remove`, with the warden that guards it from outside.
+"""One container, from `start` to `remove`, with the supervisor that guards it from outside.
 
 Invariant: whatever happens (a failed start, cancellation, an exit without an event loop), `remove` leaves neither
 container nor directory behind, and returns when they are gone. Two calls of podman do it all: `run` and `rm`. Of a
@@ -28,7 +28,7 @@ logger = logging.getLogger("verifiers.v1.agent_sandbox.podman")
 
 _ATTEMPTS = 4
 _PAUSE_S = 0.2
-_WARDEN_TIMEOUT_S = 60.0
+_SUPERVISOR_TIMEOUT_S = 60.0
 """It takes 30 ms, or as long as a machine with many rollouts too many makes it wait."""
 _REMOVE_TIMEOUT_S = 60.0
 
@@ -47,7 +47,7 @@ class Container:
         self.pid = 0
         """Of its process 1, on the host."""
         self._process_one: int | None = None
-        self._warden: subprocess.Popen[bytes] | None = None
+        self._supervisor: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
         self._created = False
         self._removing = threading.Lock()
@@ -85,20 +85,20 @@ class Container:
         raise SandboxError(start_failure.describe(self.options.image, answer.exit_code, answer.stderr))
 
     async def _guard(self, pid: int) -> None:
-        """Start the warden for the container whose process 1 is `pid`."""
+        """Start the supervisor for the container whose process 1 is `pid`."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel = Channel(ours, self._describe_loss)
         with theirs:
-            self._warden = _start_warden(theirs.fileno(), pid, self.options.workdir)
+            self._supervisor = _start_supervisor(theirs.fileno(), pid, self.options.workdir)
         try:
-            async with asyncio.timeout(_WARDEN_TIMEOUT_S):
+            async with asyncio.timeout(_SUPERVISOR_TIMEOUT_S):
                 await self._channel.ready
         except TimeoutError:
-            raise SandboxError(f"its warden did not start within {_WARDEN_TIMEOUT_S:g} s") from None
+            raise SandboxError(f"its supervisor did not start within {_SUPERVISOR_TIMEOUT_S:g} s") from None
 
     @property
     def channel(self) -> Channel:
-        """The way to the warden.
+        """The channel to the supervisor.
 
         Raises:
             SandboxError: the container was never started.
@@ -134,10 +134,10 @@ class Container:
             )
 
     def _describe_loss(self) -> str:
-        return f"container {self.name} or its warden is gone: killed from outside, or stopped"
+        return f"container {self.name} or its supervisor is gone: killed from outside, or stopped"
 
     def close_channel(self) -> None:
-        """Fail what is pending and let the warden end; idempotent, on the event loop."""
+        """Fail what is pending and let the supervisor end; idempotent, on the event loop."""
         if self._channel is not None:
             self._channel.close()
 
@@ -146,10 +146,10 @@ class Container:
         with self._removing:
             if self._created:
                 self._created = not self._podman_rm()
-            if self._warden is not None:
-                self._warden.kill()
-                self._warden.wait()
-                self._warden = None
+            if self._supervisor is not None:
+                self._supervisor.kill()
+                self._supervisor.wait()
+                self._supervisor = None
             if self._process_one is not None:
                 os.close(self._process_one)
                 self._process_one = None
@@ -181,8 +181,8 @@ class Container:
         return False
 
 
-def _start_warden(control_fd: int, pid: int, workdir: str) -> "subprocess.Popen[bytes]":
-    start = f"import sys; sys.path.insert(0, {str(HERE)!r}); from supervisor.warden import main; "
+def _start_supervisor(control_fd: int, pid: int, workdir: str) -> "subprocess.Popen[bytes]":
+    start = f"import sys; sys.path.insert(0, {str(HERE)!r}); from supervisor.container_supervisor import main; "
     return subprocess.Popen(
         [base_python(), "-I", "-S", "-c", f"{start}main({control_fd}, {pid}, {workdir!r})"],
         env={},

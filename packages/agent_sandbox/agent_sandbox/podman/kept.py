@@ -1,7 +1,7 @@
 """Files of a container that differ from its image, kept on the host and put into a container of the same image.
 
 Invariant: while they are read everything inside is paused. The programs that read and write them see the container's
-files as its user does, run none of its code, and are not seen from inside (see `Warden`).
+files as its user does, run none of its code, and are not seen from inside (see `ContainerSupervisor`).
 """
 
 import contextlib
@@ -88,7 +88,7 @@ def _mounts(pid: int) -> dict[str, bool]:
 
 @contextlib.asynccontextmanager
 async def _program(container: Container, name: str, *operands: str) -> AsyncIterator[ConfinedProcess]:
-    """One of our programs, which the container's warden runs on its files."""
+    """One of our programs, which the container's supervisor runs on its files."""
     process = ConfinedProcess(container.channel, "program", program_text(name), *operands)
     try:
         yield process

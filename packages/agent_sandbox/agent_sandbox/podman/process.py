@@ -23,7 +23,7 @@ class PodmanProcess(PipedProcess):
 
     Args:
         container: where it runs.
-        command: its identity, by which the warden finds what it started.
+        command: its identity, by which the supervisor finds what it started.
         client: the `podman exec` that was started for it.
         fds: our ends of stdin, stdout, stderr; owned from now on.
     """

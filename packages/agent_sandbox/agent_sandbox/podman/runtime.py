@@ -3,7 +3,7 @@
 It is named by `--env.agent.runtime.type custom --env.agent.runtime.import-path agent_sandbox.PodmanBackend`; under
 verifiers 0.4.0, whose own asks podman seven times before the first command, by `--env.agent.runtime.type podman`.
 Invariant: a rollout's container costs one call of podman to start and one to remove. What else a runtime does, a
-process of ours that stands outside the container does (its warden), or `podman exec`.
+process of ours that stands outside the container does (its supervisor), or `podman exec`.
 """
 
 import ipaddress
@@ -21,8 +21,8 @@ from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult, RuntimeConfig, RuntimeProcess
 
 from agent_sandbox.confined import Bind
-from agent_sandbox.confined.doorway import Doorway
 from agent_sandbox.confined.files import read_answer
+from agent_sandbox.confined.network_relays import NetworkRelays
 from agent_sandbox.confined.relay import IDLE_SECONDS, MAX_CONNECTIONS
 from agent_sandbox.podman import engine, kept
 from agent_sandbox.podman.arguments import ContainerOptions
@@ -40,24 +40,24 @@ class ContainerNetwork:
     """The network of one started container: the paths to the endpoints that verifiers named, and its end.
 
     Invariant: a container whose policy allows nothing has no interface but its loopback while the agent runs, so that
-    only the endpoints that were handed to `inward` can be reached, and those through sockets that the warden made.
+    only the endpoints that were handed to `inward` can be reached, and those through sockets that the supervisor made.
     """
 
     def __init__(self, container: Container) -> None:
         self._container = container
-        self._doorway = Doorway(container.channel, container.hosts, most=MAX_CONNECTIONS, idle=IDLE_SECONDS)
+        self._relays = NetworkRelays(container.channel, container.hosts, most=MAX_CONNECTIONS, idle=IDLE_SECONDS)
         self._cut_from: list[str] = []
         """Names of podman's networks that it was taken from."""
 
     def inward(self, url: str) -> str:
         """Return the URL at which programs inside reach `url`, a host or remote URL."""
         if self._container.options.restricted or _is_loopback(urlsplit(url).hostname or ""):
-            return self._doorway.inward(url)
+            return self._relays.inward(url)
         return url
 
     def outward(self, port: int) -> str:
         """Return a host URL that reaches `port` of the container's 127.0.0.1; no port is published for it."""
-        return self._doorway.outward(port)
+        return self._relays.outward(port)
 
     async def cut(self) -> None:
         """Take the container from every network; idempotent.
@@ -90,7 +90,7 @@ class ContainerNetwork:
 
     async def close(self) -> None:
         """Close every way; idempotent."""
-        await self._doorway.close()
+        await self._relays.close()
 
 
 class PodmanBackend(RuntimeBackend):

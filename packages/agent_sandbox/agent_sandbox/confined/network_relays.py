@@ -1,4 +1,4 @@
-"""The ways between the sandbox's network and the host's: one relay per origin that verifiers named.
+"""The connections between the sandbox's network and the host's: one relay per origin that verifiers named.
 
 Invariant: from inside only the origins given to `inward` are reachable, from the host only the ports given to
 `outward`. An origin keeps its host name and, where it is free inside, its port, so that its URL stays the same.
@@ -30,7 +30,7 @@ def _is_address(host: str) -> bool:
     return True
 
 
-class Doorway:
+class NetworkRelays:
     """Owns the relays of one sandbox.
 
     Args:

@@ -8,7 +8,7 @@ import sys
 from functools import partial
 
 import pytest
-from agent_sandbox.confined.supervisor import processes, warden
+from agent_sandbox.confined.supervisor import container_supervisor, processes
 from agent_sandbox.conformance.promises import LIST_PROCESSES, runs
 from agent_sandbox.podman import PodmanRuntime
 from agent_sandbox.podman.arguments import ContainerOptions
@@ -63,10 +63,10 @@ async def test_a_replaced_shell_changes_nothing_about_the_end(runtime: PodmanRun
 def test_a_process_in_this_machines_own_control_group_is_refused() -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"]) as process:
         try:
-            with pytest.raises(warden.CannotGuard, match="control group"):
-                warden._container_cgroup(process.pid)
-            with pytest.raises(warden.CannotGuard, match="pid namespace"):
-                warden._join(process.pid)
+            with pytest.raises(container_supervisor.CannotGuard, match="control group"):
+                container_supervisor._container_cgroup(process.pid)
+            with pytest.raises(container_supervisor.CannotGuard, match="pid namespace"):
+                container_supervisor._join(process.pid)
         finally:
             process.kill()
 
@@ -78,7 +78,7 @@ def test_a_process_that_took_the_number_of_one_that_ended_gets_no_signal() -> No
             found = processes.process_of(process.pid)
             assert found is not None
             other = processes.Process(found.pid, found.parent, found.session, found.started - 1, found.alive)
-            guard = object.__new__(warden.Warden)
+            guard = object.__new__(container_supervisor.ContainerSupervisor)
             guard._signal_each({process.pid: other}, [process.pid], signal.SIGKILL)
             guard._signal_each({process.pid: found}, [process.pid], signal.SIGTERM)
             assert process.wait() == -signal.SIGTERM
@@ -105,7 +105,7 @@ async def test_a_container_that_shares_this_machines_processes_is_refused(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="maps users, which takes root here")
 async def test_a_container_with_users_of_its_own_is_guarded_too(podman_image: str) -> None:
-    """As rootless podman's: the warden has to join its user namespace first."""
+    """As rootless podman's: the supervisor has to join its user namespace first."""
     container = Container(ContainerOptions(podman_image, "/app/new", run_options=("--uidmap=0:100000:65536",)))
     try:
         await container.start()

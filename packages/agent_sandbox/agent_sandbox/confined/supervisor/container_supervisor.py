@@ -1,4 +1,4 @@
-"""The warden of a container: a process of the host that can reach into the container's network and end its processes.
+"""The supervisor of a container: a host process that reaches into the container's network and ends its processes.
 
 It answers on the same control socket as process 1 of a confined sandbox, and ends when that closes. Invariants: nothing
 inside sees it, because it joins the container's user and network namespaces only; and a signal goes to a process of
@@ -119,7 +119,7 @@ def _credentials(pid: int) -> tuple[int, int, list[int]]:
     return int(lines["Uid"].split()[0]), int(lines["Gid"].split()[0]), [int(group) for group in lines["Groups"].split()]
 
 
-class Warden:
+class ContainerSupervisor:
     """Serves one control socket for the container whose process 1 is `pid` here, until the host is gone."""
 
     def __init__(self, control: _socket.socket, pid: int, cgroup: str) -> None:
@@ -322,4 +322,4 @@ def main(control_fd: int, pid: int, workdir: str) -> None:
     except (OSError, CannotGuard) as error:
         messages.send(control, (b"0", b"error", str(error).encode()))
         return
-    Warden(control, pid, cgroup).run()
+    ContainerSupervisor(control, pid, cgroup).run()
