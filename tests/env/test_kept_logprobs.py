@@ -125,6 +125,6 @@ async def test_what_an_endpoint_reports_otherwise_is_none(reported: Any) -> None
         await rollout.ask("a question")
     call = call_of(asking(rollout).session)
     call.record = rollout.main.calls[0]
-    kept_logprobs.hear(call, {"choices": [{"logprobs": reported}]})
+    kept_logprobs.collect(call, {"choices": [{"logprobs": reported}]})
     kept_logprobs.keep(call)
     assert kept_logprobs.RECORD not in rollout.main.info

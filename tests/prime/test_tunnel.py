@@ -150,7 +150,7 @@ async def test_a_way_on_which_calls_come_is_not_dead(monkeypatch: pytest.MonkeyP
         for _ in range(5):
             judging = asyncio.ensure_future(found.judge())
             while not judging.done():
-                server.watched.came()
+                server.watched.note_request()
                 await asyncio.sleep(0.02)
         assert not found.lost.done()
 

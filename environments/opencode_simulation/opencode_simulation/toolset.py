@@ -169,10 +169,10 @@ class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
         offer_world(mcp, self._world, find)
         served = mcp.streamable_http_app
 
-        def behind_a_gate(**options: Any) -> AsgiApp:
+        def behind_check(**options: Any) -> AsgiApp:
             return RequestSlots(served(**options), self.rollout_of)
 
-        mcp.streamable_http_app = behind_a_gate  # type: ignore[method-assign,assignment]  # what verifiers serves
+        mcp.streamable_http_app = behind_check  # type: ignore[method-assign,assignment]  # what verifiers serves
 
 
 def own_log() -> str | None:

@@ -34,8 +34,8 @@ class OwnedPrimeBackend(PrimeSandboxBackend):
     def __init__(self, config: OwnedPrimeConfig, name: str | None = None) -> None:
         said = {field: getattr(config, field) for field in PrimeConfig.model_fields if field != "type"}
         self._asked = PrimeConfig(**said)
-        unpaced = self._asked.model_copy(update={"creates_per_min": None})  # `start` waits for its turn
-        super().__init__(unpaced, config.lifetime_minutes, StartRecord(config.limits), name)
+        unlimited = self._asked.model_copy(update={"creates_per_min": None})  # `start` waits for its turn
+        super().__init__(unlimited, config.lifetime_minutes, StartRecord(config.limits), name)
         self._limits = config.limits
 
     async def start(self) -> None:

@@ -245,6 +245,6 @@ async def provision_prime(
         SandboxError: it could not be had; its type says why.
     """
     record = await taken_turn(config, record)
-    unpaced = config.model_copy(update={"creates_per_min": None})  # it had its turn
-    async with provisioned(PrimeSandboxBackend(unpaced, lifetime, record), env) as box:
+    unlimited = config.model_copy(update={"creates_per_min": None})  # it had its turn
+    async with provisioned(PrimeSandboxBackend(unlimited, lifetime, record), env) as box:
         yield box

@@ -33,7 +33,7 @@ class Turns:
                 if self._places is not None:
                     with record.waiting("place"):
                         await stack.enter_async_context(self._places)
-                await _paced(config, record)
+                await _wait_for_rate(config, record)
             yield record
 
 
@@ -41,12 +41,12 @@ async def taken_turn(config: PrimeConfig, record: StartRecord | None) -> StartRe
     """The turn that a rollout waited for; a sandbox beside its first waits for the rate here."""
     if record is None or record.taken:
         record = StartRecord() if record is None else StartRecord(record.limits)
-        await _paced(config, record)
+        await _wait_for_rate(config, record)
     record.taken = True
     return record
 
 
-async def _paced(config: PrimeConfig, record: StartRecord) -> None:
+async def _wait_for_rate(config: PrimeConfig, record: StartRecord) -> None:
     """Wait as verifiers' own runtime would, in the same line."""
     limiter = creation_limiter((config.creates_per_min or 0) / 60, "prime-sandbox", run_scope())
     if limiter is not None:

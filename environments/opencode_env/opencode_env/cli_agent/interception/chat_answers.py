@@ -41,7 +41,7 @@ def whole_answer(call: Call, raw: dict[str, Any]) -> dict[str, Any]:
     """
     try:
         for choice in raw["choices"]:
-            _mend(call, choice)
+            _normalize(call, choice)
         if not raw["choices"]:
             raise ValueError("it has no choices")
     except (AttributeError, LookupError, TypeError) as error:
@@ -49,15 +49,15 @@ def whole_answer(call: Call, raw: dict[str, Any]) -> dict[str, Any]:
     return raw
 
 
-def _mend(call: Call, choice: dict[str, Any]) -> None:
+def _normalize(call: Call, choice: dict[str, Any]) -> None:
     message = choice["message"]
     message.update(one_reasoning(message))
     if (refusal := message.get("refusal")) and isinstance(refusal, str):
         message |= {"content": (message.get("content") or "") + refusal, "refusal": None}
-    _mend_end(call, choice, bool(message.get("tool_calls")))
+    _normalize_end(call, choice, bool(message.get("tool_calls")))
 
 
-def _mend_end(call: Call, choice: dict[str, Any], calls: bool) -> None:
+def _normalize_end(call: Call, choice: dict[str, Any], calls: bool) -> None:
     """Give an answer's end the name that it has with OpenAI.
 
     Raises:
@@ -120,7 +120,7 @@ class _Parser(ChatStreamParser):
         texts = {key: "".join(parts) for key, parts in self.message_parts.items()}
         self.message_parts = {key: [text] for key, text in (texts | one_reasoning(texts)).items()}
         end = {"finish_reason": self.finish_reason}
-        _mend_end(self._call, end, bool(self.tool_calls))
+        _normalize_end(self._call, end, bool(self.tool_calls))
         self.finish_reason = end["finish_reason"]
         return super().finish()
 

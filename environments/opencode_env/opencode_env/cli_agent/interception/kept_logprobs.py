@@ -20,7 +20,7 @@ RECORD = "logprobs"
 def take_from_answer(call: Call, response: Response) -> Response:
     """Take the logprobs out of an answer. Changes `logprobs`."""
     if _is_asked_for(call):
-        hear(call, response.raw)
+        collect(call, response.raw)
     return response
 
 
@@ -29,7 +29,7 @@ def take_from_stream(call: Call, events: list[bytes]) -> list[bytes]:
     if call.is_chat and _is_asked_for(call):
         for event in events:
             if b'"logprobs"' in event:
-                hear(call, parse_sse_event(event))
+                collect(call, parse_sse_event(event))
     return events
 
 
@@ -39,7 +39,7 @@ def _is_asked_for(call: Call) -> bool:
     return sampling is not None and "logprobs" in sampling.model_fields_set and bool(getattr(sampling, "logprobs", 0))
 
 
-def hear(call: Call, answer: Any) -> None:
+def collect(call: Call, answer: Any) -> None:
     """Take the logprobs out of an answer, or out of one event of it; what cannot be read is left out."""
     if not isinstance(answer, dict):
         return

@@ -162,7 +162,7 @@ class RoleInterceptionServer(InterceptionServer):
             if gateway is None:
                 return error_answer(dialect, "unauthorized", 401)
             if self.watched is not None:
-                self.watched.came()
+                self.watched.note_request()
             call = Call(request, dialect, gateway)
             try:
                 return await self._serve(call, steps, serve)

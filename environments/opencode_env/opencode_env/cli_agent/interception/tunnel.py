@@ -152,7 +152,7 @@ class WatchedTunnel:
         """Port that the server binds; 0 is any."""
         return self._inner.bind_port
 
-    def came(self) -> None:
+    def note_request(self) -> None:
         """Note that a rollout's request arrived."""
         self._came += 1
 
