@@ -169,10 +169,10 @@ class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
         offer_world(mcp, self._world, find)
         served = mcp.streamable_http_app
 
-        def behind_check(**options: Any) -> AsgiApp:
+        def with_request_slots(**options: Any) -> AsgiApp:
             return RequestSlots(served(**options), self.rollout_of)
 
-        mcp.streamable_http_app = behind_check  # type: ignore[method-assign,assignment]  # what verifiers serves
+        mcp.streamable_http_app = with_request_slots  # type: ignore[method-assign,assignment]  # what verifiers serves
 
 
 def own_log() -> str | None:
