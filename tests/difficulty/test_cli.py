@@ -94,7 +94,7 @@ def test_an_empty_run_is_nothing_usable(tmp_path: Path, capsys: Output) -> None:
 
 def test_a_cut_off_line_is_one_warning(tmp_path: Path, capsys: Output) -> None:
     run = write_run(tmp_path / "run", attempts("a", 1), tail=b'{"id": "x')
-    assert "1 lines could not be read (line 2: not whole JSON); the last line is cut off" in problem(
+    assert "1 line could not be read (line 2: not whole JSON); the last line is cut off" in problem(
         capsys, 0, "rate", run
     )
 

@@ -58,7 +58,8 @@ class RunReport(BaseModel):
         """What whoever named the run should know."""
         if self.unreadable:
             end = "; the last line is cut off" if self.truncated_end else ""
-            yield f'"{self.path}": {self.unreadable:,} lines could not be read ({"; ".join(self.complaints)}){end}'
+            lines = "line" if self.unreadable == 1 else "lines"
+            yield f'"{self.path}": {self.unreadable:,} {lines} could not be read ({"; ".join(self.complaints)}){end}'
         if self.duplicates:
             yield f'"{self.path}": {self.duplicates:,} episodes were seen before and count once'
         if not self.episodes and not self.duplicates:
