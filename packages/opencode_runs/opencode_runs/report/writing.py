@@ -4,9 +4,11 @@ Memory holds a row for each try and one episode; the rollouts, compressed, wait 
 head, which stands before them, is known.
 """
 
+import gc
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -97,7 +99,7 @@ def write_page(
     if processes is None:
         processes = processors() if sum(run.file.size for run in runs) >= WORTHWHILE else 1
     with tempfile.TemporaryFile() as chunks:
-        with Workers(processes, work) as workers:
+        with Workers(processes, work) as workers, _without_collection():
             found = [list_run(run, number, threshold, workers) for number, run in enumerate(runs)]
             rollouts = [rollout for one in found for rollout in one.rollouts]
             page = Page(Room(int(max_mb * 1e6), sum(rollout.size for rollout in rollouts)))
@@ -124,6 +126,18 @@ def write_page(
                 out.write(block)
             out.write(FOOT)
     return page
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Without Python's search for cycles: rows pile up, hold none, and would be searched again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _write_rollouts(page: Page, out: IO[bytes], rollouts: list[Rollout], workers: Workers) -> None:

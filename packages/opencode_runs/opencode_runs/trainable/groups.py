@@ -13,7 +13,7 @@ from opencode_runs.trainable.histories import canonical, hashable
 from opencode_runs.trainable.record import TokenEpisode, TokenTrace
 
 _COMPARED = (*SETTINGS, "min_tokens", "chat_template_kwargs")
-MAX_KNOWN = 1000
+MAX_KNOWN = 4000
 """Of what rollouts say, kept to be said again."""
 
 
@@ -37,8 +37,9 @@ class Telling:
                 told.append(self._told((trace.seat, trace.trainable), _seat_notes, trace))
             if trace.ok and trace.trainable and episode.ok:
                 weights = [(name, reward.weight) for name, reward in trace.rewards.items() if reward is not None]
-                made = [trace.seat, trace.model, trace.sampling, trace.task_key, trace.task_data, trace.task_hash]
-                told.append(self._told([*made, weights], _trace_notes, trace))
+                told.append(self._told([trace.seat, trace.model, trace.sampling], _settings_notes, trace))
+                task = [trace.seat, trace.task_key, trace.task_data, trace.task_hash, weights]
+                told.append(self._told(task, _task_notes, trace))
         return told
 
     def _told(self, values: Sequence[Any], notes: Callable[[Any], Iterator[Note]], source: Any) -> Told:
@@ -60,11 +61,15 @@ def _seat_notes(trace: TokenTrace) -> Iterator[Note]:
     yield _note(f'answers to whether seat "{trace.seat}" trains', trace.trainable)
 
 
-def _trace_notes(trace: TokenTrace) -> Iterator[Note]:
+def _settings_notes(trace: TokenTrace) -> Iterator[Note]:
     seat = f'of seat "{trace.seat}"'
     yield _note(f"models {seat}", trace.model)
     for name in _COMPARED:
         yield _note(f"values of {name} {seat}", (trace.sampling or {}).get(name))
+
+
+def _task_notes(trace: TokenTrace) -> Iterator[Note]:
+    seat = f'of seat "{trace.seat}"'
     yield _note(f"tasks {seat}", trace.task_key)
     yield from _content_notes(f"contents of the task {seat}", trace.task_data, trace.task_hash)
     for name, reward in trace.rewards.items():
