@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from agent_sandbox.confined import LocalSandboxConfig
 from agent_sandbox.confined.runtime import ConfinedRuntime, provision_confined
-from agent_sandbox.toolbox.kept_files import INDEX, PACKED, NotKept, content, entries_of
+from agent_sandbox.toolbox.kept_files import INDEX, PACKED, NotKept, content, entries_of, require_whole
 from verifiers.v1.errors import SandboxError
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
@@ -84,16 +84,27 @@ async def _new(folder: Path) -> Path:
     [
         ("echo x >/app/locked && chmod 0 /app/locked", "/app/locked cannot be read"),
         ("mkdir -m 0 /app/closed", "/app/closed Permission denied"),
-        ("truncate -s 3G /app/hole", "more than 1073741824"),
-        ("for hole in 1 2 3; do truncate -s 2G /app/$hole; done", "the sandbox has files with more than .* of holes"),
+        ("truncate -s 600M /app/hole", "more than 536870912"),
+        (
+            "for hole in 1 2 3; do truncate -s 400M /app/$hole; done",
+            "has files with more than 1073741824 bytes of holes",
+        ),
+        (
+            "d=$(printf %0200d 1); mkdir -p /app/$d/$d; mkdir -m 0 /app/$d/$d/no",
+            "^/app/0{95}….{150,200}/no Permission denied$",
+        ),
+        (
+            "cp /bin/sleep $'/app/\\e[31mX'; (setsid /app/*X 600 >/dev/null 2>&1 &); until pgrep X; do :; done",
+            ": \ufffd.31mX$",
+        ),
         ("python3 -c \"import socket; socket.socket(1).bind(b'/app/s\\xff')\"", "/app/s\ufffd is not a file"),
     ],
 )
 async def test_what_cannot_be_kept_whole_is_not_kept(tmp_path: Path, made: str, why: str) -> None:
     async with box() as holder:
-        await holder.run(["sh", "-c", made], {})
+        await holder.run(["bash", "-c", made], {})
         with pytest.raises(NotKept, match=why):
-            await holder.keep_files(tmp_path, None, MOST)
+            await holder.keep_files(tmp_path, None, MOST >> 1)
 
 
 GHOST = """
@@ -124,15 +135,40 @@ async def test_a_process_whose_first_thread_has_ended_ends_nothing_that_runs(tmp
         assert (await made.run(["pgrep", "sleep"], {})).exit_code == 0
 
 
+async def test_holes_take_no_disk_where_they_are_kept_and_where_they_are_put(tmp_path: Path) -> None:
+    async with box() as made:
+        await made.run(["sh", "-c", "truncate -s 400M /app/hole; echo end >>/app/hole; sleep 0.1"], {})
+        await made.keep_files(tmp_path, None, MOST)
+    (name,) = [one[6] for one in entries_of(tmp_path) if one[0] == "/app/hole"]
+    assert (tmp_path / name).stat().st_blocks < 4096
+    async with box() as other:
+        await other.put_files(tmp_path)
+        result = await other.run(["sh", "-c", "stat -c '%s %b' /app/hole; tail -c 4 /app/hole"], {})
+    size, blocks, end = result.stdout.split()
+    assert (size, end) == (f"{(400 << 20) + 4}", "end")
+    assert int(blocks) < 4096
+
+
 async def test_a_folder_that_is_not_whole_is_the_sandboxes_error(tmp_path: Path) -> None:
     async with box() as made:
         await made.keep_files(tmp_path, None, MOST)
+    require_whole(tmp_path)
     (tmp_path / INDEX).write_bytes(gzip.compress(b"[]" * 999)[:-9])
     async with box() as other:
         with pytest.raises(SandboxError, match="kept files"):
             await other.put_files(tmp_path)
-    for damaged in ('["/app/x", "f", 420, 0, 5, "", "9"', "[]", '{"a": 1}', '["/app/x", "f", 420, 0, 5, "", "9"]'):
+    os.mkfifo(tmp_path / "999")
+    for damaged in (
+        '["/app/x", "f", 420, 0, 5, "", "9999"',
+        "[]",
+        '{"a": 1}',
+        '["/app/x", "f", 420, 0, 5, "", "9999"]',
+        '["/app/x", "f", 420, 0, 5, "", "../../../../../../etc/passwd"]',
+        '["/app/x", "f", 420, 0, 5, "", "999"]',
+    ):
         (tmp_path / INDEX).write_bytes(gzip.compress(damaged.encode()))
+        with pytest.raises(ValueError, match="kept files are not whole"):
+            require_whole(tmp_path)
         async with box() as other:
             with pytest.raises(SandboxError, match="kept files"):
                 await other.put_files(tmp_path)

@@ -59,3 +59,17 @@ async def test_planted_plugins_and_configuration_do_not_come_back_to_life(trunk:
     assert "opencode.jsonc: No such file" in result
     assert played.bodies(branch)[0] == trunk.bodies(trunk.traces[0])[1]
     assert branch.info["branch"]["same_request"] is True
+
+
+async def test_a_turn_whose_agent_had_removed_its_store_is_an_error_by_name(tmp_path: Path) -> None:
+    """No reward: the continuation's policy has not done it, and it has not been asked."""
+    rows = write_rows(tmp_path / "rows.jsonl", [{"id": "one", "question": "Go.", "answer": "x"}])
+    script = ScriptPolicy.of(bash("rm -r $OPENCODE_ENV_STATE/data"), Reply(text="Done."))
+    await play(config_of(rows, tmp_path / "kept"), script)
+    (turn,) = [turn for turn in kept_turns(tmp_path / "kept") if turn.turn == 2]
+    played = await play(config_of(turn.place), script)
+    (trace,) = played.episodes[0].traces
+    assert [(error.type, error.message) for error in trace.errors] == [("TaskError", trace.errors[0].message)]
+    assert f"kept turn {turn.place} cannot be continued" in trace.errors[0].message
+    assert "the store of the conversation is gone" in trace.errors[0].message
+    assert not played.requests

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gzip
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from opencode_env.cli_agent.turns.config import TurnsConfig
 from opencode_env.cli_agent.turns.continued import Continued
 from opencode_env.cli_agent.turns.disk import DiskUse
 from opencode_env.cli_agent.turns.keeping import Kind, RolloutTurns
-from opencode_env.cli_agent.turns.opening import _claim, require_keepable
+from opencode_env.cli_agent.turns.opening import _claim, make_folder, require_keepable
 from opencode_env.cli_agent.turns.trace_state import packed
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptPolicy
 from opencode_env.user_simulation import conversation
@@ -49,6 +50,15 @@ FACTS = RolloutFacts(
     settings="s",
 )
 KIND = Kind(FACTS, row={})
+STATE: dict[str, Any] = {
+    "nodes": [],
+    "calls": [],
+    "tools": [],
+    "media": {},
+    "program_calls": [],
+    "forks": None,
+    "leaf": None,
+}
 
 
 @pytest.fixture
@@ -63,10 +73,9 @@ def kept(folder: Path, turn: int, *, size: int = 0, trace: bytes | None = None) 
     place = folder / f"{turn:04d}"
     (place / FILES).mkdir(parents=True)
     (place / FILES / "0").write_bytes(b"x" * size)
+    (place / FILES / INDEX).write_bytes(gzip.compress(b'["/app/x", "f", 420, 0, %d, "", "0"]\n' % size))
     (place / ROW).write_text("{}")
-    (place / TRACE).write_bytes(
-        packed({"nodes": [], "calls": [], "tools": [], "leaf": None}) if trace is None else trace
-    )
+    (place / TRACE).write_bytes(packed(STATE) if trace is None else trace)
     made(turn, versions=dict(FACTS.versions)).write(place)
     return place
 
@@ -173,7 +182,10 @@ def test_the_oldest_turns_go_but_for_the_last_of_each_running_rollout(tmp_path: 
 
 def test_a_turn_that_is_not_whole_is_not_taken_up(tmp_path: Path) -> None:
     rollout, late = tmp_path / "t1", 2.0**33
-    for turn, trace in ((1, None), (2, None), (3, b"")):
+    wrong = [b"", b"\xff", b"\x90", *(packed({**STATE, key: 7}) for key in STATE if key not in ("forks", "leaf"))]
+    wrong.append(packed({**STATE, "nodes": [{"message": 3}]}))
+    wrong.append(packed({key: value for key, value in STATE.items() if key != "leaf"}))
+    for turn, trace in enumerate((None, None, *wrong), 1):
         kept(rollout, turn, trace=trace)
     lock = try_lock(rollout / LOCK)
     assert _claim(tmp_path, KIND, late) is None  # somebody plays it
@@ -191,6 +203,34 @@ def test_a_turn_that_is_not_whole_is_not_taken_up(tmp_path: Path) -> None:
     lock = try_lock(rollout / LOCK)
     assert lock is not None
     os.close(lock)
+
+
+def test_a_turn_whose_files_a_power_cut_has_taken_is_passed_over_and_refused_by_name(tmp_path: Path) -> None:
+    places = [kept(tmp_path / "t1", turn, size=10) for turn in (1, 2, 3, 4)]
+    (places[2] / FILES / "0").write_bytes(b"")
+    (places[3] / FILES / INDEX).unlink()
+    (tmp_path / "t1" / LOCK).touch()
+    found = _claim(tmp_path, KIND, 2.0**33)
+    assert found is not None
+    assert found[0].turn.turn == 2
+    os.close(found[2])
+    for place in places[2:]:
+        with pytest.raises(TaskError, match=f"{place} cannot be continued: kept files are not whole"):
+            Continued.named(TurnRow(kept_turn=str(place), digest="d" * 64), dict(FACTS.versions), "confined")
+
+
+def test_a_folder_into_which_others_may_write_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    make_folder(tmp_path / "made" / "deep")
+    assert (tmp_path / "made" / "deep").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(EnvError, match=r"--env.turns.keep: .* name a folder that can be made"):
+            make_folder(folder)
+    tmp_path.chmod(0o770)
+    with pytest.raises(EnvError, match=r"others may write into .* \(chmod go-w\)"):
+        make_folder(tmp_path)
+    tmp_path.chmod(0o755)
+    make_folder(tmp_path)
 
 
 def test_the_end_of_a_rollout_is_noted_on_a_full_disk_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

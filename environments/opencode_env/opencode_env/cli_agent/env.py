@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, ClassVar, Generic
 
 from agent_sandbox.confined import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
-from agent_sandbox.file_lock import private_directory
 from agent_sandbox.prime import PrimeLimits, Turns
 from agent_sandbox.surrogates import replace_surrogates
 from agent_sandbox.toolbox.scoring import attach
@@ -30,7 +29,7 @@ from verifiers.v1.configs.env import EnvConfig
 from verifiers.v1.configs.retries import RetryConfig
 from verifiers.v1.env import Env, RunSlot
 from verifiers.v1.episode import Episode
-from verifiers.v1.errors import EnvError, HarnessError, SandboxError, TaskError, boundary
+from verifiers.v1.errors import HarnessError, SandboxError, TaskError, boundary
 from verifiers.v1.runtimes import Runtime, SubprocessConfig
 from verifiers.v1.task import Task
 from verifiers.v1.utils.compile import resolve_runtime_config
@@ -52,7 +51,7 @@ from opencode_env.cli_agent.training_renderer import require_trainable
 from opencode_env.cli_agent.turns.config import TurnsConfig
 from opencode_env.cli_agent.turns.disk import DiskUse
 from opencode_env.cli_agent.turns.keeping import RolloutTurns
-from opencode_env.cli_agent.turns.opening import open_turns, require_keepable, runtime_kind
+from opencode_env.cli_agent.turns.opening import make_folder, open_turns, require_keepable, runtime_kind
 from opencode_env.named_agents.npm_trees import NPM_AGENTS, NpmAgents, harness_binds
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
@@ -173,7 +172,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         Raises:
             SandboxError: a seat needs the confined local sandbox, and bubblewrap does not work here.
             ToolsetError: a shared tool backend did not start.
-            EnvError: the folder for kept turns cannot be made.
+            EnvError: the folder for kept turns cannot be made, or others may write into it.
         """
         seats = agent_config_fields(self.config)
         boxed = [seat for name, seat in seats.items() if name not in self.SEATS_WITHOUT_SANDBOX]
@@ -184,10 +183,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
             await self._resources.enter_async_context(feature.serving())
         if (turns := self.config.turns).keep is not None:
             self._kept = DiskUse(turns.keep.absolute(), turns.max_disk)
-            try:
-                private_directory(self._kept.folder)
-            except OSError as error:
-                raise EnvError(f"--env.turns.keep: {error}") from None
+            await asyncio.to_thread(make_folder, self._kept.folder)
 
     @contextlib.asynccontextmanager
     async def _opened_turns(self, task: Task[Any, Any, Any], agent: Agent) -> AsyncIterator[RolloutTurns | None]:

@@ -9,7 +9,7 @@ from typing import Any
 from agent_sandbox.verifiers_040 import run_program
 from opencode_rubrics import upload_bundle, workdir_of
 from verifiers.v1.clients import ModelContext
-from verifiers.v1.errors import HarnessError, SandboxError
+from verifiers.v1.errors import HarnessError, SandboxError, TaskError
 from verifiers.v1.harness import Harness, HarnessSession
 from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.task import TaskData
@@ -106,12 +106,19 @@ class OpenCodeSession(HarnessSession):
         await self._fence.mark(marked)
 
     async def _prepare_continued(self) -> None:
-        """Begin a further segment in the files of a kept turn, for which nobody says anything."""
+        """Begin a further segment in the files of a kept turn, for which nobody says anything.
+
+        Raises:
+            TaskError: they hold no conversation, as where the agent that left them had removed its store.
+        """
         assert self._rollout.continued is not None
-        session = self._rollout.continued.turn.session_id
-        assert session is not None
+        turn = self._rollout.continued.turn
+        assert turn.session_id is not None
         self.state = STATE_BASE
-        await self._begin_again(SegmentPrompt(MARKER), session)
+        try:
+            await self._begin_again(SegmentPrompt(MARKER), turn.session_id)
+        except HarnessError as error:
+            raise TaskError(f"kept turn {turn.place} cannot be continued: {error}") from error
         await self._fence.mark()
         self._written = True
 

@@ -17,8 +17,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, BinaryIO
 
 MOST_ENTRIES = 300_000
-MOST_HOLES = 4 << 30
-"""Bytes that files may have beyond what they take of a disk: what they have no content for is sent as zeros."""
+MOST_HOLES = 1 << 30
+"""Bytes that files may have beyond what they take of a disk: what they have no content for is sent as zeros, while
+everything is held still."""
 _FRESH_NS = 50_000_000
 """A file that changed just now may change again within the same tick of its time stamps."""
 

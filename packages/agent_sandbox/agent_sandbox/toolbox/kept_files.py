@@ -6,14 +6,17 @@ content that has not changed since an earlier keeping is a hard link to that one
 """
 
 import asyncio
+import contextlib
 import gzip
 import json
 import os
+import re
+import stat
 import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 from verifiers.v1.errors import SandboxError
 
@@ -29,6 +32,9 @@ _PACKED_BYTES = 16 << 20
 """A content that has changed since the keeping before is compressed up to this size: it may change before every one, as
 the log of a database does. What is new or larger is not: later keepings share it."""
 _BATCH_BYTES = 4 << 20
+_CONTENT = re.compile(r"[0-9]+(\.z)?")
+_MOST_REASON = 300
+"""Characters of a reason that names what the agent has named."""
 
 
 class NotKept(Exception):
@@ -128,7 +134,12 @@ class _Writer:
     def _write(self, waiting: Sequence[tuple[str, bytes]]) -> None:
         for name, part in waiting:
             with (self._folder / name).open("ab") as file:
-                file.write(zlib.compress(part, 1) if name.endswith(PACKED) else part)
+                if name.endswith(PACKED):
+                    file.write(zlib.compress(part, 1))
+                elif part == bytes(len(part)):  # what is a hole inside takes no disk here
+                    file.truncate(file.tell() + len(part))
+                else:
+                    file.write(part)
 
 
 async def keep(
@@ -203,6 +214,27 @@ async def put(process: StreamedProcess, folder: Path) -> None:
         raise SandboxError(f"kept files could not be put into the sandbox: {why[-500:]}")
 
 
+def require_whole(folder: Path) -> None:
+    """Refuse a folder of kept files that is damaged, as after a power cut, or was changed (blocking).
+
+    Raises:
+        ValueError: something of it is missing, or not as long as its index says.
+    """
+    try:
+        for path, kind, _, _, size, _, *name in entries_of(folder):
+            if kind == "f" and _length(folder, *name) != size:
+                raise ValueError(f"the content of {_printable(path)}")
+    except (OSError, ValueError, LookupError, TypeError, EOFError, zlib.error) as error:
+        raise ValueError(f"kept files are not whole: {error}") from None
+
+
+def _length(folder: Path, name: str) -> int:
+    if name.endswith(PACKED):
+        return sum(map(len, content(folder, name)))
+    with _opened(folder, name) as file:
+        return os.fstat(file.fileno()).st_size
+
+
 def entries_of(folder: Path) -> Iterator[list[Any]]:
     """What a folder of kept files holds, by its index."""
     with gzip.open(folder / INDEX) as lines:
@@ -217,7 +249,7 @@ async def _entries(stream: _Stream) -> list[list[Any]]:
         left -= len(line)
         one = json.loads(line)
         if one[1] == "e":
-            raise NotKept(whole_text(f"{one[0]} {one[4]}"))
+            raise NotKept(_printable(f"{one[0]} {one[4]}"))
         if one[1] == "f" and not (isinstance(one[4], int) and one[4] >= 0):
             raise SandboxError("what lists a sandbox's files was not left alone")
         entries.append(one)
@@ -232,7 +264,13 @@ def _refuse_processes(running: list[list[Any]]) -> None:
     if beside := ordered[2:] if own else ordered:
         names = ", ".join(sorted({name for _, _, name in beside})[:5])
         children = own and all(parent == ordered[1][0] for _, parent, _ in beside)
-        raise (ChildrenRun if children else NotKept)(f"processes ran beside the agent's program: {names}")
+        raise (ChildrenRun if children else NotKept)(_printable(f"processes ran beside the agent's program: {names}"))
+
+
+def _printable(reason: str) -> str:
+    """A reason as a terminal may show it: what the agent has named can hold anything, at any length."""
+    shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in whole_text(reason))
+    return shown if len(shown) <= _MOST_REASON else f"{shown[:100]}…{shown[101 - _MOST_REASON :]}"
 
 
 def _known(before: Path) -> dict[str, tuple[int, str, str]]:
@@ -257,10 +295,24 @@ def _sent(folder: Path) -> Iterator[bytes]:
 
 
 def content(folder: Path, name: str) -> Iterator[bytes]:
-    """The parts of a content, by its name in the index."""
-    with open(os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+    """The parts of a content, by its name in the index.
+
+    Raises:
+        ValueError: no content has such a name, or it is no file.
+    """
+    with _opened(folder, name) as file:
         if name.endswith(PACKED):
             yield zlib.decompress(file.read())
             return
         while part := file.read(1 << 20):
             yield part
+
+
+@contextlib.contextmanager
+def _opened(folder: Path, name: str) -> Iterator[BinaryIO]:
+    if not _CONTENT.fullmatch(name):
+        raise ValueError(f"no content has the name {name!r}")
+    with open(os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError(f"{name} is not a file")
+        yield file

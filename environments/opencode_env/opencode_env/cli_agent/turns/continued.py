@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent_sandbox.toolbox.kept_files import require_whole
 from opencode_runs.traces.errors import BadInputError
 from opencode_runs.turns.kept import ANSWER, FILES, TRACE, KeptTurn, Origin, TurnRow, read_turn
 from verifiers.v1.errors import TaskError
@@ -16,14 +17,11 @@ from verifiers.v1.serve.delta import unpack
 
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.cli_agent.turns.trace_state import mask, seed, unpacked
+from opencode_env.cli_agent.turns.trace_state import SUB, mask, seed, unpacked
 
 BRANCH = "branch"
 """Key in `trace.info` with the kept turn that a rollout was continued from (see `Origin`), whether its agent went on
 with the same request (`same_request`), and whether the conversation had forked by then (`forked`)."""
-
-SUB = "sub"
-"""Key in the state of a kept turn with that of its sub trace."""
 
 
 @dataclass
@@ -81,6 +79,10 @@ class Continued:
             state = unpacked((turn.place / TRACE).read_bytes())
         except (OSError, ValueError) as error:
             raise TaskError(f"kept turn {turn.place}: {TRACE} cannot be read: {error}") from None
+        try:
+            require_whole(turn.place / FILES)
+        except ValueError as error:
+            raise TaskError(f"kept turn {turn.place} cannot be continued: {error}") from None
         return cls(turn, state, resumed)
 
     @property

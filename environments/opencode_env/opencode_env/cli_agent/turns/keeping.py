@@ -28,9 +28,9 @@ from opencode_env.cli_agent.interception.call import Call
 from opencode_env.cli_agent.interception.gateway import Gateway
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.cli_agent.turns.config import TurnsConfig
-from opencode_env.cli_agent.turns.continued import BRANCH, SUB, Continued
+from opencode_env.cli_agent.turns.continued import BRANCH, Continued
 from opencode_env.cli_agent.turns.disk import DiskUse
-from opencode_env.cli_agent.turns.trace_state import packed, trace_state
+from opencode_env.cli_agent.turns.trace_state import SUB, packed, trace_state
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
 

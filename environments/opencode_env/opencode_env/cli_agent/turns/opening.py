@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from agent_sandbox.file_lock import try_lock
+from agent_sandbox.file_lock import private_directory, try_lock
 from agent_sandbox.podman import is_ours
 from opencode_runs.traces.errors import BadInputError
 from opencode_runs.turns.kept import ENDED, LOCK, RolloutFacts, TurnRow, kept_turns, read_turn, turn_places
@@ -45,6 +45,23 @@ def require_keepable(config: TurnsConfig, runtime: Any, harness: Any, *, confine
         raise EnvError(f"--env.turns.keep: turns are kept of the confined local sandbox and of podman, not of {kind}")
     if not getattr(harness, "CONTINUES_TURNS", False):
         raise EnvError(f"--env.turns.keep: harness {harness.config.id!r} cannot go on from a kept turn")
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder for kept turns; what stands there may be taken up, so nobody else may write there.
+
+    Raises:
+        EnvError: it cannot be made, or is no place for them.
+    """
+    try:
+        status = private_directory(folder).stat()
+    except OSError as error:
+        raise EnvError(f"--env.turns.keep: {error}: name a folder that can be made and written") from None
+    if status.st_mode & 0o022 or status.st_uid not in (os.geteuid(), 0):
+        raise EnvError(
+            f"--env.turns.keep: others may write into {folder}, and a rollout goes on from what stands there: "
+            "name a folder of your own, or take their right away (chmod go-w)"
+        )
 
 
 def runtime_kind(runtime: Any, *, confined: bool) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.serve.delta import pack, unpack
 from verifiers.v1.trace import ModelCall
@@ -17,6 +17,9 @@ from verifiers.v1.types import Tool
 from opencode_env.cli_agent.interception.forks import RECORD as FORKS
 from opencode_env.cli_agent.interception.own_calls import PROGRAM_CALLS
 from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace, agent_record
+
+SUB = "sub"
+"""Key in the state of a kept turn with that of its sub trace."""
 
 
 class SeededNode(MessageNode):
@@ -72,29 +75,41 @@ def _own(ids: list[int] | None) -> list[int] | None:
     return None if ids is None else list(ids)
 
 
+_KINDS: dict[str, type[BaseModel]] = {"nodes": SeededNode, "calls": ModelCall, "tools": Tool}
+"""What is read of a state, by key."""
+
+
 def packed(state: dict[str, Any]) -> bytes:
     """A state as bytes."""
     return pack(state)
 
 
 def unpacked(data: bytes) -> dict[str, Any]:
-    """A state from bytes.
+    """A state from bytes, with its nodes, calls and tools read, and those of the sub trace in it.
 
     Raises:
         ValueError: they are not a state.
     """
     state = unpack(data)
-    if not isinstance(state, dict) or not {"nodes", "calls", "tools", "leaf"} <= state.keys():
-        raise ValueError("no state of a trace")
-    return state
+    try:
+        for one in [state] if state.get(SUB) is None else [state, state[SUB]]:
+            for key, kind in _KINDS.items():
+                one[key] = [kind.model_validate(each) for each in one[key]]
+            one["media"] = {int(key): value for key, value in one["media"].items()}
+            one["program_calls"] = list(one["program_calls"])
+            if not {"forks", "leaf"} <= one.keys():
+                raise ValueError("something is missing")
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"no state of a trace: {error}") from None
+    return dict(state)
 
 
 def seed(trace: AnyTrace, state: dict[str, Any]) -> int | None:
-    """Put a state into a trace without nodes; returns the node of its main conversation's last answer."""
-    trace.nodes.extend(SeededNode.model_validate(one) for one in state["nodes"])
-    trace.calls.extend(ModelCall.model_validate(one) for one in state["calls"])
-    trace.tools.extend(Tool.model_validate(one) for one in state["tools"])
-    trace.mm_token_type_id_map = {int(key): value for key, value in state["media"].items()}
+    """Put a state that was read into a trace without nodes; returns the node of its main conversation's last answer."""
+    trace.nodes.extend(state["nodes"])
+    trace.calls.extend(state["calls"])
+    trace.tools.extend(state["tools"])
+    trace.mm_token_type_id_map = state["media"]
     if state["program_calls"]:
         agent_record(trace)[PROGRAM_CALLS] = list(state["program_calls"])
     trace.info.update(state.get("info", {}))
