@@ -51,6 +51,7 @@ def test_a_folder_without_its_name_is_never_read(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         made().write(folder)
     assert list(kept_turns(tmp_path)) == []
+    assert not holds_kept_turns(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,33 @@ async def test_planted_plugins_and_configuration_do_not_come_back_to_life(trunk:
     assert branch.info["branch"]["same_request"] is True
 
 
+OTHER_STORE = """python3 - <<'END'
+import os, sqlite3
+os.chdir(os.environ["OPENCODE_ENV_STATE"] + "/data/opencode")
+with sqlite3.connect("opencode.db", timeout=60) as mine, sqlite3.connect("other") as other:
+    mine.backup(other)
+    other.execute("delete from session")
+other.close()
+os.remove("opencode.db-wal")
+os.replace("other", "opencode.db")
+END
+ls $OPENCODE_ENV_STATE/data/opencode"""
+
+
+async def test_a_turn_that_opencode_does_not_go_on_with_is_an_error_and_no_reward(tmp_path: Path) -> None:
+    """The store that its agent has put in place of OpenCode's knows no session: no model is asked."""
+    row = {"id": "one", "question": "Go.", "verify": ["true"]}
+    script = ScriptPolicy.of(bash(OTHER_STORE), Reply(text="Done."))
+    await play(config_of(write_rows(tmp_path / "rows.jsonl", [row]), tmp_path / "kept"), script)
+    (turn,) = [turn for turn in kept_turns(tmp_path / "kept") if turn.turn == 2]
+    played = await play(config_of(turn.place), script)
+    (trace,) = played.episodes[0].traces
+    assert [error.type for error in trace.errors] == ["HarnessError"]
+    assert "without a single model call" in trace.errors[0].message
+    assert not played.requests
+    assert not any(any(node.mask) for node in trace.nodes)
+
+
 async def test_a_turn_whose_agent_had_removed_its_store_is_an_error_by_name(tmp_path: Path) -> None:
     """No reward: the continuation's policy has not done it, and it has not been asked."""
     rows = write_rows(tmp_path / "rows.jsonl", [{"id": "one", "question": "Go.", "answer": "x"}])

@@ -140,6 +140,8 @@ def test_a_row_whose_folder_is_not_seen_here_is_refused_with_the_path(tmp_path: 
     with pytest.raises(TaskError, match=f'"{gone}" is not a kept turn: No such file'):
         Continued.named(TurnRow(kept_turn=str(gone), digest="d" * 64), {}, "confined")
     place = kept(tmp_path / "t", 3)
+    with pytest.raises(TaskError, match="cannot be continued: it names no session"):
+        Continued.of(made(3, session_id=None, place=place), {}, "confined")
     for row, versions, runtime, said in (
         (TurnRow(kept_turn=str(place), digest="e" * 64), FACTS.versions, "confined", "its request is another"),
         (TurnRow(kept_turn=str(place), digest="d" * 64), {"agent": "9"}, "confined", "under agent 1 and cannot"),

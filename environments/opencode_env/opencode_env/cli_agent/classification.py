@@ -163,7 +163,13 @@ def _sound(run: EndedRun) -> bool:
 
 
 def _failed_before_tools(run: EndedRun) -> RolloutError | None:
-    return None if has_called_tool(run.trace) else run.problem
+    continued = run.rollout.continued
+    if continued is None:
+        return None if has_called_tool(run.trace) else run.problem
+    # In the sandbox of a rollout that goes on from a kept turn nothing of the agent's runs before its own first answer.
+    said = [node.message for node in run.trace.nodes[continued.seeded :] if node.sampled]
+    acted = any(getattr(message, "tool_calls", None) for message in said)
+    return None if acted else run.problem
 
 
 def _hook_failed(run: EndedRun) -> RolloutError | None:

@@ -298,7 +298,7 @@ def content(folder: Path, name: str) -> Iterator[bytes]:
     """The parts of a content, by its name in the index.
 
     Raises:
-        ValueError: no content has such a name, or it is no file.
+        ValueError: no content has such a name, or it is not a file.
     """
     with _opened(folder, name) as file:
         if name.endswith(PACKED):

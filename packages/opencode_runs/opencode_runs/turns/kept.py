@@ -159,4 +159,4 @@ def turn_places(folder: Path) -> list[Path]:
 
 def holds_kept_turns(folder: Path) -> bool:
     """Whether a folder holds a kept turn."""
-    return any(True for pattern in (MANIFEST, f"*/{MANIFEST}", f"*/*/{MANIFEST}") for _ in folder.glob(pattern))
+    return (folder / MANIFEST).is_file() or bool(turn_places(folder))

@@ -67,8 +67,8 @@ class Continued:
         Raises:
             TaskError: it cannot.
         """
-        if turn.unrestorable is not None:
-            raise TaskError(f"kept turn {turn.place} cannot be continued: {turn.unrestorable}")
+        if turn.unrestorable is not None or turn.session_id is None:
+            raise TaskError(f"kept turn {turn.place} cannot be continued: {turn.unrestorable or 'it names no session'}")
         if turn.runtime != runtime:
             raise TaskError(f"kept turn {turn.place} is of sandbox {turn.runtime} and cannot be put into {runtime}")
         for name in ("agent", "verifiers"):

@@ -51,7 +51,7 @@ def make_folder(folder: Path) -> None:
     """Make the folder for kept turns; what stands there may be taken up, so nobody else may write there.
 
     Raises:
-        EnvError: it cannot be made, or is no place for them.
+        EnvError: it cannot be made, or others may write into it.
     """
     try:
         status = private_directory(folder).stat()
