@@ -18,6 +18,7 @@ def written(*runs: Path, page: Path, options: tuple[str, ...] = ()) -> dict[str,
 
 def packed(page: Path, name: str) -> dict[str, Any]:
     """A value of the page."""
-    (text,) = re.findall(rf'<script type="text/plain" id="{name}">([^<]*)</script>', page.read_text())
+    form = r'<script type="text/plain" id="index">([^<]*)</script>' if name == "index" else rf"(?m)^{name[1:]} (\S+)$"
+    (text,) = re.findall(form, page.read_text())
     value: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(text)))
     return value

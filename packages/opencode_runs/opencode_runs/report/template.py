@@ -8,7 +8,8 @@ from importlib.resources import files
 
 SCRIPTS = ("data.js", "text.js", "charts.js", "overview.js", "rollouts.js", "conversation.js", "rollout.js", "main.js")
 """In order, as one script."""
-FOOT = b"</body></html>\n"
+FOOT = b"</script></body></html>\n"
+"""What stands behind the rollouts."""
 
 
 @cache

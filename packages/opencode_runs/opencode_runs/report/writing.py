@@ -70,7 +70,7 @@ class Page:
         return self._count - 1
 
     def _append(self, out: IO[bytes], name: str, value: Packed) -> None:
-        out.write(b'<script type="text/plain" id="d%s">%s</script>\n' % (name.encode(), value.text))
+        out.write(b"%s %s\n" % (name.encode(), value.text))
         self.room.free -= len(value.text)
         self.masked += value.masked
         self.cut += value.cut

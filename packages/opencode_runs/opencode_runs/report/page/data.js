@@ -10,19 +10,22 @@ async function unpack(text) {
   return JSON.parse(await new Response(stream).text());
 }
 
-// The page is shown while it is still being read: a rollout that stands further down may come later.
+// The page is shown while it is still being read: its rollouts come last.
 const whole = new Promise((done) => {
   if (document.readyState !== "loading") done();
   else document.addEventListener("DOMContentLoaded", () => done());
 });
 
-async function chunk(number) {
-  if (opened.has(number)) return opened.get(number);
-  if (!document.getElementById(`d${number}`)) await whole;
-  const holder = document.getElementById(`d${number}`);
-  const value = holder ? await unpack(holder.textContent) : null;
+// All rollouts are one text, as the browser reads that faster than thousands of elements: a line for each, with its name.
+let packed = null;
+async function chunk(name) {
+  if (opened.has(name)) return opened.get(name);
+  await whole;
+  packed ??= new Map(document.getElementById("rollouts").textContent.trim().split("\n").map((line) => [line.slice(0, line.indexOf(" ")), line]));
+  const line = packed.get(String(name));
+  const value = line ? await unpack(line.slice(line.indexOf(" ") + 1)) : null;
   if (opened.size > 40) opened.delete(opened.keys().next().value);
-  opened.set(number, value);
+  opened.set(name, value);
   return value;
 }
 
