@@ -1,5 +1,4 @@
-"""Both shipped worlds through `vf-eval`: OpenCode on the lake, each rollout with its own server; a light agent on the
-tracker, which all share."""
+"""Both shipped worlds through `vf-eval`: the lake, each rollout with its own server; the tracker, which all share."""
 
 import asyncio
 import json
@@ -15,7 +14,6 @@ from opencode_simulation.ledger import Ledger, ledger_of
 from opencode_simulation.reference import find_world
 from verifiers.v1.trace import WireTrace
 
-from tests.support.light_opencode import light_opencode_in_place
 from tests.support.rows import write_rows
 from tests.support.user_home import Finished, UserHome
 
@@ -48,7 +46,7 @@ def home(sandboxes: None, tmp_path_factory: pytest.TempPathFactory) -> UserHome:
 
 
 @pytest.fixture(scope="module")
-def runs(home: UserHome) -> tuple[Finished, Finished]:
+def runs(light_opencode: None, home: UserHome) -> tuple[Finished, Finished]:
     """The lake, with a server for each rollout; the tracker, with one for all."""
     rows = write_rows(home.root / "rows.jsonl", LAKES)
 
@@ -60,10 +58,7 @@ def runs(home: UserHome) -> tuple[Finished, Finished]:
                 *of_world("frozen-lake", "rollout"),
                 *("--env.taskset.dataset", str(rows), "--env.taskset.task.rubric.discount", "0.5"),
             )
-            with light_opencode_in_place():
-                tracker = home.run(
-                    "tracker", model.base_url, *of_world("issue-tracker", "shared"), env=home.environment()
-                )
+            tracker = home.run("tracker", model.base_url, *of_world("issue-tracker", "shared"))
             return await asyncio.gather(lake, tracker)
 
     return asyncio.run(both())
