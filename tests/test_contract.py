@@ -25,6 +25,8 @@ OVERRIDDEN: dict[str, str | None] = {
     "clients.client.Client.get_response": "self dialect body sampling session_id turn headers",
     "clients.client.Client.relay": "self dialect body session_id headers",
     "clients.client.Client.relay_aux": "self dialect route body headers",
+    "clients.eval.EvalClient._headers": "self dialect incoming session_id",
+    "clients.eval.EvalClient._request": "self url body headers stream",
     "configs.env.SharedEnvConfig.retries": None,
     "configs.harness.HarnessConfig.disabled_tools": None,
     "configs.runtime.NetworkPolicyConfig.allow": None,

@@ -23,7 +23,6 @@ from verifiers.v1.types import Response
 
 from opencode_env.cli_agent.interception import path
 from opencode_env.cli_agent.interception.call import Call
-from opencode_env.cli_agent.interception.connection_pools import ConnectionPools
 from opencode_env.cli_agent.interception.masking import Masking, keys_of
 from opencode_env.cli_agent.interception.served_dialect import call_of
 from opencode_env.cli_agent.interception.training_client import model_client
@@ -47,7 +46,6 @@ class EndpointClient(Client):
         self._inner = model_client(config)
         http = getattr(self._inner, "client", None)
         if isinstance(http, httpx.AsyncClient):
-            http._transport = ConnectionPools()  # proxies of the environment stay; there is no public way to keep them
             http.event_hooks = {**http.event_hooks, "response": [*http.event_hooks["response"], _make_whole]}
 
     async def get_response(

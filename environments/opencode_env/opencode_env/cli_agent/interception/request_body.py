@@ -77,7 +77,8 @@ async def parse_body(raw: bytes, bounds: GatewayConfig) -> tuple[bytes, dict[str
     raw, body = _parsed(raw)
     if not isinstance(body, dict):
         raise RequestRefused("the request must be a JSON object")
-    if bounds.max_depth is not None and _deeper_than(body, bounds.max_depth):
+    may_nest = bounds.max_depth is not None and raw.count(b"[") + raw.count(b"{") > bounds.max_depth
+    if bounds.max_depth is not None and may_nest and _deeper_than(body, bounds.max_depth):
         raise RequestRefused(f"the request nests deeper than {bounds.max_depth}")
     for key in LISTS:
         entries = body.get(key)

@@ -31,8 +31,16 @@ _ENGINE = frozenset({IDEMPOTENCY_KEY_HEADER.lower(), *ACP_EXTENSION_HEADERS})
 """Read by verifiers' server, which keeps them to itself."""
 
 
-def filter_body(body: dict[str, Any], dialect: Dialect[Any], rules: ModelRequests) -> list[str]:
+def filter_body(
+    body: dict[str, Any], dialect: Dialect[Any], rules: ModelRequests, known_tools: object = None
+) -> list[str]:
     """Take out of `body` what does not go upstream; returns the paths of what was taken.
+
+    Args:
+        body: changed in place.
+        dialect: its wire format.
+        rules: of the harness.
+        known_tools: what went upstream in an earlier chat request, and needs no second look.
 
     Raises:
         RequestRefused: the conversation holds what only the endpoint could fetch, or the request asks for several
@@ -47,7 +55,7 @@ def filter_body(body: dict[str, Any], dialect: Dialect[Any], rules: ModelRequest
     if path == CHAT:
         dropped += _drop_message_keys(body, CHAT_MESSAGE_KEYS | rules.message_keys)
     settings = {key: body[key] for key in ("tools", "tool_choice") if body.get(key) is not None}
-    if settings:
+    if settings and not (path == CHAT and settings == {"tools": known_tools}):
         dropped += _mediated(settings, dialect)
         for key in ("tools", "tool_choice"):
             if key in settings and key in body:

@@ -7,20 +7,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from renderers import Renderer
-from verifiers.v1.clients import BaseClientConfig, Client, ModelContext, TrainClientConfig, resolve_client
+from verifiers.v1.clients import (
+    BaseClientConfig,
+    Client,
+    EvalClientConfig,
+    ModelContext,
+    TrainClientConfig,
+    resolve_client,
+)
 from verifiers.v1.clients.train import ElasticRendererPool
 from verifiers.v1.errors import ProviderError
 from verifiers.v1.types import Response
 
 from opencode_env.cli_agent.interception.call import Call
+from opencode_env.cli_agent.interception.endpoint_http import EndpointHttp
 from opencode_env.cli_agent.interception.lenient_renderer import lenient
 
 
 def model_client(config: BaseClientConfig) -> Client:
     """The client of a configuration; one that trains reads malformed calls."""
-    if isinstance(config, TrainClientConfig):
-        return resolve_client(_with_lenient_renderer(config))
-    return resolve_client(config)
+    if isinstance(config, EvalClientConfig):
+        return EndpointHttp(config)
+    return resolve_client(_with_lenient_renderer(config) if isinstance(config, TrainClientConfig) else config)
 
 
 def _with_lenient_renderer(config: TrainClientConfig) -> TrainClientConfig:

@@ -21,8 +21,7 @@ def known_to(server: InterceptionServer, app: web.Application) -> Callable[[web.
     served = frozenset(resource.canonical for resource in app.router.resources())
 
     def is_known(secret: str) -> bool:
-        known = (server.sessions, server.state_sessions, server.state_service_secrets)
-        return any(secret in held for held in known)
+        return secret in server.sessions or secret in server.state_sessions or secret in server.state_service_secrets
 
     def is_ours(request: web.BaseRequest) -> bool:
         if request.path not in served:

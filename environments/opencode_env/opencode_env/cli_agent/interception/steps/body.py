@@ -87,7 +87,8 @@ async def read_json(call: Call) -> None:
 
 def _filter(call: Call) -> Sequence[str]:
     """Take out of the body what does not go upstream; returns the paths of what was taken."""
-    if dropped := filter_body(call.body, call.dialect, call.gateway.rules):
+    declared, _ = call.gateway.offered.get(call.sub is None, ({}, None))
+    if dropped := filter_body(call.body, call.dialect, call.gateway.rules, declared.get("tools")):
         call.gateway.note("dropped", dropped)
     return dropped
 

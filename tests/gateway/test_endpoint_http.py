@@ -1,17 +1,20 @@
-"""Calls at once share an endpoint's connections in pools of a few, within verifiers' limit."""
+"""Calls share an endpoint's connections in pools of a few, and send what verifiers' own client sends."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import httpx
 import pytest
 from aiohttp import web
-from opencode_env.cli_agent.interception import connection_pools
-from opencode_env.cli_agent.interception.connection_pools import ConnectionPools
+from aiohttp.test_utils import TestServer
+from opencode_env.cli_agent.interception import endpoint_http
+from opencode_env.cli_agent.interception.endpoint_http import ConnectionPools, EndpointHttp
+from verifiers.v1.clients import EvalClient, EvalClientConfig
+from verifiers.v1.dialects import DIALECTS
 
 
-class Server:
+class CountingServer:
     """Answers when it may, and counts."""
 
     def __init__(self) -> None:
@@ -46,14 +49,14 @@ class Server:
 
 
 @asynccontextmanager
-async def asked() -> AsyncIterator[tuple[Server, httpx.AsyncClient]]:
+async def asked() -> AsyncIterator[tuple[CountingServer, httpx.AsyncClient]]:
     """A server, and a client of it."""
-    server = Server()
+    server = CountingServer()
     async with server.serving(), httpx.AsyncClient(transport=ConnectionPools(), timeout=30) as client:
         yield server, client
 
 
-async def at_once(server: Server, client: httpx.AsyncClient, requests: int, expected: int) -> None:
+async def at_once(server: CountingServer, client: httpx.AsyncClient, requests: int, expected: int) -> None:
     """Send requests at once, of which so many get to the server together."""
     server.may_answer.clear()
     sent = [asyncio.create_task(client.get(server.url)) for _ in range(requests)]
@@ -77,7 +80,7 @@ async def test_calls_above_the_limit_wait_and_pools_above_the_kept_ones_are_clos
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, value in {"POOLS": 3, "CONNECTIONS": 2, "KEPT_POOLS": 1}.items():
-        monkeypatch.setattr(connection_pools, name, value)
+        monkeypatch.setattr(endpoint_http, name, value)
     async with asked() as (server, client):
         await at_once(server, client, 20, 6)
         assert server.most == 6
@@ -88,7 +91,7 @@ async def test_calls_above_the_limit_wait_and_pools_above_the_kept_ones_are_clos
 
 async def test_a_call_that_fails_or_is_given_up_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("POOLS", "CONNECTIONS"):
-        monkeypatch.setattr(connection_pools, name, 1)
+        monkeypatch.setattr(endpoint_http, name, 1)
     async with asked() as (server, client):
         for _ in range(3):
             with pytest.raises(httpx.ConnectError):
@@ -103,3 +106,38 @@ async def test_a_call_that_fails_or_is_given_up_leaves_its_place(monkeypatch: py
                 await asyncio.sleep(0.01)
             await at_once(server, client, 2, 1)
             server.may_answer.clear()
+
+
+def test_headers_are_verifiers_own_and_each_rollouts() -> None:
+    config = EvalClientConfig(base_url="http://127.0.0.1:9/v1", api_key_var="NO_SUCH_KEY", headers={"X-Own": "1"})
+    ours, theirs, (chat, *_) = EndpointHttp(config), EvalClient(config), DIALECTS
+    given = {"User-Agent": "agent", "Authorization": "Bearer secret", "Content-Length": "7", "Connection": "close"}
+    for incoming in (given, {**given, "Content-Length": "8"}, {**given, "User-Agent": "other"}, None):
+        for session in ("one", "two", None):
+            expected = theirs._headers(chat, incoming, session)
+            made = ours._headers(chat, incoming, session)
+            assert made.raw == expected.raw
+            made["content-type"] = "changed"
+            assert ours._headers(chat, incoming, session).raw == expected.raw
+
+
+async def test_a_call_sends_what_verifiers_own_client_sends() -> None:
+    heard: list[tuple[object, ...]] = []
+
+    async def hear(request: web.Request) -> web.Response:
+        heard.append((request.raw_path, sorted(request.headers.items()), await request.read()))
+        return web.json_response({})
+
+    async with TestServer(_app(hear)) as server:
+        config = EvalClientConfig(base_url=f"{server.make_url('/')}v1", api_key_var="NO_SUCH_KEY")
+        for client in (EvalClient(config), EndpointHttp(config), EndpointHttp(config)):
+            for route in ("/chat/completions", "/v1/count?of=tokens"):
+                await client.relay_aux(DIALECTS[0], route, {"model": "m"}, headers={"User-Agent": "agent"})
+            await client.close()
+    assert heard[2:4] == heard[4:6] == heard[:2]
+
+
+def _app(handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.Application:
+    app = web.Application()
+    app.router.add_post("/{path:.*}", handler)
+    return app

@@ -1,22 +1,54 @@
-"""Connections to a model endpoint, in pools of a few each.
+"""verifiers' HTTP client of a chat endpoint, with less work for each call.
 
 httpcore looks several times at every connection of a pool for each request, so that with hundreds of calls at once one
-pool takes more of the serving thread than all the rest of a call. Invariant: there are at most as many connections as
-verifiers allows one client, and calls share one pool as long as they are few.
+pool takes more of the serving thread than all the rest of a call: here a pool has a few. verifiers makes a call's
+headers and parses its URL anew each time: here they are made once for each rollout. Invariant: there are at most as
+many connections as verifiers allows one client, calls share one pool as long as they are few, and what goes upstream is
+what verifiers' own client sends.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from ssl import SSLContext
+from typing import Any
 
 import httpx
+from verifiers.v1.clients import BaseClientConfig, EvalClient
+from verifiers.v1.dialects import Dialect
 
 POOLS, CONNECTIONS = 100, 10
 """Together 1,000 connections, which is verifiers' limit."""
 
 KEPT_POOLS = 10
 """Pools without a request that keep their connections."""
+
+_KEPT_HEADERS = 1000
+
+
+class EndpointHttp(EvalClient):
+    """verifiers' client, which makes headers and URLs once."""
+
+    def __init__(self, config: BaseClientConfig) -> None:
+        super().__init__(config)
+        # Proxies of the environment stay; there is no public way to keep them.
+        self.client._transport = ConnectionPools()
+        self._url: Callable[[str], Any] = lru_cache(httpx.URL)
+        self._made: dict[tuple[object, ...], httpx.Headers] = {}
+
+    def _headers(
+        self, dialect: Dialect[Any], incoming: Mapping[str, str] | None, session_id: str | None
+    ) -> httpx.Headers:
+        given = [pair for pair in (incoming or {}).items() if pair[0].lower() != "content-length"]  # never sent on
+        key = (type(dialect), session_id, *given)
+        if key not in self._made:
+            if len(self._made) >= _KEPT_HEADERS:
+                self._made.clear()
+            self._made[key] = super()._headers(dialect, incoming, session_id)
+        return self._made[key].copy()
+
+    async def _request(self, url: Any, *args: Any, **options: Any) -> httpx.Response:
+        return await super()._request(self._url(url), *args, **options)
 
 
 @dataclass(eq=False)
@@ -60,7 +92,9 @@ class ConnectionPools(httpx.AsyncBaseTransport):
 
     async def _release(self, pool: _Pool) -> None:
         pool.requests -= 1
-        if not pool.requests and pool in self._pools and sum(not one.requests for one in self._pools) > KEPT_POOLS:
+        if pool.requests or len(self._pools) <= KEPT_POOLS or pool not in self._pools:
+            return
+        if sum(not one.requests for one in self._pools) > KEPT_POOLS:
             self._pools.remove(pool)
             await pool.transport.aclose()
 
