@@ -33,6 +33,13 @@ _COLOUR = r"(?:\x1b|\\{1,4}u001[bB])\[[0-9;]{0,16}[mK]"
 """As a terminal marks what was found, also in JSON."""
 _START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4})|(?<=[0-9;\[][mK])|(?<=%[0-9a-fA-F]{2}))"
 """Where a word begins: also behind a line's end in JSON, a colour, or a sign in an address."""
+
+
+def _begins(word: str) -> str:
+    """A word that begins there: looked at first, as most places hold no such word, and that is seen faster."""
+    return rf"(?={word}){_START}{word}"
+
+
 _PEM = r"(?:[A-Za-z0-9+/=\s:,]|\\+[nrt]|-(?!----))"
 _LINES = r"(?:[A-Za-z0-9+/=]{16,}+(?:\s|\\+[nrt])*+)++"
 _QUOTE = rf"(?:[\\\"']|{_COLOUR}|\\{{1,4}}u002[27]|&(?:quot|#3[49]);|%2[27]){{0,8}}"
@@ -81,24 +88,26 @@ RULES = (
         rf"(?i)(cookie{_QUOTE}\s{{0,4}}:\s{{0,4}}{_QUOTE})([\w.-]{{1,64}}=[^\"'\\\r\n]{{8,}})",
         whole=True,
     ),
-    _rule("sk- key", "sk-", rf"({_START}sk-)((?=[\w-]{{0,200}}\d)[A-Za-z0-9_-]{{16,}})"),
+    _rule("sk- key", "sk-", rf"({_begins('sk-')})((?=[\w-]{{0,200}}\d)[A-Za-z0-9_-]{{16,}})"),
     _rule(
         "GitHub token",
         "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_",
-        rf"({_START}(?:gh[pousr]_|github_pat_))([A-Za-z0-9_]{{16,}})",
+        rf"({_begins('(?:gh[pousr]_|github_pat_)')})([A-Za-z0-9_]{{16,}})",
     ),
-    _rule("Hugging Face token", "hf_", rf"({_START}hf_)([A-Za-z0-9]{{16,}})"),
-    _rule("Prime key", "pit_", rf"({_START}pit_)([A-Za-z0-9]{{16,}})"),
-    _rule("Google key", "aiza", rf"({_START}AIza)([A-Za-z0-9_-]{{20,}})"),
-    _rule("AWS key", "akia asia", rf"({_START}(?:AKIA|ASIA))([A-Z0-9]{{16}})(?![A-Za-z0-9])"),
+    _rule("Hugging Face token", "hf_", rf"({_begins('hf_')})([A-Za-z0-9]{{16,}})"),
+    _rule("Prime key", "pit_", rf"({_begins('pit_')})([A-Za-z0-9]{{16,}})"),
+    _rule("Google key", "aiza", rf"({_begins('AIza')})([A-Za-z0-9_-]{{20,}})"),
+    _rule("AWS key", "akia asia", rf"({_begins('(?:AKIA|ASIA)')})([A-Z0-9]{{16}})(?![A-Za-z0-9])"),
     _rule(
-        "Slack token", " ".join(f"xox{kind}-" for kind in "abeoprs"), rf"({_START}xox[abeoprs]-)([A-Za-z0-9-]{{10,}})"
+        "Slack token",
+        " ".join(f"xox{kind}-" for kind in "abeoprs"),
+        rf"({_begins('xox[abeoprs]-')})([A-Za-z0-9-]{{10,}})",
     ),
     # By the first letter of what its header says first: alg, typ, kid, …
     _rule(
         "JSON web token",
         " ".join(f"eyj{sign}" for sign in "h0rjl4q6pz"),
-        rf"({_START}eyJ)([A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]*)",
+        rf"({_begins('eyJ')})([A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]*)",
     ),
     _rule(
         "token of another service",

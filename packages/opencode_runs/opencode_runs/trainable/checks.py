@@ -113,8 +113,10 @@ def _token_ids(node: TokenNode, vocabulary: int) -> str:
 
 def _kept_otherwise(trace: TokenTrace) -> str:
     """What is wrong with the logprobs of an evaluation."""
-    held = Counter(kept.node for kept in trace.kept or ())
-    for kept in trace.kept or ():
+    if not trace.kept:
+        return ""
+    held = Counter(kept.node for kept in trace.kept)
+    for kept in trace.kept:
         if not 0 <= kept.node < len(trace.nodes) or not trace.nodes[kept.node].sampled or held[kept.node] > 1:
             return f"kept of message node {kept.node}, which is not an answer of its own"
         if kept.tokens is not None and len(kept.tokens) != len(kept.logprobs):

@@ -40,7 +40,10 @@ def _first(wrong: list[str]) -> str:
 
 
 def _unmatched(trace: TokenTrace) -> Iterator[str]:
-    named = Counter(call.node for call in trace.calls if call.node is not None)
+    names = [call.node for call in trace.calls if call.node is not None]
+    if names == [number for number, node in enumerate(trace.nodes) if node.sampled]:
+        return
+    named = Counter(names)
     for number, count in sorted(named.items()):
         if not 0 <= number < len(trace.nodes):
             yield f"a call names message node {number}, which is not there"
