@@ -15,8 +15,11 @@ from agent_sandbox.confined.runtime import ConfinedRuntime, provision_confined
 from agent_sandbox.file_lock import try_lock
 from agent_sandbox.toolbox.kept_files import INDEX, ChildrenRun, KeptFiles
 from agent_sandbox.toolbox.scoring import attach
+from opencode_env.cli_agent.classification import EndedRun, _failed_before_tools, _not_started
 from opencode_env.cli_agent.guard import GuardedHarness
 from opencode_env.cli_agent.rollout import Rollout
+from opencode_env.cli_agent.startup import NOT_STARTED
+from opencode_env.cli_agent.traces import AGENT_RECORD
 from opencode_env.cli_agent.turns import keeping
 from opencode_env.cli_agent.turns.config import TurnsConfig
 from opencode_env.cli_agent.turns.continued import Continued
@@ -29,7 +32,7 @@ from opencode_env.user_simulation import conversation
 from opencode_env.user_simulation.conversation import SimulatedUsers
 from opencode_runs.turns.kept import ENDED, FILES, LOCK, ROW, TRACE, RolloutFacts, TurnRow, kept_turns
 from pydantic import ValidationError
-from verifiers.v1.errors import EnvError, TaskError
+from verifiers.v1.errors import EnvError, HarnessError, TaskError
 from verifiers.v1.runtimes import DockerConfig, PrimeConfig, SubprocessConfig
 
 from tests.support.light_opencode import light_opencode_in_place
@@ -233,6 +236,20 @@ def test_a_folder_into_which_others_may_write_is_refused_with_what_to_do(tmp_pat
         make_folder(tmp_path)
     tmp_path.chmod(0o755)
     make_folder(tmp_path)
+
+
+def test_what_fails_before_the_first_answer_of_a_continued_rollout_is_not_its_policys_doing(tmp_path: Path) -> None:
+    """Its own first answer is meant: those before the kept turn were another sandbox's."""
+    said: Any = SimpleNamespace(sampled=True, message=SimpleNamespace(tool_calls=["call"]))
+    trace: Any = SimpleNamespace(nodes=[said], info={AGENT_RECORD: {NOT_STARTED: True}}, tools=[])
+    rollout = Rollout()
+    rollout.turns = RolloutTurns(KIND, TurnsConfig(), None, Continued(made(3), {}, seeded=1))
+    run = EndedRun(rollout, trace, None, problem=HarnessError("it has ended"))
+    assert "time was over before its first model call" in str(_not_started(run))
+    assert _failed_before_tools(run) is run.problem
+    trace.nodes.append(said)
+    assert _not_started(run) is None
+    assert _failed_before_tools(run) is None
 
 
 def test_the_end_of_a_rollout_is_noted_on_a_full_disk_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,15 +6,12 @@ from typing import Any
 
 import pytest
 from agent_sandbox.podman import PodmanConfig
-from opencode_env.opencode.build_cache import ensure_build, host_platform
-from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.scripted_model import Reply, ScriptPolicy
 from opencode_runs.turns.kept import ENDED, TurnRow, kept_turns
 
-from tests.support.podman import derived_image
 from tests.support.replies import bash
 from tests.support.rows import write_rows
-from tests.turns.playing import config_of, files, play, text
+from tests.turns.playing import config_of, files, image_with_programs, play, text
 
 pytestmark = [pytest.mark.opencode, pytest.mark.podman, pytest.mark.usefixtures("sandboxes")]
 
@@ -38,9 +35,7 @@ def config(dataset: Path, keep: Path, image: str) -> Any:
 
 
 async def test_a_branch_and_a_resumed_rollout_go_on_in_another_container(podman_image: str, tmp_path: Path) -> None:
-    build = ensure_build(DEFAULT_VERSION, host_platform())
-    programs = {name: build.directory / name for name in ("opencode", "rg")}
-    image = derived_image("programs", "COPY opencode rg /usr/local/bin/", programs)
+    image = image_with_programs()
     rows, kept = write_rows(tmp_path / "rows.jsonl", [ROW]), tmp_path / "kept"
     trunk = await play(config(rows, kept, image), ScriptPolicy.of(*SCRIPT))
     (trace,) = trunk.traces

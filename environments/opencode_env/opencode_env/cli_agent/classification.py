@@ -123,8 +123,18 @@ def _ended(run: EndedRun, outcome: Outcome, found: Any) -> Outcome:
     return outcome
 
 
+def _has_acted(run: EndedRun) -> bool:
+    """Whether a program of the agent's can have run in this sandbox: in that of a rollout that goes on from a kept turn
+    only behind an answer of its own."""
+    continued = run.rollout.continued
+    if continued is None:
+        return has_called_tool(run.trace)
+    said = [node.message for node in run.trace.nodes[continued.seeded :] if node.sampled]
+    return any(getattr(message, "tool_calls", None) for message in said)
+
+
 def _not_started(run: EndedRun) -> RolloutError | None:
-    if not agent_record(run.trace).get(NOT_STARTED) or has_called_tool(run.trace):
+    if not agent_record(run.trace).get(NOT_STARTED) or _has_acted(run):
         return None
     return HarnessError("the agent's time was over before its first model call (--env.agent.timeout.rollout)")
 
@@ -163,13 +173,7 @@ def _sound(run: EndedRun) -> bool:
 
 
 def _failed_before_tools(run: EndedRun) -> RolloutError | None:
-    continued = run.rollout.continued
-    if continued is None:
-        return None if has_called_tool(run.trace) else run.problem
-    # In the sandbox of a rollout that goes on from a kept turn nothing of the agent's runs before its own first answer.
-    said = [node.message for node in run.trace.nodes[continued.seeded :] if node.sampled]
-    acted = any(getattr(message, "tool_calls", None) for message in said)
-    return None if acted else run.problem
+    return None if _has_acted(run) else run.problem
 
 
 def _hook_failed(run: EndedRun) -> RolloutError | None:
