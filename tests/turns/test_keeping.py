@@ -5,6 +5,7 @@ import errno
 import gzip
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from agent_sandbox.confined import LocalSandboxConfig
 from agent_sandbox.confined.runtime import ConfinedRuntime, provision_confined
 from agent_sandbox.file_lock import try_lock
-from agent_sandbox.toolbox.kept_files import INDEX, ChildrenRun, KeptFiles
+from agent_sandbox.toolbox.kept_files import INDEX, ChildrenRun, KeptFiles, NotKept
 from agent_sandbox.toolbox.scoring import attach
 from opencode_env.cli_agent.classification import EndedRun, _failed_before_tools, _not_started
 from opencode_env.cli_agent.guard import GuardedHarness
@@ -25,13 +26,16 @@ from opencode_env.cli_agent.turns.config import TurnsConfig
 from opencode_env.cli_agent.turns.continued import Continued
 from opencode_env.cli_agent.turns.disk import DiskUse
 from opencode_env.cli_agent.turns.keeping import Kind, RolloutTurns
-from opencode_env.cli_agent.turns.opening import _claim, make_folder, require_keepable
+from opencode_env.cli_agent.turns.opening import _claim, _kind, make_folder, require_keepable
 from opencode_env.cli_agent.turns.trace_state import packed
+from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptPolicy
+from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_env.user_simulation import conversation
 from opencode_env.user_simulation.conversation import SimulatedUsers
 from opencode_runs.turns.kept import ENDED, FILES, LOCK, ROW, TRACE, RolloutFacts, TurnRow, kept_turns
 from pydantic import ValidationError
+from verifiers.v1 import SamplingConfig
 from verifiers.v1.errors import EnvError, HarnessError, TaskError
 from verifiers.v1.runtimes import DockerConfig, PrimeConfig, SubprocessConfig
 
@@ -312,6 +316,24 @@ async def test_a_turn_waits_for_children_of_the_agents_program_that_end_and_name
         await box.run(["sh", "-c", "(setsid tail -f /dev/null >/dev/null 2>&1 &); until pgrep tail; do :; done"], {})
         manifest = await turns._with_files(made(1), Told(box, 0), tmp_path / "beside")
         assert manifest.unrestorable == "processes ran beside the agent's program: tail"
+
+
+async def test_no_copy_takes_so_long_that_the_agents_program_gives_up_its_call(tmp_path: Path) -> None:
+    """Who gives up has broken its own run, which is scored: a slow disk would be a reward of 0."""
+
+    async def never(*_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    box: Any = SimpleNamespace(keep_files=never)
+    turns = RolloutTurns(replace(KIND, patience=0.2), TurnsConfig(), DiskUse(tmp_path, None))
+    with pytest.raises(NotKept, match=r"not copied within 0\.1 s"):
+        await turns._with_files(made(1), box, tmp_path / "files")
+    agent: Any = SimpleNamespace(
+        harness=SimpleNamespace(config=OpenCodeHarnessConfig(provider_timeout=7.0)),
+        ctx=SimpleNamespace(model="m", sampling=SamplingConfig()),
+    )
+    task: Any = SimpleNamespace(key="k", hash="h", data=OpenCodeTaskData(prompt="Go."))
+    assert _kind(task, agent, "opencode-env", "confined", ()).patience == 7.0
 
 
 @pytest.mark.opencode

@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import math
 import os
 import shutil
 import time
@@ -35,7 +36,7 @@ from opencode_env.cli_agent.turns.trace_state import SUB, packed, trace_state
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
 
 MOST_SECONDS = 300.0
-"""For which a call's answer waits for its turn's files."""
+"""For which a call's answer waits for its turn's files at most, and never so long that its program gives up."""
 
 CHILDREN_SECONDS = 2.0
 """For which a turn waits for children of the agent's program to end, as for a search that it runs when it starts."""
@@ -56,6 +57,8 @@ class Kind:
     """Keys of `trace.info` whose values they hold."""
     obstacle: str | None = None
     """Why no turn of the rollout can be restored."""
+    patience: float = math.inf
+    """Seconds for which the agent's program waits for an answer before it takes the endpoint for failed."""
 
 
 class RolloutTurns:
@@ -232,14 +235,15 @@ class RolloutTurns:
         """Keep the sandbox's files; returns what the manifest says then."""
         assert self._disk is not None
         folder.mkdir(mode=0o700)
+        most = min(MOST_SECONDS, self.kind.patience / 2)
         try:
-            async with asyncio.timeout(MOST_SECONDS):
+            async with asyncio.timeout(most):
                 kept, held = await self._copied(box, folder)
         except NotKept as error:
             await asyncio.to_thread(shutil.rmtree, folder)
             return manifest.model_copy(update={"unrestorable": str(error)})
         except TimeoutError:
-            raise NotKept(f"its files were not copied within {MOST_SECONDS:g} s") from None
+            raise NotKept(f"its files were not copied within {most:g} s") from None
         return manifest.model_copy(update={"file_bytes": kept.bytes, "held_seconds": round(held, 4)})
 
     async def _copied(self, box: KeepsFiles, folder: Path) -> tuple[KeptFiles, float]:

@@ -6,6 +6,7 @@ that was begun while this process served: what was cancelled on purpose stays so
 """
 
 import asyncio
+import math
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -135,6 +136,7 @@ def _kind(task: Task[Any, Any, Any], agent: Agent, env: str, kind: str, others: 
         facts,
         row=task.data.model_dump(mode="json", exclude_none=True, exclude={"idx"}),
         info=getattr(task, "KEPT_INFO", ()),
+        patience=float(getattr(harness, "provider_timeout", math.inf)),
         obstacle=None if keepable else f"tasks of {type(task).__name__} cannot be rows of kept turns",
     )
 
