@@ -1,6 +1,7 @@
 """Logprobs of an evaluation endpoint: kept when the seat's sampling asks, one for each token, beside their answer."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.gateway.calls import call_of
 from tests.gateway.open_gateway import OPEN
 from tests.rlm import episodes
 from tests.rlm.role_server import Rollout, role_server
+from tests.support.light_opencode import light_opencode_in_place
 from tests.support.places import Confined
 from tests.support.replies import bash, fault
 from tests.support.rollouts import play
@@ -29,6 +31,13 @@ SCRIPT = [
         text="And now, äöü and 😀: it is done.", reasoning="I think that was it.", faults=fault("no_finish", attempts=1)
     ),
 ]
+
+
+@pytest.fixture(scope="module")
+def light_opencode(sandboxes: None) -> Iterator[None]:
+    """One that sends a broken call again, as OpenCode does."""
+    with light_opencode_in_place(sends=2):
+        yield
 
 
 def said(message: AssistantMessage) -> str:
@@ -51,8 +60,7 @@ def assert_aligned(trace: AnyTrace) -> None:
         assert entry["logprobs"] == [-(n % 8 + 1) / 8 for n in range(1, len(entry["tokens"]) + 1)]
 
 
-@pytest.mark.opencode
-@pytest.mark.usefixtures("sandboxes")
+@pytest.mark.usefixtures("light_opencode")
 @pytest.mark.parametrize("characters", [3, 10_000])
 async def test_streamed_answers_with_reasoning_and_calls_are_aligned_however_they_are_cut(characters: int) -> None:
     async with role_interception(InterceptionServerConfig()) as server:
@@ -64,8 +72,7 @@ async def test_streamed_answers_with_reasoning_and_calls_are_aligned_however_the
     assert all(request.body["logprobs"] is True for request in played.requests)
 
 
-@pytest.mark.opencode
-@pytest.mark.usefixtures("sandboxes")
+@pytest.mark.usefixtures("light_opencode")
 async def test_main_and_sub_keep_their_own_when_both_seats_ask(tmp_path: Path) -> None:
     sub = ScriptPolicy.of(bash("echo deep"), Reply(text="Found it."))
     options = {"agent": ASKS, "sub": ASKS}
@@ -75,8 +82,7 @@ async def test_main_and_sub_keep_their_own_when_both_seats_ask(tmp_path: Path) -
         assert_aligned(trace)
 
 
-@pytest.mark.opencode
-@pytest.mark.usefixtures("sandboxes")
+@pytest.mark.usefixtures("light_opencode")
 async def test_a_seat_that_does_not_ask_keeps_nothing_also_where_the_other_does(tmp_path: Path) -> None:
     sub = ScriptPolicy.of(Reply(text="Found it."))
     steps = [episodes.task("look there"), Reply(text="Done.")]

@@ -85,7 +85,7 @@ def said(**parts: Any) -> Reply:
 
 
 @pytest.fixture(scope="module")
-def played(shared_home: UserHome) -> Finished:
+def played(light_opencode: None, shared_home: UserHome) -> Finished:
     """One evaluation whose model and whose programs spell surrogates wherever they can."""
     calls = (ToolCall(name="bash", arguments={}).model_copy(update={"arguments": {"command": f"echo '{HALF}'"}}),)
     tool = bash("printf 'a\\xed\\xa0\\xbdb\\n'; touch \"$(printf 'x\\xff')\"; ls")
@@ -107,7 +107,6 @@ def played(shared_home: UserHome) -> Finished:
     return asyncio.run(run())
 
 
-@pytest.mark.opencode
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["text", "reasoning", "arguments", "files", "sound"])
 def test_every_rollout_is_scored_and_written(played: Finished, name: str) -> None:
@@ -117,7 +116,6 @@ def test_every_rollout_is_scored_and_written(played: Finished, name: str) -> Non
     assert trace.num_branches == 1
 
 
-@pytest.mark.opencode
 @pytest.mark.slow
 def test_what_was_sampled_stays_visible(played: Finished) -> None:
     assert [message.content for message in played.trace("text").assistant_messages] == ["one�", "Done�."]
