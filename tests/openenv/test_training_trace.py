@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,10 @@ from opencode_openenv.spec import RolloutSpec
 
 from tests.openenv.playing import play
 from tests.support.families import Qwen3, save_tokenizer
+from tests.support.light_opencode import light_opencode_in_place
 from tests.support.token_engine import Policy, Says, TokenEngine
 from tests.training.hostile import bash
 from tests.training.trained import Lines
-
-pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
 
 _CHECK = """
 import sys
@@ -27,6 +27,13 @@ trace = TrainingTrace.model_validate_json(sys.stdin.read(), strict=True)
 assert [t.node_id for t in trace.from_entries(trace.to_trace_entries()).turns] == [t.node_id for t in trace.turns]
 print(len(trace.turns))
 """
+
+
+@pytest.fixture
+def light_opencode(sandboxes: None) -> Iterator[None]:
+    """For one test: `llm` of the others runs in the real binary."""
+    with light_opencode_in_place():
+        yield
 
 
 async def trained(
@@ -48,6 +55,7 @@ async def trained(
         return await engine.rollout(spec, resolve_endpoint(spec)), tokens
 
 
+@pytest.mark.usefixtures("light_opencode")
 async def test_a_training_trace_is_what_the_engine_saw_and_sampled(
     engine: Engine, tmp_path: Path, newest_python: Path
 ) -> None:
@@ -81,6 +89,8 @@ async def test_a_training_trace_is_what_the_engine_saw_and_sampled(
     assert (checked.returncode, checked.stdout) == (0, "3\n"), checked.stderr
 
 
+@pytest.mark.opencode
+@pytest.mark.usefixtures("sandboxes")
 @pytest.mark.parametrize("trains", [False, True])
 async def test_sub_calls_are_turns_of_their_own_role_and_train_where_the_server_says_so(
     tmp_path: Path, trains: bool
@@ -112,6 +122,7 @@ async def test_sub_calls_are_turns_of_their_own_role_and_train_where_the_server_
     assert flat.dropped_turns == 1
 
 
+@pytest.mark.usefixtures("light_opencode")
 async def test_without_token_ids_there_is_no_training_trace_and_a_reason(engine: Engine) -> None:
     result = await play(engine, "true")
     assert result.training_trace is None
