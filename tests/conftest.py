@@ -40,11 +40,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two workers more than processors, as much of a test is waiting; none where a few files are run."""
+    """Four workers more than processors, as much of a test is waiting; none where a few files are run."""
     if len(config.args) <= 3 and all(".py" in word for word in config.args):
         return 0
     # Each pays for what it imports; quick tests wait for little.
-    return min(4, (os.cpu_count() or 1) + 2 * (not config.getoption("--quick")))
+    return min(4, os.cpu_count() or 1) if config.getoption("--quick") else min(6, (os.cpu_count() or 1) + 4)
 
 
 def pytest_collection_finish() -> None:

@@ -93,3 +93,13 @@ def test_the_files_of_a_branch_are_those_of_the_trunk(branches: Played, places: 
         assert files(turn) == first[turn.turn]
         assert turn.origin is not None
         assert turn.origin.turn <= turn.turn
+
+
+@pytest.mark.parametrize("limit", ["max_turns", "max_output_tokens"])
+async def test_a_turn_before_which_a_limit_is_used_up_is_refused(trunk: Played, places: Path, limit: str) -> None:
+    (turn,) = [turn for turn in turns(places / "trunk") if turn.turn == 3]
+    refused = await play(config_of(turn.place, agent={limit: 2}), ScriptPolicy.of(*SCRIPT))
+    (trace,) = refused.episodes[0].traces
+    assert [error.type for error in trace.errors] == ["TaskError"]
+    assert f"uses up {limit}: raise --env.agent.{limit.replace('_', '-')}" in trace.errors[0].message
+    assert (trace.rewards, refused.requests) == ({}, {})

@@ -109,11 +109,17 @@ class OpenCodeSession(HarnessSession):
         """Begin a further segment in the files of a kept turn, for which nobody says anything.
 
         Raises:
-            TaskError: they hold no conversation, as where the agent that left them had removed its store.
+            TaskError: they hold no conversation, as where the agent that left them had removed its store; or what was
+                played before the turn leaves no call to this rollout.
         """
         assert self._rollout.continued is not None
-        turn = self._rollout.continued.turn
+        turn, gateway = self._rollout.continued.turn, self._rollout.gateway
         assert turn.session_id is not None
+        if gateway is not None and (limit := gateway.calls.used_up) is not None:
+            raise TaskError(
+                f"kept turn {turn.place} cannot be continued: what was played before it uses up {limit}: "
+                f"raise --env.agent.{limit.replace('_', '-')} or choose an earlier turn"
+            )
         self.state = STATE_BASE
         try:
             await self._begin_again(SegmentPrompt(MARKER), turn.session_id)

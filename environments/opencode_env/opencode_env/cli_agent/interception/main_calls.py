@@ -41,6 +41,11 @@ class MainCalls:
         self._slots = CallSlots(math.inf if places is None else places, self._room)
         self._on_their_way: dict[object, _OnItsWay] = {}
 
+    @property
+    def used_up(self) -> str | None:
+        """The first of the seat's limits that leaves no further call."""
+        return self.tally.reached(self._limits)
+
     def _room(self, active: int) -> bool:
         return not self.reserves or self.tally.room(self._limits, active)
 
