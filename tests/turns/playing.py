@@ -17,6 +17,7 @@ from opencode_runs.turns.kept import FILES, KeptTurn
 from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import ClientConfig, EvalClientConfig, ModelContext
 from verifiers.v1.episode import Episode
+from verifiers.v1.graph import MessageNode
 from verifiers.v1.serve.delta import DeltaStreamer, EpisodeAssembly, pack, unpack
 
 from tests.support.podman import derived_image
@@ -58,9 +59,8 @@ async def episodes(
         async with places, DeltaStreamer(lambda: slot.traces, send) as streamer:
             played: Episode[Any, Any, Any] = await env.run_slot(slot, context, on_trace=streamer.watch)
         for trace in played.traces:  # a client of an environment server sees the same tokens train
-            assert [list(unpacked["mask"]) for unpacked in sent.traces[trace.id]["nodes"]] == [
-                list(node.mask) for node in trace.nodes
-            ]
+            nodes = map(MessageNode.model_validate, sent.traces[trace.id]["nodes"])
+            assert [list(node.mask) for node in nodes] == [list(node.mask) for node in trace.nodes]
         return played
 
     async with env.serving():
