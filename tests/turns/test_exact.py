@@ -68,7 +68,7 @@ async def test_trunk_and_branches_train_each_sampled_token_once(
     other.asked(turn.digest)
     other.finish(branch)
     assert branch.info["branch"]["same_request"] is False
-    assert not any(any(node.mask) or node.logprobs for node in branch.nodes)
+    assert not any(any(node.mask) or len(node.logprobs) for node in branch.nodes)
 
 
 def subcalls(family: Family, *words: str) -> list[Says]:
@@ -102,7 +102,7 @@ async def test_sub_calls_of_trunk_and_branch_train_once_each(tokenizer: Path, tm
     before, own = branch[1].branches
     assert list(before.token_ids) == sub_asked[0].sequence
     assert not any(before.sampled_mask)
-    assert not any(any(node.mask) or node.logprobs for node in branch[1].nodes[: len(before.nodes)])
+    assert not any(any(node.mask) or len(node.logprobs) for node in branch[1].nodes[: len(before.nodes)])
     assert_exact(branch[1], own, sub_calls)
     trained = [sum(sum(one.sampled_mask) for one in trace.branches) for trace in (*trunk, *branch)]
     sampled = [sum(len(call.logprobs) for call in every) for every in (asked, sub_asked, calls, sub_calls)]
@@ -144,4 +144,4 @@ async def test_a_branch_of_a_rewritten_conversation_shows_the_fork_and_trains_no
             "forked": at > 2,  # with the third turn's request, and before the fourth one's
         }
         assert branch.metrics["history_forks"] == (at > 2)
-        assert any(any(node.mask) or node.logprobs for node in branch.nodes) == (at <= 2)
+        assert any(any(node.mask) or len(node.logprobs) for node in branch.nodes) == (at <= 2)
