@@ -20,5 +20,5 @@ def packed(page: Path, name: str) -> dict[str, Any]:
     """A value of the page."""
     form = r'<script type="text/plain" id="index">([^<]*)</script>' if name == "index" else rf"(?m)^{name[1:]} (\S+)$"
     (text,) = re.findall(form, page.read_text())
-    value: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(text)))
+    value: dict[str, Any] = json.loads(text if text[0] == "{" else gzip.decompress(base64.b64decode(text)))
     return value

@@ -5,6 +5,9 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
+from opencode_runs.report import writing
+
 from tests.report import made
 from tests.report.reading import written
 from tests.support.browser import Browser
@@ -80,11 +83,14 @@ def hostile(number: int, text: str) -> made.Line:
     return episode | {"id": f"{text}{number}", "traces": traces, "ok": True}
 
 
-def test_nothing_of_a_trace_runs_and_nothing_is_fetched(browser: Browser, tmp_path: Path) -> None:
+def test_nothing_of_a_trace_runs_and_nothing_is_fetched(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     draw = random.Random(7)
     texts = [*FRAGMENTS, *("".join(draw.sample(FRAGMENTS, 5)) for _ in range(5)), "x" * 1_000_000]
     run = made.write_run(tmp_path / "<b>run", [hostile(number, text) for number, text in enumerate(texts)])
     page = tmp_path / "page.html"
+    monkeypatch.setattr(writing, "PLAIN_BYTES", 1 << 30)
     index = written(run, page=page)
     assert len(index["rows"]) == len(texts)
     browser.open(page)
@@ -104,6 +110,13 @@ def test_nothing_of_a_trace_runs_and_nothing_is_fetched(browser: Browser, tmp_pa
     assert browser.run("[document.scripts.length, document.title]") == before
     assert browser.said == []
     assert browser.asked == [page.resolve().as_uri()]
+
+    monkeypatch.setattr(writing, "PLAIN_BYTES", 0)
+    packed = tmp_path / "packed.html"
+    assert written(run, page=packed)["rows"] == index["rows"]
+    browser.open(packed)
+    browser.go("#/rollouts")
+    assert browser.run("document.querySelectorAll('tr.rollout').length") == len(texts)
 
 
 FOREIGN = """[...document.querySelectorAll('iframe, object, embed, base, form, img, [onload], [onerror]'),

@@ -38,6 +38,8 @@ BATCH = 8
 """Rollouts that are packed together at most; the first batches are smaller."""
 BEHIND = 8
 """Batches that may be under way: the room of one follows from what was written so many before it."""
+PLAIN_BYTES = 4 << 20
+"""Bytes of the index up to which it is not compressed."""
 WORTHWHILE = 32e6
 """Bytes of traces from which several processes read them."""
 
@@ -116,7 +118,7 @@ def write_page(
         rows = _rows([row for rollout in rollouts for row in rollout.rows], masker)
         # The index of ten thousand rollouts is large, and so is each copy of its text.
         del index, rollouts, found
-        packed = pack(text[:-1], b',"masked":', as_json(masker.counts), b',"rows":[', rows, b"]}")
+        packed = _index(text[:-1], b',"masked":', as_json(masker.counts), b',"rows":[', rows, b"]}")
         del text, rows
         title = masker.text(" · ".join(run.label for run in runs[:3]))
         chunks.seek(0)
@@ -126,6 +128,13 @@ def write_page(
                 out.write(block)
             out.write(FOOT)
     return page
+
+
+def _index(*parts: bytes) -> bytes:
+    """The index as it stands in the page: as text where that is short, as the browser has it sooner."""
+    if sum(map(len, parts)) > PLAIN_BYTES:
+        return pack(*parts)
+    return b"".join(parts).replace(b"<", b"\\u003c")
 
 
 @contextmanager

@@ -109,7 +109,8 @@ addEventListener("hashchange", async () => {
 });
 
 (async () => {
-  index = await unpack(document.getElementById("index").textContent);
+  const text = document.getElementById("index").textContent;
+  index = text.startsWith("{") ? JSON.parse(text) : await unpack(text);
   listed = index.rows;
   await show();
 })();
