@@ -11,6 +11,7 @@ put another in its place. The work tree must have no changes in the files concer
 
 import argparse
 import ast
+import signal
 import subprocess
 import sys
 import tomllib
@@ -104,6 +105,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="mistakes to plant (default: all)")
     parser.add_argument("--check", action="store_true", help="plant them in memory only")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a planted mistake is put back
     chosen = [one for one in mutants() if not options.names or one.name in options.names]
     unknown = set(options.names) - {one.name for one in chosen}
     if unknown:
