@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from opencode_runs.report.template import policy
 from opencode_runs.traces.errors import BadInputError
 
 from tests.report import made
-from tests.report.reading import packed
+from tests.report.reading import packed, written
 from tests.support.waiting import wait_until
 
 
@@ -52,6 +53,27 @@ def test_the_page_stands_in_the_run_and_its_policy_allows_only_its_own_script(
     assert "3 rollouts are listed without their conversation" in capsys.readouterr().err
     assert main([str(tmp_path / "nothing")]) == 2
     assert capsys.readouterr().err == f'opencode-report: run "{tmp_path}/nothing" does not exist\n'
+
+
+def test_a_run_without_rollouts_is_a_page_and_no_run_is_written_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run").mkdir()
+    traces = tmp_path / "run" / "traces.jsonl"
+    for content in ("", "\n\n"):
+        traces.write_text(content)
+        assert written(tmp_path / "run", page=tmp_path / "page.html")["rows"] == []
+    assert main([str(tmp_path / "run"), "-o", str(traces)]) == 2
+    assert "is a run that it would show" in capsys.readouterr().err
+    assert traces.read_text() == "\n\n"
+    assert main([str(tmp_path / "run"), "-o", str(tmp_path)]) == 2
+
+    def no_room() -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", no_room)
+    assert main([str(tmp_path / "run")]) == 2
+    assert "TMPDIR can name a folder" in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.usefixtures("programs")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_runs.report import listing, workers
+from opencode_runs.report import listing, workers, writing
 from opencode_runs.report.places import find_runs
 from opencode_runs.report.workers import WorkerDiedError, Workers, processors
 from opencode_runs.report.writing import write_page
@@ -96,3 +96,29 @@ def test_what_a_process_raises_is_raised_here_and_one_that_dies_is_said(tmp_path
     (run / "traces.jsonl").unlink()
     with pytest.raises(BadInputError, match="cannot read traces"):
         write_page(found, tmp_path / "page.html", max_mb=1.0, processes=2)
+
+
+def test_without_further_processes_the_work_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "fork", refused)
+    with Workers(2, lambda item: item * 2) as some:
+        assert list(some.results(3, lambda number: number, lambda _: 0)) == [0, 2, 4]
+
+
+def test_a_line_that_is_another_one_by_the_second_look_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = made.write_run(tmp_path / "run", made.many(4))
+    found, listed = find_runs([run]), listing.list_run
+
+    def renamed(*arguments: Any) -> Any:
+        """Lists the run, and puts rollouts with other ids and as many bytes into its lines."""
+        done, file = listed(*arguments), run / "traces.jsonl"
+        for row in (row for rollout in done.rollouts for row in rollout.rows):
+            file.write_text(file.read_text().replace(row.id, "#" * len(row.id)))
+        return done
+
+    monkeypatch.setattr(writing, "list_run", renamed)
+    assert write_page(found, tmp_path / "page.html", max_mb=1.0).left_out == 4

@@ -71,13 +71,18 @@ def _export_parser() -> Parser:
 
 
 def _report(options: argparse.Namespace) -> None:
+    from opencode_runs.difficulty.outputs import check_output
     from opencode_runs.report.places import find_runs
     from opencode_runs.report.writing import write_page
+    from opencode_runs.traces.errors import BadInputError
 
     output = options.output or _beside(options.runs[0])
     seen: object = None
     while True:
         runs = find_runs(options.runs)
+        check_output(output, force=True)
+        if output.resolve() in {run.file.path.resolve() for run in runs}:
+            raise BadInputError(f'output "{output}" is a run that it would show: name another file')
         state = [(run.file.path, run.file.size) for run in runs]
         if state != seen:
             page = write_page(runs, output, max_mb=options.max_mb, threshold=options.threshold)

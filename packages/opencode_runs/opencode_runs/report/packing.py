@@ -55,6 +55,8 @@ class Place(NamedTuple):
     file: Path
     start: int
     size: int
+    ids: list[str]
+    """Of its tries."""
     figures: list[TraceFigures]
 
 
@@ -163,6 +165,9 @@ def _read(place: Place) -> dict[str, Any] | None:
     try:
         with place.file.open("rb") as file:
             file.seek(place.start)
-            return details(parse_line(file.read(place.size), ShownEpisode), place.figures)
+            episode = parse_line(file.read(place.size), ShownEpisode)
+        if not {episode.id, *(trace.id for trace in episode.traces)}.issuperset(place.ids):
+            return None
+        return details(episode, place.figures)
     except (OSError, ValueError):
         return None

@@ -47,4 +47,4 @@ def head(index: bytes, *, title: str) -> bytes:
         "script": script(),
     }  # fmt: skip
     # In one go: what a run holds can look like a place of the template.
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: values[place[1]], body).encode()
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: values[place[1]], body).encode("utf-8", "replace")

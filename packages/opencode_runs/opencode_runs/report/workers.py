@@ -108,7 +108,12 @@ class Workers:
         with warnings.catch_warnings():
             # numpy's threads, of which Python warns, are not used by any work here.
             warnings.simplefilter("ignore", DeprecationWarning)
-            pid = os.fork()
+            try:
+                pid = os.fork()
+            except OSError:  # no more processes: fewer, or this one, do the work
+                ours.close()
+                theirs.close()
+                return
         if pid == 0:
             try:
                 for pipe in [*self._idle, ours]:

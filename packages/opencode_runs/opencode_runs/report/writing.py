@@ -26,6 +26,7 @@ from opencode_runs.report.places import Run
 from opencode_runs.report.rows import Row
 from opencode_runs.report.template import FOOT, head
 from opencode_runs.report.workers import Workers, processors
+from opencode_runs.traces.errors import BadInputError
 from opencode_runs.traces.progress import Progress
 from opencode_runs.turns.rewards import Rollout as Continued
 from opencode_runs.turns.tree import tree_of
@@ -100,7 +101,7 @@ def write_page(
 
     if processes is None:
         processes = processors() if sum(run.file.size for run in runs) >= WORTHWHILE else 1
-    with tempfile.TemporaryFile() as chunks:
+    with _temporary_file() as chunks:
         with Workers(processes, work) as workers, _without_collection():
             found = [list_run(run, number, threshold, workers) for number, run in enumerate(runs)]
             rollouts = [rollout for one in found for rollout in one.rollouts]
@@ -138,6 +139,16 @@ def _index(*parts: bytes) -> bytes:
 
 
 @contextmanager
+def _temporary_file() -> Iterator[IO[bytes]]:
+    try:
+        with tempfile.TemporaryFile() as file:
+            yield file
+    except OSError as error:
+        said = f"cannot write a temporary file: {error.strerror or error}"
+        raise BadInputError(f"{said}; TMPDIR can name a folder with room for the page") from error
+
+
+@contextmanager
 def _without_collection() -> Iterator[None]:
     """Without Python's search for cycles: rows pile up, hold none, and would be searched again and again."""
     enabled = gc.isenabled()
@@ -157,7 +168,10 @@ def _write_rollouts(page: Page, out: IO[bytes], rollouts: list[Rollout], workers
 
     def batch(number: int) -> Batch:
         # What is under way takes its share of the room and of the lines.
-        places = [Place(one.run.file.path, one.start, one.size, one.figures) for one in batches[number]]
+        places = [
+            Place(one.run.file.path, one.start, one.size, [row.id for row in one.rows], one.figures)
+            for one in batches[number]
+        ]
         return Batch(places, rooms[_settled(number)])
 
     with Progress("writing rollouts", len(rollouts), "rollouts") as progress:
@@ -191,6 +205,8 @@ def _settled(number: int) -> int:
 
 def _rows(listed: list[Row], masker: Masker) -> bytes:
     """JSON of the rows, without the brackets around them."""
+    if not listed:
+        return b""
     for row in listed:
         masker.counts += row.masked or {}
     settled = masker.json(b"\n".join([row.settled() for row in listed])).split(b"\n")
