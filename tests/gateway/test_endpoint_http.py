@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
+import httpcore
 import httpx
 import pytest
 from aiohttp import web
@@ -106,6 +108,29 @@ async def test_a_call_that_fails_or_is_given_up_leaves_its_place(monkeypatch: py
                 await asyncio.sleep(0.01)
             await at_once(server, client, 2, 1)
             server.may_answer.clear()
+
+
+async def test_calls_that_are_cancelled_as_they_connect_take_no_place_from_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """httpcore counts their connections for ever."""
+    made = httpcore.AsyncHTTP11Connection.__init__
+
+    def cancelled(*args: Any, **options: Any) -> None:
+        made(*args, **options)
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+
+    async with asked() as (server, client):
+        server.may_answer.set()
+        with monkeypatch.context() as patch:
+            patch.setattr(httpcore.AsyncHTTP11Connection, "__init__", cancelled)
+            for _ in range(endpoint_http.CONNECTIONS + 1):
+                with pytest.raises(asyncio.CancelledError):
+                    await asyncio.create_task(client.get(server.url))
+        answers = asyncio.gather(*(client.get(server.url) for _ in range(2 * endpoint_http.CONNECTIONS)))
+        assert {answer.text for answer in await asyncio.wait_for(answers, 60)} == {"done"}
 
 
 def test_headers_are_verifiers_own_and_each_rollouts() -> None:

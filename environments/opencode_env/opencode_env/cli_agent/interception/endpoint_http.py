@@ -4,12 +4,13 @@ httpcore looks several times at every connection of a pool for each request, so 
 pool takes more of the serving thread than all the rest of a call: here a pool has a few. verifiers makes a call's
 headers and parses its URL anew each time: here they are made once for each rollout. Invariant: there are at most as
 many connections as verifiers allows one client, calls share one pool as long as they are few, and what goes upstream is
-what verifiers' own client sends.
+what verifiers' own client sends. Beyond so many calls at once, a call waits for a place in one pool.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from ssl import SSLContext
 from typing import Any
 
@@ -60,10 +61,15 @@ class _Pool:
 
 
 class ConnectionPools(httpx.AsyncBaseTransport):
-    """Sends each request through the first pool that has a connection to spare."""
+    """Sends each request through the first pool that has a connection to spare.
+
+    httpcore can lose a connection whose request is cancelled as it begins: it counts for ever and serves nobody. A pool
+    in which that may have happened takes no further request.
+    """
 
     def __init__(self) -> None:
         self._pools: list[_Pool] = []
+        self._retired: list[_Pool] = []
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send one request; its pool carries it until its response is closed."""
@@ -71,40 +77,51 @@ class ConnectionPools(httpx.AsyncBaseTransport):
         pool.requests += 1
         try:
             response = await pool.transport.handle_async_request(request)
-        except BaseException:
-            await self._release(pool)
+        except BaseException as error:
+            await self._release(pool, error)
             raise
         assert isinstance(response.stream, httpx.AsyncByteStream)
-        response.stream = _Stream(response.stream, lambda: self._release(pool))
+        response.stream = _Stream(response.stream, partial(self._release, pool))
         return response
 
     async def aclose(self) -> None:
         """Close all connections."""
-        while self._pools:
-            await self._pools.pop().transport.aclose()
+        for pools in (self._pools, self._retired):
+            while pools:
+                await pools.pop().transport.aclose()
 
     def _another(self) -> _Pool:
-        if len(self._pools) >= POOLS:
+        if self._pools and len(self._pools) + len(self._retired) >= POOLS:
             return min(self._pools, key=lambda one: one.requests)
         limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
         self._pools.append(_Pool(httpx.AsyncHTTPTransport(verify=_tls(), limits=limits)))
         return self._pools[-1]
 
-    async def _release(self, pool: _Pool) -> None:
+    def _unused(self) -> int:
+        return sum(not one.requests for one in self._pools)
+
+    async def _release(self, pool: _Pool, error: BaseException | None) -> None:
         pool.requests -= 1
-        if pool.requests or len(self._pools) <= KEPT_POOLS or pool not in self._pools:
-            return
-        if sum(not one.requests for one in self._pools) > KEPT_POOLS:
+        if isinstance(error, asyncio.CancelledError) and pool in self._pools:
             self._pools.remove(pool)
-            await pool.transport.aclose()
+            self._retired.append(pool)
+        if pool.requests:
+            return
+        if pool in self._retired:
+            self._retired.remove(pool)
+        elif len(self._pools) > KEPT_POOLS and pool in self._pools and self._unused() > KEPT_POOLS:
+            self._pools.remove(pool)
+        else:
+            return
+        await pool.transport.aclose()
 
 
 @dataclass(frozen=True)
 class _Stream(httpx.AsyncByteStream):
-    """A response's body, and what is done when it is closed."""
+    """A response's body, and what is done when it is closed, with the error of closing it."""
 
     body: httpx.AsyncByteStream
-    release: Callable[[], Awaitable[None]]
+    release: Callable[[BaseException | None], Awaitable[None]]
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self.body.__aiter__()
@@ -113,8 +130,10 @@ class _Stream(httpx.AsyncByteStream):
         """Close it."""
         try:
             await self.body.aclose()
-        finally:
-            await self.release()
+        except BaseException as error:
+            await self.release(error)
+            raise
+        await self.release(None)
 
 
 @cache
