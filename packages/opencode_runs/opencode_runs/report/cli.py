@@ -80,11 +80,11 @@ def _report(options: argparse.Namespace) -> None:
     seen: object = None
     while True:
         runs = find_runs(options.runs)
-        check_output(output, force=True)
-        if output.resolve() in {run.file.path.resolve() for run in runs}:
-            raise BadInputError(f'output "{output}" is a run that it would show: name another file')
         state = [(run.file.path, run.file.size) for run in runs]
         if state != seen:
+            check_output(output, force=True)
+            if output.resolve() in {run.file.path.resolve() for run in runs}:
+                raise BadInputError(f'output "{output}" is a run that it would show: name another file')
             page = write_page(runs, output, max_mb=options.max_mb, threshold=options.threshold)
             if page.left_out:
                 warn([f"{page.left_out:,} rollouts are listed without their conversation: --max-mb {options.max_mb:g}"])
