@@ -22,8 +22,13 @@ ROWS = (*(name for name in ATTACKS if name != BUSY), BOMBS)
 """The attacks: those of the program, and answers that take the math workers as long as they may."""
 ATTACKERS = {BOMBS: 3}
 """How many rollouts an attack takes where one does not do: a bomb is one answer."""
-RAMP = 0.5
-"""Seconds that an attack runs before the neighbours start."""
+STEADY: Mapping[str, float] = {"connections": 2.5}
+"""The neighbours start when what an attack holds has not grown for so many seconds (others: 0.5). A full queue of
+connections is tried again after one second, then after two."""
+RAMP = 10.0
+"""The neighbours start after so many seconds at the latest."""
+SILENT = ("requests", BOMBS)
+"""Attacks that hold nothing which their process could name."""
 PATIENCE = 60.0
 
 _BOMB = r"(1/3)!+10^{-2000}\sqrt{2}"
@@ -122,7 +127,7 @@ class Neighbourhood:
         errors += [f"{len(late)} not over after {limit:g} s"] if late else []
         left = self._pids(attack)
         errors += [f"{len(left)} processes of the attack left"] if left else []
-        waited = max((episode.traces[0].timing.scoring.duration for episode in episodes), default=0.0)
+        waited = max((one.timing.scoring.duration for episode in episodes for one in episode.traces[:1]), default=0.0)
         return Played(wall, errors, waited, open_files, seen, reports)
 
     async def _attack(self, attack: str, over: asyncio.Event, reports: list[dict[str, Any]]) -> None:
@@ -133,12 +138,21 @@ class Neighbourhood:
                 break
 
     async def _under_way(self, attack: str, attacking: "asyncio.Future[Any]") -> None:
+        """Wait until the attack is at its full strength."""
         deadline = time.monotonic() + PATIENCE
         while not (_a_worker_is_busy() if attack == BOMBS else self._pids(attack)):
             if attacking.done() or time.monotonic() > deadline:
                 raise SystemExit(f"the attack {attack} did not run: {attacking}")
             await asyncio.sleep(0.05)
-        await asyncio.sleep(RAMP)
+        grown = began = time.monotonic()
+        most = 0
+        while time.monotonic() < began + RAMP:
+            held = max(map(_held, self._pids(attack)), default=0)
+            if held > most:
+                most, grown = held, time.monotonic()
+            if (most or attack in SILENT) and time.monotonic() > grown + STEADY.get(attack, 0.5):
+                break
+            await asyncio.sleep(0.05)
 
     async def _end(self, attack: str, attacking: "asyncio.Future[Any]", reports: list[dict[str, Any]]) -> None:
         """Tell the attack to end, as often as it takes."""

@@ -21,5 +21,4 @@ def test_an_attack_is_held_back_with_the_protections_on_and_not_without() -> Non
     assert set(result["ratios"]) == {"connections", "errors"} == set(result["goals"])
     protected, bare = (result["detail"][f"connections{which}"] for which in ("", ", without protections"))
     assert result["ratios"]["errors"] == 0, protected
-    assert protected["attackers"][0]["refused"] > 0
-    assert protected["held_to_limit"] < min(1, bare["held_to_limit"])
+    assert protected["held_to_limit"] < 1 <= bare["held_to_limit"], result["detail"]

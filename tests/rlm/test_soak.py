@@ -127,16 +127,20 @@ class Soak:
         await until(lambda: name in self.plays.hung)
         self.plays.hung.remove(name)
         if name == "killed":
+            await until(lambda: MARK in self._commands().values())
             os.kill(self._sandbox_with(MARK), signal.SIGKILL)
             return end_of(await running)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         return CANCELLED
 
+    def _commands(self) -> dict[int, str]:
+        return {pid: line.strip() for pid, line in self.home.processes().items()}
+
     def _sandbox_with(self, command: str) -> int:
         """The process that holds the sandbox in which a command runs."""
-        there = self.home.processes()
-        (inside,) = [pid for pid, line in there.items() if line.strip() == command]
+        there = self._commands()
+        (inside,) = [pid for pid, line in there.items() if line == command]
         (outside,) = [pid for pid in there if parent_of(pid) == self.worker.pid and is_below(inside, pid)]
         return outside
 
