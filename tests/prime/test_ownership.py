@@ -160,6 +160,26 @@ async def test_a_wait_that_is_cancelled_leaves_nothing(api: PrimeApi) -> None:
     assert api.living == []
 
 
+async def test_a_use_that_is_cancelled_and_again_as_it_deletes_leaves_nothing(api: PrimeApi) -> None:
+    api.add(Fault("delete", status=500), Fault("delete", delay=0.5))
+    used = asyncio.Event()
+
+    async def use() -> None:
+        async with provision_prime(PrimeConfig(), 60):
+            used.set()
+            await asyncio.Event().wait()
+
+    using = asyncio.ensure_future(use())
+    await used.wait()
+    using.cancel()
+    await until(lambda: api.requests["delete"])
+    using.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await using
+    assert len(api.sandboxes) == 1
+    assert api.living == []
+
+
 @pytest.mark.parametrize(
     ("plan", "fault", "error"),
     [

@@ -442,12 +442,13 @@ def test_the_sample_file_can_be_used_and_so_can_what_it_shows_in_comments(
     monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{tmp_path}")
     sample = Path(__file__).parents[3] / "configs" / "eval" / "backends.yaml"
     assert [backend.backend_name_ref for backend in read_backends(sample).config.backends] == ["memory"]
-    monkeypatch.setenv("SEARCH_TOKEN", "t")
+    for name in ("SEARCH_TOKEN", "FARM_TOKEN"):
+        monkeypatch.setenv(name, "t")
     (tmp_path / "template").mkdir()
     whole = tmp_path / "backends.yaml"
     whole.write_text("\n".join(re.sub(r"^  # (?=- |  )", "  ", line) for line in sample.read_text().splitlines()))
     names = [backend.backend_name_ref for backend in read_backends(whole).config.backends]
-    assert names == ["memory", "files", "search"]
+    assert names == ["memory", "files", "search", "farm"]
 
 
 def test_a_recursive_environment_takes_backends_too(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ class Row:
     advice: str
     """What to do."""
     stop: str = ""
-    """The trace's stop condition; empty where another part sets it, or none."""
+    """The trace's stop condition, by which it is recognised too; that of `AGENT_TIMEOUT` is written by verifiers."""
     errors: tuple[str, ...] = ()
     """Types of the error on the trace, or on the episode; none is a rollout that is scored."""
     again: bool = True

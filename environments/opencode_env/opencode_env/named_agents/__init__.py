@@ -1,6 +1,6 @@
 """What is known of agents by their names: their npm packages and the wire formats that they speak.
 
-The room beside `cli_agent`, which knows no agent; another agent of verifiers is an entry in these tables.
+`cli_agent` knows no agent. Another harness of verifiers is an entry in these tables; an agent of your own needs none.
 """
 
 TRANSPORTS = {

@@ -55,8 +55,8 @@ class Call:
     sub: SubRollout | None = None
     """The sub side of the rollout, of a sub call."""
     body: dict[str, Any] = field(default_factory=dict)
-    identity: bytes = b'""'
-    """JSON that differs between bodies that differ."""
+    server_body: bytes = b'""'
+    """What verifiers' server reads in its place: short JSON that differs between bodies that differ."""
     # What goes upstream.
     bearer: str = ""
     """The key of the session that serves it."""

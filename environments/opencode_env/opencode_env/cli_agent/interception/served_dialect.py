@@ -32,7 +32,7 @@ class _Served(Dialect[Any]):
 
     call: Call
 
-    # Ends with a parameter of `handle_request` for a parsed body: it parses JSON, here that of `Call.identity`.
+    # Ends with a parameter of `handle_request` for a parsed body: it parses JSON, here that of `Call.server_body`.
     def apply_overrides(self, body: RawRequest, model: str, sampling: SamplingConfig) -> RawRequest:
         """The call's body with the rollout's model and sampling."""
         imposed: RawRequest = super().apply_overrides(self.call.body, model, sampling)  # type: ignore[safe-super]

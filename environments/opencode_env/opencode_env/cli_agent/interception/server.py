@@ -141,7 +141,7 @@ class RoleInterceptionServer(InterceptionServer):
         serve: Handler = super()._handler_for(dialect)
 
         async def pass_on(call: Call) -> web.StreamResponse:
-            response = await serve(_passed_on(call, call.identity))
+            response = await serve(_passed_on(call, call.server_body))
             for step in path.RESPONSE:
                 response = step(call, response)
             return response
@@ -222,7 +222,7 @@ class RoleInterceptionServer(InterceptionServer):
 
         async def ask(call: Call) -> web.StreamResponse:
             copied = request.clone()
-            copied._read_bytes = call.identity
+            copied._read_bytes = call.server_body
             return await super(RoleInterceptionServer, self).handle_tool(copied)
 
         return await self._serve_json(Call(request, DIALECTS[0], gateway), path.TOOL, ask)

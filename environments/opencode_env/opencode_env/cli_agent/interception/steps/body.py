@@ -50,7 +50,7 @@ async def require_format(call: Call) -> None:
 
 
 async def read(call: Call) -> None:
-    """Read the body. Changes `body` and `identity`; what it costs is charged in any case.
+    """Read the body. Changes `body` and `server_body`; what it costs is charged in any case.
 
     Raises:
         RequestRefused: it exceeds a bound, or is not a request that a provider takes.
@@ -66,13 +66,13 @@ async def read(call: Call) -> None:
         require_conversation(call.body, call.dialect.upstream_path)
         entries = sum(len(call.body[key]) for key in LISTS if isinstance(call.body.get(key), list))
         changed = [config.filter_requests and _filter(call), _hold_beginning(call)]
-        call.identity = identity_of(to_json(call.body) if any(changed) else raw)
+        call.server_body = identity_of(to_json(call.body) if any(changed) else raw)
     finally:
         call.gateway.cpu.charge(call.request.content.total_bytes, entries)
 
 
 async def read_json(call: Call) -> None:
-    """Read the body of a request that asks nothing of the endpoint. Changes `identity`: it is the body.
+    """Read the body of a request that asks nothing of the endpoint. Changes `server_body`: it is the body.
 
     Raises:
         RequestRefused: it exceeds a bound, or is not a JSON object.
@@ -80,7 +80,7 @@ async def read_json(call: Call) -> None:
     """
     gateway = call.gateway
     try:
-        call.identity, _ = await parse_body(await read_body(call.request, gateway.config), gateway.config)
+        call.server_body, _ = await parse_body(await read_body(call.request, gateway.config), gateway.config)
     finally:
         gateway.cpu.charge(call.request.content.total_bytes, 0)
 

@@ -13,7 +13,7 @@ async def take_turn(call: Call) -> None:
         return
     if call.caller.own:  # what a program asks says nothing of how the agent's own run ends
         gateway.main_request(None)
-    if await gateway.calls.let_through(call.request, call.key, call.identity, call.until_end):
+    if await gateway.calls.let_through(call.request, call.key, call.server_body, call.until_end):
         call.joined = gateway.calls.reserves
         if call.key is None and not is_retried_request(call.request.headers):
             call.headers.append((RETRY_COUNT_HEADER, "1"))
@@ -67,7 +67,7 @@ async def find_history(call: Call) -> None:
     history = call.gateway.histories[0 if call.sub is None else 1]
     if history is None or not call.caller.own:
         return
-    call.history, call.asked = history, (call.conversation, call.identity)
+    call.history, call.asked = history, (call.conversation, call.server_body)
     call.until_end.enter_context(history.requests.serving(call.asked))
 
 
