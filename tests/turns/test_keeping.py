@@ -247,6 +247,7 @@ def test_what_fails_before_the_first_answer_of_a_continued_rollout_is_not_its_po
     said: Any = SimpleNamespace(sampled=True, message=SimpleNamespace(tool_calls=["call"]))
     trace: Any = SimpleNamespace(nodes=[said], info={AGENT_RECORD: {NOT_STARTED: True}}, tools=[])
     rollout = Rollout()
+    attach(rollout, trace)
     rollout.turns = RolloutTurns(KIND, TurnsConfig(), None, Continued(made(3), {}, seeded=1))
     run = EndedRun(rollout, trace, None, problem=HarnessError("it has ended"))
     assert "time was over before its first model call" in str(_not_started(run))

@@ -90,10 +90,13 @@ class Condition:
 
 
 def has_called_tool(trace: AnyTrace) -> bool:
-    """Whether a program of the agent's can have run: the model called a tool, or spoke to an agent that offers it none
-    and acts on what it says."""
-    said = trace.assistant_messages
-    return any(message.tool_calls for message in said) or (bool(said) and not trace.tools)
+    """Whether a program of the agent's can have run in this sandbox: the model called a tool, or spoke to an agent that
+    offers it none and acts on what it says. What stands before a kept turn that the rollout goes on from was said in
+    another sandbox."""
+    continued = rollout_of(trace).continued
+    own = trace.nodes if continued is None else trace.nodes[continued.seeded :]
+    said = [node.message for node in own if node.sampled]
+    return any(getattr(message, "tool_calls", None) for message in said) or (bool(said) and not trace.tools)
 
 
 async def classify(run: EndedRun) -> Outcome:
@@ -123,18 +126,8 @@ def _ended(run: EndedRun, outcome: Outcome, found: Any) -> Outcome:
     return outcome
 
 
-def _has_acted(run: EndedRun) -> bool:
-    """Whether a program of the agent's can have run in this sandbox: in that of a rollout that goes on from a kept turn
-    only behind an answer of its own."""
-    continued = run.rollout.continued
-    if continued is None:
-        return has_called_tool(run.trace)
-    said = [node.message for node in run.trace.nodes[continued.seeded :] if node.sampled]
-    return any(getattr(message, "tool_calls", None) for message in said)
-
-
 def _not_started(run: EndedRun) -> RolloutError | None:
-    if not agent_record(run.trace).get(NOT_STARTED) or _has_acted(run):
+    if not agent_record(run.trace).get(NOT_STARTED) or has_called_tool(run.trace):
         return None
     return HarnessError("the agent's time was over before its first model call (--env.agent.timeout.rollout)")
 
@@ -173,7 +166,7 @@ def _sound(run: EndedRun) -> bool:
 
 
 def _failed_before_tools(run: EndedRun) -> RolloutError | None:
-    return None if _has_acted(run) else run.problem
+    return None if has_called_tool(run.trace) else run.problem
 
 
 def _hook_failed(run: EndedRun) -> RolloutError | None:
@@ -265,7 +258,9 @@ def require_scorable(trace: AnyTrace) -> None:
     if trace.stop_condition != Outcome.AGENT_TIMEOUT.row.stop:
         return
     harness = trace.agent.config.harness if trace.agent is not None else None
-    run = EndedRun(rollout_of(trace), trace, harness, time_over=trace.timing.agent.end)
+    rollout = rollout_of(trace)
+    first_call = 0 if rollout.continued is None else len(rollout.continued.state["calls"])
+    run = EndedRun(rollout, trace, harness, first_call, time_over=trace.timing.agent.end)
     for condition in AFTER_A_RUN:
         if condition.time_over and (found := condition.holds(run)):
             _ended(run, condition.outcome, found)
