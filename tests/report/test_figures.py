@@ -155,3 +155,20 @@ def test_a_reward_of_another_type_counts_as_difficulty_counts_it(
     difficulty(["rate", str(run), "--json"])
     (source,) = json.loads(capsys.readouterr().out)["sources"]
     assert (shown[0]["attempts"], shown[0]["avg_reward"]) == (source["attempts"], source["avg_reward"]) == (1, 1.0)
+
+
+def test_a_number_that_no_run_has_is_a_damaged_trace_to_each_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [made.episode(1, "t", made.trace(1)), made.episode(2, "t", made.trace(2, num_total_tokens=10**400))]
+    run = made.write_run(tmp_path / "run", lines)
+    index = written(run, page=tmp_path / "page.html")
+    assert len(index["rows"]) == 2
+    (source,) = index["runs"][0]["sources"]
+    capsys.readouterr()
+    assert difficulty(["rate", str(run), "--json"]) == 0
+    (rated,) = json.loads(capsys.readouterr().out)["sources"]
+    assert source["attempts"] == rated["attempts"] == 1
+    assert source["mean_tokens"] == rated["mean_tokens"] == 1080.0
+    assert trainable([str(run), "--check"]) == 1
+    assert "types (1)" in capsys.readouterr().out
