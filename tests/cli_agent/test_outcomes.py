@@ -11,12 +11,15 @@ from opencode_env.cli_agent.metrics import agent_metrics
 from opencode_env.cli_agent.outcome_rule import Evidence, endpoint_failure, patience_of
 from opencode_env.cli_agent.outcomes import Outcome, Row, documented, endpoint_errors, retries_of_outcomes
 from opencode_env.cli_agent.rollout import Rollout, rollout_of
+from opencode_env.scripted_model import Reply
 from opencode_runs.difficulty import attempt
 from verifiers.v1.configs.retries import RetryConfig, RetryRule
 from verifiers.v1.errors import HarnessError
 
 from tests.cli_agent.test_outcome_rule import failed
+from tests.cli_agent.test_whose_doing import asks, ending, played
 from tests.rubrics.conftest import trace_of
+from tests.support.replies import bash, faulty
 
 ROOT = Path(__file__).parents[2]
 
@@ -87,6 +90,16 @@ async def test_a_new_outcome_is_one_row_and_one_condition(rate_limited: Outcome)
     assert "RateLimitError" in endpoint_errors()
     assert RetryRule(type="RateLimitError", max_retries=0) in retries_of_outcomes(RetryConfig()).rules
     assert "| a rate limit | `RateLimitError`; `rate_limited` = 1 | wait: not tried again by default |" in documented()
+
+
+@pytest.mark.usefixtures("sandboxes")
+@pytest.mark.parametrize("before", [[], [bash("ls")]], ids=["before a tool call", "after one"])
+async def test_a_rollout_with_a_new_outcome_has_its_error_and_its_metric(
+    rate_limited: Outcome, before: list[Reply]
+) -> None:
+    trace = await played(asks(4), *before, faulty("status", status=429))
+    assert ending(trace) == "RateLimitError"
+    assert trace.metrics["rate_limited"] == 1.0
 
 
 def test_who_reads_runs_without_an_environment_knows_the_same_stop() -> None:

@@ -120,6 +120,7 @@ def _ended(run: EndedRun, outcome: Outcome, found: Any) -> Outcome:
     if isinstance(found, RolloutError):
         if found is run.problem:
             raise found
+        run.rollout.take_failure()  # which verifiers would prefer
         raise found from run.problem
     if outcome.row.stop:
         run.trace.stop(outcome.row.stop)

@@ -40,7 +40,7 @@ class Row:
     errors: tuple[str, ...] = ()
     """Types of the error on the trace, or on the episode; none is a rollout that is scored."""
     again: bool = True
-    """Whether an error is tried again where `--env.retries` has no rule for it."""
+    """Whether `--env.retries.max-retries` (0 by default) holds for an error that no rule of `--env.retries` names."""
     metric: str = ""
     """The metric that is 1 then."""
     endpoint: bool = False
