@@ -1,10 +1,13 @@
 """Programs of this Python that tests start, forked by one process of the whole run, which has imported verifiers."""
 
 import os
+import shlex
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opencode_env.conformance.forked import Forked, address
@@ -37,3 +40,11 @@ def finished(
             stream.seek(0)
             said.append(stream.read().decode())
     return subprocess.CompletedProcess(argv, code, *said)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(specs: list[Any]) -> None:
+    """Fork the workers too: the imports of each would take four seconds."""
+    client = [sys.executable, "-I", "-S", str(Path(__file__).with_name("forked_worker.py"))]
+    for spec in specs:
+        spec.python = shlex.join([*client, address(), sys.executable])
