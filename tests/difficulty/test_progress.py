@@ -15,7 +15,7 @@ class Terminal(io.StringIO):
 def work(out: io.StringIO) -> str:
     with Progress("reading", 4_000_000, "MB", scale=1e6, out=out) as line:
         for _ in range(4):
-            line.add(1_000_000)
+            line.update(1_000_000)
     return out.getvalue()
 
 

@@ -141,7 +141,7 @@ def split(rated: RatedFile, thresholds: Thresholds, folder: Path, *, force: bool
                 part = batch.filter(pa.array([found is band for found in bands], pa.bool_()))
                 writer.write_batch(part)
                 file.rows += part.num_rows
-            progress.add(batch.num_rows)
+            progress.update(batch.num_rows)
     return SplitFigures(column=rated.column, files=files)
 
 

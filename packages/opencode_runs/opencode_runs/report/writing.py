@@ -182,7 +182,7 @@ def _write_rollouts(page: Page, out: IO[bytes], rollouts: list[Rollout], workers
                 page.room.lines -= rollout.size
                 for row in rollout.rows:
                     row.detail = number
-                progress.add(1)
+                progress.update(1)
             rooms.append(replace(page.room))
             if misses >= MISSES:
                 break

@@ -31,10 +31,6 @@ class Progress(tqdm):
             delay=QUIET_SECONDS or 1e-9, mininterval=0, miniters=1, smoothing=0,
         )  # fmt: skip
 
-    def add(self, units: int) -> None:
-        """Count `units` more as done."""
-        self.update(units)
-
     def display(self, msg: str | None = None, pos: int | None = None) -> bool:
         """Print the line; tqdm calls this, also with no text to remove it."""
         terminal = self.fp.isatty()

@@ -110,7 +110,7 @@ class Reading(Generic[Found]):
         try:
             end = 0
             for number, (size, found) in enumerate(self.lines(file), start=1):
-                progress.add(size)
+                progress.update(size)
                 self.place, end = (end, size), end + size
                 if isinstance(found, VersionError):
                     raise BadInputError(

@@ -27,6 +27,8 @@ class RunSettings(BaseModel):
     num_rollouts: int | None = None
     """Rollouts of each task; None if the run does not say."""
     retries: Any = Field(None, validation_alias=AliasPath("env", "retries"))
+    keep: Path | None = Field(None, validation_alias=AliasPath("env", "turns", "keep"))
+    """Where it kept turns."""
     taskset: dict[str, Any] = Field(default_factory=dict, validation_alias=AliasPath("env", "taskset"))
 
     @property

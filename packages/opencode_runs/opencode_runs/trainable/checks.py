@@ -7,12 +7,10 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from opencode_runs.trainable.evidence import evidence_flaws
+from opencode_runs.trainable.evidence import Found, evidence_flaws
 from opencode_runs.trainable.findings import Flaw
 from opencode_runs.trainable.record import TokenEpisode, TokenNode, TokenTrace
 from opencode_runs.trainable.samples import TrainedBranch, training_sample
-
-Found = tuple[Flaw, str]
 
 _NO_LOGPROB = -9999.0
 """What vLLM writes for a token whose logprob it does not have."""
@@ -25,12 +23,6 @@ _CERTAIN, _CERTAIN_ANSWER = 3, 32
 
 NO_VOCABULARY = 1 << 19
 """More tokens than any model's vocabulary has."""
-
-
-def failed_flaws(trace: TokenTrace) -> Iterator[Found]:
-    """What is wrong with a trace that failed."""
-    if (scores := list(trace.scores)) and not trace.ok:
-        yield Flaw.ERROR_REWARD, f"reward {sum(scores):g}"
 
 
 def standing_flaw(episode: TokenEpisode, trace: TokenTrace, tries: int | None) -> str:

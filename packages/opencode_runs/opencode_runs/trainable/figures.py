@@ -1,5 +1,6 @@
 """What the command says of traces, groups and runs; `--json` prints exactly this."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,18 +102,12 @@ class Report(BaseModel):
 
 def summed(episodes: int, traces: Iterable[TraceFigures], groups: Sequence[GroupFigures]) -> Summary:
     """The summary; tokens, branches and forks are those of the traces that train."""
-    summary = Summary(episodes=episodes, groups=len(groups))
-    summary.groups_with_spread = sum(bool(group.spread) for group in groups)
-    for trace in traces:
-        summary.traces += 1
-        if trace.unused_because is not None:
-            summary.unused[trace.unused_because] = summary.unused.get(trace.unused_because, 0) + 1
-            continue
-        summary.trained_traces += 1
-        summary.branches += trace.branches
-        summary.samples += trace.samples
-        summary.prompt_tokens += trace.prompt_tokens or 0
-        summary.trained_tokens += trace.trained_tokens or 0
-        summary.logprobs += trace.logprobs or 0
-        summary.forks += trace.forks
-    return summary
+    listed = list(traces)
+    used = [trace for trace in listed if trace.unused_because is None]
+    named = ("branches", "samples", "prompt_tokens", "trained_tokens", "logprobs", "forks")
+    return Summary(
+        episodes=episodes, traces=len(listed), trained_traces=len(used), groups=len(groups),
+        groups_with_spread=sum(bool(group.spread) for group in groups),
+        unused=Counter(trace.unused_because for trace in listed if trace.unused_because is not None),
+        **{name: sum(getattr(trace, name) or 0 for trace in used) for name in named},
+    )  # fmt: skip

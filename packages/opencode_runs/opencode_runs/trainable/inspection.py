@@ -9,7 +9,7 @@ from pathlib import Path
 
 from opencode_runs.traces.reading import Reading, RunReport
 from opencode_runs.traces.runs import TraceFile, find_trace_files
-from opencode_runs.trainable.checks import failed_flaws, flaws_of, standing_flaw
+from opencode_runs.trainable.checks import flaws_of, standing_flaw
 from opencode_runs.trainable.evidence import call_flaws
 from opencode_runs.trainable.figures import NO_TOKENS, Report, TraceFigures, summed
 from opencode_runs.trainable.findings import Flaw, gathered
@@ -38,8 +38,8 @@ def inspect(
 
     Args:
         paths: of `vf-eval`, or of prime-rl, whose training rollouts are read.
-        max_tokens: what a trainer cuts a sample to (its `seq_len`); None = it is not known.
-        vocabulary: how many tokens the model's vocabulary has; None = it is not known.
+        max_tokens: see `Limits`.
+        vocabulary: see `Limits`.
         allowed: kinds of findings that may be.
 
     Raises:
@@ -132,7 +132,9 @@ def _trace(
     except BrokenGraphError as error:
         broken = str(error)
     unused = episode.unused_because(trace)
-    findings = dict(failed_flaws(trace))
+    findings: dict[Flaw, str] = {}
+    if (scores := list(trace.scores)) and not trace.ok:
+        findings[Flaw.ERROR_REWARD] = f"reward {sum(scores):g}"
     if trace.trainable and (contradiction := standing_flaw(episode, trace, file.settings.tries)):
         findings[Flaw.STANDING] = contradiction
     if trace.trainable and trace.wrong_types:

@@ -80,12 +80,6 @@ def read_rollouts(runs: Sequence[Path]) -> tuple[dict[str, Rollout], list[str]]:
     return found, [line for run in reading.runs for line in run.warnings()]
 
 
-class _Keeping(BaseModel):
-    """Where a run keeps turns, by its saved configuration."""
-
-    keep: Path | None = Field(None, validation_alias=AliasPath("env", "turns", "keep"))
-
-
 class Turns(BaseModel):
     """The kept turns that a path names, with the rewards of their rollouts where these are known."""
 
@@ -114,18 +108,9 @@ def find_turns(path: Path, runs: Sequence[Path] = ()) -> Turns:
         return Turns(turns=list(kept_turns(path)), rollouts=rollouts, warnings=warnings)
     rollouts, warnings = read_rollouts([path])
     more, told = read_rollouts(runs) if runs else ({}, [])
-    folder = _kept_by(path)
+    folder = find_trace_files([path])[0].settings.keep
     if folder is None or not holds_kept_turns(folder):
         where = "its configuration names no --env.turns.keep" if folder is None else f'there are none in "{folder}"'
         raise BadInputError(f'run "{path}" kept no turns: {where}; name the folder of kept turns itself')
     turns = [turn for turn in kept_turns(folder) if turn.trace_id in rollouts]
     return Turns(turns=turns, rollouts=rollouts | more, warnings=warnings + told)
-
-
-def _kept_by(run: Path) -> Path | None:
-    for config in sorted((run / "configs" / "resolved").glob("*.json"))[:1]:
-        try:
-            return _Keeping.model_validate_json(config.read_bytes()).keep
-        except (OSError, ValueError):
-            return None
-    return None

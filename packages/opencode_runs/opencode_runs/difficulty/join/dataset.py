@@ -81,7 +81,7 @@ def _of_rows(config: OpenCodeTasksetConfig) -> Dataset:
         with Progress("reading the dataset", 0, "rows") as progress:
             for row in (row for part in find_local_parts(config) or [] for row in part.rows(None)):
                 rows.append(row)
-                progress.add(1)
+                progress.update(1)
     except DatasetError as error:
         raise BadInputError(str(error)) from None
     except (OSError, pa.ArrowException) as error:

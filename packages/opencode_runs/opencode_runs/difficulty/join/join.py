@@ -208,7 +208,7 @@ def _write(
                         figures.changed_identity.add(row.place, options.names)
             figures.rows += len(rows)
             figures.rated_rows += sum(tally is not None and tally.attempts > 0 for tally, *_ in tallies)
-            progress.add(len(rows))
+            progress.update(len(rows))
     return keys
 
 
