@@ -1,4 +1,7 @@
-"""verifiers' own harnesses in the confined sandbox: `vf-eval opencode-env --env.agent.harness.id …`, real programs."""
+"""verifiers' own harnesses in the confined sandbox: `vf-eval opencode-env --env.agent.harness.id …`, real programs.
+
+Its `bash` is among the agents of `tests/conformance`.
+"""
 
 import asyncio
 import os
@@ -110,15 +113,14 @@ def runs(home: UserHome, holding: HoldingPolicy) -> Mapping[str, Finished]:
     async def run() -> Mapping[str, Finished]:
         # A first download, which may take a while, is not on the clock of a run.
         await harness_binds(PiHarness(PiHarnessConfig(id="pi", version=PI)))
-        bash, _ = await play(home, "bash", plain_policy(Reply(text="done")), two)
         mini, _ = await play(home, "mini_swe_agent", plain_policy(shell(SUBMIT)), two, *NO_PRICES)
         pi, _ = await play(home, "pi", holding, three, "-c", "2", "--env.agent.harness.version", PI)
-        return {"bash": bash, "mini_swe_agent": mini, "pi": pi}
+        return {"mini_swe_agent": mini, "pi": pi}
 
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize("harness", ["bash", "mini_swe_agent", "pi"])
+@pytest.mark.parametrize("harness", ["mini_swe_agent", "pi"])
 def test_its_agent_works_in_the_sandbox_and_is_scored_there(runs: Mapping[str, Finished], harness: str) -> None:
     finished = runs[harness]
     assert finished.exit_code == 0, finished.log

@@ -83,13 +83,19 @@ class Runs:
         return any(self.made["main"].policy.commands.values())
 
 
-def gather_evidence(subject: Subject, root: Path, names: Collection[str]) -> Runs:
+def gather_evidence(subject: Subject, root: Path, names: Collection[str], rows: Collection[str]) -> Runs:
     """Run the evaluations of these names, all at once, below an empty directory.
+
+    Args:
+        subject: the agent.
+        root: the directory.
+        names: of `EVALUATIONS`.
+        rows: those of the main evaluation that are played; without any, the sound one.
 
     Raises:
         CannotRun: there is nothing to judge.
     """
-    runs = asyncio.run(_gather(subject, root, [name for name in EVALUATIONS if name in names]))
+    runs = asyncio.run(_gather(subject, root, [name for name in EVALUATIONS if name in names], rows or ["sound"]))
     for evidence in runs.made.values():
         finished = evidence.finished
         if not finished.episodes and finished.exit_code != _INTERRUPTED:
@@ -97,16 +103,17 @@ def gather_evidence(subject: Subject, root: Path, names: Collection[str]) -> Run
     return runs
 
 
-async def _gather(subject: Subject, root: Path, names: Sequence[str]) -> Runs:
-    made = await asyncio.gather(*(EVALUATIONS[name](_Stage(subject, root / name)) for name in names))
+async def _gather(subject: Subject, root: Path, names: Sequence[str], rows: Collection[str]) -> Runs:
+    made = await asyncio.gather(*(EVALUATIONS[name](_Stage(subject, root / name, rows)) for name in names))
     return Runs(subject, dict(zip(names, made, strict=True)))
 
 
 class _Stage:
     """A home, a key and a journal for one evaluation."""
 
-    def __init__(self, subject: Subject, root: Path) -> None:
+    def __init__(self, subject: Subject, root: Path, rows: Collection[str]) -> None:
         self.subject = subject
+        self.rows = rows
         self.home = UserHome(root, python_path())
         self.key = f"sk-conformance-{secrets.token_hex(16)}"
         self._journal = root / "journal.jsonl"
@@ -136,7 +143,7 @@ class _Stage:
 
 
 async def _main(stage: _Stage) -> Evidence:
-    rows = main_rows(stage.key)
+    rows = [row for row in main_rows(stage.key) if row.name in stage.rows]
     policy = RowPolicy(rows, stage.subject.dialect)
     limits = ["--env.agent.max-turns", str(MAX_TURNS), "--env.agent.max-total-tokens", str(MAX_TOTAL_TOKENS)]
     async with ScriptedModel(policy) as model, stage.running(rows, model.base_url, *limits) as run:

@@ -66,10 +66,11 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.fixture(scope="session")
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """The evaluations for which the chosen tests ask, made with the first of them."""
+    """The evaluations and rows for which the chosen tests ask, made with the first of them."""
     asked = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+    rows = {row for item in request.session.items for mark in item.iter_markers("rows") for row in mark.args}
     try:
-        return gather_evidence(request.config.stash[_SUBJECT], tmp_path_factory.mktemp("conformance"), asked)
+        return gather_evidence(request.config.stash[_SUBJECT], tmp_path_factory.mktemp("conformance"), asked, rows)
     except CannotRun as error:
         pytest.exit(str(error), returncode=2)
 

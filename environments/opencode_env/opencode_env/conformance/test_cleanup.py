@@ -27,17 +27,21 @@ def assert_hooks(evidence: Evidence, name: str, *, alive: bool = True) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["sound", "silent", "refused", "bad-setup"])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.rows(name)) for name in ("sound", "silent", "refused", "bad-setup")]
+)
 def test_cleanup_hooks_run_in_order_whatever_happened(main: Evidence, name: str) -> None:
     assert_hooks(main, name)
 
 
+@pytest.mark.rows("killed")
 def test_cleanup_hooks_run_for_a_sandbox_that_was_killed(main: Evidence, runs: Runs) -> None:
     if not runs.subject.confined:
         pytest.skip("only a confined local sandbox can be killed from here")
     assert_hooks(main, "killed", alive=False)
 
 
+@pytest.mark.rows("bad-hook")
 def test_a_cleanup_hook_that_raises_changes_no_verdict_and_stops_no_other(main: Evidence, row: Row) -> None:
     assert_hooks(main, "bad-hook")
     assert (row("bad-hook").ok, row("bad-hook").reward) == (True, 1.0), row("bad-hook").broken(

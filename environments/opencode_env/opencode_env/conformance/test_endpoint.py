@@ -25,15 +25,19 @@ def assert_unscored(rollout: Rollout, errors: tuple[str, ...], fault: str) -> No
 @pytest.mark.parametrize(
     ("name", "fault"),
     [
-        ("always-500", "The endpoint answers 500 for ever"),
-        ("refused", "The endpoint answers 401"),
-        ("always-cut", "The endpoint closes every connection in mid-reply"),
+        pytest.param(name, fault, marks=pytest.mark.rows(name))
+        for name, fault in (
+            ("always-500", "The endpoint answers 500 for ever"),
+            ("refused", "The endpoint answers 401"),
+            ("always-cut", "The endpoint closes every connection in mid-reply"),
+        )
     ],
 )
 def test_an_endpoint_that_fails_for_good_is_a_typed_error_and_never_a_reward(row: Row, name: str, fault: str) -> None:
     assert_unscored(row(name), MODEL_ERRORS, fault)
 
 
+@pytest.mark.rows("short-500")
 def test_a_time_limit_hides_no_failing_endpoint(row: Row, main: Evidence) -> None:
     short = row("short-500")
     if short.ok and len(main.asked("short-500")) < 2:
@@ -45,12 +49,14 @@ def test_an_endpoint_that_cannot_be_reached_is_a_typed_error_and_never_a_reward(
     assert_unscored(Rollout(dead, "dead"), MODEL_ERRORS, "Nothing listens at the endpoint")
 
 
+@pytest.mark.rows("no-finish")
 def test_a_stream_without_a_finish_reason_is_a_typed_error_and_never_a_reward(row: Row, main: Evidence) -> None:
     if not main.policy.streamed.get("no-finish"):
         pytest.skip("the agent does not ask for streams")
     assert_unscored(row("no-finish"), MODEL_ERRORS, "The endpoint's streams name no finish reason")
 
 
+@pytest.mark.rows("recovers")
 def test_a_fault_that_passes_is_a_sound_rollout_where_the_agent_tries_again(row: Row, main: Evidence) -> None:
     recovers = row("recovers")
     sent = len(main.asked("recovers"))
@@ -63,11 +69,13 @@ def test_a_fault_that_passes_is_a_sound_rollout_where_the_agent_tries_again(row:
     assert recovers.metrics["model_call_errors"] == 1.0, recovers.broken("The failed call must be counted.")
 
 
+@pytest.mark.rows("bad-setup")
 def test_a_failing_setup_is_an_error_before_the_agent_starts(row: Row, main: Evidence) -> None:
     assert_unscored(row("bad-setup"), ("TaskError: ",), "The task's setup fails")
     assert main.asked("bad-setup") == [], row("bad-setup").broken("The agent was started though its setup had failed.")
 
 
+@pytest.mark.rows("killed")
 def test_a_sandbox_that_dies_in_mid_run_is_a_typed_error_and_never_a_reward(row: Row, runs: Runs) -> None:
     if not runs.subject.confined:
         pytest.skip("only a confined local sandbox can be killed from here")

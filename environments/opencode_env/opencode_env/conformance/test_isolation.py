@@ -23,6 +23,7 @@ def _agents_view(runs: Runs) -> tuple[str, ...]:
     return ("agent",) if runs.runs_commands else ()
 
 
+@pytest.mark.rows("leaves")
 @pytest.mark.usefixtures("commands")
 def test_no_process_that_the_agent_left_lives_when_it_is_scored(row: Row) -> None:
     assert_check(row("leaves"), ("ran",), "The model's command was not run: is the dialect the agent's?")
@@ -30,11 +31,13 @@ def test_no_process_that_the_agent_left_lives_when_it_is_scored(row: Row) -> Non
     assert_check(row("leaves"), ("ended", "still"), promise)
 
 
+@pytest.mark.rows("leaves")
 def test_a_service_that_the_setup_started_outlives_the_agent(row: Row) -> None:
     promise = "A process that the task's setup started is not the agent's and must live on until the sandbox goes."
     assert_check(row("leaves"), ("service",), promise)
 
 
+@pytest.mark.rows("near-1", "near-2")
 @pytest.mark.parametrize(("own", "other"), [("1", "2"), ("2", "1")])
 def test_two_rollouts_at_once_do_not_see_each_other(row: Row, runs: Runs, own: str, other: str) -> None:
     rollout = row(f"near-{own}")
@@ -45,6 +48,7 @@ def test_two_rollouts_at_once_do_not_see_each_other(row: Row, runs: Runs, own: s
     assert f"row near-{other}:" not in rollout.trace.model_dump_json(), rollout.broken("Its trace holds a neighbour's.")
 
 
+@pytest.mark.rows("sound")
 def test_the_providers_key_is_sent_to_the_provider_and_is_nowhere_in_the_sandbox(
     row: Row, main: Evidence, runs: Runs
 ) -> None:

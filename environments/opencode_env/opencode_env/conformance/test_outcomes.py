@@ -33,6 +33,7 @@ def assert_ended(rollout: Rollout, outcome: Outcome, promise: str, stop: str = "
     assert not row.metric or rollout.metrics[row.metric] == 1.0, rollout.broken(promise)
 
 
+@pytest.mark.rows("sound")
 def test_a_sound_answer_is_a_finished_rollout_with_its_reward(row: Row) -> None:
     sound = row("sound")
     assert sound.ok, sound.broken("An agent that was given a sound model must end as a sound rollout.")
@@ -42,6 +43,7 @@ def test_a_sound_answer_is_a_finished_rollout_with_its_reward(row: Row) -> None:
     assert sound.reward == 1.0, sound.broken("The model's right answer must reach the sandbox and be scored there.")
 
 
+@pytest.mark.rows("sound")
 def test_every_rollout_has_the_metrics_of_every_agent(row: Row, runs: Runs) -> None:
     sound = row("sound")
     missing = [name for name in METRICS if name not in sound.metrics]
@@ -53,6 +55,7 @@ def test_every_rollout_has_the_metrics_of_every_agent(row: Row, runs: Runs) -> N
     )
 
 
+@pytest.mark.rows("wrong")
 def test_a_wrong_answer_is_a_reward_of_0_and_no_error(row: Row) -> None:
     wrong = row("wrong")
     assert wrong.ok, wrong.broken("A wrong answer is the policy's doing: a sound rollout.")
@@ -69,6 +72,7 @@ def test_no_rollout_without_a_model_call_is_sound(main: Evidence, runs: Runs) ->
                 assert asked or not rollout.ok, rollout.broken("An agent that never asked its model is scored.")
 
 
+@pytest.mark.rows("turns")
 @pytest.mark.usefixtures("commands")
 def test_the_limit_of_turns_is_a_stop_and_is_scored(row: Row) -> None:
     promise = "--env.agent.max-turns must end the agent, and it is scored"
@@ -76,12 +80,14 @@ def test_the_limit_of_turns_is_a_stop_and_is_scored(row: Row) -> None:
     assert row("turns").metrics["num_turns"] == MAX_TURNS, row("turns").broken("Not one turn more than the limit.")
 
 
+@pytest.mark.rows("budget")
 @pytest.mark.usefixtures("commands")
 def test_a_spent_budget_of_tokens_is_a_stop_and_is_scored(row: Row) -> None:
     promise = "--env.agent.max-total-tokens must end the agent, and it is scored"
     assert_ended(row("budget"), Outcome.LIMIT, promise, stop="max_total_tokens")
 
 
+@pytest.mark.rows("window")
 def test_a_conversation_that_outgrows_the_models_window_is_a_stop_and_is_scored(row: Row) -> None:
     promise = "A context window that is full is the policy's doing"
     assert_ended(row("window"), Outcome.CONTEXT_FULL, promise)

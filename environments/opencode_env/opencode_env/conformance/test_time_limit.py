@@ -21,6 +21,7 @@ def assert_timed_out(rollout: Rollout) -> None:
     assert rollout.metrics["agent_error"] == 0.0, rollout.broken("A time limit is not an error of the agent.")
 
 
+@pytest.mark.rows("silent")
 def test_an_agent_that_waits_for_its_model_is_ended_and_scored(row: Row) -> None:
     silent = row("silent")
     if silent.error.startswith("HarnessError: the agent's time was over before its first model call"):
@@ -30,6 +31,7 @@ def test_an_agent_that_waits_for_its_model_is_ended_and_scored(row: Row) -> None
     assert_timed_out(silent)
 
 
+@pytest.mark.rows("late")
 @pytest.mark.usefixtures("commands")
 def test_an_agent_that_waits_for_its_command_is_ended_with_it_and_scored(row: Row) -> None:
     late = row("late")
