@@ -1,7 +1,8 @@
-"""`vf-eval opencode-swe` with real OpenCode: in confined sandboxes, with recursive OpenCode, and in containers.
+"""`vf-eval opencode-swe`: in confined sandboxes, with recursive OpenCode, and in containers.
 
-In `make test` each of the eight forms once or twice; in `make test-whole` each with the gold patch, half of it and
-nothing, five times, confined and in containers. `test_scoring` scores the others of three repositories in eight forms.
+In `make test` each of the eight forms once or twice, of which OpenCode plays one and the light program the others; in
+`make test-whole` OpenCode plays each with the gold patch, half of it and nothing, five times, confined and in
+containers. `test_scoring` scores the others of three repositories in eight forms.
 """
 
 from itertools import cycle
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.env.test_podman import podman
+from tests.support.light_opencode import light_opencode_in_place
 from tests.support.podman import SUITES_IMAGE, Unavailable, base_image
 from tests.support.sizes import WHOLE, size
 from tests.support.user_home import UserHome
@@ -56,16 +58,23 @@ def cases(**columns: Any) -> list[Case]:
 
 
 def test_rows_of_every_form_are_played_in_the_confined_sandbox(shared_home: UserHome) -> None:
-    played = cases()
-    finished = run(shared_home, "confined", played, "-r", str(TIMES), **pythons(shared_home.root))
-    assert_scored(finished, played, TIMES)
+    played, found = cases(), pythons(shared_home.root)
+    by_opencode = played if WHOLE else played[:1]
+    finished = run(shared_home, "confined", by_opencode, "-r", str(TIMES), **found)
+    assert_scored(finished, by_opencode, TIMES)
     trace = finished.episodes[0].traces[0]
     assert {tool.name for tool in trace.tools} == {"bash", "edit", "write"}
-    patches = {str(one.task.data.id): one.traces[0].info["swe"]["patch"] for one in finished.episodes}
+    episodes = [*finished.episodes]
+    if others := played[len(by_opencode) :]:
+        with light_opencode_in_place():
+            light = run(shared_home, "light", others, **found)
+        assert_scored(light, others)
+        episodes += light.episodes
+    patches = {str(one.task.data.id): one.traces[0].info["swe"]["patch"] for one in episodes}
     assert patches["calculator-r2e-gold"].startswith("diff --git a/calc/more.py")
     # A trace has a row's files by their digest.
-    assert max(len(episode.model_dump_json()) for episode in finished.episodes) < 400_000
-    rows = [one.task.data.model_dump()["swe"] for one in finished.episodes]
+    assert max(len(episode.model_dump_json()) for episode in episodes) < 400_000
+    rows = [one.task.data.model_dump()["swe"] for one in episodes]
     assert all((row.get("archive") or row["bundle"]).startswith("sha256:") for row in rows)
     assert shared_home.leftovers() == []
 
