@@ -1,4 +1,7 @@
-"""The three ways to recurse, with the real binary in confined sandboxes, and every way in which they go wrong."""
+"""The three ways to recurse, with the real binary in confined sandboxes, and every way in which they go wrong.
+
+The light program plays where what is promised happens outside the sandbox.
+"""
 
 from pathlib import Path
 
@@ -7,6 +10,7 @@ import pytest_asyncio
 from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, Reply
 
 from tests.rlm.episodes import Played, play, task
+from tests.support.light_opencode import light_opencode_in_place
 from tests.support.replies import bash, call
 from tests.support.seats import MAIN_MODEL, SUB_MODEL
 from tests.support.waiting import within_a_limit
@@ -201,7 +205,8 @@ async def test_a_sub_agent_at_the_depth_limit_has_no_tool_to_nest_further(tmp_pa
 
 async def test_the_sub_trace_trains_when_included_and_then_carries_the_reward(tmp_path: Path) -> None:
     steps = [call("llm_subcall", prompt="x"), DONE]
-    played = await play(tmp_path, steps, echo, options={"include_sub_llm_in_trajectory": True})
+    with light_opencode_in_place():
+        played = await play(tmp_path, steps, echo, options={"include_sub_llm_in_trajectory": True})
     assert played.main.agent.trainable
     assert played.sub.agent.trainable
     assert played.sub.reward == played.main.reward == 1.0
@@ -226,7 +231,8 @@ async def test_the_agents_time_limit_ends_sub_calls_in_flight_and_the_rollout_is
         says = [call("llm_subcall", prompt="x")]
         return await play(place, says, lambda _: Reply(text="", faults=(hang,)), options=options)
 
-    played = await within_a_limit(limited, lambda played: played.main.metrics["sub_llm_errors"])
+    with light_opencode_in_place():
+        played = await within_a_limit(limited, lambda played: played.main.metrics["sub_llm_errors"])
     assert played.main.stop_condition == "agent_timeout"
     assert played.main.ok
     assert played.main.metrics["sub_llm_errors"] == 1
@@ -276,7 +282,8 @@ def ask(**headers):
         return str(error.code)
 print(ask(), ask(**{"X-RLM-Role": "boss"}), ask(**{"X-RLM-Role": "sub"}))
 END"""
-    played = await play(tmp_path, [bash(script), DONE], echo)
+    with light_opencode_in_place():
+        played = await play(tmp_path, [bash(script), DONE], echo)
     assert played.episode.ok
     assert played.tool_results()[0].split()[-5:] == ["400", "echo:", "from", "a", "script"]
     assert played.main.num_branches == 2
