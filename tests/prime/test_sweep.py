@@ -13,7 +13,7 @@ from tests.support.user_home import Finished, UserHome
 
 pytestmark = pytest.mark.slow
 
-ROLLOUTS, AT_ONCE = size((32, 8), (500, 16))
+ROLLOUTS, AT_ONCE = size((16, 8), (500, 16))
 FOR_EVER = 1 << 30
 FAULTS = [
     Fault("*", status=503, share=0.04, times=FOR_EVER),

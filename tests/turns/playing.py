@@ -13,7 +13,7 @@ from opencode_env.opencode.build_cache import ensure_build, host_platform
 from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.scripted_model import ChatRequest, Policy, RecordedRequest, Reply, ScriptedModel
-from opencode_runs.turns.kept import FILES, KeptTurn
+from opencode_runs.turns.kept import FILES, KeptTurn, TurnRow
 from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import ClientConfig, EvalClientConfig, ModelContext
 from verifiers.v1.episode import Episode
@@ -21,6 +21,7 @@ from verifiers.v1.graph import MessageNode
 from verifiers.v1.serve.delta import DeltaStreamer, EpisodeAssembly, pack, unpack
 
 from tests.support.podman import derived_image
+from tests.support.rows import write_rows
 
 OWN_STATE = "/tmp/opencode"
 
@@ -109,6 +110,11 @@ async def play(config: OpenCodeEnvConfig, policy: Policy, **options: Any) -> Pla
     for request in model.requests:
         by_trace.setdefault(request.headers["x-session-id"], []).append(request)
     return Played(played, by_trace)
+
+
+def write_turns(path: Path, turns: Sequence[KeptTurn]) -> Path:
+    """The dataset of these kept turns."""
+    return write_rows(path, [TurnRow(kept_turn=str(turn.place), digest=turn.digest).model_dump() for turn in turns])
 
 
 def text(body: Mapping[str, Any]) -> str:

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from opencode_env.scripted_model import Reply, ScriptPolicy
-from opencode_runs.turns.kept import KeptTurn, TurnRow, kept_turns
+from opencode_runs.turns.kept import KeptTurn, kept_turns
 
 from tests.support.replies import bash
 from tests.support.rows import write_rows
-from tests.turns.playing import Played, config_of, files, play, text
+from tests.turns.playing import Played, config_of, files, play, text, write_turns
 
 pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
 
@@ -44,8 +44,7 @@ BRANCHED = (1, 3)
 async def branches(trunk: Played, places: Path) -> Played:
     """A rollout from some of its kept turns, with every turn kept again."""
     chosen = [turn for turn in turns(places / "trunk") if turn.turn in BRANCHED]
-    rows = [TurnRow(kept_turn=str(turn.place), digest=turn.digest).model_dump() for turn in chosen]
-    dataset = write_rows(places / "chosen.jsonl", rows)
+    dataset = write_turns(places / "chosen.jsonl", chosen)
     return await play(config_of(dataset, places / "branches"), ScriptPolicy.of(*SCRIPT))
 
 

@@ -1,4 +1,7 @@
-"""A branch under a training client: the tokens of the trunk before it, masked, and its own, exactly as sampled."""
+"""A branch under a training client: the tokens of the trunk before it, masked, and its own, exactly as sampled.
+
+The light program plays what is not rewritten in the store, OpenCode all in `make test-whole`.
+"""
 
 from pathlib import Path
 
@@ -15,7 +18,7 @@ from tests.support.seats import MAIN_MODEL, SUB_MODEL
 from tests.support.sizes import size
 from tests.support.token_engine import Call, Says, TokenEngine
 from tests.training.trained import Lines, assert_exact, train_client
-from tests.turns.playing import config_of, episodes
+from tests.turns.playing import config_of, episodes, write_turns
 
 pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
 
@@ -35,6 +38,7 @@ def says(family: Family, *commands: str) -> list[Says]:
     return [Says(family.answer("", call, reasoning="Hm.")) for call in calls]
 
 
+@pytest.mark.usefixtures("light_but_in_whole")
 @pytest.mark.parametrize("family", [FAMILIES[name] for name in PLAYED], ids=PLAYED)
 async def test_trunk_and_branches_train_each_sampled_token_once(
     tokenizer: Path, tmp_path: Path, family: Family
@@ -77,6 +81,7 @@ def subcalls(family: Family, *words: str) -> list[Says]:
     return [Says(family.answer("", call, reasoning="Hm.")) for call in calls]
 
 
+@pytest.mark.usefixtures("light_but_in_whole")
 async def test_sub_calls_of_trunk_and_branch_train_once_each(tokenizer: Path, tmp_path: Path) -> None:
     family = FAMILIES["qwen3"]
 
@@ -117,6 +122,8 @@ store.execute("update part set data = replace(data, 'first', 'other')")
 store.commit()
 END
 """
+REWRITTEN = size((2, 3), (1, 2, 3, 4))
+"""Turns of such a conversation that are gone back to: the last before the fork and the first after it."""
 
 
 async def test_a_branch_of_a_rewritten_conversation_shows_the_fork_and_trains_nothing(
@@ -132,8 +139,9 @@ async def test_a_branch_of_a_rewritten_conversation_shows_the_fork_and_trains_no
 
     async with TokenEngine(tokenizer, family, Lines(family, says(family), {})).serving() as url:
         client = train_client(url, family, tokenizer)
-        played = await episodes(config_of(tmp_path / "kept"), client, MAIN_MODEL)
-    for at, (branch,) in enumerate((episode.traces for episode in played), 1):
+        chosen = [turn for turn in kept_turns(tmp_path / "kept") if turn.turn in REWRITTEN]
+        played = await episodes(config_of(write_turns(tmp_path / "turns.jsonl", chosen)), client, MAIN_MODEL)
+    for at, (branch,) in zip(REWRITTEN, (episode.traces for episode in played), strict=True):
         assert branch.ok, branch.errors
         assert branch.info["branch"] == {
             "trace_id": trunk.id,

@@ -1,6 +1,6 @@
 """A rollout that is killed again and again, in copies, calls, tools and scoring, comes to its end all the same.
 
-Five moments are chosen by chance, with `WHOLE=1` two hundred.
+Five moments are chosen by chance, of a rollout of the light program; with `WHOLE=1` two hundred, and of OpenCode.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from tests.support.waiting import until
 from tests.turns.playing import same_ids
 from tests.turns.test_resuming import turn_of
 
-pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
+pytestmark = pytest.mark.usefixtures("light_but_in_whole")
 
 TOOLS, KILLS = 5, 5
 SCRIPT = [*(bash(f"echo {number} >>done; sleep 0.4") for number in range(TOOLS)), Reply(text="Done.")]

@@ -1,6 +1,6 @@
 """Generated conversations go on from turns chosen by chance: as they did with the same answers, with others alone.
 
-Two conversations are played, with `WHOLE=1` forty.
+One conversation is played, with `WHOLE=1` forty.
 """
 
 import asyncio
@@ -13,18 +13,18 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from opencode_env.scripted_model import ChatRequest, Policy, Reply, Script, ScriptPolicy
-from opencode_runs.turns.kept import KeptTurn, TurnRow, kept_turns
+from opencode_runs.turns.kept import KeptTurn, kept_turns
 
 from tests.history.outputs import Conversation, conversations
 from tests.support.replies import bash
 from tests.support.rows import write_rows
 from tests.support.sizes import size
-from tests.turns.playing import config_of, files, play, text
+from tests.turns.playing import config_of, files, play, text, write_turns
 
 pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
 
 OTHERS = (bash("echo mine >/app/other"), Reply(text="Done in another way."))
-AT_ONCE = 2
+AT_ONCE = size(1, 2)
 
 
 def scripts(said: Sequence[Sequence[Reply]]) -> Policy:
@@ -53,8 +53,7 @@ async def play_and_go_back(said: Sequence[Sequence[Reply]], place: Path) -> None
         assert [turn.turn for turn in kept] == list(range(1, trace.num_turns + 1))
         chosen.append(random.Random(trace.num_turns).choice(kept))
     before = [files(turn) for turn in chosen]
-    rows = [TurnRow(kept_turn=str(turn.place), digest=turn.digest).model_dump() for turn in chosen]
-    dataset = write_rows(place / "turns.jsonl", rows)
+    dataset = write_turns(place / "turns.jsonl", chosen)
     same = await play(config_of(dataset, place / "same"), scripts(said))
     for turn, first, again in zip(chosen, trunk.traces, same.traces, strict=True):
         assert [text(body) for body in same.bodies(again)] == [text(one) for one in trunk.bodies(first)][

@@ -13,6 +13,7 @@ from opencode_runs.turns.kept import TurnRow, kept_turns
 from tests.rlm.episodes import PolicyByRole, ServedRows, serving, task
 from tests.support.replies import bash, call
 from tests.support.seats import MAIN_MODEL, SUB_MODEL
+from tests.support.sizes import size
 from tests.turns.playing import same_ids
 
 pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
@@ -52,7 +53,7 @@ async def test_a_branch_asks_what_its_trunk_asked_and_holds_its_sub_calls(tmp_pa
     assert [turn.unrestorable for turn in kept[:4]] == [None] * 4
     asked = [json.dumps(one.body) for one in trunk.asked(MAIN_MODEL)]
     before = {turn.turn: calls for turn, calls in zip(kept, (0, 1, 2, 3), strict=False)}
-    for turn in (kept[1], kept[3]):
+    for turn in size((kept[3],), (kept[1], kept[3])):
         row = TurnRow(kept_turn=str(turn.place), digest=turn.digest).model_dump()
         async with environment(tmp_path / f"branch{turn.turn}", row) as served:
             branch = await served.play(served.slots()[0])

@@ -1,5 +1,5 @@
 """A killed evaluation goes on with its unfinished rollouts from their last kept turn; nothing is sampled twice but the
-call that was under way."""
+call that was under way. What is killed in a tool is the light program, in `make test-whole` OpenCode too."""
 
 from collections import Counter
 from pathlib import Path
@@ -32,7 +32,11 @@ def turn_of(body: dict[str, object]) -> int:
 
 
 @pytest.mark.parametrize("where", ["in a call", "in a tool"])
-async def test_a_killed_rollout_goes_on_from_its_last_kept_turn(where: str, home: UserHome, tmp_path: Path) -> None:
+async def test_a_killed_rollout_goes_on_from_its_last_kept_turn(
+    where: str, home: UserHome, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if where == "in a tool":
+        request.getfixturevalue("light_but_in_whole")
     rows = write_rows(tmp_path / "rows.jsonl", [ROW])
     arguments = ("opencode-env", "--env.taskset.dataset", str(rows), "--env.turns.keep", str(tmp_path / "kept"))
     held = (lambda request: request.turn == 2) if where == "in a call" else (lambda request: False)

@@ -1,6 +1,6 @@
 """Every turn of the shipped samples can be gone back to: byte for byte the same request, and the same files.
 
-One sample is played, with `WHOLE=1` all of them.
+One sample is played by the light program, with `WHOLE=1` all of them by OpenCode.
 """
 
 import json
@@ -15,7 +15,7 @@ from tests.support.rows import write_rows
 from tests.support.sizes import size
 from tests.turns.playing import config_of, files, play, text
 
-pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
+pytestmark = pytest.mark.usefixtures("light_but_in_whole")
 
 PLAYED = size(["rotate-logs"], sorted(sample.id for sample in load_samples()))
 

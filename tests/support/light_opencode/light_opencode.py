@@ -25,6 +25,8 @@ from urllib.parse import urlsplit
 
 STATE = Path(os.environ["OPENCODE_ENV_STATE"]) if "OPENCODE_ENV_STATE" in os.environ else Path.cwd()
 STORE = STATE / "data/opencode/opencode.db"
+GO_ON = "opencode-env: go on"
+"""A prompt that is none: the conversation goes on from a kept turn."""
 MARK = f"{os.environ.pop('OPENCODE_ENV_CODE', '')}:{uuid.uuid4()}"
 BASH = {
     "name": "bash",
@@ -154,15 +156,21 @@ class Session:
 
     def speak(self, prompt: str) -> None:
         """Go on until the model calls no tool any more."""
-        self.messages.append({"role": "user", "content": prompt})
+        if prompt.strip() != GO_ON:
+            self.messages.append({"role": "user", "content": prompt})
         while calls := self.answer().get("tool_calls"):
             for call in calls:
                 self.messages.append({"role": "tool", "tool_call_id": call["id"], "content": self.result(call)})
+        self.store()
+
+    def store(self) -> None:
+        """Leave the conversation to who goes on with it, from a kept turn as well."""
         STORE.parent.mkdir(parents=True, exist_ok=True)
         STORE.write_text(json.dumps(self.messages))
 
     def answer(self) -> Json:
         """The model's next message."""
+        self.store()
         headers = {
             "x-session-id": self.id,
             "X-Agent-Mark": MARK,

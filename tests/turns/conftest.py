@@ -1,0 +1,16 @@
+"""A fixture of what happens outside OpenCode."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+
+import pytest
+
+from tests.support.light_opencode import light_opencode_in_place
+from tests.support.sizes import WHOLE
+
+
+@pytest.fixture
+def light_but_in_whole(sandboxes: None) -> Iterator[None]:
+    """The light program in OpenCode's place; in `make test-whole` OpenCode itself."""
+    with nullcontext() if WHOLE else light_opencode_in_place():
+        yield
