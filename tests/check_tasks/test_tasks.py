@@ -16,6 +16,7 @@ from opencode_env.taskset.gold.solution import trace_for
 
 from tests.check_tasks.planted import FIXED, FLAWS, SOUND, Planted, write, written
 from tests.support.places import podman_box
+from tests.support.programs import finished, own_variables
 from tests.support.sizes import WHOLE
 from tests.tasks.problems import CODE, CODES
 
@@ -173,7 +174,7 @@ def test_what_vf_validate_cannot_check_here_names_the_command(tmp_path: Path) ->
     rows = write(tmp_path / "rows.jsonl", [Planted("one", (), {**written(), "workdir": str(tmp_path / "work")})])
     argv = [sys.executable, "-m", "verifiers.v1.cli.validate", "opencode-env", "--taskset.dataset", str(rows)]
     out = ["--only-gold", "--runtime.type", "subprocess", "--output-dir", str(tmp_path / "out")]
-    done = subprocess.run([*argv, *out], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = finished([*argv, *out], tmp_path, own_variables())
     (results,) = tmp_path.rglob("results.jsonl")
     (row,) = map(json.loads, results.read_text().splitlines())
     assert row["reason"] == "error", done.stderr

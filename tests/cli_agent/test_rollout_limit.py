@@ -14,7 +14,7 @@ from tests.support.places import Confined
 from tests.support.rollouts import play, seat
 from tests.support.rows import write_rows
 
-pytestmark = pytest.mark.usefixtures("sandboxes")
+pytestmark = pytest.mark.usefixtures("light_opencode")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,6 @@ def test_a_scoring_shorter_than_its_commands_may_take_is_warned_about_at_load(
     assert warning.startswith("task row: scoring has 61 s (timeout.scoring), and its commands may take 62 s")
 
 
-@pytest.mark.opencode
 async def test_no_limit_is_a_limit_that_a_rollout_can_have() -> None:
     played = await play(Confined(), Reply(text="Done."), settings={"timeout": TimeoutConfig(rollout=math.inf)})
     assert (played.trace.ok, played.trace.stop_condition) == (True, "agent_completed")

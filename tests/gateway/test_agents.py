@@ -1,4 +1,4 @@
-"""Attacks by a real agent's own program, from inside the real sandbox, and by the agent itself."""
+"""Attacks by an agent's own program, from inside the real sandbox, and by the agent itself: the light program."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from tests.support.places import Confined
 from tests.support.replies import bash
 from tests.support.rollouts import Played, play
 
-pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
+pytestmark = pytest.mark.usefixtures("light_opencode")
 
 PROGRAM = """
 import concurrent.futures, json, os, urllib.error, urllib.request
@@ -69,7 +69,7 @@ async def test_a_program_of_many_calls_at_once_gets_no_more_turns_than_there_are
 
 async def test_an_agent_whose_own_request_outgrows_the_bounds_is_scored() -> None:
     played = await attacked(
-        [bash("head -c 30000 /dev/zero | tr '\\0' x"), *[Reply(text="done")] * 3], GatewayConfig(max_body=50_000)
+        [bash("head -c 60000 /dev/zero | tr '\\0' x"), *[Reply(text="done")] * 3], GatewayConfig(max_body=50_000)
     )
     assert played.trace.ok, played.trace.errors
     assert played.trace.stop_condition == "request_refused"

@@ -2,14 +2,15 @@
 
 import asyncio
 import json
-import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, provision_confined
 from opencode_env.cli_agent.interception import GatewayConfig
 
 from tests.rlm.role_server import role_server
+from tests.support.programs import finished, own_variables
 
 RAISED = """
 import resource
@@ -37,8 +38,9 @@ print("ended", ended)
 
 
 @pytest.mark.usefixtures("programs")
-def test_the_soft_limit_of_open_files_becomes_the_hard_one() -> None:
-    done = subprocess.run([sys.executable, "-c", RAISED], capture_output=True, text=True, check=True)
+def test_the_soft_limit_of_open_files_becomes_the_hard_one(tmp_path: Path) -> None:
+    (tmp_path / "raised.py").write_text(RAISED)
+    done = finished([sys.executable, "raised.py"], tmp_path, own_variables())
     soft, hard = done.stdout.split()
     assert soft == hard != "256"
 

@@ -7,7 +7,6 @@ import re
 import signal
 import stat
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +18,11 @@ from agent_sandbox.podman.arguments import ContainerOptions, run_arguments
 from agent_sandbox.podman.start_failure import describe, is_passing
 from agent_sandbox.provisioning import provisioned
 from agent_sandbox.verifiers_040 import supports_users
+from opencode_env.conformance.forked import Forked
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import SubprocessConfig
 
+from tests.support.programs import running
 from tests.support.user_home import podman_containers
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
@@ -202,24 +203,17 @@ async def test_a_container_that_podman_cannot_remove_is_named(
 
 
 @contextlib.contextmanager
-def host_process(*args: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+def host_process(*args: str) -> Iterator[tuple[Forked, str]]:
     """A process with a container of its own, and the container's name."""
-    command = [sys.executable, str(PROBES / "host_process.py"), *args]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True) as process:
-        try:
-            assert process.stdout is not None
-            name = process.stdout.readline().strip()
-            assert name in podman_containers()
-            yield process, name
-        finally:
-            process.kill()
+    with running(str(PROBES / "host_process.py"), *args) as (process, said):
+        name = said.readline().strip()
+        assert name in podman_containers()
+        yield process, name
 
 
 def test_an_exit_without_teardown_removes_the_container(podman_image: str) -> None:
     with host_process(podman_image, "exit") as (process, name):
-        assert process.stdin is not None
-        process.stdin.close()
+        process.send_signal(signal.SIGUSR1)
         assert process.wait(PATIENCE_SECONDS) == 0
         assert name not in podman_containers()
 
@@ -255,7 +249,7 @@ def test_a_container_that_podman_makes_after_its_process_was_killed_is_removed(
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    with subprocess.Popen([sys.executable, str(PROBES / "host_process.py"), podman_image]) as process:
+    with running(str(PROBES / "host_process.py"), podman_image) as (process, _):
         wait_until(lambda: arguments.exists() and arguments.read_text().endswith("\n"))
         process.kill()
     name = re.findall(r"--name (\S+)", arguments.read_text())[0]

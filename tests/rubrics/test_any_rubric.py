@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,10 @@ from pydantic_config import cli
 
 from tests.rubrics.math_support import score
 from tests.rubrics.third_party_rubric import GenerousRubric, LengthConfig, WordsConfig
+from tests.support.programs import finished, own_variables
 from tests.support.user_home import UserHome
 from tests.taskset.files import row, tasks, write_jsonl, write_parquet
+from tests.test_structure import ROOT
 
 HERE = "tests.rubrics.third_party_rubric"
 LENGTH, WORDS, GENEROUS = f"{HERE}:LengthRubric", f"{HERE}:WordsRubric", f"{HERE}:GenerousRubric"
@@ -75,7 +76,7 @@ def test_an_import_path_on_the_command_line_takes_the_options_of_its_own_class(t
 
 
 @pytest.mark.usefixtures("programs")
-def test_a_configuration_travels_to_another_process_and_finds_its_rubric_there() -> None:
+def test_a_configuration_travels_to_another_process_and_finds_its_rubric_there(tmp_path: Path) -> None:
     configs: list[dict[str, Any]] = [
         {"type": LENGTH, "most": 7},
         {"type": WORDS, "words": ["x"]},
@@ -95,7 +96,9 @@ def test_a_configuration_travels_to_another_process_and_finds_its_rubric_there()
         "    config = C.model_validate_json(wire); print(config.model_dump_json())\n"
         "    live_rubric(config.task.rubric)"
     )
-    done = subprocess.run([sys.executable, "-c", program, *wires], check=True, capture_output=True, text=True)
+    (tmp_path / "travels.py").write_text(program)
+    done = finished([sys.executable, "travels.py", *wires], tmp_path, own_variables(PYTHONPATH=str(ROOT)))
+    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == wires
 
 

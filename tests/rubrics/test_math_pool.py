@@ -14,6 +14,7 @@ from opencode_rubrics.math.worker_pool import WorkerPool, shared_pool
 
 from tests.rubrics.math_support import HANG, pool_of, score, wait_until_gone
 from tests.support.machine import assert_no_longer
+from tests.support.programs import running
 
 pytestmark = pytest.mark.usefixtures("programs")
 
@@ -186,11 +187,10 @@ async def test_rubrics_share_one_pool_until_the_last_is_torn_down() -> None:
 
 def test_workers_die_with_their_process_however_it_dies() -> None:
     ends = [signal.SIGKILL, signal.SIGTERM]
-    command = [sys.executable, str(Path(__file__).with_name("orphan_parent.py")), "wait", "wait", "leave"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        for _ in command[2:]:
-            how, parent, *pids = process.stdout.readline().split()
+    with running(str(Path(__file__).with_name("orphan_parent.py")), *(hows := ("wait", "wait", "leave"))) as started:
+        process, said = started
+        for _ in hows:
+            how, parent, *pids = said.readline().split()
             assert len(pids) == 3
             if how == "wait":
                 os.kill(int(parent), ends.pop())

@@ -26,10 +26,12 @@ from agent_sandbox.confined import (
 from agent_sandbox.confined import directory as directories
 from agent_sandbox.conformance.promises import host_pids_of
 from agent_sandbox.verifiers_040 import starts_processes
+from opencode_env.conformance.forked import Forked
 from pydantic import ValidationError
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import SubprocessConfig, SubprocessRuntimeInfo
 
+from tests.support.programs import running
 from tests.support.waiting import PATIENCE_SECONDS, until, wait_until
 
 from .conftest import PROBES, probe, sandbox_directories, sh
@@ -42,15 +44,10 @@ def marker(sandboxes: None) -> str:
 
 
 @contextlib.contextmanager
-def host_process(marker: str, *args: str) -> Iterator["subprocess.Popen[str]"]:
-    command = [sys.executable, str(PROBES / "host_process.py"), marker, *args]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-            yield process
-        finally:
-            process.kill()
+def host_process(marker: str, *args: str) -> Iterator[Forked]:
+    with running(str(PROBES / "host_process.py"), marker, *args) as (process, said):
+        assert said.readline() == "ready\n"
+        yield process
 
 
 def wait_until_gone(marker: str) -> None:

@@ -5,9 +5,10 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from opencode_env.conformance.forked import Forked, address
@@ -23,6 +24,25 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(name, None)
     if not hasattr(config, "workerinput"):
         address()
+
+
+def own_variables(**more: str) -> dict[str, str]:
+    """Those of this process, without what a Python reads before it can be forked."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | more
+
+
+@contextmanager
+def running(*argv: str) -> Iterator[tuple[Forked, IO[str]]]:
+    """A program of this Python by its file and arguments, and what it prints; killed on exit should it still run."""
+    reads, writes = os.pipe()
+    with open(reads) as said:
+        with open(writes, "wb") as output, open(os.dup(2), "wb") as error:
+            program = Forked([sys.executable, *argv], Path.cwd(), own_variables(), error, output)
+        try:
+            yield program, said
+        finally:
+            program.kill()
+            program.wait()
 
 
 def finished(

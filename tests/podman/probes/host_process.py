@@ -1,4 +1,4 @@
-"""Runs on the host: start a container, name it, stay until it is ended; or ("exit") leave, with stdin, no teardown."""
+"""Runs on the host: start a container, name it, stay until it is ended; or ("exit") leave at SIGUSR1, no teardown."""
 
 import asyncio
 import signal
@@ -24,6 +24,7 @@ async def leave(image: str) -> PodmanRuntime:
     register(runtime.backend)  # type: ignore[arg-type,unused-ignore]
     await runtime.backend.start()
     name(runtime)
+    signal.sigwait([signal.SIGUSR1])
     return runtime
 
 
@@ -31,7 +32,7 @@ if __name__ == "__main__":
     # A shell's background jobs ignore this signal, and Python leaves it at that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if "exit" in sys.argv:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
         kept = asyncio.new_event_loop().run_until_complete(leave(sys.argv[1]))
-        sys.stdin.read()
     else:
         asyncio.run(stay(sys.argv[1]))
