@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 STATE = Path(os.environ["OPENCODE_ENV_STATE"]) if "OPENCODE_ENV_STATE" in os.environ else Path.cwd()
 STORE = STATE / "data/opencode/opencode.db"
 GO_ON = "opencode-env: go on"
-"""A prompt that is none: the conversation goes on from a kept turn."""
+"""The prompt with which a conversation goes on from a kept turn, and nobody says anything."""
 MARK = f"{os.environ.pop('OPENCODE_ENV_CODE', '')}:{uuid.uuid4()}"
 BASH = {
     "name": "bash",

@@ -44,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Raises:
         UsageError: neither option names an agent, or the dialect cannot be had.
     """
+    config.addinivalue_line("markers", "rows(*names): rows of the main evaluation that a promise reads")
     harness, env = config.getoption("--harness"), config.getoption("--env")
     try:
         dialect = dialect_of(harness or env, config.getoption("--dialect"))
