@@ -81,6 +81,7 @@ async def test_a_program_that_parks_for_good_or_calls_too_late_is_an_error(
 
     async def run(again: bool) -> ProgramResult:
         starts.append(again)
+        assert not (again and calls_as_it_ends), "it was started again, though it had called"
         await asyncio.Event().wait()
         return ENDED
 

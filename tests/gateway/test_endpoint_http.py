@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import product
 from typing import Any
 
 import httpcore
@@ -15,6 +16,8 @@ from opencode_env.cli_agent.interception.endpoint_http import ConnectionPools, E
 from verifiers.v1.clients import EvalClient, EvalClientConfig
 from verifiers.v1.dialects import DIALECTS
 
+from tests.support.waiting import until
+
 
 class CountingServer:
     """Answers when it may, and counts."""
@@ -25,6 +28,7 @@ class CountingServer:
         self.url = ""
         self._runner = web.AppRunner(web.Application())
         self._runner.app.router.add_get("/", self._answer)
+        self._runner.app.router.add_get("/now", self._answer_now)
 
     async def _answer(self, request: web.Request) -> web.Response:
         self.active += 1
@@ -32,6 +36,9 @@ class CountingServer:
         await self.may_answer.wait()
         self.active -= 1
         return web.Response(text="done")
+
+    async def _answer_now(self, request: web.Request) -> web.Response:
+        return web.Response(text="now")
 
     @property
     def connections(self) -> int:
@@ -81,8 +88,7 @@ async def test_calls_use_as_many_connections_as_there_are_at_once_and_use_them_a
 async def test_calls_above_the_limit_wait_and_pools_above_the_kept_ones_are_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name, value in {"POOLS": 3, "CONNECTIONS": 2, "KEPT_POOLS": 1}.items():
-        monkeypatch.setattr(endpoint_http, name, value)
+    allow(monkeypatch, pools=3, connections=2, kept=1)
     async with asked() as (server, client):
         await at_once(server, client, 20, 6)
         assert server.most == 6
@@ -91,9 +97,82 @@ async def test_calls_above_the_limit_wait_and_pools_above_the_kept_ones_are_clos
         await at_once(server, client, 20, 6)
 
 
+def allow(monkeypatch: pytest.MonkeyPatch, *, pools: int, connections: int, kept: int = 10) -> None:
+    """Let there be so many."""
+    for name, value in {"POOLS": pools, "CONNECTIONS": connections, "KEPT_POOLS": kept}.items():
+        monkeypatch.setattr(endpoint_http, name, value)
+
+
+def requests(client: httpx.AsyncClient) -> list[int]:
+    """What each pool in use carries."""
+    assert isinstance(client._transport, ConnectionPools)
+    return [pool.requests for pool in client._transport._pools]
+
+
+async def test_calls_above_the_limit_wait_in_all_pools_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    allow(monkeypatch, pools=3, connections=2)
+    async with asked() as (server, client):
+        sent = [asyncio.create_task(client.get(server.url)) for _ in range(20)]
+        await until(lambda: sum(requests(client)) == 20)
+        assert sorted(requests(client)) == [6, 7, 7]
+        server.may_answer.set()
+        await asyncio.gather(*sent)
+
+
+async def test_a_pool_without_a_request_keeps_its_connections_where_few_others_are_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    allow(monkeypatch, pools=3, connections=2, kept=1)
+    async with asked() as (server, client):
+        held = [asyncio.create_task(client.get(server.url)) for _ in range(4)]
+        await until(lambda: server.active == 4)
+        for _ in range(2):
+            assert (await client.get(f"{server.url}now")).text == "now"
+            assert requests(client) == [2, 2, 0]
+        server.may_answer.set()
+        await asyncio.gather(*held)
+
+
+async def test_a_pool_of_a_call_that_was_given_up_counts_until_its_others_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    allow(monkeypatch, pools=2, connections=2)
+    async with asked() as (server, client):
+        first, given_up = (asyncio.create_task(client.get(server.url)) for _ in range(2))
+        await until(lambda: server.active == 2)
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+        assert requests(client) == []
+        others = [asyncio.create_task(client.get(server.url)) for _ in range(4)]
+        await until(lambda: sum(requests(client)) == 4)
+        assert requests(client) == [4]
+        server.may_answer.set()
+        await asyncio.gather(first, *others)
+        await until(lambda: server.connections == 2)
+
+
+class _Unclosable(httpx.AsyncByteStream):
+    """A body whose end is cancelled."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield b"done"
+
+    async def aclose(self) -> None:
+        raise asyncio.CancelledError
+
+
+async def test_a_call_that_is_cancelled_as_its_answer_ends_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(*_: Any) -> httpx.Response:
+        return httpx.Response(200, stream=_Unclosable())
+
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", answer)
+    pools = ConnectionPools()
+    response = await pools.handle_async_request(httpx.Request("GET", "http://127.0.0.1:9/"))
+    with pytest.raises(asyncio.CancelledError):
+        await response.aclose()
+    assert (pools._pools, pools._retired) == ([], [])
+
+
 async def test_a_call_that_fails_or_is_given_up_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("POOLS", "CONNECTIONS"):
-        monkeypatch.setattr(endpoint_http, name, 1)
+    allow(monkeypatch, pools=1, connections=1)
     async with asked() as (server, client):
         for _ in range(3):
             with pytest.raises(httpx.ConnectError):
@@ -135,15 +214,15 @@ async def test_calls_that_are_cancelled_as_they_connect_take_no_place_from_other
 
 def test_headers_are_verifiers_own_and_each_rollouts() -> None:
     config = EvalClientConfig(base_url="http://127.0.0.1:9/v1", api_key_var="NO_SUCH_KEY", headers={"X-Own": "1"})
-    ours, theirs, (chat, *_) = EndpointHttp(config), EvalClient(config), DIALECTS
+    ours, theirs = EndpointHttp(config), EvalClient(config)
     given = {"User-Agent": "agent", "Authorization": "Bearer secret", "Content-Length": "7", "Connection": "close"}
     for incoming in (given, {**given, "Content-Length": "8"}, {**given, "User-Agent": "other"}, None):
-        for session in ("one", "two", None):
-            expected = theirs._headers(chat, incoming, session)
-            made = ours._headers(chat, incoming, session)
+        for session, dialect in product(("one", "two", None), DIALECTS):
+            expected = theirs._headers(dialect, incoming, session)
+            made = ours._headers(dialect, incoming, session)
             assert made.raw == expected.raw
             made["content-type"] = "changed"
-            assert ours._headers(chat, incoming, session).raw == expected.raw
+            assert ours._headers(dialect, incoming, session).raw == expected.raw
 
 
 async def test_a_call_sends_what_verifiers_own_client_sends() -> None:

@@ -22,6 +22,7 @@ from verifiers.v1.dialects import DIALECTS
 
 from tests.gateway.test_masking import completion, endpoint
 from tests.rlm.role_server import SUB, Rollout, role_server
+from tests.support.waiting import until
 
 HELLO = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hello"}]}).encode()
 
@@ -149,6 +150,31 @@ async def test_what_is_no_http_and_who_leaves_fill_no_log(caplog: pytest.LogCapt
             writer.close()
             assert (await rollout.ask("still there")).status == 200
     assert [record for record in caplog.records if record.exc_info] == []
+
+
+async def test_who_gives_up_its_wait_for_memory_holds_up_nobody_behind_it() -> None:
+    memory, held = Memory(10), ExitStack()
+    await memory.hold(6, held)
+    large, small = (asyncio.create_task(memory.hold(size, ExitStack())) for size in (8, 4))
+    await until(lambda: len(memory._waiting) == 2)
+    large.cancel()
+    await asyncio.wait_for(small, 60)
+
+
+async def test_a_place_that_is_given_to_a_call_as_it_is_cancelled_goes_to_the_next() -> None:
+    slots, first = CallSlots(1, lambda _: True), ExitStack()
+
+    async def call() -> bool:
+        with ExitStack() as until_end:
+            return await slots.place(until_end)
+
+    assert await slots.place(first)
+    cancelled, following = (asyncio.create_task(call()) for _ in range(2))
+    await until(lambda: slots.waiting == 2)
+    first.close()
+    cancelled.cancel()
+    assert await asyncio.wait_for(following, 60)
+    assert slots.active == 0
 
 
 async def test_who_leaves_the_queue_for_memory_or_a_place_leaves_nothing() -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 from functools import partial
 
@@ -16,6 +15,7 @@ from agent_sandbox.podman.commands import Commands
 from agent_sandbox.podman.container import Container
 from verifiers.v1.errors import SandboxError
 
+from tests.support.child import child
 from tests.support.waiting import until
 
 from .conftest import sh
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.podman
 async def test_what_the_agent_orphans_forks_and_hides_is_ended_and_the_host_keeps_its_own(
     runtime: PodmanRuntime,
 ) -> None:
-    with subprocess.Popen(["sleep", "2101"]) as own:
+    with child("sleep", "2101") as own:
         await runtime.run_background(["sleep", "2100"], {}, "log")
         await until(partial(runs, runtime, "sleep 2100"))
         await runtime.run_background(
@@ -45,7 +45,6 @@ async def test_what_the_agent_orphans_forks_and_hides_is_ended_and_the_host_keep
         assert not await runs(runtime, "sleep 2105"), "what a service starts after the mark can be the agent's doing"
         assert await runs(runtime, "sleep 2100")
         assert own.poll() is None
-        own.kill()
 
 
 async def test_a_replaced_shell_changes_nothing_about_the_end(runtime: PodmanRuntime) -> None:
@@ -61,29 +60,23 @@ async def test_a_replaced_shell_changes_nothing_about_the_end(runtime: PodmanRun
 
 @pytest.mark.usefixtures("programs")
 def test_a_process_in_this_machines_own_control_group_is_refused() -> None:
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"]) as process:
-        try:
-            with pytest.raises(container_supervisor.CannotGuard, match="control group"):
-                container_supervisor._container_cgroup(process.pid)
-            with pytest.raises(container_supervisor.CannotGuard, match="pid namespace"):
-                container_supervisor._join(process.pid)
-        finally:
-            process.kill()
+    with child(sys.executable, "-c", "import time; time.sleep(1000)") as process:
+        with pytest.raises(container_supervisor.CannotGuard, match="control group"):
+            container_supervisor._container_cgroup(process.pid)
+        with pytest.raises(container_supervisor.CannotGuard, match="pid namespace"):
+            container_supervisor._join(process.pid)
 
 
 @pytest.mark.usefixtures("programs")
 def test_a_process_that_took_the_number_of_one_that_ended_gets_no_signal() -> None:
-    with subprocess.Popen(["sleep", "1000"]) as process:
-        try:
-            found = processes.process_of(process.pid)
-            assert found is not None
-            other = processes.Process(found.pid, found.parent, found.session, found.started - 1, found.alive)
-            guard = object.__new__(container_supervisor.ContainerSupervisor)
-            guard._signal_each({process.pid: other}, [process.pid], signal.SIGKILL)
-            guard._signal_each({process.pid: found}, [process.pid], signal.SIGTERM)
-            assert process.wait() == -signal.SIGTERM
-        finally:
-            process.kill()
+    with child("sleep", "1000") as process:
+        found = processes.process_of(process.pid)
+        assert found is not None
+        other = processes.Process(found.pid, found.parent, found.session, found.started - 1, found.alive)
+        guard = object.__new__(container_supervisor.ContainerSupervisor)
+        guard._signal_each({process.pid: other}, [process.pid], signal.SIGKILL)
+        guard._signal_each({process.pid: found}, [process.pid], signal.SIGTERM)
+        assert process.wait() == -signal.SIGTERM
 
 
 @pytest.mark.parametrize(("option", "said"), [("--pid=host", "pid namespace"), ("--privileged", "")])

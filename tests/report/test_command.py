@@ -1,5 +1,6 @@
 """The command: which runs a path stands for, where the page goes, and how it watches."""
 
+import gc
 import subprocess
 import sys
 import tempfile
@@ -41,10 +42,11 @@ def test_a_path_stands_for_a_run_a_training_run_or_a_folder_of_runs(tmp_path: Pa
 def test_the_page_stands_in_the_run_and_its_policy_allows_only_its_own_script(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = made.write_run(tmp_path / "run", made.many(3))
+    run = made.write_run(tmp_path / "<b>&amp;", made.many(3))
     assert main([str(run)]) == 0
     assert capsys.readouterr().out.strip() == str(run / "report.html")
     text = (run / "report.html").read_text()
+    assert "<title>&lt;b&gt;&amp;amp; · opencode-report</title>" in text
     assert text.count("Content-Security-Policy") == 1
     assert policy().startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe" not in policy()
@@ -63,8 +65,11 @@ def test_a_run_without_rollouts_is_a_page_and_no_run_is_written_over(
     for content in ("", "\n\n"):
         traces.write_text(content)
         assert written(tmp_path / "run", page=tmp_path / "page.html")["rows"] == []
-    assert main([str(tmp_path / "run"), "-o", str(traces)]) == 2
-    assert "is a run that it would show" in capsys.readouterr().err
+        assert gc.isenabled()
+    monkeypatch.chdir(tmp_path)
+    for place in (traces, "run/traces.jsonl"):
+        assert main([str(tmp_path / "run"), "-o", str(place)]) == 2
+        assert "is a run that it would show" in capsys.readouterr().err
     assert traces.read_text() == "\n\n"
     assert main([str(tmp_path / "run"), "-o", str(tmp_path)]) == 2
 

@@ -86,7 +86,7 @@ def test_a_secret_is_masked_wherever_it_stands(rule: str, tmp_path: Path) -> Non
     shown = json.dumps([index, packed(page, f"d{index['rows'][0]['detail']}")])
     assert secret not in shown
     assert shown.count(MASK) >= 6
-    assert sum(index["masked"].values()) >= 6
+    assert sum(index["masked"].values()) == shown.count(MASK)
 
 
 @pytest.mark.parametrize("token", SERVICES)

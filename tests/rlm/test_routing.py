@@ -5,13 +5,14 @@ import random
 
 import pytest
 from multidict import CIMultiDict
-from opencode_env.cli_agent.interception import SubSettings
+from opencode_env.cli_agent.interception import MARK_HEADER, GatewayConfig, SubSettings
 from verifiers.v1.interception import (
     ElasticInterceptionPoolConfig,
     InterceptionServerConfig,
     StaticInterceptionPoolConfig,
 )
 
+from tests.gateway.open_gateway import OPEN
 from tests.rlm.role_server import SUB, Rollout, role_server
 
 SHAPES = [
@@ -85,6 +86,16 @@ async def test_no_routing_header_and_no_secret_of_the_rollout_travels_upstream()
             assert "ses_" not in everything
             assert rollout.secret not in everything
             assert not any(bearer in everything for bearer in sub_bearers)
+
+
+@pytest.mark.parametrize("gateway", [None, OPEN], ids=["filtered", "open"])
+async def test_no_mark_of_the_agents_program_travels_upstream(gateway: GatewayConfig | None) -> None:
+    async with role_server(gateway=gateway) as server, server.rollout() as rollout:
+        for headers in ({}, SUB):
+            assert (await rollout.ask("hello", {MARK_HEADER: "run:guessed", **headers})).status == 200
+        sent = {name.lower() for request in server.model.requests for name in request.headers}
+        assert sent
+        assert MARK_HEADER.lower() not in sent
 
 
 async def test_no_header_reaches_another_rollouts_session() -> None:

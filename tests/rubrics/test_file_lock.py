@@ -12,6 +12,8 @@ import pytest
 from agent_sandbox.file_lock import locked, locked_async, private_directory, try_lock
 from opencode_rubrics.cache import cache_root, make_once
 
+from tests.support.child import child
+
 HOLDER = """
 import sys, time
 from pathlib import Path
@@ -25,7 +27,7 @@ with locked(Path(sys.argv[1])):
 @pytest.mark.usefixtures("programs")
 def test_a_lock_is_free_when_its_holder_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    with subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True) as holder:
+    with child(sys.executable, "-c", HOLDER, path, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         assert try_lock(path) is None

@@ -4,7 +4,10 @@ import contextlib
 import gzip
 import os
 from collections.abc import AsyncIterator
+from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from agent_sandbox.confined import LocalSandboxConfig
@@ -120,8 +123,9 @@ async def test_processes_beside_the_agents_are_named(tmp_path: Path) -> None:
         while (await made.run(["pgrep", "-c", "sleep"], {})).stdout != "2\n":
             pass
         await made.run(["sh", "-c", "(setsid tail -f /dev/null >/dev/null 2>&1 &); until pgrep tail; do :; done"], {})
-        with pytest.raises(NotKept, match=r"^processes ran beside the agent's program: sleep, tail$"):
+        with pytest.raises(NotKept, match=r"^processes ran beside the agent's program: sleep, tail$") as raised:
             await made.keep_files(tmp_path, None, MOST)
+        assert raised.type is NotKept, "nobody waits for one that is no child of the agent's program"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -133,6 +137,18 @@ async def test_a_process_whose_first_thread_has_ended_ends_nothing_that_runs(tmp
         with pytest.raises(NotKept, match=r"processes ran beside the agent's program: python3|held still"):
             await made.keep_files(tmp_path, None, MOST)
         assert (await made.run(["pgrep", "sleep"], {})).exit_code == 0
+
+
+def test_a_file_that_changed_just_now_is_sent_again_by_the_next_keeping(tmp_path: Path) -> None:
+    """It may change once more within the same tick of its time stamps."""
+    source = (files("agent_sandbox.programs") / "list_and_send.py").read_text()
+    program: dict[str, Any] = {"__name__": "list_and_send"}
+    exec(source.removesuffix("main()\n"), program)
+    (tmp_path / "file").touch()
+    found = (tmp_path / "file").stat()
+    for passed, stamped in ((10_000_000, False), (60_000_000, True)):
+        program["time"] = SimpleNamespace(time_ns=lambda passed=passed: found.st_ctime_ns + passed)
+        assert bool(program["entry"](str(tmp_path / "file"), found, program["Listed"]())[-1]) == stamped
 
 
 async def test_holes_take_no_disk_where_they_are_kept_and_where_they_are_put(tmp_path: Path) -> None:
@@ -158,6 +174,9 @@ async def test_a_folder_that_is_not_whole_is_the_sandboxes_error(tmp_path: Path)
         with pytest.raises(SandboxError, match="kept files"):
             await other.put_files(tmp_path)
     os.mkfifo(tmp_path / "999")
+    (tmp_path / "secret").write_bytes(b"12345")
+    (tmp_path / "998").symlink_to("secret")
+    (tmp_path / "997").mkdir()
     for damaged in (
         '["/app/x", "f", 420, 0, 5, "", "9999"',
         "[]",
@@ -165,6 +184,8 @@ async def test_a_folder_that_is_not_whole_is_the_sandboxes_error(tmp_path: Path)
         '["/app/x", "f", 420, 0, 5, "", "9999"]',
         '["/app/x", "f", 420, 0, 5, "", "../../../../../../etc/passwd"]',
         '["/app/x", "f", 420, 0, 5, "", "999"]',
+        '["/app/x", "f", 420, 0, 5, "", "998"]',
+        '["/app/x", "f", 420, 0, 5, "", "997/../secret"]',
     ):
         (tmp_path / INDEX).write_bytes(gzip.compress(damaged.encode()))
         with pytest.raises(ValueError, match="kept files are not whole"):

@@ -149,10 +149,12 @@ def test_a_row_whose_folder_is_not_seen_here_is_refused_with_the_path(tmp_path: 
     place = kept(tmp_path / "t", 3)
     with pytest.raises(TaskError, match="cannot be continued: it names no session"):
         Continued.of(made(3, session_id=None, place=place), {}, "confined")
+    other = {"agent": "1", "verifiers": "3"}
     for row, versions, runtime, said in (
         (TurnRow(kept_turn=str(place), digest="e" * 64), FACTS.versions, "confined", "its request is another"),
         (TurnRow(kept_turn=str(place), digest="d" * 64), {"agent": "9"}, "confined", "under agent 1 and cannot"),
         (TurnRow(kept_turn=str(place), digest="d" * 64), FACTS.versions, "podman", "cannot be put into podman"),
+        (TurnRow(kept_turn=str(place), digest="d" * 64), other, "confined", "under verifiers 2 and cannot"),
     ):
         with pytest.raises(TaskError, match=said):
             Continued.named(row, dict(versions), runtime)
