@@ -77,6 +77,7 @@ def test_a_secret_is_masked_wherever_it_stands(rule: str, tmp_path: Path) -> Non
     assert masker.counts[rule] == 1
     trace = made.trace(1)
     trace["nodes"][3]["message"]["content"] = f"x {text} y"
+    trace["nodes"][-1]["message"]["content"] = text
     trace["nodes"][2]["message"]["tool_calls"][0]["arguments"] = json.dumps({"command": f"echo '{text}'"})
     trace["info"]["agent"]["log_tail"] = text
     trace["info"]["note"] = json.dumps({"text": text})

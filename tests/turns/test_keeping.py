@@ -18,6 +18,7 @@ from agent_sandbox.toolbox.kept_files import INDEX, ChildrenRun, KeptFiles, NotK
 from agent_sandbox.toolbox.scoring import attach
 from opencode_env.cli_agent.classification import EndedRun, _failed_before_tools, _not_started
 from opencode_env.cli_agent.guard import GuardedHarness
+from opencode_env.cli_agent.interception.steps.turn import keep_turn
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.startup import NOT_STARTED
 from opencode_env.cli_agent.traces import AGENT_RECORD
@@ -25,9 +26,9 @@ from opencode_env.cli_agent.turns import keeping
 from opencode_env.cli_agent.turns.config import TurnsConfig
 from opencode_env.cli_agent.turns.continued import Continued
 from opencode_env.cli_agent.turns.disk import DiskUse
-from opencode_env.cli_agent.turns.keeping import Kind, RolloutTurns
+from opencode_env.cli_agent.turns.keeping import Kind, RolloutTurns, request_digest
 from opencode_env.cli_agent.turns.opening import _claim, _kind, make_folder, require_keepable
-from opencode_env.cli_agent.turns.trace_state import packed
+from opencode_env.cli_agent.turns.trace_state import SeededNode, mask, packed
 from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptPolicy
 from opencode_env.taskset.data import OpenCodeTaskData
@@ -35,9 +36,10 @@ from opencode_env.user_simulation import conversation
 from opencode_env.user_simulation.conversation import SimulatedUsers
 from opencode_runs.turns.kept import ENDED, FILES, LOCK, ROW, TRACE, RolloutFacts, TurnRow, kept_turns
 from pydantic import ValidationError
-from verifiers.v1 import SamplingConfig
+from verifiers.v1 import AgentConfig, SamplingConfig
 from verifiers.v1.errors import EnvError, HarnessError, TaskError
 from verifiers.v1.runtimes import DockerConfig, PrimeConfig, SubprocessConfig
+from verifiers.v1.types import AssistantMessage
 
 from tests.support.light_opencode import light_opencode_in_place
 from tests.support.replies import bash, faulty
@@ -216,6 +218,104 @@ def test_a_turn_that_is_not_whole_is_not_taken_up(tmp_path: Path) -> None:
     os.close(lock)
 
 
+def test_what_has_ended_was_cancelled_here_or_is_of_other_settings_is_not_gone_on_with(tmp_path: Path) -> None:
+    kept(tmp_path / "t1", 1)
+    lock, ended = tmp_path / "t1" / LOCK, tmp_path / "t1" / ENDED
+    lock.touch()
+    os.utime(lock, (1.0, 1.0))
+    for facts in ({"settings": "other"}, {"task_hash": "other"}):
+        assert _claim(tmp_path, replace(KIND, facts=FACTS.model_copy(update=facts)), 2.0) is None
+    ended.touch()
+    assert _claim(tmp_path, KIND, 2.0) is None
+    ended.unlink()
+    found = _claim(tmp_path, KIND, 2.0)
+    assert found is not None
+    os.close(found[2])
+    assert _claim(tmp_path, KIND, 2.0) is None, "this process began it anew, and gave it up"
+
+
+def test_nothing_of_a_masked_node_trains() -> None:
+    numbers = {
+        name: [0.5] for name in ("logprobs", "advantages", "reference_logprobs", "trainer_logprobs", "entropies")
+    }
+    said = AssistantMessage(content="x")
+    node = SeededNode(message=said, sampled=True, token_ids=[1], mask=[True], **numbers)  # type: ignore[arg-type]
+    written = node.model_dump()
+    assert (node.mask, node.logprobs) == ([True], [0.5])
+    mask(node)
+    for masked in (written, node.model_dump()):
+        assert masked["mask"] == [False]
+        assert not any(len(masked[name] or ()) for name in numbers)
+
+
+class Box:
+    """A sandbox without files; notes what it was told was kept before."""
+
+    def __init__(self) -> None:
+        self.before: list[Path | None] = []
+        self.full = False
+
+    async def keep_files(self, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]:
+        self.before.append(before)
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return KeptFiles(), 0.0
+
+    async def put_files(self, folder: Path) -> None:
+        """Nothing is continued here."""
+
+
+async def test_a_turn_is_kept_whole_of_the_agents_own_calls_alone_and_only_where_nothing_else_is_asked(
+    tmp_path: Path,
+) -> None:
+    box, turns = Box(), RolloutTurns(KIND, TurnsConfig(), DiskUse(tmp_path, None))
+    trace: Any = SimpleNamespace(nodes=[], calls=[], tools=[], mm_token_type_id_map={}, info={}, id="t1", num_turns=0)
+    trace.timing, trace.record_metrics = SimpleNamespace(agent=SimpleNamespace(start=0.0)), trace.info.update
+    gateway: Any = SimpleNamespace(
+        beginnings=SimpleNamespace(first="ses_1"), echoes=SimpleNamespace(side_agents=()), histories=[None], side=None
+    )
+    gateway.main, gateway.turns, gateway.open = SimpleNamespace(trace=trace), turns, 1
+    await turns.provide(box)  # type: ignore[arg-type]
+    turns.begin(trace)
+
+    async def asked(turn: int, *, own: bool = True, text: str = "Go.") -> Any:
+        trace.num_turns = turn - 1
+        call: Any = SimpleNamespace(gateway=gateway, sub=None, caller=SimpleNamespace(own=own), key=None, keeping=None)
+        call.conversation, call.body, call.answer_place = "ses_1", {"messages": [text]}, None
+        keep_turn(call)
+        if call.keeping is not None:
+            await call.keeping
+        return call.answer_place
+
+    try:
+        assert await asked(1, own=False) is None
+        place = tmp_path / "t1" / "0001"
+        assert await asked(1) == place
+        assert (await asked(1), await asked(1, text="Stop.")) == (place, None)
+        box.full = True
+        await asked(2)
+        box.full = False
+        await asked(3)
+        gateway.open = 2
+        await asked(4)
+    finally:
+        await turns.stop()
+        turns.close()
+    assert box.before == [None, place / FILES, None]
+    assert [(turn.turn, turn.unrestorable) for turn in kept_turns(tmp_path)] == [
+        (1, None),
+        (3, None),
+        (4, "another call of the rollout was under way"),
+    ]
+
+
+def test_requests_are_the_same_by_what_they_ask_and_not_by_their_model() -> None:
+    asked = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function"}]}
+    same, *others = ({**asked, **changed} for changed in ({"model": "n"}, {"tools": []}, {"messages": []}))
+    assert request_digest(same) == request_digest(asked)
+    assert request_digest(asked) not in map(request_digest, others)
+
+
 def test_a_turn_whose_files_a_power_cut_has_taken_is_passed_over_and_refused_by_name(tmp_path: Path) -> None:
     places = [kept(tmp_path / "t1", turn, size=10) for turn in (1, 2, 3, 4)]
     (places[2] / FILES / "0").write_bytes(b"")
@@ -336,7 +436,10 @@ async def test_no_copy_takes_so_long_that_the_agents_program_gives_up_its_call(t
         ctx=SimpleNamespace(model="m", sampling=SamplingConfig()),
     )
     task: Any = SimpleNamespace(key="k", hash="h", data=OpenCodeTaskData(prompt="Go."))
-    assert _kind(task, agent, "opencode-env", "confined", ()).patience == 7.0
+    kind = _kind(task, agent, "opencode-env", "confined", ())
+    assert kind.patience == 7.0
+    sub = AgentConfig(max_turns=3)
+    assert _kind(task, agent, "opencode-env", "confined", (sub,)).facts.settings != kind.facts.settings
 
 
 @pytest.mark.opencode
