@@ -146,6 +146,8 @@ async def test_a_pool_of_a_call_that_was_given_up_counts_until_its_others_end(mo
         assert requests(client) == [4]
         server.may_answer.set()
         await asyncio.gather(first, *others)
+        assert isinstance(client._transport, ConnectionPools)
+        assert client._transport._retired == []
         await until(lambda: server.connections == 2)
 
 
