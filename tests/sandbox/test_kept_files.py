@@ -125,7 +125,7 @@ async def test_processes_beside_the_agents_are_named(tmp_path: Path) -> None:
         await made.run(["sh", "-c", "(setsid tail -f /dev/null >/dev/null 2>&1 &); until pgrep tail; do :; done"], {})
         with pytest.raises(NotKept, match=r"^processes ran beside the agent's program: sleep, tail$") as raised:
             await made.keep_files(tmp_path, None, MOST)
-        assert raised.type is NotKept, "nobody waits for one that is no child of the agent's program"
+        assert raised.type is NotKept, "nobody waits for what is not a child of the agent's program"
     assert list(tmp_path.iterdir()) == []
 
 
