@@ -22,7 +22,7 @@ def test_the_archive_holds_configuration_plugin_and_an_empty_log() -> None:
     assert content[f"{CONFIG_DIR}/opencode.json"] == '{"model": "é"}'.encode()
     assert json.loads(content["plugin.json"] or b"") == {"append": "Append \u2028 this."}
     assert content["plugin.js"] == program("plugin.js").encode()
-    assert content["models.json"] == b"{}"
+    assert content["models.json"] == content["tsconfig.json"] == b"{}"
     assert content["events.jsonl"] == content["stderr.log"] == b""
 
 
