@@ -28,7 +28,7 @@ from opencode_env.cli_agent.turns.continued import Continued
 from opencode_env.cli_agent.turns.disk import DiskUse
 from opencode_env.cli_agent.turns.keeping import Kind, RolloutTurns, request_digest
 from opencode_env.cli_agent.turns.opening import _claim, _kind, make_folder, require_keepable
-from opencode_env.cli_agent.turns.trace_state import SeededNode, mask, packed
+from opencode_env.cli_agent.turns.trace_state import SeededNode, mask
 from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptPolicy
 from opencode_env.taskset.data import OpenCodeTaskData
@@ -39,6 +39,7 @@ from pydantic import ValidationError
 from verifiers.v1 import AgentConfig, SamplingConfig
 from verifiers.v1.errors import EnvError, HarnessError, TaskError
 from verifiers.v1.runtimes import DockerConfig, PrimeConfig, SubprocessConfig
+from verifiers.v1.serve.delta import pack
 from verifiers.v1.types import AssistantMessage
 
 from tests.support.light_opencode import light_opencode_in_place
@@ -84,7 +85,7 @@ def kept(folder: Path, turn: int, *, size: int = 0, trace: bytes | None = None) 
     (place / FILES / "0").write_bytes(b"x" * size)
     (place / FILES / INDEX).write_bytes(gzip.compress(b'["/app/x", "f", 420, 0, %d, "", "0"]\n' % size))
     (place / ROW).write_text("{}")
-    (place / TRACE).write_bytes(packed(STATE) if trace is None else trace)
+    (place / TRACE).write_bytes(pack(STATE) if trace is None else trace)
     made(turn, versions=dict(FACTS.versions)).write(place)
     return place
 
@@ -195,9 +196,9 @@ def test_the_oldest_turns_go_but_for_the_last_of_each_running_rollout(tmp_path: 
 
 def test_a_turn_that_is_not_whole_is_not_taken_up(tmp_path: Path) -> None:
     rollout, late = tmp_path / "t1", 2.0**33
-    wrong = [b"", b"\xff", b"\x90", *(packed({**STATE, key: 7}) for key in STATE if key not in ("forks", "leaf"))]
-    wrong.append(packed({**STATE, "nodes": [{"message": 3}]}))
-    wrong.append(packed({key: value for key, value in STATE.items() if key != "leaf"}))
+    wrong = [b"", b"\xff", b"\x90", *(pack({**STATE, key: 7}) for key in STATE if key not in ("forks", "leaf"))]
+    wrong.append(pack({**STATE, "nodes": [{"message": 3}]}))
+    wrong.append(pack({key: value for key, value in STATE.items() if key != "leaf"}))
     for turn, trace in enumerate((None, None, *wrong), 1):
         kept(rollout, turn, trace=trace)
     lock = try_lock(rollout / LOCK)

@@ -1,15 +1,24 @@
 """What every part says about a rollout's trace: its type, the agent's record on it, tool calls, and the log line."""
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from verifiers.v1.episode import Episode
+from verifiers.v1.graph import MessageNode
 from verifiers.v1.trace import Trace
 
 AnyTrace = Trace[Any, Any, Any]
 
 AGENT_RECORD = "agent"
 """Key in `trace.info` under which the agent's run is recorded."""
+
+
+def lineage(nodes: Sequence[MessageNode], node: int | None) -> Iterator[int]:
+    """A node of a trace and those that it stands on, up to the root."""
+    while node is not None:
+        yield node
+        node = nodes[node].parent
 
 
 def tool_counts(trace: AnyTrace) -> Counter[str]:

@@ -6,25 +6,12 @@ without the mark neither set a beginning nor are held to one.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
 from pydantic_core import from_json, to_json
 
 _CONVERSATIONS = 100
-
-
-@dataclass(frozen=True)
-class _Beginning:
-    """System messages and tools as JSON."""
-
-    system: bytes
-    tools: bytes
-
-    @classmethod
-    def of(cls, body: Mapping[str, Any]) -> "_Beginning":
-        return cls(to_json(_system(body)), to_json(body.get("tools")))
 
 
 class Beginnings:
@@ -38,7 +25,8 @@ class Beginnings:
         self._side_agents = side_agents
         self.first: str | None = None
         """The conversation of the first marked call, which comes before any program of the agent can run."""
-        self._known: dict[str, dict[str, _Beginning]] = {}
+        self._known: dict[str, dict[str, tuple[bytes, bytes]]] = {}
+        """By conversation and agent the system messages and the tools, as JSON."""
 
     def hold(self, body: dict[str, Any], conversation: str, agent: str) -> bool:
         """Give a chat request that bears the own program's mark what its conversation began with.
@@ -54,14 +42,14 @@ class Beginnings:
         self.first = self.first or conversation
         if conversation not in self._known and len(self._known) >= _CONVERSATIONS:
             return False
-        begun, found = self._known.setdefault(conversation, {}), _Beginning.of(body)
+        begun, found = self._known.setdefault(conversation, {}), (to_json(_system(body)), to_json(body.get("tools")))
         if agent not in begun and agent not in self._side_agents:
             agent = next((name for name in begun if name not in self._side_agents), agent)
         kept = begun.setdefault(agent, found)
         if kept == found:
             return False
-        body["messages"][: len(_system(body))] = from_json(kept.system)
-        tools = from_json(kept.tools)
+        body["messages"][: len(_system(body))] = from_json(kept[0])
+        tools = from_json(kept[1])
         body.pop("tools", None)
         if tools is not None:
             body["tools"] = tools

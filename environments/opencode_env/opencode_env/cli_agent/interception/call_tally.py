@@ -12,6 +12,8 @@ from verifiers.v1.graph import MessageNode
 from verifiers.v1.session import RolloutLimits
 from verifiers.v1.trace import ModelCall
 
+from opencode_env.cli_agent.traces import lineage
+
 _TOKEN_LIMITS = ("max_input_tokens", "max_output_tokens", "max_total_tokens")
 
 
@@ -52,8 +54,9 @@ class CallTally:
         self.completion_tokens += call.usage.completion_tokens
         new = 0
         if call.node is not None:
-            before = self._totals.get(_previous_turn(call.node, nodes), 0)
-            new = max(0, call.usage.input_tokens - before)
+            before = lineage(nodes, nodes[call.node].parent)
+            previous = next((self._totals.get(node, 0) for node in before if nodes[node].sampled), 0)
+            new = max(0, call.usage.input_tokens - previous)
             self.new_input_tokens += new
             self._totals[call.node] = call.usage.total_tokens
         used = (new, call.usage.completion_tokens, new + call.usage.completion_tokens)
@@ -86,11 +89,3 @@ class CallTally:
             if cap is not None and value >= cap:
                 return name
         return None
-
-
-def _previous_turn(node: int, nodes: list[MessageNode]) -> int:
-    """The nearest sampled ancestor of a node, or -1."""
-    parent = nodes[node].parent
-    while parent is not None and not nodes[parent].sampled:
-        parent = nodes[parent].parent
-    return -1 if parent is None else parent

@@ -9,10 +9,13 @@ conversation's own; of several answers with one text a conversation goes on behi
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Any
 
 from verifiers.v1.graph import MessageNode, message_hash
+
+from opencode_env.cli_agent.traces import lineage
 
 Asked = tuple[str | None, bytes]
 """A request by its conversation (None: it does not say) and the identity of its body."""
@@ -64,10 +67,7 @@ class AskedRequests:
         if parent is not None and end.get("role") == "assistant":
             self._ends[parent] = end
         own = self._own.setdefault(asked[0], set())
-        here: int | None = node
-        while here is not None and here not in own:
-            own.add(here)
-            here = self._nodes[here].parent
+        own.update([*takewhile(lambda here: here not in own, lineage(self._nodes, node))])
 
     def end(self, node: int) -> dict[str, Any] | None:
         """What a chat endpoint got for an assistant message with which a request ended."""

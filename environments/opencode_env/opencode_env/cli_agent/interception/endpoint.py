@@ -124,12 +124,12 @@ class EndpointClient(Client):
                 step(call)
             if call.sub is not None:
                 async with _in_time(call.sub.settings.timeout):
-                    yield _nothing
+                    yield lambda: None
             elif call.caller.own:
                 with call.gateway.program.at_the_endpoint() as goes_on:
                     yield goes_on
             else:
-                yield _nothing
+                yield lambda: None
         except Exception as error:
             said = error
             for tell in path.FAILURE:
@@ -175,10 +175,6 @@ async def _again(events: list[bytes]) -> AsyncIterator[bytes]:
 
 async def _closed() -> None:
     """The reply was closed when it had been read."""
-
-
-def _nothing() -> None:
-    """No more of the answer is waited for."""
 
 
 async def _make_whole(response: httpx.Response) -> None:

@@ -13,6 +13,8 @@ from verifiers.v1.graph import MessageNode
 from verifiers.v1.trace import Trace
 from verifiers.v1.types import AssistantMessage, ToolMessage
 
+from opencode_env.cli_agent.traces import lineage
+
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
 
 RECORD = "history"
@@ -41,7 +43,8 @@ class Forks:
         if conversation is None:
             return
         leaves = self._leaves.setdefault(conversation, [])
-        extended = self._last_on_the_way(node, frozenset(leaves))
+        before = lineage(self._trace.nodes, self._trace.nodes[node].parent) if leaves else ()
+        extended = next((here for here in before if here in leaves), None)
         if extended is not None:
             leaves.remove(extended)
         elif leaves:
@@ -53,18 +56,13 @@ class Forks:
         leaves = self._leaves.get(conversation)
         return leaves[-1] if leaves else None
 
-    def _last_on_the_way(self, node: int, wanted: frozenset[int]) -> int | None:
-        here = self._trace.nodes[node].parent if wanted else None
-        while here is not None and here not in wanted:
-            here = self._trace.nodes[here].parent
-        return here
-
     def _note(self, conversation: str, old: int, new: int) -> None:
         record = self._trace.info.setdefault(RECORD, {"forks": 0, "first": []})
         record["forks"] += 1
         if len(record["first"]) >= _SHOWN:
             return
-        found = first_difference(self._trace.nodes, self._path(old), self._path(new))
+        nodes = self._trace.nodes
+        found = first_difference(nodes, *([*lineage(nodes, end)][::-1] for end in (old, new)))
         record["first"].append({"conversation": conversation, **found})
         logger.warning(
             "the history of a conversation changed: id=%s conversation=%s message %s from turn %s on: %s",
@@ -74,14 +72,6 @@ class Forks:
             found["turn"],
             found["how"],
         )
-
-    def _path(self, node: int) -> list[int]:
-        path: list[int] = []
-        here: int | None = node
-        while here is not None:
-            path.append(here)
-            here = self._trace.nodes[here].parent
-        return path[::-1]
 
 
 def first_difference(nodes: Sequence[MessageNode], old: Sequence[int], new: Sequence[int]) -> dict[str, Any]:

@@ -44,18 +44,9 @@ def is_reachable(server: InterceptionServer) -> bool:
 class RoleStaticPool(StaticInterceptionPool):
     """A fixed set of role servers."""
 
-    def __init__(
-        self,
-        config: StaticInterceptionPoolConfig,
-        requires_tunnel: bool,
-        state_service_secrets: tuple[str, ...],
-        gateway: GatewayConfig,
-    ) -> None:
-        super().__init__(config, requires_tunnel, state_service_secrets)
-        self.servers = [
-            RoleInterceptionServer(server, requires_tunnel, state_service_secrets, gateway=gateway)
-            for server in config.servers
-        ]
+    def __init__(self, config: StaticInterceptionPoolConfig, *options: Any, gateway: GatewayConfig) -> None:
+        super().__init__(config, *options)
+        self.servers = [RoleInterceptionServer(server, *options, gateway=gateway) for server in config.servers]
 
     @asynccontextmanager
     async def acquire(self, session: RolloutSession) -> AsyncIterator[Slot]:
@@ -68,15 +59,9 @@ class RoleStaticPool(StaticInterceptionPool):
 class RoleElasticPool(ElasticInterceptionPool):
     """Role servers on demand, `multiplex` rollouts on each."""
 
-    def __init__(
-        self,
-        config: ElasticInterceptionPoolConfig,
-        requires_tunnel: bool,
-        state_service_secrets: tuple[str, ...],
-        gateway: GatewayConfig,
-    ) -> None:
-        super().__init__(config, requires_tunnel, state_service_secrets)
-        self._slotsway = gateway
+    def __init__(self, *options: Any, gateway: GatewayConfig) -> None:
+        super().__init__(*options)
+        self._gateway = gateway
 
     async def _server(self) -> InterceptionServer:
         for server in self.servers:
@@ -86,7 +71,7 @@ class RoleElasticPool(ElasticInterceptionPool):
             InterceptionServerConfig(tunnel=PrimeTunnelConfig()),
             self.requires_tunnel,
             self.state_service_secrets,
-            gateway=self._slotsway,
+            gateway=self._gateway,
         )
         await self.stack.enter_async_context(grown)
         self.servers.append(grown)
@@ -110,9 +95,9 @@ def role_interception(
     if isinstance(config, InterceptionServerConfig):
         return RoleInterceptionServer(config, requires_tunnel, state_service_secrets, gateway=gateway)
     if isinstance(config, StaticInterceptionPoolConfig):
-        return RoleStaticPool(config, requires_tunnel, state_service_secrets, gateway)
+        return RoleStaticPool(config, requires_tunnel, state_service_secrets, gateway=gateway)
     assert isinstance(config, ElasticInterceptionPoolConfig)
-    return RoleElasticPool(config, requires_tunnel, state_service_secrets, gateway)
+    return RoleElasticPool(config, requires_tunnel, state_service_secrets, gateway=gateway)
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from verifiers.v1.errors import TaskError
 from verifiers.v1.serve.delta import unpack
 
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout
-from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.cli_agent.traces import AnyTrace, lineage
 from opencode_env.cli_agent.turns.trace_state import SUB, mask, seed, unpacked
 
 BRANCH = "branch"
@@ -85,11 +85,6 @@ class Continued:
             raise TaskError(f"kept turn {turn.place} cannot be continued: {error}") from None
         return cls(turn, state, resumed)
 
-    @property
-    def files(self) -> Path:
-        """The folder of its files."""
-        return self.turn.place / FILES
-
     def seed(self, trace: AnyTrace) -> None:
         """Let a new trace begin with what came before the turn."""
         self.leaf = seed(trace, self.state)
@@ -149,9 +144,4 @@ class Continued:
         if self.state.get("forks") is not None:
             return True
         first = next((node for node in trace.nodes[self.seeded :] if node.sampled), None)
-        if first is None or self.leaf is None:
-            return False
-        here = first.parent
-        while here is not None and here != self.leaf:
-            here = trace.nodes[here].parent
-        return here is None
+        return first is not None and self.leaf is not None and self.leaf not in lineage(trace.nodes, first.parent)

@@ -31,7 +31,7 @@ from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.cli_agent.turns.config import TurnsConfig
 from opencode_env.cli_agent.turns.continued import BRANCH, Continued
 from opencode_env.cli_agent.turns.disk import DiskUse
-from opencode_env.cli_agent.turns.trace_state import SUB, packed, trace_state
+from opencode_env.cli_agent.turns.trace_state import SUB, trace_state
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
 
@@ -109,7 +109,7 @@ class RolloutTurns:
             return
         self._box = box
         if self.continued is not None:
-            await box.put_files(self.continued.files)
+            await box.put_files(self.continued.turn.place / FILES)
 
     def begin(self, trace: AnyTrace) -> None:
         """Take up the trace that was minted."""
@@ -310,11 +310,6 @@ def request_digest(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(to_json({name: body.get(name) for name in ("messages", "tools")})).hexdigest()
 
 
-def settings_digest(settings: Any) -> str:
-    """What equal settings have in common."""
-    return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()
-
-
 def _note_answer(place: Path, events: list[bytes]) -> None:
     if place.is_dir():  # else it was not kept
         partial = place / f".{ANSWER}"
@@ -330,7 +325,7 @@ def _begin(partial: Path) -> None:
 
 def _finish(partial: Path, place: Path, manifest: KeptTurn, row: Mapping[str, Any], state: dict[str, Any]) -> None:
     (partial / ROW).write_text(json.dumps(row))
-    (partial / TRACE).write_bytes(packed(state))
+    (partial / TRACE).write_bytes(pack(state))
     manifest.write(partial)
     if place.exists():
         shutil.rmtree(place)

@@ -6,6 +6,8 @@ that was begun while this process served: what was cancelled on purpose stays so
 """
 
 import asyncio
+import hashlib
+import json
 import math
 import os
 from collections.abc import Sequence
@@ -27,7 +29,7 @@ from verifiers.v1.task import Task
 from opencode_env.cli_agent.turns.config import TurnsConfig
 from opencode_env.cli_agent.turns.continued import Continued
 from opencode_env.cli_agent.turns.disk import DiskUse
-from opencode_env.cli_agent.turns.keeping import Kind, RolloutTurns, settings_digest
+from opencode_env.cli_agent.turns.keeping import Kind, RolloutTurns
 
 CONFINED = "confined"
 """What a kept turn of the confined local sandbox says of it."""
@@ -130,7 +132,7 @@ def _kind(task: Task[Any, Any, Any], agent: Agent, env: str, kind: str, others: 
         model=agent.ctx.model,
         sampling=sampling,
         runtime=kind,
-        settings=settings_digest(settings),
+        settings=hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest(),
     )
     return Kind(
         facts,

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
 from verifiers.v1.graph import MessageNode
-from verifiers.v1.serve.delta import pack, unpack
+from verifiers.v1.serve.delta import unpack
 from verifiers.v1.trace import ModelCall
 from verifiers.v1.types import Tool
 
@@ -77,11 +77,6 @@ def _own(ids: list[int] | None) -> list[int] | None:
 
 _KINDS: dict[str, type[BaseModel]] = {"nodes": SeededNode, "calls": ModelCall, "tools": Tool}
 """What is read of a state, by key."""
-
-
-def packed(state: dict[str, Any]) -> bytes:
-    """A state as bytes."""
-    return pack(state)
 
 
 def unpacked(data: bytes) -> dict[str, Any]:
