@@ -106,8 +106,11 @@ def summed(episodes: int, traces: Iterable[TraceFigures], groups: Sequence[Group
     used = [trace for trace in listed if trace.unused_because is None]
     named = ("branches", "samples", "prompt_tokens", "trained_tokens", "logprobs", "forks")
     return Summary(
-        episodes=episodes, traces=len(listed), trained_traces=len(used), groups=len(groups),
+        episodes=episodes,
+        traces=len(listed),
+        trained_traces=len(used),
+        groups=len(groups),
         groups_with_spread=sum(bool(group.spread) for group in groups),
         unused=Counter(trace.unused_because for trace in listed if trace.unused_because is not None),
         **{name: sum(getattr(trace, name) or 0 for trace in used) for name in named},
-    )  # fmt: skip
+    )
