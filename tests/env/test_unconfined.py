@@ -1,6 +1,7 @@
 """OpenCode without confinement: only by explicit setting, and what it left running is ended all the same."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from tests.support.user_home import Finished, UserHome
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
-SLEEP = "sleep 59717"
+SLEEP = f"sleep 900.{os.getpid()}"
+"""This run's own: one that an earlier run's mistake left on this machine fails no other run."""
 
 
 @pytest.fixture(scope="module")
