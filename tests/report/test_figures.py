@@ -157,10 +157,11 @@ def test_a_reward_of_another_type_counts_as_difficulty_counts_it(
     assert (shown[0]["attempts"], shown[0]["avg_reward"]) == (source["attempts"], source["avg_reward"]) == (1, 1.0)
 
 
+@pytest.mark.parametrize("tokens", [10**400, -(10**400), -1])
 def test_a_number_that_no_run_has_is_a_damaged_trace_to_each_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tokens: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = [made.episode(1, "t", made.trace(1)), made.episode(2, "t", made.trace(2, num_total_tokens=10**400))]
+    lines = [made.episode(1, "t", made.trace(1)), made.episode(2, "t", made.trace(2, num_total_tokens=tokens))]
     run = made.write_run(tmp_path / "run", lines)
     index = written(run, page=tmp_path / "page.html")
     assert len(index["rows"]) == 2

@@ -28,6 +28,8 @@ def main(address: str, python: str, *arguments: str) -> int:
             os.close(0)
             os.close(1)
             return int(json.loads(lines.readline() or '{"code": 1}')["code"]) & 0xFF
+    except KeyboardInterrupt:  # the worker ends with its streams
+        return 130
     except OSError:
         pass
     os.execv(python, [python, *arguments])

@@ -198,6 +198,8 @@ def test_a_turn_that_is_not_whole_is_not_taken_up(tmp_path: Path) -> None:
     rollout, late = tmp_path / "t1", 2.0**33
     wrong = [b"", b"\xff", b"\x90", *(pack({**STATE, key: 7}) for key in STATE if key not in ("forks", "leaf"))]
     wrong.append(pack({**STATE, "nodes": [{"message": 3}]}))
+    said = {"message": {"role": "assistant", "content": "x"}}
+    wrong += [pack({**STATE, "nodes": [{**said, "parent": parent}]}) for parent in (0, 1, -1)]
     wrong.append(pack({key: value for key, value in STATE.items() if key != "leaf"}))
     for turn, trace in enumerate((None, None, *wrong), 1):
         kept(rollout, turn, trace=trace)

@@ -11,9 +11,11 @@ from agent_sandbox.confined import BubblewrapBackend, LocalSandboxConfig
 from opencode_env.cli_agent import runaway
 from opencode_env.cli_agent.classification import require_scorable
 from opencode_env.cli_agent.guard import GuardedSession
+from opencode_env.cli_agent.interception.own_calls import PROGRAM_CALLS, RECORDED_PROGRAM_CALLS
+from opencode_env.cli_agent.outcome_rule import Evidence, endpoint_failure
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.runaway import RUNAWAY_FAILURES
-from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from opencode_env.cli_agent.turns.config import TurnsConfig
 from opencode_env.cli_agent.turns.continued import Continued
 from opencode_env.cli_agent.turns.keeping import RolloutTurns
@@ -119,3 +121,12 @@ def test_a_time_limit_finds_no_failed_call_from_before_the_kept_turn(begun: Call
     trace = begun()
     trace.stop("agent_timeout")
     require_scorable(trace)
+
+
+def test_programs_that_asked_very_much_before_the_kept_turn_excuse_no_failure_of_the_endpoint() -> None:
+    before = [FAILED] * RECORDED_PROGRAM_CALLS
+    trace = rollout(*before, acts=True)
+    trace.calls.extend(before)
+    agent_record(trace)[PROGRAM_CALLS] = [*range(len(before))]
+    trace.calls.extend([FAILED] * 3)
+    assert isinstance(endpoint_failure(Evidence.of(trace, len(before), None)), ProviderError)

@@ -260,8 +260,7 @@ def require_scorable(trace: AnyTrace) -> None:
         return
     harness = trace.agent.config.harness if trace.agent is not None else None
     rollout = rollout_of(trace)
-    first_call = 0 if rollout.continued is None else len(rollout.continued.state["calls"])
-    run = EndedRun(rollout, trace, harness, first_call, time_over=trace.timing.agent.end)
+    run = EndedRun(rollout, trace, harness, rollout.first_call, time_over=trace.timing.agent.end)
     for condition in AFTER_A_RUN:
         if condition.time_over and (found := condition.holds(run)):
             _ended(run, condition.outcome, found)

@@ -75,7 +75,8 @@ class Evidence:
     @classmethod
     def of(cls, trace: AnyTrace, first_call: int, harness: Any, time_over: float | None = None) -> "Evidence":
         """What there is of the run whose first model call is number `first_call`."""
-        own, others, rollout = own_calls(trace, first_call), program_calls(trace), rollout_of(trace)
+        own, rollout = own_calls(trace, first_call), rollout_of(trace)
+        others = program_calls(trace, rollout.first_call)
         waits, keys = rollout.program.longest_under_way, rollout.step_keys(own)
         return cls(own, others, patience_of(harness), waits, time_over, keys, rollout.program_load)
 

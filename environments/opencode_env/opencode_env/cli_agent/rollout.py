@@ -98,6 +98,11 @@ class Rollout(Scoring):
         """The kept turn that it goes on from."""
         return None if self.turns is None else self.turns.continued
 
+    @property
+    def first_call(self) -> int:
+        """Number of its first model call: those before were made before the kept turn."""
+        return 0 if self.continued is None else len(self.continued.state["calls"])
+
     def refuse_turns(self, obstacle: str) -> None:
         """Say why none of its turns can be restored."""
         if self.turns is not None:

@@ -26,6 +26,8 @@ ADDRESS_VARIABLE = "OPENCODE_ENV_FORK_SERVER"
 """Where a server listens that this process need not start."""
 _POLLS_PER_SECOND = 50
 _STARTS_WITHIN = 60.0
+_LONGEST = 70
+"""Characters of the temporary directory; below a longer one a socket cannot be."""
 
 
 class Forked:
@@ -153,7 +155,8 @@ _starting = threading.Lock()
 
 @cache
 def _started(python: str) -> str:
-    directory = tempfile.mkdtemp(prefix="fork-server-")
+    # A socket's path has at most 107 bytes.
+    directory = tempfile.mkdtemp(prefix="fork-server-", dir="/tmp" if len(tempfile.gettempdir()) > _LONGEST else None)
     place = os.path.join(directory, "socket")
     room = " " * fork_server.ROOM
     argv = [python, fork_server.__file__, place, room]

@@ -103,5 +103,5 @@ def row(main: Evidence) -> Callable[[str], Rollout]:
 @pytest.fixture(scope="session")
 def commands(main: Evidence, runs: Runs) -> None:
     """For promises about what the agent runs: skips where it has no way to run a shell command."""
-    if not runs.runs_commands:
+    if main.policy.commands and not runs.runs_commands:
         pytest.skip("the agent offers its model no tool that takes a shell command (else give --dialect MODULE:NAME)")

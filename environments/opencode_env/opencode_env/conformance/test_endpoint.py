@@ -76,7 +76,10 @@ def test_a_failing_setup_is_an_error_before_the_agent_starts(row: Row, main: Evi
 
 
 @pytest.mark.rows("killed")
-def test_a_sandbox_that_dies_in_mid_run_is_a_typed_error_and_never_a_reward(row: Row, runs: Runs) -> None:
+def test_a_sandbox_that_dies_in_mid_run_is_a_typed_error_and_never_a_reward(
+    row: Row, main: Evidence, runs: Runs
+) -> None:
     if not runs.subject.confined:
         pytest.skip("only a confined local sandbox can be killed from here")
+    assert main.asked("killed"), row("killed").broken("The agent had not asked its model: nothing was killed.")
     assert_unscored(row("killed"), ("SandboxError: ",), "The sandbox was killed")

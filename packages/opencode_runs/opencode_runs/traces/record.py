@@ -84,7 +84,7 @@ class TraceRecord(Part):
     dropped: str | None = None
     """Why the trace is to be left out of reward means (verifiers 0.4.1 and later)."""
     errors: list[ErrorRecord] = Field(default_factory=list)
-    num_total_tokens: int | None = Field(None, lt=1 << 63)
+    num_total_tokens: int | None = Field(None, ge=0, lt=1 << 63)
 
     @property
     def sampling_text(self) -> str:

@@ -175,6 +175,6 @@ def own_calls(trace: AnyTrace, first: int = 0) -> Sequence[ModelCall]:
     return [call for position, call in enumerate(trace.calls[first:], first) if position not in others]
 
 
-def program_calls(trace: AnyTrace) -> Sequence[ModelCall]:
-    """The calls that the agent's programs made; of very many failed ones the first."""
-    return [trace.calls[position] for position in agent_record(trace).get(PROGRAM_CALLS, ())]
+def program_calls(trace: AnyTrace, first: int = 0) -> Sequence[ModelCall]:
+    """The calls from position `first` on that the agent's programs made; of very many failed ones the first."""
+    return [trace.calls[position] for position in agent_record(trace).get(PROGRAM_CALLS, ()) if position >= first]

@@ -90,6 +90,9 @@ def unpacked(data: bytes) -> dict[str, Any]:
         for one in [state] if state.get(SUB) is None else [state, state[SUB]]:
             for key, kind in _KINDS.items():
                 one[key] = [kind.model_validate(each) for each in one[key]]
+            parents = enumerate(node.parent for node in one["nodes"])
+            if any(parent is not None and not 0 <= parent < number for number, parent in parents):
+                raise ValueError("a node hangs on one that does not come before it")
             one["media"] = {int(key): value for key, value in one["media"].items()}
             one["program_calls"] = list(one["program_calls"])
             if not {"forks", "leaf"} <= one.keys():
