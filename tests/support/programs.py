@@ -67,4 +67,5 @@ def pytest_xdist_setupnodes(specs: list[Any]) -> None:
     """Fork the workers too: the imports of each would take four seconds."""
     client = [sys.executable, "-I", "-S", str(Path(__file__).with_name("forked_worker.py"))]
     for spec in specs:
-        spec.python = shlex.join([*client, address(), sys.executable])
+        if spec.popen and not spec.python:
+            spec.python = shlex.join([*client, address(), sys.executable])
