@@ -22,13 +22,11 @@ ROWS = (*(name for name in ATTACKS if name != BUSY), BOMBS)
 """The attacks: those of the program, and answers that take the math workers as long as they may."""
 ATTACKERS = {BOMBS: 3}
 """How many rollouts an attack takes where one does not do: a bomb is one answer."""
-STEADY: Mapping[str, float] = {"connections": 2.5}
-"""The neighbours start when what an attack holds has not grown for so many seconds (others: 0.5). A full queue of
-connections is tried again after one second, then after two."""
-RAMP = 10.0
-"""The neighbours start after so many seconds at the latest."""
-SILENT = ("requests", BOMBS)
-"""Attacks that hold nothing which their process could name."""
+RAMP = 0.5
+"""Seconds that an attack runs before the neighbours start."""
+STEADY, MOST = 2.5, 10.0
+"""They start when the attack's connections have not grown in number for so many seconds, or after so many. A full queue
+of connections is tried again after one second, then after two."""
 PATIENCE = 60.0
 
 _BOMB = r"(1/3)!+10^{-2000}\sqrt{2}"
@@ -138,20 +136,23 @@ class Neighbourhood:
                 break
 
     async def _under_way(self, attack: str, attacking: "asyncio.Future[Any]") -> None:
-        """Wait until the attack is at its full strength."""
+        """Wait until the attack has begun."""
         deadline = time.monotonic() + PATIENCE
         while not (_a_worker_is_busy() if attack == BOMBS else self._pids(attack)):
             if attacking.done() or time.monotonic() > deadline:
                 raise SystemExit(f"the attack {attack} did not run: {attacking}")
             await asyncio.sleep(0.05)
+        await asyncio.sleep(RAMP)
+        if attack == "connections":
+            await self._all_taken(attack)
+
+    async def _all_taken(self, attack: str) -> None:
+        """Wait until the attack holds as many as it gets."""
         grown = began = time.monotonic()
         most = 0
-        while time.monotonic() < began + RAMP:
-            held = max(map(_held, self._pids(attack)), default=0)
-            if held > most:
+        while time.monotonic() < began + MOST and not (most and time.monotonic() > grown + STEADY):
+            if (held := max(map(_held, self._pids(attack)), default=0)) > most:
                 most, grown = held, time.monotonic()
-            if (most or attack in SILENT) and time.monotonic() > grown + STEADY.get(attack, 0.5):
-                break
             await asyncio.sleep(0.05)
 
     async def _end(self, attack: str, attacking: "asyncio.Future[Any]", reports: list[dict[str, Any]]) -> None:
