@@ -208,7 +208,7 @@ def test_submodules_and_repositories_below_lose_their_history_too(tmp_path: Path
 
 
 def listing(text: str) -> str:
-    return base64.b64encode(gzip.compress(text.encode(errors="surrogateescape"))).decode()
+    return base64.b64encode(gzip.compress(text.encode(errors="surrogateescape"), mtime=0)).decode()
 
 
 def test_a_listing_is_read_without_what_leads_out_of_the_directory() -> None:

@@ -102,10 +102,14 @@ def _vf_eval() -> Sequence[str]:
 
 
 def _report(run: Path) -> int:
-    """Print one row per rollout; exit code 1 when any rollout failed for a reason that is not the model's."""
+    """Print one row per rollout, in the order of the samples.
+
+    Returns:
+        1 when any rollout failed for a reason that is not the model's.
+    """
     rows = [("task", "reward", "turns", "tool calls", "stop", "seconds")]
     failed = 0
-    for episode in read_episodes(run, WireTrace):
+    for episode in sorted(read_episodes(run, WireTrace), key=lambda one: one.task.data.idx or 0):
         task = str(episode.task.data.id or episode.task.data.idx)
         if not episode.traces:
             failed += 1
