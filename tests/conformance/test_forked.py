@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from opencode_env.conformance.forked import Forked
 
-from tests.support.processes import alive
+from tests.support.child import child
+from tests.support.processes import alive, parent_of
 from tests.support.programs import finished
 from tests.support.user_home import UserHome
 from tests.support.waiting import until
@@ -117,20 +118,25 @@ def test_who_waits_too_long_is_told(place: Path) -> None:
 SERVED = """
 import sys
 from pathlib import Path
-from opencode_env.conformance.forked import Forked
-with open("log", "wb") as error:
-    print(Forked([sys.executable, "probe_program.py", "wait"], Path.cwd(), {}, error).pid)
+from opencode_env.conformance.forked import Forked, address
+for name, server in (("log", None), ("tied", address())):
+    with open(name, "wb") as error:
+        print(Forked([sys.executable, "probe_program.py", "wait"], Path.cwd(), {}, error, server=server).pid)
+sys.stdin.read()
 """
 
 
-async def test_it_lives_on_when_the_process_that_forked_it_has_ended(place: Path) -> None:
+async def test_it_lives_on_when_who_started_it_and_its_server_have_ended_unless_it_is_tied(place: Path) -> None:
     environment = {"PATH": os.environ["PATH"]}  # without the server of this run: it starts one of its own
-    done = subprocess.run(
-        [sys.executable, "-c", SERVED], cwd=place, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    pid = int(done.stdout)
-    await until(lambda: "waits" in (place / "log").read_text())
+    own: dict[str, Any] = {"cwd": place, "env": environment, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with child(sys.executable, "-u", "-c", SERVED, **own) as starter:
+        assert starter.stdout is not None
+        pid, tied = (int(starter.stdout.readline()) for _ in range(2))
+        await until(lambda: all("waits" in (place / name).read_text() for name in ("log", "tied")))
+        server = parent_of(pid)
+        starter.kill()
+        await until(lambda: not alive(tied) and not alive(server))
+    assert alive(pid)
     os.kill(pid, signal.SIGKILL)
     await until(lambda: not alive(pid))
 

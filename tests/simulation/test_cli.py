@@ -16,29 +16,22 @@ from opencode_simulation.ledger import LedgerEntry
 from opencode_simulation.reference import find_world
 
 from tests.simulation.served import text
-
-COMMAND = [sys.executable, "-m", "opencode_simulation"]
+from tests.support.programs import running
 
 
 @pytest.mark.usefixtures("programs")
 async def test_a_served_world_lists_its_tools_and_resources_and_keeps_its_ledger(tmp_path: Path) -> None:
     steps = tmp_path / "steps.jsonl"
     words = ["serve", "issue-tracker", "--seed", "4", "--config", '{"work": "report"}', "--ledger", str(steps)]
-    pipe = asyncio.subprocess.PIPE
-    server = await asyncio.create_subprocess_exec(*COMMAND, *words, stdout=pipe, stderr=asyncio.subprocess.DEVNULL)
-    assert server.stdout is not None
-    try:
-        said = (await server.stdout.readline()).decode()
-        async with Client(said.split()[-1]) as client:
+    with running("-m", "opencode_simulation", *words) as (server, said):
+        async with Client((await asyncio.to_thread(said.readline)).split()[-1]) as client:
             assert len((await client.list_tools()).tools) == 10
             assert [str(found.uri) for found in (await client.list_resources()).resources] == ["tracker://labels"]
             assert "people" in text(await client.call_tool("list_people", {}))
             assert (await client.call_tool("get_issue", {"number": 999})).is_error
             await client.call_tool("finish", {})
-    finally:
-        server.send_signal(signal.SIGTERM)
-        code = await server.wait()
-    assert code == 0
+        server.terminate()
+        assert await server.ended() == 0
     entries = [LedgerEntry.model_validate_json(line) for line in steps.read_text().splitlines()]
     assert [(entry.tool, entry.terminated) for entry in entries] == [("list_people", False), ("finish", True)]
 

@@ -1,14 +1,13 @@
 """A world's failure is told with the frames of its author's code, wherever it fails and whoever plays it."""
 
-import asyncio
 import io
 import json
-import signal
 import sys
 from pathlib import Path
 
 import pytest
 from mcp.client.client import Client
+from opencode_env.conformance.forked import Forked
 from opencode_simulation.alone import WorldAlone
 from opencode_simulation.cli import main
 from opencode_simulation.episode import EpisodeSpec, Refused
@@ -16,6 +15,8 @@ from opencode_simulation.errors import WorldError
 from opencode_simulation.failure import failure_text
 
 from tests.simulation import failing_worlds
+from tests.support.programs import own_variables
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 WORLD = "tests.simulation.failing_worlds"
@@ -115,21 +116,18 @@ def test_who_plays_a_world_that_fails_sees_where_and_the_command_fails(
 
 
 @pytest.mark.usefixtures("programs")
-async def test_who_serves_a_world_that_fails_sees_where_at_once_and_the_command_fails() -> None:
-    words = ["-m", "opencode_simulation", "serve", f"{WORLD}:Failing", "--config", '{"at": "act"}']
-    pipe = asyncio.subprocess.PIPE
-    server = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=pipe, stderr=pipe, cwd=ROOT)
-    assert server.stdout is not None
-    assert server.stderr is not None
+async def test_who_serves_a_world_that_fails_sees_where_at_once_and_the_command_fails(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "opencode_simulation", "serve", f"{WORLD}:Failing", "--config", '{"at": "act"}']
+    output, error = tmp_path / "output", tmp_path / "error"
+    with output.open("wb") as out, error.open("wb") as err:
+        server = Forked(argv, ROOT, own_variables(), err, out)
     try:
-        said = (await server.stdout.readline()).decode()
-        async with Client(said.split()[-1]) as client:
+        await until(lambda: output.read_text().endswith("\n"))
+        async with Client(output.read_text().split()[-1]) as client:
             assert (await client.call_tool("act", {})).is_error
-        told = (await server.stderr.readuntil(b"raise RuntimeError")).decode()  # before it is told to end
-        told += (await server.stderr.readline()).decode()
+        await until(lambda: "raise RuntimeError" in error.read_text())  # before it is told to end
     finally:
-        server.send_signal(signal.SIGTERM)
-        rest = (await server.communicate())[1].decode()
-    assert server.returncode == 1
-    assert has_frames(told, "act", "of_the_world"), told
-    assert "RuntimeError" not in rest
+        server.terminate()
+        assert await server.ended() == 1
+    assert has_frames(error.read_text(), "act", "of_the_world"), error.read_text()
+    assert error.read_text().count("RuntimeError: ") == 1

@@ -1,8 +1,6 @@
 """The environment's end of the control plane, and servers that say what they should not."""
 
 import asyncio
-import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +13,7 @@ from opencode_simulation.hub import Hub
 from opencode_simulation.ledger import Ledger, LedgerSummary
 from opencode_simulation.wire import Hello, Opened, line
 
+from tests.support.programs import running
 from tests.support.waiting import until
 
 
@@ -62,16 +61,18 @@ async def test_what_cannot_be_read_fails_the_rollouts_of_its_server(
 
 @pytest.mark.usefixtures("programs")
 async def test_a_killed_process_leaves_no_socket(tmp_path: Path) -> None:
-    serving = "import time; from opencode_simulation.hub import hub; print(hub().path, flush=True); time.sleep(600)"
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    killed = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", serving, env=environment, stdout=asyncio.subprocess.PIPE
-    )
-    assert killed.stdout is not None
-    assert Path((await killed.stdout.readline()).decode().strip()).parent.is_relative_to(tmp_path)
-    killed.kill()
-    await killed.wait()
-    await until(lambda: not list(tmp_path.iterdir()))
+    program, temporary = tmp_path / "serves.py", tmp_path / "temporary"
+    temporary.mkdir()
+    lines = [
+        "import tempfile, time",
+        f"tempfile.tempdir = {str(temporary)!r}",
+        "from opencode_simulation.hub import hub",
+    ]
+    program.write_text("\n".join([*lines, "print(hub().path, flush=True)", "time.sleep(600)"]))
+    with running(str(program)) as (killed, said):
+        assert Path((await asyncio.to_thread(said.readline)).strip()).parent.is_relative_to(temporary)
+        killed.kill()
+        await until(lambda: not list(temporary.iterdir()))
 
 
 async def test_a_shared_server_that_died_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:

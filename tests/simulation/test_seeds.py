@@ -16,11 +16,12 @@ from opencode_simulation.reference import SAMPLES
 from tests.simulation.wandering import Call, played_alone, random_call
 
 ELSEWHERE = """
-import json, sys
-from tests.simulation.test_seeds import played
+import asyncio, json, sys
+from tests.simulation.wandering import EpisodeSpec, played_alone
 for world, seed, calls in json.loads(sys.argv[1]):
-    print(played(world, seed, calls).model_dump_json())
+    print(asyncio.run(played_alone(world, EpisodeSpec(seed=seed), calls)).model_dump_json())
 """
+"""Executed and not forked: the hashes of texts are others in it."""
 
 SEEDS = st.integers(-(2**63), 2**63 - 1)
 

@@ -15,7 +15,8 @@ EXECUTED_WITH = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "LINES", "COLUMN
 def main(address: str, python: str, *arguments: str) -> int:
     """Fork the worker, and end as it does."""
     environment = {name: value for name, value in os.environ.items() if name not in EXECUTED_WITH}
-    asked = {"argv": [python, os.path.abspath(__file__)], "directory": os.getcwd(), "environment": environment}
+    argv = [python, os.path.abspath(__file__)]
+    asked = {"argv": argv, "directory": os.getcwd(), "environment": environment, "tied": False}
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.connect(address)

@@ -12,18 +12,18 @@ from typing import IO, Any
 
 import pytest
 from opencode_env.conformance.forked import Forked, address
+from opencode_env.conformance.forked_servers import fork_servers
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Start that process where all workers and their programs are started from; it imports with the first program.
 
     pytest's first process imports readline, which writes the size of a terminal into the environment of the workers.
-    With variables that this process has not, each of their programs would be executed.
+    With variables that this process has not, or that Python reads, each of their programs would be executed.
     """
-    for name in ("LINES", "COLUMNS"):
+    for name in ("LINES", "COLUMNS", "PYTHONUNBUFFERED"):
         os.environ.pop(name, None)
-    if not hasattr(config, "workerinput"):
-        address()
+    fork_servers(address())
 
 
 def own_variables(**more: str) -> dict[str, str]:

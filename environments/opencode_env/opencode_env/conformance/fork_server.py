@@ -21,6 +21,7 @@ import multiprocessing.process
 import os
 import re
 import runpy
+import select
 import selectors
 import signal
 import socket
@@ -38,7 +39,7 @@ ROOM = 1 << 16
 """Bytes of the variable and of the argument that make room for those of a forked program in `/proc`."""
 MODULES = (
     *("verifiers.v1.cli.eval.main", "verifiers.v1.serve", "verifiers.v1.tasksets", "fastapi"),
-    *("opencode_env.opencode.env", "opencode_env.taskset", "opencode_rlm"),
+    *("opencode_env.opencode.env", "opencode_env.taskset", "opencode_rlm", "opencode_env.conformance.forked_servers"),
 )
 """What most programs import, as far as it is installed."""
 _READ_AT_THE_START = re.compile(r"PYTHON(?!PATH$)|COVERAGE_")
@@ -52,6 +53,8 @@ class Request:
     argv: list[str]
     directory: str
     environment: dict[str, str]
+    tied: bool
+    """Whether it ends with whoever asked for it."""
     streams: list[int]
     connection: socket.socket
     requester: int
@@ -69,6 +72,7 @@ class ForkServer:
 
     def __init__(self, address: str) -> None:
         self._read_on_import: dict[str, str | None] | None = None
+        self._address = address
         self._home = Path(f"{address}-home")
         self._children: dict[int, _Child] = {}
         self._listener = socket.socket(socket.AF_UNIX)
@@ -107,6 +111,8 @@ class ForkServer:
         """Whether this is the child."""
         if self._read_on_import is None:
             self._read_on_import = _import_all(self._home)
+            if forked_servers := sys.modules.get(MODULES[-1]):
+                forked_servers.fork_servers(self._address)
         executed = (
             not _is_ours(request.argv)
             or any(map(_READ_AT_THE_START.match, request.environment))
@@ -122,6 +128,8 @@ class ForkServer:
         self._close()
         request.connection.close()
         _become(request)
+        if request.tied and not executed:
+            _end_with(request.requester)
         if executed:
             os.execvpe(request.argv[0], request.argv, request.environment)
         _show(request)
@@ -231,6 +239,17 @@ def _become(request: Request) -> None:
     os.environ.update(request.environment)
     tempfile.tempdir = None
     multiprocessing.process.ORIGINAL_DIR = os.getcwd()  # type: ignore[attr-defined]
+
+
+def _end_with(pid: int) -> None:
+    """End this process when another does, as a child of that one can ask of Linux."""
+    other = os.pidfd_open(pid)
+
+    def wait() -> None:
+        select.select([other], [], [])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _show(request: Request) -> None:

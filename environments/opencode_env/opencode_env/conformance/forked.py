@@ -40,6 +40,7 @@ class Forked:
         environment: its variables, all of them.
         output: its standard output; None for nowhere.
         error: its standard error.
+        server: the address of what forks it, and then it ends with this process; None: the server of its Python.
     """
 
     cpu_seconds = 0.0
@@ -52,13 +53,20 @@ class Forked:
         environment: Mapping[str, str],
         error: IO[bytes],
         output: IO[bytes] | None = None,
+        *,
+        server: str | None = None,
     ) -> None:
         sys.audit("subprocess.Popen", argv[0], list(argv), str(directory), dict(environment))
         self.returncode: int | None = None
         self._told = b""
         self._connection = socket.socket(socket.AF_UNIX)
-        self._connection.connect(address(_interpreter(argv[0])))
-        asked = {"argv": list(argv), "directory": str(directory), "environment": dict(environment)}
+        self._connection.connect(server or address(_interpreter(argv[0])))
+        asked = {
+            "argv": list(argv),
+            "directory": str(directory),
+            "environment": dict(environment),
+            "tied": server is not None,
+        }
         with open(os.devnull, "r+b", buffering=0) as nothing:
             streams = [nothing, output or nothing, error]
             socket.send_fds(self._connection, [b" "], [stream.fileno() for stream in streams])

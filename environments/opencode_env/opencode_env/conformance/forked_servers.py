@@ -1,0 +1,48 @@
+"""Servers of tools that verifiers starts on this machine, forked as `vf-eval` is: their imports take seconds too."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from verifiers.v1.runtimes.subprocess import SubprocessRuntime
+
+from opencode_env.conformance.forked import Forked
+
+_executed = SubprocessRuntime.run_background
+
+
+class _Server:
+    """A forked server as verifiers knows its processes; it ends with this process, as an executed one does."""
+
+    def __init__(self, program: Forked) -> None:
+        self.pid = program.pid
+        self._program = program
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code; None while it runs."""
+        return self._program.poll()
+
+    async def wait(self) -> int:
+        """Wait for its end."""
+        return await self._program.ended()
+
+
+def fork_servers(address: str) -> None:
+    """Let the fork server at that address fork the modules that verifiers starts from this process."""
+
+    def started(argv: list[str], log: Path, env: dict[str, str]) -> _Server:
+        variables = {name: value for name, value in os.environ.items() if "API_KEY" not in name.upper()}
+        with log.open("wb") as file:
+            return _Server(Forked(argv, log.parent, variables | env, file, file, server=address))
+
+    async def run_background(self: SubprocessRuntime, argv: list[str], env: dict[str, str], log: str) -> None:
+        if argv[:2] != [sys.executable, "-m"]:
+            await _executed(self, argv, env, log)
+            return
+        background: list[Any] = self._background
+        background.append(await asyncio.to_thread(started, argv, Path(self.info.id or "", log), self.process_env(env)))
+
+    SubprocessRuntime.run_background = run_background  # type: ignore[method-assign]
