@@ -1,4 +1,4 @@
-"""Calls share an endpoint's connections in pools of a few, and send what verifiers' own client sends."""
+"""Calls share an endpoint's connections, and send what verifiers' own client sends."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -149,6 +149,18 @@ async def test_a_pool_of_a_call_that_was_given_up_counts_until_its_others_end(mo
         assert isinstance(client._transport, ConnectionPools)
         assert client._transport._retired == []
         await until(lambda: server.connections == 2)
+
+
+async def test_a_client_closes_the_pool_of_a_call_that_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    allow(monkeypatch, pools=2, connections=2)
+    async with asked() as (server, client):
+        under_way, given_up = (asyncio.create_task(client.get(server.url)) for _ in range(2))
+        await until(lambda: server.active == 2)
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+        await client.aclose()
+        server.may_answer.set()
+        assert isinstance((await asyncio.gather(under_way, return_exceptions=True))[0], httpx.HTTPError)
 
 
 class _Unclosable(httpx.AsyncByteStream):

@@ -1,10 +1,10 @@
 """verifiers' HTTP client of a chat endpoint, with less work for each call.
 
 httpcore looks several times at every connection of a pool for each request, so that with hundreds of calls at once one
-pool takes more of the serving thread than all the rest of a call: here a pool has a few. verifiers makes a call's
-headers and parses its URL anew each time: here they are made once for each rollout. Invariant: there are at most as
-many connections as verifiers allows one client, calls share one pool as long as they are few, and what goes upstream is
-what verifiers' own client sends. Beyond so many calls at once, a call waits for a place in one pool.
+pool takes more of the serving thread than all the rest of a call: here each connection has a pool of its own. verifiers
+makes a call's headers and parses its URL anew each time: here they are made once for each rollout. Invariant: there are
+at most as many connections as verifiers allows one client, a connection that is free is used again, and what goes
+upstream is what verifiers' own client sends. Beyond so many calls at once, a call waits for a place in one pool.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ import httpx
 from verifiers.v1.clients import BaseClientConfig, EvalClient
 from verifiers.v1.dialects import Dialect
 
-POOLS, CONNECTIONS = 100, 10
+POOLS, CONNECTIONS = 1000, 1
 """Together 1,000 connections, which is verifiers' limit."""
 
-KEPT_POOLS = 10
+KEPT_POOLS = 100
 """Pools without a request that keep their connections."""
 
 _KEPT_HEADERS = 1000
