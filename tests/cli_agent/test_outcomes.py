@@ -85,6 +85,7 @@ async def test_a_new_outcome_is_one_row_and_one_condition(rate_limited: Outcome)
     trace.stop(Outcome.AGENT_TIMEOUT.row.stop)
     with pytest.raises(RateLimitError, match="slow down"):
         require_scorable(trace)
+    assert trace.metrics == {"rate_limited": 1.0}
     assert agent_metrics(trace, None, {rate_limited})["rate_limited"] == 1.0
     assert agent_metrics(trace, None)["rate_limited"] == 0.0
     assert "RateLimitError" in endpoint_errors()

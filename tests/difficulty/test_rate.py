@@ -3,6 +3,7 @@
 import json
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -114,11 +115,14 @@ def test_of_a_prime_rl_run_with_several_eval_steps_one_has_to_be_named(tmp_path:
     assert rate([tmp_path / "rollouts" / "step_20"]).attempts == 1
 
 
-def test_an_episode_without_traces_belongs_to_the_model_of_the_saved_config(tmp_path: Path) -> None:
+@pytest.mark.parametrize("wrong", [{}, {"env": {"turns": {"keep": 3}, "taskset": "own"}}, {"num_rollouts": "many"}])
+def test_an_episode_without_traces_belongs_to_the_model_of_the_saved_config(
+    tmp_path: Path, wrong: dict[str, Any]
+) -> None:
     run = write_run(tmp_path / "run", [*attempts("a", 1), episode("a", ok=False, errors=[{"type": "EnvError"}])])
     config = run / "configs" / "resolved" / "eval.json"
     config.parent.mkdir(parents=True)
-    config.write_text(json.dumps({"model": "small", "env": {"id": "probe"}}))
+    config.write_text(json.dumps({"model": "small", "env": {"id": "probe"}} | wrong))
     rating = rate([run])
     assert list(rating.sources) == [SMALL]
     assert rating.sources[SMALL].tasks["a"].errors == 1

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from agent_sandbox.confined import LocalSandboxConfig
 from agent_sandbox.confined.runtime import ConfinedRuntime, provision_confined
@@ -242,13 +243,15 @@ def test_nothing_of_a_masked_node_trains() -> None:
         name: [0.5] for name in ("logprobs", "advantages", "reference_logprobs", "trainer_logprobs", "entropies")
     }
     said = AssistantMessage(content="x")
-    node = SeededNode(message=said, sampled=True, token_ids=[1], mask=[True], **numbers)
+    others: dict[str, Any] = {"loss_weights": {"ce": [0.5]}, "routed_experts": np.ones((1, 2, 2), np.uint8)}
+    node = SeededNode(message=said, sampled=True, token_ids=[1], mask=[True], **numbers, **others)
     written = node.model_dump()
     assert (node.mask, node.logprobs) == ([True], [0.5])
     mask(node)
     for masked in (written, node.model_dump()):
         assert masked["mask"] == [False]
-        assert not any(len(masked[name] or ()) for name in numbers)
+        assert not any(len(masked[name] or ()) for name in (*numbers, "loss_weights"))
+        assert masked["routed_experts"], "the tokens behind it were sampled in that state of the model"
 
 
 class Box:

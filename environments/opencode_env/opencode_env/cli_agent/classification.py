@@ -263,6 +263,8 @@ def require_scorable(trace: AnyTrace) -> None:
     run = EndedRun(rollout, trace, harness, rollout.first_call, time_over=trace.timing.agent.end)
     for condition in AFTER_A_RUN:
         if condition.time_over and (found := condition.holds(run)):
+            if metric := condition.outcome.row.metric:  # the session has put its own there before
+                trace.record_metric(metric, 1.0)
             _ended(run, condition.outcome, found)
             return
 

@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AliasPath,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
 
 from opencode_runs.traces.errors import BadInputError
 from opencode_runs.traces.record import tries_of
@@ -19,7 +28,7 @@ MAX_NAMED = 5
 
 
 class RunSettings(BaseModel):
-    """What is read of a run's saved config (`configs/resolved/*.json`)."""
+    """What is read of a run's saved config (`configs/resolved/*.json`); what is not of its type is as if not there."""
 
     model_config = ConfigDict(protected_namespaces=())
     model: str | None = None
@@ -30,6 +39,14 @@ class RunSettings(BaseModel):
     keep: Path | None = Field(None, validation_alias=AliasPath("env", "turns", "keep"))
     """Where it kept turns."""
     taskset: dict[str, Any] = Field(default_factory=dict, validation_alias=AliasPath("env", "taskset"))
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _or_default(cls, value: Any, read: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        try:
+            return read(value)
+        except ValidationError:
+            return cls.model_fields[str(info.field_name)].get_default(call_default_factory=True)
 
     @property
     def tries(self) -> int | None:

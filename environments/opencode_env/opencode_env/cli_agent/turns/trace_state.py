@@ -38,11 +38,11 @@ class SeededNode(MessageNode):
 
 
 def mask(node: MessageNode) -> None:
-    """Let nothing of a node train."""
+    """Let nothing of a node train. Which experts its tokens were routed to stays, as for those of any prompt."""
     node.mask = [False] * len(node.mask)
     node.logprobs = []
     node.advantages = node.reference_logprobs = node.trainer_logprobs = node.entropies = None
-    node.sampling_mask = None
+    node.sampling_mask = node.loss_weights = None
 
 
 def trace_state(trace: AnyTrace, leaf: int | None = None, info: Sequence[str] = ()) -> dict[str, Any]:
