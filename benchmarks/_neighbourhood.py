@@ -159,8 +159,9 @@ class Neighbourhood:
         """Tell the attack to end, as often as it takes."""
         deadline = time.monotonic() + PATIENCE
         while not attacking.done() and time.monotonic() < deadline:
-            for pid in self._pids(attack):
-                if _parent(pid) not in self._pids(attack):
+            pids = {*self._pids(attack)}
+            for pid in pids:
+                if _parent(pid) not in pids:
                     _signal(pid)
             await asyncio.wait([attacking], timeout=0.3)
         if not attacking.done():

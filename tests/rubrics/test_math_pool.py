@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 from opencode_rubrics import HybridMathConfig, HybridMathRubric, ScoringError
+from opencode_rubrics.math import worker_pool
 from opencode_rubrics.math.worker_pool import WorkerPool, shared_pool
 
 from tests.rubrics.math_support import HANG, pool_of, score, wait_until_gone
 from tests.support.machine import assert_no_longer
 from tests.support.programs import running
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("programs")
 
@@ -72,6 +74,27 @@ async def test_trivial_answers_do_not_wait_behind_bombs(size: int) -> None:
             bomb.cancel()
         await asyncio.gather(*bombs, return_exceptions=True)
         assert await right(pool)
+
+
+async def test_answers_that_take_long_compute_at_half_the_weight_of_all_others() -> None:
+    def at_weight(nice: int) -> list[int]:
+        return [pid for pid in pool.pids if os.getpriority(os.PRIO_PROCESS, pid) == nice]
+
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    with pool_of(2) as pool:
+        hung = asyncio.create_task(pool.verify("5", HANG, "file", 1000))
+        await until(lambda: bool(at_weight(usual + 3)))
+        assert await right(pool)
+        (worker,) = at_weight(usual + 3)
+        if (session := Path(f"/proc/{worker}/autogroup")).exists():
+            assert session.read_text().split("nice")[1].strip() == "3"
+        hung.cancel()
+        await asyncio.gather(hung, return_exceptions=True)
+        integral = await pool.verify(r"\int_0^1 x^{5}e^{x}\,dx", "120-44e", "file", 1000)
+        assert integral.right
+        assert integral.seconds > worker_pool._MOMENT
+        assert await right(pool)
+        assert at_weight(usual) == pool.pids
 
 
 async def test_waiting_for_a_place_is_told_apart_from_verifying() -> None:

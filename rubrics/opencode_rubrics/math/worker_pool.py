@@ -3,9 +3,10 @@
 Invariant: an answer costs at most its CPU deadline and one worker; a worker that hangs, crashes or whose caller was
 cancelled is ended and replaced, and all of them die with this process, however it dies. Answers that take long hold at
 most half of the places: each is first tried for a moment, and starts anew, among those alone, if that was too short.
+They compute at half the weight of this process, which serves every agent.
 
-An answer that hangs costs its deadline and less than a second, also on a machine that is twice as busy as it should be;
-a machine on which a worker gets next to no CPU is an error, so that no right answer is a 0 for it.
+An answer that hangs costs its deadline of CPU, and by the clock at most twice that and less than a second; a machine on
+which a worker gets next to no CPU is an error, so that no right answer is a 0 for it.
 """
 
 import asyncio
@@ -48,12 +49,12 @@ async def in_time(asking: "asyncio.Future[bytes]", pid: int, seconds: float, bri
     """Wait for a worker's reply; False if its time is up, which with `brief` no lack of CPU prolongs.
 
     The worker ends itself at its CPU deadline. On a busy machine that can be much later by the clock, so a worker
-    that had a quarter of its CPU time when the clock is 0.6 seconds past the deadline counts as hung, too.
+    that had a quarter of its CPU time when the clock is 0.6 seconds past twice the deadline counts as hung, too.
 
     Raises:
         ScoringError: the worker got next to no CPU.
     """
-    started, grace = time.monotonic(), seconds + _WALL_GRACE
+    started, grace = time.monotonic(), (seconds if brief else 2 * seconds) + _WALL_GRACE
     if await _done(asking, min(_FIRST_LOOK, seconds)):
         return True
     before = _cpu_seconds(pid)
@@ -190,20 +191,19 @@ class WorkerPool:
         """The reply to a request, or why there is none: the deadline's or a broken-down worker's exit code."""
         brief = seconds > _MOMENT
         async with waiting.over(self._places):
-            outcome = await self._tried(request, min(seconds, _MOMENT), brief)
+            outcome = await self._tried({**request, "long": False}, min(seconds, _MOMENT), brief)
         if not brief or outcome != -DEADLINE_SIGNAL:
             return outcome
         # With one place for all, the long ones have one beside it.
         places = [self._long_places, self._places] if self.size > 1 else [self._long_places]
         async with waiting.over(*places):
-            return await self._tried(request, seconds)
+            return await self._tried({**request, "long": True}, seconds)
 
     async def _tried(self, request: dict[str, Any], seconds: float, brief: bool = False) -> bytes | int:
         """The same, in a place that is held; `brief`: there is another try, with more time."""
-        data = json.dumps({**request, "seconds": seconds}).encode()
         code = 0
         for attempt in range(1, _ATTEMPTS + 1):
-            outcome = await self._attempt(data, seconds, brief)
+            outcome = await self._attempt(request, seconds, brief)
             if isinstance(outcome, bytes) or outcome == -DEADLINE_SIGNAL:
                 return outcome
             code = outcome
@@ -215,7 +215,7 @@ class WorkerPool:
             "the machine more memory or lower max_workers"
         )
 
-    async def _attempt(self, request: bytes, seconds: float, brief: bool) -> bytes | int:
+    async def _attempt(self, request: dict[str, Any], seconds: float, brief: bool) -> bytes | int:
         """The reply, or the exit code of the worker that died on it."""
         if not self._idle:
             await run_shielded(self._add_worker())
@@ -224,13 +224,13 @@ class WorkerPool:
         worker = self._idle.pop()
         self._busy.add(worker)
         keep = False
-        asking = asyncio.ensure_future(worker.ask(request))
+        asking = asyncio.ensure_future(worker.ask(json.dumps({**request, "seconds": seconds}).encode()))
         try:
             if not await in_time(asking, worker.pid, seconds, brief):
                 return -DEADLINE_SIGNAL
             reply = asking.result()
             worker.answered += 1
-            keep = worker.answered < _ANSWERS_PER_WORKER
+            keep = worker.answered < _ANSWERS_PER_WORKER and not request["long"]
             return reply
         except WorkerGone:
             return await run_shielded(worker.end())
