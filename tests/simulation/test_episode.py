@@ -115,7 +115,7 @@ async def test_clients_that_number_their_calls_alike_do_not_answer_for_each_othe
 
 
 async def test_nothing_is_read_from_a_world_that_hangs() -> None:
-    async with WorldAlone(Echo, EpisodeSpec(call_timeout=0.1)) as world:
+    async with WorldAlone(Echo, EpisodeSpec(step_timeout=0.1)) as world:
         with pytest.raises(Refused, match="the simulation has failed"):
             await world.episode.call("hang", {})
         async with asyncio.timeout(PATIENCE_SECONDS):

@@ -52,7 +52,7 @@ async def bare(programs: None) -> AsyncIterator[SharedWorlds]:
     ],
 )
 async def test_a_step_that_fails_ends_the_episode_as_an_error(bare: SharedWorlds, how: str, message: str) -> None:
-    limits: dict[str, Any] = {"call_timeout": patience(1.0)} if how == "hangs" else {}
+    limits: dict[str, Any] = {"step_timeout": patience(1.0)} if how == "hangs" else {}
     seat, beside = await bare.seat(**limits), await bare.seat()
     async with agent(seat.url) as client, agent(beside.url) as other:
         assert text(await client.call_tool("act", {"how": "well"})) == "well done"
@@ -119,7 +119,7 @@ async def test_one_rollout_cannot_fill_the_server_that_it_shares(bare: SharedWor
 )
 async def test_a_world_that_cannot_be_reset_says_why(bare: SharedWorlds, reset: str, message: str) -> None:
     with pytest.raises(WorldError, match=message) as failed:
-        await bare.seat(config={"reset": reset}, call_timeout=1 if reset == "hangs" else 60)
+        await bare.seat(config={"reset": reset}, step_timeout=1 if reset == "hangs" else 60)
     assert failed.type is WorldError
 
 

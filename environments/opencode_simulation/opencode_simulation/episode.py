@@ -95,7 +95,7 @@ class EpisodeSpec(BaseModel):
     config: dict[str, JsonValue] = {}
     max_steps: int | None = Field(None, ge=1)
     """Steps after which the episode is truncated. None: no limit but the world's."""
-    call_timeout: float = Field(60.0, gt=0, allow_inf_nan=False)
+    step_timeout: float = Field(60.0, gt=0, allow_inf_nan=False)
     """Seconds that any one call of the world's methods may take; longer is a failure of the world."""
     before: Ledger | None = None
     """Of the episode that goes on in this one, which begins with the same steps."""
@@ -334,7 +334,7 @@ class Episode:
         return entry.model_copy(update=changed)
 
     async def _timed(self, work: Awaitable[Any], most: float | None = None) -> Any:
-        seconds = self._spec.call_timeout if most is None else min(most, self._spec.call_timeout)
+        seconds = self._spec.step_timeout if most is None else min(most, self._spec.step_timeout)
         try:
             async with asyncio.timeout(seconds) as limit:
                 return await work

@@ -52,7 +52,7 @@ async def played(task: Any, calls: Any) -> float:
         seed=task.data.seed,
         config=task.data.config,
         max_steps=task.data.max_steps or task.config.max_steps,
-        call_timeout=task.config.call_timeout,
+        step_timeout=task.config.call_timeout,
     )
     refused = ""
     async with WorldAlone(world, spec) as alone:

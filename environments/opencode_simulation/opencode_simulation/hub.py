@@ -126,7 +126,7 @@ class Hub:
         """
         played = self._rollouts[rollout]
         coming = _RECONNECT_SECONDS if group in self._lost else _SERVER_SECONDS
-        answering = _SERVER_SECONDS + played.spec.call_timeout
+        answering = _SERVER_SECONDS + played.spec.step_timeout
         slow = f"no shared server came up within {coming:g} s" + (
             ', and the one before has died, perhaps of what an agent asked; server = "rollout" gives each its own'
             if group in self._lost
@@ -156,7 +156,7 @@ class Hub:
             WorldError: the world failed at any time, or its server died.
         """
         played = self._rollouts[rollout]
-        seconds = _SERVER_SECONDS + 3 * played.spec.call_timeout  # the step that is being taken, `finish` and `close`
+        seconds = _SERVER_SECONDS + 3 * played.spec.step_timeout  # the step that is being taken, `finish` and `close`
         for connection in played.playing:
             connection.send(End(rollout=rollout, finish=True))
         try:

@@ -78,7 +78,7 @@ class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]
             seed=self.data.seed,
             config=self.data.config,
             max_steps=self.data.max_steps or self.config.max_steps,
-            call_timeout=self.config.call_timeout,
+            step_timeout=self.config.call_timeout,
             before=before,
         )
         config = {**find_world(self.config.world).default_config(), **self.data.config}
