@@ -6,15 +6,16 @@ Invariant: never more than `places` are taken, and beside the first none that th
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
+
+from opencode_env.cli_agent.interception.first_come import FirstCome
 
 CANCEL_SECONDS = 5.0
 """How long a cancelled call may take to end; the session it was served by is sealed after that anyway."""
 
 
-class CallSlots:
+class CallSlots(FirstCome):
     """A first-come-first-served semaphore that can be closed and waited empty.
 
     Args:
@@ -23,6 +24,7 @@ class CallSlots:
     """
 
     def __init__(self, places: float, room: Callable[[int], bool]) -> None:
+        super().__init__()
         self.active = 0
         """Calls that hold a place now."""
         self.peak = 0
@@ -30,7 +32,6 @@ class CallSlots:
         self.closed = False
         self._places = places
         self._room = room
-        self._waiting: deque[asyncio.Future[bool]] = deque()
         self._holders: set[asyncio.Task[object]] = set()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -38,11 +39,11 @@ class CallSlots:
     @property
     def waiting(self) -> int:
         """Calls in the queue."""
-        return sum(not future.done() for future in self._waiting)
+        return sum(not turn.done() for _, turn in self._waiting)
 
     async def place(self, until_end: ExitStack) -> bool:
         """Wait for a place and hold it until then; False, without one, when no more are given."""
-        if not await self._enter():
+        if self.closed or not await self._enter():
             return False
         task = asyncio.current_task()
         assert task is not None
@@ -51,39 +52,17 @@ class CallSlots:
         until_end.callback(self._holders.discard, task)
         return True
 
-    async def _enter(self) -> bool:
-        if self.closed:
-            return False
-        if not self._waiting and self._free():
-            self._take()
-            return True
-        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        try:
-            return await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.result():
-                self._leave()  # the place was given in the same moment
-            elif turn in self._waiting:  # else it was passed over because it was cancelled, or sent away
-                self._waiting.remove(turn)
-            raise
-
-    def _free(self) -> bool:
+    def _take(self, amount: float) -> bool:
         # The first call is judged by its session, which says why there is no room.
-        return self.active == 0 or (self.active < self._places and self._room(self.active))
-
-    def _take(self) -> None:
+        if self.active > 0 and not (self.active < self._places and self._room(self.active)):
+            return False
         self.active += 1
         self.peak = max(self.peak, self.active)
         self._empty.clear()
+        return True
 
-    def _leave(self) -> None:
+    def _put_back(self, amount: float) -> None:
         self.active -= 1
-        while self._waiting and self._free():
-            turn = self._waiting.popleft()
-            if not turn.done():
-                self._take()
-                turn.set_result(True)
         if self.active == 0:
             self._empty.set()
 
@@ -91,7 +70,7 @@ class CallSlots:
         """Give out no more places and send everybody in the queue away."""
         self.closed = True
         while self._waiting:
-            turn = self._waiting.popleft()
+            _, turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(False)
 

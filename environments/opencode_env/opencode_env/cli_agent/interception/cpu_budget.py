@@ -7,8 +7,9 @@ before its bytes are read, so that the connection holds them back.
 import asyncio
 import math
 import time
-from collections import deque
 from contextlib import ExitStack
+
+from opencode_env.cli_agent.interception.first_come import FirstCome
 
 BURST_SECONDS = 1.0
 """Work that a rollout may have done at once after a pause."""
@@ -57,7 +58,7 @@ class CpuBudget:
         self._seen = now
 
 
-class Memory:
+class Memory(FirstCome):
     """Bytes of request bodies that one rollout may hold, given out in the order of arrival.
 
     Args:
@@ -65,33 +66,19 @@ class Memory:
     """
 
     def __init__(self, size: int | None) -> None:
-        self._free = math.inf if size is None else size
-        self._size = self._free
-        self._waiting: deque[tuple[float, asyncio.Future[None]]] = deque()
+        super().__init__()
+        self._free = self._size = math.inf if size is None else size
 
     async def hold(self, size: float, until_end: ExitStack) -> None:
         """Wait for so many bytes, at most all there are, and hold them until then."""
         size = min(size, self._size)
-        if self._waiting or size > self._free:
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append((size, turn))
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
-                    self._give(size)  # it was given in the same moment
-                elif (size, turn) in self._waiting:  # else it was passed over because it was cancelled
-                    self._waiting.remove((size, turn))
-                    self._give(0)
-                raise
-        else:
-            self._free -= size
-        until_end.callback(self._give, size)
+        await self._enter(size)
+        until_end.callback(self._leave, size)
 
-    def _give(self, size: float) -> None:
-        self._free += size
-        while self._waiting and self._waiting[0][0] <= self._free:
-            wanted, turn = self._waiting.popleft()
-            if not turn.done():
-                self._free -= wanted
-                turn.set_result(None)
+    def _take(self, amount: float) -> bool:
+        fits = amount <= self._free
+        self._free -= amount if fits else 0
+        return fits
+
+    def _put_back(self, amount: float) -> None:
+        self._free += amount
