@@ -15,6 +15,7 @@ import hypothesis
 import pytest
 
 from tests.support.browser import Browser, chromium
+from tests.support.lent_containers import remove_idle
 from tests.support.light_opencode import light_opencode_in_place
 from tests.support.podman import Unavailable, base_image, containers_conf
 from tests.support.prime_api import PrimeApi, serving_apart, with_opencode
@@ -127,6 +128,7 @@ def podman_image(sandboxes: None) -> Iterator[str]:
                 pytest.fail(f"the container tests must run in CI: {error}")
             pytest.skip(f"no containers here: {error}")
         yield image
+        remove_idle()
 
 
 @pytest.fixture(scope="session")

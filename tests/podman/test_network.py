@@ -16,20 +16,20 @@ pytestmark = pytest.mark.podman
 
 
 async def test_an_endpoint_of_the_hosts_loopback_is_reached_where_it_was_named_and_no_other(
-    runtime: PodmanRuntime,
+    shared_runtime: PodmanRuntime,
 ) -> None:
     async with host_server() as named, host_server() as other:
-        url = runtime.host_url(f"http://127.0.0.1:{named}/v1?a=b")
+        url = shared_runtime.host_url(f"http://127.0.0.1:{named}/v1?a=b")
         assert url == f"http://127.0.0.1:{named}/v1?a=b"
-        assert await ask(runtime, "127.0.0.1", named) == "host"
-        assert (await ask(runtime, "127.0.0.1", other)).startswith("refused")
-        assert runtime.host_url("https://example.org/x") == "https://example.org/x"
+        assert await ask(shared_runtime, "127.0.0.1", named) == "host"
+        assert (await ask(shared_runtime, "127.0.0.1", other)).startswith("refused")
+        assert shared_runtime.host_url("https://example.org/x") == "https://example.org/x"
 
 
-async def test_a_taken_port_gets_another(runtime: PodmanRuntime) -> None:
-    await runtime.run_background(peer("listen", "0.0.0.0", "8123"), {}, "log")
-    await until(lambda: taken(runtime))
-    port = int(runtime.host_url("http://127.0.0.1:8123/").rstrip("/").rpartition(":")[2])
+async def test_a_taken_port_gets_another(shared_runtime: PodmanRuntime) -> None:
+    await shared_runtime.run_background(peer("listen", "0.0.0.0", "8123"), {}, "log")
+    await until(lambda: taken(shared_runtime))
+    port = int(shared_runtime.host_url("http://127.0.0.1:8123/").rstrip("/").rpartition(":")[2])
     assert port != 8123
 
 
@@ -67,9 +67,9 @@ async def test_a_named_endpoint_is_reached_by_its_name_where_there_is_no_network
         assert "x\n" not in (await sh(box, "cat /etc/hosts")).stdout.replace("mcp.example.org\n", "")
 
 
-async def test_an_unrestricted_container_keeps_its_network(runtime: PodmanRuntime) -> None:
-    await runtime.backend.prepare_execution(["http://127.0.0.1:1/"])
-    assert "eth0" in (await sh(runtime, "cat /proc/net/dev")).stdout
+async def test_an_unrestricted_container_keeps_its_network(shared_runtime: PodmanRuntime) -> None:
+    await shared_runtime.backend.prepare_execution(["http://127.0.0.1:1/"])
+    assert "eth0" in (await sh(shared_runtime, "cat /proc/net/dev")).stdout
 
 
 async def test_a_network_that_podman_cannot_take_away_is_an_error(podman_image: str) -> None:

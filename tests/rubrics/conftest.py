@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 import verifiers.v1 as vf
 from agent_sandbox.confined import LocalSandboxConfig, provision_confined
-from opencode_rubrics import AnyTrace
+from opencode_rubrics import AnyTrace, RemoteHybridMathConfig, RemoteHybridMathRubric
 
 from tests.support.places import podman_box, prime_box
 from tests.support.prime_api import NO_ROOT, PrimeApi
@@ -96,3 +96,11 @@ async def shared_box(sandboxes: None, request: pytest.FixtureRequest) -> AsyncIt
 def box(shared_box: vf.Runtime) -> vf.Runtime:
     """See there."""
     return shared_box
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def math_rubric(sandboxes: None) -> AsyncIterator[RemoteHybridMathRubric]:
+    """One for all tests of a module, with its worker."""
+    rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1))
+    yield rubric
+    await rubric.teardown()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import verifiers.v1 as vf
 from agent_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
-from opencode_rubrics import RemoteHybridMathConfig, RemoteHybridMathRubric
+from opencode_rubrics import RemoteHybridMathRubric
 
 from tests.support.places import podman_box, prime_box
 from tests.support.podman import derived_image
@@ -84,21 +84,19 @@ def image_with_agent_user(base: str) -> str:
 
 
 @asynccontextmanager
-async def place_named(name: str, request: pytest.FixtureRequest) -> AsyncIterator[Place]:
-    """One of "confined", "agent-user", "root" and "prime", with a rubric of its own."""
-    rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1))
-    try:
-        if name == "confined":
-            async with confined_place(rubric) as place:
-                yield place
-        elif name == "prime":
-            request.getfixturevalue("prime_api")
-            async with prime_box("bare") as box:
-                yield Place("root", box, box, rubric)
-        else:
-            image = request.getfixturevalue("podman_image")
-            user = "agent" if name == "agent-user" else None
-            async with container_place(rubric, image_with_agent_user(image) if user else image, user) as place:
-                yield place
-    finally:
-        await rubric.teardown()
+async def place_named(
+    name: str, request: pytest.FixtureRequest, rubric: RemoteHybridMathRubric
+) -> AsyncIterator[Place]:
+    """One of "confined", "agent-user", "root" and "prime"."""
+    if name == "confined":
+        async with confined_place(rubric) as place:
+            yield place
+    elif name == "prime":
+        request.getfixturevalue("prime_api")
+        async with prime_box("bare") as box:
+            yield Place("root", box, box, rubric)
+    else:
+        image = request.getfixturevalue("podman_image")
+        user = "agent" if name == "agent-user" else None
+        async with container_place(rubric, image_with_agent_user(image) if user else image, user) as place:
+            yield place

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 import verifiers.v1 as vf
 from agent_sandbox.confined import LocalSandboxConfig
 from opencode_rubrics import RemoteHybridMathConfig, RemoteHybridMathRubric
@@ -16,17 +17,18 @@ from pydantic import ByteSize
 from tests.rubrics.math_places import Place, confined_place, place_named
 from tests.rubrics.math_support import Scored, score
 
-pytestmark = pytest.mark.usefixtures("sandboxes")
+pytestmark = [pytest.mark.usefixtures("sandboxes"), pytest.mark.asyncio(loop_scope="module")]
 
 SOLUTION = "27182818"
 PLACES = ["confined", *(pytest.param(name, marks=pytest.mark.podman) for name in ("agent-user", "root")), "prime"]
-CHEATS = ["planted_modules", "startup_hooks", "fake_python", "poisoned_profiles", "preload", "replaced_programs"]
+CHEATS = ["planted_modules startup_hooks fake_python poisoned_profiles", "preload", "replaced_programs"]
+"""What is planted together. The last two can end a container's own programs."""
 MOST_SECONDS = 60
 
 
-@pytest.fixture(params=PLACES)
-async def place(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
-    async with place_named(request.param, request) as made:
+@pytest_asyncio.fixture(params=PLACES, loop_scope="module")
+async def place(request: pytest.FixtureRequest, math_rubric: RemoteHybridMathRubric) -> AsyncIterator[Place]:
+    async with place_named(request.param, request, math_rubric) as made:
         yield made
 
 
@@ -41,10 +43,11 @@ async def leaked(place: Place) -> bool:
     return (await place.box.run(["test", "-e", "/app/leaked"], {})).exit_code == 0
 
 
-@pytest.mark.parametrize("cheat", CHEATS)
-async def test_no_planted_file_raises_a_score_or_spoils_a_right_one(place: Place, cheat: str) -> None:
+@pytest.mark.parametrize("cheats", CHEATS)
+async def test_no_planted_file_raises_a_score_or_spoils_a_right_one(place: Place, cheats: str) -> None:
     await place.do("echo 1 > /app/answer.txt")
-    await place.cheat(cheat)
+    for cheat in cheats.split():
+        await place.cheat(cheat)
     try:
         wrong = await scored_in(place)
     except (vf.SandboxError, vf.TaskError):
@@ -67,10 +70,12 @@ async def test_a_daemon_that_spies_and_rewrites_the_answer_learns_and_earns_noth
     assert not await leaked(place)
 
 
-async def test_a_spy_that_outlives_the_agent_sees_no_solution(request: pytest.FixtureRequest) -> None:
+async def test_a_spy_that_outlives_the_agent_sees_no_solution(
+    request: pytest.FixtureRequest, math_rubric: RemoteHybridMathRubric
+) -> None:
     if shutil.which("bwrap") is None:
         pytest.skip("bubblewrap is not installed: apt-get install bubblewrap")
-    async with place_named("confined", request) as place:
+    async with place_named("confined", request, math_rubric) as place:
         await place.cheat("spying_daemon")
         await place.box.mark_agent_start()  # type: ignore[attr-defined]  # as a tool server that an agent took over
         assert "spy.sh" in await place.do("cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
@@ -80,11 +85,13 @@ async def test_a_spy_that_outlives_the_agent_sees_no_solution(request: pytest.Fi
         assert not await leaked(place)
 
 
-async def test_a_watcher_that_outlives_the_agent_sees_no_file_appear(request: pytest.FixtureRequest) -> None:
+async def test_a_watcher_that_outlives_the_agent_sees_no_file_appear(
+    request: pytest.FixtureRequest, math_rubric: RemoteHybridMathRubric
+) -> None:
     if shutil.which("bwrap") is None:
         pytest.skip("bubblewrap is not installed: apt-get install bubblewrap")
     program = (Path(__file__).parent / "cheats" / "inotify_spy.py").read_text()
-    async with place_named("confined", request) as place:
+    async with place_named("confined", request, math_rubric) as place:
         await place.do(f"echo {SOLUTION} > /app/answer.txt")
         await place.box.run_background(["/usr/bin/python3", "-c", program], {}, "/tmp/spy.log")
         await place.do("until [ -e /app/.seen ]; do sleep 0.02; done; sleep 0.2; : > /app/probe")
@@ -95,11 +102,11 @@ async def test_a_watcher_that_outlives_the_agent_sees_no_file_appear(request: py
 
 
 async def test_a_sandbox_in_which_nothing_can_be_written_is_scored_all_the_same(
-    request: pytest.FixtureRequest,
+    request: pytest.FixtureRequest, math_rubric: RemoteHybridMathRubric
 ) -> None:
     if shutil.which("bwrap") is None:
         pytest.skip("bubblewrap is not installed: apt-get install bubblewrap")
-    async with place_named("confined", request) as place:
+    async with place_named("confined", request, math_rubric) as place:
         await place.do(f"echo {SOLUTION} > /app/answer.txt; chmod 555 /app /tmp /home /home/agent /logs /run /dev/shm")
         assert "Permission denied" in await place.do("touch /tmp/x /app/x /logs/x 2>&1 || true")
         assert (await scored_in(place)).reward == 1
@@ -119,9 +126,11 @@ async def test_a_disk_that_is_filled_at_the_last_moment_does_not_end_the_scorer(
 
 
 @pytest.mark.podman
-async def test_a_full_disk_is_scored_by_what_is_on_it(request: pytest.FixtureRequest) -> None:
+async def test_a_full_disk_is_scored_by_what_is_on_it(
+    request: pytest.FixtureRequest, math_rubric: RemoteHybridMathRubric
+) -> None:
     rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1, answer_path="/dev/shm/answer.txt"))
-    async with place_named("root", request) as place:
+    async with place_named("root", request, math_rubric) as place:
         await place.do(f"echo {SOLUTION} > /dev/shm/answer.txt; cat /dev/zero > /dev/shm/fill 2>/dev/null || true")
         assert "No space left" in await place.do(
             "cat /etc/passwd 2>&1 > /dev/shm/more || true; cp /etc/passwd /dev/shm 2>&1 || true"

@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 import verifiers.v1 as vf
+from agent_sandbox.confined import LocalSandboxConfig, provision_confined
 from agent_sandbox.verifiers_040 import backend_of
 from opencode_rubrics import (
     AnyTrace,
@@ -28,16 +30,22 @@ from tests.rubrics.math_support import score
 from tests.support.processes import is_below
 from tests.support.waiting import until, wait_until
 
-pytestmark = pytest.mark.usefixtures("sandboxes")
+pytestmark = [pytest.mark.usefixtures("sandboxes"), pytest.mark.asyncio(loop_scope="module")]
 
 HANG = r"(1/3)!+10^{-2000}\sqrt{2}"
 BOTH = ["confined", pytest.param("root", marks=pytest.mark.podman)]
 
 
-@pytest.fixture
-async def confined_math() -> AsyncIterator[Place]:
-    async with confined_place(RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1))) as place:
+@pytest_asyncio.fixture(loop_scope="module")
+async def confined_math(math_rubric: RemoteHybridMathRubric) -> AsyncIterator[Place]:
+    async with confined_place(math_rubric) as place:
         yield place
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def confined() -> AsyncIterator[vf.Runtime]:
+    async with provision_confined(LocalSandboxConfig()) as box:
+        yield box
 
 
 def scorers() -> list[int]:
@@ -71,9 +79,9 @@ def none_left(pids: list[int]) -> bool:
 
 @pytest.mark.parametrize("name", BOTH)
 async def test_a_sandbox_that_is_gone_before_scoring_is_a_sandbox_error(
-    name: str, request: pytest.FixtureRequest
+    name: str, request: pytest.FixtureRequest, math_rubric: RemoteHybridMathRubric
 ) -> None:
-    async with place_named(name, request) as place:
+    async with place_named(name, request, math_rubric) as place:
         await place.do("echo 5 > /app/answer.txt")
         await backend_of(place.box).stop()
         with pytest.raises(vf.SandboxError):
@@ -93,9 +101,9 @@ async def test_a_sandbox_that_goes_during_scoring_is_a_sandbox_error(confined_ma
 
 @pytest.mark.podman
 async def test_a_container_that_goes_before_scoring_with_an_agent_user_is_a_sandbox_error(
-    request: pytest.FixtureRequest,
+    request: pytest.FixtureRequest, math_rubric: RemoteHybridMathRubric
 ) -> None:
-    async with place_named("agent-user", request) as place:
+    async with place_named("agent-user", request, math_rubric) as place:
         await place.do("echo 5 > /app/answer.txt")
         subprocess.run(["podman", "kill", str(place.box.info.id)], check=True, capture_output=True)
         with pytest.raises(vf.SandboxError):
@@ -183,9 +191,11 @@ async def test_no_room_for_the_bundle_is_an_error(confined_math: Place, confined
 
 
 @pytest.mark.podman
-async def test_an_image_without_a_usable_python_is_scored_outside_of_it(request: pytest.FixtureRequest) -> None:
+async def test_an_image_without_a_usable_python_is_scored_outside_of_it(
+    request: pytest.FixtureRequest, math_rubric: RemoteHybridMathRubric
+) -> None:
     rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1, accept_in_box_scoring=True))
-    async with place_named("root", request) as place:
+    async with place_named("root", request, math_rubric) as place:
         await place.do("echo 0.5 > /app/answer.txt")
         scored = await score(rubric, place.box, r"\frac{1}{2}")
         assert (scored.reward, scored.record["place"]) == (1.0, "host")
@@ -193,9 +203,11 @@ async def test_an_image_without_a_usable_python_is_scored_outside_of_it(request:
 
 
 @pytest.mark.podman
-async def test_a_root_agent_is_scored_inside_only_if_the_user_accepts_it(request: pytest.FixtureRequest) -> None:
+async def test_a_root_agent_is_scored_inside_only_if_the_user_accepts_it(
+    request: pytest.FixtureRequest, math_rubric: RemoteHybridMathRubric
+) -> None:
     rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1, accept_in_box_scoring=True))
-    async with place_named("agent-user", request) as place:
+    async with place_named("agent-user", request, math_rubric) as place:
         await place.do("echo 5 > /app/answer.txt")
         assert (await score(place.rubric, place.box, "5")).record["place"] == "host"
         assert (await score(place.rubric, place.box, "5", agent_user="root")).record["place"] == "host"
@@ -236,9 +248,11 @@ async def test_a_hook_that_is_cancelled_keeps_no_other_from_running(confined_mat
 
 
 @pytest.mark.podman
-async def test_a_scorer_that_a_root_agent_ends_again_and_again_is_a_zero(request: pytest.FixtureRequest) -> None:
+async def test_a_scorer_that_a_root_agent_ends_again_and_again_is_a_zero(
+    request: pytest.FixtureRequest, math_rubric: RemoteHybridMathRubric
+) -> None:
     rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1, accept_in_box_scoring=True))
-    async with place_named("root", request) as place:
+    async with place_named("root", request, math_rubric) as place:
         # As one that is killed as soon as it is up.
         await place.do(
             f"echo 5 > /app/answer.txt; rm $(command -v python3); echo 'echo {READY}; exit 137' > /opt/python3"
@@ -253,9 +267,11 @@ async def test_a_scorer_that_a_root_agent_ends_again_and_again_is_a_zero(request
 
 
 @pytest.mark.podman
-async def test_a_shell_that_a_root_agent_replaced_is_no_error_of_the_scorer(request: pytest.FixtureRequest) -> None:
+async def test_a_shell_that_a_root_agent_replaced_is_no_error_of_the_scorer(
+    request: pytest.FixtureRequest, math_rubric: RemoteHybridMathRubric
+) -> None:
     rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1, accept_in_box_scoring=True))
-    async with place_named("root", request) as place:
+    async with place_named("root", request, math_rubric) as place:
         await place.do("echo 5 > /app/answer.txt; cp -L /bin/sh /opt/real; printf '#!/opt/real\\nexit 3\\n' > /opt/sh")
         await place.do("chmod 755 /opt/sh; ln -sf false /usr/bin/true; mv /opt/sh $(readlink -f /bin)/sh")
         for right, answer in ((1, "5"), (0, "6")):
@@ -265,8 +281,10 @@ async def test_a_shell_that_a_root_agent_replaced_is_no_error_of_the_scorer(requ
 
 
 @pytest.mark.podman
-async def test_a_disk_that_an_agent_user_filled_is_scored_on_the_host(request: pytest.FixtureRequest) -> None:
-    async with place_named("agent-user", request) as place:
+async def test_a_disk_that_an_agent_user_filled_is_scored_on_the_host(
+    request: pytest.FixtureRequest, math_rubric: RemoteHybridMathRubric
+) -> None:
+    async with place_named("agent-user", request, math_rubric) as place:
         await place.do("echo 5 > /app/answer.txt")
         await place.box.run(["sh", "-c", "rm -rf /var/lib && : > /var/lib"], {})  # as little room as on a full disk
         scored = await score(place.rubric, place.box, "5", agent_user="agent")

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import verifiers.v1 as vf
 from agent_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
-from agent_sandbox.podman import PodmanBackend, PodmanConfig, PodmanRuntime, provision_podman
+from agent_sandbox.podman import PodmanConfig, PodmanRuntime
 from agent_sandbox.prime import provision_prime
 from agent_sandbox.provisioning import provisioned
 from opencode_env.opencode import OpenCodeHarness
@@ -15,6 +15,7 @@ from verifiers.v1.interception import Interception, InterceptionServer, Intercep
 from verifiers.v1.interception.tunnel import CustomTunnelConfig
 from verifiers.v1.runtimes import PrimeConfig, Runtime, RuntimeConfig, SubprocessConfig
 
+from tests.support.lent_containers import LentBackend
 from tests.support.user_home import closed_port
 
 
@@ -64,7 +65,7 @@ class _ScriptedRuntime(PodmanRuntime):
     end_agent_processes = None  # type: ignore[assignment]
 
 
-class _ScriptedBackend(PodmanBackend):
+class _ScriptedBackend(LentBackend):
     def bind(self, *, env: Mapping[str, str] | None = None) -> _ScriptedRuntime:
         return _ScriptedRuntime(self, env=self.env if env is None else env)
 
@@ -139,7 +140,7 @@ async def prime_box(image: str) -> AsyncIterator[Runtime]:
 
 
 @asynccontextmanager
-async def podman_box(image: str) -> AsyncIterator[Runtime]:
-    """A podman container of one image, without an agent."""
-    async with provision_podman(PodmanConfig(image=image)) as box:
+async def podman_box(image: str) -> AsyncIterator[PodmanRuntime]:
+    """A podman container of one image, without an agent; others may have had it before."""
+    async with provisioned(LentBackend(PodmanConfig(image=image))) as box:
         yield box

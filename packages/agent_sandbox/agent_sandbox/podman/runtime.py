@@ -111,6 +111,7 @@ class PodmanBackend(RuntimeBackend):
     config_class = PodmanConfig
     engine: ClassVar[str] = "podman"
     """The command that knows the container, whatever runs in it."""
+    container_class: ClassVar[type[Container]] = Container
 
     def __init__(self, config: PodmanConfig, name: str | None = None, binds: Sequence[Bind] = ()) -> None:
         super().__init__(name)
@@ -131,7 +132,7 @@ class PodmanBackend(RuntimeBackend):
         Raises:
             SandboxError: podman or the image is missing, or it did not start; the message says what to change.
         """
-        self._container = Container(_options(self.config, self._binds))
+        self._container = self.container_class(_options(self.config, self._binds))
         await self._container.start()
         self.info.id = self._container.id
         self._commands = Commands(self._container)
