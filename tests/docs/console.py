@@ -14,39 +14,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from opencode_env.conformance.forked import address
-
 from tests.docs.pages import ROOT, Block, blocks_of
+from tests.support.shims import write_shim
 
 BIN = Path(sys.executable).parent
 ADDED = {"vf-eval": ["--no-rich", "--select.limit", "1"]}
 """What is given to a program beside what the page says."""
-COSTS = "cpu-seconds"
-"""A file beside the shims: what each program that has ended took of a processor."""
 _SECONDS = 300
 """For which a page's commands may run."""
-_SHIM = """\
-#!{python} -ISE
-import json, os, signal, socket, sys
-
-ends = signal.SIGTERM, signal.SIGINT
-signal.pthread_sigmask(signal.SIG_BLOCK, ends)
-connection = socket.socket(socket.AF_UNIX)
-connection.connect({address!r})
-asked = {{"argv": {argv!r} + sys.argv[1:] + {added!r}, "directory": os.getcwd(), "environment": dict(os.environ)}}
-socket.send_fds(connection, [b" "], [0, 1, 2])
-connection.sendall(json.dumps(asked).encode())
-connection.shutdown(socket.SHUT_WR)
-told = connection.makefile()
-pid = json.loads(told.readline())["pid"]
-for number in ends:
-    signal.signal(number, lambda number, frame: os.kill(pid, number))
-signal.pthread_sigmask(signal.SIG_UNBLOCK, ends)
-ended = json.loads(told.readline())
-with open({costs!r}, "a") as costs:
-    costs.write(f"{{ended['cpu']}} {{asked['argv'][:5]}}\\n")
-sys.exit(ended["code"])
-"""
 _BEGIN = """\
 set -e
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
@@ -97,14 +72,10 @@ def shims(directory: Path) -> None:
     programs |= {name: [str(BIN / name)] for name in ("vf-eval", "mathverdict", "pytest")}
     programs["python"] = [sys.executable]
     for name, argv in programs.items():
-        text = _SHIM.format(
-            python=sys.executable, address=address(), argv=argv, added=ADDED.get(name, []), costs=str(directory / COSTS)
-        )
-        (directory / name).write_text(text)
-    pip = '#!/bin/sh\nexec uv pip "$@" --quiet --python "$HOME/installed"\n'
-    (directory / "pip").write_text(pip)
-    for path in directory.iterdir():
-        path.chmod(0o755)
+        write_shim(directory / name, argv, ADDED.get(name, []))
+    pip = directory / "pip"
+    pip.write_text('#!/bin/sh\nexec uv pip "$@" --quiet --python "$HOME/installed"\n')
+    pip.chmod(0o755)
 
 
 def files_of(page: Path) -> Iterator[tuple[str, str]]:

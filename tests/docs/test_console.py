@@ -16,7 +16,6 @@ import yaml
 from opencode_env.conformance.forked import Forked
 
 from tests.docs.console import (
-    COSTS,
     commands_of,
     files_of,
     free_port,
@@ -31,6 +30,7 @@ from tests.docs.pages import PACKAGE_PAGES, PAGES, ROOT, Block, blocks_of, name_
 from tests.env.test_wheels import DOCUMENTED_COMMANDS
 from tests.report import made
 from tests.support.light_opencode import light_opencode_in_place
+from tests.support.shims import counted
 
 ELSEWHERE = frozenset(f"vf-eval {command}" for command in DOCUMENTED_COMMANDS.values())
 """Run by `tests/env/test_wheels.py`, with the installed wheels."""
@@ -81,7 +81,7 @@ def shell(
     """Variables of a shell that has the commands on its path, beside a scripted model."""
     home = tmp_path_factory.mktemp("home")
     (home / "bin").mkdir()
-    with light_opencode_in_place(), (home / "model.log").open("wb") as log:
+    with light_opencode_in_place(), counted(home / "bin"), (home / "model.log").open("wb") as log:
         shims(home / "bin")
         argv = [sys.executable, "-m", "opencode_env.scripted_model", "--port", substitutes["URL"].split(":")[2][:-3]]
         model = Forked(argv, home, os.environ, log)
@@ -91,9 +91,6 @@ def shell(
         }
         model.terminate()
         model.wait(30)
-        costs = (home / "bin" / COSTS).read_text()
-        print(costs)
-        Forked.cpu_seconds += sum(float(line.split()[0]) for line in costs.splitlines())
 
 
 def repository(directory: Path) -> None:
