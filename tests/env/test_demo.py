@@ -1,8 +1,7 @@
-"""`python -m opencode_env.demo`, the command behind `make demo`."""
+"""`python -m opencode_env.demo`, the command behind `make demo`; all of its samples in `make test-whole`."""
 
 import re
 import subprocess
-import sys
 from collections.abc import Mapping
 
 import pytest
@@ -11,27 +10,32 @@ from opencode_env.samples import load_samples
 from tests.docs.console import commands_of, looks_like
 from tests.docs.pages import ROOT, blocks_of
 from tests.support.browser import Browser
-from tests.support.programs import finished
+from tests.support.shims import finished_with_children
+from tests.support.sizes import WHOLE, size
 from tests.support.user_home import UserHome
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
+SAMPLES = ["fix-median", "write-roman", "count-errors", "arithmetic-orders"]
+"""They use all tools that the solutions of the others use, and are those that the README shows."""
+
 
 def demo(home: UserHome, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run the demo to its end."""
-    argv = [sys.executable, "-m", "opencode_env.demo", *arguments]
-    return finished(argv, home.work, home.environment(env))
+    return finished_with_children(["-m", "opencode_env.demo", *arguments], home.work, home.environment(env))
 
 
 def test_it_shows_each_rollout_as_it_ends_a_table_of_rewards_and_where_the_traces_are(
     home: UserHome, browser: Browser
 ) -> None:
-    done = demo(home, "--success-rate", "1.0", "--concurrency", "3")
+    chosen = size(SAMPLES, [sample.id for sample in load_samples()])
+    options = [] if WHOLE else ["--samples", *SAMPLES]
+    done = demo(home, "--success-rate", "1.0", "--concurrency", "3", *options)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "not a language model" in done.stdout
-    for sample in load_samples():
-        assert re.search(rf"rollout finished: task={sample.id} ", done.stdout)
-        assert re.search(rf"^{sample.id} +1\.00 +\d+ +\d+ +agent_completed +\d+\.\d$", done.stdout, re.MULTILINE)
+    for name in chosen:
+        assert re.search(rf"rollout finished: task={name} ", done.stdout)
+        assert re.search(rf"^{name} +1\.00 +\d+ +\d+ +agent_completed +\d+\.\d$", done.stdout, re.MULTILINE)
     (traces,) = re.findall(r"^traces: (.*)$", done.stdout, re.MULTILINE)
     assert (home.work / traces).is_file()
     assert home.leftovers() == []
@@ -41,8 +45,7 @@ def test_it_shows_each_rollout_as_it_ends_a_table_of_rewards_and_where_the_trace
     browser.open(page)
     assert "mean reward" in browser.text
     browser.go("#/rollouts")
-    names = browser.run("[...document.querySelectorAll('a.open')].map((one) => one.innerText)")
-    assert set(names) == {sample.id for sample in load_samples()}
+    assert set(browser.run("[...document.querySelectorAll('a.open')].map((one) => one.innerText)")) == set(chosen)
     browser.run("document.querySelector('a.open').click()")
     browser.until("document.querySelectorAll('article.message .call').length > 0")
     assert (browser.said, browser.asked) == ([], [page.resolve().as_uri()])

@@ -5,7 +5,9 @@ It runs the installed `vf-eval` command as a user would and reads the traces it 
 
 import argparse
 import asyncio
+import json
 import os
+import shlex
 import shutil
 import sys
 from collections import deque
@@ -19,12 +21,13 @@ from verifiers.v1.trace import WireTrace
 from verifiers.v1.utils.trace_store import TRACES_FILE, read_episodes
 
 from opencode_env.cli_agent.traces import AGENT_RECORD
+from opencode_env.samples import load_samples
 from opencode_env.scripted_model import LABEL, MODEL_ID, SamplesPolicy, ScriptedModel
 
 _EXAMPLES = """\
 examples:
   python -m opencode_env.demo
-  python -m opencode_env.demo --rollouts 4 --success-rate 0.5 --concurrency 4
+  python -m opencode_env.demo --samples fix-median write-roman --rollouts 4 --success-rate 0.5 --concurrency 4
 """
 
 
@@ -36,6 +39,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    names = [sample.id for sample in load_samples()]
+    parser.add_argument("--samples", nargs="+", choices=names, metavar="ID", help="samples to play (default: all)")
     parser.add_argument("--rollouts", "-r", type=int, default=1, help="rollouts per task (default: %(default)s)")
     parser.add_argument("--concurrency", "-c", type=int, default=2, help="rollouts at once (default: %(default)s)")
     parser.add_argument(
@@ -74,8 +79,9 @@ async def _evaluate(options: argparse.Namespace, base_url: str) -> tuple[int, Pa
     name = f"demo-{os.getpid()}"
     argv = ["opencode-env", "-m", MODEL_ID, "--client.base-url", base_url, "--no-push", "--no-rich"]
     argv += ["-r", str(options.rollouts), "-c", str(options.concurrency)]
+    argv += ["--select.include.ids", json.dumps(options.samples)] if options.samples else []
     argv += ["--output-dir", str(options.output_dir), "--run.name", name]
-    _say("running: vf-eval " + " ".join(argv))
+    _say("running: vf-eval " + shlex.join(argv))
     process = await asyncio.create_subprocess_exec(
         *_vf_eval(),
         *argv,
