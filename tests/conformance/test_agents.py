@@ -2,7 +2,8 @@
 
 OpenCode plays for `opencode-env`: what `opencode-rlm` has of its own is the environment and the harness, under which
 the light program keeps every promise. In `make test` OpenCode and verifiers' `bash` are not asked again for promises
-that are `CliAgentEnv`'s whatever its agent does; in `make test-whole` they are.
+that are `CliAgentEnv`'s whatever its agent does, nor OpenCode for what `tests/opencode` plays with it; in
+`make test-whole` they are.
 """
 
 from contextlib import nullcontext
@@ -40,21 +41,35 @@ OF_THE_ENVIRONMENT = {
     "test_a_wrong_answer": 1,
     "test_a_failing_setup": 1,
     "bad-setup": 1,
+    "silent": 1,
     "interrupted": 5,
 }
 """Promises in which the agent has no part, by words of their names, and how many there are."""
 OF_ANY_FAILING_MODEL = {"always-500": 1, "always-cut": 1, "test_a_time_limit_hides": 1}
 """What an agent without retries, one with them and OpenCode show."""
+OF_ANY_LIMIT = {"refused": 2, "waits_for_its_model": 1, "budget_of_tokens": 1, "outgrows_the_models_window": 1}
+"""What the light program and OpenCode show."""
+OF_TESTS_OPENCODE = {
+    # test_infrastructure_failures.py
+    **{"always-500": 1, "always-cut": 1, "refused": 2, "without_a_finish_reason": 1},
+    # test_time_limit.py
+    **{"waits_for_its_model": 1, "waits_for_its_command": 1, "the_agent_left": 1, "a_service": 1},
+    # test_policy_outcomes.py
+    **{"limit_of_turns": 1, "budget_of_tokens": 1, "outgrows_the_models_window": 1},
+}
+"""What OpenCode shows there."""
 
 
 @pytest.mark.parametrize(
     ("arguments", "skipped", "not_asked"),
     [
         pytest.param(
-            ["--env", "opencode-env"], set(), OF_THE_ENVIRONMENT, marks=pytest.mark.opencode, id="opencode-env"
+            *(["--env", "opencode-env"], set(), OF_THE_ENVIRONMENT | OF_TESTS_OPENCODE),
+            marks=pytest.mark.opencode,
+            id="opencode-env",
         ),
         pytest.param(["--env", "opencode-rlm"], set(), {}, id="opencode-rlm"),
-        pytest.param(["--harness", "bash"], set(), OF_THE_ENVIRONMENT | OF_ANY_FAILING_MODEL, id="bash"),
+        pytest.param(["--harness", "bash"], set(), OF_THE_ENVIRONMENT | OF_ANY_FAILING_MODEL | OF_ANY_LIMIT, id="bash"),
         pytest.param(
             ["--env", "shell-agent"], WITHOUT_COMMANDS | WITHOUT_STREAMS | WITHOUT_RETRIES, {}, id="shell-agent"
         ),
