@@ -16,7 +16,7 @@ from tests.support.user_home import Finished, UserHome, podman_containers
 
 pytestmark = [pytest.mark.opencode, pytest.mark.podman, pytest.mark.slow]
 
-SAMPLES = ("count-errors", "arithmetic-orders", "rotate-logs")
+SAMPLES = ("count-errors", "rotate-logs")
 """Samples that need no more than sh, coreutils and the programs that OpenCode brings."""
 
 
