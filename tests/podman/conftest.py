@@ -43,15 +43,13 @@ def directories() -> set[Path]:
 
 def container_of(runtime: PodmanRuntime) -> str:
     """The name that podman knows its container by."""
-    assert runtime.backend._container is not None
-    return runtime.backend._container.name
+    return runtime.backend.container.name
 
 
 def assert_nothing_left(runtime: PodmanRuntime) -> None:
     """Neither the container nor its directory is there any more."""
     assert container_of(runtime) not in podman_containers()
-    assert runtime.backend._container is not None
-    assert runtime.backend._container._directory not in directories()
+    assert runtime.backend.container._directory not in directories()
 
 
 async def sh(runtime: PodmanRuntime, script: str, **env: str) -> ProgramResult:

@@ -64,7 +64,6 @@ async def test_the_images_user_is_who_reads(podman_image: str) -> None:
 
 
 async def test_a_container_that_is_gone_is_an_error(runtime: PodmanRuntime) -> None:
-    assert runtime.backend._container is not None
-    runtime.backend._container.remove()
+    runtime.backend.container.remove()
     with pytest.raises(SandboxError):
         await read_bounded_text(runtime, "/app/answer.txt", 1000)

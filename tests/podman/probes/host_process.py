@@ -9,8 +9,7 @@ from verifiers.v1.runtimes.base import register
 
 
 def name(runtime: PodmanRuntime) -> None:
-    assert runtime.backend._container is not None
-    print(runtime.backend._container.name, flush=True)
+    print(runtime.backend.container.name, flush=True)
 
 
 async def stay(image: str) -> None:

@@ -13,7 +13,6 @@ import os
 import shlex
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
@@ -21,7 +20,7 @@ from pydantic import BaseModel, Field, ValidationError
 from verifiers.v1.errors import SandboxError
 
 from agent_sandbox.confined.config import Bind
-from agent_sandbox.confined.directory import remove_tree
+from agent_sandbox.confined.directory import remove_entries
 from agent_sandbox.confined.interpreter import base_python
 from agent_sandbox.confined.process import ConfinedProcess
 from agent_sandbox.programs import program_text
@@ -75,26 +74,15 @@ def shown_areas(areas: Mapping[str, Path], workdir: str) -> list[Bind]:
     return [*(Bind(areas[target], target) for target in shown), Bind(areas[SHARED], SHARED, writable=True)]
 
 
-@dataclass(frozen=True)
-class _Place:
-    """The host's side of the directories of the command and of what it shares."""
-
-    tools: Path
-    shared: Path
-
-    def prepare(self) -> None:
-        """Put the command in its place and empty the shared directory, whatever an agent left there (blocking)."""
-        self.shared.chmod(0o755)
-        for entry in list(self.shared.iterdir()):
-            if entry.is_dir() and not entry.is_symlink():
-                remove_tree(entry)
-            else:
-                entry.unlink()
-        (self.tools / _CLIENT.name).write_bytes(_CLIENT.read_bytes())
-        (self.tools / "drop-links").write_text(program_text("drop_links.sh"))
-        command = self.tools / "run-agent-code"
-        command.write_text(f'#!/bin/sh\nexec {shlex.quote(base_python())} -I -S {TOOLS}/{_CLIENT.name} "$@"\n')
-        command.chmod(0o755)
+def _prepare(tools: Path, shared: Path) -> None:
+    """Put the command in its place and empty the shared directory, whatever an agent left there (blocking)."""
+    shared.chmod(0o755)
+    remove_entries(shared)
+    (tools / _CLIENT.name).write_bytes(_CLIENT.read_bytes())
+    (tools / "drop-links").write_text(program_text("drop_links.sh"))
+    command = tools / "run-agent-code"
+    command.write_text(f'#!/bin/sh\nexec {shlex.quote(base_python())} -I -S {TOOLS}/{_CLIENT.name} "$@"\n')
+    command.chmod(0o755)
 
 
 class AgentCodeServer:
@@ -119,7 +107,7 @@ class AgentCodeServer:
     @contextlib.asynccontextmanager
     async def open(self, tools: Path, shared: Path) -> AsyncIterator["AgentCodeServer"]:
         """Serve at the host directory `tools` until the end of the context, with no program left then."""
-        await asyncio.to_thread(_Place(tools, shared).prepare)
+        await asyncio.to_thread(_prepare, tools, shared)
         # Through a descriptor, because a socket's path has 107 bytes at most.
         directory = os.open(tools, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

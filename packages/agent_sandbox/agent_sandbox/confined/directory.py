@@ -53,6 +53,17 @@ def remove_tree(path: Path) -> None:
                 return
 
 
+def remove_entries(directory: str | Path, *spared: str) -> None:
+    """Remove what a directory holds, whatever that is, but the entries of these names."""
+    with os.scandir(directory) as found:
+        entries = [entry for entry in found if entry.name not in spared]
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            remove_tree(Path(entry))
+        else:
+            os.unlink(entry)
+
+
 class SandboxDirectory:
     """A directory below `ROOT`, locked by this process until `remove`."""
 
@@ -89,13 +100,7 @@ class SandboxDirectory:
         for part, mode in _PRIVATE.items():
             place = os.path.join(self.path, part)
             os.chmod(place, mode)
-            with os.scandir(place) as found:
-                entries = [entry for entry in found if f"{part}/{entry.name}" not in _MOUNTED]
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    remove_tree(Path(entry))
-                else:
-                    os.unlink(entry)
+            remove_entries(place, *(name.removeprefix(f"{part}/") for name in _MOUNTED))
 
     @property
     def hosts(self) -> Path:
@@ -123,13 +128,8 @@ class SandboxDirectory:
         """Remove the directory and release its lock; idempotent."""
         if self._lock is None:
             return
-        for entry in list(self.path.iterdir()):
-            if entry.name == _LOCK:
-                continue  # last and under the user's lock: without it the rest would be swept as a dead one's
-            if entry.is_dir():
-                remove_tree(entry)
-            else:
-                entry.unlink()
+        # The lock is last and under the user's: without it the rest would be swept as a dead one's.
+        remove_entries(self.path, _LOCK)
         with _exclusive(self.path.parent):
             remove_tree(self.path)
         lock, self._lock = self._lock, None

@@ -12,10 +12,10 @@ import os
 import re
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult, SubprocessConfig, SubprocessRuntimeInfo
@@ -41,8 +41,6 @@ from agent_sandbox.toolbox.agent_programs import ProgramLimits
 from agent_sandbox.toolbox.kept_files import KeptFiles, keep, put
 from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 from agent_sandbox.verifiers_040 import Runtime, RuntimeBackend
-
-T = TypeVar("T")
 
 _ACTIVATE = 'export VIRTUAL_ENV="$1" PATH="$1/bin:$PATH"; shift; exec "$@"'
 
@@ -300,39 +298,27 @@ class ConfinedRuntime(Runtime):
             yield alone.bind(env=self.env)
 
     async def keep_files(self, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]:
-        """Keep all that is writable in a folder, and say for how many seconds everything inside was held still.
-
-        Raises:
-            NotKept: it cannot be kept whole.
-        """
+        """Keep all that is writable, while everything inside is held still; see `KeepsFiles`."""
         roots, skipped = self.backend.sandbox.kept_areas(), [str(self.info.id), SHARED]
         async with self.backend.commands.others_held(spare=True) as alone:
             begun = time.monotonic()
-            kept = await self._with(
-                alone, "list_and_send.py", roots, skipped, use=lambda p: keep(p, folder, before, most)
-            )
+            async with self._program(alone, "list_and_send.py", roots, skipped) as process:
+                kept = await keep(process, folder, before, most)
             return kept, time.monotonic() - begun
 
     async def put_files(self, folder: Path) -> None:
-        """Make what such a folder holds, in a sandbox in which nothing has run yet.
+        """Make what such a folder holds."""
+        async with self._program(self.backend.commands, "put_files.py") as process:
+            await put(process, folder)
 
-        Raises:
-            SandboxError: it could not be done.
-        """
-        await self._with(self.backend.commands, "put_files.py", use=lambda process: put(process, folder))
-
-    async def _with(
-        self, commands: Commands, program: str, *operands: list[str], use: Callable[[ConfinedProcess], Awaitable[T]]
-    ) -> T:
-        argv = [self.trusted_python, "-I", "-S", "-c", program_text(program), *map(json.dumps, operands)]
-        process = await commands.open(argv, {})
-        try:
-            return await use(process)
-        except BrokenPipeError:
-            raise SandboxError(f"{program} has ended early") from None
-        finally:
-            await run_shielded(process.kill())
-            process.close()
+    @contextlib.asynccontextmanager
+    async def _program(self, commands: Commands, name: str, *operands: list[str]) -> AsyncIterator[ConfinedProcess]:
+        argv = [self.trusted_python, "-I", "-S", "-c", program_text(name), *map(json.dumps, operands)]
+        with contextlib.closing(await commands.open(argv, {})) as process:
+            try:
+                yield process
+            finally:
+                await run_shielded(process.kill())
 
     async def read_answer(self, path: str, max_bytes: int) -> bytes | str:
         """Return the content of a regular file of at most `max_bytes`, or in one word why there is none to be had."""

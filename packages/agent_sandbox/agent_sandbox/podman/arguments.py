@@ -7,7 +7,7 @@ from pathlib import Path
 from verifiers.v1.runtimes.base import parse_gpu
 
 from agent_sandbox.confined import Bind
-from agent_sandbox.confined.supervisor.container_supervisor import COMMAND_VARIABLE
+from agent_sandbox.confined.supervisor.processes import COMMAND_VARIABLE
 
 
 @dataclass(frozen=True)

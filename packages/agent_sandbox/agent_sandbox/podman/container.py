@@ -129,9 +129,8 @@ class Container:
             SandboxError: it is not; the message says what was `doing`.
         """
         if not self.lives:
-            raise SandboxError(
-                f"container {self.name} is gone while {doing}: removed or killed from outside, or out of memory"
-            )
+            gone = f"is gone while {doing}: removed or killed from outside, or out of memory"
+            raise SandboxError(f"container {self.name} {'is not started' if self._channel is None else gone}")
 
     def _describe_loss(self) -> str:
         return f"container {self.name} or its supervisor is gone: killed from outside, or stopped"

@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from verifiers.v1.errors import SandboxError
 from verifiers.v1.utils.aio import run_shielded
 
 from agent_sandbox.confined.process import ConfinedProcess
@@ -24,12 +23,7 @@ _SYSTEMS = ("/dev/", "/proc/", "/sys/")
 
 
 async def keep_files(container: Container, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]:
-    """Keep what differs from the image, and what volumes and /dev/shm hold, in a folder; says for how many seconds the
-    container was paused.
-
-    Raises:
-        NotKept: it cannot be kept whole.
-    """
+    """Keep what differs from the image, and what volumes and /dev/shm hold, while the container is paused."""
     begun = time.monotonic()
     async with _paused(container):
         mounts = _mounts(container.pid)
@@ -41,11 +35,7 @@ async def keep_files(container: Container, folder: Path, before: Path | None, mo
 
 
 async def put_files(container: Container, folder: Path) -> None:
-    """Make what such a folder holds, in a container in which nothing has run yet.
-
-    Raises:
-        SandboxError: it could not be done.
-    """
+    """Make what such a folder holds, in a container in which nothing has run yet."""
     async with _program(container, "put_files.py") as process:
         await put(process, folder)
 
@@ -89,10 +79,5 @@ def _mounts(pid: int) -> dict[str, bool]:
 @contextlib.asynccontextmanager
 async def _program(container: Container, name: str, *operands: str) -> AsyncIterator[ConfinedProcess]:
     """One of our programs, which the container's supervisor runs on its files."""
-    process = ConfinedProcess(container.channel, "program", program_text(name), *operands)
-    try:
-        yield process
-    except BrokenPipeError:
-        raise SandboxError(f"{name} has ended early") from None
-    finally:
-        process.close()  # which ends it
+    with contextlib.closing(ConfinedProcess(container.channel, "program", program_text(name), *operands)) as process:
+        yield process  # which ends with its streams

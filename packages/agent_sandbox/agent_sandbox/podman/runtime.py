@@ -117,9 +117,8 @@ class PodmanBackend(RuntimeBackend):
         super().__init__(name)
         self.config = config.model_copy(update={"workdir": config.workdir or DEFAULT_WORKDIR})
         self.info: Any = PodmanRuntimeInfo(**self.config.model_dump())
-        self._binds = tuple(binds)
-        self._container: Container | None = None
-        self._commands: Commands | None = None
+        self.container = self.container_class(_options(self.config, tuple(binds)))
+        self._commands = Commands(self.container)
         self._network: ContainerNetwork | None = None
 
     def bind(self, *, env: Mapping[str, str] | None = None) -> "PodmanRuntime":
@@ -132,11 +131,9 @@ class PodmanBackend(RuntimeBackend):
         Raises:
             SandboxError: podman or the image is missing, or it did not start; the message says what to change.
         """
-        self._container = self.container_class(_options(self.config, self._binds))
-        await self._container.start()
-        self.info.id = self._container.id
-        self._commands = Commands(self._container)
-        self._network = ContainerNetwork(self._container)
+        await self.container.start()
+        self.info.id = self.container.id
+        self._network = ContainerNetwork(self.container)
 
     async def teardown(self) -> None:
         """End everything inside and remove the container; idempotent."""
@@ -145,22 +142,19 @@ class PodmanBackend(RuntimeBackend):
                 await self._network.close()
         finally:
             await super().teardown()
-        if self._commands is not None:
-            await self._commands.close()
-        if self._container is not None:
-            self._container.close_channel()
+        await self._commands.close()
+        self.container.close_channel()
 
     def cleanup(self) -> None:
         """Remove the container without an event loop; idempotent."""
-        if self._container is not None:
-            self._container.remove()
+        self.container.remove()
 
     async def run(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ProgramResult:
         """Run a command to its end; its output is kept in bounded memory.
 
         Cancelling ends the command's whole tree before the cancellation goes on.
         """
-        return await self._started.run(argv, runtime.process_env(env), runtime.user)
+        return await self._commands.run(argv, runtime.process_env(env), runtime.user)
 
     async def exec(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
         """Start a process whose three streams stay open.
@@ -168,7 +162,7 @@ class PodmanBackend(RuntimeBackend):
         Raises:
             SandboxError: podman could not be started.
         """
-        return await self._started.open(argv, runtime.process_env(env), runtime.user)
+        return await self._commands.open(argv, runtime.process_env(env), runtime.user)
 
     async def run_background(self, runtime: Runtime, argv: list[str], env: dict[str, str], log: str) -> None:
         """Start a process that runs until `stop`, with its output in the file `log` inside.
@@ -176,7 +170,7 @@ class PodmanBackend(RuntimeBackend):
         Raises:
             SandboxError: it could not be started.
         """
-        await self._started.background(argv, runtime.process_env(env), log, runtime.user)
+        await self._commands.background(argv, runtime.process_env(env), log, runtime.user)
 
     async def read(self, runtime: Runtime, path: str, max_bytes: int | None = None) -> bytes:
         """Return the first `max_bytes` bytes of a regular file, or all of it.
@@ -184,7 +178,7 @@ class PodmanBackend(RuntimeBackend):
         Raises:
             SandboxError: there is none, or it is over `READ_LIMIT_BYTES`.
         """
-        return await read_file(self._started, path, max_bytes, runtime.user)
+        return await read_file(self._commands, path, max_bytes, runtime.user)
 
     async def write(self, runtime: Runtime, path: str, data: bytes) -> None:
         """Write the file at `path`, or the one that a symlink there leads to; make its parents.
@@ -192,7 +186,7 @@ class PodmanBackend(RuntimeBackend):
         Raises:
             SandboxError: `path` is not a regular file or not writable, or the disk is full.
         """
-        await write_file(self._started, path, data, runtime.user)
+        await write_file(self._commands, path, data, runtime.user)
 
     def host_url(self, url: str) -> str:
         """Return the URL at which a program inside reaches `url`, and open the way there."""
@@ -218,23 +212,6 @@ class PodmanBackend(RuntimeBackend):
             await self._connections.cut()
 
     @property
-    def container(self) -> Container:
-        """What was started.
-
-        Raises:
-            SandboxError: nothing was.
-        """
-        if self._container is None:
-            raise SandboxError(f"podman runtime {self.name} is not started")
-        return self._container
-
-    @property
-    def _started(self) -> Commands:
-        if self._commands is None:
-            raise SandboxError(f"podman runtime {self.name} is not started")
-        return self._commands
-
-    @property
     def _connections(self) -> ContainerNetwork:
         if self._network is None:
             raise SandboxError(f"podman runtime {self.name} is not started")
@@ -251,19 +228,11 @@ class PodmanRuntime(Runtime):
         return await read_answer(self.backend.container.channel, path, max_bytes)
 
     async def keep_files(self, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]:
-        """Keep what differs from the image in a folder, and say for how many seconds everything inside was paused.
-
-        Raises:
-            NotKept: it cannot be kept whole.
-        """
+        """Keep what differs from the image; see `KeepsFiles`."""
         return await kept.keep_files(self.backend.container, folder, before, most)
 
     async def put_files(self, folder: Path) -> None:
-        """Make what such a folder holds, in a container of the same image in which nothing has run yet.
-
-        Raises:
-            SandboxError: it could not be done.
-        """
+        """Make what such a folder holds, in a container of the same image."""
         await kept.put_files(self.backend.container, folder)
 
     async def mark_agent_start(self) -> None:

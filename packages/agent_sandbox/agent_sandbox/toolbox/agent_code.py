@@ -15,25 +15,14 @@ COMMAND = "run-agent-code"
 class AgentCode(Protocol):
     """The command, while it can be used."""
 
-    @property
-    def tools(self) -> str:
-        """Directory in the sandbox that holds the command, for the front of `PATH`."""
-        ...
-
-    @property
-    def shared(self) -> str:
-        """Directory in the sandbox that verify commands and the programs can both write, empty at first."""
-        ...
-
-    @property
-    def scratch(self) -> str:
-        """Directory in the sandbox that the programs do not see."""
-        ...
-
-    @property
-    def failure(self) -> str | None:
-        """Why a program could not be run; that is never the program's own doing."""
-        ...
+    tools: str
+    """Directory in the sandbox that holds the command, for the front of `PATH`."""
+    shared: str
+    """Directory in the sandbox that verify commands and the programs can both write, empty at first."""
+    scratch: str
+    """Directory in the sandbox that the programs do not see."""
+    failure: str | None
+    """Why a program could not be run; that is never the program's own doing."""
 
 
 @runtime_checkable

@@ -33,6 +33,7 @@ _PACKED_BYTES = 16 << 20
 the log of a database does. What is new or larger is not: later keepings share it."""
 _BATCH_BYTES = 4 << 20
 _CONTENT = re.compile(r"[0-9]+(\.z)?")
+_EARLY = "the program that keeps a sandbox's files has ended early"
 _MOST_REASON = 300
 """Characters of a reason that names what the agent has named."""
 
@@ -59,9 +60,15 @@ class KeptFiles:
 class KeepsFiles(Protocol):
     """A sandbox whose files can be kept and put into another one of its kind."""
 
-    async def keep_files(self, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]: ...
+    async def keep_files(self, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]:
+        """Keep them in a folder (see `keep`), and say for how many seconds everything inside was held still.
 
-    async def put_files(self, folder: Path) -> None: ...
+        Raises:
+            NotKept: they cannot be kept whole.
+        """
+
+    async def put_files(self, folder: Path) -> None:
+        """Make what such a folder holds, in a sandbox in which nothing has run yet."""
 
 
 class StreamedProcess(Protocol):
@@ -90,7 +97,7 @@ class _Stream:
         try:
             self._held += await anext(self._source)
         except StopAsyncIteration:
-            raise SandboxError("the program that keeps a sandbox's files has ended early") from None
+            raise SandboxError(_EARLY) from None
 
     async def line(self, most: int) -> bytes:
         start = 0
@@ -159,7 +166,7 @@ async def keep(
         ChildrenRun: such processes are all children of the agent's program.
     """
     stream = _Stream(process.stdout)
-    await process.write(json.dumps(changed).encode() + b"\n")
+    await _tell(process, changed)
     _refuse_processes(json.loads(await stream.line(MAX_LISTED_BYTES)))
     entries, kept = await _entries(stream), KeptFiles()
     kept.bytes = sum(one[4] for one in entries if one[1] == "f")
@@ -175,7 +182,7 @@ async def keep(
             packed = name.endswith(PACKED) if same else bool(name) and one[4] <= _PACKED_BYTES
             one.append(f"{number}{PACKED if packed else ''}")
             links.append((name, one[6])) if same else wanted.append(number)
-    await process.write(json.dumps(wanted).encode() + b"\n")
+    await _tell(process, wanted)
     writer = _Writer(folder)
     for number in wanted:
         size, name = entries[number][4], entries[number][6]
@@ -189,6 +196,13 @@ async def keep(
     await writer.flush()
     await asyncio.to_thread(_finish, folder, before, links, entries)
     return kept
+
+
+async def _tell(process: StreamedProcess, said: object) -> None:
+    try:
+        await process.write(json.dumps(said).encode() + b"\n")
+    except BrokenPipeError:
+        raise SandboxError(_EARLY) from None
 
 
 async def put(process: StreamedProcess, folder: Path) -> None:

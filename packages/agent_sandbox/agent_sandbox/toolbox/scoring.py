@@ -11,8 +11,8 @@ setup behind it, has never held an agent, and is gone when its context ends.
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +37,7 @@ class BoxOrder:
     """Fields of the task's data that are other, by name."""
 
 
-Provider = Callable[[BoxOrder], AbstractAsyncContextManager[vf.Runtime]]
+Provider = Callable[[BoxOrder], contextlib.AbstractAsyncContextManager[vf.Runtime]]
 
 
 class ScoringTimeout(Exception):
@@ -64,7 +64,7 @@ class Scoring:
         self.boxes = boxes
         self._clock: _Clock | None = None
 
-    def spare_box(self, order: BoxOrder | None = None) -> AbstractAsyncContextManager[vf.Runtime]:
+    def spare_box(self, order: BoxOrder | None = None) -> contextlib.AbstractAsyncContextManager[vf.Runtime]:
         """A second sandbox of the rollout: as the agent's was before the agent, or one for the tests alone.
 
         Raises:
@@ -74,7 +74,7 @@ class Scoring:
             raise ScoringError("this environment gives scoring no sandbox of its own: use opencode-env (--env.id)")
         return self.boxes(order or BoxOrder())
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def time(self, seconds: float | None) -> AsyncIterator[None]:
         """Let the body take so many seconds, without what it waits in `not_counted`; None: no limit.
 
@@ -97,29 +97,13 @@ class Scoring:
             used = clock.cut or clock.in_programs >= seconds / 2
             raise ScoringTimeout(f"scoring took longer than {seconds:g} s", in_programs=used) from error
 
-    @contextmanager
-    def not_counted(self) -> Iterator[None]:
+    def not_counted(self) -> contextlib.AbstractContextManager[None]:
         """Stop the clock, if there is one."""
-        if (clock := self._clock) is None:
-            yield
-            return
-        clock.stop()
-        try:
-            yield
-        finally:
-            clock.go_on()
+        return contextlib.nullcontext() if self._clock is None else self._clock.stopped()
 
-    @contextmanager
-    def in_program(self) -> Iterator[None]:
+    def in_program(self) -> contextlib.AbstractContextManager[None]:
         """Count the time of a program that may run the agent's code, if there is a clock."""
-        if (clock := self._clock) is None:
-            yield
-            return
-        clock.program_starts()
-        try:
-            yield
-        finally:
-            clock.program_ends()
+        return contextlib.nullcontext() if self._clock is None else self._clock.in_program()
 
 
 class _Clock:
@@ -134,28 +118,32 @@ class _Clock:
         self.cut = False
         """Whether one ran when the time was over."""
 
-    def program_starts(self) -> None:
+    @contextlib.contextmanager
+    def in_program(self) -> Iterator[None]:
         if self._running == 0:
             self._started = asyncio.get_running_loop().time()
         self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+            self.cut = self.cut or self._limit.expired()
+            if self._running == 0:
+                self.in_programs += asyncio.get_running_loop().time() - self._started
 
-    def program_ends(self) -> None:
-        self._running -= 1
-        self.cut = self.cut or self._limit.expired()
-        if self._running == 0:
-            self.in_programs += asyncio.get_running_loop().time() - self._started
-
-    def stop(self) -> None:
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
         when = self._limit.when()
         if self._waiting == 0 and when is not None:
             self._left = when - asyncio.get_running_loop().time()
             self._limit.reschedule(None)
         self._waiting += 1
-
-    def go_on(self) -> None:
-        self._waiting -= 1
-        if self._waiting == 0 and not self._limit.expired():
-            self._limit.reschedule(asyncio.get_running_loop().time() + self._left)
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            if self._waiting == 0 and not self._limit.expired():
+                self._limit.reschedule(asyncio.get_running_loop().time() + self._left)
 
 
 def attach(scoring: Scoring, holder: vf.Trace[Any, Any, Any] | vf.Runtime) -> None:

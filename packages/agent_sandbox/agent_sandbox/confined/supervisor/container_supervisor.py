@@ -18,9 +18,8 @@ from . import files, messages, processes
 
 TYPE_CHECKING = False  # `typing` would cost more than all else together
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-COMMAND_VARIABLE = b"SANDBOX_COMMAND"
 _TOOL_VARIABLE = b"VF_STATE_SECRET="
 """In the environment of verifiers' tool servers."""
 _CGROUPS = "/sys/fs/cgroup"
@@ -119,69 +118,30 @@ def _credentials(pid: int) -> tuple[int, int, list[int]]:
     return int(lines["Uid"].split()[0]), int(lines["Gid"].split()[0]), [int(group) for group in lines["Groups"].split()]
 
 
-class ContainerSupervisor:
+class ContainerSupervisor(messages.Server):
     """Serves one control socket for the container whose process 1 is `pid` here, until the host is gone."""
 
     def __init__(self, control: _socket.socket, pid: int, cgroup: str) -> None:
-        self._control = control
+        super().__init__(control)
         self._pid = pid
         self._cgroup = cgroup
         self._credentials = _credentials(pid)
-        self._fds: list[int] = []
-        """Of the request that is served."""
         self._marked: set[tuple[int, int]] = set()
         self._tools: set[tuple[int, int]] = set()
-        self._handlers: dict[bytes, Callable[[bytes, list[bytes]], None]] = {
-            b"socket": self._socket,
-            b"answer": self._answer,
-            b"mark": self._mark,
-            b"purge": self._purge,
-            b"end": self._end,
-            b"signal": self._deliver,
-            b"program": self._program,
-        }
 
-    def run(self) -> None:
-        """Serve until the control socket closes."""
-        self._reply(b"0", b"ready")
-        while True:
-            message = messages.receive(self._control)
-            if not message.fields:
-                return
-            kind, identifier, *rest = message.fields
-            self._fds = message.fds
-            try:
-                self._handlers[kind](identifier, rest)
-            except OSError as error:
-                self._reply(identifier, b"error", (error.strerror or str(error)).encode())
-            finally:
-                for fd in self._fds:
-                    os.close(fd)
-
-    def _reply(self, identifier: bytes, status: bytes, text: bytes = b"", fds: tuple[int, ...] = ()) -> None:
-        messages.send(self._control, (identifier, status, text), fds)
-
-    def _socket(self, identifier: bytes, fields: list[bytes]) -> None:
-        # A socket belongs for ever to the network it was made in, so the host binds or connects it by itself.
-        made = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
-        try:
-            self._reply(identifier, b"ok", b"", (made.fileno(),))
-        finally:
-            made.close()
-
-    def _answer(self, identifier: bytes, fields: list[bytes]) -> None:
+    def on_answer(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
         """Fields: path. A process that sees the container's files as its user does looks there, and replies itself."""
         child = os.fork()
         if child:
             if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0:
-                self._reply(identifier, b"error", b"the container's files cannot be reached from outside")
+                raise OSError("the container's files cannot be reached from outside")
             return
         code = 1
         try:
             own = os.open("/proc/self/fd", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             self._enter()
             found = files.open_answer(fields[0], own)
-            self._reply(identifier, b"ok", *((found, ()) if isinstance(found, bytes) else (b"", (found,))))
+            self.reply(identifier, b"ok", *((found, ()) if isinstance(found, bytes) else (b"", (found,))))
             code = 0
         finally:
             os._exit(code)
@@ -195,7 +155,7 @@ class ContainerSupervisor:
         os.setresgid(group, group, group)
         os.setresuid(user, user, user)
 
-    def _program(self, identifier: bytes, fields: list[bytes]) -> None:
+    def on_program(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
         """Fields: text of a Python program of ours, operands; with its three streams. A process that sees the
         container's files as its user does runs it, and replies itself with the exit code."""
         if child := os.fork():
@@ -208,7 +168,7 @@ class ContainerSupervisor:
             for module in _OF_PROGRAMS:
                 __import__(module)
             sys.meta_path.clear()  # nothing is imported of the container's
-            for number, fd in enumerate(self._fds):
+            for number, fd in enumerate(fds):
                 os.dup2(fd, number)
                 os.close(fd)
             text, *operands = (os.fsdecode(field) for field in fields)
@@ -224,7 +184,7 @@ class ContainerSupervisor:
                 os.write(2, f"{type(error).__name__}: {error}".encode(errors="replace"))
             for number in range(3):
                 os.close(number)
-            self._reply(identifier, b"ok", b"%d" % code)
+            self.reply(identifier, b"ok", b"%d" % code)
         finally:
             os._exit(code)
 
@@ -279,14 +239,12 @@ class ContainerSupervisor:
             self._signal_each(table, select_from(table), processes.SIGKILL)
             time.sleep(_PAUSE_S)
 
-    def _of_command(self, command: bytes) -> processes.Selection:
-        return processes.of_command(-1, COMMAND_VARIABLE + b"=" + command)
-
-    def _mark(self, identifier: bytes, fields: list[bytes]) -> None:
+    def on_mark(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes:
+        """What runs now is spared by `on_purge`."""
         found = self._table().values()
         self._marked = {(process.pid, process.started) for process in found}
         self._tools = {(process.pid, process.started) for process in found if _is_tool(process.pid)}
-        self._reply(identifier, b"ok")
+        return b""
 
     def _agents(self, table: processes.Table) -> set[int]:
         """All but what ran at the mark; of its children only those of tool servers, others could be made to spawn."""
@@ -294,20 +252,21 @@ class ContainerSupervisor:
         marked = {process.pid for process in table.values() if (process.pid, process.started) in self._marked}
         return set(table) - marked - processes.with_descendants(table, tools)
 
-    def _purge(self, identifier: bytes, fields: list[bytes]) -> None:
+    def on_purge(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes:
+        """End what the agent started."""
         self._end_all(self._agents)
-        self._reply(identifier, b"ok")
+        return b""
 
-    def _end(self, identifier: bytes, fields: list[bytes]) -> None:
+    def on_end(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes:
         """Fields: command."""
-        self._end_all(self._of_command(fields[0]))
-        self._reply(identifier, b"ok")
+        self._end_all(processes.of_command(-1, fields[0]))
+        return b""
 
-    def _deliver(self, identifier: bytes, fields: list[bytes]) -> None:
+    def on_signal(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes:
         """Fields: command, signal number."""
         table = self._table()
-        self._signal_each(table, self._of_command(fields[0])(table), int(fields[1]))
-        self._reply(identifier, b"ok")
+        self._signal_each(table, processes.of_command(-1, fields[0])(table), int(fields[1]))
+        return b""
 
 
 def main(control_fd: int, pid: int, workdir: str) -> None:
@@ -322,4 +281,7 @@ def main(control_fd: int, pid: int, workdir: str) -> None:
     except (OSError, CannotGuard) as error:
         messages.send(control, (b"0", b"error", str(error).encode()))
         return
-    ContainerSupervisor(control, pid, cgroup).run()
+    supervisor = ContainerSupervisor(control, pid, cgroup)
+    supervisor.reply(b"0", b"ready")
+    while supervisor.serve():
+        pass

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import _socket
 import ctypes
-import errno
 import os
 import select
 import sys
@@ -20,10 +19,8 @@ from .spawn import CannotStart, spawn
 
 TYPE_CHECKING = False  # `typing` would cost more than all else together
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
-COMMAND_VARIABLE = b"SANDBOX_COMMAND"
 _PR_SET_DUMPABLE = 4
 _SIGINT, _SIGCHLD = 2, 17
 _SIG_DFL, _SIG_BLOCK = 0, 0
@@ -58,40 +55,24 @@ def _close_others(ours: set[int]) -> None:
                 continue
 
 
-class Supervisor:
+class Supervisor(messages.Server):
     """Serves one control socket; `run` returns when the host is gone."""
 
     def __init__(self, control: _socket.socket, limits: Limits) -> None:
-        self._control = control
+        super().__init__(control)
         self._limits = limits
         self._memory_kills = 0
         self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         self._leaders: dict[bytes, int] = {}
         self._commands: dict[int, bytes] = {}
         self._marked: set[tuple[int, int]] = set()
-        self._handlers: dict[bytes, Callable[[bytes, list[bytes], list[int]], None]] = {
-            b"spawn": self._spawn,
-            b"signal": self._signal,
-            b"end": self._end,
-            b"socket": self._socket,
-            b"read": self._read,
-            b"answer": self._answer,
-            b"write": self._write,
-            b"mark": self._mark,
-            b"purge": self._purge,
-            b"relieve": self._relieve,
-            b"hold": self._hold,
-            b"release": self._release,
-            b"kills": self._kills,
-            b"end_everything": self._end_everything,
-        }
 
     def run(self, children: int) -> None:
         """Serve until the control socket closes; `children` is a signalfd of SIGCHLD."""
         poller = select.poll()
         poller.register(self._control.fileno(), select.POLLIN)
         poller.register(children, select.POLLIN)
-        self._reply(b"0", b"ready")
+        self.reply(b"0", b"ready")
         watched = self._limits.memory_bytes
         patience = None if watched is None else processes.LOOK_EVERY_S * 1000
         while True:
@@ -100,27 +81,9 @@ class Supervisor:
             for fd, _ in poller.poll(patience):
                 if fd == children:
                     os.read(children, _SIGINFO_BYTES * 16)
-                elif not self._serve():
+                elif not self.serve():
                     return
             self._reap()
-
-    def _serve(self) -> bool:
-        message = messages.receive(self._control)
-        if not message.fields:
-            return False
-        kind, identifier, *rest = message.fields
-        try:
-            self._handlers[kind](identifier, rest, message.fds)
-        except OSError as error:
-            status = b"busy" if error.errno == errno.ETOOMANYREFS else b"error"
-            self._reply(identifier, status, (error.strerror or str(error)).encode())
-        finally:
-            for fd in message.fds:
-                os.close(fd)
-        return True
-
-    def _reply(self, identifier: bytes, status: bytes, text: bytes = b"", fds: tuple[int, ...] = ()) -> None:
-        messages.send(self._control, (identifier, status, text), fds)
 
     def _reap(self) -> None:
         while True:
@@ -133,15 +96,15 @@ class Supervisor:
             command = self._commands.pop(pid, None)
             if command is not None:
                 del self._leaders[command]
-                self._reply(command, b"ok", str(os.waitstatus_to_exitcode(status)).encode())
+                self.reply(command, b"ok", str(os.waitstatus_to_exitcode(status)).encode())
 
-    def _spawn(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+    def on_spawn(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes | None:
         """Fields: "alone" or empty, log path or empty, number of arguments, arguments, NAME=value …; fds: [stdin,]
         stdout, stderr."""
         alone, log, count, *words = fields
         argv, settings = words[: int(count)], words[int(count) :]
         env = dict(setting.split(b"=", 1) for setting in settings)
-        env[COMMAND_VARIABLE] = identifier
+        env[processes.COMMAND_VARIABLE] = identifier
         if log:
             opened = files.open_log(log)
             fds += [opened]
@@ -152,22 +115,22 @@ class Supervisor:
             pid = spawn(argv, env, stdio, self._limits, bool(alone))
         except CannotStart as error:
             os.write(stdio[2], f"{error}\n".encode())
-            self._reply(identifier, b"ok", str(error.exit_code).encode())
-            return
+            return str(error.exit_code).encode()
         self._leaders[identifier] = pid
         self._commands[pid] = identifier
+        return None
 
     def _tree(self, command: bytes) -> processes.Selection:
-        return processes.of_command(self._leaders.get(command, -1), COMMAND_VARIABLE + b"=" + command)
+        return processes.of_command(self._leaders.get(command, -1), command)
 
-    def _signal(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+    def on_signal(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes:
         """Fields: command, signal number."""
         processes.signal_each(self._tree(fields[0])(processes.table()), int(fields[1]))
-        self._reply(identifier, b"ok")
+        return b""
 
-    def _end(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
-        """Fields: command; the reply is as of `_purge`."""
-        self._reply(identifier, b"ok", self._ended(self._tree(fields[0])))
+    def on_end(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes:
+        """Fields: command; the reply is as of `on_purge`."""
+        return self._ended(self._tree(fields[0]))
 
     def _ended(self, selection: processes.Selection) -> bytes:
         """End what is selected; returns "outlived" if that outran its end and everything was ended with it."""
@@ -178,73 +141,66 @@ class Supervisor:
             return b"outlived"
         return b""
 
-    def _socket(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
-        # A socket belongs for ever to the network it was made in, so the host binds or connects it by itself.
-        made = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
-        try:
-            self._reply(identifier, b"ok", b"", (made.fileno(),))
-        finally:
-            made.close()
-
-    def _read(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
-        """Fields: path."""
+    def on_read(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+        """Fields: path; the reply has a descriptor of the file."""
         fds.append(files.open_regular(fields[0]))
-        self._reply(identifier, b"ok", b"", (fds[-1],))
+        self.reply(identifier, b"ok", fds=fds[-1:])
 
-    def _answer(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
-        """Fields: path."""
+    def on_answer(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes | None:
+        """Fields: path; the reply has a descriptor of the file, or says why not."""
         own = os.open("/proc/self/fd", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            found = files.open_answer(fields[0], own)
-        finally:
-            os.close(own)
+        fds.append(own)
+        found = files.open_answer(fields[0], own)
         if isinstance(found, bytes):
-            self._reply(identifier, b"ok", found)
-        else:
-            fds.append(found)
-            self._reply(identifier, b"ok", b"", (found,))
+            return found
+        fds.append(found)
+        self.reply(identifier, b"ok", fds=fds[-1:])
+        return None
 
-    def _write(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+    def on_write(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes:
         """Fields: path; fds: the content."""
         files.write_from(fds[0], fields[0])
-        self._reply(identifier, b"ok")
+        return b""
 
-    def _mark(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+    def on_mark(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes:
+        """What runs now is spared by `on_purge`."""
         self._marked = {(process.pid, process.started) for process in processes.table().values()}
-        self._reply(identifier, b"ok")
+        return b""
 
-    def _purge(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+    def on_purge(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes:
         """The reply says "outlived" if the agent's processes outran their end and everything was ended with them."""
         outcome = self._ended(processes.but(self._marked))
         processes.remove_abandoned()
-        self._reply(identifier, b"ok", outcome)
+        return outcome
 
-    def _end_everything(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+    def on_end_everything(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes:
+        """End all processes, also what ran at the mark."""
         processes.end_everything(self._reap)
         processes.remove_abandoned()
-        self._reply(identifier, b"ok")
+        return b""
 
-    def _relieve(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+    def on_relieve(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes:
         """Fields: "all" or empty. Kills what the commands have started, or the commands, too; the reply counts it."""
         spared = set() if fields[0] else set(self._commands)
         processes.signal_each([-1], processes.SIGSTOP)
         found = [pid for pid, process in processes.table().items() if process.alive and pid not in spared]
         processes.signal_each(found, processes.SIGKILL)
         processes.signal_each([-1], processes.SIGCONT)
-        self._reply(identifier, b"ok", b"%d" % len(found))
+        return b"%d" % len(found)
 
-    def _hold(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+    def on_hold(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes:
         """Stop every process; the reply says how many there are."""
         processes.signal_each([-1], processes.SIGSTOP)
-        self._reply(identifier, b"ok", b"%d" % sum(process.alive for process in processes.table().values()))
+        return b"%d" % sum(process.alive for process in processes.table().values())
 
-    def _release(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+    def on_release(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes:
+        """Let what was stopped go on."""
         processes.signal_each([-1], processes.SIGCONT)
-        self._reply(identifier, b"ok")
+        return b""
 
-    def _kills(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+    def on_kills(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes:
         """The reply is how many processes the watch over memory has ended."""
-        self._reply(identifier, b"ok", b"%d" % self._memory_kills)
+        return b"%d" % self._memory_kills
 
 
 def main(control_fd: int, workdir: str, settings: dict[str, Any]) -> None:

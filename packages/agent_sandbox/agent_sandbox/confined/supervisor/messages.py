@@ -1,4 +1,4 @@
-"""The control socket's wire format, used by both ends.
+"""The control socket: its wire format, used by both ends, and the end that answers.
 
 One SOCK_SEQPACKET message is one request or one reply: fields that hold no NUL byte, joined by NUL, with file
 descriptors attached. A message too long for the socket travels in a memfd of its own, ahead of those descriptors.
@@ -7,6 +7,7 @@ descriptors attached. A message too long for the socket travels in a memfd of it
 from __future__ import annotations
 
 import _socket  # the C half of `socket`, without the 6 ms of `enum`
+import errno
 import os
 import sys
 
@@ -85,3 +86,40 @@ def receive(sock: _socket.socket) -> Message:
         with os.fdopen(fds.pop(0), "rb") as spilled:
             payload = spilled.read()
     return Message(payload.split(b"\0") if payload else [], fds, sender)
+
+
+class Server:
+    """Answers requests: one of the kind NAME by `on_NAME`, with the text that it returns, or by itself (None)."""
+
+    def __init__(self, control: _socket.socket) -> None:
+        self._control = control
+
+    def serve(self) -> bool:
+        """Answer the next request; False when the host is gone. The request's descriptors are closed afterwards."""
+        message = receive(self._control)
+        if not message.fields:
+            return False
+        kind, identifier, *rest = message.fields
+        try:
+            text = getattr(self, f"on_{kind.decode()}")(identifier, rest, message.fds)
+            if text is not None:
+                self.reply(identifier, b"ok", text)
+        except OSError as error:
+            status = b"busy" if error.errno == errno.ETOOMANYREFS else b"error"
+            self.reply(identifier, status, (error.strerror or str(error)).encode())
+        finally:
+            for fd in message.fds:
+                os.close(fd)
+        return True
+
+    def reply(self, identifier: bytes, status: bytes, text: bytes = b"", fds: Sequence[int] = ()) -> None:
+        """Answer a request."""
+        send(self._control, (identifier, status, text), fds)
+
+    def on_socket(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
+        """A socket belongs for ever to the network it was made in, so the host binds or connects it by itself."""
+        made = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+        try:
+            self.reply(identifier, b"ok", fds=(made.fileno(),))
+        finally:
+            made.close()

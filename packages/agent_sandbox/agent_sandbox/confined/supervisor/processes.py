@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     Table = dict[int, "Process"]
     Selection = Callable[[Table], set[int]]
 
+COMMAND_VARIABLE = b"SANDBOX_COMMAND"
 SIGKILL, SIGCONT, SIGSTOP = 9, 18, 19
 OUTRUN_AFTER_S = 5.0
 END_TIMEOUT_S = 20.0
@@ -93,8 +94,9 @@ def _carries(pid: int, variable: bytes) -> bool:
         return False
 
 
-def of_command(leader: int, variable: bytes) -> Selection:
+def of_command(leader: int, command: bytes) -> Selection:
     """Select a command's session, the processes that carry its environment variable, and their descendants."""
+    variable = COMMAND_VARIABLE + b"=" + command
 
     def selection(processes: Table) -> set[int]:
         roots = [p.pid for p in processes.values() if p.session == leader or _carries(p.pid, variable)]
