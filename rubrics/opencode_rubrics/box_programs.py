@@ -33,7 +33,6 @@ class BoxPrograms:
         """What the program did with each input, in order.
 
         Raises:
-            SandboxError: the sandbox failed.
             ScoringError: programs cannot be kept apart in it.
         """
         if self._runtime.type == "subprocess":

@@ -140,7 +140,6 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
         """Record both rewards with their weights, and the metrics.
 
         Raises:
-            SandboxError: a sandbox was gone before or while scoring.
             ScoringError: a test could not be run.
             TaskError: the task has no code tests.
         """

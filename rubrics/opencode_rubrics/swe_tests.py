@@ -57,7 +57,6 @@ class SweTestsRubric(Rubric[SweTestsConfig]):
         """The verdict.
 
         Raises:
-            SandboxError: a sandbox was gone before or while scoring.
             ScoringError: the suite gives no evidence in an untouched sandbox either.
             TaskError: the task has no problem of this kind.
         """
@@ -132,7 +131,6 @@ async def _changed(
 
     Raises:
         TreeError: it cannot be taken out.
-        SandboxError: a sandbox is gone.
     """
     (box, before), (runtime, after) = untouched, agents
     other, gone = changed_paths(before, after)

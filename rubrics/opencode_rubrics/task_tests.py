@@ -64,7 +64,6 @@ async def carry_artifacts(paths: Sequence[str], origin: tuple[vf.Runtime, str], 
 
     Raises:
         ArtifactProblem: what the agent left is too large, leads outside, or cannot be read.
-        SandboxError: a sandbox is gone.
         ScoringError: the other sandbox could not take them.
     """
     wanted = [Artifact(source=path, required=False) for path in paths]
@@ -128,7 +127,6 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
         """The tests' number.
 
         Raises:
-            SandboxError: a sandbox was gone before or while scoring.
             ScoringError: the tests give no verdict, not in an untouched copy of the sandbox either.
             TaskError: the task has no tests.
         """

@@ -77,7 +77,6 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
         """Passed ÷ total of the task's verify commands, or the reward file's number.
 
         Raises:
-            SandboxError: the sandbox was gone before or while scoring.
             ScoringError: a verify command runs agent code, which cannot be kept apart from it in this sandbox.
             TaskError: the task has no verify commands.
         """

@@ -96,11 +96,7 @@ def _turns(role: Role, trace: AnyTrace) -> Iterator[TrainingTurn]:
             loss_mask=[0] * len(prompt) + [int(number in trains)] * sampled,
             request=_request(calls.get(number)),
             response=_response(calls.get(number)),
-            metadata={
-                "role": role,
-                "parent": None if parent is None else f"{trace.id}:{parent}",
-                "program": program,
-            },
+            metadata={"role": role, "parent": None if parent is None else f"{trace.id}:{parent}", "program": program},
         )
 
 

@@ -24,12 +24,7 @@ import uvloop
 import verifiers.v1 as vf
 from mcp.server.mcpserver import MCPServer
 from pydantic import model_validator
-from verifiers.v1.mcp.server import (
-    STATE_ROUTE_PARAM,
-    STATE_SIGNATURE_PARAM,
-    STATE_URL_PARAM,
-    state_signature,
-)
+from verifiers.v1.mcp.server import STATE_ROUTE_PARAM, STATE_SIGNATURE_PARAM, STATE_URL_PARAM, state_signature
 from verifiers.v1.runtimes import SubprocessConfig
 
 from opencode_simulation.episode import Episode, Refused

@@ -1,6 +1,7 @@
 """Sandboxes for agents, as verifiers runtimes: confined with bubblewrap, in a podman container, and owned at Prime.
 
-Whatever is asked of a sandbox raises a `SandboxError` when that is gone; docstrings name other errors.
+What is asked of a sandbox that is gone, was never started or cannot do it raises a `SandboxError`; docstrings name
+other errors, and reasons that nobody would expect.
 
 The classes are imported on first use: what stands beside them works without verifiers, which takes seconds to import.
 """

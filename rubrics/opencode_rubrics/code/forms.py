@@ -21,10 +21,7 @@ from pydantic import ValidationError
 from opencode_rubrics.code.packed import unpacked
 from opencode_rubrics.code.problem import CodeTest, CodeTests
 
-_BESIDE = (
-    ("public_test_cases", "private_test_cases"),
-    ("public_tests", "private_tests", "generated_tests"),
-)
+_BESIDE = (("public_test_cases", "private_test_cases"), ("public_tests", "private_tests", "generated_tests"))
 """Columns that hold one problem's tests together."""
 _FUNCTION_KINDS = ("function_call", "functional", "function")
 _STDIN_KINDS = ("stdin_stdout", "stdin")

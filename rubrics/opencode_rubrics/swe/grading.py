@@ -63,7 +63,6 @@ async def grade(box: vf.Runtime, scoring: Scoring, problem: SweProblem, workdir:
     """What the suite says of a change, in the untouched sandbox `box`, or further ones.
 
     Raises:
-        SandboxError: a sandbox is gone.
         ScoringError: the suite gives no evidence with the gold patch either, or the sandbox could not take the change.
     """
     run, patch = await _attempt(box, problem, workdir, change, record=True)
@@ -112,7 +111,6 @@ async def gold_run(scoring: Scoring, problem: SweProblem, workdir: str, *, recor
     """What the suite says of the gold patch, or of the untouched tree where there is none; in a sandbox of its own.
 
     Raises:
-        SandboxError: a sandbox is gone.
         ScoringError: it could not take the patch or the tests.
     """
     async with untouched_box(scoring, problem) as box:

@@ -15,14 +15,7 @@ from opencode_rubrics import require_alive
 from typing_extensions import TypeVar
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.harness import HarnessConfig
-from verifiers.v1.errors import (
-    HarnessError,
-    InterceptionError,
-    ProviderError,
-    RolloutError,
-    SandboxError,
-    boundary,
-)
+from verifiers.v1.errors import HarnessError, InterceptionError, ProviderError, RolloutError, SandboxError, boundary
 from verifiers.v1.harness import Harness, HarnessSession
 from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.task import Task, TaskData

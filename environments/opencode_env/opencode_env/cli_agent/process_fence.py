@@ -94,9 +94,6 @@ class ProcessFence:
         """Kill everything that started since `mark()`; nothing to do when that was never reached.
 
         Asked again, it answers what the first call found.
-
-        Raises:
-            SandboxError: when some process survived, or the sandbox is gone.
         """
         if self._mark is None or self._ended:
             return

@@ -63,9 +63,7 @@ class SubmittingDialect(ToolDialect):
         return self.command(request, f"printf '%s\\n' {quote(self.words)} {quote(text)}") or Reply(text=text)
 
 
-KNOWN: Mapping[str, Dialect] = {
-    "mini-swe-agent": SubmittingDialect("COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"),
-}
+KNOWN: Mapping[str, Dialect] = {"mini-swe-agent": SubmittingDialect("COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT")}
 """Dialects of harnesses whose tools do not tell all, by harness id (`_` as `-`)."""
 
 

@@ -106,11 +106,7 @@ def _neighbour(own: str, other: str) -> Row:
     before = (
         f'for d in "$PWD" /tmp /dev/shm; do touch "$d/of-near-{own}"; done; (setsid sleep 5983{own} >/dev/null 2>&1 &)'
     )
-    checks = {
-        "files": f"! {marks}",
-        "processes": no_process(f"sleep 5983{other}"),
-        "own": f"test -f of-near-{own}",
-    }
+    checks = {"files": f"! {marks}", "processes": no_process(f"sleep 5983{other}"), "own": f"test -f of-near-{own}"}
     commanded = {"agent": "test -f seen.txt && test ! -s seen.txt"}
     moves = (Move(command=f"({look}) >seen.txt; true"), _DONE)
     return Row(f"near-{own}", moves, {"before": before, "checks": checks, "commanded": commanded, "meets": "near"})

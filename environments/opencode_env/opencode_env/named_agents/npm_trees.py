@@ -76,12 +76,7 @@ def node_tree() -> NpmTree:
         )
     where = f"{node.NODE_BIN_DIR}/node"
     if (stand_in := _NODE_STAND_INS.get(node.NODE_VERSION)) is not None:
-        return NpmTree(
-            "node",
-            (f"{package}@{stand_in}",),
-            {where: "node"},
-            {"node": _program("node.sh")},
-        )
+        return NpmTree("node", (f"{package}@{stand_in}",), {where: "node"}, {"node": _program("node.sh")})
     return NpmTree("node", (f"{package}@{node.NODE_VERSION}",), {where: f"node_modules/{package}/bin/node"})
 
 
@@ -107,20 +102,14 @@ def _claude_code(version: str) -> NpmTree:
     adapter = f"@agentclientprotocol/claude-agent-acp@{claude_code.ACP_VERSION}"
     stub = "node_modules/@anthropic-ai/claude-code/bin/claude.exe"
     return agent_tree(
-        "claude-code",
-        f"@anthropic-ai/claude-code@{version}",
-        adapter,
-        programs={stub: _program("claude.sh")},
+        "claude-code", f"@anthropic-ai/claude-code@{version}", adapter, programs={stub: _program("claude.sh")}
     )
 
 
 def _kimi_code(version: str) -> NpmTree:
     package = f"@moonshot-ai/kimi-code@{version}"
     return agent_tree(
-        "kimi-code",
-        package,
-        programs={"kimi": _program("kimi.sh")},
-        links={"/tmp/vf-kimi-code/bin/kimi": "kimi"},
+        "kimi-code", package, programs={"kimi": _program("kimi.sh")}, links={"/tmp/vf-kimi-code/bin/kimi": "kimi"}
     )
 
 

@@ -51,7 +51,6 @@ async def read_log(runtime: Runtime, state: str) -> RunLog:
     """Read the end of the log in `state`.
 
     Raises:
-        SandboxError: when the sandbox is gone.
         HarnessError: when the log cannot be read in a sandbox that lives: the agent can have seen to that.
     """
     argv = ["sh", "-c", program("tails.sh"), "tails", state, str(EVENTS_TAIL_BYTES), SEPARATOR]

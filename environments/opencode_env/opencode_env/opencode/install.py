@@ -114,7 +114,6 @@ async def download(runtime: Runtime, wanted: Sequence[Download], directory: str,
 
     Raises:
         HarnessError: it could not, in five tries for each.
-        SandboxError: it is gone.
     """
     jitter = str(random.randrange(1000))  # from here: sandboxes of one snapshot may share their chance
     operands = [operand for one in wanted for operand in (one.name, one.url, one.sha256, one.member)]
@@ -155,7 +154,6 @@ async def install(
 
     Raises:
         HarnessError: when the strategy cannot deliver the pinned version; the message says what to change.
-        SandboxError: when the sandbox does not answer.
     """
     if is_this_machine(runtime):  # accepted without confinement: it sees this machine's files
         return str((await asyncio.to_thread(ensure_build, config.version, host_platform())).directory)

@@ -30,9 +30,6 @@ class Preparation:
         """Unpack the archive into a new directory, whose path is printed, and run a script behind that.
 
         The exit code may be `NO_PROGRAM`.
-
-        Raises:
-            SandboxError: it could not be done.
         """
         argv = [STATE_BASE, "", *await self._arguments(archive)]
         script = program("prepare.sh") + then

@@ -10,14 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from verifiers.v1.clients import ModelContext
-from verifiers.v1.types import (
-    ImageUrlContentPart,
-    Message,
-    MessageContent,
-    SystemMessage,
-    TextContentPart,
-    UserMessage,
-)
+from verifiers.v1.types import ImageUrlContentPart, Message, MessageContent, SystemMessage, TextContentPart, UserMessage
 
 from opencode_env.cli_agent.interception import reads_images
 

@@ -77,11 +77,7 @@ class OpenCodeSession(HarnessSession):
         """Text of `opencode.json`."""
 
     async def prepare(self) -> None:
-        """Write OpenCode's state directory, install skills, and draw the line before the agent.
-
-        Raises:
-            SandboxError: when the sandbox does not take them.
-        """
+        """Write OpenCode's state directory, install skills, and draw the line before the agent."""
         config = self.harness.config
         first = segment_prompt(self.data.prompt) if self.data.prompt is not None else None
         self._images = await shows_images(config.images, self.models(), first)

@@ -122,10 +122,7 @@ ARITHMETIC_ORDERS = Solution(
         turn("The bakery takes 1584 euros in a week."),
     ),
     fail=(
-        turn(
-            "5 * 48 + 2 * 96 = 432 loaves, 1728 euros.",
-            write("/app/answer.txt", "1728\n"),
-        ),
+        turn("5 * 48 + 2 * 96 = 432 loaves, 1728 euros.", write("/app/answer.txt", "1728\n")),
         turn("The bakery takes 1728 euros in a week."),
     ),
 )

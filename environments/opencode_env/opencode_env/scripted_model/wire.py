@@ -31,13 +31,7 @@ class Envelope:
 
     def head(self, kind: str) -> Json:
         """The fields that every body and every chunk carries."""
-        return {
-            "id": self.id,
-            "object": kind,
-            "created": self.created,
-            "model": MODEL_ID,
-            "system_fingerprint": LABEL,
-        }
+        return {"id": self.id, "object": kind, "created": self.created, "model": MODEL_ID, "system_fingerprint": LABEL}
 
     def tool_call_id(self, reply: Reply, index: int) -> Json:
         """The `id` field of a tool call: its own, or one that is the same in every run."""
@@ -166,8 +160,4 @@ def _usage(usage: Usage | None) -> Json | None:
     if usage is None:
         return None
     total = usage.prompt_tokens + usage.completion_tokens
-    return {
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "total_tokens": total,
-    }
+    return {"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens, "total_tokens": total}

@@ -168,11 +168,7 @@ def _play_desk(request: ChatRequest) -> Reply:
     return Reply(text="I am sorry, that cannot be done any more.")
 
 
-_PLAYERS = {
-    "frozen_lake_move": _play_lake,
-    "tracker_finish": _play_tracker,
-    "order_desk_find_orders": _play_desk,
-}
+_PLAYERS = {"frozen_lake_move": _play_lake, "tracker_finish": _play_tracker, "order_desk_find_orders": _play_desk}
 """By a tool that only the player's world has."""
 
 

@@ -9,12 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from opencode_env.tool_backends.authentication import expanded, missing_details, wrong_variables
-from opencode_env.tool_backends.description import (
-    AppConfig,
-    BackendServerConfig,
-    Orchestration,
-    RemoteApiConfig,
-)
+from opencode_env.tool_backends.description import AppConfig, BackendServerConfig, Orchestration, RemoteApiConfig
 from opencode_env.tool_backends.docker_options import wrong_options
 from opencode_env.tool_backends.document import Place
 from opencode_env.tool_backends.naming import tool_prefix

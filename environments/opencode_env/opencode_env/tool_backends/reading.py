@@ -95,11 +95,7 @@ class Salvage:
 
 
 def _stand_in_backend(index: int) -> dict[str, str]:
-    return {
-        "backend_name_ref": f"(unreadable {index})",
-        "orchestration_mode": "remote_url",
-        "url": "http://localhost",
-    }
+    return {"backend_name_ref": f"(unreadable {index})", "orchestration_mode": "remote_url", "url": "http://localhost"}
 
 
 _OTHER_FORMS = (("mcpServers",), ("mcp_servers",), ("servers",), ("mcp",))

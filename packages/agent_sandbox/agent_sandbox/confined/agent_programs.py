@@ -15,12 +15,7 @@ from verifiers.v1.errors import SandboxError
 
 from agent_sandbox.confined.agent_code import Cell, Request, outcome_of
 from agent_sandbox.confined.config import LocalSandboxConfig
-from agent_sandbox.toolbox.agent_programs import (
-    NOT_REACHED,
-    ProgramBatch,
-    ProgramEnd,
-    ProgramLimits,
-)
+from agent_sandbox.toolbox.agent_programs import NOT_REACHED, ProgramBatch, ProgramEnd, ProgramLimits
 
 WORK_DIRECTORY = "/tmp"
 """Where programs find their files and start, as the cell's work directory."""
@@ -64,11 +59,7 @@ class ConfinedPrograms:
             await self._open.aclose()
 
     async def run(self, batch: ProgramBatch, limits: ProgramLimits) -> list[ProgramEnd]:
-        """What the program did with each input, in order.
-
-        Raises:
-            SandboxError: no sandbox could be made for it.
-        """
+        """What the program did with each input, in order."""
         started = time.monotonic()
         ends = []
         for given in batch.inputs:

@@ -107,11 +107,7 @@ class Channel:
         return str(identifier), future
 
     async def request(self, kind: str, *fields: str | bytes, fds: tuple[int, ...] = ()) -> Reply:
-        """Send a request and wait for its reply; one that could not be sent for the moment is asked for again.
-
-        Raises:
-            SandboxError: the sandbox refused it or is gone.
-        """
+        """Send a request and wait for its reply; one that could not be sent for the moment is asked for again."""
         deadline = time.monotonic() + _BUSY_TIMEOUT_S
         while True:
             try:

@@ -118,11 +118,7 @@ class Commands:
             await self.end("end", command)
 
     async def end(self, kind: str, *fields: str) -> None:
-        """Have process 1 end processes; a sandbox that cannot is ended as a whole.
-
-        Raises:
-            SandboxError: it could not, or the sandbox is gone.
-        """
+        """Have process 1 end processes; a sandbox that cannot is ended as a whole."""
         try:
             async with asyncio.timeout(_END_TIMEOUT_S):
                 reply = await self._sandbox.channel.request(kind, *fields)

@@ -51,9 +51,6 @@ async def read_answer(channel: Channel, path: str, max_bytes: int) -> bytes | st
     """Return the content of the regular file at the absolute `path`, or in one word why there is none to be had.
 
     The words: `absent`, `symlink`, `not_a_file`, `unreadable`, `oversized` (more than `max_bytes`).
-
-    Raises:
-        SandboxError: the sandbox is gone, or its files cannot be reached.
     """
     reply = await channel.request("answer", path)
     if reply.text:

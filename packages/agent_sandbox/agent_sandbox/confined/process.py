@@ -146,9 +146,6 @@ class ConfinedProcess(PipedProcess):
     Args:
         channel: the way to process 1.
         kind: the request that starts it, and its fields.
-
-    Raises:
-        SandboxError: the sandbox is gone.
     """
 
     def __init__(self, channel: Channel, kind: str, *fields: str | bytes) -> None:
@@ -169,11 +166,7 @@ class ConfinedProcess(PipedProcess):
             source.process_ended()
 
     async def wait(self) -> int:
-        """Wait for the process's end and return its exit code.
-
-        Raises:
-            SandboxError: the sandbox ended first.
-        """
+        """Wait for the process's end and return its exit code."""
         return int((await asyncio.shield(self._exited)).text)
 
     async def poll(self) -> int | None:

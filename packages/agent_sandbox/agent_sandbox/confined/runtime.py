@@ -355,8 +355,5 @@ def provision_confined(
         name: for messages and the host directory; random by default.
         env: environment variables of every command.
         workdir: where commands start; private and writable.
-
-    Raises:
-        SandboxError: the sandbox could not be started.
     """
     return provisioned(BubblewrapBackend(options, binds, name, workdir), env)

@@ -222,11 +222,7 @@ class Sandbox:
 
     @property
     def channel(self) -> Channel:
-        """The way to process 1.
-
-        Raises:
-            SandboxError: the sandbox was never started.
-        """
+        """The way to process 1."""
         if self._channel is None:
             raise SandboxError(f"sandbox {self.name} is not started")
         return self._channel

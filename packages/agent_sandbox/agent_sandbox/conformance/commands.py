@@ -33,10 +33,7 @@ _DELAYS_S = (0.01, 0.02, 0.05, 0.1, 0.2)
 async def what_goes_in_and_comes_out(subject: Subject) -> None:
     async with subject.box() as box:
         result = await shell(box, 'printf %s "$WORDS"; echo broken >&2; exit 3', WORDS="ü\ntwo $HOME 'q")
-        require(
-            (result.exit_code, result.stdout, result.stderr) == (3, "ü\ntwo $HOME 'q", "broken\n"),
-            result,
-        )
+        require((result.exit_code, result.stdout, result.stderr) == (3, "ü\ntwo $HOME 'q", "broken\n"), result)
         await box.write("here", b"")
         found = await shell(box, "test -e here")
         require(found.exit_code == 0, "a relative path of `write` and the directory of commands are not the same")
@@ -126,8 +123,7 @@ async def cancellation(subject: Subject) -> None:
 
 
 @promise(
-    "A command that is cancelled while it starts does not run on",
-    change="shield the start, then end what it started",
+    "A command that is cancelled while it starts does not run on", change="shield the start, then end what it started"
 )
 async def cancellation_at_the_start(subject: Subject) -> None:
     seconds = unused_seconds()

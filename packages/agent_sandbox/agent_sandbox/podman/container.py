@@ -98,11 +98,7 @@ class Container:
 
     @property
     def channel(self) -> Channel:
-        """The channel to the supervisor.
-
-        Raises:
-            SandboxError: the container was never started.
-        """
+        """The channel to the supervisor."""
         if self._channel is None:
             raise SandboxError(f"the container of image {self.options.image!r} is not started")
         return self._channel

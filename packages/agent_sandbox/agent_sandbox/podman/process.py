@@ -37,11 +37,7 @@ class PodmanProcess(PipedProcess):
         self._client = client
 
     async def wait(self) -> int:
-        """Wait for the process's end and return its exit code.
-
-        Raises:
-            SandboxError: the container ended first.
-        """
+        """Wait for the process's end and return its exit code."""
         code = await self._client.wait()
         if code != 0:
             self._container.require_alive("a process of it was waited for")

@@ -60,11 +60,7 @@ class ContainerNetwork:
         return self._relays.outward(port)
 
     async def cut(self) -> None:
-        """Take the container from every network; idempotent.
-
-        Raises:
-            SandboxError: podman refused.
-        """
+        """Take the container from every network; idempotent."""
         if self._cut_from:
             return
         names = list(json.loads(await self._podman("inspect", "--format", "{{json .NetworkSettings.Networks}}")))
@@ -73,11 +69,7 @@ class ContainerNetwork:
             self._cut_from.append(name)
 
     async def mend(self) -> None:
-        """Give back the networks that `cut` took, for a phase in which no agent runs.
-
-        Raises:
-            SandboxError: podman refused.
-        """
+        """Give back the networks that `cut` took, for a phase in which no agent runs."""
         while self._cut_from:
             await self._podman("network", "connect", self._cut_from[-1])
             self._cut_from.pop()
@@ -240,11 +232,7 @@ class PodmanRuntime(Runtime):
         await self.backend.container.channel.request("mark")
 
     async def end_agent_processes(self) -> None:
-        """Kill every process but those that ran at `mark_agent_start` and what tool servers among them started.
-
-        Raises:
-            SandboxError: some survived, or the container is gone.
-        """
+        """Kill every process but those that ran at `mark_agent_start` and what tool servers among them started."""
         try:
             await self.backend.container.channel.request("purge")
         except SandboxError as error:
@@ -270,9 +258,6 @@ def provision_podman(
         config: the seat's, resolved for the task.
         binds: host files and directories that are shown inside, read-only.
         env: environment variables of every command.
-
-    Raises:
-        SandboxError: the container could not be started.
     """
     return provisioned(PodmanBackend(config, binds=binds), env)
 

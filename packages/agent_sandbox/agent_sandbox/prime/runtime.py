@@ -71,22 +71,14 @@ class PrimeSandboxBackend(PrimeBackend):
 
     @property
     def client(self) -> OwnedClient:
-        """The SDK's client.
-
-        Raises:
-            SandboxError: the runtime is not started, or is stopped.
-        """
+        """The SDK's client."""
         if self._client is None:
             raise SandboxError(f"prime runtime {self.name} is not up")
         return self._client
 
     @property
     def sandbox_id(self) -> str:
-        """What the platform calls it.
-
-        Raises:
-            SandboxError: there was never one.
-        """
+        """What the platform calls it."""
         if self.info.id is None:
             raise SandboxError(f"prime runtime {self.name} is not up")
         return str(self.info.id)
@@ -134,11 +126,7 @@ class PrimeSandboxBackend(PrimeBackend):
                 logger.info("prime sandbox %s could not be kept alive: %s", self.sandbox_id, error)
 
     async def run(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ProgramResult:
-        """Run a command to its end; cancelled, it is killed first.
-
-        Raises:
-            SandboxError: the sandbox cannot be reached.
-        """
+        """Run a command to its end; cancelled, it is killed first."""
         async with classified():
             return await run_command(self, argv, runtime.process_env(env), runtime.user)
 

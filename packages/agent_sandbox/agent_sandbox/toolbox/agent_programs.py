@@ -57,11 +57,7 @@ class AgentPrograms(Protocol):
     """A place where programs run."""
 
     async def run(self, batch: ProgramBatch, limits: ProgramLimits) -> list[ProgramEnd]:
-        """What the program did with each input, in order.
-
-        Raises:
-            SandboxError: the place failed.
-        """
+        """What the program did with each input, in order."""
         ...
 
 

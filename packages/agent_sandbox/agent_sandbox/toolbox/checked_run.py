@@ -36,9 +36,6 @@ async def run_for(
     """Run `argv` for at most `seconds`; out of time, the result has the exit code `OUT_OF_TIME`.
 
     What it started in the sandbox may still run then. `failure` says what has failed in the message of an error.
-
-    Raises:
-        SandboxError: the sandbox or its engine failed.
     """
     try:
         async with asyncio.timeout(seconds) as limit:
@@ -90,11 +87,7 @@ async def run_checked(
 
 
 async def run_bounded(runtime: vf.Runtime, argv: Sequence[str], env: Mapping[str, str]) -> vf.ProgramResult:
-    """The result of `argv` in the sandbox.
-
-    Raises:
-        SandboxError: the sandbox or its engine failed.
-    """
+    """The result of `argv` in the sandbox."""
     client = exec_command(runtime, dict(env))
     if client is None:
         return await runtime.run(list(argv), dict(env))

@@ -206,11 +206,7 @@ async def _tell(process: StreamedProcess, said: object) -> None:
 
 
 async def put(process: StreamedProcess, folder: Path) -> None:
-    """Let `put_files.py`, just started, make what a folder holds.
-
-    Raises:
-        SandboxError: it could not.
-    """
+    """Let `put_files.py`, just started, make what a folder holds."""
     try:
         for part in _sent(folder):
             await process.write(part)

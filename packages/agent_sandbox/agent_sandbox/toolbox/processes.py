@@ -60,9 +60,6 @@ async def end_agent(runtime: vf.Runtime) -> None:
     """End what the agent left running, on sandboxes that can tell it by identity.
 
     Elsewhere that is the harness's task.
-
-    Raises:
-        SandboxError: it could not be done.
     """
     if isinstance(runtime, EndsAgentProcesses):
         await runtime.end_agent_processes()

@@ -14,13 +14,7 @@ from verifiers.v1.semantic import ACP_EXTENSION_HEADERS
 
 from opencode_env.cli_agent.interception.own_calls import MARK_HEADER
 from opencode_env.cli_agent.interception.refusals import RequestRefused
-from opencode_env.cli_agent.interception.request_rules import (
-    CHAT,
-    CHAT_MESSAGE_KEYS,
-    HEADERS,
-    KEYS,
-    ModelRequests,
-)
+from opencode_env.cli_agent.interception.request_rules import CHAT, CHAT_MESSAGE_KEYS, HEADERS, KEYS, ModelRequests
 
 _NO_NETWORK = NetworkPolicyConfig(allow=[])
 _CONVERSATION = ("messages", "input", "system")

@@ -100,11 +100,7 @@ class RolloutTurns:
         self._trace: AnyTrace | None = None
 
     async def provide(self, box: Runtime) -> None:
-        """Take up the rollout's sandbox, in which nothing has run; put the files of a continued turn there.
-
-        Raises:
-            SandboxError: they could not be put there.
-        """
+        """Take up the rollout's sandbox, in which nothing has run; put the files of a continued turn there."""
         if not isinstance(box, KeepsFiles):
             return
         self._box = box
