@@ -11,7 +11,7 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Literal, Self
 
@@ -28,7 +28,7 @@ from agent_sandbox.toolbox.bounded_file import FileState, read_bounded_text
 from agent_sandbox.toolbox.processes import end_agent
 from agent_sandbox.toolbox.scoring import scoring_of
 from agent_sandbox.toolbox.workdir import in_workdir
-from pydantic import ByteSize, Field, JsonValue, model_validator
+from pydantic import ByteSize, Field, model_validator
 
 from opencode_rubrics.box_programs import BoxPrograms
 from opencode_rubrics.code.comparison import same_output, same_result
@@ -36,7 +36,7 @@ from opencode_rubrics.code.problem import CodeTest, CodeTests
 from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.rubric import AnyTrace, Rubric
+from opencode_rubrics.rubric import AnyTrace, Rubric, task_field
 
 INFO_KEY = "code_tests"
 """Where `trace.info` says what each test did."""
@@ -109,10 +109,7 @@ class _Verdict:
 
     passed: bool
     reason: str
-    said: str = ""
-
-    def record(self) -> dict[str, JsonValue]:
-        return {"passed": self.passed, "reason": self.reason, "stderr": self.said}
+    stderr: str = ""
 
 
 class _Run:
@@ -153,8 +150,9 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
     @vf.reward
     async def passed(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime) -> float:
         """1.0 if every test passed."""
-        verdicts = await self._verdicts(_tests(task), trace, runtime)
-        trace.info[INFO_KEY] = [verdict.record() for verdict in verdicts]
+        missing = 'rubric "code-tests" needs a task with code tests: name their column (tests_key)'
+        verdicts = await self._verdicts(task_field(task, "code_tests", CodeTests, missing), trace, runtime)
+        trace.info[INFO_KEY] = [asdict(verdict) for verdict in verdicts]
         return float(all(verdict.passed for verdict in verdicts))
 
     @vf.metric
@@ -272,13 +270,6 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
             return _Verdict(False, "no result", said)
         right = not head and same_result(returned, test.output, strict=self.config.strict)
         return _Verdict(right, "same" if right else "different", said)
-
-
-def _tests(task: vf.TaskData) -> CodeTests:
-    tests = getattr(task, "code_tests", None)
-    if not isinstance(tests, CodeTests):
-        raise vf.TaskError('rubric "code-tests" needs a task with code tests: name their column (tests_key)')
-    return tests
 
 
 def with_imports(code: str) -> str:

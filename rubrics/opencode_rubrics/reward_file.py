@@ -1,42 +1,48 @@
-"""The reward file: the place where a verify command may write a reward of its own, if its row asks for that.
+"""What verify commands and test scripts write as their verdict: `reward.txt`, or, as Harbor's, `reward.json`.
 
 Invariant: what is read there was written after the place was made new (see `scoring_home`), so nothing that the agent
-planted can stand in it. A file that is not a number within the bounds is a 0 with a reason: the agent's code may have
-made it so as well as a mistake of the row's, and failing must not be free.
+planted can stand in it. A reward file that is not a number within the bounds is a 0 with a reason: the agent's code may
+have made it so as well as a mistake of the row's, and failing must not be free. Of a test script the JSON file wins
+whenever there is one; it holds named numbers, or one number.
 """
 
+import json
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import verifiers.v1 as vf
 from agent_sandbox.toolbox.bounded_file import FileState, read_bounded_text
-from agent_sandbox.toolbox.scoring_home import REWARD_PATH
+from agent_sandbox.toolbox.scoring_home import REWARD_PATH, VERIFIER_DIRECTORY
 
-_MAX_BYTES = 4096
+VERDICT_PATH = f"{VERIFIER_DIRECTORY}/reward.json"
+_MAX_BYTES, _MAX_JSON_BYTES = 4096, 1 << 20
 _ROUNDING = 1e-9
 """How far beyond a bound a sum of floats may lie."""
 
 
 @dataclass(frozen=True)
-class WrittenReward:
-    """What the reward file gave; `problem` says why it gave nothing, and the reward is 0 then."""
+class Verdict:
+    """What was written; `problem` says why that is nothing, and the reward is 0 then."""
 
     reward: float = 0.0
+    others: Mapping[str, float] = field(default_factory=dict)
+    """Further numbers by name."""
     problem: str = ""
 
 
-async def read_reward_file(runtime: vf.Runtime, lowest: float, highest: float) -> WrittenReward:
+async def read_reward_file(runtime: vf.Runtime, lowest: float, highest: float) -> Verdict:
     """The number that a verify command wrote, between `lowest` and `highest`."""
     found = await read_bounded_text(runtime, REWARD_PATH, _MAX_BYTES)
     if found.state is not FileState.TEXT:
-        return WrittenReward(problem=f"{REWARD_PATH} is {found.state.name.lower().replace('_', ' ')}")
+        return Verdict(problem=f"{REWARD_PATH} is {found.state.name.lower().replace('_', ' ')}")
     content = found.text.strip()
     reward = _finite_float(content)
     if reward is None:
-        return WrittenReward(problem=f"{REWARD_PATH} holds {content[:200]!r}, which is not a finite number")
+        return Verdict(problem=f"{REWARD_PATH} holds {content[:200]!r}, which is not a finite number")
     if not lowest - _ROUNDING <= reward <= highest + _ROUNDING:
-        return WrittenReward(problem=f"{REWARD_PATH} holds {content[:200]}, which is not in [{lowest:g}, {highest:g}]")
-    return WrittenReward(min(max(reward, lowest), highest))
+        return Verdict(problem=f"{REWARD_PATH} holds {content[:200]}, which is not in [{lowest:g}, {highest:g}]")
+    return Verdict(min(max(reward, lowest), highest))
 
 
 def _finite_float(text: str) -> float | None:
@@ -46,3 +52,42 @@ def _finite_float(text: str) -> float | None:
         return None
     # Python reads "1_0" as 10; a scorer that writes it is broken.
     return value if math.isfinite(value) and "_" not in text else None
+
+
+async def read_verdict(runtime: vf.Runtime, key: str, lowest: float, highest: float) -> Verdict:
+    """The verdict, whose reward is the number named `key`, between `lowest` and `highest`."""
+    found = await read_bounded_text(runtime, VERDICT_PATH, _MAX_JSON_BYTES)
+    if found.state is FileState.ABSENT:
+        written = await read_reward_file(runtime, lowest, highest)
+        absent = f"{REWARD_PATH} is absent"
+        problem = f"neither {VERDICT_PATH} nor {REWARD_PATH} was written" if written.problem == absent else ""
+        return Verdict(written.reward, problem=problem or written.problem)
+    if found.state is not FileState.TEXT:
+        return Verdict(problem=f"{VERDICT_PATH} is {found.state.name.lower().replace('_', ' ')}")
+    numbers = _numbers(found.text, key)
+    if isinstance(numbers, str):
+        return Verdict(problem=f"{VERDICT_PATH} {numbers}: {found.text.strip()[:200]!r}")
+    reward = numbers.pop(key)
+    if not lowest <= reward <= highest:
+        return Verdict(problem=f"{VERDICT_PATH} names a reward of {reward:g}, not in [{lowest:g}, {highest:g}]")
+    return Verdict(reward, numbers)
+
+
+def _numbers(text: str, key: str) -> dict[str, float] | str:
+    """The named numbers, among them `key`; or what is wrong."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return "holds no JSON"
+    named = value if isinstance(value, dict) else {key: value}
+    if not all(isinstance(number, int | float) for number in named.values()):
+        return "holds something else than numbers"
+    try:
+        numbers = {str(name): float(number) for name, number in named.items()}
+    except OverflowError:
+        return "holds a number that is too large"
+    if not all(map(math.isfinite, numbers.values())):
+        return "holds a number that is not finite"
+    if key not in numbers:
+        return f"names no {key!r} but {', '.join(sorted(numbers)) or 'nothing'} (see reward_key)"
+    return numbers

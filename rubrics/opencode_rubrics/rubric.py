@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Generic
 
 import verifiers.v1 as vf
+from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypeVar
 from verifiers.v1.errors import boundary
 from verifiers.v1.utils.decorators import discover_decorated, invoke, seed, unseed
@@ -24,6 +25,7 @@ from opencode_rubrics.config import RubricConfig
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.rubric")
 
 ConfigT = TypeVar("ConfigT", bound=RubricConfig)
+FieldT = TypeVar("FieldT")
 
 AnyTrace = vf.Trace[Any, Any, Any]
 """A trace of any task."""
@@ -38,6 +40,18 @@ class SharedDirectory:
 
     source: Path
     target: str
+
+
+def task_field(task: vf.TaskData, name: str, kind: type[FieldT], missing: str) -> FieldT:
+    """What a field of a task's data holds, whatever the class of that data and of what it holds.
+
+    Raises:
+        TaskError: it is not of this kind; the message begins with what is `missing`.
+    """
+    try:
+        return TypeAdapter(kind).validate_python(getattr(task, name, None), from_attributes=True)
+    except ValidationError as error:
+        raise vf.TaskError(f"{missing}: {error}") from error
 
 
 class Rubric(Generic[ConfigT]):

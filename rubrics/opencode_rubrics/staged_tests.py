@@ -20,7 +20,7 @@ from agent_sandbox.verifiers_040 import lift_network
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from opencode_rubrics.errors import ScoringError
-from opencode_rubrics.verdict_file import Verdict, read_verdict
+from opencode_rubrics.reward_file import Verdict, read_verdict
 
 _CODES = {126: "which cannot be run", 127: "which was not found"}
 _LINE = re.compile(

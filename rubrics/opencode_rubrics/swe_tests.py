@@ -14,12 +14,11 @@ import verifiers.v1 as vf
 from agent_sandbox.toolbox.processes import end_agent
 from agent_sandbox.toolbox.scoring import scoring_of
 from agent_sandbox.toolbox.workdir import workdir_of
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.rubric import AnyTrace, Rubric
+from opencode_rubrics.rubric import AnyTrace, Rubric, task_field
 from opencode_rubrics.swe.grading import Grade, grade, untouched_box
 from opencode_rubrics.swe.meddling import signs_of
 from opencode_rubrics.swe.parsers import decided
@@ -38,14 +37,6 @@ class SweTestsConfig(RubricConfig):
     """Options of `SweTestsRubric`: none; the row says everything."""
 
     type: Literal["swe-tests"] = "swe-tests"
-
-
-class _Plan(BaseModel):
-    """What this rubric reads of a task's data, whatever the class of that data."""
-
-    model_config = ConfigDict(from_attributes=True, frozen=True)
-
-    swe: SweProblem
 
 
 @register_rubric
@@ -118,10 +109,7 @@ _COUNTS = (
 
 
 def _problem(task: vf.TaskData) -> SweProblem:
-    try:
-        return _Plan.model_validate(task).swe
-    except ValidationError as error:
-        raise vf.TaskError(f'rubric "swe-tests" needs a task with a column "swe": {error}') from error
+    return task_field(task, "swe", SweProblem, 'rubric "swe-tests" needs a task with a column "swe"')
 
 
 async def _changed(

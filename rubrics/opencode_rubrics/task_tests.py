@@ -18,15 +18,15 @@ import verifiers.v1 as vf
 from agent_sandbox.toolbox.alive import require_alive
 from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, scoring_of
 from agent_sandbox.toolbox.workdir import workdir_of
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 from verifiers.v1.utils.artifacts import Artifact, collect, restore
 
 from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.rubric import AnyTrace, Rubric
+from opencode_rubrics.reward_file import Verdict
+from opencode_rubrics.rubric import AnyTrace, Rubric, task_field
 from opencode_rubrics.staged_tests import Expected, StagedTests, TestRun, VerifierBox, run_tests
-from opencode_rubrics.verdict_file import Verdict
 
 _SECONDS = 300.0
 
@@ -107,14 +107,6 @@ class TaskTestsConfig(RubricConfig):
         return self
 
 
-class _Plan(BaseModel):
-    """What this rubric reads of a task's data, whatever the class of that data."""
-
-    model_config = ConfigDict(from_attributes=True, frozen=True)
-
-    tests: StagedTests
-
-
 @register_rubric
 class TaskTestsRubric(Rubric[TaskTestsConfig]):
     """Reward `solved`: the number that the task's tests write to `/logs/verifier/reward.json` or `reward.txt`.
@@ -130,7 +122,7 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
             ScoringError: the tests give no verdict, not in an untouched copy of the sandbox either.
             TaskError: the task has no tests.
         """
-        tests = _tests(task)
+        tests = task_field(task, "tests", StagedTests, 'rubric "task-tests" needs a task with tests')
         workdir = workdir_of(trace)
         if tests.box is None:
             exposed = task.agent_user in (None, "root", "0")
@@ -192,10 +184,3 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
         """The further numbers that the tests gave, by their own names."""
         numbers: dict[str, float] = trace.info.get(INFO_KEY, {}).get("numbers", {})
         return numbers
-
-
-def _tests(task: vf.TaskData) -> StagedTests:
-    try:
-        return _Plan.model_validate(task).tests
-    except ValidationError as error:
-        raise vf.TaskError(f'rubric "task-tests" needs a task with tests: {error}') from error

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.reward_file import WrittenReward, read_reward_file
+from opencode_rubrics.reward_file import Verdict, read_reward_file
 from opencode_rubrics.rubric import AnyTrace, Rubric
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.verify_commands")
@@ -143,9 +143,9 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
             await require_alive(runtime, f"running verify command {failed[0].command!r}")
         return results
 
-    async def _written(self, runtime: vf.Runtime, home: ScoringHome) -> WrittenReward:
+    async def _written(self, runtime: vf.Runtime, home: ScoringHome) -> Verdict:
         if not home.reward_file:
-            return WrittenReward(problem=f"no verify command wrote {REWARD_PATH}")
+            return Verdict(problem=f"no verify command wrote {REWARD_PATH}")
         return await read_reward_file(runtime, self.config.reward_min, self.config.reward_max)
 
     @vf.metric
