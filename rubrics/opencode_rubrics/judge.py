@@ -59,7 +59,6 @@ class Judge(vf.Judge[str]):
 
     Args:
         options: the model, and how it is asked.
-        choices: what it may answer.
         prompt_file: the file of this package with the prompt for them, unless the options bring one.
         name: what its calls are called on the trace.
     """

@@ -144,7 +144,6 @@ async def run_tests(
 
     Args:
         runtime: the sandbox, without any process of the agent's.
-        tests: what runs.
         workdir: where it starts.
         expected: what counts as a verdict.
         exposed: whether an agent that was root can have replaced programs of the sandbox.

@@ -61,7 +61,6 @@ async def replay(cassette: Cassette, *, opencode: str | None = None, pin: bool =
     """Play a cassette once.
 
     Args:
-        cassette: what to play.
         opencode: another release of OpenCode than the recorded one.
         pin: whether recorded tool results stand in the place of the new ones.
 

@@ -182,7 +182,6 @@ class Episode:
         """Take one action and return what the agent sees of it.
 
         Args:
-            tool: its name.
             arguments: validated.
             key: equal for a call that is sent again, which gets the first one's answer.
 

@@ -52,7 +52,6 @@ class Link:
     """The line of one server process.
 
     Args:
-        world: what it plays.
         path: the environment's socket.
         hello: who this server is.
     """

@@ -19,7 +19,6 @@ def termination_reason(
     """The reason, or None where the agent just stopped, ran out of time or failed.
 
     Args:
-        trace: the rollout's.
         summary: of its episode.
         last_info: what the last step said.
     """

@@ -9,7 +9,6 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str]
     """The `__getattr__` and the `__dir__` of a package whose names are found in these modules.
 
     Args:
-        package: its `__name__`.
         modules: the module of each name.
     """
 

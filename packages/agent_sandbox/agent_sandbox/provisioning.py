@@ -29,7 +29,6 @@ async def provisioned(
 
     Args:
         backend: not started yet.
-        env: variables of every process in it.
 
     Raises:
         SandboxError: it could not be started.

@@ -17,7 +17,6 @@ _SIGN = re.compile(
 )
 ORDERS = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
 """Each sign of an inequality and what it is from the other end."""
-_ONE_SIDED = frozenset({"=", r"\ne", "<", r"\le"})
 _NOT_ASKED_FOR = re.compile(r"(?<![\^_\d{])\d|(?<![\\A-Za-z])[A-Za-z]{3,}")
 """Coefficients, and words."""
 

@@ -82,7 +82,6 @@ async def run_suite(runtime: vf.Runtime, problem: SweProblem, workdir: str, *, r
 
     Args:
         runtime: a sandbox with the task's files, the change and the tests.
-        problem: the task.
         workdir: where the suite starts.
         record: whether pytest is given our plugin.
 

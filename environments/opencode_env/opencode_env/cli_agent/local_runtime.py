@@ -153,7 +153,6 @@ async def provision_local(
     Args:
         options: whether and how it is confined.
         binds: host directories to show read-only; without effect when unconfined.
-        env: variables of every process in it.
         workdir: absolute path of the work directory; private, unless unconfined.
         network: what the task asks for; None is whatever there is.
 

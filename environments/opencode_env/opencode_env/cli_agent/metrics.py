@@ -18,7 +18,6 @@ def agent_metrics(trace: AnyTrace, error: RolloutError | None, ended: Collection
     """The metrics of every agent, all present in every rollout: counts, and flags as 0 or 1.
 
     Args:
-        trace: the rollout's.
         error: what broke the agent's run.
         ended: the outcomes of its runs.
     """

@@ -38,7 +38,6 @@ def warn_of_short_limit(task: Task[Any, Any, Any], limit: float | None, longest:
     """Say, when it is planned, that a task's programs may take longer than its scoring, once for each limit.
 
     Args:
-        task: the task.
         limit: seconds that scoring may take.
         longest: seconds that its programs in the sandbox may take by their own limits.
     """

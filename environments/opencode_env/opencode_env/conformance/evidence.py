@@ -87,8 +87,6 @@ def gather_evidence(subject: Subject, root: Path, names: Collection[str], rows: 
     """Run the evaluations of these names, all at once, below an empty directory.
 
     Args:
-        subject: the agent.
-        root: the directory.
         names: of `EVALUATIONS`.
         rows: those of the main evaluation that are played; without any, the sound one.
 

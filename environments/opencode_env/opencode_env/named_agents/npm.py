@@ -33,8 +33,6 @@ def run_npm(args: list[str], cwd: Path, what: str) -> str:
     """Call npm and return its output (blocking).
 
     Args:
-        args: command and options.
-        cwd: where it runs.
         what: for error messages, what the command is about.
 
     Raises:

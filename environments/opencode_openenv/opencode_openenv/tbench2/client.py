@@ -13,11 +13,9 @@ class Tbench2Env(EnvClient[Tbench2Action, Tbench2Observation, Tbench2State]):
     """A session with the server; a context manager, sync and async.
 
     Args:
-        base_url: of the server.
         token: that the server asks for; None = none.
         message_timeout_s: seconds that one answer may take; an evaluation takes what the task gives its tests, 900 s
             where it says nothing, and as much again when the agent took the verdict away.
-        options: of OpenEnv's client.
     """
 
     def __init__(

@@ -45,7 +45,6 @@ class Episode:
 
     Args:
         task: one of a task directory.
-        place: where it runs.
     """
 
     def __init__(self, task: OpenCodeTask, place: Place) -> None:

@@ -24,7 +24,6 @@ class Allowance:
     """Taken blocking, before the sandbox starts.
 
     Args:
-        options: what the user chose.
         user: one that is lent by another sandbox, whose files this one shows.
     """
 

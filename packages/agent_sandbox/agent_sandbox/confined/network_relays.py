@@ -34,7 +34,6 @@ class NetworkRelays:
     """Owns the relays of one sandbox.
 
     Args:
-        channel: the way to process 1.
         hosts: the file that the sandbox sees, read-only, as /etc/hosts.
         most: connections at once through one relay.
         idle: seconds after which a connection from inside ends that is silent and waits for no answer.

@@ -144,7 +144,6 @@ class ConfinedProcess(PipedProcess):
     found or not executable, with the reason on stderr.
 
     Args:
-        channel: the way to process 1.
         kind: the request that starts it, and its fields.
     """
 

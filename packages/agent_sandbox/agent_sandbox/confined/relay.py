@@ -102,7 +102,6 @@ class Relay:
     """Serves `listener`; every connection is joined to a fresh one made by `dial`. Owns the listener.
 
     Args:
-        listener: a listening socket.
         dial: connects to the destination.
         most: connections at once; more are closed at once.
         idle: seconds after which a silent connection ends that waits for no answer; None is never.

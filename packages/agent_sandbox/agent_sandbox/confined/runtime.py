@@ -52,7 +52,6 @@ class BubblewrapBackend(RuntimeBackend):
     `asyncio.subprocess` (negative for a signal); 127 and 126 mean a program that is missing or not executable.
 
     Args:
-        options: what the user chose.
         binds: host files and directories that are shown inside, read-only.
         name: for messages and the host directory; a rollout's id. Random by default.
         workdir: absolute; a private directory like /app, also when it lies elsewhere.
@@ -350,10 +349,8 @@ def provision_confined(
     """Start a local sandbox and end it on exit, whatever happens.
 
     Args:
-        options: what the user chose.
         binds: host files and directories that are shown inside, read-only.
         name: for messages and the host directory; random by default.
-        env: environment variables of every command.
         workdir: where commands start; private and writable.
     """
     return provisioned(BubblewrapBackend(options, binds, name, workdir), env)

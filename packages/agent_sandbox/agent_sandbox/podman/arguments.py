@@ -33,8 +33,6 @@ def run_arguments(options: ContainerOptions, name: str, directory: Path) -> list
     """Arguments that start a container which waits for its commands.
 
     Args:
-        options: what it is.
-        name: the container's name.
         directory: holds what belongs to it on the host: `pid` afterwards and, if restricted, `hosts`.
     """
     # SIGKILL, because a `sleep` that is process 1 ignores everything else and a removal would wait ten seconds for it.
@@ -72,7 +70,6 @@ def exec_arguments(
     """Arguments before a command that runs in a container.
 
     Args:
-        container: its name.
         workdir: where the command starts.
         env: variables beyond those of the image.
         user: None for the image's own.

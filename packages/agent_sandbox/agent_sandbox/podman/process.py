@@ -22,7 +22,6 @@ class PodmanProcess(PipedProcess):
     missing or not executable, with the reason on stderr.
 
     Args:
-        container: where it runs.
         command: its identity, by which the supervisor finds what it started.
         client: the `podman exec` that was started for it.
         fds: our ends of stdin, stdout, stderr; owned from now on.

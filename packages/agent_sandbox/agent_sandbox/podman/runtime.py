@@ -257,7 +257,6 @@ def provision_podman(
     Args:
         config: the seat's, resolved for the task.
         binds: host files and directories that are shown inside, read-only.
-        env: environment variables of every command.
     """
     return provisioned(PodmanBackend(config, binds=binds), env)
 

@@ -194,9 +194,6 @@ async def _found_again(place: Place, name: str, user: str | None, lost: Exceptio
     """Ask the sandbox for the end of a command, again and again; each time it waits a while for it.
 
     Args:
-        place: the sandbox.
-        name: of the command.
-        user: whose it is.
         lost: how the stream of the command ended.
         started: whether that had begun. What the way here kept from starting, and the sandbox knows nothing of, failed
             by the way.

@@ -49,7 +49,6 @@ class Ownership:
     """One sandbox's. Its states: not asked for, asked for, known by its id, deleted.
 
     Args:
-        name: of the runtime, unique.
         lifetime_minutes: after which the platform ends the sandbox itself; -1 is never.
     """
 

@@ -41,7 +41,6 @@ class PrimeSandboxBackend(PrimeBackend):
     """One Prime sandbox, from `start` to `stop`.
 
     Args:
-        config: the seat's.
         lifetime: minutes after which the platform ends it; -1 is never.
         record: of its start, with the limits of this process.
         name: for messages and labels; random and unique by default.
@@ -226,7 +225,6 @@ async def provision_prime(
     Args:
         config: the seat's, resolved for the task.
         lifetime: minutes after which the platform ends it; -1 is never.
-        env: environment variables of every command.
         record: the turn of its rollout.
 
     Raises:

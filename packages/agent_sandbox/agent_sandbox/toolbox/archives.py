@@ -37,7 +37,6 @@ async def unpack_archive(
     """Add what is in a gzipped tar archive to `directory`, which is made where there is none.
 
     Args:
-        runtime: the sandbox.
         archive: its members are below `directory`.
         directory: an absolute path.
         folders: directories of the archive, each below its parent, at which no link may stand: one is removed.

@@ -61,7 +61,6 @@ async def run_checked(
     """The result of `argv`, whose exit code is one of `accepted`.
 
     Args:
-        runtime: The sandbox.
         argv: The program with its arguments; none is parsed by a shell.
         failure: What has failed when this fails, to open the message: "workdir '/x' cannot be made".
         seconds: When it is given up; `accepted` may hold `OUT_OF_TIME`.

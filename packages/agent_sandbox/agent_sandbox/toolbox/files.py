@@ -42,7 +42,6 @@ async def upload_file(runtime: vf.Runtime, path: str, local_path: str | Path) ->
     """Copy one file of this machine into the sandbox, with its executable bit; its directory is made.
 
     Args:
-        runtime: the sandbox.
         path: absolute, in the sandbox.
         local_path: of a regular file here.
 
@@ -62,7 +61,6 @@ async def upload_content(runtime: vf.Runtime, content: str | bytes, path: str) -
     """Write one file; its directory is made.
 
     Args:
-        runtime: the sandbox.
         content: text is written as UTF-8.
         path: absolute, in the sandbox.
 
@@ -111,7 +109,6 @@ async def read_file(runtime: vf.Runtime, path: str, max_bytes: int = DEFAULT_REA
     """The content of a regular file that an agent may have made.
 
     Args:
-        runtime: the sandbox.
         path: absolute, in the sandbox; `in_workdir(trace, path)` makes one of a relative path.
         max_bytes: the most that it may hold.
 

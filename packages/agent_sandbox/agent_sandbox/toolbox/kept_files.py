@@ -155,7 +155,6 @@ async def keep(
     """Keep what `list_and_send.py`, just started, lists.
 
     Args:
-        process: of that program.
         folder: an empty one, for it alone.
         before: an earlier folder of the same sandbox.
         most: bytes that all contents may have.

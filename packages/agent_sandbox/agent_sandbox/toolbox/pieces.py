@@ -31,8 +31,6 @@ async def send_in_pieces(runtime: vf.Runtime, source: Path, target: str, mode: s
     """Send a file of this machine, which nobody changes meanwhile; returns the seconds that checking it inside took.
 
     Args:
-        runtime: the sandbox.
-        source: the file.
         target: absolute path in the sandbox; its directory is made.
         mode: permissions of the file, octal.
 

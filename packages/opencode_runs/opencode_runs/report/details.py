@@ -81,12 +81,8 @@ def _call(call: ShownCall) -> dict[str, Any]:
 
 
 def _node(node: TokenNode, *, shown: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "parent": node.parent,
-        "sampled": node.sampled,
-        "message": node.message,
-        "at": node.timestamp,
-    }
+    found: dict[str, Any] = {"parent": node.parent, "sampled": node.sampled, "message": node.message}
+    found["at"] = node.timestamp
     if node.token_ids:
         found["count"], found["trained"] = len(node.token_ids), node.trained
         if shown:

@@ -51,21 +51,8 @@ _NAMED = (
 )
 _PLAIN = [
     *("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_", "npm_", "pypi-", "dckr_pat_", "gsk_", "xai-", "pplx-"),
-    *(
-        "r8_",
-        "e2b_",
-        "dtn_",
-        "lsv2_pt_",
-        "lsv2_sk_",
-        "csk-",
-        "lin_api_",
-        "ntn_",
-        "dop_v1_",
-        "api_org_",
-        "fw_",
-        "shpat_",
-    ),
-    *("shpss_", "AGE-SECRET-KEY-"),
+    *("r8_", "e2b_", "dtn_", "lsv2_pt_", "lsv2_sk_", "csk-", "lin_api_", "ntn_", "dop_v1_", "api_org_", "fw_"),
+    *("shpat_", "shpss_", "AGE-SECRET-KEY-"),
 ]
 """Beginnings of keys that go on with at least sixteen letters and figures."""
 _MARKED = ["glpat-", "glrt-", "gldt-", "nvapi-", "tvly-", "figd_", "hvs.", "ya29.", "GOCSPX-", "xapp-"]

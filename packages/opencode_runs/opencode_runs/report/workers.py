@@ -57,7 +57,6 @@ class Workers:
         """The results of `count` items, in order.
 
         Args:
-            count: of the items.
             item: makes the item of a number; it is asked for in order.
             after: how many results must have been taken before the item of a number can be made.
 

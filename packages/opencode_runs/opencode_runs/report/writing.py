@@ -85,8 +85,6 @@ def write_page(
     """Write the page of `runs`; returns what it left out and masked.
 
     Args:
-        runs: what it shows.
-        output: the file to write.
         max_mb: megabytes of rollouts in it.
         threshold: the reward at which an attempt passes.
         processes: that read and pack; None: as many as are worth it. The page is the same.

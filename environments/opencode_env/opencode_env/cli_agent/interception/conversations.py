@@ -22,11 +22,7 @@ Asked = tuple[str | None, bytes]
 
 
 class AskedRequests:
-    """The requests of one session.
-
-    Args:
-        nodes: of its trace.
-    """
+    """The requests of one session."""
 
     def __init__(self, nodes: Sequence[MessageNode]) -> None:
         self._nodes = nodes
@@ -57,8 +53,6 @@ class AskedRequests:
         """Take up a new answer.
 
         Args:
-            node: of the answer.
-            asked: its request.
             end: the last message of that, as a chat endpoint got it.
         """
         parent = self._nodes[node].parent
@@ -113,11 +107,7 @@ def follow(path: Sequence[int]) -> None:
 
 
 class OwnNodes(dict[NodeKey, int]):
-    """The graph's index of nodes by what they say, which prefers the nodes of the call's own history.
-
-    Args:
-        nodes: of the trace.
-    """
+    """The graph's index of nodes by what they say, which prefers the nodes of the call's own history."""
 
     def __init__(self, nodes: Sequence[MessageNode]) -> None:
         super().__init__()

@@ -35,7 +35,6 @@ class EndpointClient(Client):
     """Asks one endpoint, by the steps of a call.
 
     Args:
-        config: of the endpoint.
         mask_keys: whether its keys are masked in its answers.
     """
 

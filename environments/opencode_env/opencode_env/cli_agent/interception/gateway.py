@@ -72,7 +72,6 @@ class Gateway:
     """Holds one rollout's bounds, and what they have been told.
 
     Args:
-        config: of the environment.
         session: that serves the rollout's main calls.
         program: the agent's own.
         secret: the key of that session, which the agent has.

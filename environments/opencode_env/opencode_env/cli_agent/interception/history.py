@@ -44,8 +44,6 @@ class History:
     """Finds the histories of one session's requests in its trace.
 
     Args:
-        session: whose trace it is.
-        rules: of its agent.
         on_partial: told of the partial answers that each request holds.
     """
 

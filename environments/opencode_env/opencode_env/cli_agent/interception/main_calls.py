@@ -30,7 +30,6 @@ class MainCalls:
     """Lets a rollout's main calls through.
 
     Args:
-        limits: of the seat.
         places: the most calls at the model at once; None neither bounds nor reserves.
     """
 
@@ -53,9 +52,7 @@ class MainCalls:
         """Wait until the call may be served; returns whether it has joined another and has no turn of its own.
 
         Args:
-            request: as it came.
             key: its idempotency key.
-            identity: of its body.
             until_end: it is on its way until then.
         """
         known: object = key or identity

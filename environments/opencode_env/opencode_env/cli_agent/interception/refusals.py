@@ -12,7 +12,6 @@ class RequestRefused(ValueError):
 
     Args:
         message: what is wrong, for the caller.
-        status: of the answer.
     """
 
     def __init__(self, message: str, status: int = 400) -> None:
@@ -21,11 +20,7 @@ class RequestRefused(ValueError):
 
 
 class Answered(Exception):
-    """A step has answered a call, which goes no further.
-
-    Args:
-        response: the answer.
-    """
+    """A step has answered a call, which goes no further."""
 
     def __init__(self, response: web.Response) -> None:
         super().__init__()

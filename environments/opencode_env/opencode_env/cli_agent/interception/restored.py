@@ -80,7 +80,6 @@ def partial_before(
     none when there is no such answer.
 
     Args:
-        messages: of the request.
         first: position of an assistant message.
         is_whole: whether a message is the echo of the whole answer.
     """

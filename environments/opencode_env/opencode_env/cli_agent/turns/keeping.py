@@ -65,7 +65,6 @@ class RolloutTurns:
     """The kept turns of one rollout: those that it leaves, and the one that it continues.
 
     Args:
-        kind: of the rollout.
         config: whether and when turns are kept.
         disk: what all rollouts of this process keep.
         continued: the turn that it goes on from.

@@ -87,8 +87,6 @@ async def open_turns(
     """The turns of a new rollout; None where it has to do with none.
 
     Args:
-        task: what it plays.
-        agent: who plays.
         config: whether turns are kept.
         env: id of the environment.
         kind: of its sandbox.
