@@ -1,4 +1,4 @@
-"""The right solution of a world's row: played against the world alone, without a sandbox or an agent.
+"""The right solution of a world's row, and the check of its task: both play the world without a sandbox or an agent.
 
 It is a list of tool calls, `[{"tool": "move", "arguments": {"direction": "right"}}, …]`, in the row's `info`; an empty
 list says that nothing must be done.
@@ -8,12 +8,15 @@ from typing import Any
 
 import verifiers.v1 as vf
 from mcp.client.client import Client
+from opencode_env.check_tasks.report import Finding, Kind
 from opencode_env.taskset.gold.solution import GOLD_COLUMNS, trace_for
 
 from opencode_simulation.alone import WorldAlone
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.ledger import LEDGER_KEY
 from opencode_simulation.reference import find_world
+
+_CLOSE = 1e-6
 
 
 def gold_calls(data: Any, column: str | None = None) -> Any:
@@ -38,7 +41,7 @@ async def gold_is_right(task: Any) -> bool | None:
         return None
     if not are_calls(calls):
         raise vf.TaskError("the gold solution of a world is a list of {tool, arguments}")
-    return await played(task, calls) > 1 - 1e-6
+    return await played(task, calls) > 1 - _CLOSE
 
 
 async def played(task: Any, calls: Any) -> float:
@@ -77,3 +80,37 @@ async def played(task: Any, calls: Any) -> float:
     }
     await task.rubric.score(task.data, trace, None)
     return float(trace.reward)
+
+
+class WorldCheck:
+    """One episode's attempts, and what they show."""
+
+    def __init__(self, task: vf.Task[Any, Any, Any], repeats: int, column: str | None) -> None:
+        self._task, self._repeats = task, repeats
+        self._calls = gold_calls(task.data, column)
+        self.findings: list[Finding] = []
+        self.untouched: list[float] = []
+        self.gold: list[float] = []
+
+    def _note(self, kind: Kind, told: str) -> None:
+        self.findings.append(Finding(kind=kind, told=told))
+
+    async def run(self) -> None:
+        """Do all of it."""
+        try:
+            self.untouched = [await played(self._task, []) for _ in range(self._repeats)]
+            if self._calls is None:
+                self._note("no-gold", "there is no gold solution to try: a list of tool calls in the row's info")
+            elif not are_calls(self._calls):
+                self._note("no-gold", "the gold solution of a world is a list of {tool, arguments}")
+            else:
+                self.gold = [await played(self._task, self._calls) for _ in range(self._repeats)]
+        except (vf.RolloutError, ValueError) as error:
+            self._note("broken", f"{type(error).__name__}: {str(error)[-600:]}")
+            return
+        if self._calls != [] and max(self.untouched) > _CLOSE:
+            self._note("untouched-passes", f"an untouched world scores {max(self.untouched):g}, and not 0")
+        if self.gold and max(self.gold) < 1 - _CLOSE:
+            self._note("gold-fails", f"the gold solution scores {max(self.gold):g}, and not 1")
+        if len(set(self.untouched)) > 1 or len(set(self.gold)) > 1:
+            self._note("flaky", f"equal worlds score {self.untouched} untouched and {self.gold} with the gold solution")

@@ -23,7 +23,7 @@ from opencode_simulation.server_config import server_config, shared_group
 from opencode_simulation.termination import TERMINATION_KEY, termination_reason
 
 if TYPE_CHECKING:
-    from opencode_simulation.task_check import WorldCheck
+    from opencode_simulation.gold import WorldCheck
 
 _DONE = "environment_done"
 
@@ -119,7 +119,7 @@ class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]
 
     def own_check(self, repeats: int, gold: str | None) -> "WorldCheck":
         """The check of `opencode-check-tasks`: the world played `repeats` times untouched and with its solution."""
-        from opencode_simulation.task_check import WorldCheck  # an MCP client, half a second
+        from opencode_simulation.gold import WorldCheck  # an MCP client, half a second
 
         return WorldCheck(self, repeats, gold)
 

@@ -1,13 +1,10 @@
 """Questions that need research as a verifiers environment, under the plugin id `opencode-deepdive`."""
 
-from typing import Any
-
 import verifiers.v1 as vf
 from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.taskset import OpenCodeTask, OpenCodeTaskConfig, OpenCodeTaskset
 from opencode_rubrics import JudgeRubricConfig
-from opencode_tasks.presets import PresetTasksetConfig, preset, preset_seat
-from pydantic import model_validator
+from opencode_tasks.presets import OwnSplitTasksetConfig, preset, preset_seat
 
 __all__ = ["OpenCodeDeepDiveEnv", "OpenCodeDeepDiveTaskset"]
 
@@ -19,14 +16,8 @@ __all__ = ["OpenCodeDeepDiveEnv", "OpenCodeDeepDiveTaskset"]
     instruction_prompt_post="\n\nFind out with your tools what you do not know. Before you end, write your final "
     "answer, and nothing else, to `/app/answer.txt`.",
 )
-class OpenCodeDeepDiveTasksetConfig(PresetTasksetConfig):
+class OpenCodeDeepDiveTasksetConfig(OwnSplitTasksetConfig):
     """The questions of DeepDive, whose answers a judge compares with the reference."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _split_of_deepdive_only(cls, given: Any) -> Any:
-        """Another dataset has other splits."""
-        return {"dataset_split": None, **given} if isinstance(given, dict) and given.get("dataset") else given
 
 
 class OpenCodeDeepDiveTaskset(OpenCodeTaskset, vf.Taskset[OpenCodeTask, OpenCodeDeepDiveTasksetConfig]):  # type: ignore[type-var]

@@ -1,14 +1,12 @@
 """Software engineering tasks as a verifiers environment, under the plugin id `opencode-swe`."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import verifiers.v1 as vf
 from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.taskset import OpenCodeTask, OpenCodeTaskConfig, OpenCodeTaskset
 from opencode_rubrics import SweTestsConfig
-from opencode_tasks.presets import PresetTasksetConfig, preset, preset_seat
-from pydantic import model_validator
+from opencode_tasks.presets import OwnSplitTasksetConfig, preset, preset_seat
 
 __all__ = ["OpenCodeSweEnv", "OpenCodeSweTaskset"]
 
@@ -18,14 +16,8 @@ __all__ = ["OpenCodeSweEnv", "OpenCodeSweTaskset"]
     dataset="SWE-bench/SWE-bench_Verified",
     dataset_split="test",
 )
-class OpenCodeSweTasksetConfig(PresetTasksetConfig):
+class OpenCodeSweTasksetConfig(OwnSplitTasksetConfig):
     """Repositories with a bug or a wish, scored by tests that run where the agent never was."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _split_of_verified_only(cls, given: Any) -> Any:
-        """Another dataset has other splits."""
-        return {"dataset_split": None, **given} if isinstance(given, dict) and given.get("dataset") else given
 
 
 class OpenCodeSweTaskset(OpenCodeTaskset, vf.Taskset[OpenCodeTask, OpenCodeSweTasksetConfig]):  # type: ignore[type-var]

@@ -68,6 +68,15 @@ class PresetTasksetConfig(OpenCodeTasksetConfig):
         return {**given, **tables}
 
 
+class OwnSplitTasksetConfig(PresetTasksetConfig):
+    """A preset whose split is its dataset's own: another dataset has other splits."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_split_of_another_dataset(cls, given: Any) -> Any:
+        return {"dataset_split": None, **given} if isinstance(given, dict) and given.get("dataset") else given
+
+
 def preset_seat(max_turns: int, seconds: float, disabled_tools: tuple[str, ...] = DISABLED_TOOLS) -> AgentConfig:
     """The seat of a preset: OpenCode in the confined local sandbox with these limits and without these tools.
 

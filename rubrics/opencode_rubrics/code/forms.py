@@ -5,20 +5,24 @@
     {"input": […], "output": […]}                       CodeContests
     base64 of a compressed pickle of the second          LiveCodeBench's private tests
 
-Any of them may be JSON text, and a table may hold it below `tests` or `test_cases`.
+Any of them may be JSON text, and a table may hold it below `tests` or `test_cases`. Nothing of a pickle is run: only
+instructions that put a text or bytes on the stack, remember it and stop are known here; any other (a list, a class, a
+call) refuses the whole, and sizes are bounded before anything is unpacked.
 """
 
 import ast
+import base64
 import contextlib
 import json
+import pickletools
 import sys
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agent_sandbox.surrogates import has_lone_surrogate
 from pydantic import ValidationError
 
-from opencode_rubrics.code.packed import unpacked
 from opencode_rubrics.code.problem import CodeTest, CodeTests
 
 _BESIDE = (("public_test_cases", "private_test_cases"), ("public_tests", "private_tests", "generated_tests"))
@@ -27,6 +31,13 @@ _FUNCTION_KINDS = ("function_call", "functional", "function")
 _STDIN_KINDS = ("stdin_stdout", "stdin")
 _SHOWN = 60
 """Characters of a wrong value in a message."""
+MAX_BYTES = 256 << 20
+"""The most that a row's tests may be, unpacked."""
+
+_CONSTANTS = frozenset(
+    f"{size}{kind}" for size in ("SHORT_BIN", "BIN", "") for kind in ("UNICODE", "UNICODE8", "BYTES", "BYTES8")
+)
+_SURROUNDINGS = frozenset(("PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP"))
 
 
 class _Case(NamedTuple):
@@ -170,3 +181,34 @@ def _literal(text: str) -> object:
             if "integer string conversion" in str(error):  # a number, and as text it would be another test
                 raise ValueError(f"holds a number of over {sys.get_int_max_str_digits()} digits") from error
     return text
+
+
+def unpacked(text: str, problem: Exception | None = None) -> str:
+    """The JSON text in `text`, which was tried as JSON and had that problem.
+
+    Raises:
+        ValueError: it is not packed in this way, is too large, or the pickle holds more than one text.
+    """
+    try:
+        packed = base64.b64decode("".join(text.split()), validate=True)
+        unzip = zlib.decompressobj()
+        data = unzip.decompress(packed, MAX_BYTES)
+    except (ValueError, zlib.error) as error:
+        raise ValueError(f"is neither JSON ({problem}) nor base64 of compressed tests ({error})") from error
+    if unzip.unconsumed_tail:
+        raise ValueError(f"holds over {MAX_BYTES} bytes of tests")
+    if not unzip.eof:
+        raise ValueError("holds compressed tests that are cut off")
+    return _text_of(data) if data[:1] == b"\x80" else data.decode()
+
+
+def _text_of(pickled: bytes) -> str:
+    found: list[str | bytes] = []
+    for instruction, argument, _ in pickletools.genops(pickled):
+        if instruction.name in _CONSTANTS and isinstance(argument, str | bytes):
+            found.append(argument)
+        elif instruction.name not in _SURROUNDINGS:
+            raise ValueError(f"holds a pickle with the instruction {instruction.name}: only one text is read of it")
+    if len(found) != 1:
+        raise ValueError(f"holds a pickle of {len(found)} texts")
+    return found[0].decode() if isinstance(found[0], bytes) else found[0]

@@ -3,7 +3,9 @@
 It is named by `--env.agent.runtime.type custom --env.agent.runtime.import-path agent_sandbox.PodmanBackend`; under
 verifiers 0.4.0, whose own asks podman seven times before the first command, by `--env.agent.runtime.type podman`.
 Invariant: a rollout's container costs one call of podman to start and one to remove. What else a runtime does, a
-process of ours that stands outside the container does (its supervisor), or `podman exec`.
+process of ours that stands outside the container does (its supervisor), or `podman exec`. A container whose policy
+allows nothing has no interface but its loopback while the agent runs, so that only the endpoints that were handed to
+`host_url` can be reached, and those through sockets that the supervisor made.
 """
 
 import ipaddress
@@ -36,55 +38,6 @@ from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 from agent_sandbox.verifiers_040 import Runtime, RuntimeBackend
 
 
-class ContainerNetwork:
-    """The network of one started container: the paths to the endpoints that verifiers named, and its end.
-
-    Invariant: a container whose policy allows nothing has no interface but its loopback while the agent runs, so that
-    only the endpoints that were handed to `inward` can be reached, and those through sockets that the supervisor made.
-    """
-
-    def __init__(self, container: Container) -> None:
-        self._container = container
-        self._relays = NetworkRelays(container.channel, container.hosts, most=MAX_CONNECTIONS, idle=IDLE_SECONDS)
-        self._cut_from: list[str] = []
-        """Names of podman's networks that it was taken from."""
-
-    def inward(self, url: str) -> str:
-        """Return the URL at which programs inside reach `url`, a host or remote URL."""
-        if self._container.options.restricted or _is_loopback(urlsplit(url).hostname or ""):
-            return self._relays.inward(url)
-        return url
-
-    def outward(self, port: int) -> str:
-        """Return a host URL that reaches `port` of the container's 127.0.0.1; no port is published for it."""
-        return self._relays.outward(port)
-
-    async def cut(self) -> None:
-        """Take the container from every network; idempotent."""
-        if self._cut_from:
-            return
-        names = list(json.loads(await self._podman("inspect", "--format", "{{json .NetworkSettings.Networks}}")))
-        for name in names:
-            await self._podman("network", "disconnect", name)
-            self._cut_from.append(name)
-
-    async def mend(self) -> None:
-        """Give back the networks that `cut` took, for a phase in which no agent runs."""
-        while self._cut_from:
-            await self._podman("network", "connect", self._cut_from[-1])
-            self._cut_from.pop()
-
-    async def _podman(self, *argv: str) -> str:
-        answer = await engine.call(*argv, self._container.name)
-        if answer.exit_code != 0:
-            raise SandboxError(f"podman {' '.join(argv)} failed: {answer.stderr.strip()[-500:]}")
-        return answer.stdout
-
-    async def close(self) -> None:
-        """Close every way; idempotent."""
-        await self._relays.close()
-
-
 class PodmanBackend(RuntimeBackend):
     """One podman container, from `start` to `stop`.
 
@@ -111,7 +64,9 @@ class PodmanBackend(RuntimeBackend):
         self.info: Any = PodmanRuntimeInfo(**self.config.model_dump())
         self.container = self.container_class(_options(self.config, tuple(binds)))
         self._commands = Commands(self.container)
-        self._network: ContainerNetwork | None = None
+        self._relays: NetworkRelays | None = None
+        self._cut_from: list[str] = []
+        """Names of podman's networks that it was taken from."""
 
     def bind(self, *, env: Mapping[str, str] | None = None) -> "PodmanRuntime":
         """A view with these variables, or with the container's own."""
@@ -125,13 +80,14 @@ class PodmanBackend(RuntimeBackend):
         """
         await self.container.start()
         self.info.id = self.container.id
-        self._network = ContainerNetwork(self.container)
+        hosts = self.container.hosts
+        self._relays = NetworkRelays(self.container.channel, hosts, most=MAX_CONNECTIONS, idle=IDLE_SECONDS)
 
     async def teardown(self) -> None:
         """End everything inside and remove the container; idempotent."""
         try:
-            if self._network is not None:
-                await self._network.close()
+            if self._relays is not None:
+                await self._relays.close()
         finally:
             await super().teardown()
         await self._commands.close()
@@ -181,12 +137,14 @@ class PodmanBackend(RuntimeBackend):
         await write_file(self._commands, path, data, runtime.user)
 
     def host_url(self, url: str) -> str:
-        """Return the URL at which a program inside reaches `url`, and open the way there."""
-        return self._connections.inward(url)
+        """Return the URL at which a program inside reaches `url`, a host or remote URL, and open the way there."""
+        if self.container.options.restricted or _is_loopback(urlsplit(url).hostname or ""):
+            return self._open_relays().inward(url)
+        return url
 
     async def expose(self, port: int) -> str:
-        """Return a URL on the host's loopback for a port inside; closed by `stop`."""
-        return self._connections.outward(port)
+        """Return a URL on the host's loopback for a port inside, which is not published; closed by `stop`."""
+        return self._open_relays().outward(port)
 
     async def prepare_execution(self, routes: list[str] | None, network: NetworkPolicyConfig | None = None) -> None:
         """Take the network from a container whose policy, or `network`, allows nothing; without routes, give it back.
@@ -199,15 +157,24 @@ class PodmanBackend(RuntimeBackend):
         if not self.network_restricted:
             return
         if routes is None:
-            await self._connections.mend()
-        else:
-            await self._connections.cut()
+            while self._cut_from:
+                await self._podman("network", "connect", self._cut_from[-1])
+                self._cut_from.pop()
+        elif not self._cut_from:
+            for name in json.loads(await self._podman("inspect", "--format", "{{json .NetworkSettings.Networks}}")):
+                await self._podman("network", "disconnect", name)
+                self._cut_from.append(name)
 
-    @property
-    def _connections(self) -> ContainerNetwork:
-        if self._network is None:
+    async def _podman(self, *argv: str) -> str:
+        answer = await engine.call(*argv, self.container.name)
+        if answer.exit_code != 0:
+            raise SandboxError(f"podman {' '.join(argv)} failed: {answer.stderr.strip()[-500:]}")
+        return answer.stdout
+
+    def _open_relays(self) -> NetworkRelays:
+        if self._relays is None:
             raise SandboxError(f"podman runtime {self.name} is not started")
-        return self._network
+        return self._relays
 
 
 class PodmanRuntime(Runtime):
