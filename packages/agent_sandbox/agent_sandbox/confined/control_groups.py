@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from agent_sandbox.confined.memory_kills import MemoryKills, of_group
+from agent_sandbox.confined.supervisor.processes import process_of
 
 _PREFIX = "confined-sandbox"
 _CONTROLLERS = ("memory", "cpu")
@@ -201,11 +202,8 @@ def _owner() -> str:
 
 def _started(pid: int) -> int:
     """Return the start of a process in clock ticks, 0 when there is no such process."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return 0
-    return int(stat[stat.rindex(")") + 2 :].split()[19])
+    found = process_of(pid)
+    return 0 if found is None else found.started
 
 
 def _delegated(candidates: Sequence[Path]) -> Path | None:

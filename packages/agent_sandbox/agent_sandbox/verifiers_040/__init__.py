@@ -4,48 +4,26 @@ Everything else is written for 0.4.1. When 0.4.0 is dropped (docs/architecture.m
 it names like verifiers is imported from there, and of a function of ours the caller says what its first branch says.
 """
 
-from agent_sandbox.verifiers_040.calls import (
-    backend_of,
-    is_this_machine,
-    lift_network,
-    run_program,
-    start_process,
-    starts_processes,
-    supports_users,
-)
-from agent_sandbox.verifiers_040.containers import engine_program, exec_command
-from agent_sandbox.verifiers_040.custom import CustomRuntimeConfig, CustomRuntimeInfo
-from agent_sandbox.verifiers_040.dialects import error_body
-from agent_sandbox.verifiers_040.harnesses import OPENCODE_HARNESSES
-from agent_sandbox.verifiers_040.installed import AFTER_0_4_0
-from agent_sandbox.verifiers_040.own_backends import PrimeBackend, SubprocessBackend
-from agent_sandbox.verifiers_040.runtime import Runtime, RuntimeBackend
-from agent_sandbox.verifiers_040.runtimes import GONE_RUNTIMES
-from agent_sandbox.verifiers_040.tasks import asked_network, network_fields
-from agent_sandbox.verifiers_040.traces import drop_with, index_nodes
-
-__all__ = [
-    "AFTER_0_4_0",
-    "GONE_RUNTIMES",
-    "OPENCODE_HARNESSES",
-    "CustomRuntimeConfig",
-    "CustomRuntimeInfo",
-    "PrimeBackend",
-    "Runtime",
-    "RuntimeBackend",
-    "SubprocessBackend",
-    "asked_network",
-    "backend_of",
-    "drop_with",
-    "engine_program",
-    "error_body",
-    "exec_command",
-    "index_nodes",
-    "is_this_machine",
-    "lift_network",
-    "network_fields",
-    "run_program",
-    "start_process",
-    "starts_processes",
-    "supports_users",
-]
+from agent_sandbox.verifiers_040.calls import backend_of as backend_of
+from agent_sandbox.verifiers_040.calls import is_this_machine as is_this_machine
+from agent_sandbox.verifiers_040.calls import lift_network as lift_network
+from agent_sandbox.verifiers_040.calls import run_program as run_program
+from agent_sandbox.verifiers_040.calls import start_process as start_process
+from agent_sandbox.verifiers_040.calls import starts_processes as starts_processes
+from agent_sandbox.verifiers_040.calls import supports_users as supports_users
+from agent_sandbox.verifiers_040.containers import engine_program as engine_program
+from agent_sandbox.verifiers_040.containers import exec_command as exec_command
+from agent_sandbox.verifiers_040.custom import CustomRuntimeConfig as CustomRuntimeConfig
+from agent_sandbox.verifiers_040.custom import CustomRuntimeInfo as CustomRuntimeInfo
+from agent_sandbox.verifiers_040.dialects import error_body as error_body
+from agent_sandbox.verifiers_040.harnesses import OPENCODE_HARNESSES as OPENCODE_HARNESSES
+from agent_sandbox.verifiers_040.installed import AFTER_0_4_0 as AFTER_0_4_0
+from agent_sandbox.verifiers_040.own_backends import PrimeBackend as PrimeBackend
+from agent_sandbox.verifiers_040.own_backends import SubprocessBackend as SubprocessBackend
+from agent_sandbox.verifiers_040.runtime import Runtime as Runtime
+from agent_sandbox.verifiers_040.runtime import RuntimeBackend as RuntimeBackend
+from agent_sandbox.verifiers_040.runtimes import GONE_RUNTIMES as GONE_RUNTIMES
+from agent_sandbox.verifiers_040.tasks import asked_network as asked_network
+from agent_sandbox.verifiers_040.tasks import network_fields as network_fields
+from agent_sandbox.verifiers_040.traces import drop_with as drop_with
+from agent_sandbox.verifiers_040.traces import index_nodes as index_nodes
