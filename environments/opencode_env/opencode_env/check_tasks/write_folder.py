@@ -77,11 +77,7 @@ def _below(path: str, places: Collection[str]) -> bool:
 
 
 async def _own_parser(box: Box, problem: SweProblem, workdir: str) -> str:
-    """The parser of ours that reads the suite's logs as the row's own does; the sandbox has no other.
-
-    Raises:
-        FolderError: there is none.
-    """
+    """The parser of ours that reads the suite's logs as the row's own does; the sandbox has no other."""
     if problem.parser in PARSERS:
         return problem.parser
     wanted, runs = (problem.fail_to_pass, problem.pass_to_pass, problem.exact, problem.skipped_is_kept), []

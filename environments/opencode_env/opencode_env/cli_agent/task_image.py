@@ -64,11 +64,7 @@ def _engine(config: RuntimeConfig) -> str | None:
 
 
 async def _call(argv: list[str], seconds: float) -> tuple[int, str]:
-    """Exit code and output of an engine's program, which is ended when it takes longer or the caller is cancelled.
-
-    Raises:
-        SandboxError: it is not installed, or took longer.
-    """
+    """Exit code and output of an engine's program, which is ended when it takes longer or the caller is cancelled."""
     try:
         process = await asyncio.create_subprocess_exec(
             *argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True

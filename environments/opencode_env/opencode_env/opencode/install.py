@@ -186,11 +186,7 @@ async def install(
 
 
 async def _present(config: OpenCodeHarnessConfig, box: Runtime, probe: Probe, key: ImageKey) -> str | None:
-    """The directory of what the sandbox has already, with `rg` added where only that is missing; None for nothing.
-
-    Raises:
-        HarnessError: it must be in the image, which has none or another version.
-    """
+    """The directory of what the sandbox has already, with `rg` added where only that is missing; None for nothing."""
     suffix = f"-{config.version}-"
     for directory in probe.ready:
         name = PurePosixPath(directory).name

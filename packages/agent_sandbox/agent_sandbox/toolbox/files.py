@@ -134,11 +134,7 @@ def _require_absolute(path: str) -> None:
 
 
 def _folders(names: Mapping[str, Content]) -> Sequence[str]:
-    """The directories that the files are in, each behind its parent.
-
-    Raises:
-        ValueError: a name leads elsewhere, or is a file and a directory.
-    """
+    """The directories that the files are in, each behind its parent."""
     folders: dict[str, None] = {}
     for name in names:
         parts = name.split("/")

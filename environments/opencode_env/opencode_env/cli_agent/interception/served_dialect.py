@@ -184,11 +184,7 @@ def _results(restored: Restored, messages: list[Wire]) -> tuple[list[Wire], list
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """Read a request: what cannot be read is the caller's mistake.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """Read a request: what cannot be read is the caller's mistake."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, AssertionError) as error:
