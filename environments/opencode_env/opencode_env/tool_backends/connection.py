@@ -5,8 +5,9 @@ Invariant: whatever happens at the server's end (it dies, hangs, or talks nonsen
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from typing import Any
 
 from mcp import MCPError
@@ -16,11 +17,32 @@ from verifiers.v1.errors import ToolsetError
 
 Opening = Callable[[], AbstractAsyncContextManager[Any]]
 """Makes the transport of a connection: a pair of streams."""
+Call = Callable[[str, dict[str, Any]], Awaitable[CallToolResult]]
+"""Calls a tool of a backend."""
 
 _PROBE_SECONDS = 10.0
 _CLOSE_SECONDS = 15.0
 _SUSPICIOUS = (CONNECTION_CLOSED, REQUEST_TIMEOUT, INTERNAL_ERROR)
 """Codes of errors that may be the connection's; any other one is what the server says of the call."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """What an orchestration has started."""
+
+    patient: bool = field(default=False, kw_only=True)
+    """Whether it may still be on its way up when a connection fails."""
+    proxy: Call | None = field(default=None, kw_only=True)
+    """Calls a tool where that does not go over the connection."""
+
+    @property
+    def opening(self) -> Opening:
+        """Makes a transport to it."""
+        raise NotImplementedError
+
+    async def failure(self) -> str | None:
+        """Why it will never answer, or None as long as it may."""
+        raise NotImplementedError
 
 
 class Connection:

@@ -9,18 +9,16 @@ import contextlib
 import os
 import shutil
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from agent_sandbox.podman import engine, left_behind, start_failure
-from mcp.types import CallToolResult
 from verifiers.v1.errors import ToolsetError
 from verifiers.v1.utils.aio import run_shielded
 
-from opencode_env.tool_backends.connection import Opening
+from opencode_env.tool_backends.connection import Opening, Server
 from opencode_env.tool_backends.description import BackendServerConfig
 from opencode_env.tool_backends.docker_options import option_words
 from opencode_env.tool_backends.http import http_connection
@@ -34,12 +32,12 @@ _LOG_LINES = "20"
 
 
 @dataclass(frozen=True)
-class HttpContainer:
+class HttpContainer(Server):
     """A container whose server listens at a port of this machine's loopback."""
 
     name: str
     url: str
-    patient: bool = True
+    patient: bool = field(default=True, kw_only=True)
 
     @property
     def opening(self) -> Opening:
@@ -53,10 +51,6 @@ class HttpContainer:
             return None
         logs = await engine.call("logs", "--tail", _LOG_LINES, self.name)
         return f"its container has ended; it said: {(logs.stderr + logs.stdout).strip()[-1000:] or 'nothing'}"
-
-    def call(self) -> Callable[[str, dict[str, Any]], Awaitable[CallToolResult]] | None:
-        """Tools are called over the connection."""
-        return None
 
 
 @contextlib.asynccontextmanager

@@ -7,15 +7,15 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from mcp.types import CallToolResult, Tool
 from verifiers.v1.errors import ToolsetError
 
-from opencode_env.tool_backends.connection import Connection, Opening
+from opencode_env.tool_backends.connection import Connection, Server
 from opencode_env.tool_backends.container import container
 from opencode_env.tool_backends.description import BackendServerConfig, Orchestration, StartupCheck
 from opencode_env.tool_backends.leftovers import Leftovers
@@ -29,28 +29,6 @@ logger = logging.getLogger("verifiers.v1.opencode_env.tool_backends")
 _RETRY_SECONDS = 0.2
 _TRUSTED_SECONDS = 5.0
 """After an answer: rollouts that start together do not all ask a shared server first."""
-
-
-class Server(Protocol):
-    """What an orchestration has started."""
-
-    @property
-    def opening(self) -> Opening:
-        """Makes a transport to it."""
-        ...
-
-    @property
-    def patient(self) -> bool:
-        """Whether it may still be on its way up when a connection fails."""
-        ...
-
-    def failure(self) -> Awaitable[str | None]:
-        """Why it will never answer, or None as long as it may."""
-        ...
-
-    def call(self) -> Callable[[str, dict[str, Any]], Awaitable[CallToolResult]] | None:
-        """Calls a tool where that does not go over the connection."""
-        ...
 
 
 @dataclass
@@ -75,9 +53,8 @@ class Instance:
         Raises:
             ToolsetError: it was not answered in time.
         """
-        proxied = self._server.call()
         try:
-            result = await (self.connection.call if proxied is None else proxied)(tool, arguments)
+            result = await (self._server.proxy or self.connection.call)(tool, arguments)
         except ToolsetError:
             self.suspect = True
             raise

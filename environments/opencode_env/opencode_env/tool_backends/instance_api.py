@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -13,6 +13,7 @@ from verifiers.v1.errors import ToolsetError
 
 from opencode_env.tool_backends.authentication import headers_of, without_secrets
 from opencode_env.tool_backends.checks import is_http
+from opencode_env.tool_backends.connection import Call
 from opencode_env.tool_backends.description import BackendServerConfig, RemoteApiConfig, RemoteApiDefaults
 from opencode_env.tool_backends.http import AnswerTooLong, http_client
 from opencode_env.tool_backends.limits import MAX_ANSWER_BYTES, TOO_LONG
@@ -22,8 +23,6 @@ _REFUSED_CALLS = frozenset({400, 422})
 """What an API says to arguments that it does not take: the caller's doing."""
 _PAUSES = (0.5, 2.0, 5.0)
 """Seconds before an instance whose deletion failed is deleted again."""
-
-Call = Callable[[str, dict[str, Any]], Awaitable[CallToolResult]]
 
 
 class _NamedContent(BaseModel):

@@ -7,17 +7,16 @@ keys, are its. All its processes end with it, and with this process, should that
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from agent_sandbox.confined import require_bubblewrap
 from agent_sandbox.confined.bubblewrap import system_arguments
-from mcp.types import CallToolResult
 
 from opencode_env.tool_backends.authentication import expanded, without_secrets
-from opencode_env.tool_backends.connection import Opening
+from opencode_env.tool_backends.connection import Opening, Server
 from opencode_env.tool_backends.description import BackendServerConfig
 from opencode_env.tool_backends.pipe import Command, piped
 from opencode_env.tool_backends.program_view import search_path, seen_paths
@@ -28,14 +27,13 @@ _APART = ("--unshare-pid", "--unshare-ipc", "--die-with-parent", "--new-session"
 
 
 @dataclass(frozen=True)
-class StdioServer:
+class StdioServer(Server):
     """A server on the other side of a pipe; its end is its connection's."""
 
     command: Command
     log: Path
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Values that no message shows."""
-    patient: bool = False
 
     @property
     def opening(self) -> Opening:
@@ -51,10 +49,6 @@ class StdioServer:
         """What it said on its stderr, and what came first on its stdout, where an MCP message should have been."""
         printed = "".join(f"it printed {line!r} on its stdout; " for line in self.command.printed)
         return without_secrets(f"{printed}it said: {log_tail(self.log) or 'nothing'}", self.secrets)
-
-    def call(self) -> Callable[[str, dict[str, Any]], Awaitable[CallToolResult]] | None:
-        """Tools are called over the connection."""
-        return None
 
 
 @contextlib.asynccontextmanager

@@ -10,10 +10,10 @@ from verifiers.v1.errors import ToolsetError
 from verifiers.v1.utils.aio import run_shielded
 
 from opencode_env.tool_backends.authentication import headers_of
-from opencode_env.tool_backends.connection import Opening
+from opencode_env.tool_backends.connection import Opening, Server
 from opencode_env.tool_backends.description import BackendServerConfig, RemoteApiDefaults
 from opencode_env.tool_backends.http import http_connection
-from opencode_env.tool_backends.instance_api import Call, InstanceApi, Made
+from opencode_env.tool_backends.instance_api import InstanceApi, Made
 from opencode_env.tool_backends.leftovers import Leftovers
 from opencode_env.tool_backends.reading import BackendFile
 
@@ -22,13 +22,11 @@ _REFUSED = 400
 
 
 @dataclass(frozen=True)
-class RemoteServer:
+class RemoteServer(Server):
     """A server behind a URL, asked with headers that only this side has."""
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
-    proxy: Call | None = None
-    patient: bool = False
     _answers: deque[int] = field(default_factory=lambda: deque([0], maxlen=1))
     """The status of the last one."""
 
@@ -45,10 +43,6 @@ class RemoteServer:
         if status >= _REFUSED and not self.patient:
             return f"it cannot be connected to: it answers {status}, so look at its url"
         return None
-
-    def call(self) -> Call | None:
-        """Calls through the API, where it wants that."""
-        return self.proxy
 
 
 def remote_url(backend: BackendServerConfig) -> RemoteServer:
@@ -89,6 +83,6 @@ async def remote_instance(
             proxy = None
             if config.call_tool_endpoint_template is not None:
                 proxy = await stack.enter_async_context(api.caller(made[0], call_timeout))
-            yield RemoteServer(made[0].mcp_endpoint_url, headers_of(config), proxy, patient=True)
+            yield RemoteServer(made[0].mcp_endpoint_url, headers_of(config), proxy=proxy, patient=True)
     finally:
         await run_shielded(delete())
