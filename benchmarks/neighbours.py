@@ -1,6 +1,6 @@
 """What a hostile rollout costs its neighbours: wall of honest rollouts beside it ÷ beside an honest busy rollout.
 
-One environment with its protections on plays six rollouts of the real OpenCode at once, beside one more: in turns one
+One environment with its protections on plays five rollouts of the real OpenCode at once, beside one more: in turns one
 that computes on every core, as a build does, and one that attacks:
 
   processes     as many computing processes as it gets, each in a session of its own
@@ -16,7 +16,7 @@ Limits that could not be reached safely (`max_memory`, …) are lower than by de
 best round's, against the busy rollout's in its middle. Then the same attacks with every protection off and fewer
 neighbours: what each held (`held_to_limit` above 1: it was the protection that held it back), and their errors.
 
-Run: uv run python benchmarks/neighbours.py [--json] [--rows disk …] [--rounds 1] [--rollouts 6] [--bare-rollouts 1]
+Run: uv run python benchmarks/neighbours.py [--json] [--rows disk …] [--rounds 1] [--rollouts 5] [--bare-rollouts 1]
 """
 
 import argparse
@@ -189,7 +189,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object on the last line")
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), help="attacks (default: all)")
     parser.add_argument("--rounds", type=int, default=1, help="rounds through all of them (default: %(default)s)")
-    parser.add_argument("--rollouts", type=int, default=6, help="honest rollouts at once (default: %(default)s)")
+    parser.add_argument("--rollouts", type=int, default=5, help="honest rollouts at once (default: %(default)s)")
     parser.add_argument("--bare-rollouts", type=int, default=1, help="without protections; 0: leave that out")
     parser.add_argument("--contender", choices=("protected", "bare"), help=argparse.SUPPRESS)
     parser.add_argument("--base-url", help=argparse.SUPPRESS)
