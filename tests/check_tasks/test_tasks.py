@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from opencode_env.check_tasks.cli import main
 from opencode_env.taskset import OpenCodeTaskset, OpenCodeTasksetConfig
 from opencode_env.taskset.gold.solution import trace_for
 
-from tests.check_tasks.planted import FIXED, FLAWS, SOUND, Planted, write, written
+from tests.check_tasks.planted import FIXED, FLAWS, SOUND, Planted, put, write, written
 from tests.support.places import podman_box
 from tests.support.programs import finished, own_variables
 from tests.support.sizes import WHOLE
@@ -45,7 +44,7 @@ def kinds(report: dict[str, Any]) -> set[str]:
 @pytest.mark.slow
 def test_every_planted_flaw_is_named_and_no_sound_task_is(tmp_path: Path) -> None:
     rows, results = write(tmp_path / "rows.jsonl", PLANTED), tmp_path / "results.jsonl"
-    repeats = "5" if WHOLE else "2"
+    repeats = "5" if WHOLE else "1"
     code, reports = checked(str(rows), "--repeats", repeats, "--results", str(results))
     assert code == 1
     assert {report["error"] for report in reports.values()} == {None}
@@ -112,7 +111,9 @@ def test_task_directories_are_checked_with_their_solutions(tmp_path: Path) -> No
     folder(tmp_path, "in-the-environment", env='EXPECTED = "seven green bottles"')
     folder(tmp_path, "in-the-files", **{"environment__.hint": "seven green bottles\n"})
     folder(tmp_path, "unsolved", **{"solution__solve.sh": "#!/bin/sh\nexit 3\n"})
-    code, reports = checked(str(tmp_path), "--repeats", "1")
+    drawn = "[ -f /app/out.txt ] && echo 0.$(od -An -N6 -tu8 /dev/urandom | tr -d ' ') || echo 0"
+    folder(tmp_path, "drawn", **{"tests__test.sh": f"#!/bin/sh\n({drawn}) > /logs/verifier/reward.txt\n"})
+    code, reports = checked(str(tmp_path), "--repeats", "2")
     found = {name: kinds(report) for name, report in reports.items()}
     assert code == 1
     assert found == {
@@ -120,6 +121,7 @@ def test_task_directories_are_checked_with_their_solutions(tmp_path: Path) -> No
         "in-the-environment": {"leak"},
         "in-the-files": {"leak"},
         "unsolved": {"gold-fails"},
+        "drawn": {"gold-fails", "flaky"},
     }
     assert "the variable EXPECTED" in str(reports["in-the-environment"]["findings"])
 
@@ -200,15 +202,12 @@ async def test_vf_validates_hook_tries_the_gold_solution_in_a_container(tmp_path
 
 
 @pytest.mark.podman
-def test_a_gold_solution_in_the_image_is_found(tmp_path: Path, podman_image: str) -> None:
-    (tmp_path / "Dockerfile").write_text(f"FROM {podman_image}\nCOPY box.py /opt/.cache/x/box.py\n")
-    (tmp_path / "box.py").write_text(FIXED)
-    name = "localhost/check-tasks-leaky"
-    subprocess.run(["podman", "build", "-q", "-t", name, str(tmp_path)], check=True, capture_output=True)
-    cells = written(gold={"/app/box.py": FIXED}, verify=["grep -q 'width \\* height' /app/box.py"])
-    rows = [Planted("leaky", (), {**cells, "image": name}), Planted("sound", (), {**cells, "image": podman_image})]
-    path = write(tmp_path / "rows.jsonl", rows)
+def test_a_gold_solution_anywhere_in_a_container_is_found(tmp_path: Path, podman_image: str) -> None:
+    setup = [put("/opt/.cache/x/box.py", FIXED)]
+    cells = written(gold={"/app/box.py": FIXED}, verify=["grep -q 'width \\* height' /app/box.py"], setup=setup)
+    path = write(tmp_path / "rows.jsonl", [Planted("leaky", (), {**cells, "image": podman_image})])
     code, reports = checked(str(path), "--repeats", "1", "--env.agent.runtime.type", "podman")
-    assert {name: kinds(report) for name, report in reports.items()} == {"leaky": {"leak"}, "sound": set()}
     assert code == 1
-    assert "/opt/.cache/x/box.py" in str(reports["leaky"]["findings"])
+    told = [(finding["kind"], finding["told"]) for finding in reports["leaky"]["findings"]]
+    assert {kind for kind, _ in told} == {"leak"}
+    assert all("/opt/.cache/x/box.py" in where for _, where in told), told
