@@ -46,6 +46,7 @@ async def seated(
     interception: Interception,
     *,
     recursive: bool,
+    sub_client: ClientConfig | None = None,
     settings: SubSettings | None = None,
     **harness: Any,
 ) -> AsyncIterator[Seats]:
@@ -53,6 +54,7 @@ async def seated(
 
     Args:
         client: of both models.
+        sub_client: of the sub model, if not the same.
         interception: what serves the model calls.
         recursive: whether the harness is the one with sub-agents.
         settings: of the sub calls.
@@ -67,7 +69,7 @@ async def seated(
     main = vf.AgentConfig(harness=config, runtime=local, model=MAIN_MODEL, client=client)
     agent = make_agent(main, interception=interception)
     null = NullHarnessConfig(id="null")
-    other = make_agent(vf.AgentConfig(harness=null, runtime=local, model=SUB_MODEL, client=client))
+    other = make_agent(vf.AgentConfig(harness=null, runtime=local, model=SUB_MODEL, client=sub_client or client))
     sides: list[SubRollout] = []
 
     def minted(trace: AnyTrace) -> None:

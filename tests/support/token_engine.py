@@ -13,6 +13,7 @@ from aiohttp import web
 from transformers import PreTrainedTokenizerFast
 
 from tests.support.families import FRAMES, MARKS, Family
+from tests.support.seats import MAIN_MODEL, SUB_MODEL
 from tests.support.served_app import served
 
 _MARK = re.compile("(" + "|".join(map(re.escape, [*FRAMES, *MARKS])) + ")")
@@ -54,22 +55,31 @@ Policy = Callable[[str, str], Says]
 
 
 class TokenEngine:
-    """Plays the model of one family.
+    """Plays the models of a rollout.
 
     Args:
-        tokenizer: directory of its tokenizer.
-        family: how it writes.
-        policy: what it says.
-        window: tokens that a prompt may have, as its model card says; None = it says nothing.
+        tokenizer: directory of their tokenizer.
+        family: how they write.
+        policy: what they say.
+        window: tokens that a prompt may have, as a model card says; None = none says anything.
+        sub_family: how the sub model writes; None = as the main one.
     """
 
-    def __init__(self, tokenizer: Path, family: Family, policy: Policy, window: int | None = None) -> None:
+    def __init__(
+        self,
+        tokenizer: Path,
+        family: Family,
+        policy: Policy,
+        window: int | None = None,
+        sub_family: Family | None = None,
+    ) -> None:
         self.tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(tokenizer)
         self.calls: list[Call] = []
         """The calls that were answered as they should be."""
         self.asked = 0
         """How many calls came."""
         self._family = family
+        self._sub_family = sub_family or family
         self._policy = policy
         self._window = window
 
@@ -106,7 +116,8 @@ class TokenEngine:
         says = self._policy(model, self.text(prompt))
         if says.refuses:
             return web.json_response({"error": {"message": says.refuses, "code": 400}}, status=400)
-        stop = self._family.stop(says.text) if says.stops else ""
+        family = self._sub_family if model == SUB_MODEL else self._family
+        stop = family.stop(says.text) if says.stops else ""
         completion = self.sample(says.text + stop, self.asked)
         logprobs = self.logprobs(prompt, completion, body["sampling_params"])
         pairs = zip(completion, logprobs, strict=True)
@@ -121,7 +132,7 @@ class TokenEngine:
 
     async def models(self, request: web.Request) -> web.Response:
         """The model cards, if there is something to say."""
-        names = ("org/main-model", "org/sub-model") if self._window else ()
+        names = (MAIN_MODEL, SUB_MODEL) if self._window else ()
         return web.json_response({"data": [{"id": name, "max_model_len": self._window} for name in names]})
 
     @asynccontextmanager

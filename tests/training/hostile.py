@@ -1,9 +1,15 @@
 """Calls that work, and conversations that no serialiser writes."""
 
+import base64
 from typing import Any
 
 from tests.support.families import Family
 from tests.support.token_engine import Says
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+"""A picture."""
 
 
 def bash(family: Family, command: str, **more: Any) -> str:

@@ -78,8 +78,7 @@ async def test_an_answer_without_its_evidence_is_an_error_that_may_pass(
     assert [call.error.type for call in rollout.main.calls if call.error] == ["ProviderError"]
 
 
-@pytest.mark.usefixtures("sandboxes")
-@pytest.mark.opencode
+@pytest.mark.usefixtures("light_agent")
 async def test_an_answer_that_the_engine_broke_off_is_sampled_again(tokenizer: Path) -> None:
     lines = [
         Says(FAMILY.call("bash", {"command": "echo one", "description": "d"}), spoil=aborted),

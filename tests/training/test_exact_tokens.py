@@ -1,48 +1,63 @@
 """With a training client every token of a trace is what the engine saw and sampled, once, in one branch.
 
-`make test-whole` plays the conversations of every family of models with thinking on and off.
+One conversation of OpenCode holds whatever a model may sample, for two families of models: the main agent's and that of
+its sub-agents. The light program plays what each family adds to that. `make test-whole` plays OpenCode for every
+family, with thinking on and off.
 """
 
+import base64
 from pathlib import Path
 
 import pytest
 from opencode_env.cli_agent.model_failure import overflowed
 
 from tests.support.families import GLM, Family, Qwen3
-from tests.support.seats import SUB_MODEL
+from tests.support.seats import MAIN_MODEL, SUB_MODEL
 from tests.support.sizes import size
 from tests.support.sub_sessions import TASK
 from tests.support.token_engine import Says
-from tests.training.hostile import bash, hostile
-from tests.training.trained import assert_exact, assert_one_exact_branch, tokens, train
+from tests.training.hostile import PIXEL, bash, hostile
+from tests.training.trained import Trained, assert_exact, assert_one_exact_branch, tokens, train
 
 pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
 
-FAMILIES: dict[str, Family] = {
-    "qwen3": Qwen3(thinks=True),
-    "qwen3 without thinking": Qwen3(thinks=False),
-    "glm": GLM(thinks=True),
-    "glm without thinking": GLM(thinks=False),
+PAIRS: dict[str, tuple[Family, Family]] = {
+    "qwen3, glm without thinking": (Qwen3(True), GLM(False)),
+    "qwen3 without thinking, glm": (Qwen3(False), GLM(True, "all")),
+    "glm, qwen3 without thinking": (GLM(True), Qwen3(False)),
+    "glm without thinking, qwen3": (GLM(False), Qwen3(True, "all")),
 }
-PLAYED = size(["qwen3", "glm without thinking"], [*FAMILIES])
-by_family = pytest.mark.parametrize("family", [FAMILIES[name] for name in PLAYED], ids=PLAYED)
+"""Families of the main model and of the sub model."""
+PLAYED = size([*PAIRS][:1], [*PAIRS])
+SPEAKING: dict[str, Family] = {"qwen3": Qwen3(True, "all"), "glm": GLM(True, "all")}
+"""Families whose thoughts stay when the user goes on."""
 
 
-@by_family
-async def test_a_plain_conversation_is_one_branch_of_what_was_sampled(tokenizer: Path, family: Family) -> None:
-    lines = [
+def plain(family: Family) -> list[Says]:
+    """What every agent sends back as it was sampled."""
+    return [
         Says(family.answer("First.", bash(family, "echo one"), reasoning="Let me look.")),
         Says(family.answer("", bash(family, "echo two"), bash(family, "echo three"), reasoning="And on.")),
         Says(family.answer("Ünd 😀", bash(family, "printf '<tool_call>four'"), reasoning="Once more.")),
-        Says(family.answer("Done, all of it.", reasoning="That was it.")),
     ]
-    played = await train(tokenizer, family, lines)
-    assert_one_exact_branch(played)
-    assert tokens(played) == 1.0
-    assert [result.strip() for result in played.results] == ["one", "two", "three", "<tool_call>four"]
-    for call in played.engine.calls:
+
+
+def assert_plain(played: Trained) -> None:
+    """What was said of `plain` was done, and was not sampled as the tokenizer would spell it."""
+    assert [result.strip() for result in played.results[:4]] == ["one", "two", "three", "<tool_call>four"]
+    for call in played.engine.calls[:3]:
         text = played.engine.text(call.completion)
         assert played.engine.tokenizer.encode(text, add_special_tokens=False) != call.completion
+
+
+@pytest.mark.usefixtures("light_agent")
+@pytest.mark.parametrize("family", [Qwen3(False), GLM(True)], ids=["qwen3 without thinking", "glm"])
+async def test_a_plain_conversation_is_one_branch_of_what_was_sampled(tokenizer: Path, family: Family) -> None:
+    played = await train(tokenizer, family, plain(family))
+    assert_one_exact_branch(played)
+    assert tokens(played) == 1.0
+    assert len(played.results) == 4
+    assert_plain(played)
 
 
 def broken(family: Family) -> list[Says]:
@@ -57,51 +72,128 @@ def broken(family: Family) -> list[Says]:
     return [Says(family.answer("", text, reasoning="Hm.")) for text in texts]
 
 
-@by_family
-async def test_a_hostile_conversation_is_one_branch_and_no_call_is_too_broken_for_the_agent_to_hear_of_it(
-    tokenizer: Path, family: Family
+def agent(family: Family, prompt: str, **further: str) -> str:
+    """A call of a sub-agent."""
+    asked = {"description": "a job", "prompt": prompt, "subagent_type": "general"}
+    return family.call("task", {**asked, **further})
+
+
+@pytest.mark.parametrize(("family", "other"), [PAIRS[name] for name in PLAYED], ids=PLAYED)
+async def test_a_hostile_conversation_is_a_branch_of_each_agent_and_no_call_is_too_broken_for_them_to_hear_of_it(
+    tokenizer: Path, family: Family, other: Family
 ) -> None:
-    odd, worse = hostile(family), broken(family)
-    played = await train(tokenizer, family, [*odd, *worse])
+    odd, worse, theirs = hostile(family), broken(family), hostile(other)
+    jobs = {
+        "job one": [*theirs[:10], Says(other.answer("job one done."))],
+        "job two": [*theirs[10:], *broken(other), Says(other.answer("job two done."))],
+        "job three": [Says(other.answer("Three."))],
+    }
+    jobs["job two"] += [*theirs[:2], Says(other.answer("job two went on."))]
+    main = [
+        *plain(family),
+        Says(family.answer("", agent(family, "job one"), agent(family, "job two"), reasoning="Hm.")),
+        *odd,
+        Says(family.answer("", agent(family, "job two, go on", task_id=TASK.format(1)), reasoning="Hm.")),
+        Says(family.answer("", family.call("llm_subcall", {"prompt": "job three"}), reasoning="Hm.")),
+        *worse,
+    ]
+    played = await train(tokenizer, family, main, sub=jobs, sub_family=other)
     assert_one_exact_branch(played)
     assert tokens(played) == 1.0
-    assert [call.error for call in played.main.calls] == [None] * (len(odd) + len(worse) + 1)
-    assert len(played.results) >= len(odd) + len(worse)
-    heard = played.results[-len(worse) :]
-    assert all("nvalid" in result or "unavailable" in result for result in heard), heard
+    assert [call.error for call in played.main.calls] == [None] * (len(main) + 1)
+    assert_plain(played)
+    assert "job one done." in played.results[4]
+    assert any("job two went on." in result for result in played.results)
+    assert_heard(played.results[-len(worse) :])
+
+    assert played.main.metrics["sub_llm_history_forks"] == 0
+    lines = {len(said): said for said in jobs.values()}
+    assert played.sub.num_branches == len(lines) == 3
+    for branch in played.sub.branches:
+        ids = list(branch.token_ids)
+        chain = [call for call in played.engine.of(SUB_MODEL) if ids[: len(call.sequence)] == call.sequence]
+        assert_exact(played.sub, branch, chain)
+        assert lines.pop(len(chain))
+        if len(chain) == len(jobs["job two"]):
+            results = [str(node.message.content) for node in branch.nodes if node.message.role == "tool"]
+            assert_heard(results[-len(worse) - 2 : -2])
 
 
-@pytest.mark.parametrize("family", [Qwen3(True, "all"), GLM(True, "all")], ids=["qwen3", "glm"])
-async def test_answers_that_were_cut_off_and_thoughts_that_were_not_closed_stay_in_one_branch_when_the_user_goes_on(
-    tokenizer: Path, family: Family
-) -> None:
+def assert_heard(results: list[str]) -> None:
+    """An agent was told that calls could not run."""
+    assert all("nvalid" in result or "unavailable" in result for result in results), results
+
+
+def spoken(family: Family) -> list[list[Says]]:
+    """Segments that end with an answer that was cut off, a thought that was not closed, or nothing."""
     thought = family.answer("", reasoning="Let me see").partition("see")[0]
     cut = family.answer("", bash(family, "echo one"), reasoning="Hm.").partition("echo")[0]
-    segments = [
+    return [
         [Says(thought, stops=False)],
         [Says(family.answer("It is", reasoning="Hm."), stops=False)],
-        [Says(cut, stops=False), Says(family.answer("", bash(family, "echo two"), reasoning="Hm."))],
-        [Says(family.answer())],
+        [
+            Says(cut, stops=False),
+            Says(family.answer("", bash(family, "echo two"), reasoning="Hm.")),
+            Says(family.answer()),
+        ],
         [Says(family.answer("", bash(family, "echo three"), reasoning="Hm.")), Says(thought)],
         [Says(thought)],
         [Says(family.answer("At last.", reasoning="Hm."))],
     ]
-    played = await train(tokenizer, family, *segments)
+
+
+@pytest.mark.usefixtures("light_agent")
+@pytest.mark.parametrize("family", SPEAKING.values(), ids=SPEAKING)
+async def test_answers_that_were_cut_off_and_thoughts_that_were_not_closed_stay_in_one_branch_when_the_user_goes_on(
+    tokenizer: Path, family: Family
+) -> None:
+    played = await train(tokenizer, family, *spoken(family))
     assert_one_exact_branch(played)
-    assert len(played.engine.calls) == 10
+    assert len(played.engine.calls) == 9
     assert [result.strip() for result in played.results[1:]] == ["two", "three"]
+
+
+@pytest.mark.parametrize(("family", "other"), size([("qwen3", "glm")], [("qwen3", "glm"), ("glm", "qwen3")]))
+async def test_they_do_when_opencode_sends_them_back_for_sub_agents_that_are_resumed_as_well(
+    tokenizer: Path, family: str, other: str
+) -> None:
+    ours, theirs = SPEAKING[family], SPEAKING[other]
+    thought, text, cut, late, *_ = spoken(ours)
+    make = f"echo {base64.b64encode(PIXEL).decode()} | base64 -d > /app/pixel.png"
+    shows = [bash(ours, make), ours.call("read", {"filePath": "/app/pixel.png"})]
+    talk = spoken(theirs)
+    resumes = [agent(ours, "job"), *(agent(ours, "job, go on", task_id=TASK.format(0)) for _ in talk[1:])]
+    played = await train(
+        tokenizer,
+        ours,
+        thought,
+        [*cut[:2], *text],
+        [*late[:1], *(Says(ours.answer("", call, reasoning="Hm.")) for call in shows), *late[1:]],
+        [*(Says(ours.answer("", call, reasoning="Hm.")) for call in resumes), Says(ours.answer("Done."))],
+        sub={"job": [says for segment in talk for says in segment]},
+        sub_family=theirs,
+    )
+    assert_one_exact_branch(played)
+    assert [result.strip() for result in played.results[1:3]] == ["two", "three"]
+    assert "does not support image input" in played.engine.text(played.engine.of(MAIN_MODEL)[-1].prompt)
+    (branch,) = played.sub.branches
+    assert played.main.metrics["sub_llm_history_forks"] == 0
+    calls = played.engine.of(SUB_MODEL)
+    assert len(calls) == 9
+    assert_exact(played.sub, branch, calls)
 
 
 async def test_an_overflow_ends_the_rollout_and_what_came_before_is_exact(tokenizer: Path) -> None:
     family = Qwen3(thinks=True)
     lines = [Says(family.answer("", bash(family, "seq 1 4000"), reasoning="Hm."))] * 50
-    played = await train(tokenizer, family, lines, window=100_000)
+    played = await train(tokenizer, family, lines, window=50_000)
     assert_one_exact_branch(played)
     assert 1 < len(played.engine.calls) < 50
     assert played.main.info["agent"]["outcome"] == "context_window"
     assert overflowed(played.main.calls)
 
 
+@pytest.mark.usefixtures("light_agent")
 async def test_a_request_that_the_engine_refuses_for_its_length_is_an_overflow_too(tokenizer: Path) -> None:
     family = Qwen3(thinks=True)
     too_long = "This model's maximum context length is 4096 tokens. Please reduce the length of the input."
@@ -109,35 +201,3 @@ async def test_a_request_that_the_engine_refuses_for_its_length_is_an_overflow_t
     played = await train(tokenizer, family, lines)
     assert_one_exact_branch(played)
     assert played.main.info["agent"]["outcome"] == "context_window"
-
-
-@pytest.mark.parametrize("family", [Qwen3(True, "all"), GLM(False)], ids=["qwen3", "glm without thinking"])
-async def test_sub_agents_have_a_branch_each_of_what_was_sampled_also_when_they_are_resumed(
-    tokenizer: Path, family: Family
-) -> None:
-    def agent(prompt: str, **further: str) -> str:
-        asked = {"description": "a job", "prompt": prompt, "subagent_type": "general"}
-        return family.call("task", {**asked, **further})
-
-    jobs = {name: [*hostile(family)[:6], Says(family.answer(f"{name} done."))] for name in ("job one", "job two")}
-    jobs["job two"] += [*hostile(family)[:2], Says(family.answer("job two went on."))]
-    once = family.call("llm_subcall", {"prompt": "job three"})
-    main = [
-        Says(family.answer("", agent("job one"), agent("job two"), reasoning="Hm.")),
-        *hostile(family)[:3],
-        Says(family.answer("", agent("job two, go on", task_id=TASK.format(1)), reasoning="Hm.")),
-        Says(family.answer("", once, reasoning="Hm.")),
-    ]
-    played = await train(tokenizer, family, main, sub={**jobs, "job three": [Says(family.answer("Three."))]})
-    assert_one_exact_branch(played)
-    assert played.main.metrics["sub_llm_history_forks"] == 0
-    assert played.sub.num_branches == 3
-    lengths: list[int] = []
-    for branch in played.sub.branches:
-        ids = list(branch.token_ids)
-        chain = [call for call in played.engine.of(SUB_MODEL) if ids[: len(call.sequence)] == call.sequence]
-        lengths.append(len(chain))
-        assert_exact(played.sub, branch, chain)
-    assert sorted(lengths) == [1, 7, 10]
-    assert "job one done." in played.results[0]
-    assert any("job two went on." in result for result in played.results)

@@ -20,14 +20,11 @@ from tests.support.families import GLM, Family, Qwen3
 from tests.support.light_opencode import light_opencode_in_place
 from tests.support.rows import write_rows
 from tests.support.seats import MAIN_MODEL
-from tests.support.token_engine import Says, TokenEngine
-from tests.training.trained import Lines, assert_one_exact_branch, train
+from tests.support.token_engine import TokenEngine
+from tests.training.hostile import PIXEL
+from tests.training.trained import Lines, train
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
-
-PIXEL = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
 
 
 @asynccontextmanager
@@ -123,20 +120,6 @@ async def test_a_renderer_that_starts_over_behind_several_calls_is_warned_of(
                 training_renderer._judge(abilities, MAIN_MODEL)
     assert [record.getMessage().split(",")[0] for record in caplog.records] == ["OneResult"]
     assert "behind an answer with several calls" in caplog.records[0].getMessage()
-
-
-@pytest.mark.opencode
-async def test_no_agent_can_send_an_image_to_a_renderer_of_text(tokenizer: Path) -> None:
-    family = Qwen3(True, "all")  # OpenCode shows a tool's image, or says that it cannot, as the user
-    make = f"echo {base64.b64encode(PIXEL).decode()} | base64 -d > /app/pixel.png"
-    calls = [
-        family.call("bash", {"command": make, "description": "d"}),
-        family.call("read", {"filePath": "/app/pixel.png"}),
-    ]
-    played = await train(tokenizer, family, [Says(family.answer("", call, reasoning="Hm.")) for call in calls])
-    assert_one_exact_branch(played)
-    assert len(played.engine.calls) == 3
-    assert "does not support image input" in played.engine.text(played.engine.calls[-1].prompt)
 
 
 @pytest.mark.opencode

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opencode_env.cli_agent.interception import SubSettings
 from opencode_env.cli_agent.interception.serving import role_interception
 from opencode_env.cli_agent.traces import AnyTrace
 from verifiers.v1.clients import TrainClientConfig
@@ -74,6 +75,7 @@ async def train(
     family: Family,
     *segments: Sequence[Says],
     sub: Mapping[str, Sequence[Says]] | None = None,
+    sub_family: Family | None = None,
     window: int | None = None,
     first: Any = "segment 0",
     server: Callable[[], Interception] | None = None,
@@ -86,17 +88,19 @@ async def train(
         family: of the model.
         segments: what the model says in each.
         sub: what sub-agents' models say, by a word of their prompt; None = the harness without recursion.
+        sub_family: of their model; None = the main agent's.
         window: tokens that a prompt may have.
         first: what the user says first.
         server: makes what serves the model calls; None = the role interception.
         harness: fields of the harness.
     """
     lines = Lines(family, [says for segment in segments for says in segment], sub or {})
-    engine = TokenEngine(tokenizer, family, lines, window)
+    engine = TokenEngine(tokenizer, family, lines, window, sub_family)
     made = role_interception(InterceptionServerConfig()) if server is None else server()
     async with engine.serving() as url, made as interception:
-        client = train_client(url, family, tokenizer)
-        async with seated(client, interception, recursive=sub is not None, **harness) as seats:
+        client, other = (train_client(url, each, tokenizer) for each in (family, sub_family or family))
+        options = {"recursive": sub is not None, "sub_client": other, "settings": SubSettings(max_turns=50), **harness}
+        async with seated(client, interception, **options) as seats:
             for number in range(len(segments)):
                 await seats.main_agent.turn(f"segment {number}" if number else first)
         return Trained(seats.main, seats.sub, engine)
