@@ -59,16 +59,15 @@ async def test_what_cannot_be_read_fails_the_rollouts_of_its_server(
     assert failed.type is (BrokenWorldError if opened else WorldError)
 
 
+SERVES = "import time; from opencode_simulation.hub import hub; print(hub().path, flush=True); time.sleep(600)"
+
+
 @pytest.mark.usefixtures("programs")
-async def test_a_killed_process_leaves_no_socket(tmp_path: Path) -> None:
+async def test_a_killed_process_leaves_no_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program, temporary = tmp_path / "serves.py", tmp_path / "temporary"
     temporary.mkdir()
-    lines = [
-        "import tempfile, time",
-        f"tempfile.tempdir = {str(temporary)!r}",
-        "from opencode_simulation.hub import hub",
-    ]
-    program.write_text("\n".join([*lines, "print(hub().path, flush=True)", "time.sleep(600)"]))
+    program.write_text(SERVES)
+    monkeypatch.setenv("TMPDIR", str(temporary))
     with running(str(program)) as (killed, said):
         assert Path((await asyncio.to_thread(said.readline)).strip()).parent.is_relative_to(temporary)
         killed.kill()

@@ -367,7 +367,7 @@ async def test_a_third_party_server_is_compared_live_and_by_its_snapshot(tmp_pat
     write_snapshot(tools, path)
     await check_parity(path, THIRD_PARTY, descriptions=True)
     with pytest.raises(ToolMismatchError, match='tool "create_entities": missing in the simulation'):
-        await check_parity(Shop, THIRD_PARTY)
+        await check_parity(Shop, path)
 
     class Search(World):
         @tool

@@ -12,8 +12,10 @@ from typing import Any
 import httpx
 import yaml
 from aiohttp import web
+from opencode_env.conformance.forked import Forked
 from opencode_env.tool_backends import work_directory
 
+from tests.support.programs import running
 from tests.support.user_home import closed_port
 from tests.support.waiting import until
 
@@ -51,24 +53,18 @@ def program(name: str = "notes", **fields: Any) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def notes_at(port: int, bearer: str | None = TOKEN) -> AsyncIterator[asyncio.subprocess.Process]:
+async def notes_at(port: int, bearer: str | None = TOKEN) -> AsyncIterator[Forked]:
     """The notes server over HTTP in a process of its own."""
-    argv = [sys.executable, str(SERVER), "http", "127.0.0.1", str(port), *([bearer] if bearer else [])]
-    process = await asyncio.create_subprocess_exec(*argv)
 
     def listening() -> bool:
-        assert process.returncode is None
+        assert process.poll() is None
         with contextlib.suppress(httpx.HTTPError):
             return httpx.get(f"http://127.0.0.1:{port}/nothing", timeout=5).status_code > 0
         return False
 
-    try:
+    with running(str(SERVER), "http", "127.0.0.1", str(port), *([bearer] if bearer else [])) as (process, _):
         await until(listening)
         yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
 
 
 @dataclass

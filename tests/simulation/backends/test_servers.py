@@ -212,7 +212,7 @@ async def test_a_server_elsewhere_is_asked_with_its_bearer_and_missed_when_it_di
             async with started(tmp_path, remote(port, "another")):
                 pass
         process.kill()
-        await process.wait()
+        await process.ended()
         with pytest.raises(vf.ToolsetError, match="backend 'notes'"):
             await notes.call("add_note", {"text": "late"})
 
