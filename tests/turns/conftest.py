@@ -1,4 +1,4 @@
-"""A fixture of what happens outside OpenCode."""
+"""Fixtures of what happens outside OpenCode."""
 
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -12,5 +12,12 @@ from tests.support.sizes import WHOLE
 @pytest.fixture
 def light_but_in_whole(sandboxes: None) -> Iterator[None]:
     """The light program in OpenCode's place; in `make test-whole` OpenCode itself."""
+    with nullcontext() if WHOLE else light_opencode_in_place():
+        yield
+
+
+@pytest.fixture(scope="module")
+def module_light_but_in_whole(sandboxes: None) -> Iterator[None]:
+    """The same for a whole module."""
     with nullcontext() if WHOLE else light_opencode_in_place():
         yield

@@ -1,4 +1,7 @@
-"""A rollout goes on from any kept turn as the one did that it was kept of: requests, files, and trace."""
+"""A rollout goes on from any kept turn as the one did that it was kept of: requests, files, and trace.
+
+The light program plays; OpenCode plays generated conversations in `test_random.py`, and these in `make test-whole`.
+"""
 
 import stat
 from pathlib import Path
@@ -12,7 +15,7 @@ from tests.support.replies import bash
 from tests.support.rows import write_rows
 from tests.turns.playing import Played, config_of, files, play, text, write_turns
 
-pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
+pytestmark = pytest.mark.usefixtures("module_light_but_in_whole")
 
 ROW = {"id": "one", "question": "Count.", "setup": "echo begun >begun; mkfifo pipe", "verify": ["test -s two"]}
 SCRIPT = [
@@ -30,7 +33,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def trunk(places: Path, sandboxes: None) -> Played:
+async def trunk(places: Path, module_light_but_in_whole: None) -> Played:
     """A rollout with every turn kept."""
     rows = write_rows(places / "rows.jsonl", [ROW])
     return await play(config_of(rows, places / "trunk"), ScriptPolicy.of(*SCRIPT))

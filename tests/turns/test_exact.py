@@ -122,8 +122,8 @@ store.execute("update part set data = replace(data, 'first', 'other')")
 store.commit()
 END
 """
-REWRITTEN = size((2, 3), (1, 2, 3, 4))
-"""Turns of such a conversation that are gone back to: the last before the fork and the first after it."""
+REWRITTEN = size((3,), (1, 2, 3, 4))
+"""Turns of such a conversation that are gone back to, of which the first two stand before the fork."""
 
 
 async def test_a_branch_of_a_rewritten_conversation_shows_the_fork_and_trains_nothing(

@@ -1,5 +1,6 @@
 """A killed evaluation goes on with its unfinished rollouts from their last kept turn; nothing is sampled twice but the
-call that was under way. What is killed in a tool is the light program, in `make test-whole` OpenCode too."""
+call that was under way. The light program plays, in `make test-whole` OpenCode; in a container it is resumed in
+`test_podman.py` too."""
 
 from collections import Counter
 from pathlib import Path
@@ -15,7 +16,7 @@ from tests.support.user_home import UserHome
 from tests.support.waiting import until
 from tests.turns.playing import same_ids
 
-pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
+pytestmark = pytest.mark.usefixtures("light_but_in_whole")
 
 SCRIPT = [
     *(bash(f"echo {number} >>done; sleep {3 * (number == 2)}") for number in range(4)),
@@ -32,11 +33,7 @@ def turn_of(body: dict[str, object]) -> int:
 
 
 @pytest.mark.parametrize("where", ["in a call", "in a tool"])
-async def test_a_killed_rollout_goes_on_from_its_last_kept_turn(
-    where: str, home: UserHome, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    if where == "in a tool":
-        request.getfixturevalue("light_but_in_whole")
+async def test_a_killed_rollout_goes_on_from_its_last_kept_turn(where: str, home: UserHome, tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", [ROW])
     arguments = ("opencode-env", "--env.taskset.dataset", str(rows), "--env.turns.keep", str(tmp_path / "kept"))
     held = (lambda request: request.turn == 2) if where == "in a call" else (lambda request: False)

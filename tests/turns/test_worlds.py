@@ -3,7 +3,6 @@
 import random
 import re
 from collections.abc import Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from opencode_simulation.errors import WorldError
 from opencode_simulation.ledger import LEDGER_KEY
 from verifiers.v1.serve.delta import pack, unpack
 
-from tests.support.light_opencode import light_opencode_in_place
 from tests.support.replies import call
 from tests.support.rows import write_rows
 from tests.turns.playing import image_with_programs, play, text
@@ -71,18 +69,17 @@ async def require_same_world(kept: Path, server: str, image: str = "") -> None:
     assert not refused.requests
 
 
-@pytest.mark.opencode
-@pytest.mark.usefixtures("sandboxes")
+@pytest.mark.usefixtures("light_but_in_whole")
 @pytest.mark.parametrize("server", ["rollout", "shared"])
 async def test_a_branch_goes_on_in_a_world_that_has_taken_the_same_steps(server: str, tmp_path: Path) -> None:
-    with light_opencode_in_place() if server == "shared" else nullcontext():
-        await require_same_world(tmp_path / "kept", server)
+    await require_same_world(tmp_path / "kept", server)
 
 
 @pytest.mark.opencode
 @pytest.mark.podman
 @pytest.mark.usefixtures("sandboxes")
 async def test_a_branch_in_another_container_goes_on_in_such_a_world_too(podman_image: str, tmp_path: Path) -> None:
+    """OpenCode plays here."""
     await require_same_world(tmp_path / "kept", "rollout", image_with_programs())
 
 
