@@ -78,7 +78,8 @@ def _sub_agent(request: ChatRequest) -> Reply:
 
 def reading_alone(request: ChatRequest, /) -> Reply:
     """A main model that does not recurse: it reads the diary piece by piece."""
-    return call("read", filePath="/app/diary.txt", offset=1 + 400 * request.turn, limit=400)
+    first = 1 + 400 * request.turn
+    return bash(f"sed -n {first},{first + 399}p /app/diary.txt")
 
 
 def _last_result(request: ChatRequest) -> str:

@@ -13,6 +13,7 @@ from tests.rlm.episodes import ServedRows
 from tests.rlm.needle_policies import reader, reading_alone, recursive
 from tests.simulation.episodes import problems, serving
 from tests.support.browser import Browser
+from tests.support.light_opencode import light_opencode_in_place
 from tests.support.rows import probe, probe_arguments, write_rows
 from tests.support.seats import SUB_MODEL
 from tests.support.user_home import Finished, UserHome
@@ -53,6 +54,7 @@ def test_needles_beyond_every_window_are_found_by_recursion(
         assert sub_trace.num_turns > 10
         assert main_trace.metrics["sub_llm_turns"] == sub_trace.num_turns
         metrics = {name: value or 0 for name, value in main_trace.metrics.items()}
+        assert metrics["sub_llm_max_parallel"] > 1
         assert metrics["main_prompt_tokens"] < 100_000 < metrics["sub_llm_prompt_tokens"]
 
 
@@ -85,9 +87,10 @@ def test_main_and_sub_seat_have_endpoints_models_and_sampling_of_their_own(
 
 
 async def test_the_same_needle_is_out_of_reach_without_recursion() -> None:
-    env = OpenCodeRLMEnv(OpenCodeRLMEnvConfig.model_validate({"taskset": {"id": "opencode-rlm"}}))
-    async with ScriptedModel(reading_alone, context_window=WINDOW) as model, env.serving():
-        episode = await ServedRows(env, model).play_row("diary-animal")
+    with light_opencode_in_place():
+        env = OpenCodeRLMEnv(OpenCodeRLMEnvConfig.model_validate({"taskset": {"id": "opencode-rlm"}}))
+        async with ScriptedModel(reading_alone, context_window=WINDOW) as model, env.serving():
+            episode = await ServedRows(env, model).play_row("diary-animal")
     assert episode.main.stop_condition == "max_total_tokens"
     assert episode.main.reward == 0.0
 

@@ -41,18 +41,48 @@ def routed(played: Played) -> None:
     assert not any("x-rlm" in str(request.headers).lower() for request in played.requests)
 
 
+SHELL = """\
+cat > loop.sh <<'END'
+llm argument and more; echo "code $?"
+echo from stdin | llm; echo "code $?"
+echo text > f.txt; llm -s system -f f.txt question; echo "code $?"
+printf '"one"\\n\\n{"prompt": "bad"}\\n{"prompt": "three", "files": ["f.txt"]}\\n' | llm --batch; echo "code $?"
+llm bad; echo "code $?"
+llm </dev/null; echo "code $?"
+echo nonsense | llm --batch; echo "code $?"
+END
+sh loop.sh 2>&1
+"""
+REFUSED = {"two": (404, "no such thing"), "bad": (400, "refused"), "work in vain": (400, "the sub model is broken")}
+"""Status and body by the prompt of a sub call."""
+
+
+def _nesting(request: ChatRequest) -> Reply:
+    """Starts a sub-agent of its own where it can, and says how that went."""
+    if request.turn == 0 and "outer" in request.prompt:
+        return task("inner job") if "task" in request.tools else Reply(text="no tool `task`")
+    return Reply(text=f"{request.prompt[:5]} done, tools: {'task' in request.tools}")
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def asking(tmp_path_factory: pytest.TempPathFactory) -> Played:
-    """A rollout that asks with files, in a batch, and for each of two files, of which one is missing."""
+    """A rollout that asks with files, in a batch, for each of two files, of which one is missing, and from its shell;
+    and starts a sub-agent that fails and one that may start no other."""
 
     def sub(request: ChatRequest) -> Reply:
-        faults = (Fault(kind=FaultKind.STATUS, status=404, body="no such thing"),) if request.prompt == "two" else ()
-        return Reply(text=f"about {request.prompt[-60:]}", faults=faults)
+        if request.tools and "outer" in request.prompt:
+            return _nesting(request)
+        status, body = REFUSED.get(request.prompt, (0, ""))
+        faults = (Fault(kind=FaultKind.STATUS, status=status, body=body),) if status else ()
+        return Reply(text=f"about {request.prompt}", faults=faults)
 
     steps = [
         call("llm_subcall", prompt="What is in it?", files=["notes.txt"], system="Be brief."),
         call("llm_subcall", prompts=["one", "two", "three"], files=[]),
         call("llm_subcall", prompt="Q", files=["notes.txt", "/nowhere.txt"], per_file=True),
+        bash(SHELL),
+        task("work in vain"),
+        task("outer job"),
         DONE,
     ]
     return await play(tmp_path_factory.mktemp("asking"), steps, sub, setup=["echo 'a secret note' > notes.txt"])
@@ -65,7 +95,7 @@ def test_the_tool_answers_one_prompt_and_files_never_enter_the_main_context(aski
     assert "What is in it?" in request.body["messages"][1]["content"]
     assert "a secret note" in request.body["messages"][1]["content"]
     assert '<file path="/app/notes.txt">' in request.body["messages"][1]["content"]
-    assert not any("tools" in r.body for r in asking.asked(SUB_MODEL))
+    assert not any("tools" in r.body for r in asking.asked(SUB_MODEL)[:-2])
     assert "a secret note" not in str(asking.main.messages[0])
     assert asking.main.rewards["exact_answer"] is not None
 
@@ -76,7 +106,7 @@ def test_a_batch_answers_in_order_with_each_failure_in_its_place(asking: Played)
     assert second.startswith("[2] error: 404")
     assert "no such thing" in second
     metrics = asking.main.metrics
-    assert (metrics["sub_llm_calls"], metrics["sub_llm_turns"], metrics["sub_llm_errors"]) == (5, 4, 1)
+    assert (metrics["sub_llm_calls"], metrics["sub_llm_turns"], metrics["sub_llm_errors"]) == (14, 10, 4)
     assert "no such thing" in asking.main.info["rlm"]["failures"][0]
 
 
@@ -92,18 +122,71 @@ def test_a_sub_trace_that_is_not_included_is_not_trained_and_has_no_reward(askin
     assert asking.sub.rewards == {}
 
 
-async def test_a_long_output_is_bounded_and_the_rest_is_in_a_file_that_is_named(tmp_path: Path) -> None:
+def test_the_command_answers_arguments_stdin_and_batches_with_exit_codes(asking: Played) -> None:
+    lines = asking.tool_results()[3].splitlines()
+    codes = [line.removeprefix("code ") for line in lines if line.startswith("code ")]
+    assert codes == ["0", "0", "0", "1", "1", "2", "2"]
+    assert lines[:4] == ["about argument and more", "code 0", "about from stdin", ""]
+    batch = [line for line in lines if line.startswith("{")]
+    assert batch[0] == '{"answer":"about one"}'
+    assert batch[1].startswith('{"error":"400: ')
+    assert "<file path" in batch[2]
+
+
+def test_a_failing_sub_agent_is_a_tool_error_that_is_counted_and_visible(asking: Played) -> None:
+    assert "broken" in asking.tool_results()[4]
+    assert "broken" in asking.main.info["rlm"]["failures"][3]
+
+
+def test_a_sub_agent_at_the_depth_limit_has_no_tool_to_nest_further(asking: Played) -> None:
+    assert "no tool `task`" in asking.tool_results()[5]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bounded(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """A rollout with three sub-agents, of which one concludes at its last turn, one ignores it, and one starts a
+    fourth; and with long answers."""
+
     def sub(request: ChatRequest) -> Reply:
-        return Reply(text=f"{request.prompt} " + "x" * 3000 + f" end of {request.prompt}")
+        prompt = request.user_texts[0]
+        if "outer" in prompt or "inner" in prompt:
+            return _nesting(request)
+        if "ignore" in prompt:
+            return bash("echo on")
+        if "work for ever" not in prompt:
+            return Reply(text=f"{prompt} " + "x" * 3000 + f" end of {prompt}")
+        if not request.tools or "MAXIMUM STEPS" in str(request.body.messages):
+            return Reply(text=f"concluded after {request.turn} steps")
+        return bash(f"echo step {request.turn}")
 
     steps = [
+        *(task("work for ever"), task("ignore the limit"), task("outer job")),
         call("llm_subcall", prompts=["one", "two"]),
         bash("tail -c 40 /tmp/opencode/answers/1.txt; wc -c < /tmp/opencode/answers/1.txt"),
         DONE,
     ]
-    options = {"agent": {"harness": {"id": "opencode-rlm", "subcall_output": 1000}}}
-    played = await play(tmp_path, steps, sub, options=options)
-    result, shown = played.tool_results()
+    harness = {"id": "opencode-rlm", "subcall_output": 1000}
+    options = {"sub_llm_max_turns": 3, "max_depth": 2, "agent": {"harness": harness}}
+    return await play(tmp_path_factory.mktemp("bounded"), steps, sub, options=options)
+
+
+def test_a_sub_agent_is_a_branch_and_one_that_ignores_its_last_turn_is_no_dead_rollout(bounded: Played) -> None:
+    routed(bounded)
+    assert bounded.main.rewards["exact_answer"] is not None
+    assert "concluded after 3 steps" in bounded.tool_results()[0]
+    asked = [str(request.body["messages"]) for request in bounded.asked(SUB_MODEL)]
+    prompts = ("work for ever", "ignore the limit", "outer job", "inner job", "one'", "two'")
+    assert [sum(prompt in one for one in asked) for prompt in prompts] == [3, 3, 2, 2, 1, 1]
+    assert (bounded.sub.num_branches, bounded.sub.num_turns) == (6, 11)
+    assert bounded.main.metrics["task_calls"] == 3
+
+
+def test_sub_agents_nest_up_to_the_depth_that_is_set(bounded: Played) -> None:
+    assert "outer done, tools: True" in bounded.tool_results()[2]
+
+
+def test_a_long_output_is_bounded_and_the_rest_is_in_a_file_that_is_named(bounded: Played) -> None:
+    result, shown = bounded.tool_results()[3:]
     assert len(result) <= 1000
     assert "[1] one x" in result
     assert "[2] two x" in result
@@ -113,94 +196,6 @@ async def test_a_long_output_is_bounded_and_the_rest_is_in_a_file_that_is_named(
     whole = int(shown.split()[-1].removeprefix("two"))
     assert whole > 6000
     assert f"(All {whole} characters are in" in result
-
-
-async def test_the_command_answers_arguments_stdin_and_batches_with_exit_codes(tmp_path: Path) -> None:
-    def sub(request: ChatRequest) -> Reply:
-        faults = (Fault(kind=FaultKind.STATUS, status=400, body="refused"),) if "bad" in request.prompt else ()
-        return Reply(text=f"echo: {request.prompt}", faults=faults)
-
-    script = """\
-cat > loop.sh <<'END'
-llm argument and more; echo "code $?"
-echo from stdin | llm; echo "code $?"
-echo text > f.txt; llm -s system -f f.txt question; echo "code $?"
-printf '"one"\\n\\n{"prompt": "bad"}\\n{"prompt": "three", "files": ["f.txt"]}\\n' | llm --batch; echo "code $?"
-llm bad; echo "code $?"
-llm </dev/null; echo "code $?"
-echo nonsense | llm --batch; echo "code $?"
-END
-sh loop.sh 2>&1
-"""
-    played = await play(tmp_path, [bash(script), DONE], sub)
-    routed_calls = len(played.sub.calls)
-    (shown,) = played.tool_results()
-    lines = shown.splitlines()
-    codes = [line.removeprefix("code ") for line in lines if line.startswith("code ")]
-    assert codes == ["0", "0", "0", "1", "1", "2", "2"]
-    assert lines[:4] == ["echo: argument and more", "code 0", "echo: from stdin", ""]
-    batch = [line for line in lines if line.startswith("{")]
-    assert batch[0] == '{"answer":"echo: one"}'
-    assert batch[1].startswith('{"error":"400: ')
-    assert "<file path" in batch[2]
-    assert routed_calls == 7
-    assert played.main.metrics["sub_llm_errors"] == 2
-    assert {call.model for call in played.sub.calls} == {SUB_MODEL}
-
-
-async def test_a_sub_agent_is_a_branch_of_the_sub_trace_and_ends_with_a_conclusion_at_its_last_turn(
-    tmp_path: Path,
-) -> None:
-    def sub(request: ChatRequest) -> Reply:
-        if not request.tools or "MAXIMUM STEPS" in str(request.body.messages):
-            return Reply(text=f"concluded after {request.turn} steps")
-        return bash(f"echo step {request.turn}")
-
-    played = await play(tmp_path, [task("work for ever"), DONE], sub, options={"sub_llm_max_turns": 3})
-    routed(played)
-    assert "concluded after 3 steps" in played.tool_results()[0]
-    assert played.sub.num_branches == 1
-    assert played.sub.num_turns == 3
-    assert played.main.metrics["task_calls"] == 1
-
-
-async def test_a_sub_agent_that_ignores_its_last_turn_is_a_tool_error_and_no_dead_rollout(tmp_path: Path) -> None:
-    played = await play(tmp_path, [task("work"), DONE], lambda _: bash("echo on"), options={"sub_llm_max_turns": 2})
-    assert played.episode.ok
-    assert played.sub.num_turns == 2
-    assert played.main.rewards["exact_answer"] is not None
-
-
-async def test_a_failing_sub_agent_is_a_tool_error_that_is_counted_and_visible(tmp_path: Path) -> None:
-    fault = Fault(kind=FaultKind.STATUS, status=400, body="the sub model is broken")
-    played = await play(tmp_path, [task("work"), DONE], lambda _: Reply(text="", faults=(fault,)))
-    assert played.episode.ok
-    assert "broken" in played.tool_results()[0]
-    assert played.main.metrics["sub_llm_errors"] == 1
-    assert "broken" in played.main.info["rlm"]["failures"][0]
-    assert played.sub.num_turns == 0
-
-
-def _nesting(request: ChatRequest) -> Reply:
-    """Starts a sub-agent of its own where it can, and says how that went."""
-    if request.turn == 0 and "outer" in request.prompt:
-        return task("inner job") if "task" in request.tools else Reply(text="no tool `task`")
-    return Reply(text=f"{request.prompt[:5]} done, tools: {'task' in request.tools}")
-
-
-async def test_sub_agents_nest_up_to_the_depth_that_is_set(tmp_path: Path) -> None:
-    played = await play(tmp_path, [task("outer job"), DONE], _nesting, options={"max_depth": 2})
-    routed(played)
-    assert "outer done" in played.tool_results()[0]
-    assert played.sub.num_branches == 2
-    assert played.main.metrics["sub_llm_turns"] == 3
-    inner = next(request for request in played.asked(SUB_MODEL) if "inner job" in str(request.body["messages"][-1]))
-    assert inner is not None
-
-
-async def test_a_sub_agent_at_the_depth_limit_has_no_tool_to_nest_further(tmp_path: Path) -> None:
-    played = await play(tmp_path, [task("outer job"), DONE], _nesting)
-    assert "no tool `task`" in played.tool_results()[0]
 
 
 async def test_the_sub_trace_trains_when_included_and_then_carries_the_reward(tmp_path: Path) -> None:

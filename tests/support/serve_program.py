@@ -1,4 +1,7 @@
-"""An environment served as prime-rl serves it: a broker and its spawned worker. `serve_program.py CONFIG ADDRESS`"""
+"""An environment served as prime-rl serves it, by a broker and its spawned worker, or by this process alone.
+
+Run: serve_program.py CONFIG ADDRESS WORKERS
+"""
 
 import json
 import sys
@@ -7,4 +10,4 @@ from pathlib import Path
 from verifiers.v1.serve import serve_env
 
 if __name__ == "__main__":  # spawned workers import this file again
-    serve_env(max_workers=2, address=sys.argv[2], config_data=json.loads(Path(sys.argv[1]).read_text()))
+    serve_env(max_workers=int(sys.argv[3]), address=sys.argv[2], config_data=json.loads(Path(sys.argv[1]).read_text()))

@@ -39,12 +39,15 @@ class ServedEnv:
 
 
 @contextlib.asynccontextmanager
-async def served(home: UserHome, fields: dict[str, Any]) -> AsyncIterator[ServedEnv]:
-    """The environment that `fields` configure, served at `home`; ended on exit should it still run."""
+async def served(home: UserHome, fields: dict[str, Any], workers: int = 2) -> AsyncIterator[ServedEnv]:
+    """The environment that `fields` configure, served at `home`; ended on exit should it still run.
+
+    With one worker there is no broker, and nothing is spawned, which takes four seconds of imports.
+    """
     config = resolve_env_config(fields)
     saved, address = home.root / "config.json", f"tcp://127.0.0.1:{closed_port()}"
     saved.write_text(json.dumps(env_config_data(config)))
-    argv = [sys.executable, str(PROGRAM), str(saved), address]
+    argv = [sys.executable, str(PROGRAM), str(saved), address, str(workers)]
     with (home.root / "server.log").open("wb") as log:
         process = await asyncio.to_thread(Forked, argv, home.work, home.environment(), log, log)
     client = EnvClient(address)
