@@ -15,6 +15,7 @@ import pytest
 from opencode_env.conformance.forked import Forked
 from opencode_openenv import OpenCodeEnv
 from opencode_openenv.spec import RolloutSpec
+from openenv.cli.__main__ import app
 from openenv.cli._validation import validate_running_environment
 
 from tests.support.openenv_server import openenv_server
@@ -68,13 +69,21 @@ def test_the_manifests_application_does_not_start_without_a_token(home: UserHome
         assert "OPENCODE_OPENENV_TOKEN" in log.read_text()
 
 
+def openenv(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a command of OpenEnv prints, in this process, which has imported it."""
+    with pytest.raises(SystemExit) as ended:
+        app([*arguments])
+    said = capfd.readouterr()
+    assert ended.value.code == 0, said.out + said.err
+    return said.out
+
+
 @BOTH
-def test_openenvs_validation_of_the_directory_with_the_manifest_passes(directory: Path) -> None:
+def test_openenvs_validation_of_the_directory_with_the_manifest_passes(
+    directory: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Of the checkout as it is, where no other directory holds a manifest."""
-    argv = [sys.executable, "-m", "openenv.cli", "validate", "--verbose", str(directory)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    assert "[NO]" not in done.stdout
+    assert "[NO]" not in openenv(capfd, "validate", "--verbose", str(directory))
     found = [path for depth in ("*", "*/*", "*/*/*") for path in ROOT.glob(f"{depth}/openenv.yaml")]
     assert sorted(path.parent for path in found) == DIRECTORIES
 
@@ -104,18 +113,18 @@ ls wheels
 """
 
 
-def test_what_openenv_build_hands_to_docker_holds_all_that_the_image_installs(tmp_path: Path) -> None:
+def test_what_openenv_build_hands_to_docker_holds_all_that_the_image_installs(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     docker = tmp_path / "docker"
     docker.write_text(DOCKER)
     docker.chmod(0o755)
     subprocess.run([ROOT / "scripts" / "openenv_directories.sh"], check=True)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     for directory in DIRECTORIES:
-        argv = [sys.executable, "-m", "openenv.cli", "build", str(directory)]
-        variables = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=variables)
-        assert done.returncode == 0, done.stdout + done.stderr
+        said = openenv(capfd, "build", str(directory))
         for package in ("opencode_env", "opencode_openenv", "opencode_rlm", "opencode_rubrics"):
-            assert re.search(rf"^{package}-\S+\.whl$", done.stdout, re.MULTILINE), done.stdout
+            assert re.search(rf"^{package}-\S+\.whl$", said, re.MULTILINE), said
         requirements = (directory / "requirements.txt").read_text()
         locked = {entry["name"]: entry["version"] for entry in tomllib.loads((ROOT / "uv.lock").read_text())["package"]}
         for name in ("openenv", "fastmcp", "verifiers", "uvicorn"):

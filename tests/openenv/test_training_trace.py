@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,11 @@ from opencode_openenv.spec import RolloutSpec
 
 from tests.openenv.playing import play
 from tests.support.families import Qwen3, save_tokenizer
-from tests.support.light_opencode import light_opencode_in_place
 from tests.support.token_engine import Policy, Says, TokenEngine
 from tests.training.hostile import bash
 from tests.training.trained import Lines
+
+pytestmark = pytest.mark.usefixtures("light_opencode")
 
 _CHECK = """
 import sys
@@ -27,13 +27,6 @@ trace = TrainingTrace.model_validate_json(sys.stdin.read(), strict=True)
 assert [t.node_id for t in trace.from_entries(trace.to_trace_entries()).turns] == [t.node_id for t in trace.turns]
 print(len(trace.turns))
 """
-
-
-@pytest.fixture
-def light_opencode(sandboxes: None) -> Iterator[None]:
-    """For one test: `llm` of the others runs in the real binary."""
-    with light_opencode_in_place():
-        yield
 
 
 async def trained(
@@ -55,7 +48,6 @@ async def trained(
         return await engine.rollout(spec, resolve_endpoint(spec)), tokens
 
 
-@pytest.mark.usefixtures("light_opencode")
 async def test_a_training_trace_is_what_the_engine_saw_and_sampled(
     engine: Engine, tmp_path: Path, newest_python: Path
 ) -> None:
@@ -89,15 +81,13 @@ async def test_a_training_trace_is_what_the_engine_saw_and_sampled(
     assert (checked.returncode, checked.stdout) == (0, "3\n"), checked.stderr
 
 
-@pytest.mark.opencode
-@pytest.mark.usefixtures("sandboxes")
 @pytest.mark.parametrize("trains", [False, True])
 async def test_sub_calls_are_turns_of_their_own_role_and_train_where_the_server_says_so(
     tmp_path: Path, trains: bool
 ) -> None:
     family = Qwen3(thinks=True)
-    asked = "llm 'Which number is it?' > number.txt"
-    lines = Lines(family, [Says(family.answer("First.", bash(family, asked), reasoning="Let me ask."))], {})
+    asked = family.call("llm_subcall", {"prompt": "Which number is it?", "files": []})
+    lines = Lines(family, [Says(family.answer("First.", asked, reasoning="Let me ask."))], {})
 
     def policy(model: str, prompt: str, /) -> Says:
         # The agent's own prompts tell it of its tools.
@@ -105,7 +95,7 @@ async def test_sub_calls_are_turns_of_their_own_role_and_train_where_the_server_
 
     config = ServerConfig(env_id="opencode-rlm", include_sub_llm_in_trajectory=trains)
     async with Engine(config.environment()).open() as engine:
-        result, tokens = await trained(engine, tmp_path, policy, ["grep -qx seven workdir/number.txt"])
+        result, tokens = await trained(engine, tmp_path, policy, ["true"])
     assert (result.reward, result.error, result.training_trace_reason) == (1.0, None, "")
     assert result.training_trace is not None
     first, last, sub = result.training_trace.turns
@@ -122,7 +112,6 @@ async def test_sub_calls_are_turns_of_their_own_role_and_train_where_the_server_
     assert flat.dropped_turns == 1
 
 
-@pytest.mark.usefixtures("light_opencode")
 async def test_without_token_ids_there_is_no_training_trace_and_a_reason(engine: Engine) -> None:
     result = await play(engine, "true")
     assert result.training_trace is None

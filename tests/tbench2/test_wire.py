@@ -43,17 +43,10 @@ def serving(root: Path, variables: dict[str, str] | None = None) -> Iterator[str
     assert home.leftovers() == []
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
-    """A server that asks for no token."""
-    with serving(tmp_path) as url:
-        yield url
-
-
-@pytest.fixture
-def server_with_token(tmp_path: Path) -> Iterator[str]:
-    """A server that asks for one."""
-    with serving(tmp_path, {"OPENCODE_OPENENV_TOKEN": "a-long-token"}) as url:
+@pytest.fixture(scope="module")
+def server(sandboxes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server of the module that asks for no token."""
+    with serving(tmp_path_factory.mktemp("server")) as url:
         yield url
 
 
@@ -87,19 +80,20 @@ def test_a_task_is_solved_over_the_wire(server: str) -> None:
         assert (scored.reward, scored.done, scored.observation.info["tests_passed"]) == (1.0, True, True)
 
 
-def test_the_generic_client_and_clients_that_say_goodbye(server: str, tmp_path: Path) -> None:
-    with GenericEnvClient(base_url=server, message_timeout_s=120).sync() as client:
-        client.reset(task_id="count-lines")
-        assert client.step({"action_type": "exec", "command": "ls"}).observation["output"] == "access.log\n"
-    for _ in range(6):  # more than there are places: each that goes gives its own back, with its sandbox
-        with Tbench2Env(server).sync() as client:
+def test_the_generic_client_and_clients_that_say_goodbye(tmp_path: Path) -> None:
+    with serving(tmp_path) as url:
+        with GenericEnvClient(base_url=url, message_timeout_s=120).sync() as client:
             client.reset(task_id="count-lines")
-            client.step(Tbench2Action(command="sleep 600", block=False))
-    deadline = time.monotonic() + 60
-    while (left := sandboxes(tmp_path)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert left == []
-    log = (tmp_path / "server.log").read_text()
+            assert client.step({"action_type": "exec", "command": "ls"}).observation["output"] == "access.log\n"
+        for _ in range(6):  # more than there are places: each that goes gives its own back, with its sandbox
+            with Tbench2Env(url).sync() as client:
+                client.reset(task_id="count-lines")
+                client.step(Tbench2Action(command="sleep 600", block=False))
+        deadline = time.monotonic() + 60
+        while (left := sandboxes(tmp_path)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert left == []
+        log = (tmp_path / "server.log").read_text()
     assert log.count("task 'count-lines' ended without a score: its caller is gone") == 7
     assert "Traceback" not in log
 
@@ -152,9 +146,10 @@ async def test_where_an_agent_may_reach_the_server_it_asks_for_a_token(monkeypat
         await serve(Tbench2ServerConfig())
 
 
-def test_only_who_has_the_token_is_served(server_with_token: str) -> None:
-    for wrong in (None, "another-token"):
-        with pytest.raises(ConnectionError), Tbench2Env(server_with_token, token=wrong).sync() as client:
-            client.reset(task_id="count-lines")
-    with Tbench2Env(server_with_token, token="a-long-token").sync() as client:
-        assert client.reset(task_id="count-lines").observation.task_id == "count-lines"
+def test_only_who_has_the_token_is_served(tmp_path: Path) -> None:
+    with serving(tmp_path, {"OPENCODE_OPENENV_TOKEN": "a-long-token"}) as url:
+        for wrong in (None, "another-token"):
+            with pytest.raises(ConnectionError), Tbench2Env(url, token=wrong).sync() as client:
+                client.reset(task_id="count-lines")
+        with Tbench2Env(url, token="a-long-token").sync() as client:
+            assert client.reset(task_id="count-lines").observation.task_id == "count-lines"
