@@ -1,4 +1,4 @@
-"""A started container, of a test's own or shared by a module's, and what was left behind checked after it."""
+"""A started container, of one test or shared by a module's, and what was left behind checked after it."""
 
 import tempfile
 from collections.abc import AsyncIterator
@@ -9,6 +9,7 @@ import pytest_asyncio
 from agent_sandbox.podman import PodmanConfig, PodmanRuntime, left_behind, provision_podman
 from verifiers.v1.runtimes import ProgramResult
 
+from tests.support.places import podman_box
 from tests.support.user_home import podman_containers
 
 PROBES = Path(__file__).parent / "probes"
@@ -16,9 +17,8 @@ PROBES = Path(__file__).parent / "probes"
 
 @pytest.fixture
 async def runtime(podman_image: str) -> AsyncIterator[PodmanRuntime]:
-    async with provision_podman(PodmanConfig(image=podman_image)) as box:
+    async with podman_box(podman_image) as box:
         yield box
-    assert_nothing_left(box)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

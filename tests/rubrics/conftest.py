@@ -61,6 +61,13 @@ async def confined(sandboxes: None, request: pytest.FixtureRequest) -> AsyncIter
         yield runtime
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_confined(sandboxes: None, request: pytest.FixtureRequest) -> AsyncIterator[vf.Runtime]:
+    """A confined sandbox for all tests of a module, which find what those before have left."""
+    async with _started("confined", request) as runtime:
+        yield runtime
+
+
 @pytest.fixture
 async def container(podman_image: str, request: pytest.FixtureRequest) -> AsyncIterator[vf.Runtime]:
     async with _started("container", request) as runtime:

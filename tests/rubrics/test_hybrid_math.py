@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import pytest_asyncio
 import verifiers.v1 as vf
 from opencode_rubrics import (
     AnyTrace,
@@ -19,15 +20,17 @@ from verifiers.v1.task import Task
 from tests.rubrics.conftest import trace_of
 from tests.rubrics.math_support import MathData, score
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-@pytest.fixture
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def rubric(programs: None) -> AsyncIterator[HybridMathRubric]:
     made = HybridMathRubric(HybridMathConfig(max_workers=1))
     yield made
     await made.teardown()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def file_rubric(programs: None) -> AsyncIterator[HybridMathRubric]:
     made = HybridMathRubric(HybridMathConfig(max_workers=1, answer_source="file", max_answer_bytes=4096))
     yield made
@@ -92,10 +95,11 @@ MAKE = {
 
 @pytest.mark.parametrize("reason", list(MAKE))
 async def test_a_file_as_answer_is_read_bounded(
-    file_rubric: HybridMathRubric, confined: vf.Runtime, reason: str
+    file_rubric: HybridMathRubric, shared_confined: vf.Runtime, reason: str
 ) -> None:
-    assert (await confined.run(["sh", "-c", MAKE[reason]], {})).exit_code == 0
-    scored = await score(file_rubric, confined, "5")
+    made = await shared_confined.run(["sh", "-c", f"rm -f /app/*; {MAKE[reason]}"], {})
+    assert made.exit_code == 0
+    scored = await score(file_rubric, shared_confined, "5")
     assert (scored.reward, scored.reason) == (float(reason == "equal"), reason)
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 import verifiers.v1 as vf
-from agent_sandbox.confined import LocalSandboxConfig, provision_confined
 from agent_sandbox.verifiers_040 import backend_of
 from opencode_rubrics import (
     AnyTrace,
@@ -40,12 +39,6 @@ BOTH = ["confined", pytest.param("root", marks=pytest.mark.podman)]
 async def confined_math(math_rubric: RemoteHybridMathRubric) -> AsyncIterator[Place]:
     async with confined_place(math_rubric) as place:
         yield place
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def confined() -> AsyncIterator[vf.Runtime]:
-    async with provision_confined(LocalSandboxConfig()) as box:
-        yield box
 
 
 def scorers() -> list[int]:
@@ -177,17 +170,17 @@ async def test_an_empty_reference_is_an_error_before_anything_runs(confined_math
         await score(confined_math.rubric, None, "5")
 
 
-async def test_without_the_bind_the_bundle_is_uploaded(confined_math: Place, confined: vf.Runtime) -> None:
-    await confined.write("/app/answer.txt", b"0.5")
-    scored = await score(confined_math.rubric, confined, r"\frac{1}{2}")
+async def test_without_the_bind_the_bundle_is_uploaded(confined_math: Place, shared_confined: vf.Runtime) -> None:
+    await shared_confined.write("/app/answer.txt", b"0.5")
+    scored = await score(confined_math.rubric, shared_confined, r"\frac{1}{2}")
     assert (scored.reward, scored.record["place"]) == (1.0, "sandbox")
 
 
-async def test_no_room_for_the_bundle_is_an_error(confined_math: Place, confined: vf.Runtime) -> None:
-    await confined.run(["sh", "-c", "echo 5 > /app/answer.txt; chmod 555 /tmp"], {})
+async def test_no_room_for_the_bundle_is_an_error(confined_math: Place, shared_confined: vf.Runtime) -> None:
+    await shared_confined.run(["sh", "-c", "echo 5 > /app/answer.txt; chmod 555 /tmp"], {})
     with pytest.raises(ScoringError, match="has no place for the scorer"):
-        await score(confined_math.rubric, confined, "5")
-    await confined.run(["chmod", "755", "/tmp"], {})
+        await score(confined_math.rubric, shared_confined, "5")
+    await shared_confined.run(["chmod", "755", "/tmp"], {})
 
 
 @pytest.mark.podman

@@ -79,6 +79,7 @@ class Costs:
         self.starts: Counter[str] = Counter()
         self._save = save
         self._looks: dict[str, int] = {}
+        self._containers: set[bytes] = set()
         self._ended = threading.Event()
         self._scan(count=False)
         self._scanner = threading.Thread(target=self._watch, daemon=True)
@@ -97,8 +98,11 @@ class Costs:
                 name = Path("/proc", pid, "comm").read_text(errors="replace").rstrip("\n")
                 if name in _PROGRAMS:
                     looks[pid] = _LOOKS
-                    executes = name == "conmon" and b"--exec" in Path("/proc", pid, "cmdline").read_bytes()
-                    self.starts[_PROGRAMS[name]] += count and not executes
+                    # A container has a monitor that forks, and one more for each command.
+                    line = Path("/proc", pid, "cmdline").read_bytes() if name == "conmon" else b""
+                    container = line.partition(b"\0-c\0")[2].partition(b"\0")[0]
+                    self.starts[_PROGRAMS[name]] += count and container not in self._containers
+                    self._containers.update({container} - {b""})
         self._looks = looks
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
