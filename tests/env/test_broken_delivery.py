@@ -1,14 +1,14 @@
 """Whatever breaks between the server and OpenCode: a call is sampled once, recorded once, and its tools run once."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import verifiers.v1.interception.server as verifiers_server
 from opencode_env.cli_agent.interception import RoleInterceptionServer
-from opencode_env.scripted_model import Fault, FaultKind, Reply
+from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, Reply
 from verifiers.v1.interception import InterceptionServerConfig
 
 from tests.support.broken_wire import Break, BrokenWire, End, broken_wire
@@ -25,12 +25,15 @@ IMPATIENT = {
 """Gives a silent connection up early; the answers of these tests come at once."""
 
 BREAKS = {
-    "before the server": [Break(unsent=True)],
-    "before the answer": [Break(0), Break(0, End.RESET)],
-    "in the head": [Break(5), Break(0.15), Break(80, End.RESET)],
-    "in the answer": [Break(share, body=True) for share in (0, 1, 0.1, 0.5, 0.9)],
-    "at the end": [Break(-2), Break(-1), Break(-1, End.RESET)],
-    "silence": [Break(0, End.STALLED), Break(0.5, End.STALLED, body=True), Break(-1, End.STALLED)],
+    "before or in the answer": [
+        *(Break(unsent=True), Break(0), Break(0, End.RESET)),
+        *(Break(5), Break(0.15), Break(80, End.RESET)),
+        *(Break(share, body=True) for share in (0, 1, 0.9)),
+    ],
+    "at the end, or silence": [
+        *(Break(-2), Break(-1), Break(-1, End.RESET)),
+        *(Break(0, End.STALLED), Break(0.5, End.STALLED, body=True), Break(-1, End.STALLED)),
+    ],
 }
 
 RUNS = "cat /tmp/runs"
@@ -82,15 +85,11 @@ def assert_cost_nothing(played: Played, wire: BrokenWire, runs: Sequence[int]) -
 
 @pytest.fixture(scope="module")
 def deliveries() -> dict[str, tuple[Played, BrokenWire]]:
-    """A rollout for each of `BREAKS`, three at a time: nearly all of it is waiting for OpenCode to ask again."""
-    places = asyncio.Semaphore(3)
-
-    async def one(breaks: Sequence[Break]) -> tuple[Played, BrokenWire]:
-        async with places:
-            return await broken(breaks, Break(0.5, body=True), harness=IMPATIENT)
+    """A rollout for each of `BREAKS`, at once: nearly all of it is waiting for OpenCode to ask again."""
 
     async def play_all() -> list[tuple[Played, BrokenWire]]:
-        return await asyncio.gather(*map(one, BREAKS.values()))
+        last = Break(0.5, body=True)
+        return await asyncio.gather(*(broken(breaks, last, harness=IMPATIENT) for breaks in BREAKS.values()))
 
     return dict(zip(BREAKS, asyncio.run(play_all()), strict=True))
 
@@ -121,52 +120,63 @@ async def test_a_cut_at_any_byte_costs_nothing() -> None:
             sweeps.create_task(swept(first))
 
 
-@pytest.fixture
-def kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def kept_alive() -> Iterator[None]:
     """The server keeps a stream alive almost from its start, as it does when a model takes more than a minute."""
-    monkeypatch.setattr(verifiers_server, "KEEPALIVE_GRACE_SECONDS", 0.2)
-    monkeypatch.setattr(verifiers_server, "KEEPALIVE_INTERVAL_SECONDS", 0.1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verifiers_server, "KEEPALIVE_GRACE_SECONDS", 0.2)
+        patch.setattr(verifiers_server, "KEEPALIVE_INTERVAL_SECONDS", 0.1)
+        yield
 
 
-SLOW = fault("delay", seconds=1.5)
+LATE = Fault(kind=FaultKind.DELAY, seconds=1.5)
 
 
-async def test_a_reader_that_leaves_a_slow_model_gets_its_answer_when_it_asks_again(kept_alive: None) -> None:
-    breaks = [Break(early=True), Break(0.2, body=True), Break(-60), Break(-30)]
-    played, wire = await broken(breaks, Break(early=True), faults=SLOW)
-    assert_cost_nothing(played, wire, range(len(breaks)))
-    assert b": keepalive" in wire.answers[0]
-
-
-async def test_a_slow_answer_whose_last_bytes_are_lost_leaves_nothing_behind(kept_alive: None) -> None:
+async def test_readers_that_leave_a_slow_model_get_its_answer_when_they_ask_again(kept_alive: None) -> None:
     """Behind keep-alives some bytes end the response that are not part of the answer; its event came before them."""
-    breaks = [Break(-3, End.STALLED), Break(-3), Break(-5, End.RESET), Break(-20, End.STALLED)]
-    played, wire = await broken(breaks, Break(-3), harness=IMPATIENT, faults=SLOW)
+    breaks = [
+        *(Break(early=True), Break(0.2, body=True), Break(-60), Break(-30)),
+        *(Break(-3, End.STALLED), Break(-3), Break(-5, End.RESET), Break(-20, End.STALLED)),
+    ]
+    played, wire = await broken(breaks, Break(-3), harness=IMPATIENT, faults=[LATE])
     assert_cost_nothing(played, wire, range(len(breaks)))
     assert played.trace.metrics["ghost_answers"] == 0.0
     assert wire.answers[0].endswith(b"\r\n0\r\n\r\n")
+    assert all(b": keepalive" in answer for answer in wire.answers)
 
 
-async def test_each_failure_behind_keep_alives_is_one_that_opencode_tries_again(kept_alive: None) -> None:
-    kinds = ("cut", "no_finish", "malformed_sse", "sse_error")
-    late = Fault(kind=FaultKind.DELAY, seconds=1.5, attempts=1)
-    script = [counting(number, (late, *fault(kind, attempts=1))) for number, kind in enumerate(kinds)]
-    async with RoleInterceptionServer(InterceptionServerConfig()) as server:
-        played = await play(Confined(), [*script, Reply(text=FINAL)], interception=server, after=RUNS)
-    trace = played.trace
+KINDS = ("cut", "no_finish", "malformed_sse", "sse_error")
+
+
+@pytest.fixture(scope="module")
+def failures(kept_alive: None) -> Played:
+    """Each failure at once and behind keep-alives; then an empty answer, which OpenCode does not send back."""
+    early = [counting(number, fault(kind, attempts=1)) for number, kind in enumerate(KINDS)]
+    late = LATE.model_copy(update={"attempts": 1})
+    behind = [counting(number, (late, *fault(kind, attempts=1))) for number, kind in enumerate(KINDS, len(KINDS))]
+    script = [*early, *behind]
+    left = [Reply(finish_reason="tool_calls"), Reply(text=FINAL)]
+
+    async def run() -> Played:
+        def policy(request: ChatRequest) -> Reply:
+            return script[request.turn] if request.turn < len(script) else left.pop(0)
+
+        async with RoleInterceptionServer(InterceptionServerConfig()) as server:
+            return await play(Confined(), policy, interception=server, after=RUNS)
+
+    return asyncio.run(run())
+
+
+def test_each_failure_is_one_that_opencode_tries_again_also_behind_keep_alives(failures: Played) -> None:
+    trace, number = failures.trace, 2 * len(KINDS)
     assert trace.ok, trace.errors
-    assert (trace.num_turns, trace.num_branches, trace.last_reply) == (len(kinds) + 1, 1, FINAL)
-    assert [call.error is None for call in trace.calls] == [*[False, True] * len(kinds), True]
-    assert played.seen.split() == ["0", "1", "2", "3"]
+    assert (trace.num_turns, trace.last_reply) == (number + 2, FINAL)
+    assert trace.num_branches == 2  # the empty answer is one
+    assert [call.error is None for call in trace.calls] == [*[False, True] * number, True, True]
+    assert failures.seen.split() == [str(one) for one in range(number)]
 
 
-async def test_an_equal_question_of_the_next_step_is_asked_again() -> None:
-    """OpenCode does not send an empty answer back, so the next step's request is the same to the byte."""
-    left = [bash("echo 1"), Reply(finish_reason="tool_calls"), Reply(text=FINAL)]
-    async with RoleInterceptionServer(InterceptionServerConfig()) as server:
-        played = await play(Confined(), lambda request: left.pop(0), interception=server)
-    assert played.trace.ok, played.trace.errors
-    _, empty, again = played.requests
+def test_an_equal_question_of_the_next_step_is_asked_again(failures: Played) -> None:
+    _, empty, again = failures.requests[-3:]
     assert empty.body == again.body
-    assert played.trace.num_turns == 3
-    assert played.trace.metrics["repeated_calls"] == 0.0
+    assert failures.trace.metrics["repeated_calls"] == 0.0
