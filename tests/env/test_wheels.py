@@ -18,7 +18,7 @@ from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel, Wor
 from opencode_env.scripted_model.request import ChatRequest
 from packaging.version import Version
 
-from tests.support.light_opencode import light_opencode_in_place
+from tests.support.light_opencode import REAL, light_opencode_in_place
 from tests.support.programs import finished
 from tests.support.replies import call
 from tests.support.rows import probe, write_rows
@@ -54,12 +54,21 @@ DOCUMENTED_COMMANDS = {
     "user": "opencode-env --env.taskset.dataset rows.jsonl -m MODEL --client.base-url URL --no-push",
 }
 """What the documents tell users to type behind `vf-eval`, by what it shows; `tests/docs` runs the others."""
-BY_OPENCODE = ("opencode-env", "configuration", "opencode-rlm")
-"""Those that need its own tools; a light program is the others' OpenCode."""
+BY_OPENCODE = "opencode-rlm"
+"""The one that needs tools of the installed plugin; a light program is the others' OpenCode."""
 REWARDS = {"opencode-rlm": 0.0, "world": 3.0}
 """Where it is not 1: nobody answers, and three apples are sold."""
 FILES = {"my_worlds.py": r"```python\n(# my_worlds.py\n.*?)```", "rows.jsonl": r"cat > rows.jsonl <<'END'\n(.*?)END\n"}
 """Where the documents have the files that these commands read."""
+
+
+@dataclass(frozen=True)
+class Alone:
+    """An environment with the sandbox, verifiers and nothing else of ours, and what was run in it."""
+
+    environment: Path
+    programs: Sequence[subprocess.CompletedProcess[str]]
+    evaluation: Finished | None
 
 
 @dataclass(frozen=True)
@@ -81,20 +90,59 @@ def uv(*arguments: str, cwd: Path) -> None:
     assert done.returncode == 0, f"uv {' '.join(arguments)}: {done.stderr[-2000:]}"
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Wheels of all members, built and installed."""
-    place = tmp_path_factory.mktemp("elsewhere")
-    uv("build", "--quiet", "--all-packages", "--wheel", "--out-dir", str(place / "dist"), cwd=ROOT)
-    wheels = sorted((place / "dist").glob("*.whl"))
-    uv("venv", "--quiet", "--python", sys.executable, str(place / "venv"), cwd=place)
-    python = str(place / "venv" / "bin" / "python")
-    extras = {"opencode_env": "[conformance]"}
-    named = [f"{wheel}{extras.get(wheel.name.partition('-')[0], '')}" for wheel in wheels]
-    # As a user gets the verifiers under test: the release, or the newest with pre-releases enabled.
+def install(environment: Path, *wheels: str) -> None:
+    """Install wheels, and the verifiers under test as a user gets it: the release, or with pre-releases enabled."""
     wanted = [f"verifiers=={VERIFIERS}", *(["--prerelease", "allow"] if VERIFIERS.is_prerelease else [])]
-    uv("pip", "install", "--quiet", "--python", python, *wanted, *named, cwd=place)
-    return Installed({wheel.name.partition("-")[0]: wheel for wheel in wheels}, place / "venv")
+    uv("pip", "install", "--quiet", "--python", str(environment / "bin" / "python"), *wanted, *wheels, cwd=ROOT)
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Wheels of all members, by package."""
+    place = tmp_path_factory.mktemp("wheels")
+    uv("build", "--quiet", "--all-packages", "--wheel", "--out-dir", str(place), cwd=ROOT)
+    return {wheel.name.partition("-")[0]: wheel for wheel in place.glob("*.whl")}
+
+
+@pytest.fixture(scope="module")
+def alone(wheels: dict[str, Path], shared_home: UserHome, tmp_path_factory: pytest.TempPathFactory) -> Alone:
+    """What it is before `installed` puts the other wheels there: Python compiles verifiers once for both."""
+    environment = tmp_path_factory.mktemp("elsewhere") / "venv"
+    uv("venv", "--quiet", "--python", sys.executable, str(environment), cwd=ROOT)
+    install(environment, str(wheels["agent_sandbox"]))
+    code = (
+        "import importlib.util as found, agent_sandbox\n"
+        "assert all(getattr(agent_sandbox, name) for name in agent_sandbox.__all__)\n"
+        "assert not any(found.find_spec(name) for name in ('opencode_env', 'opencode_rubrics', 'mathverdict'))\n"
+    )
+    forms = (["python", "-c", code], ["opencode-sandboxes", "--help"])
+    programs = [
+        subprocess.run([environment / "bin" / name, *words], capture_output=True, text=True, check=False)
+        for name, *words in forms
+    ]
+
+    def policy(request: ChatRequest, /) -> Reply:
+        return Reply(text="done") if request.turn else call("bash", command="echo hello > /app/made.txt")
+
+    async def run() -> Finished:
+        program = environment.parent / "vf-eval"
+        program.write_text(f'#!/bin/sh\nexec {environment}/bin/vf-eval "$@"\n')  # executed, not forked
+        program.chmod(0o755)
+        runtime = ["--env.agent.runtime.type", "custom"]
+        runtime += ["--env.agent.runtime.import-path", "agent_sandbox.ConfinedBackend"]
+        taskset = ["--env.taskset.id", "plain-tasks", "--env.agent.harness.id", "bash"]
+        async with ScriptedModel(policy) as model:
+            return await shared_home.run("plain", model.base_url, *taskset, *runtime, program=program)
+
+    return Alone(environment, programs, asyncio.run(run()) if AFTER_0_4_0 else None)
+
+
+@pytest.fixture(scope="module")
+def installed(wheels: dict[str, Path], alone: Alone) -> Installed:
+    """All wheels installed."""
+    extras = {"opencode_env": "[conformance]"}
+    install(alone.environment, *(f"{wheel}{extras.get(name, '')}" for name, wheel in wheels.items()))
+    return Installed(wheels, alone.environment)
 
 
 def names_in(wheel: Path) -> Sequence[str]:
@@ -171,72 +219,40 @@ def words(command: str, rows: Path) -> list[str]:
     return [new for word in found for new in given.get(word, [word])] + ["--select.limit", "1"]
 
 
-@pytest.fixture(scope="module")
-def sandbox_alone(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment with the sandbox and verifiers, and nothing else of ours."""
-    place = tmp_path_factory.mktemp("sandbox-alone")
-    uv("venv", "--quiet", "--python", sys.executable, str(place / "venv"), cwd=place)
-    wanted = [f"verifiers=={VERIFIERS}", *(["--prerelease", "allow"] if VERIFIERS.is_prerelease else [])]
-    wheel = str(installed.wheels["agent_sandbox"])
-    uv("pip", "install", "--quiet", "--python", str(place / "venv" / "bin" / "python"), *wanted, wheel, cwd=place)
-    return place / "venv" / "bin"
-
-
-def test_the_sandbox_alone_is_all_that_its_command_and_its_runtimes_need(sandbox_alone: Path) -> None:
-    code = (
-        "import importlib.util as found, agent_sandbox\n"
-        "assert all(getattr(agent_sandbox, name) for name in agent_sandbox.__all__)\n"
-        "assert not any(found.find_spec(name) for name in ('opencode_env', 'opencode_rubrics', 'mathverdict'))\n"
-    )
-    for argv in ([str(sandbox_alone / "python"), "-c", code], [str(sandbox_alone / "opencode-sandboxes"), "--help"]):
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+def test_the_sandbox_alone_is_all_that_its_command_and_its_runtimes_need(alone: Alone) -> None:
+    assert [done.returncode for done in alone.programs] == [0, 0], alone.programs
 
 
 @pytest.mark.skipif(not AFTER_0_4_0, reason="verifiers 0.4.0 makes runtimes of its own types only")
-async def test_the_sandbox_serves_an_environment_that_knows_nothing_of_us(
-    sandbox_alone: Path, shared_home: UserHome
-) -> None:
-    def policy(request: ChatRequest, /) -> Reply:
-        return Reply(text="done") if request.turn else call("bash", command="echo hello > /app/made.txt")
-
-    runtime = ["--env.agent.runtime.type", "custom"]
-    runtime += ["--env.agent.runtime.import-path", "agent_sandbox.ConfinedBackend"]
-    async with ScriptedModel(policy) as model:
-        taskset = ["--env.taskset.id", "plain-tasks", "--env.agent.harness.id", "bash"]
-        finished = await shared_home.run(
-            *("plain", model.base_url, *taskset, *runtime),
-            env={"PYTHONUNBUFFERED": "1"},
-            program=sandbox_alone / "vf-eval",
-        )
-    assert finished.exit_code == 0, finished.log
-    (episode,) = finished.episodes
-    assert episode.traces[0].reward == 1.0, finished.log
+def test_the_sandbox_serves_an_environment_that_knows_nothing_of_us(alone: Alone) -> None:
+    assert alone.evaluation is not None
+    assert alone.evaluation.exit_code == 0, alone.evaluation.log
+    (episode,) = alone.evaluation.episodes
+    assert episode.traces[0].reward == 1.0, alone.evaluation.log
 
 
 @pytest.fixture(scope="module")
 def runs(installed: Installed, shared_home: UserHome) -> dict[str, Finished]:
-    """The commands of the documents, each played by the installed `vf-eval`; the first ones executed, others forked."""
+    """The commands of the documents, each played by the installed `vf-eval`."""
     rows = write_rows(shared_home.root / "rows.jsonl", [probe("one")])
     for name, place in FILES.items():
         (found,) = re.findall(place, DOCUMENTS, re.DOTALL)
         (shared_home.work / name).write_text(found)
+    path = {"PYTHONPATH": f"{shared_home.work}:{shared_home.environment()['PYTHONPATH']}"}
 
-    async def run(*names: str) -> dict[str, Finished]:
+    async def run() -> dict[str, Finished]:
         async with ScriptedModel(Policy()) as model:
-            env = {"PYTHONPATH": f"{shared_home.work}:{shared_home.environment()['PYTHONPATH']}"}
             return {
                 name: await shared_home.run(
-                    *(name, model.base_url, *words(DOCUMENTED_COMMANDS[name], rows)),
-                    env=env | ({"PYTHONUNBUFFERED": "1"} if name == "opencode-env" else {}),
+                    *(name, model.base_url, *words(command, rows)),
+                    env=path | (REAL if name == BY_OPENCODE else {}),
                     program=installed.program("vf-eval"),
                 )
-                for name in names
+                for name, command in DOCUMENTED_COMMANDS.items()
             }
 
-    found = asyncio.run(run(*BY_OPENCODE))
     with light_opencode_in_place():
-        return found | asyncio.run(run(*(name for name in DOCUMENTED_COMMANDS if name not in BY_OPENCODE)))
+        return asyncio.run(run())
 
 
 def test_the_commands_are_those_of_the_documents() -> None:
@@ -265,16 +281,17 @@ def test_what_is_installed_beside_the_wheels_is_the_verifiers_under_test(install
 
 
 def test_what_ran_was_the_installed_package(installed: Installed, shared_home: UserHome) -> None:
-    code = "import opencode_env, opencode_rubrics, opencode_rlm as m; print(opencode_env.__file__, m.__file__)"
-    argv = [str(installed.program("python")), "-c", code]
-    done = subprocess.run(argv, cwd=shared_home.work, env=shared_home.environment(), capture_output=True, text=True)
+    code = "import opencode_env, opencode_rubrics, opencode_rlm as m\nprint(opencode_env.__file__, m.__file__)"
+    (shared_home.work / "tells.py").write_text(code)
+    argv = [str(installed.program("python")), "tells.py"]
+    done = finished(argv, shared_home.work, shared_home.environment())
     assert done.returncode == 0, done.stderr
     assert all(Path(path).is_relative_to(installed.environment) for path in done.stdout.split())
 
 
 def test_the_scripted_model_is_a_program_of_the_installed_package(installed: Installed, shared_home: UserHome) -> None:
     argv = [str(installed.program("python")), "-m", "opencode_env.scripted_model", "--help"]
-    done = subprocess.run(argv, cwd=shared_home.work, env=shared_home.environment(), capture_output=True, text=True)
+    done = finished(argv, shared_home.work, shared_home.environment())
     assert done.returncode == 0
     assert "not a language model" in done.stdout
 
