@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from datasets import Dataset, load_dataset
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opencode_env.taskset import OpenCodeTaskset, OpenCodeTasksetConfig
@@ -230,6 +229,8 @@ def test_the_file_says_where_its_figures_come_from(tmp_path: Path, dataset: Path
 
 
 def test_a_file_of_the_datasets_library_can_still_be_loaded_by_it(tmp_path: Path) -> None:
+    from datasets import Dataset, load_dataset
+
     whole = tmp_path / "tasks.parquet"
     Dataset.from_list(QUESTIONS).to_parquet(whole)
     keys = keys_of(whole)
@@ -272,6 +273,8 @@ def test_other_local_forms_of_a_dataset_are_joined(tmp_path: Path, kind: str) ->
         place.mkdir()
         write_jsonl(place / "train.jsonl", rows)
     else:
+        from datasets import Dataset
+
         Dataset.from_list(rows).save_to_disk(str(place))
     figures, written = joined(tmp_path, place, attempts("008", 1, task_id="008"))
     assert [(row["id"], row["avg_reward"]) for row in written] == [("007", None), ("008", 1.0)]

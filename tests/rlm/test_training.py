@@ -10,10 +10,10 @@ import pytest
 from aiohttp import web
 from renderers import DefaultRendererConfig
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 from verifiers.v1.clients import TrainClientConfig
 
 from tests.rlm.role_server import SUB, role_server
+from tests.support.families import loaded_tokenizer
 from tests.support.served_app import served
 
 END = "<|im_end|>"
@@ -32,6 +32,8 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     made.decoder = decoders.ByteLevel()
+    from transformers import PreTrainedTokenizerFast
+
     kind: Any = PreTrainedTokenizerFast  # its constructor is untyped
     fast = kind(tokenizer_object=made, eos_token=END, additional_special_tokens=special)
     fast.chat_template = TEMPLATE
@@ -73,7 +75,7 @@ async def running(engine: Engine) -> AsyncIterator[str]:
 
 
 async def test_sub_branches_hold_exactly_the_tokens_that_the_engine_saw(tokenizer: Path) -> None:
-    loaded: Any = PreTrainedTokenizerFast.from_pretrained(tokenizer)
+    loaded = loaded_tokenizer(tokenizer)
     engine = Engine(loaded.convert_tokens_to_ids(END))
     async with running(engine) as url:
         client = TrainClientConfig(

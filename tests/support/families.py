@@ -1,4 +1,7 @@
-"""Families of models for the training client: a tokenizer that is made on the spot, and how each family writes."""
+"""Families of models for the training client: a tokenizer that is made on the spot, and how each family writes.
+
+transformers takes a second to import: that is for the worker that needs it, and not for each that collects tests.
+"""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +11,6 @@ from typing import Any, Protocol
 
 from renderers import GLM45RendererConfig, Qwen3RendererConfig, RendererConfig
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
 
 FRAMES = [
     *["<|im_start|>", "<|im_end|>", "<|endoftext|>"],
@@ -26,6 +28,8 @@ TEMPLATE = (
 
 def save_tokenizer(directory: Path) -> Path:
     """A byte-level tokenizer whose merges are learnt from our own source code, with both families' special tokens."""
+    from transformers import PreTrainedTokenizerFast
+
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
@@ -39,6 +43,13 @@ def save_tokenizer(directory: Path) -> Path:
     fast.chat_template = TEMPLATE
     fast.save_pretrained(directory)
     return directory
+
+
+def loaded_tokenizer(directory: Path) -> Any:
+    """The tokenizer of a directory."""
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast.from_pretrained(directory)
 
 
 class Family(Protocol):

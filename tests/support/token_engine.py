@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from transformers import PreTrainedTokenizerFast
 
-from tests.support.families import FRAMES, MARKS, Family
+from tests.support.families import FRAMES, MARKS, Family, loaded_tokenizer
 from tests.support.seats import MAIN_MODEL, SUB_MODEL
 from tests.support.served_app import served
 
@@ -73,7 +72,7 @@ class TokenEngine:
         window: int | None = None,
         sub_family: Family | None = None,
     ) -> None:
-        self.tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(tokenizer)
+        self.tokenizer = loaded_tokenizer(tokenizer)
         self.calls: list[Call] = []
         """The calls that were answered as they should be."""
         self.asked = 0

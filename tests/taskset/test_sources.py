@@ -3,8 +3,8 @@
 import glob
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import datasets
 import pytest
 from opencode_env.taskset import DatasetError, OpenCodeTasksetConfig
 from opencode_env.taskset.sources.datasets_library import open_hub_dataset, stream_hub_tables
@@ -13,10 +13,13 @@ from tests.taskset.files import row, tasks, write_csv, write_jsonl, write_parque
 
 
 @pytest.fixture(autouse=True)
-def _no_cache_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The library, without this machine's cache; its import is for the worker that runs these tests."""
+    import datasets
+
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
     datasets.disable_progress_bars()
-    yield
+    yield datasets
     datasets.enable_progress_bars()
 
 
@@ -115,7 +118,7 @@ def test_options_of_the_hub_are_refused_for_a_file(tmp_path: Path, options: dict
         answers(file, **options)
 
 
-def test_a_saved_dataset_is_read_from_its_folder(tmp_path: Path) -> None:
+def test_a_saved_dataset_is_read_from_its_folder(datasets: Any, tmp_path: Path) -> None:
     saved = datasets.Dataset.from_list([row(number) for number in range(600)])
     saved.save_to_disk(tmp_path / "one")
     # A selection keeps an index mapping next to the table.
@@ -124,7 +127,7 @@ def test_a_saved_dataset_is_read_from_its_folder(tmp_path: Path) -> None:
     assert answers(tmp_path / "picked") == ["6", "4", "2"]
 
 
-def test_a_saved_dataset_with_splits_lists_them(tmp_path: Path) -> None:
+def test_a_saved_dataset_with_splits_lists_them(datasets: Any, tmp_path: Path) -> None:
     parts = {name: datasets.Dataset.from_list([row(number)]) for number, name in enumerate(["train", "test"])}
     datasets.DatasetDict(parts).save_to_disk(tmp_path / "both")
     assert answers(tmp_path / "both") == ["1"]

@@ -16,13 +16,13 @@ from aiohttp import web
 from opencode_runs.traces.errors import BadInputError
 from opencode_runs.trainable.findings import Flaw
 from opencode_runs.trainable.inspection import inspect
-from transformers import PreTrainedTokenizerFast
 from verifiers.v1.clients import TrainClientConfig
 from verifiers.v1.episode import EnvInfo, Episode
 from verifiers.v1.utils.trace_store import write_episode
 
 from tests.rlm.role_server import SUB, Rollout, role_server
 from tests.rlm.test_training import END, Engine, running, tokenizer
+from tests.support.families import loaded_tokenizer
 from tests.support.sizes import size
 from tests.trainable.damage import Damage, damaged, damages
 
@@ -82,7 +82,7 @@ async def clients(kind: str, tokenizer: Path) -> AsyncIterator[Any]:
     if kind == "chat":
         yield None
         return
-    loaded: Any = PreTrainedTokenizerFast.from_pretrained(tokenizer)
+    loaded = loaded_tokenizer(tokenizer)
     async with running(Sampling(loaded.convert_tokens_to_ids(END))) as url:
         renderer = {"renderer": {"name": "default"}, "renderer_model_name": str(tokenizer)}
         yield TrainClientConfig.model_validate({"base_url": url, "api_key_var": "NO_KEY", **renderer})

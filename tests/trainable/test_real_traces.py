@@ -8,13 +8,13 @@ from opencode_runs.trainable.cli import main
 from opencode_runs.trainable.inspection import inspect
 from opencode_runs.trainable.record import TokenEpisode
 from opencode_runs.trainable.samples import TrainingSample, training_samples
-from transformers import PreTrainedTokenizerFast
 from verifiers.v1.clients import TrainClientConfig
 from verifiers.v1.episode import EnvInfo, Episode
 from verifiers.v1.utils.trace_store import write_episode
 
 from tests.rlm.role_server import SUB, Rollout, role_server
 from tests.rlm.test_training import END, Engine, running, tokenizer
+from tests.support.families import loaded_tokenizer
 
 __all__ = ["tokenizer"]
 
@@ -48,7 +48,7 @@ def longest_of(sequences: list[list[int]]) -> list[list[int]]:
 @pytest.fixture
 async def played(tokenizer: Path, tmp_path: Path) -> tuple[Path, list[Episode[Any, Any, Any]], list[list[int]]]:
     """A run of two rollouts of one task, its episodes, and every sequence that the engine saw and sampled."""
-    loaded: Any = PreTrainedTokenizerFast.from_pretrained(tokenizer)
+    loaded = loaded_tokenizer(tokenizer)
     engine = Engine(loaded.convert_tokens_to_ids(END))
     episodes = []
     async with running(engine) as url:
