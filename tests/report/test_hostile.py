@@ -11,6 +11,7 @@ from opencode_runs.report import writing
 from tests.report import made
 from tests.report.reading import written
 from tests.support.browser import Browser
+from tests.support.sizes import size
 
 OUT = "http://127.0.0.1:9/out"
 FRAGMENTS = (
@@ -87,7 +88,7 @@ def test_nothing_of_a_trace_runs_and_nothing_is_fetched(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draw = random.Random(7)
-    texts = [*FRAGMENTS, *("".join(draw.sample(FRAGMENTS, 5)) for _ in range(5)), "x" * 1_000_000]
+    texts = [*FRAGMENTS, *("".join(draw.sample(FRAGMENTS, 5)) for _ in range(5)), "x" * size(200_000, 1_000_000)]
     run = made.write_run(tmp_path / "<b>run", [hostile(number, text) for number, text in enumerate(texts)])
     page = tmp_path / "page.html"
     monkeypatch.setattr(writing, "PLAIN_BYTES", 1 << 30)
