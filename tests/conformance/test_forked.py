@@ -135,9 +135,12 @@ async def test_it_lives_on_when_who_started_it_and_its_server_have_ended_unless_
         await until(lambda: all("waits" in (place / name).read_text() for name in ("log", "tied")))
         server = parent_of(pid)
         starter.kill()
-        await until(lambda: not alive(tied) and not alive(server))
-    assert alive(pid)
-    os.kill(pid, signal.SIGKILL)
+        try:
+            await until(lambda: not alive(tied) and not alive(server))
+            assert alive(pid)
+        finally:
+            for one in filter(alive, (pid, tied)):
+                os.kill(one, signal.SIGKILL)
     await until(lambda: not alive(pid))
 
 
