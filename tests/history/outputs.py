@@ -186,12 +186,7 @@ def _segments(turns: range) -> st.SearchStrategy[Segments]:
     return counts.flatmap(lambda number: st.tuples(*[segment(turns)] * number))
 
 
-def conversations(turns: range) -> st.SearchStrategy[Conversation]:
-    """Of a main agent alone, with so many turns in a segment: a start costs as much as 30 turns."""
-    return st.builds(Conversation, _segments(turns), st.just(()), _pieces)
-
-
-def nested_conversations(turns: range) -> st.SearchStrategy[Conversation]:
-    """Of a main agent and its sub-agents, with so many turns in a segment of theirs."""
-    jobs = st.lists(_segments(turns), min_size=2, max_size=4).map(tuple)
-    return st.builds(Conversation, _segments(range(4)), jobs, _pieces)
+def conversations(turns: range, of_jobs: range) -> st.SearchStrategy[Conversation]:
+    """Of a main agent and its sub-agents, with so many turns in a segment: a start costs as much as 15 turns."""
+    jobs = st.lists(_segments(of_jobs), max_size=3).map(tuple)
+    return st.builds(Conversation, _segments(turns), jobs, _pieces)

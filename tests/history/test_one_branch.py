@@ -1,7 +1,7 @@
 """Whatever the model says, one linear rollout is one branch: the real binary, a strict model, generated answers.
 
-Ten generated rollouts are played, which show every behaviour, with `WHOLE=1` a hundred, and with
-`ECHO_CONVERSATIONS=2000` that many per test, others each time.
+A few generated rollouts are played, which show every behaviour, with `WHOLE=1` a hundred, and with
+`ECHO_CONVERSATIONS=2000` that many, others each time.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from opencode_env.scripted_model import Fault, FaultKind, Reply, ToolCall
 
 from tests.history.behaviours import KINDS, OF_SUB_AGENTS, Played
 from tests.history.one_branch import assert_conversations, assert_extends, assert_one_branch
-from tests.history.outputs import Conversation, conversations, nested_conversations, said_in
+from tests.history.outputs import Conversation, conversations, said_in
 from tests.history.segments import DONE, talk
 from tests.support.sizes import size
 from tests.support.sub_sessions import TASK
@@ -30,7 +30,7 @@ pytestmark = [
 
 WANTED = os.environ.get("ECHO_CONVERSATIONS")
 AT_ONCE = 2
-LONG, SHORT = (range(21), range(10)) if WANTED else (range(12, 21), range(4, 10))
+LONG, SHORT = (range(21), range(10)) if WANTED else (range(10, 18), range(4, 8))
 """Turns in a segment of a main agent and of a sub-agent; what is to be found and shrunk may have none."""
 TURNS = 1000
 """That a sub-agent may take: more than any is given to say."""
@@ -99,9 +99,10 @@ def play_at_once(group: Sequence[Conversation]) -> None:
     asyncio.run(all_of_them())
 
 
-def groups(of: st.SearchStrategy[Conversation]) -> st.SearchStrategy[list[Conversation]]:
-    """As many as are played at once; a counterexample shrinks to one."""
-    return st.lists(of, min_size=1 if WANTED else AT_ONCE, max_size=AT_ONCE)
+def groups() -> st.SearchStrategy[list[Conversation]]:
+    """As many as are played at once; a counterexample shrinks to one, and equal ones show nothing new."""
+    group = st.lists(conversations(LONG, SHORT), min_size=1 if WANTED else AT_ONCE, max_size=AT_ONCE)
+    return group if WANTED else group.filter(lambda found: found[0] != found[1])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -110,15 +111,9 @@ def _report() -> Iterator[None]:
     print(f"\n{PLAYED}")  # seen with -s
 
 
-@generated(size(3, 42))
-@given(groups(conversations(LONG)))
+@generated(size(2, 50))
+@given(groups())
 def test_generated_answers_stay_one_branch_and_the_tools_do_what_they_mean(group: list[Conversation]) -> None:
-    play_at_once(group)
-
-
-@generated(size(2, 8))
-@given(groups(nested_conversations(SHORT)))
-def test_generated_answers_of_sub_agents_stay_one_branch_each(group: list[Conversation]) -> None:
     play_at_once(group)
 
 
@@ -179,18 +174,21 @@ ROWS: dict[str, list[Reply]] = {
 """One conversation each of what generated answers are made of, and what they brought to light."""
 
 
-@pytest.mark.parametrize("rows", [[name] for name in ROWS] if WANTED else [list(ROWS)], ids=" ".join)
-async def test_odd_answers_stay_in_one_branch(rows: list[str]) -> None:
-    said = (*(reply for name in rows for reply in ROWS[name]), DONE)
-    played = await talk(said)
-    assert_one_branch(played)
-    PLAYED.add(Conversation((said,)), len(played.requests))
-
-
-async def test_an_answer_that_says_nothing_stays_when_the_user_goes_on() -> None:
+async def test_odd_answers_and_those_that_say_nothing_stay_in_one_branch_with_the_system_prompt_of_its_beginning() -> (
+    None
+):
+    """The agent writes instructions and a skill where OpenCode looks for them, and makes a repository."""
+    write = (
+        "cd $XDG_CONFIG_HOME/opencode && echo NEW >AGENTS.md && mkdir -p skills/x && "
+        "printf -- '---\\nname: x\\ndescription: d\\n---\\nhi' >skills/x/SKILL.md; cd /app; git init -q ."
+    )
+    writes = says(ToolCall(name="bash", arguments={"command": write, "description": "d"}))
     nothing = Reply()
-    played = await talk([says(bash(FINE)), nothing], [nothing], [Reply(reasoning="hm")], [says(bash(FINE)), DONE])
+    odd = (writes, *(reply for replies in ROWS.values() for reply in replies), nothing)
+    conversation = Conversation((odd, (nothing,), (Reply(reasoning="hm"),), (says(bash(FINE)), DONE)))
+    played = await talk(*conversation.segments, pieces=conversation.pieces)
     assert_one_branch(played)
+    PLAYED.add(conversation, len(played.requests))
 
 
 async def test_the_order_to_stop_at_the_step_limit_stays_where_the_model_read_it() -> None:
@@ -213,17 +211,6 @@ async def test_ids_that_opencode_rewrites_for_a_family_of_models_stay_the_sample
     assert [one["tool_call_id"] for one in played.requests[-1].body["messages"] if one["role"] == "tool"] == results
 
 
-async def test_the_system_prompt_of_a_session_is_the_one_it_began_with() -> None:
-    """The agent writes instructions and a skill where OpenCode looks for them, and makes a repository."""
-    write = (
-        "cd $XDG_CONFIG_HOME/opencode && echo NEW >AGENTS.md && mkdir -p skills/x && "
-        "printf -- '---\\nname: x\\ndescription: d\\n---\\nhi' >skills/x/SKILL.md; cd /app; git init -q ."
-    )
-    calls = [says(ToolCall(name="bash", arguments={"command": write, "description": "d"})), says(bash(FINE))]
-    played = await talk([*calls, DONE], [says(bash(FINE)), DONE])
-    assert_one_branch(played)
-
-
 async def test_two_sub_agents_with_the_same_texts_are_two_conversations() -> None:
     lines = [says(bash('{"command":"echo a","description":"d","timeout":5000.0}')), says(bash("{")), DONE]
     played = await talk([says(agent("the job"), agent("the job")), DONE], sub={"the job": lines}, twins=True)
@@ -235,5 +222,5 @@ async def test_two_sub_agents_with_the_same_texts_are_two_conversations() -> Non
 @pytest.mark.skipif(WANTED is not None, reason="of the fixed choice only")
 def test_every_behaviour_was_generated() -> None:
     """Runs behind the others; alone it has nothing to count."""
-    if PLAYED.rollouts >= 5 * AT_ONCE:
+    if PLAYED.rollouts > 2 * AT_ONCE:
         assert {*KINDS, *OF_SUB_AGENTS} - PLAYED.behaviours.keys() == set()
