@@ -10,6 +10,7 @@ from opencode_env.opencode.build_cache import CachedBuild, ensure_build, host_pl
 from opencode_env.opencode.builds import DEFAULT_VERSION
 
 from tests.opencode.archives import GOOD, Archives
+from tests.support.light_opencode import light_opencode_in_place
 from tests.support.places import Confined, Container, Place, Prime
 from tests.support.podman import derived_image
 from tests.support.prime_api import OPENCODE_IMAGE, PrimeApi
@@ -22,6 +23,13 @@ WITH_USER = "RUN useradd --create-home agent && mkdir /app && chown agent /app"
 def confined(sandboxes: None) -> Place:
     """The confined local sandbox."""
     return Confined()
+
+
+@pytest.fixture
+def light(sandboxes: None) -> Iterator[None]:
+    """The light program, which sends a failed call as often, is OpenCode in one test."""
+    with light_opencode_in_place(7):
+        yield
 
 
 @pytest.fixture(scope="session")

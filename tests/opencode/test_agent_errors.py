@@ -25,25 +25,24 @@ APPEND = (
 )
 
 
+async def test_an_agent_that_kills_everything_is_scored_and_that_is_named(place: Place) -> None:
+    kills = bash("for p in /proc/[0-9]*; do kill -9 ${p#/proc/}; done")
+    assert_own(await play(place, [kills, DONE]), "was killed or")
+
+
+@pytest.mark.usefixtures("light")
 @pytest.mark.parametrize(
-    ("script", "words"),
+    ("command", "words"),
     [
-        pytest.param(
-            [bash("for p in /proc/[0-9]*; do kill -9 ${p#/proc/}; done"), DONE], ["was killed or"], id="kill everything"
-        ),
-        pytest.param([bash(APPEND % (REPORT % "broken")), DONE], ["reported an error", "broken"], id="faked report"),
+        (APPEND % (REPORT % "broken"), ["reported an error", "broken"]),
+        (APPEND % (REPORT % "The operation timed out.") + " sleep 1; kill -9 $PPID", ["was killed or crashed (exit"]),
     ],
+    ids=["and goes on", "and kills"],
 )
-async def test_what_the_agents_own_programs_can_do_is_scored_and_named(
-    place: Place, script: Sequence[Reply], words: Sequence[str]
+async def test_what_an_agent_says_that_forges_a_report_is_scored_and_a_kill_stays_a_kill(
+    confined: Place, command: str, words: Sequence[str]
 ) -> None:
-    assert_own(await play(place, script), *words)
-
-
-@pytest.mark.parametrize("forged", ["", APPEND % (REPORT % "The operation timed out.") + " sleep 1; "])
-async def test_a_kill_is_a_kill_whatever_report_the_agent_has_forged(confined: Place, forged: str) -> None:
-    script = [bash(f"{forged}kill -9 $PPID"), DONE]
-    assert_own(await play(confined, script), "was killed or crashed (exit")
+    assert_own(await play(confined, [bash(command), DONE]), *words)
 
 
 async def test_opencode_killed_in_its_rest_before_a_retry_is_no_failure_of_the_endpoints(confined: Place) -> None:

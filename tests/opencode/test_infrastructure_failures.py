@@ -5,7 +5,9 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from itertools import cycle
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -41,13 +43,6 @@ def assert_unscored(played: Played, kind: str, *words: str) -> None:
     ("script", "harness", "kind", "words"),
     [
         pytest.param(
-            [bash("echo 1"), Reply(faults=fault("status", status=401))],
-            {},
-            "ProviderError",
-            ["upstream 401", "a fault of its script"],
-            id="401",
-        ),
-        pytest.param(
             [Reply(faults=fault("hang"))],
             {"provider_timeout": 2.0},
             "ProviderError",
@@ -60,13 +55,6 @@ def assert_unscored(played: Played, kind: str, *words: str) -> None:
             "HarnessError",
             ["without a single model call (exit 1)", "Configuration is invalid"],
             id="broken configuration",
-        ),
-        pytest.param(
-            [DONE],
-            {"opencode_config": {"plugin": ["file:///nowhere.js"]}},
-            "HarnessError",
-            ["did not load the opencode-env plugin"],
-            id="plugin missing",
         ),
     ],
 )
@@ -96,6 +84,7 @@ async def test_an_exit_with_code_0_before_any_model_call_is_an_error(fake_progra
     assert played.requests == []
 
 
+@pytest.mark.usefixtures("light")
 async def test_a_confined_sandbox_that_dies_in_mid_run_is_a_sandbox_error(confined: Place) -> None:
     async def kill(box: Runtime, model: ScriptedModel) -> None:
         await until(partial(runs, box, "sleep 60"))
@@ -117,36 +106,48 @@ async def test_a_container_that_is_ended_in_mid_run_is_a_typed_error(container: 
     assert_unscored(played, "SandboxError")
 
 
-SAID = Reply(text="It will be done.")
 ENDLESS = {
-    "500": (fault("status", status=500), "ProviderError", "upstream 500"),
-    "cut": (fault("cut"), "ProviderError", "peer closed connection"),
-    "html": (fault("html"), "ProviderError", "stream ended before its terminal event"),
-    "malformed events": (fault("malformed_sse"), "ProviderError", ""),
+    "500": (fault("status", status=500), "upstream 500"),
+    "cut": (fault("cut"), "peer closed connection"),
+    "html": (fault("html"), "stream ended before its terminal event"),
+    "malformed events": (fault("malformed_sse"), ""),
     # verifiers takes a stream with an error event for a whole turn, so only OpenCode's own report of it is left.
     # By then the agent's own programs could have written that report: it is scored, and no case of these.
 }
+FOR_GOOD = {"401": (fault("status", status=401), "upstream 401: a fault of its script"), **ENDLESS}
+SAID = Reply(text="It will be done.")
+
+
+@pytest.mark.usefixtures("light")
+@pytest.mark.parametrize("name", FOR_GOOD)
+async def test_each_way_in_which_a_call_fails_for_good_is_the_endpoints_error(confined: Place, name: str) -> None:
+    faults, words = FOR_GOOD[name]
+    played = await play(confined, [bash("echo 1"), SAID.model_copy(update={"faults": faults})])
+    assert_unscored(played, "ProviderError", *words.split(": "))
+    assert len(played.requests) == (1 + 1 if name == "401" else 1 + 7)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def endless() -> Iterator[Future[dict[str, Played]]]:
-    """One rollout for each way in which every call can fail, side by side and beside the other tests of this file:
-    OpenCode's own retries take 70 s, nearly all of it waiting."""
+def endless() -> Iterator[Future[Played]]:
+    """One rollout in which each call fails in another way, beside the other tests of this file: OpenCode's own retries
+    take 70 s, nearly all of it waiting."""
+    ways, begun = cycle(faults for faults, _ in ENDLESS.values()), Event()
 
-    async def all_of_them() -> dict[str, Played]:
-        scripts = [[bash("echo 1"), SAID.model_copy(update={"faults": faults})] for faults, _, _ in ENDLESS.values()]
-        played = await asyncio.gather(*(play(Confined(), script) for script in scripts))
-        return dict(zip(ENDLESS, played, strict=True))
+    def failing(request: ChatRequest) -> Reply:
+        return bash("echo 1") if request.turn == 0 else SAID.model_copy(update={"faults": next(ways)})
+
+    async def begins(box: Runtime, model: ScriptedModel) -> None:
+        await model.wait_for_requests(1)
+        begun.set()
 
     with ThreadPoolExecutor(1) as background:
-        yield background.submit(asyncio.run, all_of_them())
+        running = background.submit(asyncio.run, play(Confined(), failing, during=begins))
+        running.add_done_callback(lambda _: begun.set())
+        begun.wait()  # another test's light program is not taken for OpenCode then
+        yield running
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ENDLESS)
-def test_an_endpoint_that_never_recovers_is_an_error_once_opencode_gives_up(
-    endless: Future[dict[str, Played]], name: str
-) -> None:
-    _, kind, words = ENDLESS[name]
-    assert_unscored(endless.result()[name], kind, words)
-    assert len(endless.result()[name].requests) == 1 + 6
+def test_an_endpoint_that_never_recovers_is_an_error_once_opencode_gives_up(endless: Future[Played]) -> None:
+    assert_unscored(endless.result(), "ProviderError", "peer closed connection")
+    assert len(endless.result().requests) == 1 + 6

@@ -53,32 +53,11 @@ def python(program: str) -> Reply:
     return bash(f"cat > /tmp/p.py <<'END'\n{program}\nEND\npython3 /tmp/p.py 2>&1")
 
 
-async def test_no_file_of_the_first_segment_configures_the_second_or_runs_in_it(confined: Place) -> None:
-    replies = [python(TRAPS), Reply(text="First."), bash(LOOK), Reply(text="Second.")]
-    async with (
-        role_interception(InterceptionServerConfig()) as server,
-        conversation(confined, replies, interception=server) as (talk, model),
-    ):
-        await talk.turn("Do the first thing.")
-        await talk.turn("Do the second thing.")
-    trace = talk.trace
-    assert trace.ok, trace.errors
-    laid, seen = [str(message.content) for message in trace.messages if message.role == "tool"]
-    assert laid == "laid\n"
-    assert seen == "keptkeptkeptkept0\n/tmp/opencode/home\n"
-    first, *_ = bodies = [request.body for request in model.requests]
-    assert {str(body["messages"][0]) for body in bodies} == {str(first["messages"][0])}
-    assert {str(body["tools"]) for body in bodies} == {str(first["tools"])}
-    for before, after in pairwise(body["messages"] for body in bodies):
-        assert after[: len(before)] == before
-    assert (trace.num_branches, trace.metrics["program_calls"]) == (1, 0.0)
-
-
-async def test_a_program_of_the_first_segment_can_make_no_call_in_the_name_of_the_second(confined: Place) -> None:
-    left = [
-        *(bash(f"cat > /tmp/p.py <<'END'\n{SPY}\nEND\n{BEHIND}"), Reply(text="First.")),
-        *(bash("sleep 1"), Reply(text="Second.")),
-    ]
+async def test_nothing_of_the_first_segment_configures_the_second_runs_in_it_or_calls_in_its_name(
+    confined: Place,
+) -> None:
+    spies = bash(f"cat > /tmp/p.py <<'END'\n{SPY}\nEND\n{BEHIND}")
+    left = [python(TRAPS), spies, Reply(text="First."), bash("sleep 1"), bash(LOOK), Reply(text="Second.")]
 
     def policy(request: ChatRequest) -> Reply:
         return FAILS if request.prompt == "the program's" else left.pop(0)
@@ -91,6 +70,14 @@ async def test_a_program_of_the_first_segment_can_make_no_call_in_the_name_of_th
         await talk.turn("Do the second thing.")
     trace = talk.trace
     assert trace.ok, trace.errors
+    laid, _, _, seen = [str(message.content) for message in trace.messages if message.role == "tool"]
+    assert laid == "laid\n"
+    assert seen == "keptkeptkeptkept0\n/tmp/opencode/home\n"
     assert left == []
-    assert len(model.requests) == 4
-    assert trace.metrics["program_calls"] == 0.0
+    first, *_ = bodies = [request.body for request in model.requests]
+    assert len(bodies) == 6
+    assert {str(body["messages"][0]) for body in bodies} == {str(first["messages"][0])}
+    assert {str(body["tools"]) for body in bodies} == {str(first["tools"])}
+    for before, after in pairwise(body["messages"] for body in bodies):
+        assert after[: len(before)] == before
+    assert (trace.num_branches, trace.metrics["program_calls"]) == (1, 0.0)

@@ -1,9 +1,13 @@
-"""Whatever the policy does, OpenCode's run is a finished rollout: scored, and marked for what it was."""
+"""Whatever the policy does, OpenCode's run is a finished rollout: scored, and marked for what it was.
+
+Where what OpenCode does with it is nothing special, the light program plays it.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import Reply, ToolCall, Usage
 
 from tests.support.places import Place
@@ -13,6 +17,7 @@ from tests.support.rollouts import play
 pytestmark = pytest.mark.opencode
 
 DONE = Reply(text="Done.")
+LIGHT = pytest.mark.usefixtures("light")
 WINDOW = '{"error": {"message": "This model\'s maximum context length is 4096 tokens.", "code": 400}}'
 SPENT = Usage(prompt_tokens=900, completion_tokens=100)
 
@@ -21,106 +26,71 @@ def spending(reply: Reply) -> Reply:
     return reply.model_copy(update={"usage": SPENT})
 
 
-def calling(name: str, arguments: str) -> Reply:
-    return Reply(tool_calls=(ToolCall(name=name, arguments=arguments),))
-
-
-@pytest.mark.parametrize(
-    ("script", "settings", "stop", "turns", "truncated", "metrics"),
-    [
-        pytest.param([Reply()], {}, "agent_completed", 1, False, {"empty_answer": 1}, id="empty answer"),
-        pytest.param(
-            [Reply(reasoning="Hm.")], {}, "agent_completed", 1, False, {"empty_answer": 1}, id="only reasoning"
-        ),
-        pytest.param([Reply(text="I cannot do that.")], {}, "agent_completed", 1, False, {}, id="giving up"),
-        pytest.param([Reply(text="So", finish_reason="length")], {}, "agent_completed", 1, True, {}, id="length"),
-        pytest.param(
-            [calling("bash", '{"command": oops'), call("no_such_tool", x=1), call("bash"), calling("bash", "[]"), DONE],
-            {},
-            "agent_completed",
-            5,
-            False,
-            {"total_tool_calls": 4, "bash_calls": 3, "unique_tools_used": 2},
-            id="calls that cannot be carried out",
-        ),
-        pytest.param(
-            [bash("echo 1"), bash("echo 2"), DONE],
-            {"max_turns": 2},
-            "max_turns",
-            2,
-            True,
-            {"bash_calls": 2},
-            id="turns",
-        ),
-        pytest.param(
-            [spending(bash("echo 1")), spending(DONE)],
-            {"max_total_tokens": 1000},
-            "max_total_tokens",
-            1,
-            True,
-            {"context_overflow": 0},
-            id="token budget",
-        ),
-        pytest.param(
-            [bash("echo 1"), Reply(faults=fault("status", status=400, body=WINDOW))],
-            {},
-            "max_total_tokens",
-            1,
-            True,
-            {"context_overflow": 1, "model_call_errors": 1},
-            id="context window",
-        ),
-        pytest.param(
-            [bash("echo 1"), Reply(text="I c", finish_reason="content_filter")],
-            {},
-            "content_filter",
-            2,
-            False,
-            {},
-            id="content filter",
-        ),
-    ],
-)
-async def test_what_the_policy_did_is_scored_and_marked(
-    confined: Place,
-    script: Sequence[Reply],
-    settings: dict[str, Any],
-    stop: str,
-    turns: int,
-    truncated: bool,
-    metrics: dict[str, float],
-) -> None:
-    played = await play(confined, script, settings=settings)
+async def assert_scored(
+    place: Place, script: Sequence[Reply], stop: str, turns: int, *, truncated: bool = False, **settings: Any
+) -> AnyTrace:
+    """Play it, and see that it is a finished rollout."""
+    played = await play(place, script, settings=settings)
     trace = played.trace
     assert trace.ok, trace.errors
     assert (trace.stop_condition, trace.num_turns, trace.is_truncated) == (stop, turns, truncated)
     assert trace.reward == 1.0
-    assert {name: trace.metrics[name] for name in metrics} == metrics
     assert trace.metrics["agent_error"] == trace.metrics["agent_timeout"] == 0.0
     assert played.record["exit_code"] in (0, 1)
     assert played.record["session_id"].startswith("ses_")
+    return trace
 
 
-async def test_a_normal_rollout_in_a_container_is_one_branch_and_leaves_a_complete_record(container: Place) -> None:
-    played = await play(container, [bash("echo hi > made"), DONE], after="cat /app/made")
-    assert played.trace.ok, played.trace.errors
-    assert played.seen == "hi\n"
-    assert played.trace.num_branches == 1
-    record = played.record
-    assert {name: record[name] for name in ("version", "outcome", "exit_code", "segments")} == {
-        "version": "1.18.33",
-        "outcome": "completed",
-        "exit_code": 0,
-        "segments": 1,
-    }
-    assert 0 < record["duration"] < played.seconds
-    assert '"type":"step_finish"' in record["log_tail"]
-    assert len(record["log_tail"].encode()) <= 4000
+async def test_an_empty_answer_is_an_end_and_marked(confined: Place) -> None:
+    trace = await assert_scored(confined, [Reply()], "agent_completed", 1)
+    assert trace.metrics["empty_answer"] == 1.0
 
 
+async def test_an_answer_that_was_cut_at_its_length_is_an_end_and_truncated(confined: Place) -> None:
+    cut = [Reply(text="So", finish_reason="length")]
+    await assert_scored(confined, cut, "agent_completed", 1, truncated=True)
+
+
+async def test_calls_that_cannot_be_carried_out_are_turns_like_others(confined: Place) -> None:
+    broken, none = (Reply(tool_calls=(ToolCall(name="bash", arguments=text),)) for text in ('{"command": oops', "[]"))
+    turns = [broken, call("no_such_tool", x=1), call("bash"), none, DONE]
+    trace = await assert_scored(confined, turns, "agent_completed", 5)
+    counted = ("total_tool_calls", "bash_calls", "unique_tools_used")
+    assert [trace.metrics[name] for name in counted] == [4.0, 3.0, 2.0]
+
+
+async def test_opencode_ends_at_the_limit_of_turns(confined: Place) -> None:
+    turns = [bash("echo 1"), bash("echo 2"), DONE]
+    trace = await assert_scored(confined, turns, "max_turns", 2, truncated=True, max_turns=2)
+    assert trace.metrics["bash_calls"] == 2.0
+
+
+@LIGHT
+async def test_reasoning_alone_is_an_empty_answer(confined: Place) -> None:
+    trace = await assert_scored(confined, [Reply(reasoning="Hm.")], "agent_completed", 1)
+    assert trace.metrics["empty_answer"] == 1.0
+
+
+@LIGHT
+async def test_what_is_spent_and_what_is_too_long_is_told_apart(confined: Place) -> None:
+    spends = [spending(bash("echo 1")), spending(DONE)]
+    trace = await assert_scored(confined, spends, "max_total_tokens", 1, truncated=True, max_total_tokens=1000)
+    assert trace.metrics["context_overflow"] == 0.0
+    too_long = [bash("echo 1"), Reply(faults=fault("status", status=400, body=WINDOW))]
+    trace = await assert_scored(confined, too_long, "max_total_tokens", 1, truncated=True)
+    assert (trace.metrics["context_overflow"], trace.metrics["model_call_errors"]) == (1.0, 1.0)
+
+
+async def test_an_answer_that_a_filter_ended_is_scored(confined: Place) -> None:
+    await assert_scored(
+        confined, [bash("echo 1"), Reply(text="I c", finish_reason="content_filter")], "content_filter", 2
+    )
+
+
+@LIGHT
 async def test_a_conversation_that_outgrows_the_servers_own_window_is_scored(confined: Place) -> None:
     fill = bash("head -c 30000 /dev/zero | tr '\\0' x")
-    played = await play(confined, [fill, DONE], server={"context_window": 9000})
+    played = await play(confined, [fill, DONE], server={"context_window": 5000})
     assert played.trace.ok, played.trace.errors
     assert (played.trace.stop_condition, played.record["outcome"]) == ("max_total_tokens", "context_window")
     assert played.trace.reward == 1.0
@@ -136,6 +106,7 @@ async def test_a_stream_that_was_cut_and_recovered_leaves_one_branch(confined: P
     assert played.trace.reward == 1.0
 
 
+@LIGHT
 @pytest.mark.parametrize(
     "mischief",
     [
@@ -151,13 +122,7 @@ async def test_an_agent_that_spoils_its_own_log_is_judged_by_its_calls(confined:
     assert len(played.record["log_tail"].encode()) <= 2 * 4000 + 1
 
 
-async def test_a_normal_rollout_is_scored_and_its_whole_log_kept_when_asked_for(confined: Place, tmp_path: Any) -> None:
-    played = await play(confined, [bash("echo hi"), DONE], harness={"log_dir": tmp_path / "logs", "log_tail": 100})
-    log = tmp_path / "logs" / f"{played.trace.id}.log"
-    assert played.record["log_file"] == str(log)
-    assert log.read_text().startswith('{"type":"step_start"')
-    trace = played.trace
-    assert (trace.stop_condition, trace.num_turns, trace.is_truncated) == ("agent_completed", 2, False)
-    assert trace.metrics["agent_error"] == trace.metrics["agent_timeout"] == 0.0
-    assert (trace.reward, trace.metrics["bash_calls"], played.record["exit_code"]) == (1.0, 1.0, 0)
-    assert len(played.record["log_tail"]) <= 100
+@LIGHT
+async def test_as_much_of_the_log_is_kept_as_is_asked_for(confined: Place) -> None:
+    played = await play(confined, DONE, harness={"log_tail": 20})
+    assert 0 < len(played.record["log_tail"]) <= 20
