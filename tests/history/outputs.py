@@ -186,7 +186,8 @@ def _segments(turns: range) -> st.SearchStrategy[Segments]:
     return counts.flatmap(lambda number: st.tuples(*[segment(turns)] * number))
 
 
-def conversations(turns: range, of_jobs: range) -> st.SearchStrategy[Conversation]:
-    """Of a main agent and its sub-agents, with so many turns in a segment: a start costs as much as 15 turns."""
-    jobs = st.lists(_segments(of_jobs), max_size=3).map(tuple)
+def conversations(turns: range, of_jobs: range | None = None) -> st.SearchStrategy[Conversation]:
+    """Of a main agent and, with turns of theirs, its sub-agents, with so many turns in a segment: a start costs as much
+    as 15 turns."""
+    jobs = st.just(()) if of_jobs is None else st.lists(_segments(of_jobs), max_size=3).map(tuple)
     return st.builds(Conversation, _segments(turns), jobs, _pieces)
