@@ -16,7 +16,7 @@ def main(address: str, python: str, *arguments: str) -> int:
     """Fork the worker, and end as it does."""
     environment = {name: value for name, value in os.environ.items() if name not in EXECUTED_WITH}
     argv = [python, os.path.abspath(__file__)]
-    asked = {"argv": argv, "directory": os.getcwd(), "environment": environment, "tied": False}
+    asked = {"argv": argv, "directory": os.getcwd(), "environment": environment}
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.connect(address)

@@ -53,11 +53,11 @@ class Request:
     argv: list[str]
     directory: str
     environment: dict[str, str]
-    tied: bool
-    """Whether it ends with whoever asked for it."""
     streams: list[int]
     connection: socket.socket
     requester: int
+    tied: bool = False
+    """Whether it ends with whoever asked for it."""
 
 
 @dataclass

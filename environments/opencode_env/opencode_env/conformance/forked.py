@@ -61,12 +61,8 @@ class Forked:
         self._told = b""
         self._connection = socket.socket(socket.AF_UNIX)
         self._connection.connect(server or address(_interpreter(argv[0])))
-        asked = {
-            "argv": list(argv),
-            "directory": str(directory),
-            "environment": dict(environment),
-            "tied": server is not None,
-        }
+        asked: dict[str, object] = {"argv": list(argv), "directory": str(directory), "environment": dict(environment)}
+        asked["tied"] = server is not None
         with open(os.devnull, "r+b", buffering=0) as nothing:
             streams = [nothing, output or nothing, error]
             socket.send_fds(self._connection, [b" "], [stream.fileno() for stream in streams])
