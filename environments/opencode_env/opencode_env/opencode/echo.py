@@ -18,6 +18,7 @@ from opencode_env.opencode import javascript_json
 
 _STEP_LIMIT = "CRITICAL - MAXIMUM STEPS REACHED\n"
 _INVALID = "invalid"
+_MISTRAL_FILLER = "Done."
 
 
 class OpenCodeEcho:
@@ -32,8 +33,11 @@ class OpenCodeEcho:
         answer.
 
         Content: null comes back as "". Reasoning: `reasoning` comes back as `reasoning_content`, and as "" where there
-        was empty, or only `reasoning_details`, which OpenCode does not read.
+        was empty, or only `reasoning_details`, which OpenCode does not read. An answer that is left out comes as
+        "Done." before what the user says, when the model is named after one of Mistral's.
         """
+        if self.leaves_out(sampled) and echo.keys() <= {"role", "content"} and echo.get("content") == _MISTRAL_FILLER:
+            return []
         reasoning = echo.get("reasoning_content") or ""
         unread = sampled.provider_state is not None and not reasoning
         if (sampled.content or "") != (echo.get("content") or ""):
