@@ -1,6 +1,8 @@
 """The environment's end of the control plane, and servers that say what they should not."""
 
 import asyncio
+import os
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -64,14 +66,14 @@ SERVES = "import time; from opencode_simulation.hub import hub; print(hub().path
 
 @pytest.mark.usefixtures("programs")
 async def test_a_killed_process_leaves_no_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program, temporary = tmp_path / "serves.py", tmp_path / "temporary"
-    temporary.mkdir()
+    program = tmp_path / "serves.py"
     program.write_text(SERVES)
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    with running(str(program)) as (killed, said):
-        assert Path((await asyncio.to_thread(said.readline)).strip()).parent.is_relative_to(temporary)
-        killed.kill()
-        await until(lambda: not list(temporary.iterdir()))
+    with tempfile.TemporaryDirectory() as temporary:  # short enough for a socket, as tmp_path may not be
+        monkeypatch.setenv("TMPDIR", temporary)
+        with running(str(program)) as (killed, said):
+            assert Path((await asyncio.to_thread(said.readline)).strip()).parent.is_relative_to(temporary)
+            killed.kill()
+            await until(lambda: not os.listdir(temporary))
 
 
 async def test_a_shared_server_that_died_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
