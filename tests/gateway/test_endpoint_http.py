@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from opencode_env.cli_agent.interception import endpoint_http
-from opencode_env.cli_agent.interception.endpoint_http import ConnectionPools, EndpointHttp
+from opencode_env.cli_agent.interception.endpoint_http import Connections, EndpointHttp
 from verifiers.v1.clients import EvalClient, EvalClientConfig
 from verifiers.v1.dialects import DIALECTS
 
@@ -61,7 +61,7 @@ class CountingServer:
 async def asked() -> AsyncIterator[tuple[CountingServer, httpx.AsyncClient]]:
     """A server, and a client of it."""
     server = CountingServer()
-    async with server.serving(), httpx.AsyncClient(transport=ConnectionPools(), timeout=30) as client:
+    async with server.serving(), httpx.AsyncClient(transport=Connections(), timeout=30) as client:
         yield server, client
 
 
@@ -85,10 +85,16 @@ async def test_calls_use_as_many_connections_as_there_are_at_once_and_use_them_a
         assert server.connections == 25
 
 
-async def test_calls_above_the_limit_wait_and_pools_above_the_kept_ones_are_closed(
+def allow(monkeypatch: pytest.MonkeyPatch, connections: int, kept: int = 10) -> None:
+    """Let there be so many."""
+    monkeypatch.setattr(endpoint_http, "CONNECTIONS", connections)
+    monkeypatch.setattr(endpoint_http, "KEPT_CONNECTIONS", kept)
+
+
+async def test_calls_above_the_limit_wait_and_connections_above_the_kept_ones_are_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    allow(monkeypatch, pools=3, connections=2, kept=1)
+    allow(monkeypatch, 6, kept=2)
     async with asked() as (server, client):
         await at_once(server, client, 20, 6)
         assert server.most == 6
@@ -97,67 +103,52 @@ async def test_calls_above_the_limit_wait_and_pools_above_the_kept_ones_are_clos
         await at_once(server, client, 20, 6)
 
 
-def allow(monkeypatch: pytest.MonkeyPatch, *, pools: int, connections: int, kept: int = 10) -> None:
-    """Let there be so many."""
-    for name, value in {"POOLS": pools, "CONNECTIONS": connections, "KEPT_POOLS": kept}.items():
-        monkeypatch.setattr(endpoint_http, name, value)
-
-
-def requests(client: httpx.AsyncClient) -> list[int]:
-    """What each pool in use carries."""
-    assert isinstance(client._transport, ConnectionPools)
-    return [pool.requests for pool in client._transport._pools]
-
-
-async def test_calls_above_the_limit_wait_in_all_pools_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    allow(monkeypatch, pools=3, connections=2)
+async def test_a_call_waits_for_the_first_connection_that_gets_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    allow(monkeypatch, 2)
     async with asked() as (server, client):
-        sent = [asyncio.create_task(client.get(server.url)) for _ in range(20)]
-        await until(lambda: sum(requests(client)) == 20)
-        assert sorted(requests(client)) == [6, 7, 7]
+        long = asyncio.create_task(client.get(server.url))
+        await until(lambda: server.active == 1)
+        answers = await asyncio.gather(*(client.get(f"{server.url}now") for _ in range(5)))
+        assert [one.text for one in answers] == ["now"] * 5
         server.may_answer.set()
-        await asyncio.gather(*sent)
+        await long
 
 
-async def test_a_pool_without_a_request_keeps_its_connections_where_few_others_are_so(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("moments", range(0, 40, 4))
+async def test_a_waiting_call_that_is_cancelled_keeps_no_connection_from_the_next(
+    monkeypatch: pytest.MonkeyPatch, moments: int
 ) -> None:
-    allow(monkeypatch, pools=3, connections=2, kept=1)
+    allow(monkeypatch, 1)
     async with asked() as (server, client):
-        held = [asyncio.create_task(client.get(server.url)) for _ in range(4)]
-        await until(lambda: server.active == 4)
+        first, cancelled, last = (asyncio.create_task(client.get(server.url)) for _ in range(3))
+        await until(lambda: server.active == 1)
+        server.may_answer.set()
+        for _ in range(moments):
+            await asyncio.sleep(0)
+        cancelled.cancel()
+        assert [one.text for one in await asyncio.gather(first, last)] == ["done"] * 2
+
+
+async def test_a_free_connection_stays_where_few_others_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    allow(monkeypatch, 3, kept=1)
+    async with asked() as (server, client):
+        held = [asyncio.create_task(client.get(server.url)) for _ in range(2)]
+        await until(lambda: server.active == 2)
+        used = []
         for _ in range(2):
             assert (await client.get(f"{server.url}now")).text == "now"
-            assert requests(client) == [2, 2, 0]
+            assert isinstance(client._transport, Connections)
+            used += client._transport._free
+        assert len(used) == 2
+        assert used[0] is used[1]
         server.may_answer.set()
         await asyncio.gather(*held)
 
 
-async def test_a_pool_of_a_call_that_was_given_up_counts_until_its_others_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    allow(monkeypatch, pools=2, connections=2)
+async def test_a_client_closes_the_connections_in_use() -> None:
     async with asked() as (server, client):
-        first, given_up = (asyncio.create_task(client.get(server.url)) for _ in range(2))
-        await until(lambda: server.active == 2)
-        given_up.cancel()
-        await asyncio.gather(given_up, return_exceptions=True)
-        assert requests(client) == []
-        others = [asyncio.create_task(client.get(server.url)) for _ in range(4)]
-        await until(lambda: sum(requests(client)) == 4)
-        assert requests(client) == [4]
-        server.may_answer.set()
-        await asyncio.gather(first, *others)
-        assert isinstance(client._transport, ConnectionPools)
-        assert client._transport._retired == []
-        await until(lambda: server.connections == 2)
-
-
-async def test_a_client_closes_the_pool_of_a_call_that_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    allow(monkeypatch, pools=2, connections=2)
-    async with asked() as (server, client):
-        under_way, given_up = (asyncio.create_task(client.get(server.url)) for _ in range(2))
-        await until(lambda: server.active == 2)
-        given_up.cancel()
-        await asyncio.gather(given_up, return_exceptions=True)
+        under_way = asyncio.create_task(client.get(server.url))
+        await until(lambda: server.active == 1)
         await client.aclose()
         server.may_answer.set()
         assert isinstance((await asyncio.gather(under_way, return_exceptions=True))[0], httpx.HTTPError)
@@ -178,15 +169,17 @@ async def test_a_call_that_is_cancelled_as_its_answer_ends_leaves_its_place(monk
         return httpx.Response(200, stream=_Unclosable())
 
     monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", answer)
-    pools = ConnectionPools()
-    response = await pools.handle_async_request(httpx.Request("GET", "http://127.0.0.1:9/"))
+    connections = Connections()
+    response = await connections.handle_async_request(httpx.Request("GET", "http://127.0.0.1:9/"))
     with pytest.raises(asyncio.CancelledError):
         await response.aclose()
-    assert (pools._pools, pools._retired) == ([], [])
+    assert not connections._open
+    assert not connections._free
+    assert connections._places._value == endpoint_http.CONNECTIONS
 
 
 async def test_a_call_that_fails_or_is_given_up_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    allow(monkeypatch, pools=1, connections=1)
+    allow(monkeypatch, 1)
     async with asked() as (server, client):
         for _ in range(3):
             with pytest.raises(httpx.ConnectError):
@@ -215,14 +208,15 @@ async def test_calls_that_are_cancelled_as_they_connect_take_no_place_from_other
         assert task is not None
         task.cancel()
 
+    allow(monkeypatch, 2)
     async with asked() as (server, client):
         server.may_answer.set()
         with monkeypatch.context() as patch:
             patch.setattr(httpcore.AsyncHTTP11Connection, "__init__", cancelled)
-            for _ in range(endpoint_http.CONNECTIONS + 1):
+            for _ in range(3):
                 with pytest.raises(asyncio.CancelledError):
                     await asyncio.create_task(client.get(server.url))
-        answers = asyncio.gather(*(client.get(server.url) for _ in range(2 * endpoint_http.CONNECTIONS)))
+        answers = asyncio.gather(*(client.get(server.url) for _ in range(4)))
         assert {answer.text for answer in await asyncio.wait_for(answers, 60)} == {"done"}
 
 

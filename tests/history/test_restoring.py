@@ -173,6 +173,21 @@ async def test_a_hooks_new_words_reach_the_endpoint_behind_an_answer_that_it_nev
         assert rollout.main.num_branches == 1
 
 
+@pytest.mark.parametrize("said", [[Reply()], [Reply(text="Done."), Reply()]], ids=["empty", "beside what was said"])
+async def test_a_word_of_the_agents_own_stands_for_an_empty_answer_where_nobody_said_it(said: list[Reply]) -> None:
+    word = {"role": "assistant", "content": "Done."}
+    async with role_server(strict=True) as server, server.rollout(harness=OPENCODE) as rollout:
+        server.model.policy = Replies(*said, Reply(text="On."))
+        for _ in said:
+            await ask(rollout, [user("go")])
+        await ask(rollout, [user("go"), word, user("on")])
+        assert sent(server) == [user("go"), word, user("on")]
+        path = next(branch for branch in rollout.main.branches if branch.nodes[-1] is rollout.main.nodes[-1])
+        assert path.nodes[1].sampled
+        assert path.nodes[1].message.content == (said[0].text or None)
+        assert rollout.main.num_branches == len(said)
+
+
 async def test_turns_whose_calls_have_one_id_are_no_partial_answers_of_one_another() -> None:
     async with role_server(strict=True) as server, server.rollout(harness=OPENCODE) as rollout:
         twice = Reply(tool_calls=(*spoken("x").tool_calls, *spoken("x").tool_calls))

@@ -18,7 +18,7 @@ from opencode_env.opencode import javascript_json
 
 _STEP_LIMIT = "CRITICAL - MAXIMUM STEPS REACHED\n"
 _INVALID = "invalid"
-_MISTRAL_FILLER = "Done."
+_MISTRALS = "Done."
 
 
 class OpenCodeEcho:
@@ -33,11 +33,8 @@ class OpenCodeEcho:
         answer.
 
         Content: null comes back as "". Reasoning: `reasoning` comes back as `reasoning_content`, and as "" where there
-        was empty, or only `reasoning_details`, which OpenCode does not read. An answer that is left out comes as
-        "Done." before what the user says, when the model is named after one of Mistral's.
+        was empty, or only `reasoning_details`, which OpenCode does not read.
         """
-        if self.leaves_out(sampled) and echo.keys() <= {"role", "content"} and echo.get("content") == _MISTRAL_FILLER:
-            return []
         reasoning = echo.get("reasoning_content") or ""
         unread = sampled.provider_state is not None and not reasoning
         if (sampled.content or "") != (echo.get("content") or ""):
@@ -49,6 +46,11 @@ class OpenCodeEcho:
     def leaves_out(self, sampled: AssistantMessage) -> bool:
         """An answer without text, reasoning and calls is missing from the history."""
         return not (sampled.content or sampled.reasoning_content or sampled.tool_calls)
+
+    def stands_in(self, echo: Wire) -> bool:
+        """Between a tool's result and what the user says, when the model is named after one of Mistral's: those models
+        take no two in a row. It goes upstream as it is; the trace holds the empty answer."""
+        return echo.keys() <= {"role", "content"} and echo.get("content") == _MISTRALS
 
     def says_once(self, message: AssistantMessage) -> bool:
         """At an agent's step limit (`steps`) a request ends with an order to stop, which is never sent again."""

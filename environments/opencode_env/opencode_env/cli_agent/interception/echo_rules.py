@@ -36,6 +36,10 @@ class EchoRules(Protocol):
         """Whether an answer is missing from the history."""
         ...
 
+    def stands_in(self, echo: Wire) -> bool:
+        """Whether a message is what the agent may put in the place of an answer that it leaves out."""
+        ...
+
     def says_once(self, message: AssistantMessage) -> bool:
         """Whether these are the agent's own words at the end of one request, missing from the next."""
         ...

@@ -1,10 +1,10 @@
 """verifiers' HTTP client of a chat endpoint, with less work for each call.
 
 httpcore looks several times at every connection of a pool for each request, so that with hundreds of calls at once one
-pool takes more of the serving thread than all the rest of a call: here each connection has a pool of its own. verifiers
+pool takes more of the serving thread than all the rest of a call: here each connection is a pool of its own. verifiers
 makes a call's headers and parses its URL anew each time: here they are made once for each rollout. Invariant: there are
-at most as many connections as verifiers allows one client, a connection that is free is used again, and what goes
-upstream is what verifiers' own client sends. Beyond so many calls at once, a call waits for a place in one pool.
+at most as many connections as verifiers allows one client, one that is free is used again, and what goes upstream is
+what verifiers' own client sends. Beyond so many calls at once, a call waits for the first connection that gets free.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ import httpx
 from verifiers.v1.clients import BaseClientConfig, EvalClient
 from verifiers.v1.dialects import Dialect
 
-POOLS, CONNECTIONS = 1000, 1
-"""Together 1,000 connections, which is verifiers' limit."""
+CONNECTIONS = 1000
+"""At once, which is verifiers' limit."""
 
-KEPT_POOLS = 100
-"""Pools without a request that keep their connections."""
+KEPT_CONNECTIONS = 100
+"""Without a request, that stay open."""
 
 _KEPT_HEADERS = 1000
 
@@ -33,7 +33,7 @@ class EndpointHttp(EvalClient):
     def __init__(self, config: BaseClientConfig) -> None:
         super().__init__(config)
         # Proxies of the environment stay; there is no public way to keep them.
-        self.client._transport = ConnectionPools()
+        self.client._transport = Connections()
         self._url: Callable[[str], Any] = lru_cache(httpx.URL)
         self._made: dict[tuple[object, ...], httpx.Headers] = {}
 
@@ -52,68 +52,51 @@ class EndpointHttp(EvalClient):
         return await super()._request(self._url(url), *args, **options)
 
 
-@dataclass(eq=False)
-class _Pool:
-    """One pool, and how many requests it carries."""
+class Connections(httpx.AsyncBaseTransport):
+    """Sends each request through a connection of its own, one that is free if there is one.
 
-    transport: httpx.AsyncHTTPTransport
-    requests: int = 0
-
-
-class ConnectionPools(httpx.AsyncBaseTransport):
-    """Sends each request through the first pool that has a connection to spare.
-
-    httpcore can lose a connection whose request is cancelled as it begins: it counts for ever and serves nobody. A pool
-    in which that may have happened takes no further request.
+    httpcore can lose a connection whose request is cancelled as it begins: it counts for ever and serves nobody. So no
+    request waits for a connection that another has, and the connection of one that was cancelled is closed.
     """
 
     def __init__(self) -> None:
-        self._pools: list[_Pool] = []
-        self._retired: list[_Pool] = []
+        self._places = asyncio.Semaphore(CONNECTIONS)
+        self._open: set[httpx.AsyncHTTPTransport] = set()
+        self._free: list[httpx.AsyncHTTPTransport] = []
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send one request; its pool carries it until its response is closed."""
-        pool = next((one for one in self._pools if one.requests < CONNECTIONS), None) or self._another()
-        pool.requests += 1
+        """Send one request; it has its connection until its response is closed."""
+        await self._places.acquire()
+        connection = self._free.pop() if self._free else self._another()
         try:
-            response = await pool.transport.handle_async_request(request)
+            response = await connection.handle_async_request(request)
         except BaseException as error:
-            await self._release(pool, error)
+            await self._release(connection, error)
             raise
         assert isinstance(response.stream, httpx.AsyncByteStream)
-        response.stream = _Stream(response.stream, partial(self._release, pool))
+        response.stream = _Stream(response.stream, partial(self._release, connection))
         return response
 
     async def aclose(self) -> None:
         """Close all connections."""
-        for pools in (self._pools, self._retired):
-            while pools:
-                await pools.pop().transport.aclose()
+        while self._open:
+            await self._open.pop().aclose()
 
-    def _another(self) -> _Pool:
-        if self._pools and len(self._pools) + len(self._retired) >= POOLS:
-            return min(self._pools, key=lambda one: one.requests)
-        limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
-        self._pools.append(_Pool(httpx.AsyncHTTPTransport(verify=_tls(), limits=limits)))
-        return self._pools[-1]
+    def _another(self) -> httpx.AsyncHTTPTransport:
+        limits = httpx.Limits(max_connections=1, max_keepalive_connections=1)
+        connection = httpx.AsyncHTTPTransport(verify=_tls(), limits=limits)
+        self._open.add(connection)
+        return connection
 
-    def _unused(self) -> int:
-        return sum(not one.requests for one in self._pools)
-
-    async def _release(self, pool: _Pool, error: BaseException | None) -> None:
-        pool.requests -= 1
-        if isinstance(error, asyncio.CancelledError) and pool in self._pools:
-            self._pools.remove(pool)
-            self._retired.append(pool)
-        if pool.requests:
-            return
-        if pool in self._retired:
-            self._retired.remove(pool)
-        elif len(self._pools) > KEPT_POOLS and pool in self._pools and self._unused() > KEPT_POOLS:
-            self._pools.remove(pool)
-        else:
-            return
-        await pool.transport.aclose()
+    async def _release(self, connection: httpx.AsyncHTTPTransport, error: BaseException | None) -> None:
+        try:
+            if not isinstance(error, asyncio.CancelledError) and len(self._free) < KEPT_CONNECTIONS:
+                self._free.append(connection)
+            else:
+                self._open.discard(connection)
+                await connection.aclose()
+        finally:
+            self._places.release()
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,9 @@ class History:
             # The model may have said the agent's own words: only at a request's end they are the agent's again.
             ends = found.taken == len(messages) - 1
             readings = (self._repeated, self._answer_behind_own_words)
-            return any(read(found, echo) for read in (readings if ends else reversed(readings)))
+            if any(read(found, echo) for read in (readings if ends else reversed(readings))):
+                return True
+            return self.rules.stands_in(echo) and self._left_out(found, echo)
         issued = found.result_of(echo) if echo.get("role") == "tool" else None
         if (node := self._input(found.end, echo, issued, tools)) is not None:
             found.add(node, found.result_on_wire(self._with_pinned(node, echo), issued))
@@ -134,15 +136,15 @@ class History:
                 return True
         return False
 
-    def _left_out(self, found: Restored) -> bool:
-        """Go on behind an answer that the agent left out before what the user says now."""
+    def _left_out(self, found: Restored, stand_in: Message | None = None) -> bool:
+        """Go on behind an answer that the agent left out before what the user says, or put a message in place of."""
         for parent in (found.end, *self._own_words(found.end)):
             for node in self._answers(parent):
                 answer = self._nodes[node].message
                 if isinstance(answer, AssistantMessage) and self.rules.leaves_out(answer):
                     if parent is not None and parent != found.end:
                         found.add(parent, self._words_on_wire(parent), 0)
-                    found.add(node, None, 0)
+                    found.add(node, stand_in, 0 if stand_in is None else 1)
                     return True
         return False
 
