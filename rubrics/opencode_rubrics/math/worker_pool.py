@@ -5,8 +5,8 @@ cancelled is ended and replaced, and all of them die with this process, however 
 most half of the places: each is first tried for a moment, and starts anew, among those alone, if that was too short.
 They compute at half the weight of this process, which serves every agent.
 
-An answer that hangs costs its deadline of CPU, and by the clock at most twice that and less than a second; a machine on
-which a worker gets next to no CPU is an error, so that no right answer is a 0 for it.
+An answer that hangs costs its deadline of CPU, and by the clock at most twice that and 1.5 seconds; a machine on which
+a worker gets next to no CPU is an error, so that no right answer is a 0 for it.
 """
 
 import asyncio

@@ -108,8 +108,9 @@ class PodmanBackend(RuntimeBackend):
         """Start a process whose three streams stay open.
 
         Raises:
-            SandboxError: podman could not be started.
+            SandboxError: podman or the container could not be started, or is gone.
         """
+        self.container.require_alive("a process was started in it")
         return await self._commands.open(argv, runtime.process_env(env), runtime.user)
 
     async def run_background(self, runtime: Runtime, argv: list[str], env: dict[str, str], log: str) -> None:

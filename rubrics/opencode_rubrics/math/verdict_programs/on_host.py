@@ -9,7 +9,6 @@ if it still runs. worker socket (stream): length-prefixed JSON, a request with `
 in `text`. A worker that had a long request weighs half of what others do from then on.
 """
 
-import contextlib
 import ctypes
 import gc
 import json
@@ -29,6 +28,7 @@ LENGTH = struct.Struct("!I")
 _PR_SET_PDEATHSIG = 1
 _HALF = 3
 """By so much nicer (sched(7)): each step takes a fifth."""
+_TRIES = 10
 _WARM_UP = ((r"\frac{1}{2}+x^2", "x^2+0.5"), (r"2\sqrt{2}", r"\sqrt{8}"), (r"\int_0^1 x\,dx", r"\frac{1}{2}"))
 
 
@@ -105,8 +105,15 @@ def _halve_weight() -> None:
     """Get half of the CPU that others get where there is not enough."""
     os.setsid()
     os.nice(_HALF)
-    with contextlib.suppress(OSError):  # a kernel that does not weigh sessions, which it does elsewhere before all else
-        Path("/proc/self/autogroup").write_text(str(_HALF))
+    for _ in range(_TRIES):  # for a user who is not root, Linux takes ten of these a second
+        try:
+            Path("/proc/self/autogroup").write_text(str(_HALF))
+        except BlockingIOError:
+            time.sleep(0.1)
+        except OSError:  # a kernel that does not weigh sessions, which it does elsewhere before all else
+            return
+        else:
+            return
 
 
 def _reply(reference: str | None, text: str, source: Source) -> dict[str, object]:
