@@ -21,7 +21,7 @@ DONE = Reply(text="Done.")
 REPORT = '{"type":"error","timestamp":1,"sessionID":"x","error":{"name":"UnknownError","data":{"message":"%s"}}}'
 APPEND = (
     "setsid sh -c 'while sleep 0.01; do echo '\\''%s'\\'' >> '$OPENCODE_ENV_STATE'/events.jsonl; done' "
-    ">/dev/null 2>&1 &"
+    """>/dev/null 2>&1 & until grep -q '^{"type":"error"' "$OPENCODE_ENV_STATE"/events.jsonl; do sleep 0.01; done;"""
 )
 
 
@@ -35,7 +35,7 @@ async def test_an_agent_that_kills_everything_is_scored_and_that_is_named(place:
     ("command", "words"),
     [
         (APPEND % (REPORT % "broken"), ["reported an error", "broken"]),
-        (APPEND % (REPORT % "The operation timed out.") + " sleep 1; kill -9 $PPID", ["was killed or crashed (exit"]),
+        (APPEND % (REPORT % "The operation timed out.") + " kill -9 $PPID", ["was killed or crashed (exit"]),
     ],
     ids=["and goes on", "and kills"],
 )
