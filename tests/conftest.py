@@ -1,5 +1,6 @@
 """Fixtures of the whole suite: container images, and other versions of OpenEnv. In CI what they need must be there."""
 
+import functools
 import gc
 import logging
 import os
@@ -11,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
+import httpx._transports.default as _transports
 import hypothesis
 import pytest
 
@@ -30,6 +33,9 @@ NEWEST_OPENENV = "0.10.0"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 gc.disable()
+
+# Certificates are read once, not for each HTTP client.
+_transports.create_ssl_context = functools.cache(httpx.create_ssl_context)  # type: ignore[attr-defined]
 
 # On a busy machine a generated example takes as long as the machine lets it take.
 hypothesis.settings.register_profile("without-deadline", deadline=None)

@@ -228,7 +228,8 @@ AFTER_A_RUN: Sequence[Condition] = (
     Condition(Outcome.AGENT_ERROR, _unscored_break),
     Condition(Outcome.AGENT_BROKE, _broke),
 )
-"""The conditions of a run's outcome; the first that holds is it."""
+"""The conditions of a run's outcome; the first that holds is it. Up to `_failed_before_tools` no program of the agent's
+need have run; what stands behind it asks for evidence that nothing in the sandbox can make."""
 
 
 def outcomes_at_the_end(trace: AnyTrace) -> set[Outcome]:

@@ -4,7 +4,7 @@ import logging
 import os
 import re
 import string
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,28 +17,10 @@ from opencode_env.tool_backends.program_view import cannot_run, search_path
 
 _Found = Iterator[tuple[Place, str]]
 
-_FIELDS_OF = {
-    Orchestration.LOCAL_DOCKER: (
-        "docker_image",
-        "container_port",
-        "container_template_data_path",
-        "docker_run_args",
-        "container_command",
-        "container_volumes",
-    ),
-    Orchestration.REMOTE_HTTP_API: (
-        "remote_api_config_ref",
-        "remote_api_config_inline",
-        "remote_resource_type_identifier",
-    ),
-    Orchestration.LOCAL_PROGRAM: ("command", "env", "reads"),
-    Orchestration.REMOTE_URL: ("url", "auth_details"),
-}
 _NO_URL = (
     "must begin with http:// or https://, name a host, and hold no space and no ${NAME}, which is replaced in env and "
     "auth_details only"
 )
-_MODE_OF = {field: mode for mode, fields in _FIELDS_OF.items() for field in fields}
 _GIVEN = re.compile(r"--(name|detach|rm|pidfile|cidfile|publish|replace|interactive|tty)\b|-[a-zA-Z]*[dpPit]\b")
 """Options of `docker run` that the environment sets itself."""
 
@@ -70,15 +52,12 @@ def _names(config: AppConfig) -> _Found:
 
 def _backend(backend: BackendServerConfig, config: AppConfig, directory: Path) -> _Found:
     mode = backend.orchestration_mode
-    for field, own in _MODE_OF.items():
-        if own is not mode and getattr(backend, field) is not None:
-            yield (field,), f"means nothing with orchestration_mode {mode.value!r}; take it away, or change the mode"
-    yield from {
-        Orchestration.LOCAL_DOCKER: _container,
-        Orchestration.REMOTE_HTTP_API: _instance,
-        Orchestration.LOCAL_PROGRAM: _program,
-        Orchestration.REMOTE_URL: _url,
-    }[mode](backend, config, directory)
+    for other, (_, fields) in _KINDS.items():
+        for field in fields:
+            if other is not mode and getattr(backend, field) is not None:
+                told = f"means nothing with orchestration_mode {mode.value!r}; take it away, or change the mode"
+                yield (field,), told
+    yield from _KINDS[mode][0](backend, config, directory)
     yield from _template(backend, directory)
 
 
@@ -135,6 +114,28 @@ def _url(backend: BackendServerConfig, config: AppConfig, directory: Path) -> _F
         yield ("url",), _NO_URL
     for field, message in missing_details(backend):
         yield (field,), message
+
+
+_KINDS: dict[Orchestration, tuple[Callable[[BackendServerConfig, AppConfig, Path], _Found], tuple[str, ...]]] = {
+    Orchestration.LOCAL_DOCKER: (
+        _container,
+        (
+            "docker_image",
+            "container_port",
+            "container_template_data_path",
+            "docker_run_args",
+            "container_command",
+            "container_volumes",
+        ),
+    ),
+    Orchestration.REMOTE_HTTP_API: (
+        _instance,
+        ("remote_api_config_ref", "remote_api_config_inline", "remote_resource_type_identifier"),
+    ),
+    Orchestration.LOCAL_PROGRAM: (_program, ("command", "env", "reads")),
+    Orchestration.REMOTE_URL: (_url, ("url", "auth_details")),
+}
+"""The check of each kind, and the fields that no other kind may have."""
 
 
 def _template(backend: BackendServerConfig, directory: Path) -> _Found:

@@ -86,7 +86,7 @@ class _ServedChat(_Served, ChatDialect):
 
     # Ends with a hook of the server between parsing and matching, for restored histories.
     def parse_request(self, body: RawRequest) -> Request:
-        """The native request as the typed one, its history restored; the JSON goes on as an endpoint takes it.
+        """The native request as the typed one, its history restored. Changes `body["messages"]` to what goes upstream.
 
         Raises:
             ValueError: it cannot be read.
