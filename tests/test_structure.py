@@ -68,11 +68,17 @@ def sources() -> dict[str, Path]:
     return {module_name(path): path for folder in PACKAGES.values() for path in folder.rglob("*.py")}
 
 
+@cache
+def tree(path: Path) -> ast.Module:
+    """A source file, parsed."""
+    return ast.parse(path.read_text())
+
+
 def imports(module: str) -> Iterator[str]:
     """The modules of ours that a module imports, those for type checking and inside functions included."""
     path = sources()[module]
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in sources())
         elif isinstance(node, ast.ImportFrom):
@@ -147,7 +153,7 @@ def test_a_part_for_every_sandbox_knows_no_platform() -> None:
 def test_nothing_below_is_changed_from_above_at_import() -> None:
     changed = []
     for module, path in sources().items():
-        body = ast.parse(path.read_text()).body
+        body = tree(path).body
         imported = {
             alias.asname or alias.name
             for node in body
@@ -194,7 +200,7 @@ def test_imports_are_absolute_but_where_a_package_runs_on_its_own() -> None:
         f"{module}: from {'.' * node.level}{node.module or ''}"
         for module, path in sources().items()
         if not set(IN_THE_SANDBOX) & set(module.split("."))
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree(path))
         if isinstance(node, ast.ImportFrom) and node.level
     ]
     assert relative == []
@@ -216,7 +222,7 @@ def test_every_docstring_names_what_it_raises_in_one_form() -> None:
     entry = re.compile(r"[A-Z]\w+: (?:[a-z`\"(]|OpenCode)")
     wrong = []
     for module, path in sources().items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree(path)):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 continue
             lines = (ast.get_docstring(node) or "").partition("Raises:\n")[2].split("\n\n")[0].splitlines()
@@ -229,7 +235,7 @@ def test_a_broad_except_that_does_not_raise_says_why() -> None:
     silent = []
     for module, path in sources().items():
         lines = path.read_text().splitlines()
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree(path)):
             if not isinstance(node, ast.ExceptHandler) or any(isinstance(part, ast.Raise) for part in ast.walk(node)):
                 continue
             broad = node.type is None or ast.unparse(node.type) in ("Exception", "BaseException")

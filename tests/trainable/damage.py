@@ -34,7 +34,7 @@ def damages(value: Any, chance: random.Random) -> Iterator[Damage]:
     for field, paths in sorted(places.items()):
         for kind in KINDS:
             tried = (Damage(kind, path, field) for path in chance.sample(paths, len(paths)))
-            able = next((damage for damage in tried if damaged(value, damage) is not MISSING), None)
+            able = next((damage for damage in tried if _put(value, damage) is not MISSING), None)
             if able is not None:
                 yield able
 
@@ -42,9 +42,8 @@ def damages(value: Any, chance: random.Random) -> Iterator[Damage]:
 def damaged(value: Any, damage: Damage) -> Any:
     """A copy with the damage, or `MISSING` where it would change nothing."""
     *way, last = damage.path
-    old = _at(value, damage.path)
-    new = KINDS[damage.kind](value, damage.path, old)
-    if new is MISSING or (new == old and type(new) is type(old)):
+    old, new = _at(value, damage.path), _put(value, damage)
+    if new is MISSING:
         return MISSING
     spoilt = copy.deepcopy(value)
     holder = _at(spoilt, tuple(way))
@@ -57,6 +56,13 @@ def damaged(value: Any, damage: Damage) -> Any:
     else:
         holder[last] = copy.deepcopy(new)
     return spoilt
+
+
+def _put(value: Any, damage: Damage) -> Any:
+    """What comes to stand in the place; `MISSING` where it would change nothing."""
+    old = _at(value, damage.path)
+    new = KINDS[damage.kind](value, damage.path, old)
+    return MISSING if new == old and type(new) is type(old) else new
 
 
 _DROP: Any = object()
