@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import socket
 import subprocess
 import sys
 import tempfile
@@ -63,9 +64,22 @@ def finished(
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_setupnodes(specs: list[Any]) -> None:
-    """Fork the workers too: the imports of each would take four seconds."""
-    client = [sys.executable, "-I", "-S", str(Path(__file__).with_name("forked_worker.py"))]
+def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
+    """Fork the workers too, of one process that has imported the tests: the imports of each would take seconds."""
+    support, place = Path(__file__).parent, f"{address()}-workers"
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(place)
+    listener.listen()
+    with open(listener.detach(), "wb", buffering=0) as output, open(os.dup(2), "wb") as error:
+        argv = [sys.executable, str(support / "worker_template.py"), *config.args]
+        template = Forked(argv, Path.cwd(), own_variables(), error, output)
+
+    def end() -> None:
+        template.kill()
+        template.wait()
+
+    config.add_cleanup(end)
+    client = [sys.executable, "-I", "-S", str(support / "forked_worker.py")]
     for spec in specs:
         if spec.popen and not spec.python:
-            spec.python = shlex.join([*client, address(), sys.executable])
+            spec.python = shlex.join([*client, place, sys.executable])
