@@ -87,14 +87,19 @@ def imported_modules(path: Path) -> set[str]:
 MEMBERS = pytest.mark.parametrize("member", distributions(), ids=lambda member: member.name)
 
 
+@cache
+def owners() -> dict[str, list[str]]:
+    """The distributions that have each package."""
+    members = {package: [other.name] for other in distributions() for package in other.packages}
+    return {**packages_distributions(), **members, "pydantic_core": ["pydantic"], "fastmcp": ["fastmcp"]}
+
+
 def imported_distributions(member: Distribution, paths: Iterable[Path]) -> set[str]:
     """The distributions that these files of a member import."""
-    modules = set().union(*(imported_modules(path) for path in paths))
     inside_the_sandbox = {"supervisor"}
-    foreign = modules - set(sys.stdlib_module_names) - {*member.packages, *inside_the_sandbox}
-    members = {package: [other.name] for other in distributions() for package in other.packages}
-    owners = {**packages_distributions(), **members, "pydantic_core": ["pydantic"], "fastmcp": ["fastmcp"]}
-    return {owners[module][0].lower().replace("_", "-") for module in foreign}
+    foreign = set().union(*map(imported_modules, paths)) - sys.stdlib_module_names
+    foreign -= {*member.packages, *inside_the_sandbox}
+    return {owners()[module][0].lower().replace("_", "-") for module in foreign}
 
 
 @MEMBERS
