@@ -4,15 +4,17 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/.cache/uv/bin:$PATH"
-packages=(agent-sandbox mathverdict opencode-env opencode-openenv opencode-rlm opencode-rubrics)
+made=$(mktemp -d)
+trap 'rm -rf "$made"' EXIT
+for package in agent-sandbox mathverdict opencode-env opencode-openenv opencode-rlm opencode-rubrics; do
+    uv build --quiet --wheel --package "$package" --out-dir "$made/wheels"
+done
+rm -f "$made/wheels/.gitignore"
+uv export --quiet --frozen --no-dev --package opencode-openenv --package opencode-rlm \
+    --no-emit-workspace --no-annotate --no-header --output-file "$made/requirements.txt" >/dev/null
 for manifest in deploy/openenv/*/openenv.yaml; do
     directory=$(dirname "$manifest")
     rm -rf "$directory/wheels" "$directory/requirements.txt"
-    for package in "${packages[@]}"; do
-        uv build --quiet --wheel --package "$package" --out-dir "$directory/wheels"
-    done
-    rm -f "$directory/wheels/.gitignore"
-    uv export --quiet --frozen --no-dev --package opencode-openenv --package opencode-rlm \
-        --no-emit-workspace --no-annotate --output-file "$directory/requirements.txt" >/dev/null
+    cp -r "$made/wheels" "$made/requirements.txt" "$directory"
     echo "$directory: ready for openenv build"
 done

@@ -6,7 +6,6 @@ import logging
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ import pytest
 from tests.support.browser import Browser, chromium
 from tests.support.lent_containers import remove_idle
 from tests.support.light_opencode import light_opencode_in_place
+from tests.support.other_python import python_with
 from tests.support.podman import Unavailable, base_image, containers_conf
 from tests.support.prime_api import PrimeApi, serving_apart, with_opencode
 from tests.support.user_home import UserHome
@@ -154,17 +154,6 @@ def prime_api(prime_server: PrimeApi, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 
 @pytest.fixture(scope="session")
-def newest_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python with the newest OpenEnv that was tried, which does not fit beside verifiers."""
-    uv = shutil.which("uv")
-    if uv is None:
-        if os.environ.get("CI"):
-            pytest.fail("uv is not on PATH: the newest OpenEnv cannot be installed")
-        pytest.skip("uv is not on PATH")
-    place = tmp_path_factory.mktemp("newest") / "venv"
-    subprocess.run([uv, "venv", "-q", "-p", "3.11", str(place)], check=True, timeout=120)
-    python = place / "bin" / "python"
-    subprocess.run(
-        [uv, "pip", "install", "-q", "--python", str(python), f"openenv=={NEWEST_OPENENV}"], check=True, timeout=600
-    )
-    return python
+def newest_python() -> Path:
+    """A Python with the newest OpenEnv that was tried."""
+    return python_with("openenv", f"openenv=={NEWEST_OPENENV}")

@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,8 @@ from opencode_openenv.result import RolloutResult
 from opencode_openenv.service import RolloutService
 from opencode_openenv.settings import ServerConfig
 from opencode_openenv.spec import RolloutSpec
+
+from tests.support.programs import finished, own_variables
 
 CALL: dict[str, Any] = {"instruction": "do it", "base_url": "http://127.0.0.1:9/v1", "model": "m"}
 
@@ -157,13 +158,17 @@ async def test_a_rollout_that_is_cut_off_leaves_a_line_in_the_log(
 
 
 @pytest.mark.usefixtures("programs")
-def test_who_does_not_use_openenv_never_imports_it() -> None:
-    program = (
-        "import sys, opencode_env, opencode_openenv as here\n"
+def test_who_does_not_use_openenv_never_imports_it(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        "import sys\n"
+        "imported_before = 'agent_sandbox', 'mathverdict', 'opencode_', 'uvicorn'\n"
+        "for name in [name for name in sys.modules if name.startswith(imported_before)]:\n"
+        "    del sys.modules[name]\n"
+        "import opencode_env, opencode_openenv as here\n"
         "assert here.RolloutResult and here.flat_sequence\n"
         "from opencode_env import OpenCodeEnv\n"
         "wrong = {'openenv', 'fastmcp', 'uvicorn', 'gradio'} & {name.partition('.')[0] for name in sys.modules}\n"
         "assert not wrong, wrong\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
+    done = finished([sys.executable, "program.py"], tmp_path, own_variables())
     assert done.returncode == 0, done.stderr

@@ -4,16 +4,13 @@ The packages themselves stand in environments of their own, of 400 MB: `make tes
 small modules of the same names stand for them.
 """
 
-import hashlib
-import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from opencode_rubrics.cache import cache_root, make_once
 from opencode_rubrics.swe.foreign_parsers import variable_of
 
+from tests.support.other_python import python_with
 from tests.support.sizes import WHOLE
 from tests.swe.repositories import PYTEST, REPOSITORIES
 
@@ -78,24 +75,6 @@ class Instance:
 }
 
 
-def environment(name: str) -> Path:
-    """The Python of an environment with these packages, made once for this machine."""
-    packages = ENVIRONMENTS[name]
-    digest = hashlib.sha256(repr((packages, sys.version)).encode()).hexdigest()[:16]
-    directory = cache_root() / f"tests-{name}-{digest}"
-    uv = shutil.which("uv")
-    assert uv is not None
-
-    def fill(place: Path) -> None:
-        subprocess.run([uv, "venv", "-q", "--allow-existing", "--python", sys.executable, str(place)], check=True)
-        argv = [uv, "pip", "install", "-q", "--python", str(place / "bin" / "python"), *packages]
-        subprocess.run(argv, check=True)
-        (place / "complete").touch()
-
-    make_once(directory, "complete", fill)
-    return directory / "bin" / "python"
-
-
 def pythons(root: Path) -> Mapping[str, str]:
     """The variables that name Pythons with these packages, or what stands for them, made below `root`."""
     found = {}
@@ -108,7 +87,7 @@ def pythons(root: Path) -> Mapping[str, str]:
             program = root / f"registering_{register}.py"
             names = [repository.name for repository in REPOSITORIES]
             program.write_text(REGISTERED.format(names=names, family=register, command=COMMAND))
-            started = f"exec {environment(place)} {program}"
+            started = f"exec {python_with(place, *ENVIRONMENTS[place])} {program}"
         else:
             started = f"PYTHONPATH={root} exec {sys.executable}"
         python = root / f"python-{family}"
