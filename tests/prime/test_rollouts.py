@@ -1,4 +1,4 @@
-"""Whole rollouts of `vf-eval` with the real OpenCode in sandboxes of the server."""
+"""Whole rollouts of `vf-eval` in sandboxes of the server, whose image holds the light program as OpenCode."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from tests.support.prime_api import OPENCODE_IMAGE, PrimeApi, with_opencode
 from tests.support.rows import write_rows
 from tests.support.user_home import Finished, UserHome
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
+pytestmark = pytest.mark.slow
 
 SAMPLES = ("count-errors", "arithmetic-orders")
 """Samples whose verify commands run no agent code: that would need root in the sandbox, which the server's have not."""
@@ -48,7 +48,7 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def samples(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def samples(light_opencode: None, tmp_path_factory: pytest.TempPathFactory) -> Run:
     home = UserHome(tmp_path_factory.mktemp("home"))
     rows = {row["id"]: row for row in map(json.loads, SAMPLES_PATH.read_text().splitlines())}
     # Of three tasks the filter leaves out the one that is too hard; which it is, no sandbox is asked.

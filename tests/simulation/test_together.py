@@ -9,12 +9,11 @@ import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
 from tests.simulation.backends.surroundings import program, write_file
-from tests.support.light_opencode import light_opencode_in_place
 from tests.support.replies import call
 from tests.support.rows import script, write_rows
 from tests.support.user_home import Finished, UserHome
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
 NOTE = call("my_notes_add_note", text="seen")
 
@@ -51,8 +50,7 @@ async def played(place: Path, rows: Sequence[dict[str, Any]], *words: str) -> Fi
 async def test_an_agent_has_a_world_a_real_server_and_a_user_at_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     rows = [{"id": name, "user_simulation": {"script": ["Go on."]}} for name in ("reaches", "quits")]
     words = ["--env.taskset.task.server", "shared"]
-    with light_opencode_in_place():
-        finished = await played(tmp_path_factory.mktemp("together"), rows, *words)
+    finished = await played(tmp_path_factory.mktemp("together"), rows, *words)
     for name, reward, stop, reason, steps in (
         ("reaches", 1.0, "environment_done", "control_plane_signal", 4),
         ("quits", 0.0, "user_stop", "user_stop", 1),

@@ -1,7 +1,7 @@
 """In the place of OpenCode, where the promise is the environment's and not the agent's: a program of a tenth second.
 
 The cache of OpenCode's builds holds it under the real build's name, so that environments, servers and `vf-eval` find it
-there; `tests/opencode/test_light_opencode.py` holds it against the real one.
+there; `tests/gateway/test_light_opencode.py` holds it against the real one.
 """
 
 import hashlib
@@ -18,21 +18,21 @@ from opencode_rubrics.cache import cache_root, make_once
 
 REAL = {"OPENCODE_ENV_CACHE": str(cache_root())}
 """Variables of a run that plays real OpenCode all the same: in an image whose Python is too small, say."""
-_PROGRAMS = ("opencode", "light_opencode.py")
+_PROGRAM = Path(__file__).with_name("light_opencode.py")
+_FOR_A_SHELL = b"#!/bin/sh\n''':'\nexec python3 -I -S \"$0\" \"$@\"\n''' "
+"""For Python it begins the docstring."""
 
 
 def _cache(sends: int) -> Path:
     """A cache with the light program, made once for this machine."""
-    content = {name: Path(__file__).with_name(name).read_bytes() for name in _PROGRAMS}
-    content["light_opencode.py"] = content["light_opencode.py"].replace(b"\nSENDS = 1\n", b"\nSENDS = %d\n" % sends)
-    digest = hashlib.sha256(b"".join(content.values())).hexdigest()
+    program = _FOR_A_SHELL + _PROGRAM.read_bytes().replace(b"\nSENDS = 1\n", b"\nSENDS = %d\n" % sends)
+    digest = hashlib.sha256(program).hexdigest()
     real = ensure_build(DEFAULT_VERSION, host_platform())
     cache = cache_root() / f"light-{digest[:16]}"
 
     def fill(directory: Path) -> None:
-        for name, data in content.items():
-            (directory / name).write_bytes(data)
-            (directory / name).chmod(0o755)
+        (directory / "opencode").write_bytes(program)
+        (directory / "opencode").chmod(0o755)
         os.link(real.directory / "rg", directory / "rg")
         (directory / "complete.json").write_text(json.dumps({"opencode": digest}))
 
