@@ -10,12 +10,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
-from opencode_env.cli_agent.interception import GatewayConfig
+from opencode_env.cli_agent.interception import GatewayConfig, cpu_budget
 
 from tests.gateway.open_gateway import OPEN
 from tests.rlm.role_server import SUB, Answer, Rollout, role_server
 
 MILLION = 1_000_000
+TOOL = b'{"type":"function","function":{"name":"a"}}'
 
 
 def chat(messages: str) -> bytes:
@@ -167,7 +168,7 @@ ATTACKS = {
     "32,000 tiny messages": chat(f"[{','.join([said('')] * 32_000)}]"),
     "30 MB of lists": chat("[" + "[]," * 10 * MILLION + "[]]"),
     "500,000 messages": chat(f"[{','.join(['{}'] * 500_000)}]"),
-    "20,000 tools": b'{"messages": [], "tools": [' + b",".join([b'{"type":"function","function":{}}'] * 20_000) + b"]}",
+    "20,000 tools": b'{"messages": [], "tools": [' + b",".join([TOOL] * 20_000) + b"]}",
     "31 MB of quotes": chat('["' + '\\"' * 15 * MILLION + ',,,"]'),
     "31 MB of backslashes": chat('["' + "\\\\" * 15 * MILLION + '", "' + "," * MILLION + '"]'),
 }
@@ -188,23 +189,25 @@ async def test_no_request_holds_the_neighbours_up(body: bytes) -> None:
 async def test_without_bounds_one_request_holds_the_neighbours_up() -> None:
     async with role_server(gateway=OPEN) as server, server.rollout() as attacker:
         async with watched() as held:
-            await attacker.post(ATTACKS["30 MB of lists"])
+            await attacker.post(chat("[" + "[]," * 3 * MILLION + "[]]"))
         assert held.seconds > 0.5
 
 
-async def test_a_rollout_that_takes_more_than_its_share_waits_by_itself() -> None:
-    heavy = chat(f"[{','.join([said('x')] * 4000)}]")
+async def test_a_rollout_that_takes_more_than_its_share_waits_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_budget, "BURST_SECONDS", 0.1)
+    heavy = b'{"model": "m", "messages": [%s], "tools": [%s]}' % (said("x").encode(), b",".join([TOOL] * 5000))
     async with role_server() as server, server.rollout() as attacker, server.rollout() as honest:
+        began = time.monotonic()
 
-        async def flood() -> list[Answer]:
-            return [await attacker.post(heavy) for _ in range(200)]
+        async def attack() -> set[int]:
+            return {(await attacker.post(heavy)).status for _ in range(3)}
 
-        attack = asyncio.create_task(flood())
-        answers = [await honest.ask(f"beside {number}") for number in range(20)]
-        assert {answer.status for answer in answers} == {200}
-        assert not attack.done()
-        attack.cancel()
-        await asyncio.gather(attack, return_exceptions=True)
+        attacking = asyncio.create_task(attack())
+        assert {(await honest.ask(f"beside {number}")).status for number in range(20)} == {200}
+        assert not attacking.done()
+        assert await attacking == {200}
+        # The share of two of them: the last is charged when it has its turn.
+        assert 0.1 + 0.1 * (time.monotonic() - began) >= 2 * 5000 * cpu_budget.SECONDS_PER_ENTRY
 
 
 async def test_more_open_requests_than_allowed_are_told_to_come_later() -> None:

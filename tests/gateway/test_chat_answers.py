@@ -1,20 +1,22 @@
 """Whatever form an endpoint gives an answer, agent and trace get the same words of it, under OpenAI's names."""
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
+import pytest_asyncio
 import verifiers.v1 as vf
 from aiohttp import web
-from opencode_env.cli_agent.interception.chat_answers import whole_name
 from verifiers.v1.errors import ProviderError
 from verifiers.v1.types import AssistantMessage
 
 from tests.history.asking import OPENCODE, user
 from tests.rlm.role_server import SUB, Rollout, role_server
 from tests.support.served_app import served
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 Json = dict[str, Any]
 HEAD: Json = {"id": "1", "created": 1, "model": "m"}
@@ -26,35 +28,34 @@ def call(name: str | None = None, arguments: str = "", index: int = 0, **fields:
     return {"tool_calls": [{"index": index, "function": function, **fields}]}
 
 
-@asynccontextmanager
-async def answering(
-    message: Json | None = None,
-    end: Any = "stop",
-    deltas: Sequence[Json] = (),
-    *,
-    meanwhile: Any = None,
-    whole: Any = None,
-) -> AsyncIterator[Rollout]:
-    """A rollout whose endpoint answers with that message, whole or, when it is asked for a stream, in those pieces.
+Answering = Callable[..., AbstractAsyncContextManager[Rollout]]
+"""A rollout whose endpoint answers with that message, whole or, when it is asked for a stream, in those pieces.
 
-    Args:
-        message: the answer's.
-        end: its finish reason.
-        deltas: its pieces; none = the message is the one piece.
-        meanwhile: the finish reason of each piece.
-        whole: the JSON of an answer that is not a chat completion.
-    """
+Args:
+    message: the answer's.
+    end: its finish reason.
+    deltas: its pieces; none = the message is the one piece.
+    meanwhile: the finish reason of each piece.
+    whole: the JSON of an answer that is not a chat completion.
+"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def answering() -> AsyncIterator[Answering]:
+    """Rollouts of one server, one after the other."""
+    said: Json = {}
 
     async def handler(request: web.Request) -> web.StreamResponse:
+        message, end = said["message"], said["end"]
         if not (await request.json()).get("stream"):
-            choice = {"index": 0, "message": {"role": "assistant", "content": None, **(message or {})}}
+            choice = {"index": 0, "message": {"role": "assistant", "content": None, **message}}
             choices: list[Json] = [{**choice, "finish_reason": end}]
-            given = {**HEAD, "object": "chat.completion", "choices": choices} if whole is None else whole
-            return web.json_response(given)
+            given = {**HEAD, "object": "chat.completion", "choices": choices}
+            return web.json_response(said.get("whole", given))
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        for delta in deltas or ({"content": None, **(message or {})},):
-            choices = [{"index": 0, "delta": delta, "finish_reason": meanwhile}]
+        for delta in said.get("deltas", [{"content": None, **message}]):
+            choices = [{"index": 0, "delta": delta, "finish_reason": said.get("meanwhile")}]
             await response.write(f"data: {json.dumps({**HEAD, 'choices': choices})}\n\n".encode())
         choices = [{"index": 0, "delta": {}, "finish_reason": end}]
         await response.write(f"data: {json.dumps({**HEAD, 'choices': choices})}\n\ndata: [DONE]\n\n".encode())
@@ -64,8 +65,16 @@ async def answering(
     app.router.add_post("/v1/chat/completions", handler)
     async with served(app) as url:
         client = vf.EvalClientConfig(base_url=f"{url}/v1", api_key_var="NO_SUCH_KEY")
-        async with role_server(client=client) as server, server.rollout(harness=OPENCODE) as rollout:
-            yield rollout
+        async with role_server(client=client) as server:
+
+            @asynccontextmanager
+            async def answering(message: Json | None = None, end: str = "stop", **more: Any) -> AsyncIterator[Rollout]:
+                said.clear()
+                said.update(more, message=message or {}, end=end)
+                async with server.rollout(harness=OPENCODE) as rollout:
+                    yield rollout
+
+            yield answering
 
 
 async def ask(
@@ -95,7 +104,7 @@ def last(trace: Any) -> AssistantMessage:
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("headers", [{}, SUB])
-async def test_a_refusal_is_what_the_model_said(stream: bool, headers: dict[str, str]) -> None:
+async def test_a_refusal_is_what_the_model_said(answering: Answering, stream: bool, headers: dict[str, str]) -> None:
     pieces = [{"refusal": "I can't "}, {"refusal": "do that."}]
     async with answering({"refusal": "I can't do that."}, deltas=pieces) as rollout:
         choice = await ask(rollout, stream=stream, headers=headers)
@@ -105,7 +114,7 @@ async def test_a_refusal_is_what_the_model_said(stream: bool, headers: dict[str,
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_refusal_behind_a_text_is_lost_no_more_than_the_text(stream: bool) -> None:
+async def test_a_refusal_behind_a_text_is_lost_no_more_than_the_text(answering: Answering, stream: bool) -> None:
     pieces: list[Json] = [{"role": "assistant", "refusal": None}, {"content": "Well. "}, {"refusal": "No."}]
     async with answering({"content": "Well. ", "refusal": "No."}, deltas=pieces) as rollout:
         choice = await ask(rollout, stream=stream)
@@ -117,7 +126,7 @@ async def test_a_refusal_behind_a_text_is_lost_no_more_than_the_text(stream: boo
     ("reasoning", "reasoning_content"), [("short", "long"), ("", "long"), ("short", ""), ("same", "same")]
 )
 async def test_reasoning_under_two_names_is_one_text_for_agent_and_trace(
-    stream: bool, reasoning: str, reasoning_content: str
+    answering: Answering, stream: bool, reasoning: str, reasoning_content: str
 ) -> None:
     message = {"content": "so", "reasoning": reasoning, "reasoning_content": reasoning_content}
     async with answering(message) as rollout:
@@ -148,7 +157,7 @@ NAMES: dict[str, tuple[list[Json], list[str]]] = {
 
 
 @pytest.mark.parametrize("case", NAMES)
-async def test_a_tools_name_in_pieces_is_the_whole_name(case: str) -> None:
+async def test_a_tools_name_in_pieces_is_the_whole_name(answering: Answering, case: str) -> None:
     deltas, names = NAMES[case]
     async with answering(end="tool_calls", deltas=deltas) as rollout:
         choice = await ask(rollout, stream=True, tools=["bash", "sh", "read", "dodo"])
@@ -156,9 +165,14 @@ async def test_a_tools_name_in_pieces_is_the_whole_name(case: str) -> None:
         assert [one.name for one in last(rollout.main).tool_calls or ()] == names
 
 
-def test_without_a_tool_to_compare_with_pieces_are_joined_and_repetitions_are_not() -> None:
-    assert whole_name(["ba", "sh"], ()) == "bash"
-    assert whole_name(["bash", "bash"], ()) == "bash"
+@pytest.mark.parametrize("case", ["two pieces", "again with each piece"])
+async def test_without_a_tool_to_compare_with_pieces_are_joined_and_repetitions_are_not(
+    answering: Answering, case: str
+) -> None:
+    deltas, names = NAMES[case]
+    async with answering(end="tool_calls", deltas=deltas) as rollout:
+        choice = await ask(rollout, stream=True)
+        assert [one["function"]["name"] for one in choice["message"]["tool_calls"]] == names
 
 
 ENDS = {
@@ -171,7 +185,9 @@ ENDS = {
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(("told", "said"), [(told, said) for told, names in ENDS.items() for said in names])
-async def test_the_end_of_an_answer_has_the_name_that_openai_gives_it(told: str, said: str, stream: bool) -> None:
+async def test_the_end_of_an_answer_has_the_name_that_openai_gives_it(
+    answering: Answering, told: str, said: str, stream: bool
+) -> None:
     async with answering({"content": "so"}, said) as rollout:
         assert (await ask(rollout, stream=stream))["finish_reason"] == told
         assert rollout.main.calls[-1].finish_reason == (None if told == "content_filter" else told)
@@ -182,7 +198,7 @@ async def test_the_end_of_an_answer_has_the_name_that_openai_gives_it(told: str,
 @pytest.mark.parametrize("said", ["whatever", "STOP_FOR_A_NEW_REASON", "unknown", "x" * 500])
 @pytest.mark.parametrize("headers", [{}, SUB])
 async def test_an_end_that_nobody_knows_is_named_by_what_was_said_and_noted(
-    stream: bool, said: str, headers: dict[str, str]
+    answering: Answering, stream: bool, said: str, headers: dict[str, str]
 ) -> None:
     function = {"index": 0, "id": "x", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
     trace = "sub" if headers else "main"
@@ -195,7 +211,9 @@ async def test_an_end_that_nobody_knows_is_named_by_what_was_said_and_noted(
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("said", ["error", "abort", "insufficient_system_resource"])
-async def test_an_answer_that_its_endpoint_broke_off_is_a_failed_call(stream: bool, said: str) -> None:
+async def test_an_answer_that_its_endpoint_broke_off_is_a_failed_call(
+    answering: Answering, stream: bool, said: str
+) -> None:
     async with answering({"content": "so f"}, said) as rollout:
         answer = await rollout.ask("go", stream=stream)
         assert answer.status == 503
@@ -203,7 +221,7 @@ async def test_an_answer_that_its_endpoint_broke_off_is_a_failed_call(stream: bo
         assert (rollout.main.num_turns, rollout.main.calls[-1].node) == (0, None)
 
 
-async def test_a_stream_that_names_empty_finish_reasons_only_is_broken_off() -> None:
+async def test_a_stream_that_names_empty_finish_reasons_only_is_broken_off(answering: Answering) -> None:
     async with answering({"content": "so"}, "", meanwhile="") as rollout:
         answer = await rollout.ask("go", stream=True)
         assert "ended without a finish reason" in answer.text
@@ -225,7 +243,7 @@ NO_COMPLETIONS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("case", NO_COMPLETIONS)
-async def test_an_answer_that_is_no_chat_completion_is_the_endpoints_failure(case: str) -> None:
+async def test_an_answer_that_is_no_chat_completion_is_the_endpoints_failure(answering: Answering, case: str) -> None:
     async with answering(whole=NO_COMPLETIONS[case]) as rollout:
         answer = await rollout.ask("go")
         assert answer.status == 502

@@ -22,13 +22,12 @@ STEPS = [
     Reply(text="so"),
     bash("seq 3 > made; cat made"),
     call("nothing"),
-    Reply(text="done"),
     faulty("status", status=404, body="no"),
 ]
 
 
 async def played(light: bool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What an environment sees of three segments, the last of which fails; and what the model is asked."""
+    """What an environment sees of two segments, the last of which fails; and what the model is asked."""
     with light_opencode_in_place() if light else nullcontext():
         async with (
             ScriptedModel(policy_of(STEPS)) as model,
@@ -38,7 +37,6 @@ async def played(light: bool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
             async with seated(client, interception, recursive=False, system_prompt="Be kind.") as seats:
                 await seats.main_agent.turn("begin")
                 await seats.main_agent.turn("go on")
-                await seats.main_agent.turn("fail")
             trace = seats.main
     messages = [node.message for node in trace.nodes]
     said = [

@@ -1,11 +1,10 @@
 """What of a request goes upstream: what the agent's harness sends and its user configured, and nothing else."""
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from opencode_env.cli_agent.interception import role_interception
+from opencode_env.cli_agent.interception import RoleInterceptionServer
 from opencode_env.opencode import OpenCodeHarnessConfig
 from opencode_env.scripted_model import Reply
 from verifiers.v1.harnesses.claude_code import ClaudeCodeHarnessConfig
@@ -15,9 +14,10 @@ from verifiers.v1.interception import InterceptionServerConfig
 
 from tests.gateway.open_gateway import OPEN
 from tests.rlm.role_server import SUB, role_server
+from tests.support.broken_wire import broken_wire
 from tests.support.places import Confined
 from tests.support.replies import bash
-from tests.support.rollouts import Played, play
+from tests.support.rollouts import play
 
 ASKED: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
 ADDED: dict[str, Any] = {
@@ -167,34 +167,27 @@ async def test_the_gate_of_another_harness_is_no_way_to_an_error() -> None:
         assert rollout.session.error is None
 
 
-async def _bodies(gateway: Any, opencode_config: Mapping[str, Any]) -> tuple[list[dict[str, Any]], Played]:
-    script = [bash("echo hi"), Reply(text="done")]
-    async with role_interception(InterceptionServerConfig(), gateway=gateway) as server:
-        played = await play(Confined(), script, interception=server, harness={"opencode_config": opencode_config})
-    assert played.trace.ok, played.trace.errors
-    return [request.body for request in played.requests], played
-
-
 @pytest.mark.usefixtures("sandboxes")
 @pytest.mark.opencode
-async def test_opencodes_own_requests_pass_unchanged() -> None:
-    (before, _), (after, played) = await _bodies(OPEN, {}), await _bodies(None, {})
-    assert [sorted(body) for body in before] == [sorted(body) for body in after]
-    # The results of tools hold paths and times of their rollout; the first request does not.
-    assert before[0] == after[0]
-    assert "gateway" not in played.trace.info
-
-
-@pytest.mark.usefixtures("sandboxes")
-@pytest.mark.opencode
-async def test_what_the_user_configured_goes_upstream_and_an_agents_program_cannot_change_it() -> None:
+async def test_opencodes_own_requests_and_what_the_user_configured_go_upstream_and_a_program_cannot_change_it() -> None:
     model: dict[str, Any] = {"temperature": True, "headers": {"X-Mine": "yes"}}
     model |= {"options": {"chat_template_kwargs": {"enable_thinking": False}, "top_k": 20}}
     config = {
         "provider": {"intercepted": {"models": {"org/some-model:v1": model}, "options": {"headers": {"X-Also": "so"}}}},
         "agent": {"build": {"temperature": 0.3, "options": {"provider": {"order": ["a"]}}, "seed_of_mine": 5}},
     }
-    bodies, played = await _bodies(None, config)
+    async with (
+        RoleInterceptionServer(InterceptionServerConfig()) as interception,
+        broken_wire(interception.base_url, []) as wire,
+    ):
+        interception.base_url = wire.url
+        script = [bash("echo hi"), Reply(text="done")]
+        played = await play(Confined(), script, interception=interception, harness={"opencode_config": config})
+    assert played.trace.ok, played.trace.errors
+    asked, bodies = [json.loads(body) for body in wire.asked], [request.body for request in played.requests]
+    assert asked[0] == bodies[0]
+    # The model's answer stands in the second as it was said, and not as OpenCode repeats it.
+    assert [sorted(body) for body in asked] == [sorted(body) for body in bodies]
     for body in bodies:
         assert body["chat_template_kwargs"] == {"enable_thinking": False}
         assert (body["top_k"], body["temperature"], body["seed_of_mine"]) == (20, 0.3, 5)

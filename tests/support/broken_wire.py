@@ -14,6 +14,10 @@ _MODEL_CALL = b"/chat/completions"
 _CONNECTION = re.compile(rb"\r\nconnection: [^\r]*", re.IGNORECASE)
 
 
+IMPATIENT = {"provider": {"intercepted": {"options": {"headerTimeout": 8000, "chunkTimeout": 2000}}}}
+"""OpenCode's configuration with which it gives a silent connection up early, where answers come at once."""
+
+
 class End(StrEnum):
     """What becomes of a connection whose answer was delivered in part."""
 
@@ -53,6 +57,8 @@ class BrokenWire:
     target: str
     breaks: list[Break]
     url: str = ""
+    asked: list[bytes] = field(default_factory=list)
+    """Bodies of the model calls that the agent sent."""
     broken: int = 0
     """Deliveries that were broken so far."""
     answers: list[bytes] = field(default_factory=list)
@@ -65,7 +71,10 @@ class BrokenWire:
             head = await reader.readuntil(b"\r\n\r\n")
             size = re.search(rb"\r\ncontent-length: (\d+)", head, re.IGNORECASE)
             request = head + await reader.readexactly(int(size[1]) if size else 0)
-            planned = self._next() if _MODEL_CALL in head.split(b"\r\n", 1)[0] else None
+            planned = None
+            if _MODEL_CALL in head.split(b"\r\n", 1)[0]:
+                planned = self._next()
+                self.asked.append(request.removeprefix(head))
             if planned is None or not planned.unsent:
                 await self._answer(request, reader, writer, planned)
         writer.close()
