@@ -26,6 +26,13 @@ class Box:
         """Run a shell command in /app."""
         return await self.runtime.run(["sh", "-c", command], {})
 
+    async def begin(self, sample: Sample) -> None:
+        """Run the sample's setup commands in an empty /app."""
+        self.reply = ""
+        for command in ("find . -mindepth 1 -delete", *sample.setup):
+            done = await self.sh(command)
+            assert done.exit_code == 0, done.stderr
+
     async def play(self, steps: tuple[Reply, ...]) -> None:
         """Carry out the tool calls of a solution."""
         for step in steps:
@@ -78,7 +85,5 @@ async def prepared_for(sample: Sample) -> AsyncIterator[Box]:
     """A fresh box in which the setup commands of the sample have run."""
     async with provision_confined(LocalSandboxConfig()) as runtime:
         box = Box(runtime)
-        for command in sample.setup:
-            done = await box.sh(command)
-            assert done.exit_code == 0, done.stderr
+        await box.begin(sample)
         yield box

@@ -138,12 +138,13 @@ def test_a_saved_cassette_plays_in_the_program_which_ends_with_what_differed(tmp
     file = tmp_path / "rollout.json"
     cassette().save(file)
     assert Cassette.load(file) == cassette()
-    with running("--cassette", str(file)) as (process, url):
+    with running("--cassette", str(file)) as (process, url, said):
         assert ask(url, "What day is it?")["tool_calls"][0]["id"] == "c1"
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
-    assert process.returncode == 1
-    assert errors.startswith("turn 1, message 1 (user): a message of role user stands where one of role system stood")
+        assert process.wait(PATIENCE_SECONDS) == 1
+        assert said.read().startswith(
+            "turn 1, message 1 (user): a message of role user stands where one of role system stood"
+        )
 
 
 def test_what_is_no_cassette_is_refused_with_its_name(tmp_path: Path) -> None:

@@ -31,29 +31,53 @@ def test_every_sample_can_be_checked_and_no_question_holds_another() -> None:
         assert not [other.id for other in SAMPLES if other is not sample and other.question in sample.question]
 
 
+WITHOUT_THE_WORK = {
+    "rotate-logs": [
+        ("rotate.sh", ""),
+        ("rotate.sh", "exit 0\n"),
+        ("rotate.sh", 'rm -f "$1"/*.log\n'),
+        ("rotate.sh", 'cd "$1"; rm -rf ..; mkdir ../one.log\n'),
+        (
+            "rotate.sh",
+            "echo 'exit 0' > \"$TMPDIR/status\"; mkdir -p /logs/verifier; "
+            "echo 1 > /logs/verifier/reward.txt; kill -9 -1",
+        ),
+    ],
+    "pig-latin": [("pig.txt", "apple\nbanana\ncherry\nsky\n"), ("pig.txt", "appleway " * 20)],
+    "csv-report": [
+        ("report.json", "{}"),
+        ("report.json", '{"orders": "7", "revenue": [905], "by_region": NaN, "best_product": null}'),
+        ("report.json", "[" * 5000),
+        ("json.py", "import sys\nsys.exit(0)\n"),
+    ],
+    "count-errors": [("answer.txt", "18 19 20")],
+    "arithmetic-orders": [("answer.txt", "1584 or 1536")],
+    "quadratic-roots": [("answer.txt", "$3\\pm\\sqrt{2}$ or $3\\pm\\sqrt{3}$")],
+    "fix-median": [("stats.py", "def median(values): return max(values)\nmean = median\n")],
+    "write-roman": [("roman.py", "def to_roman(number): raise ValueError\n")],
+    "rename-function": [("shop/cart.py", "recalc_totals = order_total = lambda *_: 42\n")],
+}
+"""Files that earn nothing: of whoever has not done the work, forges a report, or shadows the library."""
+
+
 @needs_bubblewrap
 @each_sample
-async def test_an_untouched_sample_earns_nothing(sample: Sample) -> None:
+async def test_a_sample_earns_nothing_without_the_work_part_of_it_on_the_failing_path_and_all_when_solved(
+    sample: Sample,
+) -> None:
     async with prepared_for(sample) as box:
         assert await box.reward(sample) == 0
-
-
-@needs_bubblewrap
-@each_sample
-async def test_the_solving_path_earns_everything_and_checks_are_quick(sample: Sample) -> None:
-    async with prepared_for(sample) as box:
+        for file, content in WITHOUT_THE_WORK.get(sample.id, ()):
+            await box.write(f"/app/{file}", content)
+            assert await box.reward(sample) == 0, content
+            await box.begin(sample)
+        await box.play(SOLUTIONS[sample.id].fail)
+        assert await box.reward(sample) == pytest.approx(FAILED_REWARDS.get(sample.id, 0.0))
+        await box.begin(sample)
         await box.play(SOLUTIONS[sample.id].solve)
         started = time.perf_counter()
         assert await box.reward(sample) == 1
         assert_no_longer(time.perf_counter() - started, 5)
-
-
-@needs_bubblewrap
-@each_sample
-async def test_the_failing_path_earns_part_of_it_at_most(sample: Sample) -> None:
-    async with prepared_for(sample) as box:
-        await box.play(SOLUTIONS[sample.id].fail)
-        assert await box.reward(sample) == pytest.approx(FAILED_REWARDS.get(sample.id, 0.0))
 
 
 CHEATS = {
@@ -84,62 +108,20 @@ JUDGED_BY_RUNNING = {"fix-median": "stats.py", "write-roman": "roman.py", "renam
 
 
 @needs_bubblewrap
-@pytest.mark.parametrize("cheat", CHEATS)
 @pytest.mark.parametrize("name", JUDGED_BY_RUNNING)
-async def test_a_program_that_cheats_its_judge_earns_nothing(name: str, cheat: str) -> None:
+async def test_a_program_that_cheats_its_judge_earns_nothing(name: str) -> None:
+    """One after the other: in the end the judge is still there for who has done the work."""
     sample = next(sample for sample in SAMPLES if sample.id == name)
     async with prepared_for(sample) as box:
         # What can be had without work: the files of a solution, without what they are for.
         await box.play(SOLUTIONS[name].solve)
-        await box.write(f"/app/{JUDGED_BY_RUNNING[name]}", f"def recalc_totals(): ...\n{CHEATS[cheat]}\n")
-        assert await box.reward(sample) == 0
-
-
-WITHOUT_THE_WORK = [
-    ("rotate-logs", "rotate.sh", ""),
-    ("rotate-logs", "rotate.sh", "exit 0\n"),
-    ("rotate-logs", "rotate.sh", 'rm -f "$1"/*.log\n'),
-    ("rotate-logs", "rotate.sh", 'cd "$1"; rm -rf ..; mkdir ../one.log\n'),
-    ("pig-latin", "pig.txt", "apple\nbanana\ncherry\nsky\n"),
-    ("pig-latin", "pig.txt", "appleway " * 20),
-    ("csv-report", "report.json", "{}"),
-    ("csv-report", "report.json", '{"orders": "7", "revenue": [905], "by_region": NaN, "best_product": null}'),
-    ("csv-report", "report.json", "[" * 5000),
-    ("count-errors", "answer.txt", "18 19 20"),
-    ("arithmetic-orders", "answer.txt", "1584 or 1536"),
-    ("quadratic-roots", "answer.txt", "$3\\pm\\sqrt{2}$ or $3\\pm\\sqrt{3}$"),
-    ("fix-median", "stats.py", "def median(values): return max(values)\nmean = median\n"),
-    ("write-roman", "roman.py", "def to_roman(number): raise ValueError\n"),
-    ("rename-function", "shop/cart.py", "recalc_totals = order_total = lambda *_: 42\n"),
-]
-
-
-@needs_bubblewrap
-@pytest.mark.parametrize(("name", "file", "content"), WITHOUT_THE_WORK)
-async def test_a_file_without_the_work_earns_nothing(name: str, file: str, content: str) -> None:
-    sample = next(sample for sample in SAMPLES if sample.id == name)
-    async with prepared_for(sample) as box:
-        await box.write(f"/app/{file}", content)
-        assert await box.reward(sample) == 0
-
-
-@needs_bubblewrap
-async def test_a_script_that_forges_its_report_earns_nothing() -> None:
-    sample = next(sample for sample in SAMPLES if sample.id == "rotate-logs")
-    forged = (
-        "echo 'exit 0' > \"$TMPDIR/status\"; mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt; kill -9 -1"
-    )
-    async with prepared_for(sample) as box:
-        await box.write("/app/rotate.sh", forged)
-        assert await box.reward(sample) == 0
-
-
-@needs_bubblewrap
-async def test_modules_planted_beside_the_code_do_not_shadow_the_library() -> None:
-    sample = next(sample for sample in SAMPLES if sample.id == "csv-report")
-    async with prepared_for(sample) as box:
-        await box.write("/app/json.py", "import sys\nsys.exit(0)\n")
-        assert await box.reward(sample) == 0
+        file = f"/app/{JUDGED_BY_RUNNING[name]}"
+        sound = (await box.runtime.read(file)).decode()
+        for cheat, program in CHEATS.items():
+            await box.write(file, f"def recalc_totals(): ...\n{program}\n")
+            assert await box.reward(sample) == 0, cheat
+        await box.write(file, sound)
+        assert await box.reward(sample) == 1
 
 
 @pytest.mark.parametrize("path", ["solve", "fail"])
