@@ -6,11 +6,12 @@ A few generated rollouts are played, which show every behaviour, with `WHOLE=1` 
 
 import asyncio
 import os
+import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from opencode_env.cli_agent.interception import SubSettings
 from opencode_env.scripted_model import Fault, FaultKind, Reply, ToolCall
@@ -35,6 +36,8 @@ LONG, SHORT = (range(21), range(10)) if WANTED else (range(10, 18), range(4, 8))
 TURNS = 1000
 """That a sub-agent may take: more than any is given to say."""
 PLAYED = Played()
+SEED = 99 if WANTED is None else random.getrandbits(64)
+"""With the odd answers below, the two conversations of the fixed one show every behaviour in 51 turns and 3 starts."""
 
 
 def generated(groups: int) -> settings:
@@ -43,7 +46,6 @@ def generated(groups: int) -> settings:
         max_examples=groups if WANTED is None else max(1, int(WANTED) // AT_ONCE),
         deadline=None,
         database=None,
-        derandomize=WANTED is None,
         phases=[Phase.explicit, Phase.generate, Phase.shrink] if WANTED else [Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
@@ -111,7 +113,8 @@ def _report() -> Iterator[None]:
     print(f"\n{PLAYED}")  # seen with -s
 
 
-@generated(size(2, 50))
+@seed(SEED)
+@generated(size(1, 50))
 @given(groups())
 def test_generated_answers_stay_one_branch_and_the_tools_do_what_they_mean(group: list[Conversation]) -> None:
     play_at_once(group)
@@ -177,17 +180,24 @@ ROWS: dict[str, list[Reply]] = {
 async def test_odd_answers_and_those_that_say_nothing_stay_in_one_branch_with_the_system_prompt_of_its_beginning() -> (
     None
 ):
-    """The agent writes instructions and a skill where OpenCode looks for them, and makes a repository."""
+    """The agent writes instructions and a skill where OpenCode looks for them, and makes a repository; it asks two
+    sub-agents the same, and a sub-LLM before and after its last start, when it must still be the main agent."""
     write = (
         "cd $XDG_CONFIG_HOME/opencode && echo NEW >AGENTS.md && mkdir -p skills/x && "
         "printf -- '---\\nname: x\\ndescription: d\\n---\\nhi' >skills/x/SKILL.md; cd /app; git init -q ."
     )
     writes = says(ToolCall(name="bash", arguments={"command": write, "description": "d"}))
-    nothing = Reply()
-    odd = (writes, *(reply for replies in ROWS.values() for reply in replies), nothing)
-    conversation = Conversation((odd, (nothing,), (Reply(reasoning="hm"),), (says(bash(FINE)), DONE)))
-    played = await talk(*conversation.segments, pieces=conversation.pieces)
+    question = ToolCall(name="llm_subcall", arguments={"prompt": "a question"})
+    asks, nothing = says(agent("the job"), agent("the job"), question), Reply()
+    odd = (writes, asks, *(reply for replies in ROWS.values() for reply in replies), nothing)
+    conversation = Conversation((odd, (nothing,), (Reply(reasoning="hm"),), (says(bash(FINE), question), DONE)))
+    job = [says(bash('{"command":"echo a","description":"d","timeout":5000.0}')), says(bash("{")), DONE]
+    sub = {"the job": job, "a question": [Reply(text="the answer")]}
+    played = await talk(*conversation.segments, sub=sub, twins=True, pieces=conversation.pieces)
     assert_one_branch(played)
+    assert (played.sub.num_branches, played.sub.num_turns) == (4, 8)
+    assert played.main.metrics["sub_llm_history_forks"] == 0
+    assert played.results.count("the answer") == 2
     PLAYED.add(conversation, len(played.requests))
 
 
@@ -198,7 +208,7 @@ async def test_the_order_to_stop_at_the_step_limit_empty_answers_and_rewritten_i
     """OpenCode rewrites the ids of calls for a family of models, and puts a word in the place of an empty answer."""
     two = says(bash(FINE, id="call_abcdefg:1"), bash(FINE, id="call_abcdefg:2"))
     three = says(bash(FINE, id="call_abcdefg:3"))
-    segments = [two, three, three, Reply()], [two, three, DONE], [DONE]
+    segments = [two, three, three, Reply()], [two, three, DONE]
     played = await talk(*segments, prompt_model=family, opencode_config={"agent": {"build": {"steps": 2}}})
     assert_one_branch(played)
     orders = [node.message for node in played.main.nodes if "MAXIMUM STEPS" in str(node.message.content)]
@@ -212,16 +222,8 @@ async def test_the_order_to_stop_at_the_step_limit_empty_answers_and_rewritten_i
     assert_extends(bodies)
 
 
-async def test_two_sub_agents_with_the_same_texts_are_two_conversations() -> None:
-    lines = [says(bash('{"command":"echo a","description":"d","timeout":5000.0}')), says(bash("{")), DONE]
-    played = await talk([says(agent("the job"), agent("the job")), DONE], sub={"the job": lines}, twins=True)
-    assert_one_branch(played)
-    assert (played.sub.num_branches, played.sub.num_turns) == (2, 6)
-    assert played.main.metrics["sub_llm_history_forks"] == 0
-
-
 @pytest.mark.skipif(WANTED is not None, reason="of the fixed choice only")
 def test_every_behaviour_was_generated() -> None:
     """Runs behind the others; alone it has nothing to count."""
-    if PLAYED.rollouts > 2 * AT_ONCE:
+    if PLAYED.rollouts > AT_ONCE:
         assert {*KINDS, *OF_SUB_AGENTS} - PLAYED.behaviours.keys() == set()
