@@ -95,19 +95,26 @@ async def test_the_same_needle_is_out_of_reach_without_recursion() -> None:
     assert episode.main.reward == 0.0
 
 
-async def test_over_another_taskset_the_seats_default_runs_the_recursive_harness(tmp_path: Path) -> None:
+async def test_over_another_taskset_the_seats_default_runs_the_recursive_harness_to_the_depth_that_is_set(
+    tmp_path: Path,
+) -> None:
+    """A rollout without a sub call adds no trace."""
     home = UserHome(tmp_path)
     rows = write_rows(home.root / "rows.jsonl", [probe("one")])
+    arguments = [*probe_arguments(rows, env_id="opencode-rlm"), "--env.max-depth", "0"]
     async with ScriptedModel(ScriptPolicy.of(Reply(text="done"))) as model:
-        finished = await home.run("over", model.base_url, *probe_arguments(rows, env_id="opencode-rlm"))
+        finished = await home.run("over", model.base_url, *arguments)
         tools = [tool["function"]["name"] for tool in model.requests[0].body["tools"]]
     assert finished.exit_code == 0, finished.log[-3000:]
-    trace = finished.trace("one")
+    (episode,) = finished.episodes
+    (trace,) = episode.traces
     assert trace.ok
-    assert finished.episodes[0].env.id == "opencode-rlm+probe-tasks"
+    assert episode.env.id == "opencode-rlm+probe-tasks"
+    assert (trace.agent.name, trace.metrics["sub_llm_calls"]) == ("agent", 0)
     assert trace.agent.config.harness is not None
     assert trace.agent.config.harness.id == "opencode-rlm"
-    assert {"llm_subcall", "task"} <= set(tools)
+    assert "llm_subcall" in tools
+    assert "task" not in tools
     assert home.leftovers() == []
 
 

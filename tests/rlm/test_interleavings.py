@@ -12,6 +12,7 @@ from opencode_env.cli_agent.interception import SubSettings
 from opencode_env.cli_agent.rollout import rollout_of
 
 from tests.rlm.role_server import SUB, Answer, RoleServer, Rollout, role_server
+from tests.support.sizes import size
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 PLACES = 3
@@ -58,7 +59,7 @@ _ends = st.tuples(st.floats(0.02, 0.3), st.sampled_from(["finished", "timeout", 
 _stories = st.builds(Story, st.lists(_calls, max_size=24), st.lists(_ends, min_size=3, max_size=3))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=size(20, 400), deadline=None, suppress_health_check=list(HealthCheck))
 @given(_stories)
 def test_every_call_is_answered_once_every_count_is_right_and_nothing_is_left(story: Story) -> None:
     asyncio.run(_live(story))

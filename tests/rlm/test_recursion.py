@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, Reply
 
+from tests.opencode.test_agent_errors import TRIGGER
 from tests.rlm.episodes import Played, play, task
 from tests.support.light_opencode import light_opencode_in_place
 from tests.support.replies import bash, call
@@ -67,7 +68,7 @@ def _nesting(request: ChatRequest) -> Reply:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def asking(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """A rollout that asks with files, in a batch, for each of two files, of which one is missing, and from its shell;
-    and starts a sub-agent that fails and one that may start no other."""
+    and starts a sub-agent that fails and one that may start no other; in the end it makes a loop of itself."""
 
     def sub(request: ChatRequest) -> Reply:
         if request.tools and "outer" in request.prompt:
@@ -83,6 +84,7 @@ async def asking(tmp_path_factory: pytest.TempPathFactory) -> Played:
         bash(SHELL),
         task("work in vain"),
         task("outer job"),
+        bash(f"cat > /tmp/p.py <<'END'\n{TRIGGER}\nEND\npython3 /tmp/p.py"),
         DONE,
     ]
     return await play(tmp_path_factory.mktemp("asking"), steps, sub, setup=["echo 'a secret note' > notes.txt"])
@@ -142,10 +144,18 @@ def test_a_sub_agent_at_the_depth_limit_has_no_tool_to_nest_further(asking: Play
     assert "no tool `task`" in asking.tool_results()[5]
 
 
+def test_a_loop_that_the_agent_has_put_into_opencodes_store_is_ended_and_scored(asking: Played) -> None:
+    assert asking.tool_results()[6].strip() == "made"
+    trace = asking.main
+    assert (asking.problems, trace.stop_condition, trace.reward) == ([], "agent_error", 1.0)
+    assert trace.metrics["agent_error_own"] == 1.0
+    assert "keeps calling the model without end" in trace.info["agent"]["own_error"]
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def bounded(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """A rollout with three sub-agents, of which one concludes at its last turn, one ignores it, and one starts a
-    fourth; and with long answers."""
+    fourth; with long answers, and texts of its own that teach recursion."""
 
     def sub(request: ChatRequest) -> Reply:
         prompt = request.user_texts[0]
@@ -165,7 +175,8 @@ async def bounded(tmp_path_factory: pytest.TempPathFactory) -> Played:
         bash("tail -c 40 /tmp/opencode/answers/1.txt; wc -c < /tmp/opencode/answers/1.txt"),
         DONE,
     ]
-    harness = {"id": "opencode-rlm", "subcall_output": 1000}
+    texts = {"recursion_prompt": "Recurse wisely.", "subcall_description": "Ask someone."}
+    harness = {"id": "opencode-rlm", "subcall_output": 1000, **texts}
     options = {"sub_llm_max_turns": 3, "max_depth": 2, "agent": {"harness": harness}}
     return await play(tmp_path_factory.mktemp("bounded"), steps, sub, options=options)
 
@@ -196,6 +207,15 @@ def test_a_long_output_is_bounded_and_the_rest_is_in_a_file_that_is_named(bounde
     whole = int(shown.split()[-1].removeprefix("two"))
     assert whole > 6000
     assert f"(All {whole} characters are in" in result
+
+
+def test_both_texts_that_teach_recursion_can_be_replaced(bounded: Played) -> None:
+    body = bounded.requests[0].body
+    system = body["messages"][0]["content"]
+    assert "Recurse wisely." in system
+    assert "llm --batch" not in system
+    tool = next(tool["function"] for tool in body["tools"] if tool["function"]["name"] == "llm_subcall")
+    assert tool["description"] == "Ask someone."
 
 
 async def test_the_sub_trace_trains_when_included_and_then_carries_the_reward(tmp_path: Path) -> None:
@@ -232,35 +252,6 @@ async def test_the_agents_time_limit_ends_sub_calls_in_flight_and_the_rollout_is
     assert played.main.ok
     assert played.main.metrics["sub_llm_errors"] == 1
     assert [call.error is not None for call in played.sub.calls] == [True]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def silent(tmp_path_factory: pytest.TempPathFactory) -> Played:
-    """A rollout without a sub call, whose texts are other ones and whose depth is zero."""
-    texts = {"id": "opencode-rlm", "recursion_prompt": "Recurse wisely.", "subcall_description": "Ask someone."}
-    options = {"agent": {"harness": texts}, "max_depth": 0}
-    return await play(tmp_path_factory.mktemp("silent"), [DONE], echo, options=options)
-
-
-def test_depth_zero_takes_sub_agents_away(silent: Played) -> None:
-    assert silent.episode.ok
-    tools = [tool["function"]["name"] for tool in silent.requests[0].body["tools"]]
-    assert "task" not in tools
-    assert "llm_subcall" in tools
-
-
-def test_a_rollout_without_sub_calls_adds_no_trace(silent: Played) -> None:
-    assert [trace.agent.name for trace in silent.episode.traces] == ["agent"]
-    assert silent.main.metrics["sub_llm_calls"] == 0
-
-
-def test_both_texts_that_teach_recursion_can_be_replaced(silent: Played) -> None:
-    body = silent.requests[0].body
-    system = body["messages"][0]["content"]
-    assert "Recurse wisely." in system
-    assert "llm --batch" not in system
-    tool = next(tool["function"] for tool in body["tools"] if tool["function"]["name"] == "llm_subcall")
-    assert tool["description"] == "Ask someone."
 
 
 async def test_a_script_that_calls_without_the_header_is_recorded_in_the_main_trace(tmp_path: Path) -> None:
