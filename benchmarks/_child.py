@@ -11,9 +11,11 @@ from typing import Any
 
 
 @asynccontextmanager
-async def process(*arguments: str, env: Mapping[str, str] | None = None) -> AsyncIterator[asyncio.subprocess.Process]:
+async def process(
+    *arguments: str, env: Mapping[str, str] | None = None, python: str = sys.executable
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """A child that lives as long as the body; without variables of its own it has this process's."""
-    argv, pipe = (sys.executable, *arguments), asyncio.subprocess.PIPE
+    argv, pipe = (python, *arguments), asyncio.subprocess.PIPE
     child = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe, limit=1 << 24, env=env)
     try:
         yield child

@@ -1,7 +1,7 @@
 """verifiers' environment server, watched from within its own process: a program of its own.
 
-It prints `READY address`. On standard input it takes `begin` (watch from here on), `watched` (what was seen since) and
-`held` (what the process holds now), each answered by one line of JSON, and the end of the input as its own.
+It prints `READY address pid`. On standard input it takes `begin` (watch from here on), `watched` (what was seen since)
+and `held` (what the process holds now), each answered by one line of JSON, and the end of the input as its own.
 
 Run: python benchmarks/_env_worker.py --config FILE
 """
@@ -145,7 +145,7 @@ async def serve(fields: dict[str, object]) -> None:
     server = EnvServer(resolve_env_config(fields), "tcp://127.0.0.1:0")
     watch = Watch()
     beside: Sequence[asyncio.Task[None]] = [asyncio.create_task(watch.run()), asyncio.create_task(server.run())]
-    print(f"READY {server.address}", flush=True)
+    print(f"READY {server.address} {os.getpid()}", flush=True)
     await obey(watch)
     for task in beside:
         task.cancel()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -18,10 +19,10 @@ HERE = Path(__file__).parent
 
 @asynccontextmanager
 async def program(
-    name: str, *arguments: str, env: Mapping[str, str] | None = None
+    name: str, *arguments: str, env: Mapping[str, str] | None = None, python: str = sys.executable
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
     """A program of this folder, once it is ready, and what it said then."""
-    async with process(str(HERE / name), *arguments, env=env) as child:
+    async with process(str(HERE / name), *arguments, env=env, python=python) as child:
         assert child.stdout is not None
         while not (found := re.match(rb"READY ?(.*)", await child.stdout.readline())):
             if child.returncode is not None:
@@ -35,16 +36,13 @@ class WatchedWorker:
     Args:
         child: its process.
         address: where it serves.
+        pid: its number, which need not be that of the child.
     """
 
-    def __init__(self, child: asyncio.subprocess.Process, address: str) -> None:
+    def __init__(self, child: asyncio.subprocess.Process, address: str, pid: int) -> None:
         self._child = child
         self.client = EnvClient(address)
-
-    @property
-    def pid(self) -> int:
-        """Its process."""
-        return self._child.pid
+        self.pid = pid
 
     async def begin(self) -> None:
         """Have it watch from here on."""
@@ -71,7 +69,10 @@ class WatchedWorker:
 
 @asynccontextmanager
 async def watched_worker(
-    config: Mapping[str, Any], scratch: Path, env: Mapping[str, str] | None = None
+    config: Mapping[str, Any],
+    scratch: Path,
+    env: Mapping[str, str] | None = None,
+    python: str = sys.executable,
 ) -> AsyncIterator[WatchedWorker]:
     """A worker of the environment that these fields configure.
 
@@ -79,11 +80,13 @@ async def watched_worker(
         config: of the environment, as in a TOML file.
         scratch: a directory for its file.
         env: the process's variables; None is this one's.
+        python: what runs it.
     """
     path = scratch / "environment.json"
     path.write_text(json.dumps(config))
-    async with program("_env_worker.py", "--config", str(path), env=env) as (child, address):
-        worker = WatchedWorker(child, address)
+    async with program("_env_worker.py", "--config", str(path), env=env, python=python) as (child, said):
+        address, pid = said.split()
+        worker = WatchedWorker(child, address, int(pid))
         try:
             yield worker
         finally:

@@ -9,8 +9,9 @@ import asyncio
 import os
 import signal
 import statistics
+import sys
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -31,6 +32,7 @@ from tests.support.processes import is_below, parent_of
 from tests.support.replies import bash, call, fault, faulty
 from tests.support.rows import write_rows
 from tests.support.seats import MAIN_MODEL, SUB_MODEL
+from tests.support.shims import counted, write_shim
 from tests.support.sizes import WHOLE, size
 from tests.support.user_home import UserHome
 from tests.support.waiting import PATIENCE_SECONDS, until
@@ -96,6 +98,8 @@ class Soak:
     plays: Plays
     worker: WatchedWorker
     tasks: Mapping[str, Mapping[str, Any]]
+    there: Container[int]
+    """The processes before the first rollout."""
     rollouts: int = 0
     sizes: list[tuple[int, float]] = field(default_factory=list)
     """Rollouts played, and the worker's memory (MB) after them, by round."""
@@ -145,8 +149,8 @@ class Soak:
         return outside
 
     def left(self) -> list[str]:
-        """What is there beside the worker itself."""
-        own = [f"process {pid}: {line}" for pid, line in self.home.processes().items() if pid != self.worker.pid]
+        """What rollouts have left."""
+        own = [f"process {pid}: {line}" for pid, line in self.home.processes().items() if pid not in self.there]
         groups = [path for path, *_ in os.walk("/sys/fs/cgroup") if f"-{self.worker.pid}-" in os.path.basename(path)]
         files = [str(path) for path in (*self.home.sandboxes(), *self.home.temporary.iterdir())]
         return own + groups + files
@@ -174,17 +178,18 @@ async def soaking(home: UserHome) -> AsyncIterator[Soak]:
     fields = {"taskset": {"id": "opencode-rlm", "dataset": str(path)}, "sub_model": SUB_MODEL}
     taskset = load_taskset(resolve_env_config(fields).taskset)
     tasks = {str(one.data.id): one.data.model_dump(mode="json") for one in taskset}
-    plays = Plays()
+    plays, python = Plays(), home.root / "python"
+    write_shim(python, [sys.executable])
     async with (
         ScriptedModel(plays, record=False) as model,
-        watched_worker(fields, home.root, home.environment()) as worker,
+        watched_worker(fields, home.root, home.environment(), str(python)) as worker,
     ):
-        yield Soak(home, model, plays, worker, tasks)
+        yield Soak(home, model, plays, worker, tasks, set(home.processes()))
 
 
 async def test_a_worker_holds_no_more_after_many_rollouts_than_after_the_first(tmp_path: Path) -> None:
     end = time.monotonic() + 60 * MINUTES
-    with nullcontext() if WHOLE else light_opencode_in_place():
+    with nullcontext() if WHOLE else light_opencode_in_place(), counted(tmp_path):
         await soak_until(end, UserHome(tmp_path))
 
 
