@@ -1,4 +1,4 @@
-"""Broken deliveries cost sub-agents and sub-LLM calls as little as the main agent."""
+"""Whatever breaks behind an answer costs sub-agents and sub-LLM calls as little as the main agent: nothing."""
 
 from pathlib import Path
 
@@ -7,21 +7,22 @@ from opencode_env.cli_agent.interception import RoleInterceptionServer
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptedModel
 
 from tests.rlm.episodes import QUESTION, PolicyByRole, serving, task
-from tests.support.broken_wire import Break, End, broken_wire
+from tests.support.broken_wire import IMPATIENT, Break, End, broken_wire
 from tests.support.replies import bash, call
 from tests.support.seats import SUB_MODEL
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
 
 BREAKS = [
-    Break(0.5, body=True),  # main: starts the sub-agent
+    Break(0, End.STALLED),  # main: starts the sub-agent
     Break(-1),  # sub-agent: runs a tool
-    Break(0, End.RESET),  # sub-agent: its answer
-    Break(0),  # main: makes a sub-LLM call
+    Break(-1, End.RESET),  # sub-agent: its answer
+    Break(0.5, End.STALLED, body=True),  # main: makes a sub-LLM call
     Break(0.5, body=True),  # the sub-LLM call
-    Break(0.9, body=True),  # main: looks at what the sub-agent's tool left
-    Break(-1),  # main: its answer
+    Break(-1, End.STALLED),  # main: runs a tool
+    Break(-2),  # main: its answer
 ]
+"""At the end of the answer, or silence; `tests/env/test_broken_delivery.py` has what breaks before."""
 
 
 def sub(request: ChatRequest) -> Reply:
@@ -32,9 +33,15 @@ def sub(request: ChatRequest) -> Reply:
 
 
 async def test_a_broken_delivery_costs_sub_calls_nothing(tmp_path: Path) -> None:
-    steps = [task("the job"), call("llm_subcall", prompt="a question"), bash("cat /tmp/runs"), Reply(text="done")]
+    steps = [
+        task("the job"),
+        call("llm_subcall", prompt="a question"),
+        bash("echo main >> /tmp/runs; cat /tmp/runs"),
+        Reply(text="done"),
+    ]
     rows = [{"id": "one", "question": QUESTION, "answer": "done"}]
-    options = {"interception": {"type": "server"}}
+    harness = {"id": "opencode-rlm", "opencode_config": IMPATIENT}
+    options = {"interception": {"type": "server"}, "agent": {"harness": harness}}
     async with (
         ScriptedModel(PolicyByRole(steps, sub)) as model,
         serving(model, tmp_path, rows, options) as served,
@@ -53,4 +60,4 @@ async def test_a_broken_delivery_costs_sub_calls_nothing(tmp_path: Path) -> None
     assert (sub_trace.num_turns, sub_trace.num_branches, len(sub_trace.calls)) == (3, 2, 3)
     assert main.metrics["repeated_calls"] == len(BREAKS)
     assert main.metrics["ghost_answers"] == 0.0
-    assert played.tool_results()[-1] == "sub\n"
+    assert played.tool_results()[-1] == "sub\nmain\n"
