@@ -1,8 +1,6 @@
 """Writing figures back: every row once, nothing dropped unseen, nothing half written."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from opencode_runs.difficulty.rated import METADATA_KEY
 from opencode_runs.traces.errors import BadInputError, NothingUsableError
 
 from tests.difficulty.lines import Line, attempts, episode, trace, write_run
+from tests.support.programs import running
 from tests.support.waiting import wait_until
 
 Rows = list[dict[str, Any]]
@@ -147,7 +146,7 @@ def test_a_join_that_fails_midway_leaves_the_old_output_and_no_rest(tmp_path: Pa
     output = tmp_path / "rated.parquet"
     output.write_text("precious")
     whole = tmp_path / "tasks.parquet"
-    rows: Rows = [{"question": f"{i} {'why ' * (i % 50)}", "answer": str(i)} for i in range(20_000)]
+    rows: Rows = [{"question": f"{i} {'why ' * (i % 50)}", "answer": str(i)} for i in range(5_000)]
     pq.write_table(pa.Table.from_pylist(rows), whole, row_group_size=1_000)
     keys = keys_of(whole)[:1]
     damaged = bytearray(whole.read_bytes())
@@ -165,14 +164,12 @@ def test_a_join_that_fails_midway_leaves_the_old_output_and_no_rest(tmp_path: Pa
 def test_a_join_that_is_killed_leaves_the_old_output(tmp_path: Path) -> None:
     output = tmp_path / "rated.parquet"
     output.write_text("precious")
-    dataset = write_jsonl(tmp_path / "tasks.jsonl", [{"question": f"q{i}", "answer": "1"} for i in range(60_000)])
+    dataset = write_jsonl(tmp_path / "tasks.jsonl", [{"question": f"q{i}", "answer": "1"} for i in range(20_000)])
     run = run_of(tmp_path / "run", ["any"], 1)
     command = ["join", str(dataset), str(run), "-o", str(output), "--force"]
-    process = subprocess.Popen([sys.executable, "-m", "opencode_runs.difficulty", *command], stderr=subprocess.DEVNULL)
-    wait_until(lambda: list(tmp_path.glob(".*.part")) or process.poll() is not None)
-    assert process.poll() is None
-    process.kill()
-    process.wait()
+    with running("-m", "opencode_runs.difficulty", *command) as (process, _):
+        wait_until(lambda: list(tmp_path.glob(".*.part")) or process.poll() is not None)
+        assert process.poll() is None
     assert output.read_text() == "precious"
 
 
