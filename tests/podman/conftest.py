@@ -9,6 +9,7 @@ import pytest_asyncio
 from agent_sandbox.podman import PodmanConfig, PodmanRuntime, left_behind, provision_podman
 from verifiers.v1.runtimes import ProgramResult
 
+from tests.support.lent_containers import LentBackend
 from tests.support.places import podman_box
 from tests.support.user_home import podman_containers
 
@@ -17,7 +18,7 @@ PROBES = Path(__file__).parent / "probes"
 
 @pytest.fixture
 async def runtime(podman_image: str) -> AsyncIterator[PodmanRuntime]:
-    async with podman_box(podman_image) as box:
+    async with podman_box(podman_image, LentBackend) as box:
         yield box
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import verifiers.v1 as vf
 from agent_sandbox.confined import LocalSandboxConfig, provision_confined
 from opencode_rubrics import AnyTrace, RemoteHybridMathConfig, RemoteHybridMathRubric
 
+from tests.rubrics.math_places import PlaceOf, place_named
 from tests.support.places import podman_box, prime_box
 from tests.support.prime_api import NO_ROOT, PrimeApi
 
@@ -30,10 +32,13 @@ def trace_of(data: vf.TaskData, reply: str | None = None) -> AnyTrace:
     return trace
 
 
+SHARED = {"shared_box", "shared_root_box", "shared_confined", "math_rubric", "pools"}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What the tests of a module share lives in an event loop that they share."""
     for item in items:
-        if {"shared_box", "shared_root_box"}.intersection(getattr(item, "fixturenames", ())):
+        if SHARED.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)
 
 
@@ -111,3 +116,9 @@ async def math_rubric(sandboxes: None) -> AsyncIterator[RemoteHybridMathRubric]:
     rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1))
     yield rubric
     await rubric.teardown()
+
+
+@pytest.fixture
+def place_of(request: pytest.FixtureRequest, math_rubric: RemoteHybridMathRubric) -> PlaceOf:
+    """See there."""
+    return partial(place_named, request=request, rubric=math_rubric)

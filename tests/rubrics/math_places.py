@@ -2,11 +2,10 @@
 whose agent is root, and a Prime sandbox, of which the same holds: nothing inside can be trusted."""
 
 import os
-import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 import verifiers.v1 as vf
 from agent_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
 from opencode_rubrics import RemoteHybridMathRubric
+from opencode_rubrics.math.scorer_bundle import ScorerBundle, ensure_bundle
 
 from tests.support.places import podman_box, prime_box
 from tests.support.podman import derived_image
@@ -56,8 +56,6 @@ class Place:
 async def confined_place(
     rubric: RemoteHybridMathRubric, options: LocalSandboxConfig | None = None
 ) -> AsyncIterator[Place]:
-    if shutil.which("bwrap") is None:
-        pytest.skip("bubblewrap is not installed: apt-get install bubblewrap")
     binds = [Bind(shared.source, shared.target) for shared in await rubric.shared_directories()]
     async with provision_confined(options or LocalSandboxConfig(), binds, name=None, env={}) as box:
         yield Place("confined", box, box, rubric)
@@ -69,8 +67,8 @@ async def container_place(rubric: RemoteHybridMathRubric, image: str, user: str 
         yield Place("agent-user" if user else "root", box, box.with_user(user, "/home/agent") if user else box, rubric)
 
 
-def image_with_agent_user(base: str) -> str:
-    """The base image with Python's whole standard library and a user `agent`."""
+def image_with_agent_user(base: str, bundle: ScorerBundle | None = None) -> str:
+    """The base image with Python's whole standard library, a user `agent`, and the scorer bundle if there is one."""
     if not (_STDLIB / "lib-dynload").is_dir():
         pytest.skip("the test image takes Python 3.11's standard library from this machine, which has none")
     archive = Path(tempfile.gettempdir()) / f"opencode-env-stdlib-{os.getuid()}.tar"
@@ -80,14 +78,17 @@ def image_with_agent_user(base: str) -> str:
         staged = archive.with_suffix(".new")
         subprocess.run(["tar", "-cf", str(staged), *left_out, str(_STDLIB), *found], check=True, capture_output=True)
         staged.rename(archive)
-    return derived_image("math-agent", _RECIPE, {"stdlib.tar": archive})
+    if bundle is None:
+        return derived_image("math-agent", _RECIPE, {"stdlib.tar": archive})
+    recipe = f"{_RECIPE}\nADD scorer.zip {bundle.archive_target}"
+    return derived_image("math-agent", recipe, {"stdlib.tar": archive, "scorer.zip": bundle.archive})
 
 
 @asynccontextmanager
 async def place_named(
     name: str, request: pytest.FixtureRequest, rubric: RemoteHybridMathRubric
 ) -> AsyncIterator[Place]:
-    """One of "confined", "agent-user", "root" and "prime"."""
+    """One of "confined", "agent-user" (whose image holds the scorer bundle), "bare-agent-user", "root" and "prime"."""
     if name == "confined":
         async with confined_place(rubric) as place:
             yield place
@@ -96,7 +97,12 @@ async def place_named(
         async with prime_box("bare") as box:
             yield Place("root", box, box, rubric)
     else:
-        image = request.getfixturevalue("podman_image")
-        user = "agent" if name == "agent-user" else None
-        async with container_place(rubric, image_with_agent_user(image) if user else image, user) as place:
+        image, user = request.getfixturevalue("podman_image"), None if name == "root" else "agent"
+        if user:
+            image = image_with_agent_user(image, await ensure_bundle() if name == "agent-user" else None)
+        async with container_place(rubric, image, user) as place:
             yield place
+
+
+PlaceOf = Callable[[str], AbstractAsyncContextManager[Place]]
+"""What makes a place of a kind, by its name."""

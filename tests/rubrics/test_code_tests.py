@@ -18,6 +18,7 @@ SUM = problem(("1 6\n", "7\n"), ("5 8\n", "13"), ("0 0\n", "0\n"))
 ADD = problem(([1, 2], 3), ([5, 8], 13), ([[1], [2]], [1, 2]), function="add")
 RIGHT_SUM = "print(sum(map(int, input().split())))"
 RIGHT_ADD = "def add(a: List[int], b): return a + b"
+CONFINED = pytest.mark.parametrize("score", ["confined"], indirect=True)
 
 
 @pytest_asyncio.fixture(
@@ -39,6 +40,10 @@ async def test_right_answers_pass_and_absent_empty_and_wrong_ones_do_not(score: 
     for data, code in ((SUM, RIGHT_SUM), (ADD, RIGHT_ADD)):
         trace = await score(code, data, pass_rate_weight=0.25)
         assert trace.reward == 1.0, json.dumps(trace.info)
+
+
+@CONFINED
+async def test_a_method_a_class_beside_the_function_and_a_share_of_the_tests_count(score: Scorer) -> None:
     method = "class Solution:\n    def add(self, a, b):\n        print(3)\n        return a + b"
     assert (await score(method, ADD)).reward == 1.0
     # Another class of that name is not a reason to miss the function, and annotations are what the answer wrote.
@@ -69,30 +74,51 @@ HOLES = {
 }
 
 
+PICK = f"HOLES = {[*HOLES.values()]}\nif __name__ == '__main__': exec(HOLES[int(input())])\n"
+PICK += "def add(which, *two):\n    made = {}\n    exec(HOLES[which], made)\n    return made['add'](*two)"
+
+
+async def test_no_trick_makes_a_test_pass(score: Scorer) -> None:
+    thirteen = ["fork" in name for name in HOLES]  # which is what this one prints, too late
+    printed = [(f"{n}\n5 8", "13") if late else (f"{n}\n1 6", "7") for n, late in enumerate(thirteen)]
+    returned = [([n, 5, 8], 13) if late else ([n, 1, 2], 3) for n, late in enumerate(thirteen)]
+    for data in (problem(*printed), problem(*returned, function="add")):
+        trace = await score(PICK, data)
+        assert [record["passed"] for record in trace.info["code_tests"]] == [False] * len(HOLES), trace.info
+
+
 @pytest.mark.parametrize("hole", HOLES)
-async def test_no_trick_makes_a_test_pass(score: Scorer, hole: str) -> None:
-    for data in (SUM, ADD):
-        trace = await score(HOLES[hole], data)
-        assert trace.reward == 0, (data, trace.info)
-        passed = [record["passed"] for record in trace.info["code_tests"]]
-        assert passed == [False] * 3, trace.info
+@CONFINED
+async def test_no_trick_of_a_file_that_is_imported_makes_a_test_pass(score: Scorer, hole: str) -> None:
+    trace = await score(HOLES[hole], ADD)
+    assert [record["passed"] for record in trace.info["code_tests"]] == [False] * 3, trace.info
+
+
+GREEDY = """
+import os, time
+which = input()
+if which == "memory": x = b"a" * (1 << 30)
+if which == "output": print("x" * 9_000_000)
+for _ in range(300 * (which == "processes")):
+    if os.fork() == 0:
+        time.sleep(60)
+print(which)
+"""
 
 
 async def test_programs_are_bound_in_time_memory_processes_and_output(score: Scorer) -> None:
-    one = problem(("", "x"))
     slow = await score("import time\ntime.sleep(60)", problem(*[("", "x")] * 3), test_timeout=1, total_timeout=2)
     assert reasons(slow)[:1] + reasons(slow)[2:] == ["timeout", "not reached"]
     assert (slow.reward, slow.metrics["num_test_cases"]) == (0, 3)
     assert slow.metrics["tests_timed_out"] == 3
-    for code in ("x = b'a' * (1 << 30)\nprint('x')", "print('x' * 9_000_000)"):
-        assert (await score(code, one, max_memory=256 << 20)).reward == 0
-    bomb = "import os, time\nfor _ in range(300):\n    if os.fork() == 0:\n        time.sleep(60)\nprint('x')"
-    assert reasons(await score(bomb, one, max_processes=40)) == ["exit 1"]
+    # What the bomb left is gone, and the next test is not the worse for it.
+    greedy = problem(*((word, word) for word in ("memory", "output", "processes", "nothing")))
+    trace = await score(GREEDY, greedy, max_memory=256 << 20, max_processes=40)
+    assert [record["passed"] for record in trace.info["code_tests"]] == [False, False, False, True], trace.info
+    assert reasons(trace)[2] == "exit 1"
     # An honest answer may be as long as what is expected, in whatever letters, and beyond what a command may ask for.
     long = problem((["\u4e2d", 400_000], "\u4e2d" * 400_000), ([" ", 4_000_000], " " * 4_000_000), function="times")
     assert (await score("def times(a, b): return a * b", long)).reward == 1
-    # What the bomb left is gone, and the next answer is not the worse for it.
-    assert (await score(RIGHT_SUM, SUM)).reward == 1
 
 
 LOOK = """
@@ -142,16 +168,17 @@ async def test_the_expected_outputs_and_other_inputs_are_nowhere_a_program_can_l
 
 
 async def test_what_cannot_be_run_is_an_error_and_never_left_out(score: Scorer) -> None:
+    one = problem(("0 0\n", "0\n"))
     with pytest.raises(ScoringError, match="has no program 'no-such-language'"):
-        await score(RIGHT_SUM, SUM, command=["no-such-language", "{program}"])
+        await score(RIGHT_SUM, one, command=["no-such-language", "{program}"])
     with pytest.raises(ScoringError, match="no Python answer can be tested"):
-        await score(RIGHT_SUM, SUM, command=["false", "{program}"])
+        await score(RIGHT_SUM, one, command=["false", "{program}"])
     with pytest.raises(ScoringError, match="only a Python answer"):
         await score(RIGHT_ADD, ADD, name="answer.js")
     with pytest.raises(vf.TaskError, match="tests_key"):
         await score(RIGHT_SUM, SUM.model_copy(update={"code_tests": None}))
     # A program that says of itself that it was not found is not a reason to blame the sandbox.
-    assert reasons(await score("import sys\nsys.exit(127)", SUM)) == ["exit 127"] * 3
+    assert reasons(await score("import sys\nsys.exit(127)", one)) == ["exit 127"]
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")

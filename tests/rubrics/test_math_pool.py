@@ -6,21 +6,32 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
+from agent_sandbox.toolbox.scoring import Scoring
 from opencode_rubrics import HybridMathConfig, HybridMathRubric, ScoringError
 from opencode_rubrics.math import worker_pool
 from opencode_rubrics.math.worker_pool import WorkerPool, shared_pool
 
 from tests.rubrics.math_support import HANG, pool_of, score, wait_until_gone
-from tests.support.machine import assert_no_longer
+from tests.support.machine import assert_no_longer, patience
 from tests.support.programs import running
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 pytestmark = pytest.mark.usefixtures("programs")
 
 EASY = ("x^2-1", "(x-1)(x+1)")
+Pools = dict[int, WorkerPool]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pools(programs: None) -> AsyncIterator[Pools]:
+    """By their sizes, two pools that each test leaves able to work."""
+    with pool_of(1) as one, pool_of(2) as two:
+        yield {1: one, 2: two}
 
 
 async def right(pool: WorkerPool) -> bool:
@@ -49,147 +60,129 @@ async def test_the_pool_is_up_quickly_and_its_workers_import_no_verifiers() -> N
             assert sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK") < 2 * importing
 
 
-async def test_a_hung_answer_delays_no_other() -> None:
-    with pool_of(2) as pool:
-        assert await right(pool)
-        hung = asyncio.create_task(pool.verify("5", HANG, "file", 1000))
-        await asyncio.sleep(0.1)
-        neighbours = await asyncio.gather(*(right(pool) for _ in range(100)))
-        assert all(neighbours)
-        assert not hung.done()
-        hung.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await hung
+async def test_a_hung_answer_delays_no_other(pools: Pools) -> None:
+    hung = asyncio.create_task(pools[2].verify("5", HANG, "file", 1000))
+    await asyncio.sleep(0.1)
+    neighbours = await asyncio.gather(*(right(pools[2]) for _ in range(100)))
+    assert all(neighbours)
+    assert not hung.done()
+    hung.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await hung
 
 
 @pytest.mark.parametrize("size", [1, 2])
-async def test_trivial_answers_do_not_wait_behind_bombs(size: int) -> None:
-    with pool_of(size) as pool:
-        bombs = [asyncio.create_task(pool.verify("5", HANG, "file", 1000)) for _ in range(8)]
-        await asyncio.sleep(0)
-        assert all(await asyncio.gather(*(right(pool) for _ in range(20))))
-        assert not any(bomb.done() for bomb in bombs)
-        assert len(pool.pids) <= 1 + max(size, 2)
-        for bomb in bombs:
-            bomb.cancel()
-        await asyncio.gather(*bombs, return_exceptions=True)
-        assert await right(pool)
+async def test_trivial_answers_do_not_wait_behind_bombs(pools: Pools, size: int) -> None:
+    pool = pools[size]
+    bombs = [asyncio.create_task(pool.verify("5", HANG, "file", 1000)) for _ in range(4)]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        for _ in range(2):  # behind their first moments, and beside those that go on
+            assert all(await asyncio.gather(*(right(pool) for _ in range(20))))
+    assert not any(bomb.done() for bomb in bombs)
+    assert len(pool.pids) <= 1 + max(size, 2)
+    for bomb in bombs:
+        bomb.cancel()
+    await asyncio.gather(*bombs, return_exceptions=True)
+    assert await right(pool)
 
 
-async def test_answers_that_take_long_compute_at_half_the_weight_of_all_others() -> None:
+async def test_answers_that_take_long_compute_at_half_the_weight_of_all_others(pools: Pools) -> None:
     def at_weight(nice: int) -> list[int]:
         return [pid for pid in pool.pids if os.getpriority(os.PRIO_PROCESS, pid) == nice]
 
-    usual = os.getpriority(os.PRIO_PROCESS, 0)
-    with pool_of(2) as pool:
-        hung = asyncio.create_task(pool.verify("5", HANG, "file", 1000))
-        await until(lambda: bool(at_weight(usual + 3)))
-        assert await right(pool)
-        (worker,) = at_weight(usual + 3)
-        if (session := Path(f"/proc/{worker}/autogroup")).exists():
-            assert session.read_text().split("nice")[1].strip() == "3"
-        hung.cancel()
-        await asyncio.gather(hung, return_exceptions=True)
-        integral = await pool.verify(r"\int_0^1 x^{5}e^{x}\,dx", "120-44e", "file", 1000)
-        assert integral.right
-        assert integral.seconds > worker_pool._MOMENT
-        assert await right(pool)
-        assert at_weight(usual) == pool.pids
+    usual, pool = os.getpriority(os.PRIO_PROCESS, 0), pools[2]
+    hung = asyncio.create_task(pool.verify("5", HANG, "file", 1000))
+    await until(lambda: bool(at_weight(usual + 3)))
+    assert await right(pool)
+    (worker,) = at_weight(usual + 3)
+    if (session := Path(f"/proc/{worker}/autogroup")).exists():
+        assert session.read_text().split("nice")[1].strip() == "3"
+    hung.cancel()
+    await asyncio.gather(hung, return_exceptions=True)
+    integral = await pool.verify(r"\int_0^1 x^{5}e^{x}\,dx", "120-44e", "file", 1000)
+    assert integral.right
+    assert integral.seconds > worker_pool._MOMENT
+    assert await right(pool)
+    assert at_weight(usual) == pool.pids
 
 
-async def test_waiting_for_a_place_is_told_apart_from_verifying() -> None:
-    with pool_of(1) as pool:
-        first, second = await asyncio.gather(*(pool.verify("5", HANG, "file", 1) for _ in range(2)))
-    assert [first.reason, second.reason] == ["timed_out", "timed_out"]
-    assert second.waited > first.waited + 0.5
+async def test_a_hung_answer_ends_at_its_deadline_and_waiting_for_a_place_is_told_apart(pools: Pools) -> None:
+    results = await asyncio.gather(*(pools[1].verify("5", HANG, "file", 0.5) for _ in range(2)))
+    assert [(result.right, result.reason) for result in results] == [(False, "timed_out")] * 2
+    assert results[1].waited > results[0].waited + 0.25
+    assert await right(pools[1])
 
 
-@pytest.mark.parametrize(("number", "reason"), [(signal.SIGSEGV, "crashed"), (signal.SIGABRT, "crashed")])
-async def test_an_answer_that_breaks_its_worker_down_is_a_zero(number: signal.Signals, reason: str) -> None:
-    with pool_of(1) as pool:
-        assert await right(pool)
-        task = asyncio.create_task(pool.verify("5", HANG, "file", 30))
-        broken: set[int] = set()
-        while not task.done():
-            for pid in set(pool.pids[1:]) - broken:
-                broken.add(pid)
-                os.kill(pid, number)
-            await asyncio.sleep(0.02)
-        assert ((await task).right, (await task).reason) == (False, reason)
+async def test_who_waits_behind_another_answer_keeps_the_time_of_its_scoring(pools: Pools) -> None:
+    assert await right(pools[1])
+    limit, scoring, worker = patience(0.3), Scoring(), pools[1].pids[-1]
+    os.kill(worker, signal.SIGSTOP)
+    holding = asyncio.create_task(pools[1].verify(*EASY, "file", worker_pool._MOMENT))
+    await asyncio.sleep(0)
+    async with scoring.time(limit):
+        waiting = asyncio.create_task(pools[1].verify(*EASY, "file", 5, scoring))
+        await asyncio.sleep(1.5 * limit)
+        os.kill(worker, signal.SIGCONT)
+        result = await waiting
+    assert result.right
+    assert result.waited > limit
+    assert (await holding).right
 
 
-async def test_a_hung_answer_ends_at_its_deadline() -> None:
-    with pool_of(2) as pool:
-        result = await pool.verify("5", HANG, "file", 2)
-        assert (result.right, result.reason) == (False, "timed_out")
-        assert await right(pool)
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT])
+async def test_an_answer_that_breaks_its_worker_down_is_a_zero(pools: Pools, number: signal.Signals) -> None:
+    assert await right(pools[1])
+    task = asyncio.create_task(pools[1].verify("5", HANG, "file", 30))
+    broken: set[int] = set()
+    while not task.done():
+        for pid in set(pools[1].pids[1:]) - broken:
+            broken.add(pid)
+            os.kill(pid, number)
+        await asyncio.sleep(0.02)
+    assert ((await task).right, (await task).reason) == (False, "crashed")
 
 
-async def test_a_hang_in_compiled_code_ends_too() -> None:
-    with pool_of(1) as pool:
-        result = await pool.verify("5", "10^{10^{9}}", "file", 1)
-        assert not result.right
-        assert await right(pool)
+async def test_a_hang_in_compiled_code_ends_too(pools: Pools) -> None:
+    assert not (await pools[1].verify("5", "10^{10^{9}}", "file", 1)).right
+    assert await right(pools[1])
 
 
-async def test_a_killed_worker_is_replaced_and_its_answer_scored_again() -> None:
-    with pool_of(1) as pool:
-        assert await right(pool)
-        os.kill(pool.pids[-1], signal.SIGKILL)
-        assert await right(pool)
+async def test_a_killed_worker_or_parent_of_workers_is_replaced_and_its_answer_scored_again(pools: Pools) -> None:
+    for which in (-1, 0):
+        assert await right(pools[2])
+        before = pools[2].pids
+        os.kill(before[which], signal.SIGKILL)
+        assert wait_until_gone(before[which:]) == []
+        assert all(await asyncio.gather(*(right(pools[2]) for _ in range(4))))
 
 
-async def test_a_killed_parent_of_workers_is_replaced() -> None:
-    with pool_of(2) as pool:
-        assert await right(pool)
-        before = pool.pids
-        os.kill(before[0], signal.SIGKILL)
-        assert wait_until_gone(before) == []
-        assert all(await asyncio.gather(*(right(pool) for _ in range(4))))
+async def test_an_answer_on_which_workers_keep_dying_is_an_error_and_never_a_zero(pools: Pools) -> None:
+    assert await right(pools[1])
+    task = asyncio.create_task(pools[1].verify("5", HANG, "file", 30))
+    killed: set[int] = set()
+    while not task.done():
+        for pid in pools[1].pids[1:]:
+            if pid not in killed:
+                killed.add(pid)
+                await asyncio.sleep(0.1)
+                os.kill(pid, signal.SIGKILL)
+        await asyncio.sleep(0.02)
+    with pytest.raises(ScoringError, match=r"ended 2 times on one answer \(exit code -9\).*max_workers"):
+        await task
+    assert await right(pools[1])
 
 
-async def test_an_answer_on_which_workers_keep_dying_is_an_error_and_never_a_zero() -> None:
-    with pool_of(1) as pool:
-        assert await right(pool)
-        task = asyncio.create_task(pool.verify("5", HANG, "file", 30))
-        killed: set[int] = set()
-        while not task.done():
-            for pid in pool.pids[1:]:
-                if pid not in killed:
-                    killed.add(pid)
-                    await asyncio.sleep(0.1)
-                    os.kill(pid, signal.SIGKILL)
-            await asyncio.sleep(0.02)
-        with pytest.raises(ScoringError, match=r"ended 2 times on one answer \(exit code -9\).*max_workers"):
-            await task
-        assert await right(pool)
-
-
-async def test_a_cancelled_scoring_ends_its_worker() -> None:
-    with pool_of(1) as pool:
-        task = asyncio.create_task(pool.verify("5", HANG, "file", 60))
-        while len(pool.pids) < 2:
-            await asyncio.sleep(0.02)
-        worker = pool.pids[-1]
-        await asyncio.sleep(0.1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert wait_until_gone([worker]) == []
-        assert await right(pool)
-
-
-async def test_closing_ends_all_workers_and_what_they_were_doing() -> None:
-    with pool_of(2) as pool:
-        tasks = [asyncio.create_task(pool.verify("5", HANG, "file", 60)) for _ in range(2)]
-        while len(pool.pids) < 3:
-            await asyncio.sleep(0.02)
-        pids = pool.pids
-        pool.close()
-        assert wait_until_gone(pids) == []
-        for task in tasks:
-            with pytest.raises(ScoringError, match="stopped"):
-                await task
+async def test_a_cancelled_scoring_ends_its_worker(pools: Pools) -> None:
+    assert await right(pools[1])
+    worker = pools[1].pids[-1]
+    task = asyncio.create_task(pools[1].verify("5", HANG, "file", 60))
+    await asyncio.sleep(0.1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert wait_until_gone([worker]) == []
+    assert await right(pools[1])
 
 
 async def test_rubrics_share_one_pool_until_the_last_is_torn_down() -> None:
@@ -222,15 +215,25 @@ def test_workers_die_with_their_process_however_it_dies() -> None:
     assert ends == []
 
 
-async def test_the_event_loop_stays_free_while_answers_are_scored() -> None:
-    with pool_of(2) as pool:
-        assert await right(pool)
-        pauses: list[float] = []
-        scoring = asyncio.gather(*(right(pool) for _ in range(300)))
-        while not scoring.done():
-            before = time.perf_counter()
-            await asyncio.sleep(0)
-            pauses.append(time.perf_counter() - before)
-            await asyncio.sleep(0.001)
-        assert all(await scoring)
+async def test_the_event_loop_stays_free_while_answers_are_scored(pools: Pools) -> None:
+    assert await right(pools[2])
+    pauses: list[float] = []
+    scoring = asyncio.gather(*(right(pools[2]) for _ in range(150)))
+    while not scoring.done():
+        before = time.perf_counter()
+        await asyncio.sleep(0)
+        pauses.append(time.perf_counter() - before)
+        await asyncio.sleep(0.001)
+    assert all(await scoring)
     assert_no_longer(sorted(pauses)[len(pauses) // 2], 0.02)
+
+
+async def test_closing_ends_all_workers_and_what_they_were_doing(pools: Pools) -> None:
+    tasks = [asyncio.create_task(pools[2].verify("5", HANG, "file", 60)) for _ in range(2)]
+    await until(lambda: len(pools[2].pids) >= 3)
+    pids = pools[2].pids
+    pools[2].close()
+    assert wait_until_gone(pids) == []
+    for task in tasks:
+        with pytest.raises(ScoringError, match="stopped"):
+            await task

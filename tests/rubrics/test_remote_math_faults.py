@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 import pytest_asyncio
@@ -20,23 +21,26 @@ from opencode_rubrics import (
     cleanup,
     run_cleanup,
 )
+from opencode_rubrics.math import scorer_bundle
 from opencode_rubrics.math.scorer_bundle import ensure_bundle
 from opencode_rubrics.math.verdict_programs.in_sandbox import READY
 
 from tests.rubrics.judge_server import Step, judge_server
-from tests.rubrics.math_places import Place, confined_place, place_named
+from tests.rubrics.math_places import Place, PlaceOf, confined_place
 from tests.rubrics.math_support import score
 from tests.support.processes import is_below
+from tests.support.sizes import WHOLE
 from tests.support.waiting import until, wait_until
 
-pytestmark = [pytest.mark.usefixtures("sandboxes"), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = pytest.mark.usefixtures("sandboxes")
 
 HANG = r"(1/3)!+10^{-2000}\sqrt{2}"
 BOTH = ["confined", pytest.param("root", marks=pytest.mark.podman)]
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def confined_math(math_rubric: RemoteHybridMathRubric) -> AsyncIterator[Place]:
+    """One for all tests of the module, each of which writes its answer anew."""
     async with confined_place(math_rubric) as place:
         yield place
 
@@ -71,32 +75,29 @@ def none_left(pids: list[int]) -> bool:
 
 
 @pytest.mark.parametrize("name", BOTH)
-async def test_a_sandbox_that_is_gone_before_scoring_is_a_sandbox_error(
-    name: str, request: pytest.FixtureRequest, math_rubric: RemoteHybridMathRubric
-) -> None:
-    async with place_named(name, request, math_rubric) as place:
+async def test_a_sandbox_that_is_gone_before_scoring_is_a_sandbox_error(name: str, place_of: PlaceOf) -> None:
+    async with place_of(name) as place:
         await place.do("echo 5 > /app/answer.txt")
         await backend_of(place.box).stop()
         with pytest.raises(vf.SandboxError):
             await score(place.rubric, place.box, "5")
 
 
-async def test_a_sandbox_that_goes_during_scoring_is_a_sandbox_error(confined_math: Place) -> None:
-    await confined_math.do(f"echo '{HANG}' > /app/answer.txt")
-    before = set(scorers())
-    task = asyncio.create_task(score(confined_math.rubric, confined_math.box, "5"))
-    pids = await scorer_started(before)
-    await backend_of(confined_math.box).stop()
-    with pytest.raises(vf.SandboxError):
-        await task
-    assert none_left(pids)
+async def test_a_sandbox_that_goes_during_scoring_is_a_sandbox_error(math_rubric: RemoteHybridMathRubric) -> None:
+    async with confined_place(math_rubric) as place:
+        await place.do(f"echo '{HANG}' > /app/answer.txt")
+        before = set(scorers())
+        task = asyncio.create_task(score(place.rubric, place.box, "5"))
+        pids = await scorer_started(before)
+        await backend_of(place.box).stop()
+        with pytest.raises(vf.SandboxError):
+            await task
+        assert none_left(pids)
 
 
 @pytest.mark.podman
-async def test_a_container_that_goes_before_scoring_with_an_agent_user_is_a_sandbox_error(
-    request: pytest.FixtureRequest, math_rubric: RemoteHybridMathRubric
-) -> None:
-    async with place_named("agent-user", request, math_rubric) as place:
+async def test_a_container_that_goes_before_scoring_with_an_agent_user_is_a_sandbox_error(place_of: PlaceOf) -> None:
+    async with place_of("agent-user") as place:
         await place.do("echo 5 > /app/answer.txt")
         subprocess.run(["podman", "kill", str(place.box.info.id)], check=True, capture_output=True)
         with pytest.raises(vf.SandboxError):
@@ -116,7 +117,7 @@ async def test_a_killed_scorer_is_an_error_and_no_zero(confined_math: Place) -> 
 
 
 async def test_an_answer_that_hangs_is_a_zero_at_its_deadline(confined_math: Place) -> None:
-    rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(timeout_seconds=1))
+    rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(timeout_seconds=0.3))
     await confined_math.do(f"echo '{HANG}' > /app/answer.txt")
     scored = await score(rubric, confined_math.box, "5")
     assert (scored.reward, scored.reason) == (0, "timed_out")
@@ -184,11 +185,9 @@ async def test_no_room_for_the_bundle_is_an_error(confined_math: Place, shared_c
 
 
 @pytest.mark.podman
-async def test_an_image_without_a_usable_python_is_scored_outside_of_it(
-    request: pytest.FixtureRequest, math_rubric: RemoteHybridMathRubric
-) -> None:
+async def test_an_image_without_a_usable_python_is_scored_outside_of_it(place_of: PlaceOf) -> None:
     rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1, accept_in_box_scoring=True))
-    async with place_named("root", request, math_rubric) as place:
+    async with place_of("root") as place:
         await place.do("echo 0.5 > /app/answer.txt")
         scored = await score(rubric, place.box, r"\frac{1}{2}")
         assert (scored.reward, scored.record["place"]) == (1.0, "host")
@@ -196,19 +195,23 @@ async def test_an_image_without_a_usable_python_is_scored_outside_of_it(
 
 
 @pytest.mark.podman
-async def test_a_root_agent_is_scored_inside_only_if_the_user_accepts_it(
-    request: pytest.FixtureRequest, math_rubric: RemoteHybridMathRubric
-) -> None:
+async def test_a_root_agent_is_scored_inside_only_if_the_user_accepts_it(place_of: PlaceOf) -> None:
     rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1, accept_in_box_scoring=True))
-    async with place_named("agent-user", request, math_rubric) as place:
+    async with place_of("bare-agent-user") as place:
         await place.do("echo 5 > /app/answer.txt")
         assert (await score(place.rubric, place.box, "5")).record["place"] == "host"
         assert (await score(place.rubric, place.box, "5", agent_user="root")).record["place"] == "host"
         assert (await score(rubric, place.box, "5")).record["place"] == "sandbox"
 
 
-async def test_the_bundle_is_made_once_and_a_cache_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+async def test_the_bundle_is_made_once_and_a_cache_that_cannot_be_written_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not WHOLE:  # two thousand files more are made alike
+        monkeypatch.setattr(scorer_bundle, "_DISTRIBUTIONS", ("math-verify",))
     bundle = await ensure_bundle(tmp_path / "cache")
+    packed = ZipFile(bundle.archive).namelist()
+    assert {"math_verify/parser.pyc", "mathverdict/verdict.py", "verdict_programs/in_sandbox.pyc"} <= set(packed)
     assert bundle == await ensure_bundle(tmp_path / "cache")
     assert [entry.name for entry in (tmp_path / "cache").iterdir() if not entry.name.startswith(".")] == [
         bundle.directory.name
@@ -241,11 +244,9 @@ async def test_a_hook_that_is_cancelled_keeps_no_other_from_running(confined_mat
 
 
 @pytest.mark.podman
-async def test_a_scorer_that_a_root_agent_ends_again_and_again_is_a_zero(
-    request: pytest.FixtureRequest, math_rubric: RemoteHybridMathRubric
-) -> None:
+async def test_a_scorer_that_a_root_agent_ends_again_and_again_is_a_zero(place_of: PlaceOf) -> None:
     rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1, accept_in_box_scoring=True))
-    async with place_named("root", request, math_rubric) as place:
+    async with place_of("root") as place:
         # As one that is killed as soon as it is up.
         await place.do(
             f"echo 5 > /app/answer.txt; rm $(command -v python3); echo 'echo {READY}; exit 137' > /opt/python3"
@@ -260,11 +261,9 @@ async def test_a_scorer_that_a_root_agent_ends_again_and_again_is_a_zero(
 
 
 @pytest.mark.podman
-async def test_a_shell_that_a_root_agent_replaced_is_no_error_of_the_scorer(
-    request: pytest.FixtureRequest, math_rubric: RemoteHybridMathRubric
-) -> None:
+async def test_a_shell_that_a_root_agent_replaced_is_no_error_of_the_scorer(place_of: PlaceOf) -> None:
     rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1, accept_in_box_scoring=True))
-    async with place_named("root", request, math_rubric) as place:
+    async with place_of("root") as place:
         await place.do("echo 5 > /app/answer.txt; cp -L /bin/sh /opt/real; printf '#!/opt/real\\nexit 3\\n' > /opt/sh")
         await place.do("chmod 755 /opt/sh; ln -sf false /usr/bin/true; mv /opt/sh $(readlink -f /bin)/sh")
         for right, answer in ((1, "5"), (0, "6")):
@@ -274,10 +273,8 @@ async def test_a_shell_that_a_root_agent_replaced_is_no_error_of_the_scorer(
 
 
 @pytest.mark.podman
-async def test_a_disk_that_an_agent_user_filled_is_scored_on_the_host(
-    request: pytest.FixtureRequest, math_rubric: RemoteHybridMathRubric
-) -> None:
-    async with place_named("agent-user", request, math_rubric) as place:
+async def test_a_disk_that_an_agent_user_filled_is_scored_on_the_host(place_of: PlaceOf) -> None:
+    async with place_of("bare-agent-user") as place:
         await place.do("echo 5 > /app/answer.txt")
         await place.box.run(["sh", "-c", "rm -rf /var/lib && : > /var/lib"], {})  # as little room as on a full disk
         scored = await score(place.rubric, place.box, "5", agent_user="agent")

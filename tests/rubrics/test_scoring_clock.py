@@ -6,9 +6,6 @@ from collections.abc import Awaitable, Callable
 import pytest
 from agent_sandbox.toolbox.scoring import Scoring, ScoringTimeout
 
-from tests.rubrics.math_support import HANG, pool_of
-from tests.support.machine import patience
-
 
 async def _runs(seconds: float, body: Callable[[], Awaitable[object]], scoring: Scoring | None = None) -> None:
     async with (scoring or Scoring()).time(seconds):
@@ -45,23 +42,6 @@ async def test_the_clock_stands_still_from_the_first_who_waits_to_the_last() -> 
 
     with pytest.raises(ScoringTimeout):
         await _runs(0.2, waits_and_works, scoring)
-
-
-@pytest.mark.usefixtures("programs")
-async def test_who_waits_behind_other_answers_keeps_the_time_of_its_scoring() -> None:
-    limit, scoring = patience(0.7), Scoring()
-    with pool_of(1) as pool:
-        assert (await pool.verify("5", "5", "file", 5)).right  # the worker is up
-        # Each holds the one place for a quarter of a second of CPU at first.
-        hanging = [asyncio.create_task(pool.verify("5", HANG, "file", 1)) for _ in range(int(4 * limit) + 4)]
-        await asyncio.sleep(0)
-        async with scoring.time(limit):
-            result = await pool.verify("5", "5", "file", 5, scoring)
-        assert result.right
-        assert result.waited > limit
-        for one in hanging:
-            one.cancel()
-        await asyncio.gather(*hanging, return_exceptions=True)
 
 
 async def test_a_scoring_says_whether_programs_used_its_time() -> None:

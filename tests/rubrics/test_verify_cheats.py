@@ -12,6 +12,7 @@ from agent_sandbox.toolbox.own_shell import is_static
 from opencode_rubrics import ScoringError, VerifyCommandsConfig, VerifyCommandsRubric
 
 from tests.rubrics.conftest import CheckedData, trace_of
+from tests.support.sizes import size
 
 
 def has_own_shell() -> bool:
@@ -146,47 +147,32 @@ async def test_where_agent_code_cannot_be_kept_apart_the_rollout_is_an_error(con
         await score(container, f"{APART} || true")
 
 
-HOMES = {
-    "usercustomize": (
-        "d=$(python3 -c 'import site; print(site.getusersitepackages())') && mkdir -p $d && "
-        "echo 'import os; os._exit(0)' | tee $d/usercustomize.py > $d/sitecustomize.py",
-        "python3 -c 'raise SystemExit(1)'",
-    ),
-    "pth": (
-        "d=$(python3 -c 'import site; print(site.getusersitepackages())') && mkdir -p $d && "
-        "echo 'import os; os._exit(0)' > $d/x.pth",
-        "python3 -c 'raise SystemExit(1)'",
-    ),
-    "profiles": (
-        "for f in .profile .bashrc .bash_profile .bash_login .kshrc .zshenv; do echo 'exit 0' > ~/$f; done",
-        "bash -lc 'exit 1'",
-    ),
-    "interactive bash": ("echo 'exit 0' > ~/.bashrc", "bash -ic 'exit 1'"),
-}
+HOME = (
+    "d=$(python3 -c 'import site; print(site.getusersitepackages())') && mkdir -p $d && "
+    "echo 'import os; os._exit(0)' | tee $d/usercustomize.py $d/x.pth > $d/sitecustomize.py; "
+    "for f in .profile .bashrc .bash_profile .bash_login .kshrc .zshenv; do echo 'exit 0' > ~/$f; done"
+)
 
 
-@pytest.mark.parametrize("cheat", HOMES)
-async def test_what_the_agent_left_at_home_does_not_pass_a_check(box: vf.Runtime, cheat: str) -> None:
-    plant, check = HOMES[cheat]
-    if "bash" not in check or (await box.run(["sh", "-c", "command -v bash"], {})).exit_code == 0:
-        await do(box, plant)
-        trace = await score(box, check)
-        assert trace.reward == 0, shown(trace)
+async def test_what_the_agent_left_at_home_does_not_pass_a_check(box: vf.Runtime) -> None:
+    await do(box, HOME)
+    checks = ["python3 -c 'raise SystemExit(1)'"]
+    if (await box.run(["sh", "-c", "command -v bash"], {})).exit_code == 0:
+        checks += ["bash -lc 'exit 1'", "bash -ic 'exit 1'"]
+    trace = await score(box, *checks)
+    assert trace.reward == 0, shown(trace)
 
 
-GIT = {
-    "home": "git config --global alias.x '!true' && git config --global core.fsmonitor {}",
-    "home by XDG": "mkdir -p ~/.config/git && printf '[core]\\nfsmonitor = {}\\n' > ~/.config/git/config",
-    "work directory": "git config core.fsmonitor {}",
-    "hooks": "git config core.hooksPath /app/hooks && mkdir hooks && ln {} hooks/post-index-change",
-}
+GIT = (
+    "git config --global alias.x '!true'; git config --global core.fsmonitor /app/hook; mkdir -p ~/.config/git",
+    "printf '[core]\\nfsmonitor = /app/hook\\n' > ~/.config/git/config; git config core.fsmonitor /app/hook",
+    "git config core.hooksPath /app/hooks && mkdir hooks && ln /app/hook hooks/post-index-change",
+)
 
 
-@pytest.mark.parametrize("cheat", GIT)
-async def test_git_runs_nothing_of_the_agents_by_its_settings(confined: vf.Runtime, cheat: str) -> None:
+async def test_git_runs_nothing_of_the_agents_by_its_settings(confined: vf.Runtime) -> None:
     hook = "printf '#!/bin/sh\\ntouch /app/ran\\n' > /app/hook && chmod +x /app/hook"
-    hook += " && git init -q . && touch f && git add f"
-    await do(confined, f"{hook} && {GIT[cheat].format('/app/hook')}")
+    await do(confined, " && ".join([hook, "git init -q .", "touch f", "git add f", *GIT]))
     trace = await score(confined, "git status >/dev/null; git add -A; git diff --cached >/dev/null; [ -e /app/ran ]")
     assert trace.reward == 0, shown(trace)
 
@@ -239,10 +225,10 @@ async def test_no_exit_code_of_a_replaced_shell_is_an_error(container: vf.Runtim
     await replaced_shell(container, "exit $(/usr/bin/cat /opt/code)")
     for code in (1, 3, 40, 124, 126, 127, 137, 255):
         await container.run(["/opt/real-sh", "-c", f"echo {code} > /opt/code"], {})
-        trace = await score(container, "true", reward_file=True)
+        trace = await score(container, "true", f"exit {code}", reward_file=True)
         assert trace.reward == 0
         assert trace.info["reward_file"]
-        assert (await score(container, "false", f"exit {code}")).reward == 0
+    assert (await score(container, "false", "exit 255")).reward == 0
 
 
 needs_own_shell = pytest.mark.skipif(not has_own_shell(), reason="needs apt-get install bash-static busybox-static")
@@ -278,11 +264,11 @@ async def test_a_preloaded_library_reaches_no_program_of_ours(container: vf.Runt
 async def test_endless_output_of_a_replaced_program_fills_no_memory_of_the_host(
     container: vf.Runtime, program: str
 ) -> None:
-    await replaced_shell(container, "exec head -c 1500000000 /dev/zero")
+    await replaced_shell(container, f"exec head -c {size(500, 1500)}000000 /dev/zero")
     await container.run(["/opt/real-sh", "-c", f"cp /bin/sh /opt/flood; cp /opt/flood /usr/bin/{program}"], {})
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     trace = await score(container, "false")
     assert trace.reward == 0
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    # Of 1.5 GB a runtime keeps 32 MiB of each stream, and copies of it while it decodes.
+    # Of that a runtime keeps 32 MiB of each stream, and copies of it while it decodes.
     assert grown < 400_000, f"{grown} kB"

@@ -62,11 +62,6 @@ async def test_a_command_may_write_the_reward_itself(box: vf.Runtime) -> None:
     assert await reward(box, "printf ' -2e-1 \\n' > /logs/verifier/reward.txt", options=below) == -0.2
 
 
-async def test_a_reward_file_from_the_scoring_before_does_not_count_again(box: vf.Runtime) -> None:
-    assert await reward(box, WRITE.format("1"), options=OPTED_IN) == 1.0
-    assert await reward(box, "false", options=OPTED_IN) == 0.0
-
-
 @pytest.mark.parametrize(
     "planted",
     [
@@ -85,10 +80,10 @@ async def test_what_the_agent_planted_is_gone_before_the_first_command(box: vf.R
     anew = "rm -rf /logs/verifier /tmp/own /tmp/own.txt && mkdir -p /logs"
     done = await box.run(["sh", "-c", f"{anew} && {planted}"], {})
     assert done.exit_code == 0, done.stderr
-    assert await reward(box, "false", options=OPTED_IN) == 0.0
-    assert await reward(box, WRITE.format("0.5"), options=OPTED_IN) == 0.5
-    kept = await box.run(["sh", "-c", "cat /tmp/own/reward.txt /tmp/own.txt 2>/dev/null; true"], {})
-    assert kept.stdout in ("", "1\n")
+    look = "cat /tmp/own/reward.txt /tmp/own.txt 2>/dev/null"
+    written = f'[ -z "$(ls -A /logs/verifier)" ] && {WRITE.format("0.5")} && [ "$({look})" != 0.5 ]'
+    trace = await score(box, written, options=OPTED_IN)
+    assert (trace.reward, trace.metrics["verify_passed"]) == (0.5, 1)
 
 
 @pytest.mark.parametrize(
@@ -110,9 +105,9 @@ async def test_what_the_agent_planted_is_gone_before_the_first_command(box: vf.R
     ],
 )
 async def test_a_reward_file_that_is_no_finite_number_is_a_zero_with_a_reason_and_a_warning(
-    confined: vf.Runtime, command: str, content: str, caplog: pytest.LogCaptureFixture
+    shared_confined: vf.Runtime, command: str, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    trace = await score(confined, command, options=OPTED_IN)
+    trace = await score(shared_confined, command, options=OPTED_IN)
     assert trace.reward == 0
     assert "/logs/verifier/reward.txt" in trace.info["reward_file"]
     assert content in trace.info["reward_file"]
@@ -120,11 +115,11 @@ async def test_a_reward_file_that_is_no_finite_number_is_a_zero_with_a_reason_an
 
 
 @pytest.mark.parametrize("number", ["1e9", "-5", "1.001", "-0.001"])
-async def test_a_reward_beyond_the_bounds_is_a_zero(box: vf.Runtime, number: str) -> None:
-    trace = await score(box, WRITE.format(number), options=OPTED_IN)
+async def test_a_reward_beyond_the_bounds_is_a_zero(shared_confined: vf.Runtime, number: str) -> None:
+    trace = await score(shared_confined, WRITE.format(number), options=OPTED_IN)
     assert trace.reward == 0
     assert "not in [0, 1]" in trace.info["reward_file"]
-    wide = await score(box, WRITE.format(number), options=OPTED_IN | {"reward_min": -5, "reward_max": 1e9})
+    wide = await score(shared_confined, WRITE.format(number), options=OPTED_IN | {"reward_min": -5, "reward_max": 1e9})
     assert wide.reward == float(number)
     assert "reward_file" not in wide.info
 
@@ -141,6 +136,7 @@ async def test_a_reward_file_that_nobody_asked_for_is_a_zero_and_told_of(
 
 
 async def test_a_reward_that_nobody_wrote_is_a_zero_where_it_was_asked_for(box: vf.Runtime) -> None:
+    assert await reward(box, WRITE.format("1"), options=OPTED_IN) == 1.0
     trace = await score(box, "true", options=OPTED_IN)
     assert trace.reward == 0
     assert "no verify command wrote" in trace.info["reward_file"]
@@ -166,17 +162,17 @@ async def test_a_command_out_of_time_is_the_policys_doing_and_dead(box: vf.Runti
     assert_no_longer(record["duration"], 9)
 
 
-async def test_the_rubrics_own_timeout_holds_where_the_row_has_none(confined: vf.Runtime) -> None:
-    trace = await score(confined, "sleep 30", command_timeout=0.5)
+async def test_the_rubrics_own_timeout_holds_where_the_row_has_none(shared_confined: vf.Runtime) -> None:
+    trace = await score(shared_confined, "sleep 30", command_timeout=0.5)
     assert trace.info["verify"][0]["timed_out"]
 
 
-async def test_a_task_without_verify_commands_is_an_error(confined: vf.Runtime) -> None:
+async def test_a_task_without_verify_commands_is_an_error(shared_confined: vf.Runtime) -> None:
     with pytest.raises(vf.TaskError, match="needs a task with verify commands"):
-        await score(confined)
+        await score(shared_confined)
     with pytest.raises(vf.TaskError, match="needs a task with verify commands"):
         await VerifyCommandsRubric(VerifyCommandsConfig()).score(
-            vf.TaskData(prompt="?"), trace_of(vf.TaskData(prompt="?")), confined
+            vf.TaskData(prompt="?"), trace_of(vf.TaskData(prompt="?")), shared_confined
         )
 
 
@@ -225,11 +221,11 @@ async def test_a_sandbox_whose_engine_reports_its_end_as_an_exit_code_is_an_erro
 
 
 async def test_a_verifier_directory_that_cannot_be_made_is_a_zero_with_a_reason(
-    confined: vf.Runtime, caplog: pytest.LogCaptureFixture
+    shared_confined: vf.Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await confined.run(["chmod", "555", "/logs"], {})
-    trace = await score(confined, f"{WRITE.format(0)} || true", options=OPTED_IN)
+    await shared_confined.run(["sh", "-c", "rm -rf /logs/verifier; chmod 555 /logs"], {})
+    trace = await score(shared_confined, f"{WRITE.format(0)} || true", options=OPTED_IN)
     assert trace.reward == 0
     assert "/logs/verifier cannot be made new" in trace.info["reward_file"]
     assert trace.info["reward_file"] in caplog.text
-    assert await reward(confined, "true", "false") == 0.5
+    assert await reward(shared_confined, "true", "false") == 0.5

@@ -13,43 +13,37 @@ def box(shared_root_box: vf.Runtime) -> vf.Runtime:
 
 
 LINKS = {
-    "command line": ("ln -s /proc/self/cmdline answer", "grep -q 4242 answer"),
+    "command line": ("ln -s /proc/self/cmdline {}", "grep -q 4242 {}"),
     "command line of a program": (
-        "ln -s /proc/self/cmdline answer",
-        """python3 -I -c 'import sys; sys.exit("4242" not in open("/app/answer").read())'""",
+        "ln -s /proc/self/cmdline {}",
+        """python3 -I -c 'import sys; sys.exit("4242" not in open("/app/{}").read())'""",
     ),
-    "environment": ("ln -s /proc/self/environ answer", "grep -q 4242 <answer"),
-    "standard input": ("ln -s /proc/self/fd/0 answer", "echo 42 | cmp - answer"),
-    "standard input by its device": ("ln -s /dev/stdin answer", "echo 42 | cmp - answer"),
-    "open file": ("ln -s /dev/fd/3 answer", 'echo 42 >"$TMPDIR/w"; exec 3<"$TMPDIR/w"; [ "$(cat answer)" = 42 ]'),
-    "directory": ("ln -s /proc/self answer", "grep -q 4242 answer/cmdline"),
-    "directory of the check": (
-        "ln -s /proc/self/cwd/want answer",
-        'cd "$TMPDIR"; echo 42 >want; cmp /app/answer want',
-    ),
-    "process to come": ("ln -s /proc/99999/environ answer", "[ -L answer ]"),
-    "folder that cannot be listed": (
-        "mkdir d; ln -s /proc/self/cmdline d/answer; chmod 311 d",
-        "grep -q 4242 d/answer",
-    ),
-    "workdir that cannot be listed": ("ln -s /proc/self/cmdline answer; chmod 311 /app", "grep -q 4242 answer"),
-    "detour": ("mkdir /tmp/x; ln -s ../../proc/self /tmp/x/y; ln -s /tmp/x/y/cmdline answer", "grep -q 4242 answer"),
+    "environment": ("ln -s /proc/self/environ {}", "grep -q 4242 <{}"),
+    "standard input": ("ln -s /proc/self/fd/0 {}", "echo 42 | cmp - {}"),
+    "standard input by its device": ("ln -s /dev/stdin {}", "echo 42 | cmp - {}"),
+    "open file": ("ln -s /dev/fd/3 {}", 'echo 42 >"$TMPDIR/w"; exec 3<"$TMPDIR/w"; [ "$(cat {})" = 42 ]'),
+    "directory": ("ln -s /proc/self {}", "grep -q 4242 {}/cmdline"),
+    "directory of the check": ("ln -s /proc/self/cwd/want {}", 'cd "$TMPDIR"; echo 42 >want; cmp /app/{} want'),
+    "process to come": ("ln -s /proc/99999/environ {}", "[ -L {} ]"),
+    "folder that cannot be listed": ("mkdir d; ln -s /proc/self/cmdline d/{}; chmod 311 d", "grep -q 4242 d/{}"),
+    "detour": ("mkdir /tmp/x; ln -s ../../proc/self /tmp/x/y; ln -s /tmp/x/y/cmdline {}", "grep -q 4242 {}"),
 }
 
 
-@pytest.mark.parametrize("cheat", LINKS)
-async def test_no_answer_is_a_link_to_its_own_check(box: vf.Runtime, cheat: str) -> None:
-    plant, check = LINKS[cheat]
-    await do(box, "chmod -R u+rwX . && rm -rf ./* /tmp/x")
-    await do(box, f"ln -s /etc/hostname kept; ln -s kept 'kept too'; {plant}")
-    trace = await score(box, check, "[ -r kept ] && [ -r 'kept too' ]")
-    assert [result["exit_code"] == 0 for result in trace.info["verify"]] == [False, True], shown(trace)
+@pytest.mark.parametrize("lock", ["true", "chmod 311 /app"])
+async def test_no_answer_is_a_link_to_its_own_check(box: vf.Runtime, lock: str) -> None:
+    await do(box, "chmod -R u+rwX . && rm -rf ./* /tmp/x && ln -s /etc/hostname kept; ln -s kept 'kept too'")
+    cheats = [(plant.format(f"answer{number}"), check.format(f"answer{number}"))
+              for number, (plant, check) in enumerate(LINKS.values())]  # fmt: skip
+    await do(box, "; ".join([*(plant for plant, _ in cheats), lock]))
+    trace = await score(box, *(check for _, check in cheats), "[ -r kept ] && [ -r 'kept too' ]")
+    assert [result["exit_code"] == 0 for result in trace.info["verify"]] == [*[False] * len(LINKS), True], shown(trace)
 
 
 async def test_a_link_is_found_among_very_many(confined: vf.Runtime) -> None:
-    await do(confined, 'python3 -c \'import os; [os.symlink("f", f"l{n}") for n in range(50_000)]\'; echo 1 >f')
+    await do(confined, 'python3 -c \'import os; [os.symlink("f", f"l{n}") for n in range(20_000)]\'; echo 1 >f')
     await do(confined, "ln -s /proc/self/cmdline /tmp/answer")
-    trace = await score(confined, "grep -q 4242 /tmp/answer", "[ -e l49999 ]")
+    trace = await score(confined, "grep -q 4242 /tmp/answer", "[ -e l19999 ]")
     assert [result["exit_code"] == 0 for result in trace.info["verify"]] == [False, True], shown(trace)
 
 
@@ -88,14 +82,17 @@ async def test_agent_code_answers_with_no_link_to_its_check(box: vf.Runtime) -> 
     assert trace.reward == 1, shown(trace)
 
 
-@pytest.mark.parametrize(
-    "spoil", ['chmod 000 "$AGENT_CODE_DIR"', "rm -rf ../d", "mv ../d ../e", "rm in; mkdir in", "rm in"]
-)
-async def test_agent_code_cannot_make_the_next_run_an_error(box: vf.Runtime, spoil: str) -> None:
-    await solve(box, spoil)
-    again = "run-agent-code --stdin in -- sh /app/solve.sh"
-    trace = await score(box, f'mkdir "$AGENT_CODE_DIR/d"; cd "$AGENT_CODE_DIR/d"; touch in; {again}; {again}; false')
-    assert trace.reward == 0, shown(trace)
+SPOILT = ("rm in", "rm in; mkdir in", "mv ../2 ../e", "rm -rf ../3", 'chmod 000 "$AGENT_CODE_DIR"')
+
+
+async def test_agent_code_cannot_make_the_next_run_an_error(box: vf.Runtime) -> None:
+    await solve(box, f"case $1 in {' '.join(f'{number}) {spoil};;' for number, spoil in enumerate(SPOILT))} esac")
+    checks = []
+    for number in range(len(SPOILT)):
+        place, again = f'"$AGENT_CODE_DIR/{number}"', f"run-agent-code --stdin in -- sh /app/solve.sh {number}"
+        checks.append(f"mkdir {place} && cd {place} && touch in && echo ran; {again}; {again}; false")
+    trace = await score(box, *checks)
+    assert [(result["exit_code"], result["stdout"]) for result in trace.info["verify"]] == [(1, "ran\n")] * len(SPOILT)
 
 
 async def test_programs_that_ask_the_system_for_their_home_find_no_settings_there(confined: vf.Runtime) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,18 @@ async def runtime(sandboxes: None) -> AsyncIterator[ConfinedRuntime]:
     async with provision_confined(LocalSandboxConfig(), name="test") as started:
         assert isinstance(started, ConfinedRuntime)
         yield started
+
+
+@pytest.fixture
+async def places(sandboxes: None) -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+async def started(places: AsyncExitStack, **options: object) -> ConfinedRuntime:
+    box = await places.enter_async_context(provision_confined(LocalSandboxConfig.model_validate(options)))
+    assert isinstance(box, ConfinedRuntime)
+    return box
 
 
 @pytest.fixture(autouse=True)

@@ -6,36 +6,23 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, allowance, provision_confined
+from agent_sandbox.confined import ConfinedRuntime, allowance
 from agent_sandbox.confined.control_groups import Hierarchies, host_hierarchies
 from agent_sandbox.conformance.promises import host_pids_of, program
 from verifiers.v1.runtimes import ProgramResult
 
 from tests.support.waiting import until
 
-from .conftest import PROBES, probe, sh
+from .conftest import PROBES, probe, sh, started
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="user ids are given away by root")
 SHARING = [pytest.param(True, marks=AS_ROOT, id="own-user"), pytest.param(False, id="shared-user")]
-
-
-@pytest.fixture
-async def places() -> AsyncIterator[AsyncExitStack]:
-    async with AsyncExitStack() as stack:
-        yield stack
-
-
-async def started(places: AsyncExitStack, **options: object) -> ConfinedRuntime:
-    box = await places.enter_async_context(provision_confined(LocalSandboxConfig.model_validate(options)))
-    assert isinstance(box, ConfinedRuntime)
-    return box
 
 
 @pytest.fixture
@@ -118,7 +105,7 @@ async def test_whether_it_lives_is_told_by_no_command_inside(
 
 MEMORY_BOMBS = {
     "one": "python3 -c 'x = bytearray(1 << 30)'",
-    "many": "for i in $(seq 40); do python3 -c 'x = bytearray(30 << 20); import time; time.sleep(5)' & done; wait",
+    "many": "for i in $(seq 12); do python3 -c 'x = bytearray(30 << 20); import time; time.sleep(5)' & done; wait",
 }
 
 

@@ -3,17 +3,16 @@
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, provision_confined
+from agent_sandbox.confined import ConfinedRuntime
 from agent_sandbox.confined.control_groups import host_hierarchies
 
 from tests.support.waiting import until
 
-from .conftest import PROBES, probe, sh
+from .conftest import PROBES, probe, sh, started
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
@@ -27,18 +26,6 @@ try:
 except OSError as error: print(len(held), error.errno, flush=True)
 import time; time.sleep(1000)
 """
-
-
-@pytest.fixture
-async def places() -> AsyncIterator[AsyncExitStack]:
-    async with AsyncExitStack() as stack:
-        yield stack
-
-
-async def started(places: AsyncExitStack, **options: object) -> ConfinedRuntime:
-    box = await places.enter_async_context(provision_confined(LocalSandboxConfig.model_validate(options)))
-    assert isinstance(box, ConfinedRuntime)
-    return box
 
 
 @AS_ROOT

@@ -9,41 +9,22 @@ import httpx
 import pytest
 import verifiers.v1 as vf
 from agent_sandbox.confined import Bind, ConfinedRuntime, LocalSandboxConfig, provision_confined
-from aiohttp import web
 from opencode_env.cli_agent.interception import role_interception
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.interception import InterceptionServerConfig
 from verifiers.v1.session import RolloutSession
 
 from tests.rubrics.conftest import trace_of
-from tests.support.served_app import served
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
 TOOLS = Path(__file__).parent / "tools"
 SECRET = "the-secret-of-the-state"
-ASK = "import sys, urllib.request as u\ntry: u.urlopen(sys.argv[1])\nexcept u.HTTPError: print('serving')"
 SPY = (
     "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'; "
     "grep -rs the-secret /tmp /app /home /run /logs /dev/shm | head"
 )
-
-
-@asynccontextmanager
-async def state_server() -> AsyncIterator[tuple[str, list[str]]]:
-    """What verifiers serves to a tool server of a rollout, and the bearers that asked for the task."""
-    bearers: list[str] = []
-
-    async def task(request: web.Request) -> web.Response:
-        bearers.append(request.headers["Authorization"])
-        data = vf.TaskData(idx=0, prompt="the answer is 42").model_dump_json()
-        return web.json_response({"cls": "verifiers.v1.task:TaskData", "task": data})
-
-    app = web.Application()
-    app.router.add_get("/task", task)
-    async with served(app) as url:
-        yield url, bearers
 
 
 CALL = (
@@ -52,16 +33,10 @@ CALL = (
 )
 
 
-async def serve(box: ConfinedRuntime, base: str, module: str = "sandbox_lookup_tools") -> int:
+async def serve(box: ConfinedRuntime) -> int:
     """Start a tool server as verifiers does; returns the port at which the agent reaches it."""
-    env = {
-        "PYTHONPATH": "/tools",
-        "VF_CONFIG": vf.ToolsetConfig(colocated=True).model_dump_json(),
-        "VF_STATE_URL": box.host_url(f"{base}/state"),
-        "VF_STATE_SECRET": SECRET,
-        "MCP_PORT_FILE": "/tmp/port",
-    }
-    await box.run_background([sys.executable, "-m", module], env, "tool.log")
+    env = {"PYTHONPATH": "/tools", "VF_STATE_SECRET": SECRET, "MCP_PORT_FILE": "/tmp/port"}
+    await box.run_background([sys.executable, "-m", "sandbox_shell_tools"], env, "tool.log")
     return int(await box.read("/tmp/port"))
 
 
@@ -77,35 +52,12 @@ def _read(path: Path) -> str:
         return ""
 
 
-async def test_the_agent_reaches_a_tool_server_and_finds_nothing_of_its_process() -> None:
-    options = LocalSandboxConfig(python_env=True)
-    async with state_server() as (base, bearers), provision_confined(options, [Bind(TOOLS, "/tools")]) as box:
-        port = await serve(box, base)
-
-        async def serving() -> bool:
-            asked = await box.run(["python3", "-c", ASK, f"http://127.0.0.1:{port}/mcp"], {})
-            return "serving" in asked.stdout
-
-        while not await serving():
-            pass
-        assert bearers == [f"Bearer {SECRET}"]
-        spied = (await box.run(["sh", "-c", SPY], {})).stdout
-        assert "sh" in spied
-        assert SECRET not in spied
-        assert "sandbox_lookup_tools" not in spied
-        assert running("-m sandbox_lookup_tools")
-        await box.write("/app/shared", b"seen")
-        (server,) = box.backend._tool_servers
-        assert await server.bind().read("/app/shared") == b"seen"
-    await until(lambda: not running("-m sandbox_lookup_tools"))
-
-
 @asynccontextmanager
 async def shell_tools() -> AsyncIterator[tuple[ConfinedRuntime, int]]:
     """A sandbox with a tool server that runs shell commands, and its port."""
     async with provision_confined(LocalSandboxConfig(python_env=True), [Bind(TOOLS, "/tools")]) as box:
         assert isinstance(box, ConfinedRuntime)
-        yield box, await serve(box, "http://127.0.0.1:9", "sandbox_shell_tools")
+        yield box, await serve(box)
 
 
 async def call(box: ConfinedRuntime, port: int, command: str) -> str:
@@ -113,6 +65,20 @@ async def call(box: ConfinedRuntime, port: int, command: str) -> str:
     called = await box.run(["python3", "-I", "-c", CALL, str(port), command], {})
     assert called.exit_code == 0, called.stderr
     return called.stdout
+
+
+async def test_the_agent_reaches_a_tool_server_and_finds_nothing_of_its_process() -> None:
+    async with shell_tools() as (box, port):
+        assert await call(box, port, "echo $VF_STATE_SECRET") == f"2 {SECRET}\n"
+        spied = (await box.run(["sh", "-c", SPY], {})).stdout
+        assert "sh" in spied
+        assert SECRET not in spied
+        assert "sandbox_shell_tools" not in spied
+        assert running("-m sandbox_shell_tools")
+        await box.write("/app/shared", b"seen")
+        (server,) = box.backend._tool_servers
+        assert await server.bind().read("/app/shared") == b"seen"
+    await until(lambda: not running("-m sandbox_shell_tools"))
 
 
 async def test_a_tool_server_imports_nothing_that_the_agent_left() -> None:
@@ -137,7 +103,7 @@ async def test_a_tool_server_that_does_not_start_says_why(monkeypatch: pytest.Mo
     monkeypatch.setattr("agent_sandbox.confined.tool_servers._START_TIMEOUT_S", 3.0)
     async with provision_confined(LocalSandboxConfig(python_env=True)) as box:
         with pytest.raises(vf.SandboxError, match=r"did not say its port: (?s:.*)No module named"):
-            await serve(box, "http://127.0.0.1:9")
+            await serve(box)
 
 
 async def test_the_task_is_served_until_the_agent_runs() -> None:

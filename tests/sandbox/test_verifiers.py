@@ -81,23 +81,17 @@ def _contents(trace: Trace[Any]) -> str:
     return " ".join(str(getattr(node.message, "content", "")) for node in trace.nodes)
 
 
-async def test_the_bash_harness_runs_in_a_lent_sandbox(runtime: ConfinedRuntime, agent: Agent) -> None:
-    task = Task(TaskData(idx=0, prompt="go"), TaskConfig())
-    trace = await agent.run(task, runtime=runtime)
+async def test_the_bash_harness_runs_in_a_lent_sandbox_with_a_tool_server_on_the_host(
+    runtime: ConfinedRuntime, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(TOOLS))
+    trace = await agent.run(LookupTask(TaskData(idx=0, prompt="go"), TaskConfig()), runtime=runtime)
     assert trace.ok, trace.errors
     assert await runtime.read("answer.txt") == b"from the agent\n"
     assert "1000" in _contents(trace)
     assert trace.agent.runtime is not None
     assert trace.agent.runtime.borrowed
     assert Trace.model_validate_json(trace.model_dump_json()).agent.runtime == trace.agent.runtime
-
-
-async def test_a_tool_server_on_the_host_is_reached_from_the_sandbox(
-    runtime: ConfinedRuntime, agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(TOOLS))
-    trace = await agent.run(LookupTask(TaskData(idx=0, prompt="go"), TaskConfig()), runtime=runtime)
-    assert trace.ok, trace.errors
     assert "server as uid" in _contents(trace)
     assert "server as uid 1000 in /app" not in _contents(trace)
 

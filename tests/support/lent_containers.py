@@ -46,6 +46,7 @@ _idle: defaultdict[ContainerOptions, list[_Idle]] = defaultdict(list)
 class LentContainer(Container):
     """A container that others had before, where one with the same options is idle."""
 
+    whole_id = ""
     _before: _Idle | None = None
     _mounts: dict[Path, object] | None = None
 
@@ -59,15 +60,17 @@ class LentContainer(Container):
 
     async def _run(self) -> str:
         if self._before is None:
-            return await super()._run()
-        assert self._directory is not None
-        (self._directory / "pid").write_text(str(self.pid or self._before.pid))
-        return self._before.id
+            self.whole_id = await super()._run()
+        else:
+            assert self._directory is not None
+            (self._directory / "pid").write_text(str(self.pid or self._before.pid))
+            self.whole_id = self._before.id
+        return self.whole_id
 
     def remove(self) -> None:
         with self._removing:
             if self._created and self._directory and self._mounts and self.lives and self._is_put_right():
-                _idle[self.options].append(_Idle(self.name, self.id, self.pid, self._directory, self._mounts))
+                _idle[self.options].append(_Idle(self.name, self.whole_id, self.pid, self._directory, self._mounts))
                 self.name += "-lent-no-more"
                 self._created, self._directory = False, None
         super().remove()
@@ -87,6 +90,30 @@ class LentBackend(PodmanBackend):
     """A podman container as a rollout's, borrowed."""
 
     container_class = LentContainer
+
+
+class QuickContainer(LentContainer):
+    """A borrowed one in which commands cost less: `lent_podman` starts them."""
+
+    async def start(self) -> None:
+        await super().start()
+        for name in (self.name, self.id) if shutil.which("runc") else ():
+            _registered(name).write_text(f"{self.whole_id} {self.pid}\n")
+
+    def remove(self) -> None:
+        for name in filter(None, (self.name, self.id)):
+            _registered(name).unlink(missing_ok=True)
+        super().remove()
+
+
+class QuickBackend(LentBackend):
+    """The same, where podman itself is not the promise."""
+
+    container_class = QuickContainer
+
+
+def _registered(name: str) -> Path:
+    return Path(os.environ["LENT_CONTAINERS"], name)
 
 
 def remove_idle() -> None:

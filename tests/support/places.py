@@ -15,7 +15,7 @@ from verifiers.v1.interception import Interception, InterceptionServer, Intercep
 from verifiers.v1.interception.tunnel import CustomTunnelConfig
 from verifiers.v1.runtimes import PrimeConfig, Runtime, RuntimeConfig, SubprocessConfig
 
-from tests.support.lent_containers import LentBackend
+from tests.support.lent_containers import LentBackend, QuickBackend
 from tests.support.user_home import closed_port
 
 
@@ -140,7 +140,7 @@ async def prime_box(image: str) -> AsyncIterator[Runtime]:
 
 
 @asynccontextmanager
-async def podman_box(image: str) -> AsyncIterator[PodmanRuntime]:
+async def podman_box(image: str, kind: type[LentBackend] = QuickBackend) -> AsyncIterator[PodmanRuntime]:
     """A podman container of one image, without an agent; others may have had it before."""
-    async with provisioned(LentBackend(PodmanConfig(image=image))) as box:
+    async with provisioned(kind(PodmanConfig(image=image))) as box:
         yield box

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 BASE_IMAGE = "localhost/opencode-env-base:1"
 """A minimal Debian with ca-certificates and python3, nothing else."""
 
@@ -38,18 +40,16 @@ def containers_conf() -> Iterator[None]:
     lines = ["[containers]", 'default_ulimits=["nofile=1024:1024","nproc=4096:4096"]', "[engine]", "stop_timeout=0"]
     if shutil.which("runc"):
         lines.append('runtime="runc"')
-    before = os.environ.get("CONTAINERS_CONF")
-    with tempfile.TemporaryDirectory(prefix="containers-conf-") as directory:
+    prefix = "containers-conf-"
+    with tempfile.TemporaryDirectory(prefix=prefix) as directory, pytest.MonkeyPatch.context() as patch:
         path = Path(directory, "containers.conf")
         path.write_text("\n".join(lines) + "\n")
-        os.environ["CONTAINERS_CONF"] = str(path)
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ["CONTAINERS_CONF"]
-            else:
-                os.environ["CONTAINERS_CONF"] = before
+        patch.setenv("CONTAINERS_CONF", str(path))
+        if podman := shutil.which("podman"):
+            patch.setenv("REAL_PODMAN", podman)
+            patch.setenv("LENT_CONTAINERS", directory)
+            patch.setenv("PATH", str(Path(__file__).with_name("lent_podman")), prepend=os.pathsep)
+        yield
 
 
 def base_image(image: str = BASE_IMAGE) -> str:

@@ -86,6 +86,11 @@ class WorkerParent:
         """Process id of the parent."""
         return self._process.pid
 
+    @property
+    def ended(self) -> bool:
+        """Whether it is lost."""
+        return self._process.poll() is not None
+
     async def fork(self) -> "Worker":
         """A new worker.
 
@@ -131,7 +136,7 @@ class WorkerParent:
 
     def close(self) -> None:
         """Kill the parent, and with it all its workers; idempotent, blocks for some milliseconds."""
-        if self._process.poll() is None:
+        if not self.ended:
             self._process.kill()
             self._process.wait()
         # Whoever waits for a reply sees the end of the socket; closing it here would leave them waiting.

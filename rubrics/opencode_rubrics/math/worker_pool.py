@@ -233,7 +233,10 @@ class WorkerPool:
             keep = worker.answered < _ANSWERS_PER_WORKER and not request["long"]
             return reply
         except WorkerGone:
-            return await run_shielded(worker.end())
+            code = await run_shielded(worker.end())
+            if worker.parent.ended:
+                self._forget(worker.parent)  # its idle workers have gone with it
+            return code
         finally:
             self._busy.discard(worker)
             if keep and not self._closed:
