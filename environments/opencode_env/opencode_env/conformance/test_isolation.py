@@ -58,8 +58,16 @@ def test_the_providers_key_is_sent_to_the_provider_and_is_nowhere_in_the_sandbox
     assert_check(row("sound"), ("later", *_agents_view(runs)), promise)
 
 
-def test_nothing_is_left_when_the_runs_are_over(main: Evidence, dead: Evidence) -> None:
-    for evidence in (main, dead):
-        assert evidence.finished.exit_code == 0, evidence.finished.log[-3000:]
-        assert list(evidence.leftovers) == [], f"processes or files outlived their run: {evidence.leftovers}"
-        assert evidence.open_ports == [], f"the interception still listens on {evidence.open_ports}"
+def test_nothing_is_left_when_the_run_is_over(main: Evidence) -> None:
+    assert_nothing_left(main)
+
+
+def test_nothing_is_left_of_a_run_whose_endpoint_could_not_be_reached(dead: Evidence) -> None:
+    assert_nothing_left(dead)
+
+
+def assert_nothing_left(evidence: Evidence) -> None:
+    """The evaluation ended well, and no process, file or port of it outlived it."""
+    assert evidence.finished.exit_code == 0, evidence.finished.log[-3000:]
+    assert list(evidence.leftovers) == [], f"processes or files outlived their run: {evidence.leftovers}"
+    assert evidence.open_ports == [], f"the interception still listens on {evidence.open_ports}"
