@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from opencode_env.check_tasks.box import CheckEnv
+from opencode_env.check_tasks.box import Box, CheckEnv
 from opencode_env.cli_agent.env import CliAgentEnvConfig
 from opencode_env.taskset import OpenCodeTask
 from opencode_rubrics import AnyTrace
 from opencode_swe import OpenCodeSweTaskset, OpenCodeSweTasksetConfig
+from verifiers.v1.runtimes import ProgramResult
 
 
 def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> Path:
@@ -36,11 +37,15 @@ def environment(**seat: Any) -> CheckEnv:
     return CheckEnv(CliAgentEnvConfig(taskset=OpenCodeSweTasksetConfig(id="opencode-swe"), agent=agent))
 
 
+async def ran(box: Box, script: str) -> ProgramResult:
+    """What came of an agent's script in the work directory."""
+    return await box.agents.run(["sh", "-c", 'cd "$1" && exec bash -c "$2"', "agent", box.workdir, script], {})
+
+
 async def played(task: OpenCodeTask, script: str, env: CheckEnv | None = None) -> AnyTrace:
-    """The scored trace of an agent that ran one script in the work directory."""
+    """The scored trace of an agent that ran one script."""
     async with (env or environment()).box(task) as box:
-        argv = ["sh", "-c", 'cd "$1" && exec bash -c "$2"', "agent", box.workdir, script]
-        done = await box.agents.run(argv, {})
+        done = await ran(box, script)
         trace = await box.score()
         trace.info["agent_exit"] = done.exit_code, done.stdout, done.stderr
         return trace

@@ -16,7 +16,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import distribution
 from importlib.util import find_spec
@@ -24,10 +24,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_rubrics.cache import cache_root, make_once
+from opencode_rubrics.cache import make_once
 from opencode_swe.fields import reversed_patch
 
+from tests.support.light_opencode import REAL
+
 _DEPENDENCIES = ".deps/site-packages"
+_MADE = "made.json"
 _NO_COLOURS = {
     "__init__.py": "from . import util\n",
     "util.py": "class ClassNotFound(Exception): pass\nclass OptionError(Exception): pass\n",
@@ -148,7 +151,19 @@ class Made:
 
 @cache
 def made(repository: Repository) -> Made:
-    """The repository in every form that rows have it in."""
+    """The repository in every form that rows have it in, made once for this machine."""
+    version = f"{pytest.__version__}-{sys.implementation.cache_tag}"
+    content = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
+    directory = Path(REAL["OPENCODE_ENV_CACHE"], f"tests-swe-{repository.name}-{version}-{content}")
+
+    def fill(place: Path) -> None:
+        (place / _MADE).write_text(json.dumps(asdict(_make(repository))))
+
+    make_once(directory, _MADE, fill)
+    return Made(**json.loads((directory / _MADE).read_text()))
+
+
+def _make(repository: Repository) -> Made:
     with tempfile.TemporaryDirectory(prefix="swe-repository-") as directory:
         root = Path(directory) / "repository"
         root.mkdir()
@@ -166,11 +181,7 @@ def made(repository: Repository) -> Made:
         _git(root, "bundle", "create", "-q", "../swe.bundle", "--all")
         bundle = (root.parent / "swe.bundle").read_bytes()
         _git(root, "checkout", "-q", base)
-        version = f"{pytest.__version__}-{sys.implementation.cache_tag}"
-        content = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
-        vendored = cache_root() / f"tests-pytest-{version}-{content}"
-        make_once(vendored, "complete", _vendor)
-        shutil.copytree(vendored, root / _DEPENDENCIES)
+        _vendor(root / _DEPENDENCIES)
         archive = _packed(root)
         return Made(archive, _text(bundle), base, gold, _half(gold), tests, future, _smith(root, repository))
 
@@ -235,7 +246,6 @@ def _vendor(place: Path) -> None:
         (place / "pygments" / name).write_text(text)
     # Compiled for a sandbox whose Python is of this version: it would do so for each suite.
     compileall.compile_dir(place, quiet=1, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
-    (place / "complete").touch()
 
 
 def _packed(root: Path) -> str:

@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 from opencode_env.check_tasks.cli import main
+from opencode_env.check_tasks.write_folder import write_folder
 
 from tests.support.sizes import size
 from tests.swe.libraries import pythons
-from tests.swe.playing import patching, write_rows
+from tests.swe.playing import environment, patching, tasks_of, write_rows
 from tests.swe.repositories import CALCULATOR, FOREIGN_FORMS, FORMS, made, multi_swe, r2e, swelego, swesmith
 from tests.task_folders.folders import folder_task
 from tests.task_folders.folders import played as played_folder
 
 pytestmark = [pytest.mark.usefixtures("sandboxes"), pytest.mark.slow]
 
-SOUND = size((r2e, multi_swe), (*FORMS, *FOREIGN_FORMS))
+SOUND = size((r2e,), (*FORMS, *FOREIGN_FORMS))
 NAMES = ["org__calculator.12345678.bug" if form is swesmith else f"calculator-{form.__name__}" for form in SOUND]
 
 
@@ -54,7 +55,21 @@ def test_sound_rows_have_no_finding_and_a_fix_in_a_cache_is_a_leak(written: tupl
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_the_folder_gives_the_verdict_of_the_rubric(written: tuple[Path, dict[str, Any]], name: str) -> None:
-    task, found = folder_task(written[0] / name), made(CALCULATOR)
+    await assert_verdicts(written[0] / name)
+
+
+async def test_a_folder_reads_logs_as_the_rows_foreign_parser_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, python in pythons(tmp_path).items():
+        monkeypatch.setenv(variable, python)
+    (task,) = tasks_of([multi_swe(CALCULATOR)], tmp_path)
+    await assert_verdicts(await write_folder(environment(), task, tmp_path / "made"))
+
+
+async def assert_verdicts(folder: Path) -> None:
+    """The gold patch scores 1 in a folder, nothing and half of it 0."""
+    task, found = folder_task(folder), made(CALCULATOR)
     scripts = {patching(found.gold): 1.0, "true": 0.0, patching(found.half): 0.0}
     for script, reward in scripts.items():
         trace = await played_folder(task, script)

@@ -11,7 +11,7 @@ from opencode_env.taskset import OpenCodeTaskConfig, OpenCodeTaskset, OpenCodeTa
 from opencode_rubrics import ScoringError, SweTestsConfig
 
 from tests.support.sizes import WHOLE, size
-from tests.swe.playing import patching, played, tasks_of, write_rows
+from tests.swe.playing import environment, patching, played, ran, tasks_of, write_rows
 from tests.swe.prime_rules import prime_verdict
 from tests.swe.repositories import CALCULATOR, FORMS, REPOSITORIES, STORE, made, swebench, swelego
 
@@ -48,12 +48,8 @@ async def test_the_future_is_gone_and_the_work_is_there(tmp_path: Path) -> None:
         "git cat-file --batch-all-objects --batch | grep -a 'return a - b'; git log --format=%s; ls -a"
     )
     for task in tasks_of([row, {**bundled, "instance_id": "bundled"}], tmp_path):
-        trace = await played(task, look) if task.data.id != "bundled" else None
-        if trace is None:
-            with pytest.raises(ScoringError, match="broken in an untouched sandbox too"):  # it has no pytest
-                await played(task, look)
-            continue
-        said = trace.info["agent_exit"][1].split("\n")
+        async with environment().box(task) as box:
+            said = (await ran(box, look)).stdout.split("\n")
         assert "future" not in said
         assert "Mend it" not in said
         assert [line for line in said if line.startswith("refs/")] == ["refs/heads/work"]
