@@ -140,3 +140,13 @@ async def test_a_call_by_plain_http_and_by_mcp_runs_a_rollout_too(server: Runnin
         assert json.load(health)["status"] == "healthy"
     with urllib.request.urlopen(server.url + "/schema", timeout=30) as schema:
         assert "tool_name" in json.load(schema)["action"]["properties"]
+
+
+async def test_an_agent_cannot_reach_the_server_that_runs_it(server: RunningServer) -> None:
+    port = server.url.rpartition(":")[2]
+    knock = f"bash -c 'echo > /dev/tcp/127.0.0.1/{port}' 2>/dev/null && echo reached || echo not reached"
+    policy = ScriptPolicy.of(bash(f"({knock}) > told"), Reply(text="done"))
+    async with ScriptedModel(policy) as model, OpenCodeEnv(server.url) as env:
+        result = await env.run_rollout(**{**call_of(model), "setup": [knock], "verify": [knock]})
+    assert result.files == {"/home/user/workdir/told": "not reached\n"}
+    assert result.setup_results[0].stdout == result.verify_results[0].stdout == "not reached\n"

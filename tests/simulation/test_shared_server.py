@@ -22,7 +22,7 @@ from tests.simulation.wandering import played_alone, random_call
 from tests.support.sizes import size
 from tests.support.waiting import until
 
-WORLDS = size(12, 256)
+WORLDS = size(6, 256)
 """How many worlds play at once in the long test."""
 
 
