@@ -80,23 +80,19 @@ FLAWS = (
     Planted("patch-file", ("leak",), box(put("/app/fix.patch", PATCH))),
     Planted("copy-in-tmp", ("leak",), box(put("/tmp/backup/box_new.py", "# kept\n" + FIXED))),
     Planted("copy-in-home", ("leak",), box('mkdir -p "$HOME/.cache"; ' + put("$HOME/.cache/x.py", FIXED))),
-    Planted("row-as-json", ("leak",), box(put("/app/task.json", _ROW))),
     Planted("tests-in-sight", ("leak",), box(put("/app/ci/check.sh", "#!/bin/sh\n" + VERIFY + "\n"))),
-    Planted("answer-in-notes", ("leak",), number(4711, put("/app/NOTES.md", "# Wall\nThe answer is 4711.\n"))),
     Planted("answer-in-json", ("leak",), number(42, put("/app/meta.json", '{"id": 7, "answer": "42"}'))),
     Planted("reference-file", ("leak",), number("84\\pi", put("/app/solution.txt", "84\\pi\n"))),
     Planted("answer-asked", ("leak",), number(4711, question="How many stones? (Expected answer: 4711)")),
-    Planted("code-asked", ("leak",), box(question=f"Mend box.py so that it reads:\n\n{FIXED}")),
     Planted("future-branch", ("leak",), box(f"{REPOSITORY} && git checkout -qb later && {FUTURE} && git checkout -q main")),
-    Planted("future-tag-packed", ("leak",), box(f"{REPOSITORY} && {FUTURE} && git tag v2 && git reset -q --hard HEAD~1 && git gc -q")),
     Planted("future-dangling", ("leak",), box(f"{REPOSITORY} && {FUTURE} && git reset -q --hard HEAD~1 && git reflog expire --expire=now --all")),
     Planted("future-stash", ("leak",), box(f"{REPOSITORY} && printf %s {shlex.quote(FIXED)} > box.py && {_GIT} stash -q")),
     Planted("fix-in-message", ("leak",), box(f"{REPOSITORY} && {_GIT} commit -q --allow-empty -m {shlex.quote(PATCH)}")),
     Planted("always", ("untouched-passes",), box(verify=["true"])),
     Planted("swallowed", ("untouched-passes",), box(verify=[f"({VERIFY}\n) || echo failed"])),
     Planted("there-already", ("untouched-passes",), written(setup=["echo done > /app/out.txt"])),
-    Planted("half-for-nothing", ("untouched-passes",), box(verify=["test -f /app/box.py", VERIFY])),
-    Planted("never", ("gold-fails",), box(verify=[VERIFY.replace("12 14", "13 14")])),
+    Planted("half-for-nothing", ("untouched-passes",), written(verify=["test -d /app", "grep done /app/out.txt"])),
+    Planted("never", ("gold-fails",), written(verify=["grep gone /app/out.txt"])),
     Planted("wrong-place", ("gold-fails",), box(verify=[VERIFY.replace('"/app"', '"/srv"')])),
     Planted("lacks-a-program", ("gold-fails",), box(verify=["no-such-test-runner /app"])),
     Planted("gold-does-not-apply", ("gold-fails",), box(gold=PATCH.replace("-    return width + height", "-    return height + width"))),
@@ -104,10 +100,6 @@ FLAWS = (
     Planted("builds-on-another", ("order-dependent",), written(verify=["cp /app/out.txt /tmp/seen", "grep -q done /tmp/seen && rm /tmp/seen"])),
     Planted("once-only", ("order-dependent",), written(verify=["grep -q done /app/out.txt && mkdir /app/.tested"])),
     Planted("no-time-to-verify", ("limits", "gold-fails"), written(verify_timeout=1, verify=['sleep 2; [ "$(cat /app/out.txt)" = done ]'])),
-    Planted("no-time-to-work", ("limits",), written(agent_timeout=2)),
-    Planted("file-name", ("leak",), number(4711, "touch /app/answer_4711")),
-    Planted("compressed", ("leak",), box(put("/tmp/new.py", FIXED), "gzip -9 < /tmp/new.py > /app/cache.bin && rm /tmp/new.py")),
-    Planted("in-git-directory", ("leak",), box(REPOSITORY, put("/app/.git/rebase-apply/patch", PATCH))),
     Planted("git-note", ("leak",), box(f"{REPOSITORY} && {_GIT} notes add -m {shlex.quote(PATCH)}")),
     Planted("weak-tests", ("near-miss-passes",), box(verify=[AREA_ONLY])),
 )  # fmt: skip
@@ -116,7 +108,6 @@ _LOG = "".join(f"line {count}: {'error' if count % 3 else 'fine'} of {count * 17
 _ERRORS = "".join(line for line in _LOG.splitlines(True) if "error" in line)
 SOUND = (
     Planted("plain-patch", (), box()),
-    Planted("clean-history", (), box(REPOSITORY)),
     Planted("history-before", (), box(f"{REPOSITORY} && echo boxes > NOTES && git add -A && {_GIT} commit -qm second")),
     Planted("other-branch", (), box(f"{REPOSITORY} && git checkout -qb docs && echo box > README.md && git add -A && {_GIT} commit -qm docs && git checkout -q main")),
     Planted("visible-tests", (), box(put("/app/test_box.py", "from box import area\n\nassert area(3, 4) == 12\n"))),
@@ -131,7 +122,6 @@ SOUND = (
     Planted("text-answer", (), number("Lake Geneva")),
     Planted("choice", (), number("B", question="Which is blue?\nA) grass\nB) the sky\nC) snow")),
     Planted("choice-in-words", (), number("the sky", question="Which is blue: grass, the sky, or snow?")),
-    Planted("math", (), number("84\\pi", rubric={"type": "remote-hybrid-math"})),
     Planted("math-reply", (), number("\\frac{3}{7}", rubric={"type": "hybrid-math"})),
     Planted("number-in-data", (), number(4711, put("/app/data.csv", "wall,stones\nnorth,4711\nsouth,12\n"))),
     Planted("short-number", (), number(3, put("/app/a.txt", "1\n2\n3\n"), put("/app/steps.md", "Step 3: answer the question.\n"))),
@@ -143,10 +133,25 @@ SOUND = (
     Planted("many-files", (), written(setup=["mkdir /app/d && cd /app/d && for n in $(seq 200); do echo text $n > $n.txt; done"])),
     Planted("long-limits", (), written(agent_timeout=600, verify_timeout=30, setup_timeout=30)),
     Planted("runs-tests", (), box(verify=["cd /app && run-agent-code --status /tmp/status -- python3 -c 'import box; assert box.area(3, 4) == 12 == box.edge(2, 4)'; grep -q 'exit 0' /tmp/status; r=$?; rm -f /tmp/status; exit $r"])),
-    Planted("prompt-names-notes", (), number(4711, put("/app/notes.md", "The answer is 4711.\n"), question="Look it up in /app/notes.md.")),
-    Planted("packs-what-is-there", (), box(question="Pack /app/box.py as /app/box.gz.", verify=["gzip -dc /app/box.gz | cmp - /app/box.py"], gold="gzip -c /app/box.py > /app/box.gz")),
     Planted("system-message", (), written(system_prompt="You work alone.")),
 )  # fmt: skip
+
+_ANSWER = number(4711, put("/app/NOTES.md", "# Wall\nThe answer is 4711.\n"), "touch /app/answer_4711")
+_PLACES = (
+    f"{REPOSITORY} && {FUTURE} && git tag v2 && git reset -q --hard HEAD~1 && git gc -q",
+    put("/app/.git/rebase-apply/patch", PATCH),
+    put("/app/task.json", _ROW),
+    f"{put('/tmp/new.py', FIXED)}; gzip -9 < /tmp/new.py > /app/cache.bin && rm /tmp/new.py",
+)
+_PACKED = {"verify": ["gzip -dc /app/box.gz | cmp - /app/box.py"], "gold": "gzip -c /app/box.py > /app/box.gz"}
+_LOOKED_UP = {"question": "Look it up in /app/notes.md.", "rubric": {"type": "remote-hybrid-math"}}
+TOGETHER = (
+    Planted("answer-in-two-places", ("leak", "limits"), {**_ANSWER, "agent_timeout": 2}),
+    Planted("solution-in-all-places", ("leak",), box(*_PLACES, question=f"Mend box.py so that it reads:\n\n{FIXED}")),
+    Planted("packs-what-is-there-in-a-repository", (), box(REPOSITORY, question="Pack /app/box.py as /app/box.gz.", **_PACKED)),
+    Planted("prompt-names-notes-for-mathematics", (), number("84\\pi", put("/app/notes.md", "The answer is 84\\pi.\n"), **_LOOKED_UP)),
+)  # fmt: skip
+"""Several flaws in one, or several reasons to blame a sound one."""
 
 
 def write(path: Path, planted: Iterable[Planted]) -> Path:

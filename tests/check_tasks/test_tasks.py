@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
+from agent_sandbox.podman import PodmanBackend
 from opencode_env.check_tasks.cli import main
 from opencode_env.taskset import OpenCodeTaskset, OpenCodeTasksetConfig
 from opencode_env.taskset.gold.solution import trace_for
 
-from tests.check_tasks.planted import FIXED, FLAWS, SOUND, Planted, put, write, written
+from tests.check_tasks.planted import FIXED, FLAWS, SOUND, TOGETHER, Planted, put, write, written
+from tests.support.lent_containers import QuickContainer
 from tests.support.places import podman_box
 from tests.support.programs import finished, own_variables
 from tests.support.sizes import WHOLE
@@ -21,12 +23,8 @@ from tests.tasks.problems import CODE, CODES
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
-_USUAL = (
-    "row-as-json answer-in-notes future-tag-packed code-asked half-for-nothing never once-only weak-tests "
-    "no-time-to-work compressed file-name in-git-directory clean-history "
-    "packs-what-is-there pick-lines math prompt-names-notes"
-)
-PLANTED = [one for one in (*FLAWS, *SOUND) if WHOLE or one.name in _USUAL.split()]
+_USUAL = ("half-for-nothing", "never", "once-only", "weak-tests", "pick-lines")
+PLANTED = [*TOGETHER, *(one for one in (*FLAWS, *SOUND) if WHOLE or one.name in _USUAL)]
 
 
 def checked(*arguments: str) -> tuple[int, dict[str, Any]]:
@@ -48,10 +46,14 @@ def test_every_planted_flaw_is_named_and_no_sound_task_is(tmp_path: Path) -> Non
     code, reports = checked(str(rows), "--repeats", repeats, "--results", str(results))
     assert code == 1
     assert {report["error"] for report in reports.values()} == {None}
-    named = {one.name for one in PLANTED if kinds(reports[one.name]) & set(one.kinds)}
-    blamed = {name: report["findings"] for name, report in reports.items() if report["findings"]}
-    assert named == {one.name for one in PLANTED if one.kinds}
-    assert [name for name in blamed if name not in named] == []
+    unnamed = {one.name for one in PLANTED if one.kinds and not kinds(reports[one.name]) & set(one.kinds)}
+    assert unnamed == set()
+    assert [reports[one.name]["findings"] for one in PLANTED if not one.kinds and reports[one.name]["findings"]] == []
+    told = {one.name: str(reports[one.name]["findings"]) for one in TOGETHER}
+    for place in ("/app/task.json", "/app/cache.bin", "git", "/app/.git/rebase-apply/patch", "the prompt"):
+        assert f"is in {place}" in told["solution-in-all-places"]
+    for finding in ("is in /app/NOTES.md", "is in the names of files", "limits"):
+        assert finding in told["answer-in-two-places"]
     lines = results.read_text().splitlines()
     results.write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:20])
     again = checked(str(rows), "--repeats", repeats, "--results", str(results))
@@ -89,8 +91,7 @@ def test_programming_problems_by_name_are_checked(tmp_path: Path) -> None:
         row("sound-unicode", "Print é🙂.", {"inputs": ["x\n"], "outputs": ["é🙂\n"]}, "print('é🙂')"),
         row("wrong-gold", "Sum two numbers.", tests, "print(1)"),
         row("wrong-tests", "Sum two numbers.", tests | {"outputs": ["9\n"] * 6}, gold),
-        row("tests-told", f"Sum two numbers. The tests:\n{told}", tests, gold),
-        row("gold-told", f"Sum two numbers: {gold}", tests, gold),
+        row("told", f"Sum two numbers: {gold}\nThe tests:\n{told}", tests, gold),
         row("no-gold", "Sum two numbers.", tests, ""),
     ]
     dataset = tmp_path / "cp.jsonl"
@@ -101,15 +102,18 @@ def test_programming_problems_by_name_are_checked(tmp_path: Path) -> None:
     assert {name: kinds(report) for name, report in reports.items()} == {
         **{key: set() for key in ("sound-0", "sound-1", "sound-unicode")},
         **{key: {"gold-fails"} for key in ("wrong-gold", "wrong-tests")},
-        **{key: {"leak"} for key in ("tests-told", "gold-told")},
+        "told": {"leak"},
         "no-gold": {"no-gold"},
     }
+    told = str(reports["told"]["findings"])
+    assert "what its tests expect is in the prompt" in told
+    assert "gold file /app/answer.py is in the prompt" in told
 
 
 def test_task_directories_are_checked_with_their_solutions(tmp_path: Path) -> None:
     folder(tmp_path, "sound")
-    folder(tmp_path, "in-the-environment", env='EXPECTED = "seven green bottles"')
-    folder(tmp_path, "in-the-files", **{"environment__.hint": "seven green bottles\n"})
+    files = {"environment__.hint": "seven green bottles\n"}
+    folder(tmp_path, "in-sight", env='EXPECTED = "seven green bottles"', **files)
     folder(tmp_path, "unsolved", **{"solution__solve.sh": "#!/bin/sh\nexit 3\n"})
     drawn = "[ -f /app/out.txt ] && echo 0.$(od -An -N6 -tu8 /dev/urandom | tr -d ' ') || echo 0"
     folder(tmp_path, "drawn", **{"tests__test.sh": f"#!/bin/sh\n({drawn}) > /logs/verifier/reward.txt\n"})
@@ -118,12 +122,12 @@ def test_task_directories_are_checked_with_their_solutions(tmp_path: Path) -> No
     assert code == 1
     assert found == {
         "sound": set(),
-        "in-the-environment": {"leak"},
-        "in-the-files": {"leak"},
+        "in-sight": {"leak"},
         "unsolved": {"gold-fails"},
         "drawn": {"gold-fails", "flaky"},
     }
-    assert "the variable EXPECTED" in str(reports["in-the-environment"]["findings"])
+    assert "the variable EXPECTED" in str(reports["in-sight"]["findings"])
+    assert "is in /app/.hint" in str(reports["in-sight"]["findings"])
 
 
 def test_a_judge_that_cannot_be_asked_is_no_fault_of_the_task(tmp_path: Path) -> None:
@@ -202,8 +206,11 @@ async def test_vf_validates_hook_tries_the_gold_solution_in_a_container(tmp_path
 
 
 @pytest.mark.podman
-def test_a_gold_solution_anywhere_in_a_container_is_found(tmp_path: Path, podman_image: str) -> None:
-    setup = [put("/opt/.cache/x/box.py", FIXED)]
+def test_a_gold_solution_anywhere_in_a_container_is_found(
+    tmp_path: Path, podman_image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PodmanBackend, "container_class", QuickContainer)
+    setup = ["rm -rf /usr/share", put("/opt/.cache/x/box.py", FIXED)]
     cells = written(gold={"/app/box.py": FIXED}, verify=["grep -q 'width \\* height' /app/box.py"], setup=setup)
     path = write(tmp_path / "rows.jsonl", [Planted("leaky", (), {**cells, "image": podman_image})])
     code, reports = checked(str(path), "--repeats", "1", "--env.agent.runtime.type", "podman")

@@ -4,9 +4,7 @@ import asyncio
 import contextlib
 import os
 import random
-import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -31,7 +29,7 @@ from pydantic import ValidationError
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import SubprocessConfig, SubprocessRuntimeInfo
 
-from tests.support.programs import running
+from tests.support.programs import finished, running
 from tests.support.waiting import PATIENCE_SECONDS, until, wait_until
 
 from .conftest import PROBES, probe, sandbox_directories, sh
@@ -237,23 +235,10 @@ def test_an_unknown_network_is_refused_when_the_config_is_built() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes its user, which takes root")
 @pytest.mark.usefixtures("sandboxes")
 def test_a_normal_user_gets_the_same_sandbox() -> None:
-    # The system's Python, because this one's installation may be closed to other users.
-    python = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
-    if not os.path.exists(python):
-        pytest.skip(f"there is no {python}")
-    home = Path(tempfile.mkdtemp())
-    os.chown(home, 65534, 65534)
-    try:
-        done = subprocess.run(
-            [python, str(PROBES / "normal_user.py")],
-            user=65534,
-            group=65534,
-            extra_groups=[],
-            env={"HOME": str(home), "PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(path for path in sys.path if path)},
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-    finally:
-        shutil.rmtree(home)
+    if not os.path.exists(f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"):
+        pytest.skip("the system's Python is another one, and this one's installation may be closed to other users")
+    with tempfile.TemporaryDirectory() as home:
+        os.chown(home, 65534, 65534)
+        variables = {"HOME": home, "PATH": "/usr/bin:/bin"}
+        done = finished([sys.executable, str(PROBES / "normal_user.py")], Path("/"), variables)
     assert (done.returncode, done.stdout) == (0, "1000 True True\n"), done.stderr

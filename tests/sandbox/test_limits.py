@@ -166,15 +166,13 @@ async def test_a_command_survives_what_its_child_wrote_and_may_remove_it(places:
     assert result.stdout == "137\nx\n"
 
 
-@pytest.mark.parametrize(
-    "command", ["truncate -s 1T x", "fallocate -l 1G x", "fallocate -n -l 1G x", "head -c 100M /dev/zero > x"]
-)
-async def test_a_large_file_is_an_error_at_once(places: AsyncExitStack, command: str) -> None:
+async def test_a_large_file_is_an_error_at_once(places: AsyncExitStack) -> None:
     box = await started(places, max_disk="32MiB")
-    result = await sh(box, f"trap '' XFSZ; {command}; echo $?; stat -c %s x || echo 0")
-    code, size = result.stdout.split()
-    assert int(code) != 0
-    assert int(size) <= 32 << 20
+    for command in ("truncate -s 1T x", "fallocate -l 1G x", "fallocate -n -l 1G x", "head -c 100M /dev/zero > x"):
+        result = await sh(box, f"trap '' XFSZ; {command}; echo $?; stat -c %s x || echo 0; rm -f x")
+        code, size = result.stdout.split()
+        assert int(code) != 0, command
+        assert int(size) <= 32 << 20
 
 
 @pytest.mark.parametrize("own_user", SHARING)
@@ -204,9 +202,9 @@ async def test_inotify_instances_of_one_sandbox_are_not_missing_in_another(place
     await flood.kill()
 
 
-@pytest.mark.parametrize("call", ["vsock", "alg", "packet", "io_uring", "userfaultfd"])
-async def test_what_no_namespace_separates_or_few_programs_need_is_refused(runtime: ConfinedRuntime, call: str) -> None:
-    assert (await probe(runtime, "odd_calls.py", call)).stdout == "refused\n"
+async def test_what_no_namespace_separates_or_few_programs_need_is_refused(runtime: ConfinedRuntime) -> None:
+    for call in ("vsock", "alg", "packet", "io_uring", "userfaultfd"):
+        assert (await probe(runtime, "odd_calls.py", call)).stdout == "refused\n", call
 
 
 async def test_ordinary_sockets_work(runtime: ConfinedRuntime) -> None:

@@ -13,7 +13,7 @@ from opencode_math import OpenCodeMathTaskset, OpenCodeMathTasksetConfig
 from opencode_runs.difficulty.cli import main as difficulty
 
 from tests.env.test_podman import podman
-from tests.support.light_opencode import REAL
+from tests.support.podman import SUITES_IMAGE, base_image
 from tests.support.replies import bash
 from tests.support.user_home import Finished, UserHome
 from tests.tasks.problems import ANSWERS, PROBLEMS, Problem, write_rows
@@ -26,8 +26,8 @@ PLAYED = {
     "opencode-cp": ((0, "gold"), (1, "gold"), (1, "wrong"), (0, "untouched")),
 }
 """What is written for which problem."""
-IN_PODMAN = {"opencode-math": (0, 1), "opencode-science": (0, 1), "opencode-cp": (0, 1, 3)}
-"""Which of them are played in containers: right, wrong and untouched ones."""
+IN_PODMAN = {"opencode-math": (0, 1), "opencode-science": (0,), "opencode-cp": (1, 3)}
+"""Which of them are played in containers: right and untouched ones."""
 
 
 def rows_of(ident: str, *chosen: int) -> list[Problem]:
@@ -55,13 +55,13 @@ class Policy:
         return bash(f"cat > {self._path} <<'END'\n{getattr(found, kind)}\nEND")
 
 
-async def run(home: UserHome, name: str, ident: str, *options: str, chosen: Sequence[int] = (), **env: str) -> Finished:
+async def run(home: UserHome, name: str, ident: str, *options: str, chosen: Sequence[int] = ()) -> Finished:
     """One evaluation of an environment by its id."""
     rows = write_rows(home.root / f"{name}.jsonl", rows_of(ident, *chosen))
     local = ["--env.taskset.dataset", str(rows), "--env.taskset.dataset-subset", "None"]
     local += ["--env.taskset.dataset-split", "None"]
     async with ScriptedModel(Policy(ident)) as model:
-        return await home.run(name, model.base_url, ident, *local, "-c", "2", *options, env=env)
+        return await home.run(name, model.base_url, ident, *local, "-c", "2", *options)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def runs(shared_home: UserHome) -> dict[str, Finished]:
 
     async def played() -> dict[str, Finished]:
         found = {ident: await run(shared_home, ident, ident) for ident in PROBLEMS}
-        recursive = await run(shared_home, "rlm", "opencode-cp", "--env.id", "opencode-rlm", chosen=[1], **REAL)
+        recursive = await run(shared_home, "rlm", "opencode-cp", "--env.id", "opencode-rlm", chosen=[1])
         return {**found, "rlm": recursive}
 
     return asyncio.run(played())
@@ -78,11 +78,12 @@ def runs(shared_home: UserHome) -> dict[str, Finished]:
 
 @pytest.fixture(scope="module")
 def in_podman(shared_home: UserHome, podman_image: str) -> dict[str, Finished]:
-    """Every environment in containers whose agent, real OpenCode, is root: answers are judged elsewhere."""
+    """Every environment in containers whose agent is root: answers are judged elsewhere."""
+    image = podman(base_image(SUITES_IMAGE))
 
     async def played() -> dict[str, Finished]:
         return {
-            ident: await run(shared_home, f"podman-{ident}", ident, *podman(podman_image), chosen=chosen, **REAL)
+            ident: await run(shared_home, f"podman-{ident}", ident, *image, chosen=chosen)
             for ident, chosen in IN_PODMAN.items()
         }
 

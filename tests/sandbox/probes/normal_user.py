@@ -1,6 +1,8 @@
 """Runs on the host as a normal user: what the sandbox does for root it does for everybody."""
 
 import asyncio
+import os
+import sys
 
 from agent_sandbox.confined import LocalSandboxConfig, provision_confined
 
@@ -14,4 +16,10 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    # The sandbox shows the system's Python, because this one's installation may be closed to other users.
+    sys.prefix = sys.base_prefix = "/usr"
+    sys.executable = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
     asyncio.run(main())
