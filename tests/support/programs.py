@@ -25,6 +25,11 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("LINES", "COLUMNS", "PYTHONUNBUFFERED"):
         os.environ.pop(name, None)
     fork_servers(address())
+    sys.path[:] = IMPORT_PATH or sys.path
+
+
+IMPORT_PATH: list[str] = []
+"""Of a worker that was forked: what the tests added to the path as they were imported, too, which xdist takes away."""
 
 
 def own_variables(**more: str) -> dict[str, str]:

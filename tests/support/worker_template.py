@@ -30,6 +30,9 @@ def worker(paths: list[str]) -> socket.socket:
     listener = socket.socket(fileno=os.dup(1))
     os.dup2(0, 1)
     pytest.main(["-n", "0", "-p", "no:cacheprovider", "--collect-only", *paths], plugins=[ModulesAlone()])
+    from tests.support.programs import IMPORT_PATH
+
+    IMPORT_PATH[:] = sys.path
     gc.disable()  # as at the import of `tests/conftest.py`, which is not imported again
     while True:
         connection, _ = listener.accept()
