@@ -108,6 +108,14 @@ def light_opencode(sandboxes: None) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory of a tokenizer of the families of `tests.support.families`."""
+    from tests.support.families import save_tokenizer  # takes seconds to import
+
+    return save_tokenizer(tmp_path_factory.mktemp("tokenizer"))
+
+
 @pytest.fixture
 def home(sandboxes: None, tmp_path: Path) -> UserHome:
     """A fresh home."""

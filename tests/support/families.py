@@ -56,6 +56,11 @@ class Family(Protocol):
     """How the models of a family write."""
 
     @property
+    def thinks(self) -> bool:
+        """Whether an answer begins with a thought."""
+        ...
+
+    @property
     def renderer(self) -> RendererConfig:
         """The configuration of its renderer."""
         ...

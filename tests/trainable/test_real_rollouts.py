@@ -1,4 +1,4 @@
-"""Whole rollouts of the real binary under a training client, and what the command says of them."""
+"""Whole rollouts under a training client, and what the command says of them."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from verifiers.v1.clients import ModelContext
 from verifiers.v1.episode import Episode
 from verifiers.v1.utils.trace_store import write_episode
 
-from tests.support.families import Family, Qwen3, save_tokenizer
+from tests.support.families import Family, Qwen3
+from tests.support.light_opencode import light_opencode_in_place
 from tests.support.rows import write_rows
 from tests.support.seats import MAIN_MODEL, SUB_MODEL
 from tests.support.token_engine import Says, TokenEngine
@@ -24,12 +25,6 @@ pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
 
 KEEPS = Qwen3(True, "all")
 """A model whose conversations stay one sample."""
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Directory of a tokenizer."""
-    return save_tokenizer(tmp_path_factory.mktemp("tokenizer"))
 
 
 def bash(family: Family, command: str) -> Says:
@@ -79,7 +74,8 @@ async def test_a_history_that_is_rendered_again_is_a_fork_that_is_found_and_stil
 ) -> None:
     family = Qwen3(True)
     segments = [[bash(family, "echo one"), Says(family.answer("First.", reasoning="Hm."))], [bash(family, "echo two")]]
-    played = await train(tokenizer, family, *segments)
+    with light_opencode_in_place():
+        played = await train(tokenizer, family, *segments)
     samples = training_samples(played.main)
     assert len(samples) == played.main.num_branches > 1
     assert sum(sample.trained for sample in samples) == sum(

@@ -1,15 +1,19 @@
 """Calls that work, and conversations that no serialiser writes."""
 
 import base64
+from itertools import chain
 from typing import Any
 
 from tests.support.families import Family
+from tests.support.sizes import size
 from tests.support.token_engine import Says
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
 """A picture."""
+AT_ONCE = size(3, 1)
+"""Hostile calls in an answer: each step of OpenCode's costs."""
 
 
 def bash(family: Family, command: str, **more: Any) -> str:
@@ -32,4 +36,5 @@ def hostile(family: Family) -> list[Says]:
     calls += [["<tool_call></tool_call>"], ["<tool_call>5</tool_call>"], ["<tool_call>bash</tool_call>"]]
     calls += [['<tool_call>{"name": ["bash"], "arguments": {}}</tool_call>']]
     calls += [[bash(family, "echo e", timeout=59999.0), family.call("bash", "{"), bash(family, "echo e")]]
-    return [Says(family.answer("So", *some, reasoning="Hm.")) for some in calls]
+    answers = [chain(*calls[start : start + AT_ONCE]) for start in range(0, len(calls), AT_ONCE)]
+    return [Says(family.answer("So", *some, reasoning="Hm.")) for some in answers]

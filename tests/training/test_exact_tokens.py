@@ -21,16 +21,16 @@ from tests.training.trained import Trained, assert_exact, assert_one_exact_branc
 
 pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
 
+SPEAKING: dict[str, Family] = {"qwen3": Qwen3(True, "all"), "glm": GLM(True, "all")}
+"""Families whose thoughts stay when the user goes on."""
 PAIRS: dict[str, tuple[Family, Family]] = {
-    "qwen3, glm without thinking": (Qwen3(True), GLM(False)),
-    "qwen3 without thinking, glm": (Qwen3(False), GLM(True, "all")),
-    "glm, qwen3 without thinking": (GLM(True), Qwen3(False)),
-    "glm without thinking, qwen3": (GLM(False), Qwen3(True, "all")),
+    "qwen3, glm": (SPEAKING["qwen3"], SPEAKING["glm"]),
+    "glm, qwen3": (SPEAKING["glm"], SPEAKING["qwen3"]),
+    "qwen3, glm without thinking": (SPEAKING["qwen3"], GLM(False)),
+    "glm without thinking, qwen3 without thinking": (GLM(False), Qwen3(False)),
 }
 """Families of the main model and of the sub model."""
 PLAYED = size([*PAIRS][:1], [*PAIRS])
-SPEAKING: dict[str, Family] = {"qwen3": Qwen3(True, "all"), "glm": GLM(True, "all")}
-"""Families whose thoughts stay when the user goes on."""
 
 
 def plain(family: Family) -> list[Says]:
@@ -82,33 +82,43 @@ def agent(family: Family, prompt: str, **further: str) -> str:
 async def test_a_hostile_conversation_is_a_branch_of_each_agent_and_no_call_is_too_broken_for_them_to_hear_of_it(
     tokenizer: Path, family: Family, other: Family
 ) -> None:
+    """The user goes on after a thought that was not closed, and so the main agent with a sub-agent after each end."""
     odd, worse, theirs = hostile(family), broken(family), hostile(other)
+    half = len(theirs) // 2
+    talk = spoken(other) if other.thinks else [[Says(other.answer("Four."))]]
     jobs = {
-        "job one": [*theirs[:10], Says(other.answer("job one done."))],
-        "job two": [*theirs[10:], *broken(other), Says(other.answer("job two done."))],
+        "job one": [*theirs[:half], Says(other.answer("job one done."))],
+        "job two": [*theirs[half:], Says(other.answer("job two done."))],
         "job three": [Says(other.answer("Three."))],
+        "job four": [says for segment in talk for says in segment],
     }
-    jobs["job two"] += [*theirs[:2], Says(other.answer("job two went on."))]
-    main = [
-        *plain(family),
-        Says(family.answer("", agent(family, "job one"), agent(family, "job two"), reasoning="Hm.")),
-        *odd,
-        Says(family.answer("", agent(family, "job two, go on", task_id=TASK.format(1)), reasoning="Hm.")),
-        Says(family.answer("", family.call("llm_subcall", {"prompt": "job three"}), reasoning="Hm.")),
-        *worse,
+    jobs["job two"] += [*theirs[:2], *broken(other), Says(other.answer("job two went on."))]
+    make = f"echo {base64.b64encode(PIXEL).decode()} | base64 -d > /app/pixel.png"
+    further = [
+        [agent(family, job) for job in ("job one", "job two", "job four")],
+        [agent(family, "job two, go on", task_id=TASK.format(1))],
+        *([agent(family, "job four, go on", task_id=TASK.format(2))] for _ in talk[1:]),
+        [family.call("llm_subcall", {"prompt": "job three"})],
+        [bash(family, make)],
+        [family.call("read", {"filePath": "/app/pixel.png"})],
     ]
-    played = await train(tokenizer, family, main, sub=jobs, sub_family=other)
+    main = [
+        [*plain(family), *(spoken(family)[0] if family.thinks else [Says(family.answer("So far."))])],
+        [*(Says(family.answer("", *calls, reasoning="Hm.")) for calls in further), *odd, *worse],
+    ]
+    played = await train(tokenizer, family, *main, sub=jobs, sub_family=other)
     assert_one_exact_branch(played)
     assert tokens(played) == 1.0
-    assert [call.error for call in played.main.calls] == [None] * (len(main) + 1)
+    assert [call.error for call in played.main.calls] == [None] * (sum(map(len, main)) + 1)
     assert_plain(played)
     assert "job one done." in played.results[4]
     assert any("job two went on." in result for result in played.results)
     assert_heard(played.results[-len(worse) :])
+    assert "does not support image input" in played.engine.text(played.engine.of(MAIN_MODEL)[-1].prompt)
 
     assert played.main.metrics["sub_llm_history_forks"] == 0
     lines = {len(said): said for said in jobs.values()}
-    assert played.sub.num_branches == len(lines) == 3
+    assert played.sub.num_branches == len(lines) == 4
     for branch in played.sub.branches:
         ids = list(branch.token_ids)
         chain = [call for call in played.engine.of(SUB_MODEL) if ids[: len(call.sequence)] == call.sequence]
@@ -116,7 +126,7 @@ async def test_a_hostile_conversation_is_a_branch_of_each_agent_and_no_call_is_t
         assert lines.pop(len(chain))
         if len(chain) == len(jobs["job two"]):
             results = [str(node.message.content) for node in branch.nodes if node.message.role == "tool"]
-            assert_heard(results[-len(worse) - 2 : -2])
+            assert_heard(results[-len(worse) :])
 
 
 def assert_heard(results: list[str]) -> None:
@@ -153,36 +163,7 @@ async def test_answers_that_were_cut_off_and_thoughts_that_were_not_closed_stay_
     assert [result.strip() for result in played.results[1:]] == ["two", "three"]
 
 
-@pytest.mark.parametrize(("family", "other"), size([("qwen3", "glm")], [("qwen3", "glm"), ("glm", "qwen3")]))
-async def test_they_do_when_opencode_sends_them_back_for_sub_agents_that_are_resumed_as_well(
-    tokenizer: Path, family: str, other: str
-) -> None:
-    ours, theirs = SPEAKING[family], SPEAKING[other]
-    thought, text, cut, late, *_ = spoken(ours)
-    make = f"echo {base64.b64encode(PIXEL).decode()} | base64 -d > /app/pixel.png"
-    shows = [bash(ours, make), ours.call("read", {"filePath": "/app/pixel.png"})]
-    talk = spoken(theirs)
-    resumes = [agent(ours, "job"), *(agent(ours, "job, go on", task_id=TASK.format(0)) for _ in talk[1:])]
-    played = await train(
-        tokenizer,
-        ours,
-        thought,
-        [*cut[:2], *text],
-        [*late[:1], *(Says(ours.answer("", call, reasoning="Hm.")) for call in shows), *late[1:]],
-        [*(Says(ours.answer("", call, reasoning="Hm.")) for call in resumes), Says(ours.answer("Done."))],
-        sub={"job": [says for segment in talk for says in segment]},
-        sub_family=theirs,
-    )
-    assert_one_exact_branch(played)
-    assert [result.strip() for result in played.results[1:3]] == ["two", "three"]
-    assert "does not support image input" in played.engine.text(played.engine.of(MAIN_MODEL)[-1].prompt)
-    (branch,) = played.sub.branches
-    assert played.main.metrics["sub_llm_history_forks"] == 0
-    calls = played.engine.of(SUB_MODEL)
-    assert len(calls) == 9
-    assert_exact(played.sub, branch, calls)
-
-
+@pytest.mark.usefixtures("light_agent")
 async def test_an_overflow_ends_the_rollout_and_what_came_before_is_exact(tokenizer: Path) -> None:
     family = Qwen3(thinks=True)
     lines = [Says(family.answer("", bash(family, "seq 1 4000"), reasoning="Hm."))] * 50

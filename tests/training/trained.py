@@ -113,7 +113,8 @@ def assert_exact(trace: AnyTrace, branch: Any, calls: Sequence[Call]) -> None:
     assert list(branch.token_ids) == calls[-1].sequence
     sampled = {len(call.prompt) + position: logprob for call in calls for position, logprob in enumerate(call.logprobs)}
     assert [position for position, own in enumerate(branch.sampled_mask) if own] == list(sampled)
-    assert [branch.logprobs[position] for position in sampled] == pytest.approx(list(sampled.values()), rel=1e-6)
+    logprobs = branch.logprobs  # made anew whenever it is asked for
+    assert [logprobs[position] for position in sampled] == pytest.approx(list(sampled.values()), rel=1e-6)
 
 
 def assert_one_exact_branch(played: Trained) -> None:
