@@ -9,8 +9,6 @@ from typing import Any
 
 from agent_sandbox.toolbox.kept_files import content, entries_of
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.opencode.build_cache import ensure_build, host_platform
-from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.scripted_model import ChatRequest, Policy, RecordedRequest, Reply, ScriptedModel
 from opencode_runs.turns.kept import FILES, KeptTurn, TurnRow
@@ -20,17 +18,9 @@ from verifiers.v1.episode import Episode
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.serve.delta import DeltaStreamer, EpisodeAssembly, pack, unpack
 
-from tests.support.podman import derived_image
 from tests.support.rows import write_rows
 
 OWN_STATE = "/tmp/opencode"
-
-
-def image_with_programs() -> str:
-    """An image of podman's with OpenCode and ripgrep."""
-    build = ensure_build(DEFAULT_VERSION, host_platform())
-    programs = {name: build.directory / name for name in ("opencode", "rg")}
-    return derived_image("programs", "COPY opencode rg /usr/local/bin/", programs)
 
 
 def config_of(dataset: Path | None, keep: Path | None = None, **fields: Any) -> OpenCodeEnvConfig:

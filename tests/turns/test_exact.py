@@ -1,6 +1,6 @@
 """A branch under a training client: the tokens of the trunk before it, masked, and its own, exactly as sampled.
 
-The light program plays what is not rewritten in the store, OpenCode all in `make test-whole`.
+The light program plays, OpenCode in `make test-whole`; what is rewritten in its store: `test_hostile.py`.
 """
 
 from pathlib import Path
@@ -12,24 +12,18 @@ from opencode_rlm.config import OpenCodeRLMEnvConfig
 from opencode_rlm.env import OpenCodeRLMEnv
 from opencode_runs.turns.kept import kept_turns
 
-from tests.support.families import GLM, Family, Qwen3, save_tokenizer
+from tests.support.families import GLM, Family, Qwen3
 from tests.support.rows import write_rows
 from tests.support.seats import MAIN_MODEL, SUB_MODEL
 from tests.support.sizes import size
 from tests.support.token_engine import Call, Says, TokenEngine
 from tests.training.trained import Lines, assert_exact, train_client
-from tests.turns.playing import config_of, episodes, write_turns
+from tests.turns.playing import config_of, episodes
 
-pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
+pytestmark = pytest.mark.usefixtures("light_but_in_whole")
 
 FAMILIES: dict[str, Family] = {"qwen3": Qwen3(True), "qwen3 without thinking": Qwen3(False), "glm": GLM(True)}
 PLAYED = size(["qwen3"], [*FAMILIES])
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Directory of a tokenizer."""
-    return save_tokenizer(tmp_path_factory.mktemp("tokenizer"))
 
 
 def says(family: Family, *commands: str) -> list[Says]:
@@ -38,7 +32,6 @@ def says(family: Family, *commands: str) -> list[Says]:
     return [Says(family.answer("", call, reasoning="Hm.")) for call in calls]
 
 
-@pytest.mark.usefixtures("light_but_in_whole")
 @pytest.mark.parametrize("family", [FAMILIES[name] for name in PLAYED], ids=PLAYED)
 async def test_trunk_and_branches_train_each_sampled_token_once(
     tokenizer: Path, tmp_path: Path, family: Family
@@ -81,7 +74,6 @@ def subcalls(family: Family, *words: str) -> list[Says]:
     return [Says(family.answer("", call, reasoning="Hm.")) for call in calls]
 
 
-@pytest.mark.usefixtures("light_but_in_whole")
 async def test_sub_calls_of_trunk_and_branch_train_once_each(tokenizer: Path, tmp_path: Path) -> None:
     family = FAMILIES["qwen3"]
 
@@ -113,43 +105,3 @@ async def test_sub_calls_of_trunk_and_branch_train_once_each(tokenizer: Path, tm
     sampled = [sum(len(call.logprobs) for call in every) for every in (asked, sub_asked, calls, sub_calls)]
     assert trained == sampled
     assert all(sampled)
-
-
-REWRITE = """python3 - <<'END'
-import os, sqlite3
-store = sqlite3.connect(os.environ["OPENCODE_ENV_STATE"] + "/data/opencode/opencode.db", timeout=60)
-store.execute("update part set data = replace(data, 'first', 'other')")
-store.commit()
-END
-"""
-REWRITTEN = size((3,), (1, 2, 3, 4))
-"""Turns of such a conversation that are gone back to, of which the first two stand before the fork."""
-
-
-async def test_a_branch_of_a_rewritten_conversation_shows_the_fork_and_trains_nothing(
-    tokenizer: Path, tmp_path: Path
-) -> None:
-    family = FAMILIES["qwen3"]
-    rows = write_rows(tmp_path / "rows.jsonl", [{"id": "one", "question": "Go.", "answer": "x"}])
-    commands = says(family, "echo first", REWRITE, "true")
-    async with TokenEngine(tokenizer, family, Lines(family, commands, {})).serving() as url:
-        client = train_client(url, family, tokenizer)
-        (trunk,) = (await episodes(config_of(rows, tmp_path / "kept"), client, MAIN_MODEL))[0].traces
-    assert (trunk.num_turns, trunk.num_branches, trunk.metrics["history_forks"]) == (4, 2, 1)
-
-    async with TokenEngine(tokenizer, family, Lines(family, says(family), {})).serving() as url:
-        client = train_client(url, family, tokenizer)
-        chosen = [turn for turn in kept_turns(tmp_path / "kept") if turn.turn in REWRITTEN]
-        played = await episodes(config_of(write_turns(tmp_path / "turns.jsonl", chosen)), client, MAIN_MODEL)
-    for at, (branch,) in zip(REWRITTEN, (episode.traces for episode in played), strict=True):
-        assert branch.ok, branch.errors
-        assert branch.info["branch"] == {
-            "trace_id": trunk.id,
-            "turn": at,
-            "digest": branch.task.data.kept_turn.digest,
-            "resumed": False,
-            "same_request": True,
-            "forked": at > 2,  # with the third turn's request, and before the fourth one's
-        }
-        assert branch.metrics["history_forks"] == (at > 2)
-        assert any(any(node.mask) or len(node.logprobs) for node in branch.nodes) == (at <= 2)

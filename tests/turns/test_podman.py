@@ -11,7 +11,7 @@ from opencode_runs.turns.kept import ENDED, TurnRow, kept_turns
 
 from tests.support.replies import bash
 from tests.support.rows import write_rows
-from tests.turns.playing import config_of, files, image_with_programs, play, text
+from tests.turns.playing import config_of, files, play, text
 
 pytestmark = [pytest.mark.opencode, pytest.mark.podman, pytest.mark.usefixtures("sandboxes")]
 
@@ -35,9 +35,8 @@ def config(dataset: Path, keep: Path, image: str) -> Any:
 
 
 async def test_a_branch_and_a_resumed_rollout_go_on_in_another_container(podman_image: str, tmp_path: Path) -> None:
-    image = image_with_programs()
     rows, kept = write_rows(tmp_path / "rows.jsonl", [ROW]), tmp_path / "kept"
-    trunk = await play(config(rows, kept, image), ScriptPolicy.of(*SCRIPT))
+    trunk = await play(config(rows, kept, podman_image), ScriptPolicy.of(*SCRIPT))
     (trace,) = trunk.traces
     assert (trace.ok, trace.reward) == (True, 1.0), trace.errors
     turns = list(kept_turns(kept))
@@ -48,7 +47,7 @@ async def test_a_branch_and_a_resumed_rollout_go_on_in_another_container(podman_
 
     named = TurnRow(kept_turn=str(turns[1].place), digest=turns[1].digest).model_dump()
     dataset = write_rows(tmp_path / "turns.jsonl", [named])
-    branched = await play(config(dataset, tmp_path / "branch", image), ScriptPolicy.of(*SCRIPT))
+    branched = await play(config(dataset, tmp_path / "branch", podman_image), ScriptPolicy.of(*SCRIPT))
     (branch,) = branched.traces
     assert (branch.ok, branch.reward, branch.num_branches) == (True, 1.0, 1), branch.errors
     assert branch.info["branch"]["same_request"] is True
@@ -59,7 +58,7 @@ async def test_a_branch_and_a_resumed_rollout_go_on_in_another_container(podman_
     (kept / trace.id / ENDED).unlink()  # as if its process had ended in the third call
     shutil.rmtree(kept / trace.id / "0004")
     (turns[2].place / "answer.msgpack").unlink()
-    resumed = await play(config(rows, kept, image), ScriptPolicy.of(*SCRIPT))
+    resumed = await play(config(rows, kept, podman_image), ScriptPolicy.of(*SCRIPT))
     (again,) = resumed.traces
     assert (again.id, again.reward, again.info["branch"]["resumed"]) == (trace.id, 1.0, True)
     assert [text(body) for body in resumed.bodies(again)] == asked[2:]

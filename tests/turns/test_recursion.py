@@ -13,15 +13,15 @@ from opencode_runs.turns.kept import TurnRow, kept_turns
 from tests.rlm.episodes import PolicyByRole, ServedRows, serving, task
 from tests.support.replies import bash, call
 from tests.support.seats import MAIN_MODEL, SUB_MODEL
-from tests.support.sizes import size
+from tests.support.sizes import WHOLE
 from tests.turns.playing import same_ids
 
 pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
 
 STEPS = [
-    call("llm_subcall", prompt="What is it?", files=[]),
     task("Look around."),
-    bash("llm 'and this?' >answer; cat answer"),
+    call("llm_subcall", prompt="What is it?", files=[]),
+    *[bash("llm 'and this?' >answer; cat answer")] * WHOLE,
     Reply(text="done"),
 ]
 ROW = {"id": "one", "question": "Go.", "answer": "done"}
@@ -48,10 +48,9 @@ async def test_a_branch_asks_what_its_trunk_asked_and_holds_its_sub_calls(tmp_pa
         trunk = await served.play(served.slots()[0])
     assert trunk.episode.ok, trunk.problems
     kept = list(kept_turns(tmp_path / "kept"))
-    assert [(turn.turn, turn.unrestorable) for turn in kept] == [(at, None) for at in (1, 2, 3, 4)]
+    assert [(turn.turn, turn.unrestorable) for turn in kept] == [(at, None) for at, _ in enumerate(STEPS, 1)]
     asked = [json.dumps(one.body) for one in trunk.asked(MAIN_MODEL)]
-    before = {turn.turn: calls for turn, calls in zip(kept, (0, 1, 2, 3), strict=True)}
-    for turn in size((kept[2],), (kept[1], kept[2], kept[3])):
+    for turn in kept[1:] if WHOLE else [kept[1]]:
         row = TurnRow(kept_turn=str(turn.place), digest=turn.digest).model_dump()
         async with environment(tmp_path / f"branch{turn.turn}", row) as served:
             branch = await served.play(served.slots()[0])
@@ -60,7 +59,7 @@ async def test_a_branch_asks_what_its_trunk_asked_and_holds_its_sub_calls(tmp_pa
         assert again[0] == asked[turn.turn - 1]
         assert len(again) == len(asked) + 1 - turn.turn
         assert branch.main.info["branch"]["same_request"] is True
-        calls = before[turn.turn]
+        calls = turn.turn - 1
         assert len(branch.asked(SUB_MODEL)) == len(trunk.asked(SUB_MODEL)) - calls
         assert [node.message for node in branch.sub.nodes][: 2 * calls] == [node.message for node in trunk.sub.nodes][
             : 2 * calls

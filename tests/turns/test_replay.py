@@ -1,4 +1,7 @@
-"""A run of real OpenCode is replayed: it differs where a tool answers by chance, and with --pin it does not."""
+"""A run is replayed: it differs where a tool answers by chance, and with --pin it does not.
+
+The light program plays, in `make test-whole` OpenCode.
+"""
 
 import asyncio
 import json
@@ -16,7 +19,7 @@ from tests.support.replies import bash, call
 from tests.support.rows import write_rows
 from tests.support.user_home import UserHome
 
-pytestmark = pytest.mark.opencode
+pytestmark = pytest.mark.usefixtures("module_light_but_in_whole")
 
 ROWS = [
     {
@@ -36,7 +39,7 @@ SCRIPT = [
 
 
 @pytest.fixture(scope="module")
-def run(shared_home: UserHome) -> Path:
+def run(shared_home: UserHome, module_light_but_in_whole: None) -> Path:
     """The output directory of one rollout with two results that come by chance."""
 
     async def evaluated() -> Path:

@@ -18,9 +18,10 @@ from opencode_simulation.errors import WorldError
 from opencode_simulation.ledger import LEDGER_KEY
 from verifiers.v1.serve.delta import pack, unpack
 
+from tests.support.podman import SUITES_IMAGE, base_image
 from tests.support.replies import call
 from tests.support.rows import write_rows
-from tests.turns.playing import image_with_programs, play, text
+from tests.turns.playing import play, text
 
 SLIPPERY = {"id": "lake", "seed": 3, "config": {"map": ["SFFF", "FFFF", "FFFF", "FFFG"]}}
 SCRIPT = [*(call("frozen_lake_move", direction=way) for way in ("right", "down", "right")), Reply(text="I stop.")]
@@ -75,12 +76,10 @@ async def test_a_branch_goes_on_in_a_world_that_has_taken_the_same_steps(server:
     await require_same_world(tmp_path / "kept", server)
 
 
-@pytest.mark.opencode
 @pytest.mark.podman
-@pytest.mark.usefixtures("sandboxes")
-async def test_a_branch_in_another_container_goes_on_in_such_a_world_too(podman_image: str, tmp_path: Path) -> None:
-    """OpenCode plays here."""
-    await require_same_world(tmp_path / "kept", "rollout", image_with_programs())
+@pytest.mark.usefixtures("podman_image", "light_but_in_whole")
+async def test_a_branch_in_another_container_goes_on_in_such_a_world_too(tmp_path: Path) -> None:
+    await require_same_world(tmp_path / "kept", "rollout", base_image(SUITES_IMAGE))
 
 
 class Dice(World):

@@ -144,7 +144,12 @@ class _Pins:
 
     def __init__(self, recorded: Mapping[str, list[Any]]) -> None:
         self._recorded = recorded
-        self.replaced = 0
+        self._replaced: set[tuple[str, int]] = set()
+
+    @property
+    def replaced(self) -> int:
+        """How many results were not as recorded; each comes with every later request."""
+        return len(self._replaced)
 
     def put_on(self, task: vf.Task[Any, Any, Any]) -> vf.Task[Any, Any, Any]:
         """The task with a hook that verifiers runs over each request; it looks for hooks on a task's class alone."""
@@ -166,7 +171,7 @@ class _Pins:
                 number = seen[message.tool_call_id] = seen.get(message.tool_call_id, -1) + 1
                 results = self._recorded.get(message.tool_call_id, [])
                 if number < len(results) and message.content != results[number]:
-                    self.replaced += 1
+                    self._replaced.add((message.tool_call_id, number))
                     messages[place] = _with_content(message, results[number])
         return request.model_copy(update={"messages": messages})
 
