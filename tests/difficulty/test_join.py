@@ -18,6 +18,7 @@ from opencode_runs.traces.errors import BadInputError, NothingUsableError
 
 from tests.difficulty.lines import Line, attempts, episode, trace, write_run
 from tests.support.programs import running
+from tests.support.sizes import size
 from tests.support.waiting import wait_until
 
 Rows = list[dict[str, Any]]
@@ -282,7 +283,7 @@ def test_other_local_forms_of_a_dataset_are_joined(tmp_path: Path, kind: str) ->
 VALUES = st.one_of(st.none(), st.integers(-(2**40), 2**40), st.text(max_size=8))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=size(15, 300), deadline=None)
 @given(
     extra=st.lists(VALUES, min_size=1, max_size=40),
     rated=st.sets(st.integers(0, 60)),
