@@ -42,7 +42,7 @@ print(json.dumps([verify_text(pair["reference"], pair["answer"], "file").right f
 
 async def test_the_rules_agree_with_every_label_in_the_sandbox(box_with_bundle: vf.Runtime) -> None:
     bundle = await ensure_bundle()
-    pairs = PAIRS if WHOLE else PAIRS[1::2]  # the code is the host's
+    pairs = PAIRS if WHOLE else PAIRS[1::8]  # the code is the host's
     lines = (json.dumps({"reference": pair.reference, "answer": pair.answer}) for pair in pairs)
     await box_with_bundle.write("/app/pairs.jsonl", "\n".join(lines).encode())
     python = getattr(box_with_bundle, "trusted_python", "python3")
