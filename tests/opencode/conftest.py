@@ -12,7 +12,7 @@ from opencode_env.opencode.builds import DEFAULT_VERSION
 from tests.opencode.archives import GOOD, Archives
 from tests.support.light_opencode import light_opencode_in_place
 from tests.support.places import Confined, Container, Place, Prime
-from tests.support.podman import derived_image
+from tests.support.podman import SUITES_IMAGE, base_image, derived_image
 from tests.support.prime_api import OPENCODE_IMAGE, PrimeApi
 
 WITH_PROGRAMS = "COPY opencode rg /usr/local/bin/"
@@ -64,10 +64,26 @@ def prime(prime_api: PrimeApi) -> Place:
     return Prime(OPENCODE_IMAGE)
 
 
-@pytest.fixture(params=["confined", pytest.param("container", marks=pytest.mark.podman), "prime"])
+PLACES = ["confined", pytest.param("container", marks=pytest.mark.podman), "prime"]
+
+
+@pytest.fixture(params=PLACES)
 def place(sandboxes: None, request: pytest.FixtureRequest) -> Place:
     """All kinds of sandbox, one after the other."""
     found: Place = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def light_container(podman_image: str) -> Place:
+    """A podman container in which the light program, which is uploaded, finds a whole Python."""
+    return Container(base_image(SUITES_IMAGE))
+
+
+@pytest.fixture(params=PLACES)
+def light_place(light: None, request: pytest.FixtureRequest) -> Place:
+    """All kinds of sandbox, one after the other, with the light program but for the one of Prime."""
+    found: Place = request.getfixturevalue({"container": "light_container"}.get(request.param, request.param))
     return found
 
 

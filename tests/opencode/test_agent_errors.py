@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 from opencode_env.cli_agent.interception import role_interception
-from opencode_env.scripted_model import ChatRequest, Reply, ScriptedModel
+from opencode_env.scripted_model import Reply, ScriptedModel
 from verifiers.v1.interception import InterceptionServerConfig
 from verifiers.v1.runtimes import Runtime
 
@@ -25,9 +25,9 @@ APPEND = (
 )
 
 
-async def test_an_agent_that_kills_everything_is_scored_and_that_is_named(place: Place) -> None:
+async def test_an_agent_that_kills_everything_is_scored_and_that_is_named(light_place: Place) -> None:
     kills = bash("for p in /proc/[0-9]*; do kill -9 ${p#/proc/}; done")
-    assert_own(await play(place, [kills, DONE]), "was killed or")
+    assert_own(await play(light_place, [kills, DONE]), "was killed or")
 
 
 @pytest.mark.usefixtures("light")
@@ -77,33 +77,3 @@ async def test_a_loop_that_the_agent_has_put_into_opencodes_store_is_ended_and_s
         played = await play(confined, lambda request: made if request.turn == 0 else DONE, interception=server)
     assert played.tool_results()[0].strip() == "made"
     assert_own(played, "keeps calling the model without end")
-
-
-PICTURE = """
-import glob, json, os, sqlite3, time
-(store,) = glob.glob(os.environ["OPENCODE_ENV_STATE"] + "/data/opencode/*.db")
-connection = sqlite3.connect(store, timeout=60)
-find = "select id, session_id from message where json_extract(data, '$.role') = 'user'"
-((message, session),) = connection.execute(find).fetchall()
-part = {"type": "file", "mime": "image/png", "filename": "x.png", "url": "data:image/png;base64,aGVsbG8="}
-values = {"id": "prt_zzz", "message_id": message, "session_id": session, "data": json.dumps(part)}
-for name in ("time_created", "time_updated"):
-    values[name] = int(time.time() * 1000)
-names = ", ".join(values)
-connection.execute(f"insert into part ({names}) values ({', '.join('?' * len(values))})", list(values.values()))
-connection.commit()
-print("made")
-"""
-
-
-async def test_a_broken_picture_that_the_agent_has_put_into_opencodes_store_is_its_own_doing(confined: Place) -> None:
-    def refuses_pictures(request: ChatRequest) -> Reply:
-        if "image_url" in request.body.model_dump_json():
-            return faulty("status", status=400, body="the picture cannot be read")
-        return made if request.turn == 0 else DONE
-
-    made = bash(f"cat > /tmp/p.py <<'END'\n{PICTURE}\nEND\npython3 /tmp/p.py")
-    async with role_interception(InterceptionServerConfig()) as server:
-        played = await play(confined, refuses_pictures, interception=server, harness={"images": True})
-    assert [call.error.status_code for call in played.trace.calls if call.error] == [400]
-    assert_own(played, "the picture cannot be read")

@@ -2,8 +2,8 @@
 
 import json
 import os
-import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,8 @@ from opencode_rubrics.cache import cache_root
 from verifiers.v1.errors import HarnessError
 
 from tests.opencode.fake_npm import FakeNpm, integrity, tgz
+from tests.support.programs import finished as run
+from tests.support.programs import own_variables
 
 VERSION = "9.9.9"
 PLATFORM = Platform("x64")
@@ -55,9 +57,11 @@ with ThreadPoolExecutor(2) as pool:
 @pytest.mark.usefixtures("programs")
 def test_several_processes_fill_it_once(npm: FakeNpm, tmp_path: Path) -> None:
     npm.serve(SPEC, GOOD)
-    running = [subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    lines = [line for process in running for line in process.communicate()[0].splitlines()]
-    assert [process.returncode for process in running] == [0, 0]
+    (program := tmp_path / "program.py").write_text(PROGRAM)
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(lambda _: run([sys.executable, str(program)], tmp_path, own_variables()), range(2)))
+    assert [one.returncode for one in done] == [0, 0], done
+    lines = [line for one in done for line in one.stdout.splitlines()]
     assert len(lines) == 4
     assert len(set(lines)) == 1
     directory = tmp_path / "cache" / f"{PLATFORM.package}-{VERSION}-rg{RIPGREP_VERSION}"
@@ -68,24 +72,22 @@ def test_several_processes_fill_it_once(npm: FakeNpm, tmp_path: Path) -> None:
     assert os.access(directory / "rg", os.X_OK)
 
 
-@pytest.mark.parametrize(
-    ("archive", "published", "words"),
-    [
-        pytest.param(GOOD[:-100], integrity(GOOD), "is corrupt", id="truncated"),
-        pytest.param(GOOD[:50] + b"\0" + GOOD[51:], integrity(GOOD), "is corrupt", id="one byte changed"),
-        pytest.param(b"<html>sign in</html>", None, "cannot be unpacked", id="not an archive"),
-        pytest.param(tgz({"package/other": b""}), None, "cannot be unpacked", id="without the program"),
-        pytest.param(GOOD, "", "publishes no SHA-512", id="without a checksum"),
-        pytest.param(GOOD, "sha1-2jmj7l5rSw0yVb/vlWAYkK/YBwk=", "publishes no SHA-512", id="with a weak checksum"),
-    ],
-)
-def test_a_bad_download_is_never_used_and_a_later_good_one_is(
-    npm: FakeNpm, archive: bytes, published: str | None, words: str
-) -> None:
-    npm.serve(SPEC, archive, published)
-    with pytest.raises(HarnessError, match=words):
-        ensure_build(VERSION, PLATFORM)
-    assert finished(cache_root()) == []
+BAD = {
+    "truncated": (GOOD[:-100], integrity(GOOD), "is corrupt"),
+    "one byte changed": (GOOD[:50] + b"\0" + GOOD[51:], integrity(GOOD), "is corrupt"),
+    "not an archive": (b"<html>sign in</html>", None, "cannot be unpacked"),
+    "without the program": (tgz({"package/other": b""}), None, "cannot be unpacked"),
+    "without a checksum": (GOOD, "", "publishes no SHA-512"),
+    "with a weak checksum": (GOOD, "sha1-2jmj7l5rSw0yVb/vlWAYkK/YBwk=", "publishes no SHA-512"),
+}
+
+
+def test_a_bad_download_is_never_used_and_a_later_good_one_is(npm: FakeNpm) -> None:
+    for name, (archive, published, words) in BAD.items():
+        npm.serve(SPEC, archive, published)
+        with pytest.raises(HarnessError, match=words):
+            ensure_build(VERSION, PLATFORM)
+        assert finished(cache_root()) == [], name
     npm.serve(SPEC, GOOD)
     assert ensure_build(VERSION, PLATFORM).name in finished(cache_root())
 

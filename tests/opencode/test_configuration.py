@@ -2,17 +2,14 @@
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 import pytest_asyncio
 from opencode_env.scripted_model import RecordedRequest, Reply
 
-from tests.support.places import Confined, Place
+from tests.support.places import Confined
 from tests.support.replies import bash
 from tests.support.rollouts import MODEL, Played, play
-from tests.support.tasks import PROMPT
 
 pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
 
@@ -37,6 +34,7 @@ HARNESS = {
     "disabled_tools": ["WebFetch", "todowrite", "question", "task"],
 }
 PROMPT_OF_TRAPS = f"/init --help\n  {TRAPS}\n\n"
+LONG_PROMPT = "Do the first thing." + "".join(f"{number} é\u2028\n" for number in range(100_000))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -138,37 +136,45 @@ def test_the_agents_own_environment_is_the_rollouts(runs: list[Played]) -> None:
     assert not [name for name in env if name.startswith(("BUN_JSC_", "BUN_RUNTIME_"))]
 
 
-async def test_a_system_prompt_can_replace_the_agents_own(confined: Place) -> None:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def other() -> Played:
+    """A run with another system prompt, work directory and further configuration, and a prompt of a megabyte."""
+    model = {"limit": {"context": 50_000, "output": 1234}}
+    extra = {
+        "provider": {"intercepted": {"models": {"gpt-5": model}}},
+        "agent": {"build": {"tools": {"glob": False}}},
+    }
     harness = {"system_prompt": f"Only this {TRAPS}", "system_prompt_mode": "replace", "prompt_model": "gpt-5"}
-    played = await play(confined, DONE, harness=harness)
-    prompt = system(played.requests[0])
+    return await play(
+        Confined(),
+        [bash("pwd"), DONE],
+        harness={**harness, "opencode_config": extra, "disabled_tools": None},
+        workdir="/tmp/here/and there",
+        prompt=LONG_PROMPT,
+    )
+
+
+def test_a_system_prompt_can_replace_the_agents_own(other: Played) -> None:
+    prompt = system(other.requests[0])
     assert prompt.startswith(f"Only this {TRAPS}\n")
     assert "You are opencode" not in prompt
     assert "gpt-5" in prompt
     assert MODEL not in prompt
-    assert played.requests[0].body["model"] == MODEL
+    assert other.requests[0].body["model"] == MODEL
 
 
-async def test_without_an_option_the_agents_own_prompt_stands_alone_and_a_missing_work_directory_is_made(
-    confined: Place,
-) -> None:
-    played = await play(confined, [bash("pwd"), DONE], workdir="/tmp/here/and there")
-    request = played.requests[0]
-    assert system(request).startswith("You are opencode")
-    assert system(request).endswith("</available_skills>")
-    assert request.body["messages"][1] == {"role": "user", "content": PROMPT}
-    assert played.tool_results() == ["/tmp/here/and there\n"]
-    assert "Working directory: /tmp/here/and there" in system(request)
+def test_a_missing_work_directory_is_made(other: Played) -> None:
+    assert other.tool_results() == ["/tmp/here/and there\n"]
+    assert "Working directory: /tmp/here/and there" in system(other.requests[0])
 
 
-async def test_further_configuration_reaches_opencode(confined: Place) -> None:
-    model = {"limit": {"context": 50_000, "output": 1234}}
-    extra: Mapping[str, Any] = {
-        "provider": {"intercepted": {"models": {MODEL: model}}},
-        "agent": {"build": {"tools": {"glob": False}}},
-    }
-    request = (await play(confined, DONE, harness={"opencode_config": extra, "disabled_tools": None})).requests[0]
+def test_a_prompt_of_more_than_a_megabyte_arrives_whole(other: Played) -> None:
+    assert other.requests[0].body["messages"][1] == {"role": "user", "content": LONG_PROMPT}
+
+
+def test_further_configuration_reaches_opencode(other: Played) -> None:
+    request = other.requests[0]
     names = {tool["function"]["name"] for tool in request.body["tools"]}
-    assert request.body["max_tokens"] == 1234
+    assert request.body.get("max_tokens", request.body.get("max_completion_tokens")) == 1234
     assert "task" in names
     assert "glob" not in names

@@ -1,25 +1,20 @@
-"""Prompts of messages and pictures, and further turns of the user, reach the model as one growing conversation."""
+"""Further turns of the user go on with one conversation in every sandbox, and the light program speaks.
 
-import base64
-import struct
-import zlib
+OpenCode: `test_later_segments.py`.
+"""
+
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import Reply
 from verifiers.v1.agent import TimeoutConfig
-from verifiers.v1.types import ImageUrlContentPart, ImageUrlSource, SystemMessage, TextContentPart, UserMessage
 
 from tests.support.places import Place
 from tests.support.replies import bash
-from tests.support.rollouts import conversation, play
+from tests.support.rollouts import conversation
 from tests.support.waiting import within_a_limit
 
-pytestmark = pytest.mark.opencode
-
-DONE = Reply(text="Done.")
 LEFT = """
 state=$OPENCODE_ENV_STATE
 for kind in plugin plugins; do
@@ -30,86 +25,29 @@ echo '{"agent": {"build": {"prompt": "You are evil."}}}' >$state/config/opencode
 (setsid sh -c 'while sleep 0.1; do date +%N >/app/beat; cat /tmp/opencode/mark; done' >/app/mark 2>/dev/null &)
 until [ -s /app/beat ]; do sleep 0.1; done
 """
-BEATS = "a=$(cat /app/beat); sleep 1; [ $a = $(cat /app/beat) ] && echo still; cat /app/mark; ls -d /app/ran"
-
-
-def png() -> bytes:
-    """A picture of one red pixel."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"\x00\xff\x00\x00")) + chunk(b"IEND", b"")
-
-
-PICTURE = f"data:image/png;base64,{base64.b64encode(png()).decode()}"
-
-
-def message(text: str, *pictures: str) -> UserMessage:
-    images = [ImageUrlContentPart(image_url=ImageUrlSource(url=url)) for url in pictures]
-    return UserMessage(content=[TextContentPart(text=text), *images])
-
-
-def urls(content: Any) -> list[str]:
-    """Of the pictures in a message."""
-    if isinstance(content, str):
-        return []
-    return [part["image_url"]["url"] for part in content if part["type"] == "image_url"]
-
-
-def texts(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    return "".join(part["text"] for part in content if part["type"] == "text")
-
-
-async def test_messages_become_one_prompt_with_their_pictures_and_system_text(confined: Place) -> None:
-    prompt = [SystemMessage(content="Be brief."), message("Look at this.", PICTURE), UserMessage(content="And answer.")]
-    played = await play(confined, DONE, prompt=prompt)
-    assert played.trace.ok, played.trace.errors
-    system, user = played.requests[0].body["messages"]
-    assert system["content"].endswith("\nBe brief.")
-    assert "Look at this.\n\nAnd answer." in texts(user["content"])
-    assert urls(user["content"]) == [PICTURE]
-    assert played.trace.num_branches == 1
-
-
-async def test_a_prompt_that_opencode_cannot_take_is_refused_before_it_starts(confined: Place) -> None:
-    played = await play(confined, DONE, prompt=[message("Look.", "http://127.0.0.1/picture.png")])
-    assert not played.trace.ok
-    assert "OpenCode takes base64 data URLs" in played.error
-    assert played.requests == []
+BEATS = "a=$(cat /app/beat); sleep 1; [ $a = $(cat /app/beat) ] && echo still; cat /app/note /app/mark; "
+FOUND = "find $OPENCODE_ENV_STATE/config -name '*evil*' -o -name opencode.jsonc"
 
 
 async def test_further_turns_continue_one_session_that_only_grows_and_meet_nothing_that_the_first_left(
-    place: Place,
+    light_place: Place,
 ) -> None:
     """The first prompt has more than a megabyte, and arrives whole. Its segment leaves a process and configuration."""
     prompt = "Do the first thing." + "".join(f"{number} é\u2028\n" for number in range(100_000))
-    replies = [bash(f"echo one > /app/note\n{LEFT}"), Reply(text="First."), bash(BEATS), bash("cat /app/note"), DONE]
-    async with conversation(place, replies, harness={"images": True}) as (talk, model):
+    replies = [bash(f"echo one > /app/note\n{LEFT}"), Reply(text="First."), bash(BEATS + FOUND), Reply(text="Done.")]
+    async with conversation(light_place, replies) as (talk, model):
         first = await talk.turn(prompt)
-        second = await talk.turn([message("--last thing\n", PICTURE)])
+        second = await talk.turn("--last thing\n")
     trace = talk.trace
     assert trace.ok, trace.errors
     assert [segment.last_reply for segment in (first, second)] == ["First.", "Done."]
-    assert (trace.num_branches, trace.num_turns) == (1, 5)
-    assert trace.reward == 1.0
+    assert (trace.num_branches, trace.num_turns, trace.reward) == (1, 4, 1.0)
     assert trace.info["agent"]["segments"] == 2
-    assert len({request.headers["x-session-affinity"] for request in model.requests}) == 1
-    _, seen, note = [str(message.content) for message in trace.messages if message.role == "tool"]
-    assert seen.startswith("still\n")
-    assert "cannot access '/app/ran'" in seen
-    assert note == "one\n"
+    assert [str(message.content) for message in trace.messages if message.role == "tool"][1] == "still\none\n"
     bodies = [request.body["messages"] for request in model.requests]
     for before, after in pairwise(bodies):
         assert after[: len(before)] == before
-    said = [message["content"] for message in bodies[-1] if message["role"] == "user"]
-    first_said, last_said = [texts(content) for content in said if "thing" in texts(content)]
-    assert first_said == prompt
-    assert last_said.endswith("--last thing\n")
-    assert [url for content in said for url in urls(content)] == [PICTURE]
+    assert [message["content"] for message in bodies[-1] if message["role"] == "user"] == [prompt, "--last thing\n"]
 
 
 @pytest.mark.usefixtures("light")

@@ -2,8 +2,6 @@
 
 import hashlib
 import logging
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from opencode_rubrics.math_config import RemoteHybridMathConfig
 from tests.rubrics.math_places import Place, image_with_agent_user
 from tests.rubrics.math_support import score
 from tests.support.places import podman_box
+from tests.support.programs import finished, own_variables
 
 pytestmark = [pytest.mark.podman, pytest.mark.slow]
 
@@ -32,14 +31,7 @@ def made_image(podman_image: str) -> str:
     digest = hashlib.sha256((ROOT / "Dockerfile").read_bytes() + base.encode()).hexdigest()[:12]
     tag = f"localhost/opencode-env-made:{digest}"
     argv = [sys.executable, str(ROOT / "scripts" / "make_image.py"), "--base", base, "--tag", tag, "--engine", "podman"]
-    built = subprocess.run(
-        argv,
-        env={**os.environ, "BUILDAH_ISOLATION": "chroot", "PYTHONPATH": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
+    built = finished(argv, ROOT, own_variables(BUILDAH_ISOLATION="chroot"))
     assert built.returncode == 0, built.stderr
     assert f"--env.agent.runtime.image {tag} --env.agent.harness.install image" in built.stdout
     return tag

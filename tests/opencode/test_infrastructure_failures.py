@@ -95,14 +95,17 @@ async def test_a_confined_sandbox_that_dies_in_mid_run_is_a_sandbox_error(confin
 
 
 @pytest.mark.podman
+@pytest.mark.usefixtures("light")
 @pytest.mark.parametrize("command", [["rm", "--force"], ["kill"]], ids=" ".join)
-async def test_a_container_that_is_ended_in_mid_run_is_a_typed_error(container: Place, command: list[str]) -> None:
+async def test_a_container_that_is_ended_in_mid_run_is_a_typed_error(
+    light_container: Place, command: list[str]
+) -> None:
     async def remove(box: Runtime, model: ScriptedModel) -> None:
         await until(partial(runs, box, "sleep 60"))
         name = box.info.id or ""
         await asyncio.to_thread(subprocess.run, ["podman", *command, name], check=True, capture_output=True)
 
-    played = await play(container, [SLEEP, DONE], during=remove)
+    played = await play(light_container, [SLEEP, DONE], during=remove)
     assert_unscored(played, "SandboxError")
 
 

@@ -1,4 +1,4 @@
-"""What a first segment leaves behind never reaches the second segment's program, and never changes what it asks."""
+"""OpenCode's second segment goes on with its session; what the first leaves behind neither reaches nor changes it."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -9,6 +9,7 @@ from opencode_env.scripted_model import ChatRequest, Reply
 from verifiers.v1.interception import InterceptionServerConfig
 
 from tests.opencode.test_own_calls import CALL, FAILS
+from tests.opencode.test_pictures import PICTURE, message, texts, urls
 from tests.support.places import Place
 from tests.support.replies import bash
 from tests.support.rollouts import conversation
@@ -64,10 +65,10 @@ async def test_nothing_of_the_first_segment_configures_the_second_runs_in_it_or_
 
     async with (
         role_interception(InterceptionServerConfig()) as server,
-        conversation(confined, policy, interception=server) as (talk, model),
+        conversation(confined, policy, interception=server, harness={"images": True}) as (talk, model),
     ):
         await talk.turn("Do the first thing.")
-        await talk.turn("Do the second thing.")
+        await talk.turn([message("--second thing\n", PICTURE)])
     trace = talk.trace
     assert trace.ok, trace.errors
     laid, _, _, seen = [str(message.content) for message in trace.messages if message.role == "tool"]
@@ -81,3 +82,7 @@ async def test_nothing_of_the_first_segment_configures_the_second_runs_in_it_or_
     for before, after in pairwise(body["messages"] for body in bodies):
         assert after[: len(before)] == before
     assert (trace.num_branches, trace.metrics["program_calls"]) == (1, 0.0)
+    said = [one["content"] for one in bodies[-1]["messages"] if one["role"] == "user"]
+    assert said[0] == "Do the first thing."
+    assert [url for content in said for url in urls(content)] == [PICTURE]
+    assert any(texts(content).endswith("--second thing\n") for content in said)

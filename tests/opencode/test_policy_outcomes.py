@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from opencode_env.cli_agent.interception import role_interception
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import Reply, ToolCall, Usage
+from verifiers.v1.interception import Interception, InterceptionServerConfig
 
 from tests.support.places import Place
 from tests.support.replies import bash, call, fault
@@ -27,10 +29,17 @@ def spending(reply: Reply) -> Reply:
 
 
 async def assert_scored(
-    place: Place, script: Sequence[Reply], stop: str, turns: int, *, truncated: bool = False, **settings: Any
+    place: Place,
+    script: Sequence[Reply],
+    stop: str,
+    turns: int,
+    *,
+    truncated: bool = False,
+    interception: Interception | None = None,
+    **settings: Any,
 ) -> AnyTrace:
     """Play it, and see that it is a finished rollout."""
-    played = await play(place, script, settings=settings)
+    played = await play(place, script, settings=settings, interception=interception)
     trace = played.trace
     assert trace.ok, trace.errors
     assert (trace.stop_condition, trace.num_turns, trace.is_truncated) == (stop, turns, truncated)
@@ -41,22 +50,19 @@ async def assert_scored(
     return trace
 
 
-async def test_an_empty_answer_is_an_end_and_marked(confined: Place) -> None:
-    trace = await assert_scored(confined, [Reply()], "agent_completed", 1)
-    assert trace.metrics["empty_answer"] == 1.0
-
-
-async def test_an_answer_that_was_cut_at_its_length_is_an_end_and_truncated(confined: Place) -> None:
-    cut = [Reply(text="So", finish_reason="length")]
-    await assert_scored(confined, cut, "agent_completed", 1, truncated=True)
-
-
-async def test_calls_that_cannot_be_carried_out_are_turns_like_others(confined: Place) -> None:
+async def test_a_recovered_stream_and_calls_that_cannot_be_carried_out_are_turns_like_others_and_a_filter_is_an_end(
+    confined: Place,
+) -> None:
+    loud = Reply(text="Thinking aloud.", tool_calls=bash("echo 1").tool_calls, faults=fault("cut", attempts=1, after=8))
     broken, none = (Reply(tool_calls=(ToolCall(name="bash", arguments=text),)) for text in ('{"command": oops', "[]"))
-    turns = [broken, call("no_such_tool", x=1), call("bash"), none, DONE]
-    trace = await assert_scored(confined, turns, "agent_completed", 5)
-    counted = ("total_tool_calls", "bash_calls", "unique_tools_used")
-    assert [trace.metrics[name] for name in counted] == [4.0, 3.0, 2.0]
+    filtered = Reply(text="I c", finish_reason="content_filter")
+    turns = [loud, broken, call("no_such_tool", x=1), call("bash"), none, filtered]
+    async with role_interception(InterceptionServerConfig()) as server:
+        trace = await assert_scored(confined, turns, "content_filter", 6, interception=server)
+    assert trace.num_branches == 1
+    assert [message.role for message in trace.messages] == ["system", "user", *["assistant", "tool"] * 5, "assistant"]
+    counted = ("total_tool_calls", "bash_calls", "unique_tools_used", "model_call_errors")
+    assert [trace.metrics[name] for name in counted] == [5.0, 4.0, 2.0, 1.0]
 
 
 async def test_opencode_ends_at_the_limit_of_turns(confined: Place) -> None:
@@ -66,9 +72,16 @@ async def test_opencode_ends_at_the_limit_of_turns(confined: Place) -> None:
 
 
 @LIGHT
-async def test_reasoning_alone_is_an_empty_answer(confined: Place) -> None:
-    trace = await assert_scored(confined, [Reply(reasoning="Hm.")], "agent_completed", 1)
+@pytest.mark.parametrize("reasoning", ["", "Hm."])
+async def test_an_empty_answer_is_an_end_and_marked(confined: Place, reasoning: str) -> None:
+    trace = await assert_scored(confined, [Reply(reasoning=reasoning)], "agent_completed", 1)
     assert trace.metrics["empty_answer"] == 1.0
+
+
+@LIGHT
+async def test_an_answer_that_was_cut_at_its_length_is_an_end_and_truncated(confined: Place) -> None:
+    cut = [Reply(text="So", finish_reason="length")]
+    await assert_scored(confined, cut, "agent_completed", 1, truncated=True)
 
 
 @LIGHT
@@ -81,28 +94,12 @@ async def test_what_is_spent_and_what_is_too_long_is_told_apart(confined: Place)
     assert (trace.metrics["context_overflow"], trace.metrics["model_call_errors"]) == (1.0, 1.0)
 
 
-async def test_an_answer_that_a_filter_ended_is_scored(confined: Place) -> None:
-    await assert_scored(
-        confined, [bash("echo 1"), Reply(text="I c", finish_reason="content_filter")], "content_filter", 2
-    )
-
-
 @LIGHT
 async def test_a_conversation_that_outgrows_the_servers_own_window_is_scored(confined: Place) -> None:
     fill = bash("head -c 30000 /dev/zero | tr '\\0' x")
     played = await play(confined, [fill, DONE], server={"context_window": 5000})
     assert played.trace.ok, played.trace.errors
     assert (played.trace.stop_condition, played.record["outcome"]) == ("max_total_tokens", "context_window")
-    assert played.trace.reward == 1.0
-
-
-async def test_a_stream_that_was_cut_and_recovered_leaves_one_branch(confined: Place) -> None:
-    loud = Reply(text="Thinking aloud.", tool_calls=bash("echo 1").tool_calls, faults=fault("cut", attempts=1, after=8))
-    played = await play(confined, [loud, DONE])
-    assert played.trace.ok, played.trace.errors
-    assert played.trace.num_branches == 1
-    assert [message.role for message in played.trace.messages] == ["system", "user", "assistant", "tool", "assistant"]
-    assert played.trace.metrics["model_call_errors"] == 1.0
     assert played.trace.reward == 1.0
 
 

@@ -1,4 +1,7 @@
-"""When the agent's time is over, or its run is cancelled, nothing of it lives on; only then is it scored."""
+"""When the agent's time is over, or its run is cancelled, nothing of it lives on; only then is it scored.
+
+The light program runs in every sandbox, OpenCode in the confined one.
+"""
 
 import asyncio
 import time
@@ -16,8 +19,6 @@ from tests.support.rollouts import Played, play, policy_of, seat
 from tests.support.tasks import SeenTask, seen_data
 from tests.support.waiting import until, within_a_limit
 
-pytestmark = pytest.mark.opencode
-
 DAEMONS = (
     "setsid nohup sleep 1111 >/dev/null 2>&1 & "
     "setsid env -i sh -c 'sleep 2222 & sleep 3333' >/dev/null 2>&1 & "
@@ -34,13 +35,15 @@ def survivors(processes: str) -> list[str]:
     return [line for line in lines if "sleep " in line or "opencode" in line]
 
 
-async def test_an_agent_that_runs_out_of_time_is_scored_with_its_whole_process_tree_dead(place: Place) -> None:
+async def test_an_agent_that_runs_out_of_time_is_scored_with_its_whole_process_tree_dead(
+    light_place: Place,
+) -> None:
     look = f"{LIST_PROCESSES}; wc -c < /app/late; sleep 0.5; wc -c < /app/late"
 
     async def limited(seconds: float) -> tuple[Played, float, float]:
         started = time.monotonic()
         played = await play(
-            place,
+            light_place,
             [bash(": >> /app/late; " + DAEMONS + "echo made > /app/made; sleep 600", timeout=700_000)],
             settings={"timeout": TimeoutConfig(rollout=seconds)},
             after=look,
@@ -75,7 +78,8 @@ async def test_a_model_that_never_answers_runs_into_the_time_limit_too(confined:
     assert (played.trace.ok, played.trace.stop_condition) == (True, "agent_timeout")
 
 
-async def test_a_cancelled_run_leaves_no_process_in_a_sandbox_that_lives_on(place: Place) -> None:
+async def assert_cancelled(place: Place) -> None:
+    """A run is cancelled in mid-command, and leaves no process."""
     async with (
         ScriptedModel(policy_of([bash(DAEMONS + "sleep 600", timeout=700_000)])) as model,
         place.interception() as serves,
@@ -90,3 +94,12 @@ async def test_a_cancelled_run_leaves_no_process_in_a_sandbox_that_lives_on(plac
                 await running
             result = await box.run(["sh", "-c", LIST_PROCESSES], {})
             assert survivors(result.stdout) == []
+
+
+async def test_a_cancelled_run_leaves_no_process_in_a_sandbox_that_lives_on(light_place: Place) -> None:
+    await assert_cancelled(light_place)
+
+
+@pytest.mark.opencode
+async def test_a_cancelled_run_of_opencode_leaves_none_either(confined: Place) -> None:
+    await assert_cancelled(confined)

@@ -163,6 +163,10 @@ class Session:
                 self.messages.append({"role": "tool", "tool_call_id": call["id"], "content": self.result(call)})
         self.store()
 
+    def tell(self, kind: str, **fields: Any) -> None:
+        """Write an event of the log."""
+        print(json.dumps({"type": kind, "sessionID": self.id, **fields}, separators=(",", ":")), flush=True)
+
     def store(self) -> None:
         """Leave the conversation to who goes on with it, from a kept turn as well."""
         STORE.parent.mkdir(parents=True, exist_ok=True)
@@ -171,6 +175,7 @@ class Session:
     def answer(self) -> Json:
         """The model's next message."""
         self.store()
+        self.tell("step_start")
         headers = {
             "x-session-id": self.id,
             "X-Agent-Mark": MARK,
@@ -307,10 +312,9 @@ def main() -> int:
     try:
         session.speak(sys.stdin.read())
     except Failed as error:
-        data = {"name": "APIError", "data": {"message": str(error)}}
-        print(json.dumps({"type": "error", "sessionID": session.id, "error": data}))
+        session.tell("error", error={"name": "APIError", "data": {"message": str(error)}})
         return 1
-    print(json.dumps({"type": "text", "sessionID": session.id, "part": {"text": session.messages[-1]["content"]}}))
+    session.tell("text", part={"text": session.messages[-1]["content"]})
     return 0
 
 
