@@ -29,7 +29,7 @@ from pydantic import ValidationError
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import SubprocessConfig, SubprocessRuntimeInfo
 
-from tests.support.programs import finished, running
+from tests.support.programs import finished, own_variables, running
 from tests.support.waiting import PATIENCE_SECONDS, until, wait_until
 
 from .conftest import PROBES, probe, sandbox_directories, sh
@@ -239,6 +239,5 @@ def test_a_normal_user_gets_the_same_sandbox() -> None:
         pytest.skip("the system's Python is another one, and this one's installation may be closed to other users")
     with tempfile.TemporaryDirectory() as home:
         os.chown(home, 65534, 65534)
-        variables = {"HOME": home, "PATH": "/usr/bin:/bin"}
-        done = finished([sys.executable, str(PROBES / "normal_user.py")], Path("/"), variables)
+        done = finished([sys.executable, str(PROBES / "normal_user.py")], Path("/"), own_variables(HOME=home))
     assert (done.returncode, done.stdout) == (0, "1000 True True\n"), done.stderr
