@@ -63,7 +63,6 @@ class Traffic:
 
     async def pass_on(self, route: str, app: App, scope: Any, receive: Any, send: Any) -> None:
         """Have `app` answer a request, unless a fault is due."""
-        self.requests[route] += 1
 
         async def receiving() -> Any:
             message = await receive()
@@ -77,6 +76,8 @@ class Traffic:
         fault = self._due(route)
         if fault is not None and fault.delay:
             receive = await _taken(receive)
+        self.requests[route] += 1
+        if fault is not None:
             await asyncio.sleep(fault.delay)
         if fault is not None and fault.lost:
             await app(scope, receiving, _nowhere)
