@@ -86,8 +86,8 @@ async def play(
         arguments = ["opencode-env", "--env.taskset.dataset", str(rows), "--env.agent.harness.id", harness, *more]
         # The user's own uv cache: at this home every package would be downloaded again.
         uv_cache = os.environ.get("UV_CACHE_DIR") or str(Path.home() / ".cache" / "uv")
-        env = {"UV_CACHE_DIR": uv_cache, "UV_COMPILE_BYTECODE": "1"}
-        return await home.run(harness, model.base_url, *arguments, env=env), len(model.requests)
+        finished = await home.run(harness, model.base_url, *arguments, env={"UV_CACHE_DIR": uv_cache})
+        return finished, len(model.requests)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def holding() -> HoldingPolicy:
 @pytest.fixture(scope="module")
 def runs(shared_home: UserHome, holding: HoldingPolicy) -> Mapping[str, Finished]:
     """All runs, by harness; one after the other, since each is busy enough for two cores."""
-    # Environments of scripts are made once for this machine, and compiled: their sandboxes cannot.
+    # Environments of scripts are made once for this machine.
     for name in ("confined-scripts", "confined-script-locks"):
         kept, place = (root / name for root in (TESTS_CACHE, shared_home.home / ".cache/verifiers/runtimes"))
         kept.mkdir(parents=True, exist_ok=True)

@@ -41,7 +41,8 @@ async def _sync(script: Path, environment: Path, settings: Mapping[str, str]) ->
         "UV_PYTHON_PREFERENCE": "system",
         "UV_PYTHON_INSTALL_DIR": str(SCRIPTS / "python"),
     }
-    command = (uv, "sync", "--script", str(script), "--active", "--quiet", "--no-config")
+    # No sandbox can compile what it cannot change, so each would for itself.
+    command = (uv, "sync", "--script", str(script), "--active", "--quiet", "--no-config", "--compile-bytecode")
     problem = await _run(*command, cwd=script.parent, env=env)
     if problem is None and not _is_visible(environment / "bin" / "python"):
         # A wrapper around uv (pyenv's, for one) puts its own interpreters on PATH.
