@@ -1,27 +1,20 @@
-"""Whole rollouts in sandboxes of an image that holds nothing of ours: OpenCode comes in by itself.
-
-The real packages are downloaded; what is sent from here is the light program in `make test`.
-"""
+"""Whole rollouts in sandboxes of an image that holds nothing of ours: the real packages come in by themselves."""
 
 import asyncio
 import json
 from pathlib import Path
 
 import pytest
-from opencode_env.opencode.build_cache import ensure_build, host_platform, packed_build
-from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.samples import SAMPLES_PATH
 from opencode_env.scripted_model import SamplesPolicy, ScriptedModel
 
-from tests.support.light_opencode import REAL
 from tests.support.package_mirror import package_mirror
 from tests.support.places import options_of, own_url
 from tests.support.prime_api import PrimeApi
 from tests.support.rows import write_rows
-from tests.support.sizes import WHOLE
 from tests.support.user_home import Finished, UserHome
 
-pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
+pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
 
 STAGES = {
     "download": {"check", "download", "unpack", "verify"},
@@ -41,8 +34,7 @@ def test_bare_sandboxes_get_opencode_and_the_trace_says_how_and_what_it_cost(tmp
         seat = ["--env.agent.runtime.type", "prime", *harness, "--env.agent.harness.mirror", mirror]
         (tmp_path / way).mkdir()
         arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), *seat, *options_of(own_url())]
-        cache = REAL if way == "download" or WHOLE else {}
-        return await UserHome(tmp_path / way).run(way, model, *arguments, env={**api.environment, **cache})
+        return await UserHome(tmp_path / way).run(way, model, *arguments, env=api.environment)
 
     async def run() -> list[Finished]:
         with package_mirror() as mirror:
@@ -55,8 +47,5 @@ def test_bare_sandboxes_get_opencode_and_the_trace_says_how_and_what_it_cost(tmp
         assert (trace.ok, trace.reward) == (True, 1.0), trace.errors
         install = trace.info["agent"]["install"]
         assert install["way"] == way
-        if way == "download" or WHOLE:
-            assert PACKED_BYTES[0] < install["bytes"] < PACKED_BYTES[1]
-        else:
-            assert install["bytes"] == packed_build(ensure_build(DEFAULT_VERSION, host_platform())).stat().st_size
+        assert PACKED_BYTES[0] < install["bytes"] < PACKED_BYTES[1]
         assert set(install["seconds"]) == STAGES[way]
