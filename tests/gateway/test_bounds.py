@@ -196,6 +196,13 @@ async def test_without_bounds_one_request_holds_the_neighbours_up() -> None:
 async def test_a_rollout_that_takes_more_than_its_share_waits_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu_budget, "BURST_SECONDS", 0.1)
     heavy = b'{"model": "m", "messages": [%s], "tools": [%s]}' % (said("x").encode(), b",".join([TOOL] * 5000))
+    charged, charge = [], cpu_budget.CpuBudget.charge
+
+    def noted(budget: cpu_budget.CpuBudget, size: int, entries: int) -> None:
+        charged.append(entries)
+        charge(budget, size, entries)
+
+    monkeypatch.setattr(cpu_budget.CpuBudget, "charge", noted)
     async with role_server() as server, server.rollout() as attacker, server.rollout() as honest:
         began = time.monotonic()
 
@@ -206,6 +213,7 @@ async def test_a_rollout_that_takes_more_than_its_share_waits_by_itself(monkeypa
         assert {(await honest.ask(f"beside {number}")).status for number in range(20)} == {200}
         assert not attacking.done()
         assert await attacking == {200}
+        assert charged.count(1 + 5000) == 3
         # The share of two of them: the last is charged when it has its turn.
         assert 0.1 + 0.1 * (time.monotonic() - began) >= 2 * 5000 * cpu_budget.SECONDS_PER_ENTRY
 

@@ -201,6 +201,8 @@ async def test_a_root_agent_is_scored_inside_only_if_the_user_accepts_it(place_o
         await place.do("echo 5 > /app/answer.txt")
         assert (await score(place.rubric, place.box, "5")).record["place"] == "host"
         assert (await score(place.rubric, place.box, "5", agent_user="root")).record["place"] == "host"
+        # An image's own scorer is another one than ours.
+        await place.box.write((await ensure_bundle()).archive_target, b"an older one")
         assert (await score(rubric, place.box, "5")).record["place"] == "sandbox"
 
 

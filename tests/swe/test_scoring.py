@@ -74,11 +74,13 @@ async def test_a_row_of_ones_own_without_git_is_scored_in_any_taskset(tmp_path: 
         "test_files": {"test_half.py": f"{test}        self.assertEqual(half.half(4), 2)\n"},
         "gold_patch": "--- a/half.py\n+++ b/half.py\n@@ -2 +2 @@\n-    return x\n+    return x // 2\n",
         "timeout": 60,
+        "hidden": ["/tmp/hint"],
     }
-    rows = write_rows([{"question": "Halve it.", "workdir": "/work", "swe": problem}], tmp_path / "rows.jsonl")
+    row = {"question": "Halve it.", "workdir": "/work", "setup": ["echo 2 > /tmp/hint"], "swe": problem}
+    rows = write_rows([row], tmp_path / "rows.jsonl")
     config = OpenCodeTasksetConfig(dataset=str(rows), task=OpenCodeTaskConfig(rubric=SweTestsConfig()))
     (task,) = OpenCodeTaskset(config).load()
-    mended = await played(task, "sed -i 's/return x/return x \\/\\/ 2/' half.py; rm old.txt")
+    mended = await played(task, "[ -e /tmp/hint ] || sed -i 's/return x/return x \\/\\/ 2/' half.py; rm old.txt")
     assert (mended.reward, mended.info["swe"]["changed"], mended.info["swe"]["removed"]) == (
         1.0,
         ["half.py"],
