@@ -3,9 +3,12 @@
 import base64
 
 import pytest
+import verifiers.v1 as vf
 from hypothesis import given
 from hypothesis import strategies as st
-from opencode_env.opencode.prompt import Picture, segment_prompt
+from opencode_env.opencode.prompt import Picture, segment_prompt, shows_images
+from verifiers.v1 import SamplingConfig
+from verifiers.v1.clients import ModelContext
 from verifiers.v1.types import (
     AssistantMessage,
     ImageUrlContentPart,
@@ -84,3 +87,16 @@ def test_a_prior_answer_is_refused_with_the_way_to_play_it(message: Message) -> 
 def test_a_prompt_without_text_is_refused(prompt: str | list[Message]) -> None:
     with pytest.raises(ValueError, match="holds no text"):
         segment_prompt(prompt)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "begins_with_one", "shown"),
+    [(None, True, True), (None, False, False), (False, True, False), (True, False, True)],
+)
+async def test_an_endpoints_model_is_shown_pictures_as_the_option_says_or_else_the_task(
+    chosen: bool | None, begins_with_one: bool, shown: bool
+) -> None:
+    ctx = ModelContext(model="m", client=vf.EvalClientConfig(), sampling=SamplingConfig())
+    parts = [picture(f"data:image/png;base64,{PNG}")] * begins_with_one
+    first = segment_prompt([UserMessage(content=[TextContentPart(text="Look."), *parts])])
+    assert await shows_images(chosen, [ctx], first) is shown

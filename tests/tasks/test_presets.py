@@ -80,6 +80,13 @@ def test_an_option_below_a_table_leaves_the_other_defaults_as_they_are(ident: st
     assert loaders.resolve_env_config(saved) == found
 
 
+@pytest.mark.parametrize("ident", ["opencode-deepdive", "opencode-swe"])
+def test_another_dataset_has_other_splits(ident: str) -> None:
+    assert config(ident).taskset.dataset_split is not None
+    assert config(ident, dataset="other/rows").taskset.dataset_split is None
+    assert config(ident, dataset="other/rows", dataset_split="dev").taskset.dataset_split == "dev"
+
+
 @IDS
 def test_recursive_opencode_plays_it(ident: str) -> None:
     found = loaders.resolve_env_config({"id": "opencode-rlm", "taskset": {"id": ident}})

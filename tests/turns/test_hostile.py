@@ -145,6 +145,7 @@ def test_a_turn_that_opencode_does_not_go_on_with_is_an_error_and_no_reward(bran
     assert "without a single model call" in trace.errors[0].message
     assert len(asked) == 2 * len(REWRITTEN)
     assert not any(any(node.mask) for node in trace.nodes)
+    assert trace.info["branch"]["forked"]
 
 
 @pytest.mark.usefixtures("light_but_in_whole")
