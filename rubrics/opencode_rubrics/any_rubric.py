@@ -127,11 +127,7 @@ class ThirdPartyConfig(RubricConfig):
         return self
 
     def resolved(self) -> RubricConfig:
-        """The configuration of the rubric's own class.
-
-        Raises:
-            ValueError: there is no such rubric, or its class refuses the options.
-        """
+        """The configuration of the rubric's own class; a `ValueError` if there is none, or it refuses the options."""
         config = read_rubric_config({**self.options, "type": self.rubric})
         assert isinstance(config, RubricConfig)
         return config.resolved()

@@ -231,11 +231,7 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
         return [places.get(word, word) for word in template]
 
     async def _require_program(self, wanted: str, programs: AgentPrograms, limits: ProgramLimits) -> None:
-        """Refuse to judge where the sandbox lacks the program `wanted`.
-
-        Raises:
-            ScoringError: it does.
-        """
+        """Refuse to judge, by a `ScoringError`, where the sandbox lacks the program `wanted`."""
         looked = ProgramBatch(["sh", "-c", 'command -v -- "$1"', "sh", wanted])
         if not wanted.startswith("./") and (await programs.run(looked, limits))[0].status != "exit 0":
             raise ScoringError(
@@ -244,11 +240,7 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
             )
 
     async def _require_control(self, name: str, programs: AgentPrograms, limits: ProgramLimits) -> None:
-        """Refuse to judge where a right program fails as well.
-
-        Raises:
-            ScoringError: it does.
-        """
+        """Refuse to judge, by a `ScoringError`, where a right program fails as well."""
         run = _Run(self._command(name, "f"), {name: _CONTROL}, CodeTests(function="f", tests=[_CONTROL_TEST], total=1))
         (end,) = await programs.run(ProgramBatch(run.argv, run.files, run.inputs), limits)
         if not self._judged(_CONTROL_TEST, run.keys[0], end).passed:

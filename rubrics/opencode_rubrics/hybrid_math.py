@@ -139,11 +139,8 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
         release_pool(self)
 
     async def decide(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> _Scored:
-        """The verdict on the rollout's answer.
-
-        Raises:
-            ScoringError: the task has no reference, or something needed for a verdict does not work.
-        """
+        """The verdict on the rollout's answer; a `ScoringError` if the task has no reference, or something needed for
+        it does not work."""
         started = time.perf_counter()
         reference = getattr(task, "answer", None)
         if not isinstance(reference, str) or not reference_value(reference):

@@ -29,10 +29,8 @@ MAX_ANSWER_CHARS = 2000
 
 _REFUSALS = (400, 403, 413, 422)
 """Statuses that can be about the text of the request."""
-
 _BROKE_DOWN = 500
 """What an endpoint answers that fails by itself, or on this text."""
-
 _CONTROL_TOKEN = re.compile(
     r"<(?=[|\uff5c<]|/?(?:s|bos|eos|pad|unk|cls|sep|mask|unused\d+|(?:start|end)_of_\w+)>)|\[(?=/?[a-z_]{3,}\])",
     re.IGNORECASE,
@@ -71,11 +69,8 @@ class Judge(vf.Judge[str]):
         self._choices = choices
 
     async def verdict_on(self, answer: str, question: str, reference: str, trace: AnyTrace) -> str | None:
-        """The verdict on an answer, None if the answer keeps this judge from giving one; calls are put on `trace`.
-
-        Raises:
-            JudgeError: no verdict, and none on the reference itself either: the judge does not work.
-        """
+        """The verdict on an answer, None if the answer keeps this judge from giving one; calls are put on `trace`. A
+        `JudgeError` if there is none on the reference itself either: the judge does not work."""
         try:
             return await self._asked_twice(answer, question, reference, trace)
         except _NoVerdict as failure:
@@ -104,12 +99,9 @@ class Judge(vf.Judge[str]):
     async def complete(
         self, messages: str | vf.Messages, *, trace: AnyTrace | None = None, **_: Any
     ) -> vf.JudgeResponse[str]:
-        """The reply to one prompt with its verdict, recorded on `trace` whatever it says, a failure too.
-
-        Raises:
-            JudgeError: no verdict; the message tells an unreachable judge, a refusal, a reply that was cut off and one
-                that cannot be understood apart.
-        """
+        """The reply to one prompt with its verdict, recorded on `trace` whatever it says, a failure too. The message of
+        a `JudgeError` tells an unreachable judge, a refusal, a reply that was cut off and one that cannot be understood
+        apart."""
         request = {"model": self.config.model, "messages": [{"role": "user", "content": messages}]}
         with self._recording_failure(trace, request):
             completion = await self._ask(request)
@@ -168,8 +160,7 @@ class Judge(vf.Judge[str]):
         refusal = getattr(choice.message, "refusal", None)
         if refusal or choice.finish_reason == "content_filter":
             raise _NoVerdict(f"judge {model!r} refused: {refusal or 'content filter'}; choose another judge_model")
-        verdict = read_verdict(text, self._choices)
-        if verdict is not None:
+        if (verdict := read_verdict(text, self._choices)) is not None:
             return verdict
         if choice.finish_reason == "length":
             raise _NoVerdict(f"judge {model!r} was cut off before its verdict; raise judge_sampling.max_tokens")

@@ -97,9 +97,9 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
         """Where the scorer can run in the sandbox; `None` if nothing in it can be trusted to."""
         if isinstance(runtime, TrustedSystem):
             return await self._in_trusted_system(runtime, runtime.trusted_python)
-        others = task.agent_user is not None and supports_users(runtime)
-        if others:
-            others = await _end_agent_user(runtime, task.agent_user or "")
+        others = False
+        if task.agent_user is not None and supports_users(runtime):
+            others = await _end_agent_user(runtime, task.agent_user)
         if not (others or self.config.accept_in_box_scoring) or not starts_processes(runtime):
             return None
         bundle = await ensure_bundle()
@@ -143,11 +143,7 @@ def _digest(archive: Path) -> str:
 
 
 def _ruling(result: Mapping[str, Any], seconds: float) -> Ruling:
-    """The scorer's result.
-
-    Raises:
-        ScoringError: the scorer's verifying process crashed, or the reference is empty.
-    """
+    """The scorer's result; a `ScoringError` if its verifying process crashed, or the reference is empty."""
     state, text = result.get("state"), str(result.get("text", ""))
     if state == "unusable":
         return Ruling(RulesResult(False, str(result["reason"])), place="sandbox")
@@ -161,11 +157,8 @@ def _ruling(result: Mapping[str, Any], seconds: float) -> Ruling:
 
 
 async def _end_agent_user(runtime: vf.Runtime, user: str) -> bool:
-    """End all processes of the agent's user in a container; False if that user is root, so that nothing is ended.
-
-    Raises:
-        ScoringError: there is no such user, or processes survive.
-    """
+    """End all processes of the agent's user in a container; False if that user is root, so that nothing is ended. It is
+    a `ScoringError` that there is no such user, or that processes survive."""
     failure = f"the processes of agent_user {user!r} could not be ended"
     result = await run_checked(runtime, program_argv("kill_user.sh", user), failure, error=ScoringError)
     return result.stdout.strip() != "0"

@@ -125,11 +125,7 @@ class TestRun:
 
 
 def require_box(runtime: vf.Runtime) -> None:
-    """Refuse to stage tests among the files of this machine.
-
-    Raises:
-        TaskError: it is not a sandbox.
-    """
+    """Refuse, by a `TaskError`, to stage tests among the files of this machine."""
     if runtime.type == "subprocess" and not isinstance(runtime, TrustedSystem):
         raise vf.TaskError(
             f"the task's tests replace {TESTS_DIRECTORY}, which would be this machine's own: leave out "
@@ -144,8 +140,6 @@ async def run_tests(
 
     Args:
         runtime: the sandbox, without any process of the agent's.
-        workdir: where it starts.
-        expected: what counts as a verdict.
         exposed: whether an agent that was root can have replaced programs of the sandbox.
 
     Raises:

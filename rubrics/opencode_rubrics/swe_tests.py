@@ -81,11 +81,9 @@ class SweTestsRubric(Rubric[SweTestsConfig]):
         """How many tests passed of how many, and what was changed."""
         record, problem = trace.info.get(INFO_KEY, {}), _problem(task)
         counted = {name: float(record.get(name, 0)) for name in _COUNTS}
-        totals = {
-            "fail_to_pass_total": len(problem.exact or problem.fail_to_pass),
-            "pass_to_pass_total": len(problem.pass_to_pass),
-        }
-        return counted | {name: float(number) for name, number in totals.items()}
+        fail_to_pass = float(len(problem.exact or problem.fail_to_pass))
+        totals = {"fail_to_pass_total": fail_to_pass, "pass_to_pass_total": float(len(problem.pass_to_pass))}
+        return counted | totals
 
     def longest(self, task: vf.TaskData) -> float:
         """The suite may take its whole time, and once more without the agent's change."""
@@ -115,11 +113,7 @@ def _problem(task: vf.TaskData) -> SweProblem:
 async def _changed(
     problem: SweProblem, workdir: str, untouched: tuple[vf.Runtime, Tree], agents: tuple[vf.Runtime, Tree]
 ) -> tuple[Change, list[str]]:
-    """What the agent changed, and the signs of meddling in it.
-
-    Raises:
-        TreeError: it cannot be taken out.
-    """
+    """What the agent changed, and the signs of meddling in it; a `TreeError` if it cannot be taken out."""
     (box, before), (runtime, after) = untouched, agents
     other, gone = changed_paths(before, after)
     splitter = Splitter(problem, before, after)

@@ -161,11 +161,7 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
             return await run_tests(apart, tests, there, self._expected, exposed=False)
 
     async def _blamed(self, tests: StagedTests, scoring: Scoring, workdir: str, problem: str) -> str:
-        """Why the agent is to blame for a missing verdict.
-
-        Raises:
-            ScoringError: it is not, or nobody can say.
-        """
+        """Why the agent is to blame for a missing verdict; a `ScoringError` if it is not, or nobody can say."""
         if scoring.boxes is None:
             raise ScoringError(f"the tests gave no verdict: {problem}")
         if tests.box is None:

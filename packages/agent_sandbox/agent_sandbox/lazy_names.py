@@ -6,11 +6,7 @@ from typing import Any
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and the `__dir__` of a package whose names are found in these modules.
-
-    Args:
-        modules: the module of each name.
-    """
+    """The `__getattr__` and the `__dir__` of a package; `modules` says in which module each of its names is found."""
 
     def get(name: str) -> Any:
         if name not in modules:

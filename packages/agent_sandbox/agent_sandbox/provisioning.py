@@ -25,14 +25,7 @@ class Backend(Protocol[RuntimeT_co]):
 async def provisioned(
     backend: Backend[RuntimeT_co], env: Mapping[str, str] | None = None
 ) -> AsyncIterator[RuntimeT_co]:
-    """Start a sandbox, give a view of it, and remove it on exit.
-
-    Args:
-        backend: not started yet.
-
-    Raises:
-        SandboxError: it could not be started.
-    """
+    """Start a sandbox, give a view of it, and remove it on exit."""
     owned: Any = backend  # verifiers 0.4.0 has another class for it, and asks for nothing but `cleanup`
     register(owned)
     backend.env = dict(env or {})

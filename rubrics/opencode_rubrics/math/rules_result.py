@@ -23,11 +23,7 @@ class RulesResult:
 
 
 def rules_result(reply: Mapping[str, Any]) -> RulesResult:
-    """The result in a worker's reply.
-
-    Raises:
-        ScoringError: the reference is empty.
-    """
+    """The result in a worker's reply; a `ScoringError` if the reference is empty."""
     if reply.get("no_reference"):
         raise ScoringError("the task's reference answer is empty: fix the row, or its answer_key")
     verdict = reply["verdict"]

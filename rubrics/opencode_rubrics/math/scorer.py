@@ -10,7 +10,7 @@ import hmac
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import verifiers.v1 as vf
@@ -52,14 +52,12 @@ class ScorerRequest:
 async def run_scorer(
     runtime: vf.Runtime, python: str, library: str, request: ScorerRequest, timeout: float
 ) -> Mapping[str, Any]:
-    """The scorer's result (see `verdict_programs.in_sandbox`).
+    """The scorer's result (see `verdict_programs.in_sandbox`), within `timeout` seconds.
 
     Args:
         runtime: A sandbox that can keep a process's standard input open.
         python: Interpreter, absolute or by name.
         library: Directory or zip file in the sandbox that holds the scorer.
-        request: What to verify.
-        timeout: Seconds until the scorer is given up.
 
     Raises:
         CannotStart: the scorer never came up.
@@ -104,15 +102,8 @@ async def _converse(runtime: vf.Runtime, process: vf.RuntimeProcess, request: Sc
             continue
         await require_alive(runtime, "starting the scorer")
         raise CannotStart(await _last_words(process))
-    question = {
-        "nonce": nonce,
-        "reference": request.reference,
-        "path": request.path,
-        "max_bytes": request.max_bytes,
-        "seconds": request.seconds,
-    }
     with contextlib.suppress(OSError, vf.SandboxError):
-        await process.write(json.dumps(question).encode() + b"\n")
+        await process.write(json.dumps({"nonce": nonce, **asdict(request)}).encode() + b"\n")
         while (answer := await lines.next()) is not None:
             result = _parsed(answer)
             # Lines of others are skipped: what survived the agent may write here, but does not know the nonce.
@@ -177,6 +168,5 @@ async def _end(process: vf.RuntimeProcess) -> None:
     except (TimeoutError, OSError, vf.SandboxError):
         pass
     finally:
-        close = getattr(process, "close", None)
-        if close is not None:
+        if (close := getattr(process, "close", None)) is not None:
             close()

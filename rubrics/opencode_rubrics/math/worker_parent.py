@@ -27,10 +27,7 @@ class WorkerGone(Exception):
 
 def import_roots() -> list[str]:
     """The directories that a worker needs on its import path: of its program, and those of mathverdict and math-verify.
-
-    Raises:
-        ScoringError: a library is not installed.
-    """
+    A library that is not installed is a `ScoringError`."""
     roots = [str(Path(__file__).parent)]
     for name in _LIBRARIES:
         spec = find_spec(name)
@@ -50,11 +47,8 @@ class WorkerParent:
 
     @classmethod
     async def start(cls) -> "WorkerParent":
-        """Start a parent on this thread (the kernel ends it with the thread that started it) and wait until it is up.
-
-        Raises:
-            ScoringError: it did not come up.
-        """
+        """Start a parent on this thread (the kernel ends it with the thread that started it) and wait until it is up; a
+        `ScoringError` if it does not come up."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         start = f"from verdict_programs.on_host import main; main({theirs.fileno()}, {os.getpid()})"
@@ -83,7 +77,6 @@ class WorkerParent:
 
     @property
     def pid(self) -> int:
-        """Process id of the parent."""
         return self._process.pid
 
     @property
@@ -92,11 +85,7 @@ class WorkerParent:
         return self._process.poll() is not None
 
     async def fork(self) -> "Worker":
-        """A new worker.
-
-        Raises:
-            WorkerGone: the parent is lost.
-        """
+        """A new worker; `WorkerGone` if the parent is lost."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         try:
@@ -154,11 +143,7 @@ class Worker:
     answered: int = 0
 
     async def ask(self, request: bytes) -> bytes:
-        """The reply to one request.
-
-        Raises:
-            WorkerGone: the worker ended before it replied.
-        """
+        """The reply to one request; `WorkerGone` if the worker ended before it replied."""
         try:
             await asyncio.get_running_loop().sock_sendall(self.connection, LENGTH.pack(len(request)) + request)
             return await self._read(LENGTH.unpack(await self._read(LENGTH.size))[0])

@@ -97,7 +97,6 @@ _shared: dict[int, tuple["WorkerPool", set[int]]] = {}
 
 
 def usable_cores() -> int:
-    """Cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 

@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 
 def _json(value: Any) -> str:
-    """A result as JSON; numbers and arrays of libraries as Python's own.
-
-    Raises:
-        TypeError: it has no form there.
-    """
+    """A result as JSON; numbers and arrays of libraries as Python's own. What has no form there is a `TypeError`."""
     if value is None or value is True or value is False:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, (int, float)):

@@ -35,11 +35,7 @@ _SECONDS = 180.0
 
 
 def lacking(parser: str) -> str:
-    """What to install for a parser; empty if it is there.
-
-    Raises:
-        ValueError: there is no such family.
-    """
+    """What to install for a parser; empty if it is there. A `ValueError` if there is no such family."""
     family, _, name = parser.partition(":")
     if family not in PACKAGES or not name:
         raise ValueError(f'there is no parser "{parser}"')
@@ -65,11 +61,8 @@ def _profiles(python: str) -> subprocess.Popen[str]:
 
 
 def command_elsewhere(row: Mapping[str, object]) -> str:
-    """The command by which swesmith's profiles test a row.
-
-    Raises:
-        ValueError: they do not know its repository, or are not there.
-    """
+    """The command by which swesmith's profiles test a row; a `ValueError` if they do not know its repository, or are
+    not there."""
     if missing := lacking("swesmith:any"):
         raise ValueError(f"swesmith, whose profiles know it, is not installed: {missing}")
     process = _profiles(python_of("swesmith"))
@@ -85,11 +78,7 @@ def command_elsewhere(row: Mapping[str, object]) -> str:
 
 
 async def parse_elsewhere(parser: str, options: Mapping[str, JsonValue], log: str) -> dict[str, str]:
-    """The status of each test in a log.
-
-    Raises:
-        ScoringError: the package is not there, or has no such parser.
-    """
+    """The status of each test in a log; a `ScoringError` if the package is not there, or has no such parser."""
     if missing := lacking(parser):
         raise ScoringError(f"logs of this task are read by {parser!r}, which is not installed: {missing}")
     asked = json.dumps({"parser": parser, "options": dict(options), "log": log}).encode(errors="replace") + b"\n"

@@ -7,7 +7,6 @@ broken, and nothing is scored.
 
 import posixpath
 import uuid
-from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
@@ -51,11 +50,7 @@ class Grade:
 
 
 def untouched_box(scoring: Scoring, problem: SweProblem) -> AbstractAsyncContextManager[vf.Runtime]:
-    """A second sandbox of the task, in which nothing is hidden.
-
-    Raises:
-        ScoringError: this environment gives none.
-    """
+    """A second sandbox of the task, in which nothing is hidden; a `ScoringError` if this environment gives none."""
     return scoring.spare_box(BoxOrder(data={"swe": problem.model_copy(update={"hidden": []})}))
 
 
@@ -148,17 +143,13 @@ async def stage_tests(box: vf.Runtime, problem: SweProblem, workdir: str) -> Non
         StagingError: its patch of tests does not apply.
         ScoringError: a file could not be put there.
     """
-    for source, place in ((source, place) for place, source in problem.test_copies.items()):
+    for place, source in problem.test_copies.items():
         argv = ["sh", "-c", 'rm -rf -- "$2" && cp -a -- "$1" "$2"', "copy", source, posixpath.join(workdir, place)]
         await run_checked(box, argv, f"the tests at {source} cannot be copied", error=ScoringError)
     if problem.test_patch and not problem.command_applies_tests:
         await _apply(box, workdir, problem.test_patch, "the patch of tests")
     files = {posixpath.join(workdir, path).lstrip("/"): text for path, text in problem.test_files.items()}
-    await upload_bundle(box, _contents(files), "/", failure="tests could not be sent", error=ScoringError)
-
-
-def _contents(files: Mapping[str, str]) -> dict[str, bytes]:
-    return {path: text.encode() for path, text in files.items()}
+    await upload_bundle(box, files, "/", failure="tests could not be sent", error=ScoringError)
 
 
 async def _apply(box: vf.Runtime, workdir: str, patch: str, what: str) -> None:

@@ -19,11 +19,8 @@ _BUNDLE = "/tmp/.bundle"
 
 
 async def place_work(runtime: vf.Runtime, problem: SweProblem, workdir: str) -> None:
-    """Put the files of a row without an image into its work directory.
-
-    Raises:
-        TaskError: they cannot be put there, or the problem is a trace's, which has their digest alone.
-    """
+    """Put the files of a row without an image into its work directory; a `TaskError` if they cannot be put there, or
+    the problem is a trace's, which has their digest alone."""
     if problem.shortened:
         raise vf.TaskError("a trace has its task's files by their digest alone: take the task from its dataset")
     if problem.archive is not None:
@@ -36,11 +33,7 @@ async def place_work(runtime: vf.Runtime, problem: SweProblem, workdir: str) -> 
 
 
 async def hide_future(runtime: vf.Runtime, problem: SweProblem, workdir: str) -> None:
-    """Check out the base commit, and remove what the agent must not see.
-
-    Raises:
-        TaskError: it cannot be done.
-    """
+    """Check out the base commit, and remove what the agent must not see; a `TaskError` if it cannot be done."""
     if problem.hidden:
         removed = shlex.join(["rm", "-rf", "--", *problem.hidden])
         await run_checked(runtime, ["sh", "-c", removed], "hidden paths cannot be removed", error=vf.TaskError)

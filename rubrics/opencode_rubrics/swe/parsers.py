@@ -95,45 +95,32 @@ def unittest(log: str) -> dict[str, str]:
     return found
 
 
+def _by_lines(log: str, pattern: re.Pattern[str], name: int, status: Callable[[re.Match[str]], str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for match in filter(None, map(pattern.match, _lines(log))):
+        _worse(found, match.group(name), status(match))
+    return found
+
+
 def go(log: str) -> dict[str, str]:
     """`go test -v`."""
-    return _by_lines(log, _GO, 2, 1)
+    return _by_lines(log, _GO, 2, lambda match: _WORDS[match.group(1)])
 
 
 def cargo(log: str) -> dict[str, str]:
     """`cargo test`."""
-    return _by_lines(log, _CARGO, 1, 2)
-
-
-def _by_lines(log: str, pattern: re.Pattern[str], name: int, word: int) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for line in _lines(log):
-        match = pattern.match(line)
-        if match:
-            _worse(found, match.group(name), _WORDS[match.group(word)])
-    return found
+    return _by_lines(log, _CARGO, 1, lambda match: _WORDS[match.group(2)])
 
 
 def jest(log: str) -> dict[str, str]:
     """The ticks of jest, vitest and mocha with a verbose reporter."""
-    found: dict[str, str] = {}
-    for line in _lines(log):
-        match = _JEST.match(line)
-        if match:
-            sign = match.group(1)
-            status = PASSED if sign in "\u2713\u2714\u221a" else SKIPPED if sign == "\u25cb" else FAILED
-            _worse(found, match.group(2), status)
-    return found
+    signs = {**dict.fromkeys("\u2713\u2714\u221a", PASSED), "\u25cb": SKIPPED}
+    return _by_lines(log, _JEST, 2, lambda match: signs.get(match.group(1), FAILED))
 
 
 def tap(log: str) -> dict[str, str]:
     """The Test Anything Protocol."""
-    found: dict[str, str] = {}
-    for line in _lines(log):
-        match = _TAP.match(line)
-        if match:
-            _worse(found, match.group(2), SKIPPED if match.group(3) else FAILED if match.group(1) else PASSED)
-    return found
+    return _by_lines(log, _TAP, 2, lambda m: SKIPPED if m.group(3) else FAILED if m.group(1) else PASSED)
 
 
 PARSERS: dict[str, Callable[[str], dict[str, str]]] = {

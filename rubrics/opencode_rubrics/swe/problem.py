@@ -7,10 +7,8 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 DEFAULT_SECONDS = 1800.0
-
 _DIGEST = "sha256:"
 """What an archive begins with that stands on a trace by its digest alone."""
-
 _FILE_OF_PATCH = re.compile(r"^(?:\+\+\+|---) (?:[ab]/)?([^\t\n]+)|^rename (?:from|to) (.+)$", re.MULTILINE)
 
 

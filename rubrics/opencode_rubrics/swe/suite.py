@@ -78,11 +78,9 @@ class SuiteRun:
 
 
 async def run_suite(runtime: vf.Runtime, problem: SweProblem, workdir: str, *, record: bool = True) -> SuiteRun:
-    """Run the suite, and read what it says.
+    """Run the suite in a sandbox with the task's files, the change and the tests, and read what it says.
 
     Args:
-        runtime: a sandbox with the task's files, the change and the tests.
-        workdir: where the suite starts.
         record: whether pytest is given our plugin.
 
     Raises:
@@ -180,10 +178,7 @@ async def _judge_log(made: SuiteRun, problem: SweProblem, log: str, sessions: Se
             made.problem = f"its script has not run its suite: {head[-300:]}"
             return
     own = PARSERS.get(problem.parser)
-    if own is not None:
-        states: dict[str, str] = own(log)
-    else:
-        states = await parse_elsewhere(problem.parser, problem.options, log)
+    states = await parse_elsewhere(problem.parser, problem.options, log) if own is None else own(log)
     if sessions:
         states, made.disagreeing = agreed(states, states_of(sessions), short=problem.parser == "pytest-names")
     made.states = states

@@ -62,11 +62,8 @@ Tree = Mapping[str, Entry]
 
 
 def read_listing(packed: str) -> dict[str, Entry]:
-    """The listing that `list_tree.sh` printed; lines that make no sense are left out.
-
-    Raises:
-        TreeError: it is not a tree, or too large.
-    """
+    """The listing that `list_tree.sh` printed; lines that make no sense are left out. A `TreeError` if it is not a
+    tree, or too large."""
     try:
         unpacked = zlib.decompressobj(wbits=31)
         text = unpacked.decompress(base64.b64decode(packed), MAX_LISTING)
@@ -99,11 +96,7 @@ def _named(name: str, entry: Entry) -> dict[str, Entry]:
 
 
 async def list_tree(runtime: vf.Runtime, directory: str) -> dict[str, Entry]:
-    """What is below a directory of a sandbox.
-
-    Raises:
-        TreeError: the sandbox did not say.
-    """
+    """What is below a directory of a sandbox; a `TreeError` if the sandbox did not say."""
     listed = await run_for(runtime, argv_of("list_tree", directory), _SECONDS, f"{directory} cannot be listed")
     if listed.exit_code:
         await require_alive(runtime, f"listing {directory}")
@@ -114,11 +107,7 @@ async def list_tree(runtime: vf.Runtime, directory: str) -> dict[str, Entry]:
 
 
 def changed_paths(before: Tree, after: Tree) -> tuple[list[str], list[str]]:
-    """The paths that are new or other, and those that are gone.
-
-    Raises:
-        TreeError: one is below another, or there are too many.
-    """
+    """The paths that are new or other, and those that are gone; a `TreeError` if one is below another."""
     other = sorted(path for path, entry in after.items() if before.get(path) != entry)
     gone = sorted(before.keys() - after.keys())
     for path in other:
@@ -133,11 +122,8 @@ def _parents(path: str) -> Iterable[str]:
 
 
 async def take_files(runtime: vf.Runtime, directory: str, tree: Tree, paths: Collection[str]) -> dict[str, File]:
-    """The content of these paths of a listing.
-
-    Raises:
-        TreeError: they are too many or too large, or the sandbox did not give them as it listed them.
-    """
+    """The content of these paths of a listing; a `TreeError` if they are too many or too large, or the sandbox did not
+    give them as it listed them."""
     if len(paths) > MAX_PATHS:
         raise TreeError(f"{len(paths)} files are more than {MAX_PATHS}")
     links = {path: File(target=tree[path].target) for path in paths if tree[path].target is not None}
@@ -186,11 +172,8 @@ def _unpacked(packed: bytes, tree: Tree, wanted: Collection[str]) -> dict[str, F
 
 
 async def put_files(runtime: vf.Runtime, directory: str, files: Mapping[str, File], gone: Collection[str]) -> None:
-    """Make a directory of an untouched sandbox hold these files, and not those that are gone.
-
-    Raises:
-        ScoringError: the sandbox could not take them.
-    """
+    """Make a directory of an untouched sandbox hold these files, and not those that are gone; a `ScoringError` if it
+    could not take them."""
     failure = "what the agent changed could not be put into the untouched sandbox"
     removed = [*gone, *files]
     if not removed:

@@ -61,11 +61,8 @@ class Request(BaseModel):
 
 
 def shown_areas(areas: Mapping[str, Path], workdir: str) -> list[Bind]:
-    """Return what agent code sees of a sandbox with these writable areas.
-
-    Raises:
-        SandboxError: the work directory lies where verify commands keep what is theirs.
-    """
+    """What agent code sees of a sandbox with these writable areas; a `SandboxError` if the work directory lies where
+    verify commands keep what is theirs."""
     around = [target for target in areas if PurePosixPath(workdir).is_relative_to(target)]
     holds = max(around, key=len)
     if any(PurePosixPath(holds).is_relative_to(hidden) for hidden in HIDDEN):
@@ -178,10 +175,8 @@ async def outcome_of(cell: Cell, argv: list[str], request: Request) -> Mapping[s
     process = await cell.exec(argv, {"HOME": "/tmp", "TMPDIR": "/tmp", "AGENT_CODE_DIR": SHARED})
     too_much = asyncio.Event()
     streams = [_Stream(request.max_output, too_much), _Stream(request.max_output, too_much)]
-    reading = [
-        asyncio.ensure_future(stream.read(source))
-        for stream, source in zip(streams, (process.stdout, process.stderr), strict=True)
-    ]
+    sources = zip(streams, (process.stdout, process.stderr), strict=True)
+    reading = [asyncio.ensure_future(stream.read(source)) for stream, source in sources]
     feeding = asyncio.ensure_future(_feed(process, request.stdin.encode(errors="surrogateescape")))
     ended = asyncio.ensure_future(process.wait())
     full = asyncio.ensure_future(too_much.wait())
@@ -222,7 +217,6 @@ class _Stream:
         self._too_much = too_much
 
     async def read(self, source: AsyncIterator[bytes]) -> None:
-        """Take all that comes, until it is too much."""
         async for block in source:
             self._data += block
             if len(self._data) > self._most:
@@ -230,5 +224,4 @@ class _Stream:
                 return
 
     def text(self) -> str:
-        """What was kept."""
         return bytes(self._data[: self._most]).decode(errors="replace")

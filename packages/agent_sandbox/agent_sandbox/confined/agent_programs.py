@@ -5,9 +5,8 @@ at the start. Where that cannot be had, it gets a new sandbox, which costs three
 """
 
 import asyncio
-import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Protocol
 
@@ -43,20 +42,15 @@ class EmptiedCell(Cell, Protocol):
 
 
 class ConfinedPrograms:
-    """Runs programs in cells that `cell` makes; used within its context."""
+    """Runs programs in cells that `cell` makes; `aclose` leaves no program and no sandbox."""
 
     def __init__(self, cell: Callable[[], AbstractAsyncContextManager[EmptiedCell]]) -> None:
         self._make = cell
         self._open = AsyncExitStack()
         self._cell: EmptiedCell | None = None
 
-    @contextlib.asynccontextmanager
-    async def opened(self) -> AsyncIterator["ConfinedPrograms"]:
-        """With no program and no sandbox left at the end."""
-        try:
-            yield self
-        finally:
-            await self._open.aclose()
+    async def aclose(self) -> None:
+        await self._open.aclose()
 
     async def run(self, batch: ProgramBatch, limits: ProgramLimits) -> list[ProgramEnd]:
         """What the program did with each input, in order."""
@@ -92,5 +86,5 @@ class ConfinedPrograms:
             usable = False
         if not usable:
             self._cell = None
-            await self._open.aclose()
+            await self.aclose()
         return ProgramEnd(done["status"], done["out"], done["err"], kept if isinstance(kept, bytes) else None)

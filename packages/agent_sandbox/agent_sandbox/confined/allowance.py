@@ -41,11 +41,7 @@ class Allowance:
             raise SandboxError(f"no user id for the sandbox: {error}") from error
 
     def make_group(self, name: str) -> None:
-        """Make the control groups that can be had, when those of dead evaluations are removed.
-
-        Raises:
-            SandboxError: a limit was not taken.
-        """
+        """Make the control groups that can be had, when those of dead evaluations are removed."""
         if self._options.max_memory is None:
             return
         try:
@@ -85,21 +81,16 @@ class Allowance:
         return min(wanted, (hard if self.user is not None else soft) // 2)
 
     def require_readable(self, binds: Sequence[Bind]) -> None:
-        """Refuse a bind that the sandbox's user could not read.
-
-        Raises:
-            SandboxError: it is closed to other users.
-        """
+        """Refuse, by a `SandboxError`, a bind that the sandbox's user could not read."""
         for bind in binds if self.user is not None else ():
             try:
                 found = bind.source.stat()
             except OSError:
                 continue  # bubblewrap says it better
-            mode = found.st_mode
             if self.user is not None and found.st_uid == self.user.uid:
                 continue  # of the sandbox that lent its user
             needed = 0o005 if bind.source.is_dir() else 0o004
-            if mode & needed != needed:
+            if found.st_mode & needed != needed:
                 raise SandboxError(
                     f"{bind.source} is closed to the user id of the sandbox: chmod -R go+rX it, or share the "
                     "evaluation's id (--env.sandbox.own-user false)"

@@ -23,8 +23,14 @@ from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 HERE = Path(__file__).parent
 SUPERVISOR = "/.vf"
 _PRIVATE = {
-    **{"app": DEFAULT_WORKDIR, "tmp": "/tmp", "home": "/home", "home/agent": HOME},
-    **{"logs": "/logs", "run": "/run", "shared": "/run/agent-code", "shm": "/dev/shm"},
+    "app": DEFAULT_WORKDIR,
+    "tmp": "/tmp",
+    "home": "/home",
+    "home/agent": HOME,
+    "logs": "/logs",
+    "run": "/run",
+    "shared": "/run/agent-code",
+    "shm": "/dev/shm",
 }
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/dev", "/sys", "/etc", SUPERVISOR)
 _OWN_ETC = ("group", "hostname", "nsswitch.conf")
@@ -72,13 +78,6 @@ def _etc_arguments(network: str, directory: SandboxDirectory) -> list[str]:
     return arguments
 
 
-def _python_binds(options: LocalSandboxConfig) -> list[Bind]:
-    roots = interpreter_roots()
-    if options.python_env:
-        roots.append(sys.prefix)
-    return [Bind(Path(root), root) for root in roots]
-
-
 def _hidden_packages(options: LocalSandboxConfig, binds: Sequence[Bind]) -> list[str]:
     """Return the visible directories of installed packages: tasksets among them carry their answers."""
     if options.python_env:
@@ -114,10 +113,9 @@ def _anchors(targets: Iterable[str], areas: Iterable[str]) -> list[str]:
 
 def _read_only_arguments(directories: Iterable[str]) -> list[str]:
     arguments: list[str] = []
-    if os.geteuid() == 0:
-        for name in _ROOT_ONLY_PROC:
-            if os.path.exists(f"/proc/{name}"):
-                arguments += ["--ro-bind", "/dev/null", f"/proc/{name}"]
+    for name in _ROOT_ONLY_PROC if os.geteuid() == 0 else ():
+        if os.path.exists(f"/proc/{name}"):
+            arguments += ["--ro-bind", "/dev/null", f"/proc/{name}"]
     return [*arguments, *_each("--remount-ro", [*directories, "/dev", "/proc", "/"])]
 
 
@@ -148,7 +146,8 @@ def command_line(
     binds = [bind for bind in binds if not bind.writable]
     for target, source in areas.items():
         arguments += ["--bind", str(source), target]
-    shown = [*_python_binds(options), *binds, Bind(HERE / "supervisor", f"{SUPERVISOR}/supervisor")]
+    roots = [*interpreter_roots(), *([sys.prefix] if options.python_env else [])]
+    shown = [*(Bind(Path(root), root) for root in roots), *binds, Bind(HERE / "supervisor", f"{SUPERVISOR}/supervisor")]
     hidden = _hidden_packages(options, shown)
     anchors = _anchors([bind.target for bind in shown], areas)
     arguments += _each("--tmpfs", anchors)

@@ -59,10 +59,5 @@ class ConfinedBackend(BubblewrapBackend):
         self.info = CustomRuntimeInfo(**config.model_dump())
 
     async def start(self) -> None:
-        """Start it.
-
-        Raises:
-            SandboxError: bubblewrap is missing or refused, or it did not come up.
-        """
         await asyncio.to_thread(require_bubblewrap)
         await super().start()

@@ -42,7 +42,7 @@ class Bubblewrap:
     new_users: tuple[str, ...]
 
     def isolation(self, user: SandboxUser | None) -> list[str]:
-        """Return the options that isolate, with the user namespace of `user`, or a new one."""
+        """The options that isolate, with the user namespace of `user`, or a new one."""
         users = self.new_users if user is None else ("--userns", str(user.namespace))
         return [*users, *_ISOLATION]
 
@@ -83,19 +83,15 @@ def _probe(bubblewrap: Bubblewrap, user: SandboxUser | None, command: Sequence[s
 
 @functools.cache
 def require_bubblewrap() -> Bubblewrap:
-    """Return the bubblewrap of this machine, tried once per process (about 10 ms).
-
-    Raises:
-        SandboxError: it is missing or not allowed to make namespaces; the message says what to do.
-    """
+    """Return the bubblewrap of this machine, tried once per process (about 10 ms); the message of the `SandboxError`
+    where it is missing, or not allowed to make namespaces, says what to do."""
     program = shutil.which("bwrap")
     if program is None:
         raise SandboxError(f"the local sandbox needs bubblewrap, but bwrap is not on PATH: {_ALTERNATIVES}")
     # bubblewrap before 0.8 and some containers cannot forbid nested user namespaces; the sandbox holds without it.
     for new_users in ((_NEW_USERS, _NO_NESTED_USERS), (_NEW_USERS,)):
         bubblewrap = Bubblewrap(program, new_users)
-        problem = _probe(bubblewrap, None, ["true"])
-        if problem is None:
+        if (problem := _probe(bubblewrap, None, ["true"])) is None:
             return bubblewrap
     raise SandboxError(
         f"bubblewrap cannot make a sandbox here ({problem}): allow this user to make user namespaces, {_ALTERNATIVES}"
@@ -104,11 +100,7 @@ def require_bubblewrap() -> Bubblewrap:
 
 @functools.cache
 def user_pool(first: int) -> UserPool | None:
-    """Return this process's pool of the host user ids from `first`, tried once; None, said once, where it has none.
-
-    Raises:
-        SandboxError: bubblewrap does not work here at all.
-    """
+    """Return this process's pool of the host user ids from `first`, tried once; None, said once, where it has none."""
     if os.geteuid() != 0:
         return None
     bubblewrap = require_bubblewrap()

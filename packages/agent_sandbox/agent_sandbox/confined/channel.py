@@ -66,18 +66,14 @@ class Channel:
         self._unsent: deque[tuple[tuple[bytes, ...], tuple[int, ...]]] = deque()
         self._blocked: asyncio.TimerHandle | None = None
         self._blocked_since = 0.0
-        self._open = True
+        self.is_open = True
+        """Whether process 1 is still there, as far as is known."""
         self.ready: asyncio.Future[Reply] = self._expect(b"0")
         self.process_one = 0
         """The host's pid of process 1, known once `ready` is done."""
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._loop.add_reader(sock.fileno(), self._on_readable)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether process 1 is still there, as far as is known."""
-        return self._open
 
     def _expect(self, identifier: bytes) -> asyncio.Future[Reply]:
         future: asyncio.Future[Reply] = self._loop.create_future()
@@ -93,7 +89,7 @@ class Channel:
             ValueError: a field holds a NUL byte.
         """
         try:
-            if not self._open:
+            if not self.is_open:
                 raise SandboxError(self._describe_loss())
             identifier = next(self._ids)
             encoded = (kind.encode(), b"%d" % identifier, *map(_encode, fields))
@@ -128,11 +124,8 @@ class Channel:
             raise
 
     def request_blocking(self, kind: str, *fields: str | bytes) -> Reply:
-        """Like `request`, for callers that cannot await: blocks the event loop for a round trip (below 1 ms).
-
-        Raises:
-            SandboxError: refused, gone, or no answer within 10 s.
-        """
+        """Like `request`, for callers that cannot await: blocks the event loop for a round trip (below 1 ms; 10 s at
+        the most, then it is a `SandboxError`)."""
         deadline = time.monotonic() + _BLOCKING_TIMEOUT_S
         while True:
             try:
@@ -158,7 +151,7 @@ class Channel:
         return future.result()
 
     def _flush(self) -> None:
-        while self._unsent and self._open:
+        while self._unsent and self.is_open:
             fields, fds = self._unsent[0]
             try:
                 messages.send(self._sock, fields, fds)
@@ -175,7 +168,7 @@ class Channel:
             self._unsent.popleft()
             _close_all(fds)
             self._blocked_since = 0.0
-        if self._open:
+        if self.is_open:
             self._loop.remove_writer(self._sock.fileno())
 
     def _wait_for_room(self) -> bool:
@@ -200,7 +193,7 @@ class Channel:
             future.set_exception(SandboxError(why))
 
     def _on_readable(self) -> None:
-        while self._open:
+        while self.is_open:
             try:
                 message = messages.receive(self._sock)
             except BlockingIOError:
@@ -226,9 +219,9 @@ class Channel:
 
     def close(self) -> None:
         """Close the socket, which ends the sandbox, and fail what is pending; idempotent, on the event loop."""
-        if not self._open:
+        if not self.is_open:
             return
-        self._open = False
+        self.is_open = False
         self._loop.remove_reader(self._sock.fileno())
         self._loop.remove_writer(self._sock.fileno())
         self._sock.close()

@@ -9,6 +9,7 @@ from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult
 from verifiers.v1.utils.aio import run_shielded
 
+from agent_sandbox.confined.channel import Channel
 from agent_sandbox.confined.output import PipeReader
 from agent_sandbox.confined.process import ConfinedProcess, pipes
 from agent_sandbox.confined.sandbox import Sandbox
@@ -30,15 +31,16 @@ class Commands:
         """Whether these are the commands of whoever holds the sandbox's other processes still."""
 
     def _request(self, argv: list[str], env: Mapping[str, str], log: str = "") -> list[str]:
-        """What starts a command."""
         settings = [f"{name}={value}" for name, value in {**self._environment, **env}.items()]
         return ["spawn", "alone" if self._alone else "", log, str(len(argv)), *argv, *settings]
 
-    async def _turn(self) -> None:
-        """Wait until nobody else holds this sandbox's processes."""
+    async def _turn(self) -> Channel:
+        """The way to process 1, once nobody else holds this sandbox's processes."""
+        channel = self._sandbox.channel
         if not self._alone:
             async with self._holding:
-                return
+                pass
+        return channel
 
     @contextlib.asynccontextmanager
     async def others_held(self, *, spare: bool = False) -> AsyncIterator["Commands"]:
@@ -72,8 +74,7 @@ class Commands:
 
     async def run(self, argv: list[str], env: Mapping[str, str]) -> ProgramResult:
         """Run a command to its end; cancelling ends its whole tree before the cancellation goes on."""
-        channel = self._sandbox.channel
-        await self._turn()
+        channel = await self._turn()
         (out, out_inside), (err, err_inside) = pipes(2)
         readers = PipeReader(out), PipeReader(err)
         try:
@@ -91,17 +92,13 @@ class Commands:
 
     async def open(self, argv: list[str], env: Mapping[str, str]) -> ConfinedProcess:
         """Start a process whose three streams stay open."""
-        channel = self._sandbox.channel
-        await self._turn()
-        process = ConfinedProcess(channel, *self._request(argv, env))
+        process = ConfinedProcess(await self._turn(), *self._request(argv, env))
         self._processes.append(process)
         return process
 
     async def background(self, argv: list[str], env: Mapping[str, str], log: str) -> None:
         """Start a process that nobody waits for, with its output in the file `log` inside."""
-        channel = self._sandbox.channel
-        await self._turn()
-        channel.submit(*self._request(argv, env, log))
+        (await self._turn()).submit(*self._request(argv, env, log))
 
     async def relieve(self, commands_too: bool) -> int:
         """Kill what the running commands have started, or them as well; returns how many processes that were.

@@ -17,7 +17,6 @@ from pathlib import Path, PurePosixPath
 from agent_sandbox.confined.memory_kills import MemoryKills, of_group
 from agent_sandbox.confined.supervisor.processes import process_of
 
-_PREFIX = "confined-sandbox"
 _CONTROLLERS = ("memory", "cpu")
 _FREEZER = "freezer"
 """A controller of the first version only; the second version freezes any group."""
@@ -141,13 +140,12 @@ class ControlGroup:
     def entries(self) -> Iterator[tuple[list[int], list[int]]]:
         """Give descriptors through which a process enters the groups: of every command, and of one that runs alone."""
         with contextlib.ExitStack() as stack:
-            opened = []
-            for paths in (self._entries, self._entries_alone):
-                fds = [os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in paths]
-                for fd in fds:
-                    stack.callback(os.close, fd)
-                opened.append(fds)
-            yield opened[0], opened[1]
+            opened: tuple[list[int], list[int]] = [], []
+            for paths, fds in zip((self._entries, self._entries_alone), opened, strict=True):
+                for path in paths:
+                    fds.append(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+                    stack.callback(os.close, fds[-1])
+            yield opened
 
     def freeze(self) -> bool:
         """Hold every process still that did not enter alone (blocking); False if one would not be.
@@ -173,8 +171,7 @@ class ControlGroup:
 
     def _outside(self) -> set[int]:
         """Return the processes that have to be moved to be frozen: all, where only the first version counts."""
-        assert self._frozen is not None
-        if self._listing is None:
+        if self._listing is None or self._frozen is None:
             return set()
         return _pids(self._listing) - _pids(self._frozen / "cgroup.procs")
 
@@ -196,8 +193,11 @@ class ControlGroup:
 
 def _owner() -> str:
     """Return the part of a name that says whose it is: process namespace, process and its start."""
-    namespace = os.stat("/proc/self/ns/pid").st_ino
-    return f"{_PREFIX}-{namespace}-{os.getpid()}-{_started(os.getpid())}"
+    return f"{_prefix()}{os.getpid()}-{_started(os.getpid())}"
+
+
+def _prefix() -> str:
+    return f"confined-sandbox-{os.stat('/proc/self/ns/pid').st_ino}-"
 
 
 def _started(pid: int) -> int:
@@ -243,16 +243,14 @@ def _lower_weight(group: Path) -> None:
 
 
 def _freeze(group: Path, hold: bool) -> None:
-    first = group / "freezer.state"
-    if first.exists():
+    if (first := group / "freezer.state").exists():
         first.write_text("FROZEN" if hold else "THAWED")
     else:
         (group / "cgroup.freeze").write_text("1" if hold else "0")
 
 
 def _is_frozen(group: Path) -> bool:
-    first = group / "freezer.state"
-    if first.exists():
+    if (first := group / "freezer.state").exists():
         return first.read_text().strip() == "FROZEN"
     return "frozen 1" in (group / "cgroup.events").read_text()
 
@@ -277,10 +275,10 @@ def _remove(group: Path) -> None:
 
 def sweep_groups(found: Hierarchies) -> None:
     """Remove the groups of evaluations of this process namespace that are gone."""
-    namespace = os.stat("/proc/self/ns/pid").st_ino
+    prefix = _prefix()
     for base in {*found.by_controller.values(), *found.unified}:
-        for group in base.glob(f"{_PREFIX}-{namespace}-*"):
-            pid, started = group.name.removeprefix(f"{_PREFIX}-{namespace}-").split("-")[:2]
+        for group in base.glob(f"{prefix}*"):
+            pid, started = group.name.removeprefix(prefix).split("-")[:2]
             if _started(int(pid)) == int(started):
                 continue
             with contextlib.suppress(OSError):

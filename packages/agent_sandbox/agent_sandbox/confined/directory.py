@@ -24,8 +24,15 @@ _DEAD = ".dead-"
 _LOCK = "lock"
 _HOME = "home/agent"
 _PRIVATE = {
-    **{"app": 0o755, "tmp": 0o1777, "home": 0o755, _HOME: 0o755, "logs": 0o755, "run": 0o755, "shm": 0o1777},
-    **{"shared": 0o755, "door": 0o755},
+    "app": 0o755,
+    "tmp": 0o1777,
+    "home": 0o755,
+    _HOME: 0o755,
+    "logs": 0o755,
+    "run": 0o755,
+    "shm": 0o1777,
+    "shared": 0o755,
+    "door": 0o755,
 }
 _MOUNTED = frozenset((_HOME, "run/agent-code"))
 """What stands in a private part for another one, seen there."""
@@ -69,6 +76,10 @@ class SandboxDirectory:
 
     def __init__(self, path: Path, lock: int, owner: int | None = None) -> None:
         self.path = path
+        self.hosts, self.passwd = path / "hosts", path / "passwd"
+        """The files that the sandbox sees in /etc."""
+        self.log = path / "stderr"
+        """The file that bubblewrap and process 1 write their errors to."""
         self._lock: int | None = lock
         self._owner = owner
 
@@ -83,8 +94,8 @@ class SandboxDirectory:
         made = cls(path, lock, owner)
         for part, mode in _PRIVATE.items():
             made.part(part).chmod(mode)
-        for name in ("hosts", "passwd"):
-            shutil.copyfile(Path(__file__).parent / "etc" / name, path / name)
+        for place in (made.hosts, made.passwd):
+            shutil.copyfile(Path(__file__).parent / "etc" / place.name, place)
         return made
 
     def part(self, relative: str) -> Path:
@@ -101,21 +112,6 @@ class SandboxDirectory:
             place = os.path.join(self.path, part)
             os.chmod(place, mode)
             remove_entries(place, *(name.removeprefix(f"{part}/") for name in _MOUNTED))
-
-    @property
-    def hosts(self) -> Path:
-        """The file that the sandbox sees as /etc/hosts."""
-        return self.path / "hosts"
-
-    @property
-    def passwd(self) -> Path:
-        """The file that the sandbox sees as /etc/passwd."""
-        return self.path / "passwd"
-
-    @property
-    def log(self) -> Path:
-        """The file that bubblewrap and process 1 write their errors to."""
-        return self.path / "stderr"
 
     def log_tail(self) -> str:
         """Return the end of `log`, empty if there is none."""

@@ -52,7 +52,7 @@ class DiskWatch:
         self.kills = 0
 
     def _room(self) -> tuple[int, int]:
-        """Return the file system's free space in bytes, and in files, as bytes."""
+        """The file system's free space in bytes, and in files, as bytes."""
         found = os.statvfs(self._directory)
         return found.f_bavail * found.f_frsize, found.f_favail * FILE_BYTES
 

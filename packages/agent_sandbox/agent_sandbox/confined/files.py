@@ -28,11 +28,7 @@ def _read_and_close(fd: int, limit: int) -> bytes:
 
 
 async def read_file(channel: Channel, path: str, max_bytes: int | None) -> bytes:
-    """Return the first `max_bytes` bytes of a regular file, or all of it.
-
-    Raises:
-        SandboxError: missing, unreadable, not a regular file, or, without `max_bytes`, over `READ_LIMIT_BYTES`.
-    """
+    """Return the first `max_bytes` bytes of a regular file, or all of it if that is at most `READ_LIMIT_BYTES`."""
     try:
         (fd,) = (await channel.request("read", path)).fds
     except SandboxError as error:
@@ -48,10 +44,8 @@ async def read_file(channel: Channel, path: str, max_bytes: int | None) -> bytes
 
 
 async def read_answer(channel: Channel, path: str, max_bytes: int) -> bytes | str:
-    """Return the content of the regular file at the absolute `path`, or in one word why there is none to be had.
-
-    The words: `absent`, `symlink`, `not_a_file`, `unreadable`, `oversized` (more than `max_bytes`).
-    """
+    """Return the content of the regular file at the absolute `path`, or in one word why there is none to be had:
+    `absent`, `symlink`, `not_a_file`, `unreadable`, `oversized` (more than `max_bytes`)."""
     reply = await channel.request("answer", path)
     if reply.text:
         return reply.text
@@ -61,11 +55,7 @@ async def read_answer(channel: Channel, path: str, max_bytes: int) -> bytes | st
 
 
 async def write_file(channel: Channel, path: str, data: bytes) -> None:
-    """Replace the file at `path`, not what a symlink there points to, with mode 0644; make its parents.
-
-    Raises:
-        SandboxError: `path` is a directory or not writable inside, or the disk is full.
-    """
+    """Replace the file at `path`, not what a symlink there points to, with mode 0644; make its parents."""
     try:
         source = memfd(data) if len(data) <= _INLINE_BYTES else await asyncio.to_thread(memfd, data)
         await channel.request("write", path, fds=(source,))

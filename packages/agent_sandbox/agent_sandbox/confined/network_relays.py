@@ -56,17 +56,15 @@ class NetworkRelays:
         port = parts.port or _DEFAULT_PORTS.get(parts.scheme)
         if not host or port is None:
             return url
-        inside = self._inward.get((host, port))
-        if inside is None:
-            inside = self._listen_inside(host, port)
-            self._inward[host, port] = inside
-        return _with_authority(parts, host if not _is_address(host) else "127.0.0.1", inside)
+        if (host, port) not in self._inward:
+            self._inward[host, port] = self._listen_inside(host, port)
+        return _with_authority(parts, _host_inside(host), self._inward[host, port])
 
     def outside(self, url: str) -> str:
         """Return the URL that `inward` has made this one of; another one as it is."""
         parts = urlsplit(url)
         for (host, port), inside in self._inward.items():
-            if inside == parts.port and parts.hostname == (host if not _is_address(host) else "127.0.0.1"):
+            if inside == parts.port and parts.hostname == _host_inside(host):
                 return _with_authority(parts, host, port)
         return url
 
@@ -85,8 +83,7 @@ class NetworkRelays:
             return await _connect(host, port)
 
         self._relays.append(Relay(listener, dial, most=self._most, idle=self._idle))
-        inside: int = listener.getsockname()[1]
-        return inside
+        return int(listener.getsockname()[1])
 
     def _address_of(self, host: str) -> str:
         if _is_local_name(host) or _is_address(host):
@@ -115,6 +112,10 @@ class NetworkRelays:
         """Close every relay; idempotent."""
         for relay in self._relays:
             await relay.close()
+
+
+def _host_inside(host: str) -> str:
+    return "127.0.0.1" if _is_address(host) else host
 
 
 def _with_authority(parts: SplitResult, host: str, port: int) -> str:

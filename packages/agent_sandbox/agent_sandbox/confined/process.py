@@ -81,7 +81,6 @@ class Sink(_Pipe):
     """What a process reads."""
 
     async def write(self, data: bytes) -> None:
-        """Write all of `data`."""
         view = memoryview(data)
         while view:
             if (fd := self._fd) is None:
@@ -118,11 +117,7 @@ class PipedProcess(RuntimeProcess):
         self._writing = asyncio.Lock()
 
     async def write(self, data: bytes) -> None:
-        """Write all of `data` to the process's stdin.
-
-        Raises:
-            BrokenPipeError: the process closed its stdin or ended.
-        """
+        """Write all of `data`; a `BrokenPipeError` if the process closed its stdin or ended."""
         async with self._writing:
             await self._stdin.write(data)
 
@@ -165,11 +160,9 @@ class ConfinedProcess(PipedProcess):
             source.process_ended()
 
     async def wait(self) -> int:
-        """Wait for the process's end and return its exit code."""
         return int((await asyncio.shield(self._exited)).text)
 
     async def poll(self) -> int | None:
-        """Return the exit code, None while it runs."""
         return int(self._exited.result().text) if self._exited.done() else None
 
     async def terminate(self) -> None:

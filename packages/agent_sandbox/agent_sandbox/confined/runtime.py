@@ -32,7 +32,6 @@ from agent_sandbox.confined.memory_kills import of_machine
 from agent_sandbox.confined.network_relays import NetworkRelays
 from agent_sandbox.confined.process import ConfinedProcess
 from agent_sandbox.confined.sandbox import Sandbox
-from agent_sandbox.confined.tool_servers import PORT_FILE, serve_apart
 from agent_sandbox.confined.users import SandboxUser
 from agent_sandbox.confined.uv_scripts import prepare_script
 from agent_sandbox.programs import program_text
@@ -42,6 +41,14 @@ from agent_sandbox.toolbox.kept_files import KeptFiles, keep, put
 from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 from agent_sandbox.verifiers_040 import Runtime, RuntimeBackend
 
+_PORT_FILE = "MCP_PORT_FILE"
+"""The variable that names the file in which a tool server says its port; only tool servers have it."""
+_PORT_INSIDE = "/run/tool-server-port"
+_STATE_URL = "VF_STATE_URL"
+_OWN_IMPORTS = ("-P", "-s")
+"""Options of Python's: nothing is imported from the directory that it starts in, nor from the user's site."""
+_PORT_TIMEOUT_S = 120.0
+_PORT_POLL_S = 0.05
 _ACTIVATE = 'export VIRTUAL_ENV="$1" PATH="$1/bin:$PATH"; shift; exec "$@"'
 
 
@@ -84,28 +91,20 @@ class BubblewrapBackend(RuntimeBackend):
         self._apart = contextlib.AsyncExitStack()
 
     def bind(self, *, env: Mapping[str, str] | None = None) -> "ConfinedRuntime":
-        """A view with these variables, or with the sandbox's own."""
         return ConfinedRuntime(self, env=self.env if env is None else env)
 
     async def start(self) -> None:
-        """Start the sandbox (about 20 ms).
-
-        Raises:
-            SandboxError: bubblewrap is missing, refused, or did not come up; the message says why.
-        """
+        """Start the sandbox (about 20 ms)."""
         self.killed_before = of_machine()
         temporary = ".vf-" + re.sub(r"[^A-Za-z0-9_-]", "-", self.name)
         await self.sandbox.start(self.options, self.binds, temporary)
         self.info.id = f"/tmp/{temporary}"
         most, idle = self.options.max_connections, self.options.idle_timeout
         self.relays = NetworkRelays(self.sandbox.channel, self.sandbox.directory.hosts, most=most, idle=idle)
-        self._watch_disk()
-
-    def _watch_disk(self) -> None:
-        if self.options.max_disk is None:
-            return
-        watch = DiskWatch(self.sandbox.directory.path, self.sandbox.pid, self.options.max_disk, self.commands.relieve)
-        self.disk, self._disk_task = watch, asyncio.create_task(self._until_gone(watch))
+        if self.options.max_disk is not None:
+            watched = self.sandbox.directory.path, self.sandbox.pid
+            self.disk = DiskWatch(*watched, self.options.max_disk, self.commands.relieve)
+            self._disk_task = asyncio.create_task(self._until_gone(self.disk))
 
     async def _until_gone(self, watch: DiskWatch) -> None:
         with contextlib.suppress(SandboxError, FileNotFoundError):  # the sandbox or its directory
@@ -124,7 +123,6 @@ class BubblewrapBackend(RuntimeBackend):
         await super().teardown()
 
     def cleanup(self) -> None:
-        """End everything inside and remove its files without an event loop; idempotent."""
         for apart in self._tool_servers:
             apart.cleanup()
         self.sandbox.kill()
@@ -138,44 +136,34 @@ class BubblewrapBackend(RuntimeBackend):
         return await self.commands.run(argv, runtime.process_env(env))
 
     async def exec(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ConfinedProcess:
-        """Start a process whose three streams stay open."""
         return await self.commands.open(argv, runtime.process_env(env))
 
     async def run_background(self, runtime: Runtime, argv: list[str], env: dict[str, str], log: str) -> None:
-        """Start a process that runs until `stop`, with its output in the file `log` inside; a tool server apart.
+        """As of verifiers, with the output in the file `log` inside; a tool server gets a sandbox of its own.
 
         Raises:
-            SandboxError: the sandbox is gone, or this Python environment is needed and not visible inside, or a tool
-                server did not come up.
+            SandboxError: this Python environment is needed and not visible inside, or a tool server did not come up.
         """
         if argv[0] == sys.executable and not self.options.python_env:
             raise SandboxError(
                 f"{' '.join(argv[:3])} needs the evaluation's Python environment inside the sandbox: "
                 "set --env.sandbox.python_env true, or give the tool server a runtime of its own (colocated = false)"
             )
-        if PORT_FILE not in env:
+        if _PORT_FILE not in env:
             await self.commands.background(argv, runtime.process_env(env), log)
             return
         binds = (*self.binds, *self.sandbox.shown_to_tool_servers())
         server = BubblewrapBackend(self.options, binds, f"{self.name}-tools", self.workdir, lent=self.sandbox.user)
         self._tool_servers.append(server)
         apart = await self._apart.enter_async_context(provisioned(server))
-        await serve_apart(self.bind(), apart, argv, runtime.process_env(env), log)
+        await _serve_apart(self.bind(), apart, argv, runtime.process_env(env), log)
 
     async def read(self, runtime: Runtime, path: str, max_bytes: int | None = None) -> bytes:
-        """Return the first `max_bytes` bytes of a regular file, or all of it.
-
-        Raises:
-            SandboxError: there is none, or it is over `READ_LIMIT_BYTES`.
-        """
+        """The first `max_bytes` bytes of a regular file, or all of it if that is at most `READ_LIMIT_BYTES`."""
         return await read_file(self.sandbox.channel, path, max_bytes)
 
     async def write(self, runtime: Runtime, path: str, data: bytes) -> None:
-        """Replace the file at `path`, not what a symlink there points to, with mode 0644.
-
-        Raises:
-            SandboxError: `path` is a directory or not writable inside, or the disk is full.
-        """
+        """Replace the file at `path`, not what a symlink there points to, with mode 0644; make its parents."""
         await write_file(self.sandbox.channel, path, data)
 
     def host_url(self, url: str) -> str:
@@ -233,7 +221,6 @@ class ConfinedRuntime(Runtime):
         return of_machine() - self.backend.killed_before
 
     async def exec(self, argv: list[str], env: dict[str, str]) -> ConfinedProcess:
-        """Start a process whose three streams stay open."""
         return await self.backend.exec(self, argv, env)
 
     def original_url(self, url: str) -> str:
@@ -251,12 +238,8 @@ class ConfinedRuntime(Runtime):
 
     async def end_agent_processes(self) -> None:
         """Kill every process but those that ran at `mark_agent_start` and their descendants; none is left on return.
-
-        Those that outrun it take with them what would have been spared (`agent_survived`).
-
-        Raises:
-            SandboxError: it could not be done, and the whole sandbox was ended instead.
-        """
+        Those that outrun it take with them what would have been spared (`agent_survived`); where it cannot be done, the
+        whole sandbox is ended."""
         await self.backend.commands.end("purge")
 
     @contextlib.asynccontextmanager
@@ -276,7 +259,7 @@ class ConfinedRuntime(Runtime):
     def agent_programs(self, limits: ProgramLimits) -> AbstractAsyncContextManager[ConfinedPrograms]:
         """Offer a place for programs that see nothing of this sandbox, each within `limits`."""
         options, name = narrowed(self.backend.options, limits), f"{self.name}-code"
-        return ConfinedPrograms(lambda: provision_confined(options, name=name, workdir="/tmp")).opened()
+        return contextlib.aclosing(ConfinedPrograms(lambda: provision_confined(options, name=name, workdir="/tmp")))
 
     def empty(self) -> None:
         """Make all that is writable as it was at first, when nothing runs inside any more (blocking)."""
@@ -306,7 +289,6 @@ class ConfinedRuntime(Runtime):
             return kept, time.monotonic() - begun
 
     async def put_files(self, folder: Path) -> None:
-        """Make what such a folder holds."""
         async with self._program(self.backend.commands, "put_files.py") as process:
             await put(process, folder)
 
@@ -320,23 +302,48 @@ class ConfinedRuntime(Runtime):
                 await run_shielded(process.kill())
 
     async def read_answer(self, path: str, max_bytes: int) -> bytes | str:
-        """Return the content of a regular file of at most `max_bytes`, or in one word why there is none to be had."""
         return await read_answer(self.backend.sandbox.channel, path, max_bytes)
 
     async def prepare_uv_script(
         self, script: str | bytes, env: dict[str, str] | None = None, *, activate: bool = True
     ) -> list[str]:
-        """Prepare a trusted PEP 723 script on the host and return an argv that runs it inside.
-
-        Raises:
-            SandboxError: uv is missing or failed.
-        """
+        """Prepare a trusted PEP 723 script on the host, with uv, and return an argv that runs it inside."""
         data = script.encode() if isinstance(script, str) else script
         interpreter, path = await prepare_script(data, env or {})
         if not activate:
             return [interpreter, path]
         venv = os.path.dirname(os.path.dirname(interpreter))
         return ["sh", "-c", _ACTIVATE, "uv-script", venv, interpreter, path]
+
+
+async def _serve_apart(
+    front: ConfinedRuntime, apart: ConfinedRuntime, argv: list[str], env: dict[str, str], log: str
+) -> None:
+    """Run a tool server in the started sandbox `apart`, over the same files, and say in `front`, the agent's, at which
+    port it is reached there.
+
+    Invariant: the agent sees of it that port and the files that both can write, and nothing of its processes: not its
+    environment, which holds the way to the rollout's state, nor its memory. It imports nothing from those files.
+    """
+    settings = {**env, _PORT_FILE: _PORT_INSIDE}
+    if env.get(_STATE_URL):
+        settings[_STATE_URL] = apart.host_url(front.original_url(env[_STATE_URL]))
+    options = _OWN_IMPORTS if argv[0] == sys.executable else ()  # not by the environment, which its programs inherit
+    await apart.start_background([argv[0], *options, *argv[1:]], settings, log)
+    url = front.host_url(await apart.expose(await _port(apart, log)))
+    await front.write(env[_PORT_FILE], url.rpartition(":")[2].encode())
+
+
+async def _port(apart: ConfinedRuntime, log: str) -> int:
+    try:
+        async with asyncio.timeout(_PORT_TIMEOUT_S):
+            while True:
+                with contextlib.suppress(SandboxError, ValueError):
+                    return int(await apart.read(_PORT_INSIDE))
+                await asyncio.sleep(_PORT_POLL_S)
+    except TimeoutError:
+        tail = await apart.run(["tail", "-c", "2000", log], {})
+        raise SandboxError(f"the tool server did not say its port: {tail.stdout.strip()}") from None
 
 
 def provision_confined(
@@ -346,11 +353,5 @@ def provision_confined(
     env: Mapping[str, str] | None = None,
     workdir: str = DEFAULT_WORKDIR,
 ) -> AbstractAsyncContextManager[ConfinedRuntime]:
-    """Start a local sandbox and end it on exit, whatever happens.
-
-    Args:
-        binds: host files and directories that are shown inside, read-only.
-        name: for messages and the host directory; random by default.
-        workdir: where commands start; private and writable.
-    """
+    """Start a local sandbox and end it on exit, whatever happens; arguments as of `BubblewrapBackend`."""
     return provisioned(BubblewrapBackend(options, binds, name, workdir), env)

@@ -85,11 +85,7 @@ class Sandbox:
         """Whether processes of the agent outran their end, so that everything was ended with them."""
 
     async def start(self, options: LocalSandboxConfig, binds: Sequence[Bind], temporary: str) -> None:
-        """Start the sandbox with a private directory `temporary` below /tmp.
-
-        Raises:
-            SandboxError: bubblewrap is missing or refused; with the end of its output.
-        """
+        """Start the sandbox with a private directory `temporary` below /tmp."""
         bubblewrap = await run_shielded(asyncio.to_thread(self._prepare, options))
         assert self._allowance is not None
         self.directory.part(f"tmp/{temporary}")
@@ -188,11 +184,8 @@ class Sandbox:
         ]
 
     def shown_to_agent_code(self) -> list[Bind]:
-        """Return what a program of the agent's sees of this sandbox while verify commands run in it.
-
-        Raises:
-            SandboxError: the work directory lies where verify commands keep what is theirs.
-        """
+        """Return what a program of the agent's sees of this sandbox while verify commands run in it; see
+        `shown_areas`."""
         return shown_areas(writable_areas(self.directory, self._workdir), self._workdir)
 
     def kept_areas(self) -> list[str]:
@@ -222,7 +215,6 @@ class Sandbox:
 
     @property
     def channel(self) -> Channel:
-        """The way to process 1."""
         if self._channel is None:
             raise SandboxError(f"sandbox {self.name} is not started")
         return self._channel

@@ -23,12 +23,10 @@ from agent_sandbox.file_lock import locked_async, private_directory
 SCRIPTS = CACHE_DIR / "runtimes" / "confined-scripts"
 """Bound into every sandbox. Locks lie elsewhere: a file that an agent can read is a file it can lock."""
 _LOCKS = CACHE_DIR / "runtimes" / "confined-script-locks"
-_READY = "ready"
 
 
 async def _sync(script: Path, environment: Path, settings: Mapping[str, str]) -> None:
-    uv = shutil.which("uv")
-    if uv is None:
+    if (uv := shutil.which("uv")) is None:
         raise SandboxError("a script with dependencies needs uv on the host, but uv is not on PATH: install it")
     env = {
         **os.environ,
@@ -79,19 +77,11 @@ async def _run(*argv: str, cwd: Path, env: Mapping[str, str]) -> str | None:
 
 
 async def prepare_script(data: bytes, settings: Mapping[str, str]) -> tuple[str, str]:
-    """Return (interpreter, script), paths that are the same on the host and in every sandbox.
-
-    Args:
-        data: the script; trusted, since uv builds its dependencies on the host.
-        settings: environment variables for uv, over the host's.
-
-    Raises:
-        SandboxError: uv is missing or failed; its message says why.
-    """
+    """Return (interpreter, script), paths that are the same on the host and in every sandbox. The script is trusted,
+    since uv builds its dependencies on the host; `settings` are environment variables for uv, over the host's."""
     key = hashlib.sha256(b"\0".join((base_python().encode(), data))).hexdigest()[:32]
     home = SCRIPTS / key
-    script, environment = home / "script.py", home / "venv"
-    ready = home / _READY
+    script, environment, ready = home / "script.py", home / "venv", home / "ready"
     if not ready.exists():
         async with locked_async(private_directory(_LOCKS) / key):
             if not ready.exists():

@@ -21,11 +21,7 @@ _IRREGULAR = (
 
 
 async def refused(box: vf.Runtime, path: str, most: int | None, what: str) -> None:
-    """Return if a read ends in a `SandboxError` within half a minute.
-
-    Raises:
-        Broken: it does not.
-    """
+    """Return if a read ends in a `SandboxError` within half a minute; the promise is `Broken` if not."""
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
             found = await box.read(path, most)

@@ -14,11 +14,7 @@ _FILL_DISK = "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); head -c 1M /dev/zero >f
 
 
 def limited(subject: Subject, options: dict[str, Any]) -> dict[str, Any]:
-    """The option that the runtime has for a limit.
-
-    Raises:
-        NotAsked: it has none of these.
-    """
+    """The option that the runtime has for a limit (`NotAsked`: it has none of these)."""
     for name, value in options.items():
         if subject.has(name):
             return {name: value}

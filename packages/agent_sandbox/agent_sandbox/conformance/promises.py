@@ -57,11 +57,7 @@ def promise(text: str, *, change: str) -> Callable[[Check], Check]:
 
 
 def require(kept: bool, seen: object) -> None:
-    """Return if the promise is kept.
-
-    Raises:
-        Broken: it is not; the message says what was `seen`.
-    """
+    """Return if the promise is kept; it is `Broken` if not, and the message says what was `seen`."""
     if not kept:
         raise Broken(str(seen))
 
@@ -73,11 +69,7 @@ def pause_after(asked: float) -> float:
 
 
 async def until(condition: Callable[[], object], *, seconds: float = PATIENCE_SECONDS) -> None:
-    """Return once the condition, which may be a coroutine function, is true.
-
-    Raises:
-        TimeoutError: it was not within `seconds`.
-    """
+    """Return once the condition, which may be a coroutine function, is true; a `TimeoutError` after `seconds`."""
     async with asyncio.timeout(seconds):
         while True:
             began = time.monotonic()
@@ -128,10 +120,6 @@ def unused_seconds() -> str:
 
 
 async def require_python(box: vf.Runtime) -> None:
-    """Return if there is a `python3` inside.
-
-    Raises:
-        NotAsked: there is not.
-    """
+    """Return if there is a `python3` inside; the promise is `NotAsked` if not."""
     if (await box.run(["python3", "-c", "pass"], {})).exit_code != 0:
         raise NotAsked("it has no python3 inside, with which this is checked")

@@ -35,11 +35,8 @@ class Subject:
         return getattr(import_module(module), name) if dot else None
 
     def config(self, **more: Any) -> Any:
-        """The configuration of one sandbox.
-
-        Raises:
-            ValidationError: verifiers knows no such type, or it has no such options.
-        """
+        """The configuration of one sandbox (a `ValidationError`: verifiers knows no such type, or it has no such
+        options)."""
         options = {**self.options, **more}
         if self.backend is not None:
             return self.backend.config_class(**options)
@@ -52,11 +49,7 @@ class Subject:
 
     @contextlib.asynccontextmanager
     async def box(self, **more: Any) -> AsyncIterator[vf.Runtime]:
-        """A started sandbox, which is removed on exit.
-
-        Raises:
-            SandboxError: it could not be started.
-        """
+        """A started sandbox, which is removed on exit."""
         config = self.config(**more)
         made = provision_runtime(config) if self.backend is None else provisioned(self.backend(config))
         async with made as box:

@@ -1,13 +1,11 @@
-"""The arguments of `podman run` and `podman exec`."""
+"""The arguments of `podman run`."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from verifiers.v1.runtimes.base import parse_gpu
 
 from agent_sandbox.confined import Bind
-from agent_sandbox.confined.supervisor.processes import COMMAND_VARIABLE
 
 
 @dataclass(frozen=True)
@@ -30,11 +28,8 @@ class ContainerOptions:
 
 
 def run_arguments(options: ContainerOptions, name: str, directory: Path) -> list[str]:
-    """Arguments that start a container which waits for its commands.
-
-    Args:
-        directory: holds what belongs to it on the host: `pid` afterwards and, if restricted, `hosts`.
-    """
+    """Arguments that start a container which waits for its commands; the `directory` holds what belongs to it on the
+    host: `pid` afterwards and, if restricted, `hosts`."""
     # SIGKILL, because a `sleep` that is process 1 ignores everything else and a removal would wait ten seconds for it.
     arguments = ["run", "--detach", "--name", name, "--network", "bridge", "--http-proxy=false"]
     arguments += ["--stop-signal", "KILL", "--stop-timeout", "0", "--pidfile", str(directory / "pid")]
@@ -56,26 +51,3 @@ def _mount(bind: Bind) -> str:
     """The value of `--mount`, which is one line of CSV."""
     fields = ("type=bind", f"source={bind.source}", f"target={bind.target}", "readonly", "relabel=shared")
     return ",".join('"' + field.replace('"', '""') + '"' if set(field) & set(',"') else field for field in fields)
-
-
-def exec_arguments(
-    container: str,
-    workdir: str,
-    env: Mapping[str, str],
-    user: str | None = None,
-    *,
-    command: str = "",
-    mode: Sequence[str] = (),
-) -> list[str]:
-    """Arguments before a command that runs in a container.
-
-    Args:
-        workdir: where the command starts.
-        env: variables beyond those of the image.
-        user: None for the image's own.
-        command: its identity, by which the supervisor finds what it started.
-        mode: `--interactive` or `--detach`.
-    """
-    marked = {**env, COMMAND_VARIABLE.decode(): command} if command else env
-    variables = [word for name, value in marked.items() for word in ("--env", f"{name}={value}")]
-    return ["exec", *mode, *variables, *(("--user", user) if user else ()), "--workdir", workdir, container]

@@ -10,8 +10,8 @@ from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult
 
 from agent_sandbox.confined.process import pipes
+from agent_sandbox.confined.supervisor.processes import COMMAND_VARIABLE
 from agent_sandbox.podman import engine
-from agent_sandbox.podman.arguments import exec_arguments
 from agent_sandbox.podman.container import Container
 from agent_sandbox.podman.process import PodmanProcess, end_command
 
@@ -37,15 +37,16 @@ class Commands:
         self._processes: list[PodmanProcess] = []
 
     def _arguments(self, env: Mapping[str, str], user: str | None, command: str = "", *mode: str) -> list[str]:
-        options = self._container.options
+        """What comes before the words of a command, by whose identity the supervisor finds what it started."""
         settings = without_proxy(env, self._container.image_env)
-        return exec_arguments(self._container.name, options.workdir, settings, user, command=command, mode=mode)
+        marked = {**settings, COMMAND_VARIABLE.decode(): command} if command else settings
+        variables = [word for name, value in marked.items() for word in ("--env", f"{name}={value}")]
+        place = ("--workdir", self._container.options.workdir, self._container.name)
+        return ["exec", *mode, *variables, *(("--user", user) if user else ()), *place]
 
     async def run(self, argv: Sequence[str], env: Mapping[str, str], user: str | None = None) -> ProgramResult:
-        """Run a command to its end; its output is kept in bounded memory.
-
-        Cancelling ends the command's whole tree before the cancellation goes on.
-        """
+        """Run a command to its end; its output is kept in bounded memory. Cancelling ends its whole tree before the
+        cancellation goes on."""
         command = uuid.uuid4().hex
         ended = partial(end_command, self._container, command)
         result = await engine.call(*self._arguments(env, user, command), *argv, end=ended)
@@ -56,11 +57,7 @@ class Commands:
     async def open(
         self, argv: Sequence[str], env: Mapping[str, str], user: str | None = None, *, interactive: bool = True
     ) -> PodmanProcess:
-        """Start a process whose three streams stay open; not `interactive`, its stdin is empty.
-
-        Raises:
-            SandboxError: podman could not be started.
-        """
+        """Start a process whose three streams stay open; not `interactive`, its stdin is empty."""
         command = uuid.uuid4().hex
         mode = ["--interactive"] if interactive else []
         arguments = [*self._arguments(env, user, command, *mode), *argv]
@@ -77,11 +74,7 @@ class Commands:
         return process
 
     async def background(self, argv: Sequence[str], env: Mapping[str, str], log: str, user: str | None = None) -> None:
-        """Start a process that nobody waits for, with its output in the file `log` inside.
-
-        Raises:
-            SandboxError: it could not be started.
-        """
+        """Start a process that nobody waits for, with its output in the file `log` inside."""
         arguments = self._arguments(env, user, "", "--detach")
         answer = await engine.call(*arguments, "sh", "-c", _BACKGROUND, "background", log, *argv)
         if answer.exit_code != 0:

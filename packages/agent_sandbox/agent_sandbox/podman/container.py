@@ -53,11 +53,7 @@ class Container:
         self._removing = threading.Lock()
 
     async def start(self) -> None:
-        """Start it, with its working directory in place.
-
-        Raises:
-            SandboxError: podman is missing or refused, or the image is; the message says what to change.
-        """
+        """Start it, with its working directory in place; the message of an error says what to change."""
         self._directory = left_behind.make_directory(self.name)
         if self.options.restricted:
             self.hosts.write_text("127.0.0.1 localhost\n::1 localhost ip6-localhost\n")
@@ -98,7 +94,6 @@ class Container:
 
     @property
     def channel(self) -> Channel:
-        """The channel to the supervisor."""
         if self._channel is None:
             raise SandboxError(f"the container of image {self.options.image!r} is not started")
         return self._channel
@@ -119,11 +114,7 @@ class Container:
         return not poller.poll(0)
 
     def require_alive(self, doing: str) -> None:
-        """Return if the container is still there.
-
-        Raises:
-            SandboxError: it is not; the message says what was `doing`.
-        """
+        """Return if the container is still there, else raise a `SandboxError` that says what was `doing`."""
         if not self.lives:
             gone = f"is gone while {doing}: removed or killed from outside, or out of memory"
             raise SandboxError(f"container {self.name} {'is not started' if self._channel is None else gone}")

@@ -22,11 +22,7 @@ _GRACE_S = 10.0
 
 
 async def start(argv: Sequence[str], stdin: int, stdout: int, stderr: int) -> asyncio.subprocess.Process:
-    """Start `podman` with `argv`, in a session of its own so that a Ctrl-C at the terminal does not reach it.
-
-    Raises:
-        SandboxError: podman is not installed, or the arguments are too long for this machine.
-    """
+    """Start `podman` with `argv`, in a session of its own so that a Ctrl-C at the terminal does not reach it."""
     try:
         return await asyncio.create_subprocess_exec(
             "podman", *argv, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
@@ -41,11 +37,7 @@ async def start(argv: Sequence[str], stdin: int, stdout: int, stderr: int) -> as
 
 
 async def call(*argv: str, end: Callable[[asyncio.subprocess.Process], Awaitable[None]] | None = None) -> ProgramResult:
-    """Run `podman` to its end; cancelled, it is ended by `end`, or asked to.
-
-    Raises:
-        SandboxError: podman could not be started.
-    """
+    """Run `podman` to its end; cancelled, it is ended by `end`, or asked to."""
     with output_pipes() as (inside, readers):
         process = await start(argv, subprocess.DEVNULL, *inside)
         try:

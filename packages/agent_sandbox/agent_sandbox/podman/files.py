@@ -19,11 +19,7 @@ _ERROR_BYTES = 3000
 
 
 async def read_file(commands: Commands, path: str, max_bytes: int | None, user: str | None) -> bytes:
-    """Return the first `max_bytes` bytes of a regular file, or all of it.
-
-    Raises:
-        SandboxError: missing, unreadable, not a regular file, or, without `max_bytes`, over `READ_LIMIT_BYTES`.
-    """
+    """Return the first `max_bytes` bytes of a regular file, or all of it if that is at most `READ_LIMIT_BYTES`."""
     limit = READ_LIMIT_BYTES + 1 if max_bytes is None else max_bytes
     process = await commands.open(program_argv("read_file.sh", path, str(limit)), {}, user, interactive=False)
     code, data, error = await _exchange(process, b"", limit)
@@ -35,11 +31,7 @@ async def read_file(commands: Commands, path: str, max_bytes: int | None, user: 
 
 
 async def write_file(commands: Commands, path: str, data: bytes, user: str | None) -> None:
-    """Write the file at `path`, or the one that a symlink there leads to; make its parents.
-
-    Raises:
-        SandboxError: `path` is not a regular file or not writable, or the disk is full.
-    """
+    """Write the regular file at `path`, or the one that a symlink there leads to; make its parents."""
     process = await commands.open(program_argv("write_file.sh", path), {}, user)
     code, _, error = await _exchange(process, data, 0)
     if code != 0:
@@ -47,10 +39,8 @@ async def write_file(commands: Commands, path: str, data: bytes, user: str | Non
 
 
 async def _exchange(process: PodmanProcess, data: bytes, limit: int) -> tuple[int, bytes, str]:
-    """Feed `data` to a process; its exit code, its output and the end of its stderr.
-
-    A process that prints more than `limit` bytes is ended there, and `limit` + 1 of them are returned.
-    """
+    """Feed `data` to a process; its exit code, its output and the end of its stderr. A process that prints more than
+    `limit` bytes is ended there, and `limit` + 1 of them are returned."""
     output = bytearray()
     error = BoundedOutput(_ERROR_BYTES)
 

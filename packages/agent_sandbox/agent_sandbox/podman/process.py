@@ -36,14 +36,12 @@ class PodmanProcess(PipedProcess):
         self._client = client
 
     async def wait(self) -> int:
-        """Wait for the process's end and return its exit code."""
         code = await self._client.wait()
         if code != 0:
             self._container.require_alive("a process of it was waited for")
         return code
 
     async def poll(self) -> int | None:
-        """Return the exit code, None while it runs."""
         return self._client.returncode
 
     async def terminate(self) -> None:

@@ -69,15 +69,10 @@ class PodmanBackend(RuntimeBackend):
         """Names of podman's networks that it was taken from."""
 
     def bind(self, *, env: Mapping[str, str] | None = None) -> "PodmanRuntime":
-        """A view with these variables, or with the container's own."""
         return PodmanRuntime(self, env=self.env if env is None else env)
 
     async def start(self) -> None:
-        """Start the container (about 0.15 s, once the image is there).
-
-        Raises:
-            SandboxError: podman or the image is missing, or it did not start; the message says what to change.
-        """
+        """Start the container (about 0.15 s, once the image is there); the message of an error says what to change."""
         await self.container.start()
         self.info.id = self.container.id
         hosts = self.container.hosts
@@ -94,47 +89,25 @@ class PodmanBackend(RuntimeBackend):
         self.container.close_channel()
 
     def cleanup(self) -> None:
-        """Remove the container without an event loop; idempotent."""
         self.container.remove()
 
     async def run(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ProgramResult:
-        """Run a command to its end; its output is kept in bounded memory.
-
-        Cancelling ends the command's whole tree before the cancellation goes on.
-        """
+        """Run a command to its end; its output is kept in bounded memory. Cancelled, its whole tree is ended first."""
         return await self._commands.run(argv, runtime.process_env(env), runtime.user)
 
     async def exec(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
-        """Start a process whose three streams stay open.
-
-        Raises:
-            SandboxError: podman or the container could not be started, or is gone.
-        """
         self.container.require_alive("a process was started in it")
         return await self._commands.open(argv, runtime.process_env(env), runtime.user)
 
     async def run_background(self, runtime: Runtime, argv: list[str], env: dict[str, str], log: str) -> None:
-        """Start a process that runs until `stop`, with its output in the file `log` inside.
-
-        Raises:
-            SandboxError: it could not be started.
-        """
         await self._commands.background(argv, runtime.process_env(env), log, runtime.user)
 
     async def read(self, runtime: Runtime, path: str, max_bytes: int | None = None) -> bytes:
-        """Return the first `max_bytes` bytes of a regular file, or all of it.
-
-        Raises:
-            SandboxError: there is none, or it is over `READ_LIMIT_BYTES`.
-        """
+        """The first `max_bytes` bytes of a regular file, or all of it if that is at most `READ_LIMIT_BYTES`."""
         return await read_file(self._commands, path, max_bytes, runtime.user)
 
     async def write(self, runtime: Runtime, path: str, data: bytes) -> None:
-        """Write the file at `path`, or the one that a symlink there leads to; make its parents.
-
-        Raises:
-            SandboxError: `path` is not a regular file or not writable, or the disk is full.
-        """
+        """Write the regular file at `path`, or the one that a symlink there leads to; make its parents."""
         await write_file(self._commands, path, data, runtime.user)
 
     def host_url(self, url: str) -> str:
@@ -149,10 +122,7 @@ class PodmanBackend(RuntimeBackend):
 
     async def prepare_execution(self, routes: list[str] | None, network: NetworkPolicyConfig | None = None) -> None:
         """Take the network from a container whose policy, or `network`, allows nothing; without routes, give it back.
-
-        Raises:
-            SandboxError: `network` allows some names only.
-        """
+        It cannot allow some names only."""
         if network is not None and network.network_restricted and network.allow:
             raise SandboxError(f"container {self.name} cannot filter its network by name (allow {network.allow})")
         if not self.network_restricted:
@@ -184,7 +154,6 @@ class PodmanRuntime(Runtime):
     backend: PodmanBackend
 
     async def read_answer(self, path: str, max_bytes: int) -> bytes | str:
-        """Return the content of a regular file of at most `max_bytes`, or in one word why there is none to be had."""
         return await read_answer(self.backend.container.channel, path, max_bytes)
 
     async def keep_files(self, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]:
@@ -192,7 +161,6 @@ class PodmanRuntime(Runtime):
         return await kept.keep_files(self.backend.container, folder, before, most)
 
     async def put_files(self, folder: Path) -> None:
-        """Make what such a folder holds, in a container of the same image."""
         await kept.put_files(self.backend.container, folder)
 
     async def mark_agent_start(self) -> None:
@@ -220,12 +188,7 @@ def is_ours(config: RuntimeConfig) -> TypeIs[PodmanConfig]:
 def provision_podman(
     config: PodmanConfig, binds: Sequence[Bind] = (), env: Mapping[str, str] | None = None
 ) -> AbstractAsyncContextManager[PodmanRuntime]:
-    """Start a container and remove it on exit, whatever happens.
-
-    Args:
-        config: the seat's, resolved for the task.
-        binds: host files and directories that are shown inside, read-only.
-    """
+    """Start a container and remove it on exit, whatever happens; arguments as of `PodmanBackend`."""
     return provisioned(PodmanBackend(config, binds=binds), env)
 
 

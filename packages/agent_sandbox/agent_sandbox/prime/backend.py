@@ -39,11 +39,7 @@ class OwnedPrimeBackend(PrimeSandboxBackend):
         self._limits = config.limits
 
     async def start(self) -> None:
-        """Wait for its turn, have a sandbox and wait until it is up.
-
-        Raises:
-            SandboxError: there is none; its type says why.
-        """
+        """Wait for its turn, have a sandbox and wait until it is up."""
         self.record = await taken_turn(self._asked, None)
         self.record.limits = self._limits
         await super().start()

@@ -19,18 +19,13 @@ _PAUSES_S = (0.0, 1.0, 3.0)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command's options."""
     parser = argparse.ArgumentParser(PROG, description="Prime sandboxes that environments of ours asked for.")
     commands = parser.add_subparsers(dest="command", required=True)
     listing = commands.add_parser("list", help="print those that live")
     cleaning = commands.add_parser("clean", help="delete those that live and carry every --label")
     for command in (listing, cleaning):
-        command.add_argument(
-            "--label",
-            action="append",
-            default=[],
-            help="a label that they carry, such as a run's VF_RUN_ID; repeatable",
-        )
+        label = "a label that they carry, such as a run's VF_RUN_ID; repeatable"
+        command.add_argument("--label", action="append", default=[], help=label)
         command.add_argument("--json", action="store_true", help="print one JSON document")
     cleaning.add_argument("--dry-run", action="store_true", help="print what would be deleted, and delete nothing")
     cleaning.add_argument("--yes", action="store_true", help="delete without asking")
@@ -42,10 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     when something lives on that should not, 2 for a wrong use."""
     options = build_parser().parse_args(arguments)
     if options.command == "clean" and set(options.label) <= {OURS}:
-        return _complain(
-            f"clean wants at least one --label beside {OURS}: without one it would delete every run's sandboxes",
-            _WRONG_USE,
-        )
+        why = "without one it would delete every run's sandboxes"
+        return _complain(f"clean wants at least one --label beside {OURS}: {why}", _WRONG_USE)
     try:
         with platform() as client:
             return _run(client, options)

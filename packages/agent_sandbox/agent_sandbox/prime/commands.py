@@ -18,21 +18,8 @@ from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult
 from verifiers.v1.utils.aio import run_shielded
 
-from agent_sandbox.prime.errors import (
-    NO_ACCESS,
-    SDK_ERRORS,
-    SandboxAccessError,
-    SandboxDiskError,
-    SandboxEndedError,
-    SandboxGatewayError,
-    SandboxMemoryError,
-    SandboxQuotaError,
-    chain,
-    ended_by,
-    http_status,
-    kind_of,
-    no_access,
-)
+from agent_sandbox.prime import errors
+from agent_sandbox.prime.errors import SDK_ERRORS, SandboxAccessError, SandboxEndedError, SandboxGatewayError, kind_of
 from agent_sandbox.prime.repeated import repeated
 from agent_sandbox.programs import program_argv
 
@@ -89,25 +76,17 @@ class KilledError(Exception):
 
 def agent_can_cause(error: SandboxError) -> bool:
     """Whether programs inside can have made a command fail so: neither the platform nor the way there says it."""
-    for one in chain(error):
-        if isinstance(one, UnclearEndError | SandboxMemoryError | SandboxDiskError):
-            return True
-        if isinstance(
-            one, SandboxGatewayError | SandboxAccessError | SandboxQuotaError | APIError | SandboxNotRunningError
-        ):
-            return False
+    agents = (UnclearEndError, errors.SandboxMemoryError, errors.SandboxDiskError)
+    others = (SandboxGatewayError, SandboxAccessError, errors.SandboxQuotaError, APIError, SandboxNotRunningError)
+    for one in errors.chain(error):
+        if isinstance(one, (*agents, *others)):
+            return isinstance(one, agents)
     return True
 
 
 async def run_command(place: Place, argv: Sequence[str], env: dict[str, str], user: str | None) -> ProgramResult:
-    """Run a command to its end.
-
-    A command whose shell somebody killed inside, or wrote more into than it says, has ended so, with what it started:
-    data, as any end of a program.
-
-    Raises:
-        SandboxError: the sandbox is gone, cannot be reached, or has lost the command.
-    """
+    """Run a command to its end. A command whose shell somebody killed inside, or wrote more into than it says, has
+    ended so, with what it started: data, as any end of a program."""
     name = uuid.uuid4().hex
     env = {**env, MARK: name}
     process = None
@@ -169,11 +148,8 @@ async def _printed(process: Any) -> ProgramResult:
 
 
 async def _received(process: Any) -> bytes:
-    """The standard output of a process; its standard error is dropped. Any program inside may write to either.
-
-    Raises:
-        KilledError: they are too much.
-    """
+    """The standard output of a process; its standard error is dropped. Any program inside may write to either: too much
+    is a `KilledError`."""
     received, room = bytearray(), 2 * OUTPUT_BYTES + _HEAD_BYTES
 
     async def take(stream: Any, kept: bytearray) -> None:
@@ -208,7 +184,7 @@ async def _found_again(place: Place, name: str, user: str | None, lost: Exceptio
     while True:
         asked = loop.time()
         if kind_of(last) is SandboxAccessError:
-            raise no_access(last) from last
+            raise errors.no_access(last) from last
         try:
             return await _printed(
                 await _opened(place, [_directory(name), str(OUTPUT_BYTES), f"wait={_WAIT_S}"], {}, user)
@@ -253,21 +229,19 @@ def _require_findable(place: Place, error: UnclearEndError, lost: Exception, *, 
 
 
 async def _require_living(place: Place, error: Exception) -> None:
-    """Ask the platform what became of a sandbox that does not answer.
-
-    Raises:
-        SandboxError: it is over, or the key does not let in.
-    """
+    """Ask the platform what became of a sandbox that does not answer; a `SandboxError` if it is over, or the key does
+    not let in."""
     try:
         sandbox = await place.client.get(place.sandbox_id)
     except SDK_ERRORS as refusal:
         # By its own status: behind it stands how the command's stream broke.
-        if kind_of(refusal) is SandboxAccessError or http_status(refusal) in NO_ACCESS:
-            raise no_access(refusal) from error
+        if kind_of(refusal) is SandboxAccessError or errors.http_status(refusal) in errors.NO_ACCESS:
+            raise errors.no_access(refusal) from error
         return
     if sandbox.status in _OVER:
         reason = sandbox.error_type or sandbox.status
-        raise ended_by(reason)(f"prime sandbox {place.sandbox_id} ended ({reason}) while a command ran") from error
+        kind = errors.ended_by(reason)
+        raise kind(f"prime sandbox {place.sandbox_id} ended ({reason}) while a command ran") from error
 
 
 async def _end(place: Place, mark: str) -> None:

@@ -156,11 +156,7 @@ class OwnedClient:
         return getattr(self._client, name)
 
     async def create(self, request: CreateSandboxRequest) -> Any:
-        """Ask for the sandbox.
-
-        Raises:
-            APIError: there is none, or nobody knows.
-        """
+        """Ask for the sandbox; after an `APIError` there is none, or nobody knows."""
         own, record = self._ownership, self._record
         request = own.stamped(request)
         own.asked = True

@@ -15,13 +15,8 @@ ResultT = TypeVar("ResultT")
 
 
 async def repeated(request: Callable[[], Awaitable[ResultT]]) -> ResultT:
-    """The answer to a request, at the latest to its third try.
-
-    Raises:
-        APIError: the request failed otherwise, or to the end.
-        RuntimeError: the same, of a sandbox that is over.
-        SandboxError: the same, wrapped.
-    """
+    """The answer to a request, at the latest to its third try; an error of the SDK, or a `SandboxError` that wraps one,
+    if it failed otherwise or to the end."""
     for pause in _PAUSES_S:
         try:
             return await request()

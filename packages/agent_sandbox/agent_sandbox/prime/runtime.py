@@ -70,7 +70,6 @@ class PrimeSandboxBackend(PrimeBackend):
 
     @property
     def client(self) -> OwnedClient:
-        """The SDK's client."""
         if self._client is None:
             raise SandboxError(f"prime runtime {self.name} is not up")
         return self._client
@@ -84,15 +83,10 @@ class PrimeSandboxBackend(PrimeBackend):
 
     @property
     def workdir(self) -> str:
-        """Where commands start."""
         return str(self.config.workdir)
 
     async def start(self) -> None:
-        """Have a sandbox and wait until it is up; refused for now (429), it is asked for again for a while.
-
-        Raises:
-            SandboxError: there is none; its type says why.
-        """
+        """Have a sandbox and wait until it is up; refused for now (429), it is asked for again for a while."""
         deadline = time.monotonic() + self.record.limits.creation_patience
         for pause in itertools.chain(_PAUSES_S, itertools.repeat(_PAUSES_S[-1])):
             try:
@@ -111,7 +105,6 @@ class PrimeSandboxBackend(PrimeBackend):
             await asyncio.sleep(wait)
 
     def bind(self, *, env: Mapping[str, str] | None = None) -> "PrimeSandbox":
-        """A view with these variables, or with the sandbox's own."""
         return PrimeSandbox(self, env=self.env if env is None else env)
 
     async def _keep_alive(self, pause: float) -> None:
@@ -130,11 +123,6 @@ class PrimeSandboxBackend(PrimeBackend):
             return await run_command(self, argv, runtime.process_env(env), runtime.user)
 
     async def exec(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
-        """Start a process whose streams stay open.
-
-        Raises:
-            SandboxError: it could not be started.
-        """
         async with classified():
             opened: RuntimeProcess = await super().exec(runtime, argv, env)
         for name in ("kill", "terminate"):
@@ -142,41 +130,21 @@ class PrimeSandboxBackend(PrimeBackend):
         return opened
 
     async def prepare_execution(self, routes: list[str] | None, network: NetworkPolicyConfig | None = None) -> None:
-        """Have the platform enforce the seat's network policy, or `network`.
-
-        Raises:
-            SandboxError: it does not.
-        """
         enforce = super().prepare_execution
         async with classified():
             await repeated(lambda: enforce(routes, network))
 
     async def run_background(self, runtime: Runtime, argv: list[str], env: dict[str, str], log: str) -> None:
-        """Start a process that runs until `stop`.
-
-        Raises:
-            SandboxError: it could not be started.
-        """
         async with classified():
             await super().run_background(runtime, argv, env, log)
 
     async def read(self, runtime: Runtime, path: str, max_bytes: int | None = None) -> bytes:
-        """Read a file.
-
-        Raises:
-            SandboxError: there is none.
-        """
         once = super().read
         async with classified():
             content: bytes = await repeated(lambda: once(runtime, path, max_bytes))
             return content
 
     async def write(self, runtime: Runtime, path: str, data: bytes) -> None:
-        """Write a file and make its parents.
-
-        Raises:
-            SandboxError: it cannot be written.
-        """
         async with classified():
             await super().write(runtime, path, data)
 
@@ -199,7 +167,6 @@ class PrimeSandbox(Runtime):
     """A view of a Prime sandbox, which knows whose doing a failure of its commands can be."""
 
     def agent_can_cause(self, error: SandboxError) -> bool:
-        """Whether programs inside can have made a command fail so."""
         return agent_can_cause(error)
 
 
@@ -220,16 +187,8 @@ def _signalling(send: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[N
 async def provision_prime(
     config: PrimeConfig, lifetime: int, env: Mapping[str, str] | None = None, record: StartRecord | None = None
 ) -> AsyncIterator[PrimeSandbox]:
-    """Have a Prime sandbox and delete it on exit, whatever happens.
-
-    Args:
-        config: the seat's, resolved for the task.
-        lifetime: minutes after which the platform ends it; -1 is never.
-        record: the turn of its rollout.
-
-    Raises:
-        SandboxError: it could not be had; its type says why.
-    """
+    """Have a Prime sandbox and delete it on exit, whatever happens; `record` is the turn of its rollout, the rest as of
+    `PrimeSandboxBackend`."""
     record = await taken_turn(config, record)
     unlimited = config.model_copy(update={"creates_per_min": None})  # it had its turn
     async with provisioned(PrimeSandboxBackend(unlimited, lifetime, record), env) as box:

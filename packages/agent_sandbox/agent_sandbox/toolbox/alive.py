@@ -27,10 +27,6 @@ async def is_alive(runtime: vf.Runtime) -> bool:
 
 
 async def require_alive(runtime: vf.Runtime, doing: str) -> None:
-    """Return if the sandbox still runs.
-
-    Raises:
-        SandboxError: it does not; the message says what was `doing`.
-    """
+    """Return if the sandbox still runs, else raise a `SandboxError` that says what was `doing`."""
     if not await is_alive(runtime):
         raise vf.SandboxError(f"sandbox {runtime.name!r} is gone while {doing}")

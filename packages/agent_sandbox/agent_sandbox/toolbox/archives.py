@@ -12,7 +12,6 @@ from agent_sandbox.toolbox.checked_run import run_checked
 
 MAX_INLINE_BYTES = 96 * 1024
 """Largest archive, in base64, that travels as arguments instead of a file: saves a request per archive."""
-
 _PIECE = 32 * 1024
 _SECONDS = 300.0
 
@@ -34,11 +33,9 @@ async def unpack_archive(
     failure: str = "",
     error: type[vf.RolloutError] = vf.SandboxError,
 ) -> None:
-    """Add what is in a gzipped tar archive to `directory`, which is made where there is none.
+    """Add what is in a gzipped tar archive to the absolute path `directory`, which is made where there is none.
 
     Args:
-        archive: its members are below `directory`.
-        directory: an absolute path.
         folders: directories of the archive, each below its parent, at which no link may stand: one is removed.
         failure: what has failed when this fails, to open the message.
         error: what a failure is in a sandbox that is still alive.

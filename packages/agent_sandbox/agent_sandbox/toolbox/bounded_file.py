@@ -59,11 +59,8 @@ class ReadsAnswers(Protocol):
 
 
 async def read_bounded(runtime: vf.Runtime, path: str, max_bytes: int) -> bytes | FileState:
-    """The content of the file at the absolute sandbox `path` if it is a regular one of at most `max_bytes`.
-
-    Raises:
-        SandboxError: the sandbox is gone, or lacks `head` or `wc`.
-    """
+    """The content of the file at the absolute sandbox `path` if it is a regular one of at most `max_bytes`; the image
+    needs `head` and `wc`."""
     if isinstance(runtime, ReadsAnswers) and runtime.user is None:
         taken = await runtime.read_answer(path, max_bytes)
         return FileState[taken.upper()] if isinstance(taken, str) else taken
@@ -79,11 +76,8 @@ async def read_bounded(runtime: vf.Runtime, path: str, max_bytes: int) -> bytes 
 
 
 async def read_bounded_text(runtime: vf.Runtime, path: str, max_bytes: int) -> BoundedText:
-    """Read the file at the absolute sandbox `path` if it is a regular one of at most `max_bytes`.
-
-    Raises:
-        SandboxError: the sandbox is gone, or, where no engine can be asked instead, lacks `head` or `wc`.
-    """
+    """Read the file at the absolute sandbox `path` if it is a regular one of at most `max_bytes`; where no engine can
+    be asked instead, the image needs `head` and `wc`."""
     if isinstance(runtime, ReadsAnswers) and runtime.user is None:
         return _found(await runtime.read_answer(path, max_bytes))
     argv, failure = program_argv("read_regular.sh", path, str(max_bytes)), f"{path!r} cannot be read"

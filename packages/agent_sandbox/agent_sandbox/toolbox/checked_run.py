@@ -20,12 +20,9 @@ from agent_sandbox.verifiers_040 import exec_command
 
 OUT_OF_TIME = 124
 """The exit code of a program that did not end in its time, as of `timeout`."""
-
 _TAIL_CHARS = 500
-
 LIMIT_BYTES = 8 << 20
 """The most that is kept of each stream; a program that prints more is given up, with the exit code of a SIGKILL."""
-
 _KILLED = 137
 _CHUNK_BYTES = 1 << 16
 
@@ -39,7 +36,10 @@ async def run_for(
     """
     try:
         async with asyncio.timeout(seconds) as limit:
-            return await run_bounded(runtime, argv, env or {})
+            client = exec_command(runtime, dict(env or {}))
+            if client is None:
+                return await runtime.run(list(argv), dict(env or {}))
+            return await _collected([*client, *argv])
     except TimeoutError as error:
         if not limit.expired():
             raise vf.SandboxError(f"{failure}: sandbox {runtime.name!r} timed out: {error}") from error
@@ -85,14 +85,6 @@ async def run_checked(
     raise error(f"{message}; {advice}" if advice else message)
 
 
-async def run_bounded(runtime: vf.Runtime, argv: Sequence[str], env: Mapping[str, str]) -> vf.ProgramResult:
-    """The result of `argv` in the sandbox."""
-    client = exec_command(runtime, dict(env))
-    if client is None:
-        return await runtime.run(list(argv), dict(env))
-    return await _collected([*client, *argv])
-
-
 async def _collected(command: Sequence[str]) -> vf.ProgramResult:
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -107,12 +99,9 @@ async def _collected(command: Sequence[str]) -> vf.ProgramResult:
         try:
             async with asyncio.TaskGroup() as group:
                 heads = [group.create_task(_head(stream)) for stream in (process.stdout, process.stderr)]
+            result = vf.ProgramResult(await process.wait(), heads[0].result(), heads[1].result())
         except* TooMuchOutput:
-            said = f"ended because it printed over {LIMIT_BYTES} bytes"
-            result = vf.ProgramResult(exit_code=_KILLED, stdout="", stderr=said)
-        else:
-            code = await process.wait()
-            result = vf.ProgramResult(exit_code=code, stdout=heads[0].result(), stderr=heads[1].result())
+            result = vf.ProgramResult(_KILLED, "", f"ended because it printed over {LIMIT_BYTES} bytes")
         return result
     finally:
         if process.returncode is None:
@@ -134,11 +123,7 @@ class TooMuchOutput(Exception):
 
 
 async def _head(stream: asyncio.StreamReader) -> str:
-    """All of a stream's text.
-
-    Raises:
-        TooMuchOutput: once it is over the limit.
-    """
+    """All of a stream's text; `TooMuchOutput` once it is over the limit."""
     data = bytearray()
     while block := await stream.read(_CHUNK_BYTES):
         data += block

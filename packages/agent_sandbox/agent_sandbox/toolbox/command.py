@@ -11,7 +11,7 @@ import logging
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import verifiers.v1 as vf
 from pydantic import JsonValue
@@ -27,7 +27,6 @@ TAIL_CHARS = 2000
 """How much of each output stream is kept, counted from its end."""
 MARK_VARIABLE = "OPENCODE_COMMAND_MARK"
 """The variable by which `end_marked` knows what a command started."""
-
 _TEXT_VARIABLE = "OPENCODE_COMMAND"
 _KILL_AFTER = 2
 _HOST_GRACE = 8.0
@@ -61,14 +60,7 @@ class CommandResult:
 
     def record(self) -> dict[str, JsonValue]:
         """The result as JSON, for `trace.info`."""
-        return {
-            "command": self.command,
-            "exit_code": self.exit_code,
-            "duration": round(self.duration, 3),
-            "stdout": self.stdout,
-            "stderr": self.stderr,
-            "timed_out": self.timed_out,
-        }
+        return {**asdict(self), "duration": round(self.duration, 3)}
 
 
 async def run_command(
@@ -102,14 +94,8 @@ async def run_command(
     timed_out = duration >= timeout and result.exit_code in _ENDED_BY_TIMEOUT
     if timed_out:
         await end_marked(runtime, mark, command)
-    return CommandResult(
-        command=command,
-        exit_code=result.exit_code,
-        duration=duration,
-        stdout=result.stdout[-TAIL_CHARS:],
-        stderr=result.stderr[-TAIL_CHARS:],
-        timed_out=timed_out,
-    )
+    stdout, stderr = result.stdout[-TAIL_CHARS:], result.stderr[-TAIL_CHARS:]
+    return CommandResult(command, result.exit_code, duration, stdout, stderr, timed_out)
 
 
 async def end_marked(runtime: vf.Runtime, mark: str, command: str) -> None:

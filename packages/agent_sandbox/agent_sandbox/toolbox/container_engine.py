@@ -39,10 +39,8 @@ class ContainerEngine:
         return done.returncode == 0 and done.stdout.strip() == b"true"
 
     async def regular_file(self, path: str, max_bytes: int) -> "bytes | str":
-        """The content of the file at the absolute `path`, or in one word why there is none to be had.
-
-        The words: `absent`, `symlink`, `not_a_file`, `oversized`.
-        """
+        """The content of the file at the absolute `path`, or in one word why there is none to be had: `absent`,
+        `symlink`, `not_a_file`, `oversized`."""
         argv = [self.program, "cp", f"{self.container}:{path}", "-"]
         return await asyncio.to_thread(_first_member, argv, PurePosixPath(path).name, max_bytes)
 

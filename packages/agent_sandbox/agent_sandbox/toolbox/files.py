@@ -19,7 +19,6 @@ from agent_sandbox.toolbox.bounded_file import FileState, read_bounded
 from agent_sandbox.toolbox.checked_run import run_checked
 
 DEFAULT_READ_BYTES = 1 << 20
-
 Content = str | bytes | Path
 """What a file holds: text, which is written as UTF-8; bytes; or a file of this machine, whose executable bit it
 keeps."""
@@ -39,11 +38,8 @@ class SandboxFileError(vf.TaskError):
 
 
 async def upload_file(runtime: vf.Runtime, path: str, local_path: str | Path) -> None:
-    """Copy one file of this machine into the sandbox, with its executable bit; its directory is made.
-
-    Args:
-        path: absolute, in the sandbox.
-        local_path: of a regular file here.
+    """Copy one regular file of this machine to the absolute `path` in the sandbox, with its executable bit; its
+    directory is made.
 
     Raises:
         SandboxError: it cannot be written, or the sandbox is gone.
@@ -58,11 +54,7 @@ async def upload_file(runtime: vf.Runtime, path: str, local_path: str | Path) ->
 
 
 async def upload_content(runtime: vf.Runtime, content: str | bytes, path: str) -> None:
-    """Write one file; its directory is made.
-
-    Args:
-        content: text is written as UTF-8.
-        path: absolute, in the sandbox.
+    """Write one file at the absolute `path` in the sandbox, text as UTF-8; its directory is made.
 
     Raises:
         SandboxError: it cannot be written, or the sandbox is gone.
@@ -127,10 +119,9 @@ async def read_file(runtime: vf.Runtime, path: str, max_bytes: int = DEFAULT_REA
 
 
 def _require_absolute(path: str) -> None:
+    advice = "name files of a sandbox from its root, as with in_workdir(trace, path)"
     if not path.startswith("/"):
-        raise ValueError(
-            f"{path!r} is relative: name files of a sandbox from its root, as with in_workdir(trace, path)"
-        )
+        raise ValueError(f"{path!r} is relative: {advice}")
 
 
 def _folders(names: Mapping[str, Content]) -> Sequence[str]:

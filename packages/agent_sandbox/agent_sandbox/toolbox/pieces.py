@@ -28,14 +28,11 @@ _PAUSES_S = (1.0, 2.0, 4.0, 8.0)
 
 
 async def send_in_pieces(runtime: vf.Runtime, source: Path, target: str, mode: str = "644") -> float:
-    """Send a file of this machine, which nobody changes meanwhile; returns the seconds that checking it inside took.
-
-    Args:
-        target: absolute path in the sandbox; its directory is made.
-        mode: permissions of the file, octal.
+    """Send a file of this machine, which nobody changes meanwhile, to the absolute path `target` in the sandbox, whose
+    directory is made, with the octal `mode`; returns the seconds that checking it inside took.
 
     Raises:
-        SandboxError: the sandbox is gone, or pieces did not arrive in five tries; its type is that of the last failure.
+        SandboxError: pieces did not arrive in five tries; its type is that of the last failure.
     """
     sums = await asyncio.to_thread(_sums, source, source.stat().st_mtime_ns)
     missing, checking = list(range(len(sums))), 0.0
@@ -50,9 +47,8 @@ async def send_in_pieces(runtime: vf.Runtime, source: Path, target: str, mode: s
             return checking
         lines = joined.stdout.split()
         missing = [int(line.removeprefix("missing=")) for line in lines if line.startswith("missing=")]
-        said = (
-            f"{len(missing)} of {len(sums)} pieces of {target} are missing or differ: {broken or 'no error was told'}"
-        )
+        lacking = f"{len(missing)} of {len(sums)} pieces of {target} are missing or differ"
+        said = f"{lacking}: {broken or 'no error was told'}"
         if pause is None:
             kind = vf.SandboxError if broken is None else type(broken)
             raise kind(f"{failure}: {said}") from broken

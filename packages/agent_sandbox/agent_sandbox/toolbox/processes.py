@@ -57,9 +57,7 @@ def agent_can_cause(runtime: vf.Runtime, error: vf.SandboxError) -> bool:
 
 
 async def end_agent(runtime: vf.Runtime) -> None:
-    """End what the agent left running, on sandboxes that can tell it by identity.
-
-    Elsewhere that is the harness's task.
-    """
+    """End what the agent left running, on sandboxes that can tell it by identity; elsewhere that is the harness's
+    task."""
     if isinstance(runtime, EndsAgentProcesses):
         await runtime.end_agent_processes()

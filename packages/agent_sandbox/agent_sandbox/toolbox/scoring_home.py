@@ -59,10 +59,8 @@ class ScoringHome:
 
 @asynccontextmanager
 async def scoring_home(runtime: vf.Runtime, workdir: str, *, exposed: bool) -> AsyncIterator[ScoringHome]:
-    """A new home for the verify commands of one rollout, removed afterwards.
-
-    With `exposed` the agent was root, and programs of the sandbox may be its own.
-    """
+    """A new home for the verify commands of one rollout, removed afterwards. With `exposed` the agent was root, and
+    programs of the sandbox may be its own."""
     async with AsyncExitStack() as stack:
         code: AgentCode | None = None
         if isinstance(runtime, RunsAgentCode):
@@ -113,12 +111,22 @@ def _environment(directory: str, shared: str, workdir: str) -> dict[str, str]:
         "TMPDIR": temporary,
         **{f"XDG_{name}_HOME": f"{home}/.{name.lower()}" for name in ("CONFIG", "CACHE", "DATA", "STATE")},
         "XDG_RUNTIME_DIR": temporary,
-        **{"PYTHONNOUSERSITE": "1", "PYTHONSTARTUP": "", "PYTHONUSERBASE": f"{home}/.local"},
-        **{"BASH_ENV": "", "ENV": "", "PIP_CONFIG_FILE": "/dev/null"},
-        **{"NPM_CONFIG_USERCONFIG": f"{home}/.npmrc", "NPM_CONFIG_GLOBALCONFIG": f"{home}/.npmrc-global"},
-        **{"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"},
-        **{"GIT_ATTR_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_COUNT": str(len(_GIT))},
-        **{"AGENT_CODE_DIR": shared, "AGENT_CODE_WORKDIR": workdir},
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONSTARTUP": "",
+        "PYTHONUSERBASE": f"{home}/.local",
+        "BASH_ENV": "",
+        "ENV": "",
+        "PIP_CONFIG_FILE": "/dev/null",
+        "NPM_CONFIG_USERCONFIG": f"{home}/.npmrc",
+        "NPM_CONFIG_GLOBALCONFIG": f"{home}/.npmrc-global",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_CONFIG_SYSTEM": "/dev/null",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_CONFIG_COUNT": str(len(_GIT)),
+        "AGENT_CODE_DIR": shared,
+        "AGENT_CODE_WORKDIR": workdir,
     }
     for number, (name, value) in enumerate(_GIT.items()):
         variables |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}

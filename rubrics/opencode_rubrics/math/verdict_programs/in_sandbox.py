@@ -46,8 +46,7 @@ def _result(request: dict[str, Any]) -> dict[str, Any]:
         text = read_answer(request["path"], request["max_bytes"])
     except UnusableAnswer as unusable:
         return {"state": "unusable", "reason": str(unusable)}
-    outcome = _judged(request["reference"], text, request["seconds"])
-    return {**outcome, "text": text}
+    return {**_judged(request["reference"], text, request["seconds"]), "text": text}
 
 
 def _judged(reference: str, text: str, seconds: float) -> dict[str, Any]:
@@ -74,11 +73,8 @@ def _verified(reference: str, text: str) -> str:
 
 
 def read_answer(path: str, max_bytes: int) -> str:
-    """The UTF-8 text of the file at `path`; no link is followed at the path itself, and nothing is waited for.
-
-    Raises:
-        UnusableAnswer: nothing, or anything but a regular UTF-8 file of at most `max_bytes`, is there.
-    """
+    """The UTF-8 text of the file at `path`; no link is followed at the path itself, and nothing is waited for. Nothing,
+    or anything but a regular UTF-8 file of at most `max_bytes`, is an `UnusableAnswer`."""
     try:
         # Without O_NONBLOCK a FIFO would be waited for.
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

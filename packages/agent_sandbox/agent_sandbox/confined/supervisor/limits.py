@@ -62,11 +62,7 @@ class Limits:
         return value if most == resource.RLIM_INFINITY else min(value, most)
 
     def impose(self, alone: bool) -> None:
-        """Put the calling process, a fork of process 1, under the limits.
-
-        Raises:
-            OSError: a control group is gone.
-        """
+        """Put the calling process, a fork of process 1, under the limits; an `OSError` if a control group is gone."""
         for fd in self._groups_alone if alone else self._groups:
             os.write(fd, b"0")  # the writer itself
         for kind, value in self._hard.items():

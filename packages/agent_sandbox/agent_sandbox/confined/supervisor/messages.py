@@ -113,7 +113,6 @@ class Server:
         return True
 
     def reply(self, identifier: bytes, status: bytes, text: bytes = b"", fds: Sequence[int] = ()) -> None:
-        """Answer a request."""
         send(self._control, (identifier, status, text), fds)
 
     def on_socket(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
