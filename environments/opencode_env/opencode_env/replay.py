@@ -172,11 +172,8 @@ class _Pins:
                 results = self._recorded.get(message.tool_call_id, [])
                 if number < len(results) and message.content != results[number]:
                     self._replaced.add((message.tool_call_id, number))
-                    messages[place] = _with_content(message, results[number])
+                    result = results[number]
+                    if isinstance(result, str) and len(result.encode()) > _CUT_BEYOND:
+                        result = [TextContentPart(text=result)]
+                    messages[place] = ToolMessage.model_validate({**message.model_dump(), "content": result})
         return request.model_copy(update={"messages": messages})
-
-
-def _with_content(message: ToolMessage, content: Any) -> ToolMessage:
-    if isinstance(content, str) and len(content.encode()) > _CUT_BEYOND:
-        content = [TextContentPart(text=content)]
-    return ToolMessage.model_validate({**message.model_dump(), "content": content})

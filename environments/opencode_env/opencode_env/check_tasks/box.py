@@ -37,11 +37,7 @@ class Box:
     fence: ProcessFence
     agent_seconds: float
     scoring_seconds: float | None
-
-    @property
-    def workdir(self) -> str:
-        """The work directory."""
-        return workdir_of(self.trace)
+    workdir: str
 
     async def score(self, task: Task[Any, Any, Any] | None = None) -> AnyTrace:
         """End what runs for the agent, and score what is there now, on a trace of its own.
@@ -106,4 +102,4 @@ class CheckEnv(CliAgentEnv[CliAgentEnvConfig]):
             fence = ProcessFence(runtime)
             await fence.mark()
             seen = agents_view(await resolve_agent_runtime(runtime, task.data.agent_user))
-            yield Box(task, runtime, seen, trace, rollout, fence, seconds, scoring)
+            yield Box(task, runtime, seen, trace, rollout, fence, seconds, scoring, workdir_of(trace))

@@ -206,11 +206,8 @@ class TaskCheck:
 
     def _search(self, readable: Readable, gold: Gold | None, changes: list[Secret]) -> None:
         prompt = self._task.data.prompt_text
-        secrets = [
-            *changes,
-            *self._hidden(),
-            *(secret_of(name, text) for name, text in (gold.texts if gold else {}).items()),
-        ]
+        golden = [secret_of(name, text) for name, text in (gold.texts if gold else {}).items()]
+        secrets = [*changes, *self._hidden(), *golden]
         answer = self._task.data.answer
         for told in found_in(readable.texts, secrets, answer, prompt):
             self._note("leak", told)
@@ -234,7 +231,7 @@ class TaskCheck:
             yield secret_of("the patch of tests", problem.test_patch)
         tests = self._task.data.tests
         if tests is not None and tests.archive is not None:
-            for name, text in _unpacked(tests.archive).items():
+            for name, text in texts_of(gzip.decompress(base64.b64decode(tests.archive))).items():
                 yield secret_of(f"the hidden test {name.lstrip('/')}", text, together=True)
 
 
@@ -243,10 +240,6 @@ def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Se
     for name, text in after.items():
         if before.get(name) != text and text not in gone:
             yield change_of(f"the gold solution's {name}", before.get(name), text)
-
-
-def _unpacked(archive: str) -> dict[str, str]:
-    return texts_of(gzip.decompress(base64.b64decode(archive)))
 
 
 def _listed(rewards: list[float]) -> str:

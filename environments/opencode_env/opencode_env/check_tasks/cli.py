@@ -8,8 +8,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,7 @@ from verifiers.v1.task import Task
 
 from opencode_env.check_tasks.box import CheckEnv
 from opencode_env.check_tasks.check import TaskCheck
-from opencode_env.check_tasks.report import Check, Report
-from opencode_env.check_tasks.results import Results, table
+from opencode_env.check_tasks.report import Check, Report, Results, table
 from opencode_env.check_tasks.write_folder import FolderError, write_folder
 from opencode_env.taskset import DatasetError, OpenCodeTask
 
@@ -109,8 +108,9 @@ async def _checked(options: argparse.Namespace, config: Any) -> list[Report]:
         finally:
             places.release()
 
-    async with _started(env):
-        for number, task in enumerate(_tasks(env.taskset, options.limit)):
+    try:
+        await env.start()
+        for number, task in enumerate(islice(env.taskset, options.limit)):
             if results is not None and (report := results.done(task.key, task.hash, digest)) is not None:
                 reports[number] = report
                 progress.add()
@@ -119,6 +119,8 @@ async def _checked(options: argparse.Namespace, config: Any) -> list[Report]:
             running.add(checking := asyncio.create_task(one(number, task)))
             checking.add_done_callback(running.discard)
         await asyncio.gather(*running)
+    finally:
+        await env.stop()
     return [reports[number] for number in sorted(reports)]
 
 
@@ -130,7 +132,6 @@ class _Progress:
         self._done = 0
 
     def add(self) -> None:
-        """Count one task."""
         self._done, now = self._done + 1, time.monotonic()
         if now - self._told >= _PROGRESS_SECONDS:
             self._told = now
@@ -142,22 +143,6 @@ def _digest(options: argparse.Namespace, config: Any) -> str:
     """Equal for checks that would find the same."""
     parts = [options.repeats, options.gold, config.agent.model_dump_json(), config.taskset.task.model_dump_json()]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
-
-
-def _tasks(taskset: Any, limit: int | None) -> Iterator[Any]:
-    for number, task in enumerate(taskset):
-        if number == limit:
-            return
-        yield task
-
-
-@asynccontextmanager
-async def _started(env: CheckEnv) -> AsyncIterator[None]:
-    try:
-        await env.start()
-        yield
-    finally:
-        await env.stop()
 
 
 async def _report(env: CheckEnv, task: Task[Any, Any, Any], options: argparse.Namespace, digest: str) -> Report:

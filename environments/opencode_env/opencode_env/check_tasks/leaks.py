@@ -55,10 +55,7 @@ def _lines(text: str) -> list[str]:
 
 
 def holds(text: str, secret: Secret) -> bool:
-    """Whether the text holds the secret."""
-    if not secret.counts:
-        return False
-    if secret.lines[0] not in text and "\\n" not in text:
+    if not secret.counts or (secret.lines[0] not in text and "\\n" not in text):
         return False
     return any(_holds(lines, secret) for lines in _spellings(text))
 

@@ -113,16 +113,8 @@ MAX_BYTES = 128 * 1024 * 1024
 _SECONDS = 300.0
 _KERNEL = ("/proc", "/sys", "/dev")
 _SYSTEM = (
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/usr/bin",
-    "/usr/sbin",
-    "/usr/lib",
-    "/usr/include",
-    "/usr/libexec",
+    *("/bin", "/sbin", "/lib", "/lib32", "/lib64"),
+    *("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/include", "/usr/libexec"),
 )
 _ADDED = ("/usr/lib/python3/dist-packages",)
 """Below one of those, and yet where a task's own project may be installed."""
@@ -148,7 +140,9 @@ async def readable_in(runtime: vf.Runtime) -> Readable:
     found.texts[NAMES] = "\n".join(map(words_of, sorted(_names(packed))))
     for repository in _repositories(packed):
         found.texts |= await _objects(runtime, repository, found)
-    found.texts |= await _variables(runtime)
+    listed = (await runtime.run(["env"], {})).stdout.splitlines()
+    pairs = (line.partition("=") for line in listed if "=" in line)
+    found.texts |= {f"the variable {name}": value for name, _, value in pairs}
     return found
 
 
@@ -168,14 +162,12 @@ async def _packed(runtime: vf.Runtime, places: list[str], left_out: list[str], f
 async def _made(runtime: vf.Runtime, argv: list[str], path: str, lacking: str, found: Readable) -> bytes:
     """The content of the file that a program makes and says the size of."""
     result = await run_for(runtime, argv, _SECONDS, f"{path} cannot be made")
-    said = result.stdout.strip()
+    said, what = result.stdout.strip(), lacking.partition(":")[0]
     if not said.isdigit():
-        found.unread.append(
-            lacking if result.exit_code == 90 else f"{lacking.partition(':')[0]}: {result.stderr[-200:]}"
-        )
+        found.unread.append(lacking if result.exit_code == 90 else f"{what}: {result.stderr[-200:]}")
         return b""
     if int(said) > MAX_BYTES:
-        found.unread.append(f"{lacking.partition(':')[0]}: {int(said) >> 20} MiB are too much")
+        found.unread.append(f"{what}: {int(said) >> 20} MiB are too much")
         return b""
     try:
         return await runtime.read(path, MAX_BYTES)
@@ -201,10 +193,7 @@ def texts_of(packed: bytes, read: Callable[[bytes], str] = plain_text) -> dict[s
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         for member in archive:
             content = archive.extractfile(member) if member.isreg() else None
-            if content is None:
-                continue
-            text = read(content.read())
-            if text:
+            if content is not None and (text := read(content.read())):
                 found[f"/{member.name.lstrip('./')}" if not member.name.startswith("/") else member.name] = text
     return found
 
@@ -242,9 +231,3 @@ async def _objects(runtime: vf.Runtime, directory: str, found: Readable) -> Mapp
         if kind != "tree" and int(size) <= MAX_FILE_BYTES and (text := text_of(body)):
             texts[f"git {kind} {name[:10]} of {directory}"] = text
     return texts
-
-
-async def _variables(runtime: vf.Runtime) -> Mapping[str, str]:
-    listed = (await runtime.run(["env"], {})).stdout.splitlines()
-    pairs = [line.partition("=") for line in listed if "=" in line]
-    return {f"the variable {name}": value for name, _, value in pairs}

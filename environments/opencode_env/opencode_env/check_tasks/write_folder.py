@@ -95,11 +95,8 @@ async def _own_parser(box: Box, problem: SweProblem, workdir: str) -> str:
 async def _write_repository(runtime: vf.Runtime, tests: Path, patch_file: str, workdir: str) -> None:
     """What makes the agent's change a patch, as the suite's command expects it."""
     head = await run_checked(runtime, ["git", "-C", workdir, "rev-parse", "HEAD"], "the base commit cannot be told")
-    texts = {"@patch@": patch_file, "@base@": head.stdout.strip()}
-    text = program_text("make_change.sh", _OWNER)
-    for word, meant in texts.items():
-        text = text.replace(word, meant)
-    _write(tests, "make_change.sh", text)
+    text = program_text("make_change.sh", _OWNER).replace("@patch@", patch_file)
+    _write(tests, "make_change.sh", text.replace("@base@", head.stdout.strip()))
     await _pack(runtime, tests / "repository.tgz", workdir, [".git"])
 
 
@@ -152,14 +149,13 @@ def _write_environment(folder: Path, task: OpenCodeTask, problem: SweProblem, wo
     lines = [
         f"[agent]\ntimeout_sec = {task.data.timeout.agent or 5400:g}",
         f"[verifier]\ntimeout_sec = {problem.timeout:g}",
+        f"[environment]\nworkdir = {json.dumps(workdir)}",
     ]
-    lines.append(f"[environment]\nworkdir = {json.dumps(workdir)}")
     _write(folder, "task.toml", "\n\n".join(lines) + "\n")
     if task.data.image is not None:
-        hide = text_of("hide_history.sh")
         steps = [f"cd {workdir}", *task.data.setup, *(f"rm -rf -- {path}" for path in problem.hidden)]
         _write(folder, "environment/setup.sh", "set -e\n" + "\n".join(steps) + "\n")
-        _write(folder, "environment/hide_history.sh", hide)
+        _write(folder, "environment/hide_history.sh", text_of("hide_history.sh"))
         run = f"sh /tmp/setup/setup.sh && sh /tmp/setup/hide_history.sh {workdir} {problem.base_commit or ''}"
         recipe = f"FROM {task.data.image}\nCOPY setup.sh hide_history.sh /tmp/setup/\nRUN {run} && rm -rf /tmp/setup\n"
         _write(folder, "environment/Dockerfile", recipe)

@@ -4,8 +4,11 @@ Nobody outside the sandbox can watch what ends a program inside, so the line is 
 the model has called a tool no program of the agent's exists, and a failure is the infrastructure's; from then on it is
 only on evidence that nothing in the sandbox can make (`outcome_rule`). A new outcome is a row of `outcomes` and a
 condition here; all else follows. Invariant: what raises is never scored; what returns is the policy's doing and is.
+An agent whose processes outran their end, or whose programs used the time of scoring, is rewarded nothing and is not an
+error: everything in its sandbox ended before anything was scored.
 """
 
+import contextlib
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -21,8 +24,7 @@ from verifiers.v1.trace import ModelCall
 from opencode_env.cli_agent.interception.gateway import refused_last
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.interception.tunnel import require_tunnel
-from opencode_env.cli_agent.model_failure import overflowed, require_model_calls
-from opencode_env.cli_agent.outcome_rule import Evidence, endpoint_failure
+from opencode_env.cli_agent.outcome_rule import Evidence, endpoint_failure, overflowed, require_model_calls
 from opencode_env.cli_agent.outcomes import AgentError, AgentErrors, Outcome
 from opencode_env.cli_agent.rollout import Rollout, rollout_of
 from opencode_env.cli_agent.startup import NOT_STARTED
@@ -42,11 +44,17 @@ class CountsLimitKills(Protocol):
 
     async def limit_kills(self) -> dict[str, int]:
         """How many processes were ended, by limit: `memory`, …"""
-        ...
 
     def kills_below_limits(self) -> int:
         """How many the kernel ended for want of memory though no limit of the sandbox's was reached."""
-        ...
+
+
+@runtime_checkable
+class SandboxWithLimits(CountsLimitKills, Protocol):
+    """One that knows as well what its limits did to the agent."""
+
+    @property
+    def agent_survived(self) -> bool: ...
 
 
 @dataclass
@@ -271,18 +279,47 @@ def require_scorable(trace: AnyTrace) -> None:
 
 
 def fail_stage_timeout(trace: AnyTrace) -> None:
-    """Turn an expired setup, finalize or scoring deadline, which verifiers records as a clean stop, into an error.
-
-    Only the agent's own time limit is the policy's doing.
-    """
+    """Turn an expired setup, finalize or scoring deadline, which verifiers records as a clean stop, into an error. Only
+    the agent's own time limit is the policy's doing."""
     stage = (trace.stop_condition or "").removesuffix("_timeout")
     if not trace.ok or stage not in _STAGES or not trace.is_timeout:
         return
-    error = TaskError(f"{stage} did not finish within its deadline (--env.agent.timeout.{stage}); nothing was scored")
-    trace.record_error(error)
+    late = f"{stage} did not finish within its deadline (--env.agent.timeout.{stage}); nothing was scored"
+    trace.record_error(TaskError(late))
 
 
 def unscore_failed(trace: AnyTrace) -> None:
     """Take the rewards off a trace that holds an error, those too that were given before it happened."""
     if not trace.ok:
         trace.rewards = dict.fromkeys(trace.rewards)
+
+
+_OVERRUN = "scoring_overrun"
+"""Key of the agent's record: how its programs used up the time of scoring."""
+
+
+async def limits_met(runtime: Runtime) -> dict[str, Any]:
+    """Return the agent's record of it: whether it `outlived` its end, and its `limit_kills`, where that is known."""
+    if not isinstance(runtime, SandboxWithLimits):
+        return {}
+    found: dict[str, Any] = {"outlived": runtime.agent_survived}
+    with contextlib.suppress(SandboxError):  # the sandbox is gone, which is said elsewhere
+        found["limit_kills"] = await runtime.limit_kills()
+    return found
+
+
+def outlived_its_end(trace: AnyTrace) -> bool:
+    """Whether the agent's processes outran their end, so that everything in the sandbox was ended with them."""
+    return bool(agent_record(trace).get("outlived"))
+
+
+def note_overrun(trace: AnyTrace, reason: str) -> None:
+    """Note that the agent's programs used up the time of scoring."""
+    agent_record(trace)[_OVERRUN] = reason
+
+
+def zero_spoilt(trace: AnyTrace) -> None:
+    """Reward nothing where the agent's processes outran their end, or the time of scoring, whatever it has found."""
+    if outlived_its_end(trace) or _OVERRUN in agent_record(trace):
+        for name, reward in trace.rewards.items():
+            trace.record_reward(name, 0.0, 1.0 if reward is None else reward.weight)

@@ -35,12 +35,11 @@ from verifiers.v1.task import Task
 from verifiers.v1.utils.compile import resolve_runtime_config
 from verifiers.v1.utils.generic import concrete_type
 
-from opencode_env.cli_agent.classification import fail_stage_timeout, unscore_failed
+from opencode_env.cli_agent.classification import fail_stage_timeout, unscore_failed, zero_spoilt
 from opencode_env.cli_agent.containers import provision_container
 from opencode_env.cli_agent.features import Feature, Run
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.interception import GatewayConfig, serving_by_role
-from opencode_env.cli_agent.limits_met import zero_spoilt
 from opencode_env.cli_agent.local_runtime import provision_local
 from opencode_env.cli_agent.outcomes import AgentErrors, retries_of_outcomes
 from opencode_env.cli_agent.rollout import Rollout
@@ -90,9 +89,8 @@ class CliAgentEnvConfig(EnvConfig):
             runtime = seat.get("runtime") if isinstance(seat, dict) else None
             kind = str(runtime.get("type")) if isinstance(runtime, dict) else ""
             if kind in GONE_RUNTIMES:
-                raise ValueError(
-                    f'--env.{name}.runtime.type: verifiers has no "{kind}" after 0.4.0; use {GONE_RUNTIMES[kind]}'
-                )
+                gone = f'verifiers has no "{kind}" after 0.4.0; use {GONE_RUNTIMES[kind]}'
+                raise ValueError(f"--env.{name}.runtime.type: {gone}")
         return given
 
     @model_validator(mode="after")
@@ -142,14 +140,13 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
     def __init__(self, config: ConfigT) -> None:
         # verifiers warns that a `subprocess` runtime runs on the host; here that type is the confined sandbox.
         env_logger = logging.getLogger("verifiers.v1.env")
-        hide = _hide_subprocess_warning if config.sandbox.confine else None
-        if hide:
-            env_logger.addFilter(hide)
+        if config.sandbox.confine:
+            env_logger.addFilter(_hide_subprocess_warning)
         try:
             super().__init__(config)
         finally:
-            if hide:
-                env_logger.removeFilter(hide)
+            if config.sandbox.confine:
+                env_logger.removeFilter(_hide_subprocess_warning)
         self._resources = AsyncExitStack()
         self._turns = Turns(self.config.prime)
         self._features = self.config.features()
@@ -217,8 +214,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         """Plan `n` episodes of a task, before anything of the run starts; limits that do not fit are warned about."""
         longest = sum(rubric.longest(task.data) for rubric in _rubrics(task))
         warn_of_short_limit(task, scoring_limit(self.config.agent.timeout, task), longest)
-        slots: list[RunSlot] = super().slots(task, n)
-        return slots
+        return super().slots(task, n)
 
     async def run_episode(
         self, task: Task[Any, Any, Any], ctx: ModelContext, **watchers: Any
@@ -286,9 +282,8 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
             except TimeoutError as error:
                 if not limit.expired():
                     raise
-                raise SandboxError(
-                    f"the sandbox was not up within {deadline:g} s (--env.agent.timeout.setup)"
-                ) from error
+                late = f"the sandbox was not up within {deadline:g} s (--env.agent.timeout.setup)"
+                raise SandboxError(late) from error
             attach(rollout, box)
             if rollout.turns is not None:
                 await rollout.turns.provide(box)
@@ -327,33 +322,26 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
             )
         if self.config.sandbox.confine:
             require_private_workdir(workdir)
-        binds = [*await self.local_binds(agent), *await _shared_directories(task)]
+        binds = [*await self.local_binds(agent)]
+        if rubrics := _rubrics(task):
+            binds += [Bind(shared.source, shared.target) for shared in await rubrics[0].shared_directories()]
         network = asked_network(task.data)
         async with provision_local(self.config.sandbox, binds, task.runtime_env(), workdir, network) as box:
             yield box
 
     async def local_binds(self, agent: Agent) -> Sequence[Bind]:
-        """Host directories that the agent's harness wants to see, read-only, in the confined local sandbox.
-
-        A harness names them itself (`local_binds`); for verifiers' own they are made here.
-        """
+        """Host directories that the agent's harness wants to see, read-only, in the confined local sandbox. A harness
+        names them itself (`local_binds`); for verifiers' own they are made here."""
         wanted = getattr(agent.harness, "local_binds", None)
         async with boundary(HarnessError, "preparing the harness's files"):
-            binds: Sequence[Bind] = await (
-                harness_binds(agent.harness, self.NPM_AGENTS) if wanted is None else wanted()
-            )
+            asked = harness_binds(agent.harness, self.NPM_AGENTS) if wanted is None else wanted()
+            binds: Sequence[Bind] = await asked
         return binds
 
 
 def _rubrics(task: Task[Any, Any, Any]) -> list[Rubric[Any]]:
     rubric = getattr(task, "rubric", None)
     return [rubric, *rubric.members] if isinstance(rubric, Rubric) else []
-
-
-async def _shared_directories(task: Task[Any, Any, Any]) -> list[Bind]:
-    """Host directories that the task's rubric wants to see, read-only, in the confined local sandbox."""
-    rubrics = _rubrics(task)
-    return [Bind(shared.source, shared.target) for shared in await rubrics[0].shared_directories()] if rubrics else []
 
 
 def _hide_subprocess_warning(record: logging.LogRecord) -> bool:

@@ -1,8 +1,10 @@
-"""What an environment is composed of beside its agent: features, such as tool backends or simulated users."""
+"""What an environment is composed of beside its agent: features, such as tool backends or simulated users, and
+how they lay something around a task."""
 
+import copy
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from verifiers.v1.agent import Agents
 from verifiers.v1.runtimes import Runtime
@@ -26,13 +28,16 @@ class Feature:
         """Decide what becomes of the episode's seats, before anything runs."""
 
     async def run(self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, rollout: Rollout, run: Run) -> None:
-        """Run the agent with this feature, by default as it is.
-
-        Args:
-            task: what `run` gets, or a copy of it.
-            agents: the episode's seats.
-            box: the sandbox of the agent.
-            rollout: begins when its trace is minted.
-            run: the features after this one, and the agent.
-        """
+        """Run the agent with this feature, by default as it is, in its sandbox `box`; `run` is the features after this
+        one, and the agent, and gets the task or a copy of it. The rollout begins when its trace is minted."""
         await run(task)
+
+
+TaskT = TypeVar("TaskT", bound=Task[Any, Any, Any])
+
+
+def with_methods(task: TaskT, **methods: Callable[..., Any]) -> TaskT:
+    """The same task with these in place of its methods."""
+    copied = copy.copy(task)  # not made anew: a constructor may want more than the data
+    vars(copied).update(methods)
+    return copied

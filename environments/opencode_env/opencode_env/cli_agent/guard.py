@@ -2,11 +2,15 @@
 
 Invariant: when a guarded session was closed, either no process of the agent is left in the sandbox, or the record names
 the `survivors` and the trace is not scored; and a run that the infrastructure failed, by `classification`, has raised.
+
+Metrics are counted from what the model really sampled: retried and failed calls are not turns. Sub-agents that share
+the main agent's trace are counted with it.
 """
 
 import asyncio
 import copy
 import time
+from collections.abc import Collection
 from functools import cache
 from typing import Any, Generic
 
@@ -22,18 +26,26 @@ from verifiers.v1.task import Task, TaskData
 from verifiers.v1.types import Messages
 from verifiers.v1.utils.decorators import invoke
 
-from opencode_env.cli_agent.changed_task import with_methods
-from opencode_env.cli_agent.classification import EndedRun, classify, has_called_tool, require_scorable
+from opencode_env.cli_agent.classification import (
+    EndedRun,
+    classify,
+    has_called_tool,
+    limits_met,
+    note_overrun,
+    outcomes_at_the_end,
+    outlived_its_end,
+    require_scorable,
+)
+from opencode_env.cli_agent.features import with_methods
+from opencode_env.cli_agent.interception.gateway import PARTIAL, RECORD, REPEATED
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.interception.tunnel import require_tunnel, until_lost
-from opencode_env.cli_agent.limits_met import limits_met, note_overrun, outlived_its_end
-from opencode_env.cli_agent.metrics import agent_metrics
-from opencode_env.cli_agent.model_failure import overflowed
-from opencode_env.cli_agent.outcomes import AgentErrors, ConfigurationError, Outcome
+from opencode_env.cli_agent.outcome_rule import overflowed
+from opencode_env.cli_agent.outcomes import AgentErrors, ConfigurationError, Outcome, flags_of_outcomes
 from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.runaway import until_runaway
-from opencode_env.cli_agent.traces import AnyTrace, agent_record
+from opencode_env.cli_agent.traces import AnyTrace, agent_record, tool_counts
 
 ConfigT = TypeVar("ConfigT", bound=HarnessConfig)
 
@@ -62,15 +74,12 @@ class GuardedHarness(Harness[ConfigT], Generic[ConfigT]):
         fence = ProcessFence(runtime)
         options = {} if tool_interception_url is None else {"tool_interception_url": tool_interception_url}
         inner = await self.fenced_session(fence, ctx, trace, runtime, endpoint, secret, mcp_urls, data, **options)
-        session = GuardedSession(inner, fence, self.agent_errors)
-        rollout_of(trace).session = session
+        rollout.session = session = GuardedSession(inner, fence, self.agent_errors)
         return session
 
     async def fenced_session(self, fence: ProcessFence, *arguments: Any, **options: Any) -> HarnessSession:
-        """Mark the processes that run now, then open the harness's own session; arguments as for `session`.
-
-        A harness whose session runs a preparing command anyway overrides this, to print the mark with it.
-        """
+        """Mark the processes that run now, then open the harness's own session; arguments as for `session`. A harness
+        whose session runs a preparing command anyway overrides this, to print the mark with it."""
         await fence.mark()
         return await super().session(*arguments, **options)
 
@@ -153,17 +162,8 @@ class GuardedSession(HarnessSession):
     """Drives another session, and ends the agent when it runs away, at its close, and whatever it left running."""
 
     def __init__(self, inner: HarnessSession, fence: ProcessFence, agent_errors: AgentErrors = "score") -> None:
-        super().__init__(
-            inner.harness,
-            inner.ctx,
-            inner.trace,
-            inner.runtime,
-            inner.endpoint,
-            inner.secret,
-            inner.mcp_urls,
-            inner.data,
-            inner.tool_interception_url,
-        )
+        connection = (inner.endpoint, inner.secret, inner.mcp_urls, inner.data, inner.tool_interception_url)
+        super().__init__(inner.harness, inner.ctx, inner.trace, inner.runtime, *connection)
         self._inner = inner
         self._fence = fence
         self._rollout = rollout_of(inner.trace)
@@ -174,9 +174,7 @@ class GuardedSession(HarnessSession):
         self._duration = 0.0
 
     async def steer(self, message: str, *, message_id: str | None = None) -> dict[str, Any]:
-        """Deliver a user message during a running turn, if the agent can take one."""
-        receipt: dict[str, Any] = await self._inner.steer(message, message_id=message_id)
-        return receipt
+        return await self._inner.steer(message, message_id=message_id)
 
     async def turn(self, messages: Messages | None = None) -> None:
         """Run one segment to its end.
@@ -236,14 +234,12 @@ class GuardedSession(HarnessSession):
         await require_tunnel(self._rollout.tunnel, doubted=False)
         if overflowed(own_calls(self.trace, first_call)):
             return
-        endless = (
-            f"the agent keeps calling the model without end ({len(self.trace.calls) - first_call} calls in this run)"
-        )
+        made = len(self.trace.calls) - first_call
+        endless = f"the agent keeps calling the model without end ({made} calls in this run)"
         if has_called_tool(self.trace):
             raise HarnessError(endless)
-        raise ProviderError(
-            f"{endless}: its streams name no finish reason, or every call fails; the endpoint is broken"
-        )
+        why = "its streams name no finish reason, or every call fails; the endpoint is broken"
+        raise ProviderError(f"{endless}: {why}")
 
     async def _inner_turn(self, messages: Messages | None) -> None:
         async with boundary(HarnessError, f"harness {self.harness.config.id!r}"):
@@ -269,3 +265,25 @@ class GuardedSession(HarnessSession):
             if (side := self._rollout.live_sub) is not None:
                 await side.end()
             self.trace.record_metrics(agent_metrics(self.trace, self._error, self._outcomes))
+
+
+def agent_metrics(trace: AnyTrace, error: RolloutError | None, ended: Collection[Outcome] = ()) -> dict[str, float]:
+    """The metrics of every agent, all present in every rollout: counts, and flags as 0 or 1. `error` is what broke the
+    agent's run, `ended` are the outcomes of its runs."""
+    counts, record, gateway = tool_counts(trace), agent_record(trace), trace.info.get(RECORD, {})
+    last = next(iter(trace.assistant_messages[-1:]), None)
+    empty = last is not None and not (last.content or "").strip() and not last.tool_calls
+    return {
+        "num_turns": float(trace.num_turns),
+        "agent_error": float(error is not None),
+        **flags_of_outcomes({*ended, *outcomes_at_the_end(trace)}),
+        "limit_kills": float(sum(record.get("limit_kills", {}).values())),
+        "empty_answer": float(empty),
+        "program_calls": float(len(trace.calls) - len(own_calls(trace))),
+        "repeated_calls": float(gateway.get(REPEATED, 0)),
+        "ghost_answers": float(gateway.get(PARTIAL, 0)),
+        "model_call_errors": float(sum(call.error is not None for call in trace.calls)),
+        "total_tool_calls": float(counts.total()),
+        "unique_tools_used": float(len(counts)),
+        "has_tool_calls": float(bool(counts)),
+    }

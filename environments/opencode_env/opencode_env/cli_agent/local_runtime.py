@@ -1,21 +1,28 @@
-"""The runtime behind a seat's `subprocess` type: the confined local sandbox, or, by explicit choice, no confinement."""
+"""The runtime behind a seat's `subprocess` type: the confined local sandbox, or, by explicit choice, no confinement.
+
+Invariant: a directory that was there before any rollout, or that a rollout of any process still uses, is never removed.
+The lock file of a directory is held shared by every rollout that uses it, and says whether a rollout added it.
+"""
 
 import asyncio
 import contextlib
+import fcntl
+import hashlib
 import os
+import shutil
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 from agent_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
+from agent_sandbox.file_lock import private_directory
 from agent_sandbox.provisioning import provisioned
 from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 from agent_sandbox.verifiers_040 import Runtime, SubprocessBackend
 from verifiers.v1.configs.runtime import NetworkPolicyConfig
 from verifiers.v1.errors import SandboxError, TaskError
 from verifiers.v1.runtimes import ProgramResult, RuntimeProcess, SubprocessConfig
-
-from opencode_env.cli_agent.added_directory import AddedDirectory
+from verifiers.v1.utils.paths import CACHE_DIR
 
 _MARK = "OPENCODE_ENV_UNCONFINED"
 _IN_WORKDIR = 'mkdir -p -- "$1" && cd -- "$1" && shift && exec "$@"'
@@ -25,9 +32,7 @@ _REWARDS = "/logs/verifier"
 
 class FrameworkOnlyConfig(SubprocessConfig, NetworkPolicyConfig):
     """The configuration of a confined sandbox, whose programs reach the rollout's own endpoints and nothing else.
-
-    verifiers calls that framework-only, and believes what a lent sandbox's configuration says.
-    """
+    verifiers calls that framework-only, and believes what a lent sandbox's configuration says."""
 
     allow: list[str] = []
     block: list[str] = ["*"]
@@ -56,11 +61,9 @@ def local_runtime_config(asked: NetworkPolicyConfig, options: LocalSandboxConfig
 
 
 class UnconfinedBackend(SubprocessBackend):
-    """verifiers' plain subprocess runtime, accepted by the user: the agent sees and changes this machine's files.
-
-    A work directory that the user or the task named is kept with what the agent made in it; the default one and
-    `/logs/verifier` go, unless they were there before.
-    """
+    """verifiers' plain subprocess runtime, accepted by the user: the agent sees and changes this machine's files. A
+    work directory that the user or the task named is kept with what the agent made in it; the default one and
+    `/logs/verifier` go, unless they were there before."""
 
     def __init__(self, agent_workdir: str) -> None:
         super().__init__(SubprocessConfig())
@@ -168,3 +171,44 @@ async def provision_local(
         return
     async with provisioned(UnconfinedBackend(workdir), env) as runtime:
         yield runtime
+
+
+_LOCKS = CACHE_DIR / "runtimes" / "unconfined-locks"
+_ADDED = b"added by a rollout"
+
+
+class AddedDirectory:
+    """One rollout's use of the directory `path`, from now to `release` (blocking, below a millisecond as a rule)."""
+
+    def __init__(self, path: str) -> None:
+        lineage = [*reversed(Path(path).parents), Path(path)]
+        name = hashlib.sha256(path.encode()).hexdigest()[:32]
+        self._fd: int | None = os.open(private_directory(_LOCKS) / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._fd, fcntl.LOCK_SH)
+        recorded = os.pread(self._fd, 4096, 0).partition(b"\n")
+        new = [part for part in lineage if not os.path.lexists(part)]
+        if new:
+            os.truncate(self._fd, 0)
+            os.pwrite(self._fd, b"%s\n%s" % (_ADDED, os.fsencode(new[0])), 0)
+            self._top: Path | None = new[0]
+        else:
+            self._top = Path(os.fsdecode(recorded[2])) if recorded[0] == _ADDED else None
+
+    def release(self) -> None:
+        """Remove what was added, if this was its last user; idempotent."""
+        if self._fd is None:
+            return
+        fd, self._fd = self._fd, None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        else:
+            if self._top is not None:
+                if self._top.is_symlink():
+                    self._top.unlink()
+                else:
+                    shutil.rmtree(self._top, ignore_errors=True)
+                os.truncate(fd, 0)
+        finally:
+            os.close(fd)

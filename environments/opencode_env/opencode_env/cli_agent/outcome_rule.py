@@ -1,4 +1,8 @@
-"""Is it the endpoint's doing that a run of an agent broke? What `classification` asks once its programs can have run.
+"""Is it the endpoint's doing that a run of an agent broke?
+
+What the policy did (any answer, however bad; giving up; a full context window) is data. Before a program of the agent's
+can have run, a model call that failed and that the agent did not recover from is raised as the error of the boundary
+that broke; the agent's exit code tells nothing: many exit 0 after either.
 
 A policy that could turn a bad rollout into an error would be sampled anew for free. So once a program of the agent's
 can have run, a failure is the infrastructure's only on evidence that nothing in the sandbox can make: what our server
@@ -15,14 +19,50 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from verifiers.v1.errors import ProviderError, RolloutError
-from verifiers.v1.trace import ModelCall
+from verifiers.v1.errors import HarnessError, InterceptionError, ProviderError, RolloutError
+from verifiers.v1.harnesses.utils.compaction import CONTEXT_OVERFLOW_MARKERS
+from verifiers.v1.trace import Error, ModelCall
 
 from opencode_env.cli_agent.interception.own_calls import RECORDED_PROGRAM_CALLS, own_calls, program_calls
-from opencode_env.cli_agent.model_failure import as_exception, is_context_overflow
 from opencode_env.cli_agent.outcomes import endpoint_errors
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace
+
+
+def require_model_calls(calls: Sequence[ModelCall], describe: str) -> None:
+    """Refuse a run that never asked the model, or whose last call failed for another reason than a full window.
+
+    The calls are in order of their end; `describe` says how the run ended, for the message.
+
+    Raises:
+        HarnessError: there is no call.
+        ProviderError: the endpoint failed the last call.
+        InterceptionError: the last call failed on the path to the endpoint.
+    """
+    if not calls:
+        raise HarnessError(f"the agent ended without a single model call {describe}")
+    error = calls[-1].error
+    if error is not None and not is_context_overflow(error):
+        raise as_exception(error)
+
+
+def overflowed(calls: Sequence[ModelCall]) -> bool:
+    """Whether the run ended because the conversation no longer fits the model's window."""
+    return bool(calls) and calls[-1].error is not None and is_context_overflow(calls[-1].error)
+
+
+def is_context_overflow(error: Error) -> bool:
+    """Whether a failed call says that the conversation outgrew the model's window (a 400 or 413 that names it)."""
+    text = error.message.casefold()
+    return error.status_code in (400, 413) and any(marker in text for marker in CONTEXT_OVERFLOW_MARKERS)
+
+
+def as_exception(error: Error) -> RolloutError:
+    """The recorded failure of a model call as the exception of its boundary."""
+    if error.type == "InterceptionError":
+        return InterceptionError(error.message)
+    return ProviderError(error.message, status_code=error.status_code or 502)
+
 
 _FINAL = frozenset({401, 402, 403})
 """Statuses of an account, at which no program tries again."""
@@ -76,8 +116,8 @@ class Evidence:
     def of(cls, trace: AnyTrace, first_call: int, harness: Any, time_over: float | None = None) -> "Evidence":
         """What there is of the run whose first model call is number `first_call`."""
         own, rollout = own_calls(trace, first_call), rollout_of(trace)
-        others = program_calls(trace, rollout.first_call)
-        waits, keys = rollout.program.longest_under_way, rollout.step_keys(own)
+        others, waits = program_calls(trace, rollout.first_call), rollout.program.longest_under_way
+        keys = () if rollout.gateway is None else rollout.gateway.step_keys(own)
         return cls(own, others, patience_of(harness), waits, time_over, keys, rollout.program_load)
 
 

@@ -233,7 +233,6 @@ class Outcome(Enum):
 
     @property
     def row(self) -> Row:
-        """Its row."""
         return self.value
 
 
@@ -241,9 +240,8 @@ def retries_of_outcomes(retries: RetryConfig) -> RetryConfig:
     """The same retries, but none of the outcomes that are not tried again, where no rule of the user's matches that."""
     names = [name for outcome in Outcome if not outcome.row.again for name in outcome.row.errors]
     rules = [RetryRule(type=name, max_retries=0) for name in names]
-    return retries.model_copy(
-        update={"rules": [*retries.rules, *(rule for rule in rules if rule not in retries.rules)]}
-    )
+    added = [rule for rule in rules if rule not in retries.rules]
+    return retries.model_copy(update={"rules": [*retries.rules, *added]})
 
 
 def flags_of_outcomes(ended: Collection[Outcome]) -> dict[str, float]:

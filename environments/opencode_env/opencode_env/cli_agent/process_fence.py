@@ -48,10 +48,8 @@ class ProcessFence:
         return "" if isinstance(self.runtime, EndsAgentProcesses) else program_text("mark.sh")
 
     async def mark(self, printed: str | None = None) -> None:
-        """Remember every process that is running now.
-
-        Args:
-            printed: what `mark_script` printed, of a harness that ran it; None runs it here.
+        """Remember every process that is running now, as `mark_script` printed them for a harness that ran it; None
+        runs it here.
 
         Raises:
             SandboxError: when the sandbox cannot be asked, or shares the processes of this machine.
@@ -91,10 +89,8 @@ class ProcessFence:
             raise HarnessError(str(error)) from error
 
     async def end(self) -> None:
-        """Kill everything that started since `mark()`; nothing to do when that was never reached.
-
-        Asked again, it answers what the first call found.
-        """
+        """Kill everything that started since `mark()`; nothing to do when that was never reached. Asked again, it
+        answers what the first call found."""
         if self._mark is None or self._ended:
             return
         if self._failure is None:
@@ -118,5 +114,4 @@ class ProcessFence:
             return
         # As the default user, usually root: the agent's own user could not end what other users run.
         box = self.runtime.with_user(None) if self.runtime.user is not None else self.runtime
-        argv = program_argv("end.sh", mark)
-        await run_checked(box, argv, "the agent's processes could not be ended")
+        await run_checked(box, program_argv("end.sh", mark), "the agent's processes could not be ended")

@@ -9,14 +9,13 @@ Invariant: what belongs to a rollout and not to a single call is here; nothing i
 context variable.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from agent_sandbox.prime.start_record import StartRecord
 from agent_sandbox.toolbox.scoring import Scoring, attach, attached
 from verifiers.v1.errors import RolloutError
 from verifiers.v1.harness import HarnessSession
-from verifiers.v1.trace import ModelCall
 
 from opencode_env.cli_agent.interception.gateway import Gateway
 from opencode_env.cli_agent.interception.own_calls import AgentProgram
@@ -112,10 +111,6 @@ class Rollout(Scoring):
         """What the server holds for the cause of the end (see `Gateway.take_failure`)."""
         return None if self.gateway is None else self.gateway.take_failure()
 
-    def step_keys(self, calls: Sequence[ModelCall]) -> Sequence[str | None]:
-        """For each recorded call the key by which all sends of one call are known; empty where no server knows."""
-        return () if self.gateway is None else self.gateway.step_keys(calls)
-
     def program_load(self, start: float, end: float) -> int:
         """How many requests of the agent's programs were at the endpoint between two moments."""
         return 0 if self.gateway is None else self.gateway.load.between(start, end)
@@ -124,8 +119,7 @@ class Rollout(Scoring):
 def rollout_of(trace: AnyTrace) -> Rollout:
     """The state of the rollout that a trace is of; made now where no environment of ours has made it."""
     found = attached(trace)
-    if isinstance(found, Rollout):
-        return found
-    made = Rollout()
-    made.begin(trace)
-    return made
+    if not isinstance(found, Rollout):
+        found = Rollout()
+        found.begin(trace)
+    return found

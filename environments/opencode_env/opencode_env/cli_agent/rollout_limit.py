@@ -35,22 +35,16 @@ def scoring_limit(of_seat: TimeoutConfig, task: Task[Any, Any, Any]) -> float | 
 
 
 def warn_of_short_limit(task: Task[Any, Any, Any], limit: float | None, longest: float) -> None:
-    """Say, when it is planned, that a task's programs may take longer than its scoring, once for each limit.
-
-    Args:
-        limit: seconds that scoring may take.
-        longest: seconds that its programs in the sandbox may take by their own limits.
-    """
+    """Say, when it is planned, that a task's programs may take longer by their own limits (seconds) than its scoring
+    may (`limit`), once for each limit."""
     if limit is None or longest <= limit or (limit, longest) in _warned:
         return
     _warned.add((limit, longest))
-    logger.warning(
+    told = (
         "task %s: scoring has %g s (timeout.scoring), and its commands may take %g s by their own limits: raise the "
-        "one or lower the others, else an agent's slow programs are a reward of 0 before their own limits are over",
-        task.data.id or task.data.idx,
-        limit,
-        longest,
+        "one or lower the others, else an agent's slow programs are a reward of 0 before their own limits are over"
     )
+    logger.warning(told, task.data.id or task.data.idx, limit, longest)
 
 
 _warned: set[tuple[float, float]] = set()

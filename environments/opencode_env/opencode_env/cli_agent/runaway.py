@@ -29,12 +29,8 @@ async def until_runaway(trace: AnyTrace, first_call: int) -> None:
 
 
 def is_runaway(calls: Sequence[ModelCall], nowhere: Sequence[int | None]) -> bool:
-    """Whether an agent will never end by itself.
-
-    Args:
-        calls: the model calls of this run so far.
-        nowhere: for each call that became a turn, what `led_nowhere` says of it.
-    """
+    """Whether an agent will never end by itself, by the model calls of this run so far, and by what `led_nowhere` says
+    of each that became a turn."""
     last = nowhere[-RUNAWAY_TURNS:]
     idle = len(last) == RUNAWAY_TURNS and last[0] is not None and len(set(last)) == 1
     tail = calls[-RUNAWAY_FAILURES:]
@@ -42,11 +38,9 @@ def is_runaway(calls: Sequence[ModelCall], nowhere: Sequence[int | None]) -> boo
 
 
 def led_nowhere(trace: AnyTrace, call: ModelCall) -> int | None:
-    """The node of the user's or tool's message that a turn answers once more, None for a turn that leads somewhere.
-
-    A turn leads nowhere when it calls no tool and either was asked for behind the agent's own answer, or named no
-    finish reason. Whole answers to one prompt, however many, are samples.
-    """
+    """The node of the user's or tool's message that a turn answers once more, None for a turn that leads somewhere. A
+    turn leads nowhere when it calls no tool and either was asked for behind the agent's own answer, or named no finish
+    reason. Whole answers to one prompt, however many, are samples."""
     nodes = trace.nodes
     assert call.node is not None
     turn = nodes[call.node]

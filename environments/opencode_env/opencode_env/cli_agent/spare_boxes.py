@@ -12,7 +12,7 @@ from verifiers.v1.runtimes import Runtime
 from verifiers.v1.task import Task
 from verifiers.v1.utils.decorators import invoke
 
-from opencode_env.cli_agent.changed_task import TaskT, with_methods
+from opencode_env.cli_agent.features import TaskT, with_methods
 from opencode_env.cli_agent.rollout import Rollout
 
 Provision = Callable[[Task[Any, Any, Any], Agent, Rollout], AbstractAsyncContextManager[Runtime]]

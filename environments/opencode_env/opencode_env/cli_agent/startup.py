@@ -46,7 +46,7 @@ async def run_started(
             if running.done() or called.done():
                 return await running
         except asyncio.CancelledError:
-            if not program.has_called:
+            if not program.called.is_set():
                 agent_record(trace)[NOT_STARTED] = True
             raise
         finally:
@@ -57,7 +57,7 @@ async def run_started(
         record = agent_record(trace)
         record[PARKED_STARTS] = record.get(PARKED_STARTS, 0) + 1
         logger.warning("no model call within %g s of the agent's start: id=%s, it was ended", seconds, trace.id)
-        if program.has_called:  # while it was being ended: what that call did cannot be undone
+        if program.called.is_set():  # while it was being ended: what that call did cannot be undone
             break
     raise HarnessError(
         f"no model call within {seconds:g} s of the agent's start, nor of a second one: its program sits there. On a "

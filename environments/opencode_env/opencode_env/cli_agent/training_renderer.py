@@ -48,20 +48,17 @@ def _judge(abilities: RendererAbilities, model: str) -> None:
         return
     _warned.add(abilities)
     if not abilities.continues_for_several:
-        logger.warning(
+        told = (
             "%s, the renderer of the training client for %r, renders the whole history again behind an answer with "
             "several calls: every such answer starts a sample of its own. A model that is told to make one call at a "
-            "time (--env.agent.harness.system-prompt) keeps one",
-            abilities.name,
-            model,
+            "time (--env.agent.harness.system-prompt) keeps one"
         )
+        logger.warning(told, abilities.name, model)
     if not abilities.continues_for_user:
-        logger.warning(
+        told = (
             "%s, the renderer of the training client for %r, renders the whole history again when the user speaks "
             "again, and leaves out earlier reasoning. A conversation of several segments becomes a sample for each, "
             "and so does one of a sub-agent that is resumed, or of an agent that shows an image from a tool as the "
-            "user. Set thinking_retention to all (%s) to keep one",
-            abilities.name,
-            model,
-            _SET.format("thinking_retention"),
+            "user. Set thinking_retention to all (%s) to keep one"
         )
+        logger.warning(told, abilities.name, model, _SET.format("thinking_retention"))

@@ -27,11 +27,9 @@ class Dialect(Protocol):
 
     def command(self, request: ChatRequest, command: str) -> Reply | None:
         """The reply that makes the agent run a shell command; None when it has no way to run one."""
-        ...
 
     def answer(self, request: ChatRequest, text: str) -> Reply:
         """The reply that ends the agent's work with a text."""
-        ...
 
 
 class ToolDialect:
@@ -40,15 +38,13 @@ class ToolDialect:
     def command(self, request: ChatRequest, command: str) -> Reply | None:
         """A call of the likeliest tool with a parameter for a shell command; None when no tool has one."""
         offered = request.tool_parameters
-        likeliest = sorted(offered, key=_rank)
-        for name in likeliest:
+        for name in sorted(offered, key=_rank):
             arguments = command_arguments(offered[name], command)
             if arguments is not None:
                 return Reply(tool_calls=(ToolCall(name=name, arguments=arguments),))
         return None
 
     def answer(self, request: ChatRequest, text: str) -> Reply:
-        """The text."""
         return Reply(text=text)
 
 
@@ -79,9 +75,8 @@ def dialect_of(harness: str, given: str | None = None) -> Dialect:
     try:
         found: Any = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(
-            f"--dialect {given!r} must be MODULE:NAME of a Dialect that can be imported: {error}"
-        ) from error
+        why = f"must be MODULE:NAME of a Dialect that can be imported: {error}"
+        raise ValueError(f"--dialect {given!r} {why}") from error
     dialect: Dialect = found() if isinstance(found, type) else found
     if not callable(getattr(dialect, "command", None)) or not callable(getattr(dialect, "answer", None)):
         raise ValueError(f"--dialect {given!r} has no methods `command` and `answer` (see {__name__}.Dialect)")

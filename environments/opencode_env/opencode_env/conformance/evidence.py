@@ -84,26 +84,24 @@ class Runs:
 
 
 def gather_evidence(subject: Subject, root: Path, names: Collection[str], rows: Collection[str]) -> Runs:
-    """Run the evaluations of these names, all at once, below an empty directory.
-
-    Args:
-        names: of `EVALUATIONS`.
-        rows: those of the main evaluation that are played; without any, the sound one.
+    """Run the evaluations of these names (of `EVALUATIONS`), all at once, below an empty directory; of the main one
+    these rows, without any the sound one.
 
     Raises:
         CannotRun: there is nothing to judge.
     """
-    runs = asyncio.run(_gather(subject, root, [name for name in EVALUATIONS if name in names], rows or ["sound"]))
+
+    async def gather() -> Runs:
+        stages = {name: _Stage(subject, root / name, rows or ["sound"]) for name in EVALUATIONS if name in names}
+        made = await asyncio.gather(*(EVALUATIONS[name](stage) for name, stage in stages.items()))
+        return Runs(subject, dict(zip(stages, made, strict=True)))
+
+    runs = asyncio.run(gather())
     for evidence in runs.made.values():
         finished = evidence.finished
         if not finished.episodes and finished.exit_code != _INTERRUPTED:
             raise CannotRun(f"vf-eval ended with {finished.exit_code} before any rollout:\n{finished.log[-3000:]}")
     return runs
-
-
-async def _gather(subject: Subject, root: Path, names: Sequence[str], rows: Collection[str]) -> Runs:
-    made = await asyncio.gather(*(EVALUATIONS[name](_Stage(subject, root / name, rows)) for name in names))
-    return Runs(subject, dict(zip(names, made, strict=True)))
 
 
 class _Stage:

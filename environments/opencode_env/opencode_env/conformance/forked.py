@@ -83,8 +83,7 @@ class Forked:
                 raise ChildProcessError("the process that forks programs has ended")
             self._told += piece
         line, _, self._told = self._told.partition(b"\n")
-        told: dict[str, float] = json.loads(line)
-        return told
+        return dict(json.loads(line))
 
     def poll(self) -> int | None:
         """The exit code; None while the program runs."""
@@ -142,10 +141,8 @@ def _interpreter(program: str) -> str:
 
 
 def address(python: str = sys.executable) -> str:
-    """Where the server of a Python listens: started with the first call, and ended with this process.
-
-    That of this Python is there for the programs of this process as well.
-    """
+    """Where the server of a Python listens: started with the first call, and ended with this process. That of this
+    Python is there for the programs of this process as well."""
     with _starting:
         if python != sys.executable:
             return _started(python)

@@ -26,11 +26,9 @@ class _Server:
 
     @property
     def returncode(self) -> int | None:
-        """The exit code; None while it runs."""
         return self._program.poll()
 
     async def wait(self) -> int:
-        """Wait for its end."""
         return await self._program.ended()
 
 

@@ -1,13 +1,12 @@
 """The pytest plugin of the suite: its options, and the evidence that its tests share."""
 
 import shlex
-from collections.abc import Callable
 
 import pytest
 
 from opencode_env.conformance.dialect import dialect_of
 from opencode_env.conformance.evidence import CannotRun, Evidence, Runs, gather_evidence
-from opencode_env.conformance.rollout import Rollout
+from opencode_env.conformance.rollout import Rollout, Row
 from opencode_env.conformance.subject import Subject
 
 _SUBJECT = pytest.StashKey[Subject]()
@@ -95,7 +94,7 @@ def interrupted(runs: Runs) -> Evidence:
 
 
 @pytest.fixture(scope="session")
-def row(main: Evidence) -> Callable[[str], Rollout]:
+def row(main: Evidence) -> Row:
     """What became of a row, by its name."""
     return lambda name: Rollout(main, name)
 

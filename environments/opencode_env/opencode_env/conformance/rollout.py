@@ -1,5 +1,6 @@
 """One row's rollout as a test reads it, and what it says to the plugin's author when a promise is broken."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,9 +27,7 @@ class Rollout:
     @property
     def error(self) -> str:
         """Type and message of the error that ended it; empty when it ended well."""
-        for episode in self.evidence.finished.episodes:
-            if episode.task.data.id != self.name:
-                continue
+        for episode in (one for one in self.evidence.finished.episodes if one.task.data.id == self.name):
             errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
             return f"{errors[-1].type}: {errors[-1].message}" if errors else ""
         return f"no episode of this row was saved (vf-eval ended with {self.evidence.finished.exit_code})"
@@ -40,7 +39,6 @@ class Rollout:
 
     @property
     def stop(self) -> str | None:
-        """Its stop condition."""
         return self.trace.stop_condition if self.trace else None
 
     @property
@@ -51,14 +49,12 @@ class Rollout:
 
     @property
     def metrics(self) -> dict[str, float | None]:
-        """Its metrics."""
         return dict(self.trace.metrics) if self.trace else {}
 
     @property
     def checks(self) -> dict[str, Any]:
         """What the commands of the row answered after the agent, by name."""
-        found: dict[str, Any] = self.trace.info.get("checks", {}) if self.trace else {}
-        return found
+        return dict(self.trace.info.get("checks", {})) if self.trace else {}
 
     def broken(self, promise: str) -> str:
         """The message of a test that failed: the promise, and what was seen instead."""
@@ -70,6 +66,10 @@ class Rollout:
             f" error={_shortened(self.error) or None}\n  model calls: {', '.join(calls) or 'none'}"
             f"\n  failed checks: {failed or 'none'}\n  metrics: {self.metrics}\n  log: {log}"
         )
+
+
+Row = Callable[[str], Rollout]
+"""What became of a row, by its name."""
 
 
 def _shortened(error: str) -> str:

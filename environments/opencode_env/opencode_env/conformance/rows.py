@@ -113,11 +113,8 @@ def _neighbour(own: str, other: str) -> Row:
 
 
 def main_rows(key: str) -> list[Row]:
-    """The rows of the one run that shows most promises; those that wait longest come first.
-
-    Args:
-        key: the provider's key, which no command spells.
-    """
+    """The rows of the one run that shows most promises; those that wait longest come first. No command spells the
+    provider's key."""
     answer = f"echo {RIGHT} >answer.txt; ({finds(key)}) >key.txt"
     right = f"grep -qx {RIGHT} answer.txt"
     sound = {
@@ -202,7 +199,6 @@ class RowPolicy:
         return self._said(request, moves[min(request.turn, len(moves) - 1)])
 
     def _said(self, request: ChatRequest, move: Move) -> Reply:
-        command = f": {COMMAND_MARK}; {move.command}"
-        reply = self._dialect.command(request, command) if move.command else None
+        reply = self._dialect.command(request, f": {COMMAND_MARK}; {move.command}") if move.command else None
         reply = reply or self._dialect.answer(request, move.text)
         return reply.model_copy(update={"faults": move.faults, "usage": move.usage})

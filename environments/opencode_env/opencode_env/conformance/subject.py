@@ -37,10 +37,8 @@ class Subject:
     def vf_arguments(self) -> list[str]:
         """What `vf-eval` needs to play the suite's taskset with this agent."""
         runtime = "subprocess" if self.confined else self.runtime
-        seat = ["--env.id", self.env, "--env.agent.runtime.type", runtime]
-        if self.harness is not None:
-            seat += ["--env.agent.harness.id", self.harness]
-        return [*seat, *self.arguments]
+        harness = [] if self.harness is None else ["--env.agent.harness.id", self.harness]
+        return ["--env.id", self.env, "--env.agent.runtime.type", runtime, *harness, *self.arguments]
 
     @property
     def name(self) -> str:

@@ -1,14 +1,10 @@
 """Cleanup hooks run once each by priority, whatever happened, and an interrupted run leaves nothing."""
 
-from collections.abc import Callable
-
 import pytest
 
 from opencode_env.conformance.evidence import Evidence, Runs
-from opencode_env.conformance.rollout import Rollout
+from opencode_env.conformance.rollout import Rollout, Row
 from opencode_env.conformance.rows import INTERRUPTED_ROWS
-
-Row = Callable[[str], Rollout]
 
 HOOKS = ["first", "rubric", "last"]
 INTERRUPTED = [row.name for row in INTERRUPTED_ROWS]
@@ -44,9 +40,8 @@ def test_cleanup_hooks_run_for_a_sandbox_that_was_killed(main: Evidence, runs: R
 @pytest.mark.rows("bad-hook")
 def test_a_cleanup_hook_that_raises_changes_no_verdict_and_stops_no_other(main: Evidence, row: Row) -> None:
     assert_hooks(main, "bad-hook")
-    assert (row("bad-hook").ok, row("bad-hook").reward) == (True, 1.0), row("bad-hook").broken(
-        "A cleanup hook that raises is reported, and changes no verdict."
-    )
+    promise = "A cleanup hook that raises is reported, and changes no verdict."
+    assert (row("bad-hook").ok, row("bad-hook").reward) == (True, 1.0), row("bad-hook").broken(promise)
     assert "RuntimeError: this hook raises" in main.finished.log
 
 

@@ -1,15 +1,11 @@
 """What the infrastructure did to a rollout is an error of the boundary that broke, and never a reward."""
 
-from collections.abc import Callable
-
 import pytest
 
 from opencode_env.cli_agent.outcomes import endpoint_errors
 from opencode_env.conformance.evidence import Evidence, Runs
-from opencode_env.conformance.rollout import Rollout
+from opencode_env.conformance.rollout import Rollout, Row
 from opencode_env.conformance.rows import LIMIT_SECONDS
-
-Row = Callable[[str], Rollout]
 
 MODEL_ERRORS = tuple(f"{name}: " for name in endpoint_errors())
 
@@ -62,10 +58,9 @@ def test_a_fault_that_passes_is_a_sound_rollout_where_the_agent_tries_again(row:
     sent = len(main.asked("recovers"))
     if recovers.error.startswith(MODEL_ERRORS) and recovers.reward is None and sent <= 2:
         pytest.skip("the agent does not try a failed call again; its rollout is an error, as it must be")
-    assert recovers.ok, recovers.broken("A failed call that the agent tried again with success is not an error.")
-    assert recovers.reward == 1.0, recovers.broken(
-        "A failed call that the agent tried again with success is not an error."
-    )
+    promise = "A failed call that the agent tried again with success is not an error."
+    assert recovers.ok, recovers.broken(promise)
+    assert recovers.reward == 1.0, recovers.broken(promise)
     assert recovers.metrics["model_call_errors"] == 1.0, recovers.broken("The failed call must be counted.")
 
 

@@ -1,13 +1,9 @@
 """What the agent starts ends with it; it sees no neighbour, and never the provider's key."""
 
-from collections.abc import Callable
-
 import pytest
 
 from opencode_env.conformance.evidence import Evidence, Runs
-from opencode_env.conformance.rollout import Rollout
-
-Row = Callable[[str], Rollout]
+from opencode_env.conformance.rollout import Rollout, Row
 
 
 def assert_check(rollout: Rollout, names: tuple[str, ...], promise: str) -> None:

@@ -1,25 +1,15 @@
 """What the policy did is data: a finished rollout, scored in its sandbox, with the metrics of every agent."""
 
-from collections.abc import Callable
-
 import pytest
 
 from opencode_env.cli_agent.outcomes import Outcome, flags_of_outcomes
 from opencode_env.conformance.evidence import Evidence, Runs
-from opencode_env.conformance.rollout import Rollout
+from opencode_env.conformance.rollout import Rollout, Row
 from opencode_env.conformance.rows import MAX_TURNS
 
-Row = Callable[[str], Rollout]
-
 METRICS = (
-    "num_turns",
-    "agent_error",
-    *flags_of_outcomes(()),
-    "empty_answer",
-    "model_call_errors",
-    "total_tool_calls",
-    "unique_tools_used",
-    "has_tool_calls",
+    *("num_turns", "agent_error", *flags_of_outcomes(()), "empty_answer"),
+    *("model_call_errors", "total_tool_calls", "unique_tools_used", "has_tool_calls"),
 )
 
 

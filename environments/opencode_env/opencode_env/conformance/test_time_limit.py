@@ -1,14 +1,10 @@
 """The agent's time limit ends it, and what it did until then is scored."""
 
-from collections.abc import Callable
-
 import pytest
 
 from opencode_env.cli_agent.outcomes import Outcome
-from opencode_env.conformance.rollout import Rollout
+from opencode_env.conformance.rollout import Rollout, Row
 from opencode_env.conformance.rows import LIMIT_SECONDS, SILENT_SECONDS
-
-Row = Callable[[str], Rollout]
 
 
 def assert_timed_out(rollout: Rollout) -> None:

@@ -97,12 +97,8 @@ class Running:
 
 
 class UserHome:
-    """A home, a temporary directory and a working directory below `root`.
-
-    Args:
-        root: an existing or new directory that nothing else uses.
-        python_path: directories with plugins that the run finds by their ids.
-    """
+    """A home, a temporary directory and a working directory below `root`, which nothing else uses; `python_path` has
+    plugins that the run finds by their ids."""
 
     def __init__(self, root: Path, python_path: Sequence[Path] = ()) -> None:
         self.root = root
@@ -124,15 +120,9 @@ class UserHome:
     async def running(
         self, name: str, base_url: str, *arguments: str, env: Mapping[str, str] | None = None, program: Path = VF_EVAL
     ) -> AsyncIterator[Running]:
-        """A started `vf-eval`; killed on exit should it still run.
-
-        Args:
-            name: name of the run, unique at this home.
-            base_url: the model endpoint.
-            arguments: of `vf-eval`, beyond model, endpoint and output.
-            env: variables over `environment`.
-            program: another installation's `vf-eval`.
-        """
+        """A started `vf-eval`, or another installation's `program`; killed on exit should it still run. The run's name
+        is unique at this home; the arguments are those beyond model, endpoint and output, `env` goes over
+        `environment`."""
         argv = [str(program), *arguments, "-m", MODEL_ID, "--client.base-url", base_url, "--no-push", "--no-rich"]
         argv += ["--output-dir", str(self.root / "runs"), "--run.name", name]
         log = self.root / f"{name}.log"

@@ -30,10 +30,7 @@ def npm_command() -> list[str]:
 
 
 def run_npm(args: list[str], cwd: Path, what: str) -> str:
-    """Call npm and return its output (blocking).
-
-    Args:
-        what: for error messages, what the command is about.
+    """Call npm and return its output (blocking); `what` the command is about is for error messages.
 
     Raises:
         HarnessError: npm is missing, failed, or took more than `DOWNLOAD_TIMEOUT_SECONDS`.

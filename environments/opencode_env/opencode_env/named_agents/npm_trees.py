@@ -100,17 +100,13 @@ def _codex(version: str) -> NpmTree:
 
 def _claude_code(version: str) -> NpmTree:
     adapter = f"@agentclientprotocol/claude-agent-acp@{claude_code.ACP_VERSION}"
-    stub = "node_modules/@anthropic-ai/claude-code/bin/claude.exe"
-    return agent_tree(
-        "claude-code", f"@anthropic-ai/claude-code@{version}", adapter, programs={stub: _program("claude.sh")}
-    )
+    programs = {"node_modules/@anthropic-ai/claude-code/bin/claude.exe": _program("claude.sh")}
+    return agent_tree("claude-code", f"@anthropic-ai/claude-code@{version}", adapter, programs=programs)
 
 
 def _kimi_code(version: str) -> NpmTree:
-    package = f"@moonshot-ai/kimi-code@{version}"
-    return agent_tree(
-        "kimi-code", package, programs={"kimi": _program("kimi.sh")}, links={"/tmp/vf-kimi-code/bin/kimi": "kimi"}
-    )
+    programs, links = {"kimi": _program("kimi.sh")}, {"/tmp/vf-kimi-code/bin/kimi": "kimi"}
+    return agent_tree("kimi-code", f"@moonshot-ai/kimi-code@{version}", programs=programs, links=links)
 
 
 NpmAgents = Mapping[type[Harness[Any]], Callable[[str], NpmTree]]

@@ -33,11 +33,6 @@ class CachedBuild:
     directory: Path
     binary_sha256: str
 
-    @property
-    def name(self) -> str:
-        """Directory name, unique per version, build and content."""
-        return self.directory.name
-
 
 def host_platform() -> Platform:
     """The build that fits this machine."""
@@ -69,7 +64,7 @@ def cached_build(version: str, platform: Platform, root: Path | None = None) -> 
 
 def packed_build(build: CachedBuild) -> Path:
     """The build as one gzipped tar archive, for uploads; made when it is missing (blocking, some ten seconds)."""
-    packed = build.directory.parent / f"packed-{build.name}"
+    packed = build.directory.with_name(f"packed-{build.directory.name}")
     make_once(packed, _PACKED, lambda staged: _pack_build(build, staged / _PACKED))
     return packed / _PACKED
 
@@ -135,11 +130,9 @@ def check_integrity(archive: Path, expected: str, what: str) -> None:
     Raises:
         HarnessError: when it differs (a corrupt or truncated download).
     """
-    digest = hashlib.sha512()
     with archive.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    actual = "sha512-" + base64.b64encode(digest.digest()).decode()
+        digest = hashlib.file_digest(file, "sha512").digest()
+    actual = "sha512-" + base64.b64encode(digest).decode()
     if actual != expected:
         raise HarnessError(
             f"download of {what} is corrupt: checksum {actual[:24]}… instead of {expected[:24]}…; it was discarded, "

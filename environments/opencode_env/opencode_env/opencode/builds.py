@@ -25,12 +25,9 @@ class Platform:
     @property
     def package(self) -> str:
         """Name of the npm package and of the release archive, e.g. `opencode-linux-x64-baseline-musl`."""
-        parts = ["opencode-linux", self.arch]
-        if self.arch == "x64" and not self.avx2:
-            parts.append("baseline")
-        if self.libc == "musl":
-            parts.append("musl")
-        return "-".join(parts)
+        baseline = "-baseline" if self.arch == "x64" and not self.avx2 else ""
+        musl = "-musl" if self.libc == "musl" else ""
+        return f"opencode-linux-{self.arch}{baseline}{musl}"
 
     def runs(self, name: str) -> bool:
         """Whether a build whose directory has this name is for the processor and the C library."""
@@ -71,17 +68,15 @@ PINNED: dict[str, Checksum] = {
 """By `package@version`. The other builds of 1.18.33 (arm64, musl) are checked against the registry's checksum."""
 
 
+_ARCHS: dict[str, Literal["x64", "arm64"]] = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
+
+
 def platform_from_probe(machine: str, libc: str, flags: str) -> Platform:
     """The platform that `uname -m`, the probe's C library and the processor flags describe.
 
     Raises:
         ValueError: for a processor that OpenCode has no Linux build for.
     """
-    arch: Literal["x64", "arm64"]
-    if machine in ("x86_64", "amd64"):
-        arch = "x64"
-    elif machine in ("aarch64", "arm64"):
-        arch = "arm64"
-    else:
+    if (arch := _ARCHS.get(machine)) is None:
         raise ValueError(f"OpenCode has no Linux build for processor {machine!r}; use an x86_64 or arm64 sandbox")
     return Platform(arch, "musl" if libc == "musl" else "glibc", arch == "arm64" or "avx2" in flags.split())

@@ -30,11 +30,8 @@ class OpenCodeEcho:
 
     def recognise(self, sampled: AssistantMessage, echo: Wire) -> Sequence[str] | None:
         """The sampled ids of the echo's calls, in the order that they have there; None when it is not an echo of that
-        answer.
-
-        Content: null comes back as "". Reasoning: `reasoning` comes back as `reasoning_content`, and as "" where there
-        was empty, or only `reasoning_details`, which OpenCode does not read.
-        """
+        answer. Content: null comes back as "". Reasoning: `reasoning` comes back as `reasoning_content`, and as ""
+        where there was empty, or only `reasoning_details`, which OpenCode does not read."""
         reasoning = echo.get("reasoning_content") or ""
         unread = sampled.provider_state is not None and not reasoning
         if (sampled.content or "") != (echo.get("content") or ""):
@@ -58,11 +55,9 @@ class OpenCodeEcho:
 
 
 def _sampled_ids(sampled: Sequence[ToolCall], echoed: Sequence[Wire]) -> list[str] | None:
-    """The ids of the calls that were echoed, in the order in which they arrived; every id comes back.
-
-    Of several calls with one id OpenCode keeps one, or each that came when the one before had failed already; what it
-    keeps may have the name of one and the arguments of another.
-    """
+    """The ids of the calls that were echoed, in the order in which they arrived; every id comes back. Of several calls
+    with one id OpenCode keeps one, or each that came when the one before had failed already; what it keeps may have the
+    name of one and the arguments of another."""
     said = _by_id(tuple((call.id, call.name, call.arguments) for call in sampled))
     if not len(said) <= len(echoed) <= len(sampled):
         return None
@@ -93,25 +88,18 @@ def _taken(left: list[str], said: Mapping[str, "_OfOneId"], echo: Wire) -> str |
     return found
 
 
-def _mistral_id(identity: str) -> str:
-    return re.sub("[^a-zA-Z0-9]", "", identity)[:9].ljust(9, "0")
-
-
 _ID_SPELLINGS: tuple[Callable[[str], str], ...] = (
     lambda identity: identity,
     lambda identity: re.sub("[^a-zA-Z0-9_-]", "_", identity),
-    _mistral_id,
+    lambda identity: re.sub("[^a-zA-Z0-9]", "", identity)[:9].ljust(9, "0"),
 )
 """Ids come back as they were; with letters replaced when the model is named after Claude, cut to nine when after one
 of Mistral's, where several of an answer can become the same."""
 
 
 class _OfOneId:
-    """The calls of an answer that have one id; each of their arguments is read once, whatever they are compared with.
-
-    Args:
-        calls: their names and arguments; what came back of several may be made of several.
-    """
+    """The calls of an answer that have one id, by names and arguments, each of which is read once, whatever they are
+    compared with; what came back of several may be made of several."""
 
     def __init__(self, calls: Sequence[tuple[str, str]]) -> None:
         self._several = len(calls) > 1
@@ -133,10 +121,8 @@ class _OfOneId:
             return False
         if (self._several or name == _INVALID) and _refused_name(given) in self._own:
             return True
-        return named and self._is_input(given)
-
-    def _is_input(self, given: Any) -> bool:
-        """Whether a tool gets that for the arguments of one of them."""
+        if not named:
+            return False
         key = javascript_json.written(given)
         # A beginning comes wrapped, or is an object, and there may be hundreds of one text.
         return key in self._whole or (isinstance(given, dict) and key in self._begun)

@@ -17,20 +17,17 @@ from opencode_env.opencode.build_cache import host_platform
 from opencode_env.opencode.state import program
 from opencode_env.tool_backends.feature import BackendTools
 from opencode_env.tool_backends.options import BackendsConfig
+from opencode_env.user_simulation.asked import UserSimulationConfig
 from opencode_env.user_simulation.conversation import SimulatedUsers
-from opencode_env.user_simulation.options import UserSimulationConfig
 
 
 def opencode2_tree(version: str) -> NpmTree:
-    """What the sandbox shows of a release of OpenCode 2, for verifiers' own `opencode` harness.
-
-    That harness installs `@opencode/cli`, a package that brings every build and picks one in an install script. Here
-    only the build for this processor is installed, and a program of ours stands where the harness starts it.
-    """
+    """What the sandbox shows of a release of OpenCode 2, for verifiers' own `opencode` harness. That harness installs
+    `@opencode/cli`, a package that brings every build and picks one in an install script. Here only the build for this
+    processor is installed, and a program of ours stands where the harness starts it."""
     build = host_platform().package.replace("opencode-linux", "@opencode/cli-linux")
-    return agent_tree(
-        "opencode2", f"{build}@{version}", programs={"node_modules/.bin/opencode": program("opencode2.sh")}
-    )
+    programs = {"node_modules/.bin/opencode": program("opencode2.sh")}
+    return agent_tree("opencode2", f"{build}@{version}", programs=programs)
 
 
 class OpenCodeEnvConfig(CliAgentEnvConfig):
@@ -53,7 +50,6 @@ class OpenCodeEnvConfig(CliAgentEnvConfig):
         return self
 
     def features(self) -> Sequence[Feature]:
-        """Tool backends and simulated users."""
         return BackendTools(self.backends), SimulatedUsers(self.user_simulation, self.user)
 
 

@@ -17,7 +17,7 @@ from opencode_env.cli_agent.guard import GuardedHarness
 from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.opencode.build_cache import cached_build, ensure_build, host_platform
+from opencode_env.opencode.build_cache import CachedBuild, cached_build, ensure_build, host_platform
 from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
 from opencode_env.opencode.install import install
 from opencode_env.opencode.install_record import InstallRecord
@@ -67,27 +67,21 @@ class OpenCodeHarness(GuardedHarness[OpenCodeHarnessConfig], Harness[OpenCodeHar
         """
         if self.config.install == "image":
             return []
-        build = await asyncio.to_thread(ensure_build, self.config.version, host_platform())
-        return [Bind(build.directory, f"{self.config.asset_dir}/{build.name}")]
+        return [self._bind(await asyncio.to_thread(ensure_build, self.config.version, host_platform()))]
+
+    def _bind(self, build: CachedBuild) -> Bind:
+        return Bind(build.directory, f"{self.config.asset_dir}/{build.directory.name}")
 
     def container_binds(self) -> list[Bind]:
         """The host's cached build, for a container on this machine to show read-only where `install` looks for it.
-
-        Nothing while this machine has none: the image may hold OpenCode, and what it lacks is uploaded once.
-        """
+        Nothing while this machine has none: the image may hold OpenCode, and what it lacks is uploaded once."""
         if self.config.install == "image":
             return []
         build = cached_build(self.config.version, host_platform())
-        return [] if build is None else [Bind(build.directory, f"{self.config.asset_dir}/{build.name}")]
+        return [] if build is None else [self._bind(build)]
 
     async def fenced_session(
-        self,
-        fence: ProcessFence,
-        ctx: ModelContext,
-        trace: AnyTrace,
-        runtime: Runtime,
-        *connection: Any,
-        **options: Any,
+        self, fence: ProcessFence, ctx: ModelContext, trace: AnyTrace, runtime: Runtime, *connection: Any, **_: Any
     ) -> OpenCodeSession:
         """Prepare the rollout's OpenCode; the mark is printed by the command that prepares its files."""
         known = self._installed.pop(runtime.name, None)

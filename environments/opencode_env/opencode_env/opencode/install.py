@@ -157,7 +157,8 @@ async def install(
     """
     if is_this_machine(runtime):  # accepted without confinement: it sees this machine's files
         return str((await asyncio.to_thread(ensure_build, config.version, host_platform())).directory)
-    key = _image_key(config, runtime)
+    image = getattr(getattr(runtime, "config", None), "image", None)
+    key: ImageKey = None if image is None else (runtime.type, image, config.asset_dir, config.version)
     if trust_image and key in _IMAGE_PROGRAMS:
         return _IMAGE_PROGRAMS[key]
     box = runtime.with_user(None) if runtime.user is not None else runtime
@@ -234,7 +235,7 @@ async def upload(
         SandboxError: it could not be sent or unpacked.
     """
     record = InstallRecord() if record is None else record
-    directory = f"{config.asset_dir}/{build.name}"
+    directory = f"{config.asset_dir}/{build.directory.name}"
     uploads = _UPLOADS.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(MAX_CONCURRENT_UPLOADS))
     packed = await asyncio.to_thread(packed_build, build)
     with record.stage("wait"):
@@ -264,11 +265,6 @@ async def _beside_image(config: OpenCodeHarnessConfig, runtime: Runtime, probe: 
         return directory
     logger.warning("the sandbox has no ripgrep (`rg`): OpenCode's glob and grep tools will fail in it")
     return _remember(key, directory)
-
-
-def _image_key(config: OpenCodeHarnessConfig, runtime: Runtime) -> ImageKey:
-    image = getattr(getattr(runtime, "config", None), "image", None)
-    return None if image is None else (runtime.type, image, config.asset_dir, config.version)
 
 
 def _remember(key: ImageKey, directory: str) -> str:

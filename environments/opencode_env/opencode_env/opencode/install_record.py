@@ -48,7 +48,6 @@ class InstallRecord:
         self.seconds[part] = round(self.seconds.get(part, 0.0) + seconds, 3)
 
     def put_on(self, trace: AnyTrace) -> None:
-        """Record it on the trace."""
         shown: dict[str, Any] = {"way": self.way, "bytes": self.bytes, "seconds": dict(self.seconds)}
         agent_record(trace)["install"] = shown
 
@@ -62,31 +61,21 @@ class Traffic:
         self._said = False
 
     def count(self, record: InstallRecord, origin: str, *, chosen: bool) -> None:
-        """Count an installation.
-
-        Args:
-            record: what was moved.
-            origin: where the bytes came from, in words.
-            chosen: whether the configuration named this way, so that nobody has to be told.
-        """
+        """Count an installation whose bytes came from `origin`, in words; nobody has to be told where the configuration
+        has `chosen` this way."""
         self._times[origin] += 1
         self._bytes[origin] += record.bytes
         if chosen or self._said or self._times[origin] < SAID_AT:
             return
         self._said = True
-        each = self._bytes[origin] / self._times[origin] / 1e6
-        logger.warning(
+        total, each = self._bytes[origin] / 1e6, self._bytes[origin] / self._times[origin] / 1e6
+        told = (
             "%d sandboxes of this process were each given the same %.0f MB from %s, %.0f MB so far, and every further "
             "one will be (install = auto chose the %s): give the sandboxes an image that holds OpenCode (make image), "
             "or name a mirror of your own (--env.agent.harness.mirror), or choose this way to hear no more of it "
-            "(--env.agent.harness.install %s)",
-            self._times[origin],
-            each,
-            origin,
-            self._bytes[origin] / 1e6,
-            record.way,
-            record.way,
+            "(--env.agent.harness.install %s)"
         )
+        logger.warning(told, self._times[origin], each, origin, total, record.way, record.way)
 
 
 TRAFFIC = Traffic()

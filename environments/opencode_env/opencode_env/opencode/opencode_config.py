@@ -58,7 +58,7 @@ def build_config(
         "provider": {PROVIDER: _provider(config, model, endpoint, secret, repeats, images)},
         "plugin": [[f"{STATE_URL}/plugin.js", {"repeats": repeats, "sorted": config.sorted_search}]],
         "agent": {"title": {"disable": True}, "build": _agent(config)},
-        "permission": _permissions(config),
+        "permission": _permissions(),
         "compaction": {"auto": not config.disable_compaction, "prune": False},
         "mcp": {
             name: {
@@ -114,7 +114,7 @@ def _agent(config: OpenCodeHarnessConfig) -> dict[str, Any]:
     return agent
 
 
-def _permissions(config: OpenCodeHarnessConfig) -> dict[str, Any]:
+def _permissions() -> dict[str, Any]:
     """Every permission decided, so that nothing can wait for an answer. The last matching rule wins in OpenCode."""
     decided: dict[str, Any] = {"*": "allow", "external_directory": {"*": "allow"}, "doom_loop": "allow"}
     return decided | {"read": {"*": "allow"}}

@@ -15,7 +15,7 @@ from verifiers.v1.errors import HarnessError, ProviderError
 from verifiers.v1.trace import ModelCall
 
 from opencode_env.cli_agent.interception.forks import history_forks
-from opencode_env.cli_agent.model_failure import overflowed, require_model_calls
+from opencode_env.cli_agent.outcome_rule import overflowed, require_model_calls
 from opencode_env.cli_agent.traces import AnyTrace, tool_counts
 from opencode_env.opencode.events import RunLog
 from opencode_env.opencode.harness_config import BUILT_IN_TOOLS
@@ -87,12 +87,9 @@ def _state(segment: SegmentRecord) -> str:
     return f"(exit {segment.exit_code}){named}; the end of its log:\n{tail}"
 
 
-def tool_metrics(trace: AnyTrace) -> dict[str, float]:
-    """How often the model called each of OpenCode's own tools, all present in every rollout."""
-    counts = tool_counts(trace)
-    return {f"{tool}_calls": float(counts[tool]) for tool in BUILT_IN_TOOLS}
-
-
 def rollout_metrics(trace: AnyTrace) -> dict[str, float]:
-    """The tool counts, and how often the history of a conversation changed."""
-    return {**tool_metrics(trace), "history_forks": history_forks(trace)}
+    """How often the model called each of OpenCode's own tools, all present in every rollout, and how often the history
+    of a conversation changed."""
+    counts = tool_counts(trace)
+    tools = {f"{tool}_calls": float(counts[tool]) for tool in BUILT_IN_TOOLS}
+    return {**tools, "history_forks": history_forks(trace)}

@@ -41,12 +41,10 @@ def segment_prompt(prompt: str | Sequence[Message]) -> SegmentPrompt:
     Raises:
         ValueError: for an assistant or tool message, a picture that is not a data URL, or no content at all.
     """
-    if isinstance(prompt, str):
-        return _checked(SegmentPrompt(prompt))
-    texts: list[str] = []
+    texts: list[str] = [prompt] if isinstance(prompt, str) else []
     system: list[str] = []
     pictures: list[Picture] = []
-    for message in prompt:
+    for message in [] if isinstance(prompt, str) else prompt:
         if isinstance(message, SystemMessage):
             system.extend(_texts(message.content))
         elif isinstance(message, UserMessage):
@@ -57,13 +55,10 @@ def segment_prompt(prompt: str | Sequence[Message]) -> SegmentPrompt:
                 f"OpenCode cannot be handed a prior {message.role!r} message: give it user and system messages "
                 "only, and play further user turns through agent.interaction()"
             )
-    return _checked(SegmentPrompt("\n\n".join(texts), tuple(pictures), "\n\n".join(system)))
-
-
-def _checked(prompt: SegmentPrompt) -> SegmentPrompt:
-    if not prompt.text.strip():
+    text = "\n\n".join(texts)
+    if not text.strip():
         raise ValueError("the prompt holds no text: OpenCode needs some beside any picture")
-    return prompt
+    return SegmentPrompt(text, tuple(pictures), "\n\n".join(system))
 
 
 def _texts(content: MessageContent) -> list[str]:
@@ -94,13 +89,8 @@ def _picture(url: str, number: int) -> Picture:
 
 
 async def shows_images(chosen: bool | None, models: Sequence[ModelContext], first: SegmentPrompt | None) -> bool:
-    """Whether they are: what the option `images` says of models that can, or may.
-
-    Args:
-        chosen: the option; None = as a training client's renderer can, and else where the task begins with a picture.
-        models: of the agent and of its sub calls.
-        first: the task's prompt.
-    """
+    """Whether the models of the agent and of its sub calls are shown images: as the option `images` has `chosen`; None
+    = as a training client's renderer can, and else where the task's prompt, `first`, begins with a picture."""
     able = {await reads_images(ctx) for ctx in models}
     if False in able or chosen is not None:
         return bool(chosen) and False not in able

@@ -27,9 +27,17 @@ from opencode_env.opencode.install import install
 from opencode_env.opencode.install_record import InstallRecord
 from opencode_env.opencode.opencode_config import build_config, render_config
 from opencode_env.opencode.outcome import AgentOutcome, SegmentRecord, outcome_of, rollout_metrics
-from opencode_env.opencode.preparation import NO_PROGRAM, Preparation
 from opencode_env.opencode.prompt import SegmentPrompt, segment_prompt, shows_images
-from opencode_env.opencode.state import CONFIG_DIR, STATE_BASE, program, segment_files, state_archive, systems_of
+from opencode_env.opencode.state import (
+    CONFIG_DIR,
+    NO_PROGRAM,
+    STATE_BASE,
+    Preparation,
+    program,
+    segment_files,
+    state_archive,
+    systems_of,
+)
 
 MAX_LOG_BYTES = 64 * 1024 * 1024
 """Cap of the log file that `log_dir` keeps per rollout."""
@@ -198,9 +206,8 @@ class OpenCodeSession(HarnessSession):
         calls = own_calls(self.trace, first_call)
         silent = time.time() - max((call.time.end for call in calls), default=launched)
         overdue = silent >= self.harness.config.provider_timeout
-        self._outcome = outcome_of(
-            SegmentRecord(result.exit_code, calls, self.trace.stop_condition, self._log, overdue)
-        )
+        segment = SegmentRecord(result.exit_code, calls, self.trace.stop_condition, self._log, overdue)
+        self._outcome = outcome_of(segment)
         self._check_plugin()
         if self._outcome is AgentOutcome.CONTENT_FILTER:
             self.trace.stop(Outcome.CONTENT_FILTER.row.stop)
@@ -258,9 +265,8 @@ class OpenCodeSession(HarnessSession):
     async def _launch(self, args: list[str], code: str, *, again: bool) -> ProgramResult:
         launch = ("sh", "-c", program("launch.sh"), "opencode", self.state, self._workdir, self._programs)
         argv = [*launch, str(EVENTS_TAIL_BYTES), SEPARATOR, "again" if again else "", *args]
-        return await run_program(
-            agents_view(self.runtime), argv, {**self.harness.config.resolved_env, CODE_VARIABLE: code}
-        )
+        variables = {**self.harness.config.resolved_env, CODE_VARIABLE: code}
+        return await run_program(agents_view(self.runtime), argv, variables)
 
     async def _read_log(self, result: ProgramResult) -> RunLog:
         log = split_log(result.stdout) or await read_log(self.runtime, self.state)
@@ -271,9 +277,8 @@ class OpenCodeSession(HarnessSession):
         """OpenCode is silent about a plugin that does not load; without ours the prompt changes from day to day."""
         root = self.trace.nodes[0].message if self.trace.nodes else None
         if root is not None and root.role == "system" and "\n  Today's date: " in str(root.content):
-            raise ConfigurationError(
-                "OpenCode did not load the opencode-env plugin: the system prompt still holds the date"
-            )
+            what = "the system prompt still holds the date"
+            raise ConfigurationError(f"OpenCode did not load the opencode-env plugin: {what}")
 
     async def close(self) -> None:
         """End the agent's processes and put this session's record and metrics on the trace. Idempotent."""
@@ -308,10 +313,8 @@ class OpenCodeSession(HarnessSession):
             return
         path = directory / f"{self.trace.id}.log"
         try:
-            parts = [
-                await self.runtime.read(f"{self.state}/{name}", MAX_LOG_BYTES)
-                for name in ("events.jsonl", "stderr.log")
-            ]
+            files = (f"{self.state}/events.jsonl", f"{self.state}/stderr.log")
+            parts = [await self.runtime.read(file, MAX_LOG_BYTES) for file in files]
             directory.mkdir(parents=True, exist_ok=True)
             await asyncio.to_thread(path.write_bytes, b"".join(parts))
         except (SandboxError, OSError) as error:

@@ -1,4 +1,5 @@
-"""The rollout's state directory inside the sandbox: everything OpenCode reads and writes outside the work directory.
+"""The rollout's state directory inside the sandbox: everything OpenCode reads and writes outside the work directory,
+and how it is written there.
 
 Invariant: it is written in one piece, from one tar archive, anew for every further segment, which takes over nothing
 that OpenCode could read as configuration or code; its path is the same in every sandbox (`/tmp/opencode`
@@ -8,10 +9,16 @@ unless another agent of the same sandbox holds that), so that no path in a tool'
 import io
 import json
 import tarfile
+import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 
 from agent_sandbox.programs import program_text
+from agent_sandbox.toolbox.archives import archive_arguments
+from opencode_rubrics import run_checked
+from verifiers.v1.errors import HarnessError, RolloutError, SandboxError
+from verifiers.v1.runtimes import ProgramResult, Runtime
 
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode.prompt import SegmentPrompt
@@ -49,15 +56,10 @@ def state_archive(
     prompt: SegmentPrompt | None = None,
     systems: Mapping[str, Sequence[str]] | None = None,
 ) -> bytes:
-    """The state directory of one segment, as a tar archive.
-
-    Args:
-        config: text of `opencode.json`.
-        system_append: text that the plugin puts behind the system prompt.
-        extra: further files by relative path; those under `bin/` are executable and come first on the PATH.
-        prompt: the segment's, when it is known.
-        systems: the system prompts of sessions that the segment continues, part by part.
-    """
+    """The state directory of one segment, as a tar archive, with `opencode.json` and the segment's prompt, when it is
+    known. The plugin puts `system_append` behind the system prompt; `extra` are further files by relative path, those
+    under `bin/` executable and first on the PATH; `systems` the system prompts of sessions that the segment continues,
+    part by part."""
     content = {
         f"{CONFIG_DIR}/opencode.json": config,
         f"{CONFIG_DIR}/package-lock.json": json.dumps(_SEED_LOCK, separators=(",", ":")),
@@ -96,3 +98,48 @@ def _tar(content: Mapping[str, bytes], directories: tuple[str, ...]) -> bytes:
             entry.size, entry.mode = len(data), 0o755 if name.startswith("bin/") else 0o644
             tar.addfile(entry, io.BytesIO(data))
     return buffer.getvalue()
+
+
+_FIRST, _AGAIN = "preparing OpenCode's files failed", "preparing OpenCode's files again failed"
+
+NO_PROGRAM = 3
+"""Exit code when there is no OpenCode."""
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Writes state directories for one OpenCode in one sandbox."""
+
+    runtime: Runtime
+    workdir: str
+    programs: str
+    """Directory of OpenCode inside."""
+
+    async def first(self, archive: bytes, then: str) -> ProgramResult:
+        """Unpack the archive into a new directory, whose path is printed, and run a script behind that. The exit code
+        may be `NO_PROGRAM`."""
+        argv = [STATE_BASE, "", *await self._arguments(archive)]
+        return await self._run(program("prepare.sh") + then, argv, _FIRST, (0, NO_PROGRAM), SandboxError)
+
+    async def again(self, archive: bytes, state: str, session: str) -> None:
+        """Put the archive in the place of `state`, which keeps what belongs to the conversation and to the agent.
+
+        Raises:
+            HarnessError: it could not be done in a sandbox that lives: the agent can have seen to that.
+        """
+        argv = [state, session, *await self._arguments(archive)]
+        await self._run(program("prepare.sh"), argv, _AGAIN, (0,), HarnessError)
+
+    async def _arguments(self, archive: bytes) -> list[str]:
+        content = archive_arguments(archive)
+        if not content:
+            path = f"/tmp/.opencode-{uuid.uuid4().hex}.tar"
+            await self.runtime.write(path, archive)
+            content = [f"@{path}"]
+        return [self.workdir, self.programs, *content]
+
+    async def _run(
+        self, script: str, argv: Sequence[str], failure: str, accepted: Sequence[int], error: type[RolloutError]
+    ) -> ProgramResult:
+        command = ["sh", "-c", script, "prepare", *argv]
+        return await run_checked(self.runtime, command, failure, accepted=accepted, error=error)

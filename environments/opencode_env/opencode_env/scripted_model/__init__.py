@@ -3,12 +3,11 @@
 from opencode_env.scripted_model.cassette import Cassette, CassettePolicy, Difference
 from opencode_env.scripted_model.fault import Fault, FaultKind
 from opencode_env.scripted_model.policy import FaultyPolicy, Policy, ToolsPolicy
-from opencode_env.scripted_model.record import RecordedRequest, RequestOutcome
 from opencode_env.scripted_model.reply import LABEL, MODEL_ID, Reply, ToolCall, Usage
 from opencode_env.scripted_model.request import ChatRequest
 from opencode_env.scripted_model.samples_policy import SamplesPolicy
 from opencode_env.scripted_model.script import Script, ScriptPolicy
-from opencode_env.scripted_model.server import ScriptedModel
+from opencode_env.scripted_model.server import RecordedRequest, RequestOutcome, ScriptedModel
 from opencode_env.scripted_model.worlds_policy import WorldsPolicy
 
 __all__ = [

@@ -123,8 +123,10 @@ async def _serve(options: argparse.Namespace, policy: Policy) -> None:
         strict=options.strict,
     )
     async with model:
-        if options.port_file is not None:
-            _write_atomically(options.port_file, f"{model.port}\n")
+        if options.port_file is not None:  # at once, so that whoever waits for the file never reads half of it
+            partial = options.port_file.with_name(f".{options.port_file.name}.{os.getpid()}")
+            partial.write_text(f"{model.port}\n")
+            partial.replace(options.port_file)
         sys.stdout.write(f"{LABEL}: {model.base_url}\n")
         sys.stdout.flush()
         try:
@@ -132,13 +134,6 @@ async def _serve(options: argparse.Namespace, policy: Policy) -> None:
         finally:
             if options.port_file is not None:
                 options.port_file.unlink(missing_ok=True)
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    """So that whoever waits for the file never reads half of it."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(text)
-    partial.replace(path)
 
 
 def main() -> None:

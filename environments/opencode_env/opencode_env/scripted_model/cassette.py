@@ -35,7 +35,6 @@ class RecordedNode(_Recorded):
 
     @property
     def role(self) -> str:
-        """Whose message it is."""
         return str(self.message.get("role"))
 
     @cached_property
@@ -136,9 +135,8 @@ class _Answer:
             ToolCall(id=call.id, name=call.function.name, arguments=call.function.arguments)
             for call in self.message.tool_calls or ()
         )
-        used = self._call.usage
         usage = None
-        if used is not None:
+        if (used := self._call.usage) is not None:
             sent = used.prompt_tokens + (used.cached_input_tokens or 0)
             usage = Usage(prompt_tokens=sent, completion_tokens=used.completion_tokens)
         return Reply(
@@ -150,12 +148,8 @@ class _Answer:
         )
 
     def difference(self, request: ChatRequest, known: set[int]) -> Difference | None:
-        """What a request has in another way than the recorded one; None for nothing that is not known.
-
-        Args:
-            request: what came.
-            known: ids of the recorded messages that were different in an earlier request; what is found goes there.
-        """
+        """What a request has in another way than the recorded one; None for nothing that is not `known`: ids of the
+        recorded messages that were different in an earlier request; what is found goes there."""
         turn = self.key[1] + 1
         old, new = [one.as_sent for one in self.request], request.body.messages
         other = (at for at, (a, b) in enumerate(zip(old, new, strict=False)) if _content(a) != _content(b))
@@ -164,7 +158,8 @@ class _Answer:
             shared = min(len(old), len(new))
         if shared is not None:
             known.update(id(one) for one in self.request[shared : shared + 1])
-            how = _how(old[shared:], new[shared:], _names(old))
+            called = {call.id: call.function.name for one in old for call in one.tool_calls or ()}
+            how = _how(old[shared:], new[shared:], called)
             role = new[shared].role if shared < len(new) else old[shared].role
             return Difference(seat=self.seat, turn=turn, message=shared + 1, role=role, how=how)
         offered = self.request[0].tools if self.request else None
@@ -228,10 +223,8 @@ class Cassette(_Recorded):
 
 
 class CassettePolicy:
-    """Plays a cassette, and keeps where the requests differ from the recorded ones.
-
-    After a difference the recorded answers go on by their number, so that later ones show what follows from it.
-    """
+    """Plays a cassette, and keeps where the requests differ from the recorded ones. After a difference the recorded
+    answers go on by their number, so that later ones show what follows from it."""
 
     def __init__(self, cassette: Cassette) -> None:
         self._waiting: dict[tuple[str, int], list[_Answer]] = {}
@@ -287,11 +280,6 @@ def _content(message: Message) -> tuple[Any, ...]:
     # A picture's own bytes are not compared: the data set's or the tool's text beside it names it.
     pictures = [kind for kind in kinds if kind != "text"]
     return message.role, message.text, message.reasoning_content or "", calls, message.tool_call_id, pictures
-
-
-def _names(messages: Sequence[Message]) -> dict[str, str]:
-    """The tools that were called, by call id."""
-    return {call.id: call.function.name for one in messages for call in one.tool_calls or ()}
 
 
 def _how(old: Sequence[Message], new: Sequence[Message], tools: dict[str, str]) -> str:

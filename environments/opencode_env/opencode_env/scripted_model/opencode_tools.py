@@ -14,17 +14,14 @@ class Solution:
 
 
 def bash(command: str) -> ToolCall:
-    """Run a shell command in the working directory."""
     return ToolCall(name="bash", arguments={"command": command})
 
 
 def read(path: str) -> ToolCall:
-    """Read a file."""
     return ToolCall(name="read", arguments={"filePath": path})
 
 
 def write(path: str, content: str) -> ToolCall:
-    """Write a whole file."""
     return ToolCall(name="write", arguments={"content": content, "filePath": path})
 
 
@@ -35,12 +32,10 @@ def edit(path: str, old: str, new: str, *, everywhere: bool = False) -> ToolCall
 
 
 def grep(pattern: str, include: str | None = None) -> ToolCall:
-    """Search file contents below the working directory."""
     return ToolCall(name="grep", arguments={"pattern": pattern} | ({"include": include} if include else {}))
 
 
 def glob(pattern: str) -> ToolCall:
-    """Find files below the working directory."""
     return ToolCall(name="glob", arguments={"pattern": pattern})
 
 

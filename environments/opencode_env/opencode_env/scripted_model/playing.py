@@ -14,9 +14,9 @@ from aiohttp import web
 
 from opencode_env.scripted_model import wire
 from opencode_env.scripted_model.fault import BREAKS, Fault, FaultKind
-from opencode_env.scripted_model.logprobs import Logprobs
 from opencode_env.scripted_model.reply import Reply
 from opencode_env.scripted_model.request import ChatRequest
+from opencode_env.scripted_model.wire import Logprobs
 
 HTML_PAGE = "<html><head><title>502</title></head><body>scripted model: an HTML page, not JSON</body></html>"
 GARBAGE = b'data: {"id": "scripted-model", "choices": [{"delta": {"content\n\n'
@@ -96,7 +96,7 @@ class Performance:
         envelope, reply = self.envelope, self.reply
         pieces = wire.pieces_of(reply, self.chunk_characters)
         if (broken := self._broken_by()) is not None:
-            pieces = wire.first_pieces(pieces, self._break_position(broken))
+            pieces = wire.first_pieces(pieces, reply.characters // 2 if broken.after is None else broken.after)
         logprobs = Logprobs(bool(self.request.body.logprobs))
         yield wire.sse(wire.chunk(envelope, {"role": "assistant", "content": None if reply.null_text else ""}, None))
         for piece in pieces:
@@ -112,9 +112,8 @@ class Performance:
 
     async def _body(self, http: web.Request) -> web.StreamResponse:
         broken = self._broken_by()
-        body = json.dumps(
-            wire.completion(self.envelope, self.reply, Logprobs(bool(self.request.body.logprobs)))
-        ).encode()
+        logprobs = Logprobs(bool(self.request.body.logprobs))
+        body = json.dumps(wire.completion(self.envelope, self.reply, logprobs)).encode()
         if broken is not None and broken.kind is FaultKind.SSE_ERROR:
             return web.json_response(_error_in_the_middle(broken))
         if broken is not None and broken.kind is FaultKind.MALFORMED_SSE:
@@ -137,13 +136,13 @@ class Performance:
     def _broken_by(self) -> Fault | None:
         return self.fault(*BREAKS)
 
-    def _break_position(self, fault: Fault) -> int:
-        return self.reply.characters // 2 if fault.after is None else fault.after
-
 
 def overflow_response(window: int, prompt_tokens: int) -> web.Response:
-    """The 400 of a prompt that is longer than the window (tokens)."""
-    message = wire.overflow_message(window, prompt_tokens)
+    """The 400 of a prompt that is longer than the window (tokens), in vLLM's words."""
+    message = (
+        f"This model's maximum context length is {window} tokens. However, your request has {prompt_tokens} "
+        "input tokens. Please reduce the length of the input messages."
+    )
     return web.json_response(wire.error_body(message, "BadRequestError", 400), status=400)
 
 

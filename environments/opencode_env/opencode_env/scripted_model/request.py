@@ -152,11 +152,9 @@ class ChatRequest:
 
     @cached_property
     def call_key(self) -> str:
-        """Key of this call: equal for a retry, which sends the same conversation with the same messages.
-
-        Blank assistant messages do not count: OpenCode adds one when it retries a stream that was cut. Two clients
-        without a session header that send the same messages cannot be told apart.
-        """
+        """Key of this call: equal for a retry, which sends the same conversation with the same messages. Blank
+        assistant messages do not count: OpenCode adds one when it retries a stream that was cut. Two clients without a
+        session header that send the same messages cannot be told apart."""
         spoken = (m for m in self.body.messages if not (m.role == "assistant" and m.blank))
         return _digest(self.conversation, *(message.model_dump_json() for message in spoken))
 

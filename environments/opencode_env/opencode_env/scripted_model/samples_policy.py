@@ -53,7 +53,9 @@ class SamplesPolicy:
         self.seed = seed
         self.success_rates = {sample.id: success_rate for sample in self.samples}
         for task_id, rate in (success_rates or {}).items():
-            self._check_known(task_id)
+            if task_id not in self.success_rates:
+                near = get_close_matches(task_id, self.success_rates, n=1) or sorted(self.success_rates)
+                raise ValueError(f'no sample has the id "{task_id}"; did you mean: {", ".join(near)}')
             self.success_rates[task_id] = rate
         for task_id, rate in self.success_rates.items():
             if not 0 <= rate <= 1:
@@ -61,17 +63,13 @@ class SamplesPolicy:
         self._arrivals: Counter[str] = Counter()
         self._sessions: OrderedDict[tuple[str, str], int] = OrderedDict()
 
-    def _check_known(self, task_id: str) -> None:
-        if task_id not in self.success_rates:
-            near = get_close_matches(task_id, self.success_rates, n=1) or sorted(self.success_rates)
-            raise ValueError(f'no sample has the id "{task_id}"; did you mean: {", ".join(near)}')
-
     def solves(self, task_id: str, rollout: int) -> bool:
         """Whether the rollout with this number (from 0) solves the task."""
         return coin(self.seed, task_id, rollout) < self.success_rates[task_id]
 
     def __call__(self, request: ChatRequest, /) -> Reply:
-        sample = self._sample_of(request)
+        texts = request.user_texts
+        sample = next((one for one in self.samples if any(one.question.strip() in text for text in texts)), None)
         if sample is None:
             return Reply(text="I am a scripted model, not a language model, and have no script for this prompt.")
         if not request.tools:
@@ -87,10 +85,6 @@ class SamplesPolicy:
             for index, call in enumerate(reply.tool_calls)
         )
         return reply.model_copy(update={"tool_calls": tuple(calls)})
-
-    def _sample_of(self, request: ChatRequest) -> Sample | None:
-        texts = request.user_texts
-        return next((s for s in self.samples if any(s.question.strip() in text for text in texts)), None)
 
     def _rollout_of(self, request: ChatRequest, sample: Sample) -> int:
         for message in request.assistant_messages():

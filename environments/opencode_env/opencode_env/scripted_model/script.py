@@ -16,11 +16,9 @@ from opencode_env.scripted_model.request import ChatRequest, Message
 
 
 def step_of(steps: Sequence[Reply], history: Iterable[Message]) -> int:
-    """The index of the step that answers this history; `len(steps)` or more when all were played.
-
-    An assistant message is one played step. A blank one is a played step only where the script has a blank
-    reply; elsewhere it is what a client kept of a stream that was cut, and that step is played again.
-    """
+    """The index of the step that answers this history; `len(steps)` or more when all were played. An assistant message
+    is one played step. A blank one is a played step only where the script has a blank reply; elsewhere it is what a
+    client kept of a stream that was cut, and that step is played again."""
     step = 0
     for message in history:
         if message.blank and step < len(steps) and not steps[step].blank:

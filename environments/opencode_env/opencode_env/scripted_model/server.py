@@ -13,7 +13,9 @@ import json
 import logging
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,9 +26,42 @@ from opencode_env.scripted_model import wire
 from opencode_env.scripted_model.fault import FaultKind
 from opencode_env.scripted_model.playing import Attempts, Performance, ReplyCut, overflow_response
 from opencode_env.scripted_model.policy import Policy
-from opencode_env.scripted_model.record import RecordedRequest, RequestOutcome
 from opencode_env.scripted_model.reply import LABEL, MODEL_ID, Reply, Usage, tokens_of
 from opencode_env.scripted_model.request import ChatBody, ChatRequest
+
+
+class RequestOutcome(StrEnum):
+    """How a request ended."""
+
+    ANSWERED = "answered"
+    """The answer, an error status included, was sent as the script has it."""
+    REFUSED = "refused"
+    """It was not a valid chat request (400), or longer than the context window."""
+    CUT = "cut"
+    """A fault closed the connection."""
+    CLIENT_LEFT = "client_left"
+    """The client closed the connection, or the server stopped, before the answer was out."""
+    CRASHED = "crashed"
+    """The policy raised; answered with 500."""
+
+
+@dataclass
+class RecordedRequest:
+    """One request. The fields after `received` are filled in while it is answered."""
+
+    body: dict[str, Any]
+    """The parsed JSON, whole; empty when it was not a JSON object."""
+    headers: Mapping[str, str]
+    """Lower-case names."""
+    received: float = field(default_factory=time.time)
+    """Unix seconds."""
+    reply: Reply | None = None
+    """What the policy answered."""
+    outcome: RequestOutcome | None = None
+    """None while it is in flight."""
+    finished: float | None = None
+    """Unix seconds; None while it is in flight."""
+
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ROLES = ("system", "user", "assistant", "tool")
@@ -210,8 +245,7 @@ class ScriptedModel:
     async def _chat(self, http: web.Request) -> web.StreamResponse:
         self.active += 1
         self.peak_active = max(self.peak_active, self.active)
-        headers = {name.lower(): value for name, value in http.headers.items()}
-        record = RecordedRequest(body={}, headers=headers)
+        record = RecordedRequest(body={}, headers={name.lower(): value for name, value in http.headers.items()})
         try:
             response = await self._answer(http, record)
             record.outcome = record.outcome or RequestOutcome.ANSWERED

@@ -22,25 +22,22 @@ _HALF_FIX = """    middle = len(values) // 2
         return values[middle]
     return (values[middle - 1] + values[middle]) / 2
 """
-_FIX_MEDIAN_LOOK = (
-    turn("I run the tests first.", bash("python3 -m unittest test_stats")),
-    turn("Now the code.", read("/app/stats.py"), reasoning="The even case of median fails."),
-)
-_FIX_MEDIAN_RUN = turn("I run the tests again.", bash("python3 -m unittest test_stats"))
 
+
+def _fix_median(wrong: str, fix: str, done: str) -> tuple[Reply, ...]:
+    return (
+        turn("I run the tests first.", bash("python3 -m unittest test_stats")),
+        turn("Now the code.", read("/app/stats.py"), reasoning="The even case of median fails."),
+        turn(wrong, edit("/app/stats.py", _BUG, fix)),
+        turn("I run the tests again.", bash("python3 -m unittest test_stats")),
+        turn(f"`median` {done}; all tests pass."),
+    )
+
+
+_SORTED = "sorts a copy of its values now and takes the two middle ones"
 FIX_MEDIAN = Solution(
-    solve=(
-        *_FIX_MEDIAN_LOOK,
-        turn("The list is not sorted, and the two middle values are wrong.", edit("/app/stats.py", _BUG, _FIX)),
-        _FIX_MEDIAN_RUN,
-        turn("`median` sorts a copy of its values now and takes the two middle ones; all tests pass."),
-    ),
-    fail=(
-        *_FIX_MEDIAN_LOOK,
-        turn("The two middle values are off by one.", edit("/app/stats.py", _BUG, _HALF_FIX)),
-        _FIX_MEDIAN_RUN,
-        turn("`median` takes the right two middle values now; all tests pass."),
-    ),
+    solve=_fix_median("The list is not sorted, and the two middle values are wrong.", _FIX, _SORTED),
+    fail=_fix_median("The two middle values are off by one.", _HALF_FIX, "takes the right two middle values now"),
 )
 """The failing path makes the visible tests pass and forgets that values come in any order."""
 
@@ -64,29 +61,17 @@ _ADDITIVE = {1000: "M", 500: "D", 100: "C", 50: "L", 10: "X", 5: "V", 1: "I"}
 _SUBTRACTIVE = {900: "CM", 400: "CD", 90: "XC", 40: "XL", 9: "IX", 4: "IV"}
 
 
-def _module(numerals: dict[int, str]) -> str:
-    rows = sorted(numerals.items(), reverse=True)
-    return _WRITE_ROMAN_MODULE.format(numerals=", ".join(f'({value}, "{numeral}")' for value, numeral in rows))
+def _write_roman(numerals: dict[int, str]) -> tuple[Reply, ...]:
+    rows = ", ".join(f'({value}, "{numeral}")' for value, numeral in sorted(numerals.items(), reverse=True))
+    return (
+        turn("I look at the tests.", read("/app/test_roman.py")),
+        turn("I write the module.", write("/app/roman.py", _WRITE_ROMAN_MODULE.format(numerals=rows))),
+        turn("Now I run the tests.", bash("cd /app && python3 -m unittest test_roman")),
+        turn("/app/roman.py has `to_roman`; the tests pass."),
+    )
 
 
-_WRITE_ROMAN_READ = turn("I look at the tests.", read("/app/test_roman.py"))
-_WRITE_ROMAN_RUN = turn("Now I run the tests.", bash("cd /app && python3 -m unittest test_roman"))
-_WRITE_ROMAN_END = turn("/app/roman.py has `to_roman`; the tests pass.")
-
-WRITE_ROMAN = Solution(
-    solve=(
-        _WRITE_ROMAN_READ,
-        turn("I write the module.", write("/app/roman.py", _module(_ADDITIVE | _SUBTRACTIVE))),
-        _WRITE_ROMAN_RUN,
-        _WRITE_ROMAN_END,
-    ),
-    fail=(
-        _WRITE_ROMAN_READ,
-        turn("I write the module.", write("/app/roman.py", _module(_ADDITIVE))),
-        _WRITE_ROMAN_RUN,
-        _WRITE_ROMAN_END,
-    ),
-)
+WRITE_ROMAN = Solution(solve=_write_roman(_ADDITIVE | _SUBTRACTIVE), fail=_write_roman(_ADDITIVE))
 """The failing path knows no subtractive notation, which the visible tests do not need."""
 
 _FIND = turn("I look for the log files.", glob("**/*.log"))
@@ -129,7 +114,6 @@ ARITHMETIC_ORDERS = Solution(
 """The failing path forgets the loaves that are given away."""
 
 _GREP = turn("I search for the name.", grep("calc_total"))
-_RENAME_FUNCTION_RUN = turn("I run the report.", bash("cd /app && python3 -m shop.report"))
 _FILES = "shop/cart.py shop/checkout.py shop/report.py docs/pricing.md"
 
 RENAME_FUNCTION = Solution(
@@ -148,7 +132,7 @@ RENAME_FUNCTION = Solution(
             "I replace it in all files.",
             *(edit(f"/app/{name}", "calc_total", "order_total", everywhere=True) for name in _FILES.split()),
         ),
-        _RENAME_FUNCTION_RUN,
+        turn("I run the report.", bash("cd /app && python3 -m shop.report")),
         turn("`calc_total` is `order_total` everywhere."),
     ),
 )
@@ -183,20 +167,18 @@ with open("/app/report.json", "w") as file:
     json.dump(report, file, indent=2)
 """
 
-_CSV_REPORT_READ = turn("I read the file.", read("/app/sales.csv"))
-_CSV_REPORT_RUN = turn("I run it.", bash("python3 /app/make_report.py && cat /app/report.json"))
-_CSV_REPORT_END = turn("The report is in /app/report.json.")
 
-
-def _csv_report_write(grouped: str) -> Reply:
+def _csv_report(grouped: str) -> tuple[Reply, ...]:
     program = _CSV_REPORT_PROGRAM.replace("GROUPED", grouped)
-    return turn("I write a program for it.", write("/app/make_report.py", program))
+    return (
+        turn("I read the file.", read("/app/sales.csv")),
+        turn("I write a program for it.", write("/app/make_report.py", program)),
+        turn("I run it.", bash("python3 /app/make_report.py && cat /app/report.json")),
+        turn("The report is in /app/report.json."),
+    )
 
 
-CSV_REPORT = Solution(
-    solve=(_CSV_REPORT_READ, _csv_report_write("paid"), _CSV_REPORT_RUN, _CSV_REPORT_END),
-    fail=(_CSV_REPORT_READ, _csv_report_write("orders"), _CSV_REPORT_RUN, _CSV_REPORT_END),
-)
+CSV_REPORT = Solution(solve=_csv_report("paid"), fail=_csv_report("orders"))
 """The failing path groups cancelled orders too, which spoils two of the four keys."""
 
 _PIG_LATIN_PROGRAM = r"""import re
@@ -210,27 +192,18 @@ for word in sys.stdin.read().split():
         print(rest + start + "ay")
 """
 
-_PIG_LATIN_READ = turn("I look at the words.", read("/app/words.txt"))
-_PIG_LATIN_RUN = turn(
-    "I translate them.",
-    bash("python3 /app/pig.py < /app/words.txt > /app/pig.txt && paste /app/words.txt /app/pig.txt"),
-)
-_PIG_LATIN_END = turn("The translation is in /app/pig.txt.")
+
+def _pig_latin(pattern: str) -> tuple[Reply, ...]:
+    translate = "python3 /app/pig.py < /app/words.txt > /app/pig.txt && paste /app/words.txt /app/pig.txt"
+    return (
+        turn("I look at the words.", read("/app/words.txt")),
+        turn("I write a program for it.", write("/app/pig.py", _PIG_LATIN_PROGRAM.replace("PATTERN", pattern))),
+        turn("I translate them.", bash(translate)),
+        turn("The translation is in /app/pig.txt."),
+    )
 
 
-def _pig_latin_write(pattern: str) -> Reply:
-    return turn("I write a program for it.", write("/app/pig.py", _PIG_LATIN_PROGRAM.replace("PATTERN", pattern)))
-
-
-PIG_LATIN = Solution(
-    solve=(
-        _PIG_LATIN_READ,
-        _pig_latin_write(r"((?:qu|[^aeiou])(?:qu|[^aeiouyq])*)(.*)"),
-        _PIG_LATIN_RUN,
-        _PIG_LATIN_END,
-    ),
-    fail=(_PIG_LATIN_READ, _pig_latin_write(r"(.)(.*)"), _PIG_LATIN_RUN, _PIG_LATIN_END),
-)
+PIG_LATIN = Solution(solve=_pig_latin(r"((?:qu|[^aeiou])(?:qu|[^aeiouyq])*)(.*)"), fail=_pig_latin(r"(.)(.*)"))
 """The failing path moves one letter only, which gets 11 of 20 lines right."""
 
 _SCRIPT = """#!/bin/sh
@@ -255,12 +228,13 @@ _TRY = (
     'd=$(mktemp -d) && for n in 1 2 3 4 5; do touch -d "2026-01-0$n" "$d/$n.log"; done && '
     'sh /app/rotate.sh "$d" && ls "$d" && rm -r "$d"'
 )
-_ROTATE_LOGS_RUN = turn("I try it in a scratch directory.", bash(_TRY))
-_ROTATE_LOGS_END = turn("/app/rotate.sh keeps the three newest log files.")
-
+_TRIED = (
+    turn("I try it in a scratch directory.", bash(_TRY)),
+    turn("/app/rotate.sh keeps the three newest log files."),
+)
 ROTATE_LOGS = Solution(
-    solve=(turn("I write the script.", write("/app/rotate.sh", _SCRIPT)), _ROTATE_LOGS_RUN, _ROTATE_LOGS_END),
-    fail=(turn("I write the script.", write("/app/rotate.sh", _NAIVE)), _ROTATE_LOGS_RUN, _ROTATE_LOGS_END),
+    solve=(turn("I write the script.", write("/app/rotate.sh", _SCRIPT)), *_TRIED),
+    fail=(turn("I write the script.", write("/app/rotate.sh", _NAIVE)), *_TRIED),
 )
 """The failing path splits file names at spaces."""
 

@@ -1,6 +1,8 @@
 """Replies in the wire format of OpenAI's chat completions, as vLLM serves it: reasoning is `reasoning_content`.
 
-Pure functions. Invariant: the pieces of a stream, joined, are exactly what the non-streaming form carries.
+Invariant: the pieces of a stream, joined, are exactly what the non-streaming form carries. A token is so many
+characters (`CHARACTERS_PER_TOKEN`) of what the model says, in the order in which it says it; its logprob follows from
+its position.
 """
 
 import json
@@ -11,8 +13,31 @@ from itertools import chain, zip_longest
 
 from pydantic import JsonValue
 
-from opencode_env.scripted_model.logprobs import Logprobs
-from opencode_env.scripted_model.reply import LABEL, MODEL_ID, Reply, Usage
+from opencode_env.scripted_model.reply import CHARACTERS_PER_TOKEN, LABEL, MODEL_ID, Reply, Usage
+
+
+@dataclass
+class Logprobs:
+    """The tokens of one reply as they come, with their logprobs, for a request that asks for them."""
+
+    asked: bool
+    _said: str = ""
+    _tokens: int = 0
+
+    def of(self, text: str, *, last: bool = False) -> dict[str, JsonValue] | None:
+        """The `logprobs` of a piece: its tokens are those that end in it; with `last`, all that are left."""
+        if not self.asked:
+            return None
+        said = self._said + text
+        whole = len(said) if last else len(said) - len(said) % CHARACTERS_PER_TOKEN
+        self._said = said[whole:]
+        starts = range(0, whole, CHARACTERS_PER_TOKEN)
+        return {"content": [self._entry(said[start : start + CHARACTERS_PER_TOKEN]) for start in starts]}
+
+    def _entry(self, token: str) -> dict[str, JsonValue]:
+        self._tokens += 1
+        return {"token": token, "logprob": -(self._tokens % 8 + 1) / 8, "bytes": None, "top_logprobs": []}
+
 
 Json = dict[str, JsonValue]
 
@@ -93,7 +118,6 @@ def first_pieces(pieces: Iterable[Piece], characters: int) -> Iterator[Piece]:
 
 
 def chunk(envelope: Envelope, delta: Json, logprobs: Json | None, finish_reason: str | None = None) -> Json:
-    """One stream chunk."""
     choice: Json = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
     return {**envelope.head("chat.completion.chunk"), "choices": [choice]}
 
@@ -137,14 +161,6 @@ def _tool_call(envelope: Envelope, reply: Reply, index: int) -> Json:
 def error_body(message: str, kind: str, status: int) -> Json:
     """An error object as vLLM sends it."""
     return {"error": {"message": message, "type": kind, "param": None, "code": status}}
-
-
-def overflow_message(window: int, prompt_tokens: int) -> str:
-    """vLLM's words for a prompt that is longer than the window."""
-    return (
-        f"This model's maximum context length is {window} tokens. However, your request has {prompt_tokens} "
-        "input tokens. Please reduce the length of the input messages."
-    )
 
 
 def sse(event: Json) -> bytes:

@@ -46,11 +46,9 @@ def _plan(lake: Sequence[str], slippery: bool) -> dict[Place, str]:
     for _ in range(_SWEEPS):
         for place in free:
             worth[place] = _IMPATIENCE * max(_expected(lake, worth, place, turn, slippery) for turn in range(4))
-    return {place: _NAMES[_best(lake, worth, place, slippery)] for place in free}
-
-
-def _best(lake: Sequence[str], worth: dict[Place, float], place: Place, slippery: bool) -> int:
-    return max(range(4), key=lambda turn: _expected(lake, worth, place, turn, slippery))
+    # The first of several that are equally good.
+    expected = {place: [_expected(lake, worth, place, turn, slippery) for turn in range(4)] for place in free}
+    return {place: _NAMES[values.index(max(values))] for place, values in expected.items()}
 
 
 def _expected(lake: Sequence[str], worth: dict[Place, float], place: Place, turn: int, slippery: bool) -> float:
@@ -87,11 +85,9 @@ def _play_tracker(request: ChatRequest) -> Reply:
     if not done:
         return Reply(text="I do it.", tool_calls=tuple(calls)) if calls else _FINISH
     if "Open an issue" in request.prompt and done == 1:
-        number = json.loads(seen[2])["number"]
         area = re.findall(r'"(\w+)", and assign', request.prompt)[0]
-        return Reply(
-            text="I assign it.", tool_calls=(_call("tracker_assign_issue", number=number, assignee=people[area]),)
-        )
+        call = _call("tracker_assign_issue", number=json.loads(seen[2])["number"], assignee=people[area])
+        return Reply(text="I assign it.", tool_calls=(call,))
     return _FINISH
 
 
@@ -108,23 +104,18 @@ def _work(prompt: str) -> Callable[[str, dict[str, str], Sequence[Issue]], list[
 
 
 def _triage(prompt: str, people: dict[str, str], issues: Sequence[Issue]) -> list[ToolCall]:
-    bugs = [issue for issue in issues if "bug" in issue["labels"]]
-    return [
-        _call(
-            "tracker_assign_issue",
-            number=bug["number"],
-            assignee=people[next(area for area in bug["labels"] if area in people)],
-        )
-        for bug in bugs
-    ]
+    calls = []
+    for bug in (issue for issue in issues if "bug" in issue["labels"]):
+        area = next(area for area in bug["labels"] if area in people)
+        calls.append(_call("tracker_assign_issue", number=bug["number"], assignee=people[area]))
+    return calls
 
 
 def _duplicates(prompt: str, people: dict[str, str], issues: Sequence[Issue]) -> list[ToolCall]:
     first: dict[str, int] = {}
     for issue in issues:
-        kept = first.setdefault(issue["title"], issue["number"])
-        if kept != issue["number"]:
-            number = issue["number"]
+        number = issue["number"]
+        if (kept := first.setdefault(issue["title"], number)) != number:
             comment = _call("tracker_comment_issue", number=number, text=f"see #{kept}")
             return [comment, _call("tracker_close_issue", number=number, reason="duplicate", duplicate_of=kept)]
     return []

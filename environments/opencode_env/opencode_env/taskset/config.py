@@ -64,12 +64,10 @@ class OpenCodeTasksetConfig(ColumnOptions):
     @model_validator(mode="after")
     def _check_difficulty(self) -> Self:
         if self.min_avg_reward > self.max_avg_reward:
-            raise ValueError(
-                f"min_avg_reward {self.min_avg_reward} is above max_avg_reward {self.max_avg_reward}; swap them"
-            )
+            above = f"min_avg_reward {self.min_avg_reward} is above max_avg_reward {self.max_avg_reward}"
+            raise ValueError(f"{above}; swap them")
         bounded = (self.min_avg_reward, self.max_avg_reward) != (0.0, 1.0)
         if self.difficulty_key is None and (bounded or self.keep_unrated):
-            raise ValueError(
-                "min_avg_reward, max_avg_reward and keep_unrated need difficulty_key: the column to compare"
-            )
+            options = "min_avg_reward, max_avg_reward and keep_unrated"
+            raise ValueError(f"{options} need difficulty_key: the column to compare")
         return self

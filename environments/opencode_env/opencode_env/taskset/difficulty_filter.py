@@ -26,11 +26,8 @@ _BAR_WIDTH = 40
 
 
 def floats(values: Iterable[float]) -> Any:
-    """An Arrow array of floats, by its buffer.
-
-    Arrow's own conversion of Python numbers imports pandas where it is installed, which takes longer than filtering a
-    million rows; so every constant below is made here, too.
-    """
+    """An Arrow array of floats, by its buffer. Arrow's own conversion of Python numbers imports pandas where it is
+    installed, which takes longer than filtering a million rows; so every constant below is made here, too."""
     packed = array("d", values)
     return pa.Array.from_buffers(pa.float64(), len(packed), [None, pa.py_buffer(packed)])
 
@@ -90,7 +87,6 @@ class FilterReport:
     tenths: Counter[int] = field(default_factory=Counter)
 
     def add(self, values: Any, unrated: Mask, kept: Mask) -> None:
-        """Count one batch of values."""
         self.before += len(values)
         self.after += kept.true_count
         self.unrated += unrated.true_count

@@ -39,8 +39,7 @@ class IdentityCheck:
 
     def check_id(self, row: Row, key: str, row_id: str) -> None:
         """Raises `DatasetError` if an earlier row had the same id."""
-        digest = _digest(row_id)
-        if digest in self._ids:
+        if (digest := _digest(row_id)) in self._ids:
             row.refuse(key, f"repeats the id {row_id!r} of an earlier row")
         self._ids.add(digest)
 

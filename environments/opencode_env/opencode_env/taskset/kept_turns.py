@@ -21,11 +21,8 @@ Data = TypeVar("Data", bound=TaskData)
 
 
 def named_turns(dataset: str | Path | None, kind: type[Data]) -> list[Data] | None:
-    """The rows of a dataset of kept turns, those that can be restored; None where the dataset is another one.
-
-    Args:
-        dataset: a folder of kept turns, a file that names some, or anything else.
-        kind: of the rows, which has a field `kept_turn`.
+    """The rows, of a kind that has a field `kept_turn`, of a folder of kept turns or a file that names some, those that
+    can be restored; None where the dataset is another one.
 
     Raises:
         DatasetError: one of them cannot be read, or none can be restored.

@@ -65,23 +65,19 @@ def warn_of_agent_code(place: str, commands: Iterable[str]) -> bool:
     """Log a warning about the first command that agent code can decide; whether there was one."""
     for command in commands:
         if judged_by_its_exit(command):
-            logger.warning(
+            told = (
                 "%s: a verify command takes the exit code of %s for a verdict, but that is 0 whatever the agent's code "
-                "did: compare what it printed, or what --status FILE says. Further rows are not looked at.",
-                place,
-                COMMAND,
+                "did: compare what it printed, or what --status FILE says. Further rows are not looked at."
             )
+            logger.warning(told, place, COMMAND)
             return True
-        part = agent_code_in(command)
-        if part is not None:
-            logger.warning(
+        if (part := agent_code_in(command)) is not None:
+            told = (
                 "%s: a verify command seems to run the agent's code itself (%r), which can then end it with exit code "
                 "0, patch its checks or write its reward file: run that code with `%s -- COMMAND` and compare what it "
-                "prints. Further rows are not looked at.",
-                place,
-                part,
-                COMMAND,
+                "prints. Further rows are not looked at."
             )
+            logger.warning(told, place, part, COMMAND)
             return True
     return False
 

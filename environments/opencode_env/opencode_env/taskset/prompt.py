@@ -13,7 +13,7 @@ import verifiers.v1 as vf
 from pydantic import TypeAdapter, ValidationError
 
 from opencode_env.taskset.errors import nearest_name
-from opencode_env.taskset.row import ABSENT, Row
+from opencode_env.taskset.row import ABSENT, Row, given_fields
 
 _MESSAGES: TypeAdapter[vf.Messages] = TypeAdapter(vf.Messages)
 _SIGNATURES = (
@@ -62,11 +62,7 @@ def read_question(row: Row, key: str) -> Question:
 
 
 def _from_messages(row: Row, key: str, value: list[object]) -> Question:
-    # Arrow fills the keys that only other messages have with null.
-    present = [
-        {name: item for name, item in entry.items() if item is not None} if isinstance(entry, dict) else entry
-        for entry in value
-    ]
+    present = [given_fields(entry) for entry in value]
     try:
         messages = _MESSAGES.validate_python(present)
     except ValidationError as error:

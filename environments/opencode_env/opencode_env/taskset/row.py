@@ -17,6 +17,12 @@ ABSENT: Final = object()
 """There is no such column."""
 
 
+def given_fields(value: Any) -> Any:
+    """A mapping without its empty fields: of rows read from a table, those that only other rows have are filled with
+    nothing. Anything else as it is."""
+    return {name: item for name, item in value.items() if item is not None} if isinstance(value, Mapping) else value
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """A row with where it comes from."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from opencode_rubrics import AnyRubricConfig, RubricConfig
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from opencode_env.taskset.row import Row
+from opencode_env.taskset.row import Row, given_fields
 from opencode_env.taskset.values import json_safe
 
 RUBRIC_COLUMN = "rubric"
@@ -31,8 +31,7 @@ def own_rubric(row: Row) -> dict[str, JsonValue] | None:
     value = row.values.get(RUBRIC_COLUMN)
     if not isinstance(value, Mapping) or not isinstance(value.get("type"), str):
         return None
-    # A column that few rows share is filled with empty fields when it is read from a table.
-    given = {name: json_safe(field) for name, field in value.items() if field is not None}
+    given = {name: json_safe(field) for name, field in given_fields(value).items()}
     try:
         read_rubric(given)
     except ValidationError as error:
@@ -51,5 +50,4 @@ def _names(value: JsonValue, key: str) -> bool:
 
 
 def read_rubric(config: Mapping[str, JsonValue]) -> RubricConfig:
-    """The validated configuration."""
     return _ADAPTER.validate_python(dict(config))

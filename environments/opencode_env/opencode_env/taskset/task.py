@@ -34,7 +34,7 @@ from opencode_env.taskset.config import OpenCodeTaskConfig, OpenCodeTasksetConfi
 from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_env.taskset.errors import show_message_alone
 from opencode_env.taskset.folders.task_folder import wait_until_healthy
-from opencode_env.taskset.gold.validation import gold_is_right
+from opencode_env.taskset.gold.solution import gold_is_right
 from opencode_env.taskset.kept_turns import named_turns
 from opencode_env.taskset.mapping import RowMapper
 from opencode_env.taskset.row_rubric import read_rubric

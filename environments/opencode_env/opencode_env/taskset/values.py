@@ -16,7 +16,7 @@ from opencode_rubrics import CodeTests, SweProblem
 from opencode_rubrics.code.forms import read_code_tests
 from pydantic import JsonValue, ValidationError
 
-from opencode_env.taskset.row import Row
+from opencode_env.taskset.row import Row, given_fields
 
 # Beyond this, neighbouring whole numbers are the same float.
 _EXACT_FLOATS = 2.0**53
@@ -31,10 +31,8 @@ def text(row: Row, key: str) -> str | None:
 
 
 def scalar_text(row: Row, key: str) -> str | None:
-    """A text or number cell as text.
-
-    7.0 becomes "7": a table with gaps turns whole numbers into floats, and that is not another answer.
-    """
+    """A text or number cell as text. 7.0 becomes "7": a table with gaps turns whole numbers into floats, and that is
+    not another answer."""
     value = row.cell(key)
     if value is None or isinstance(value, str):
         return value
@@ -58,8 +56,7 @@ def identifier(row: Row, key: str) -> str | None:
 
 def commands(row: Row, key: str) -> list[str]:
     """A shell command, or a list of them."""
-    value = row.cell(key)
-    if value is None:
+    if (value := row.cell(key)) is None:
         return []
     found = [value] if isinstance(value, str) else value
     if not isinstance(found, Sequence) or isinstance(found, bytes):
@@ -80,8 +77,7 @@ def absolute_path(row: Row, key: str) -> str | None:
 
 def seconds(row: Row, key: str) -> float | None:
     """A positive number of seconds."""
-    value = row.cell(key)
-    if value is None:
+    if (value := row.cell(key)) is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
         row.refuse(key, f"must be a positive number of seconds, not {_kind(value)}")
@@ -95,8 +91,7 @@ def agent_timeout(row: Row, key: str) -> vf.TaskTimeout:
 
 def code_tests(row: Row, key: str) -> CodeTests | None:
     """The tests of a programming problem, in any of the known forms, with those of the columns that belong to it."""
-    value = row.cell(key)
-    if value is None:
+    if (value := row.cell(key)) is None:
         return None
     try:
         return read_code_tests({**row.values, key: value}, key)
@@ -112,11 +107,7 @@ def swe_problem(row: Row, key: str) -> SweProblem | None:
     try:
         if isinstance(value, str):
             return SweProblem.model_validate_json(value)
-        # Fields that few rows have are filled with nothing when they are read from a table.
-        given = (
-            {name: item for name, item in value.items() if item is not None} if isinstance(value, Mapping) else value
-        )
-        return SweProblem.model_validate(given)
+        return SweProblem.model_validate(given_fields(value))
     except ValidationError as error:
         told = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False))
         row.refuse(key, f"is not a software engineering task: {told}")

@@ -30,11 +30,9 @@ class Route(Protocol):
     @property
     def tools(self) -> list[Tool]:
         """What is offered."""
-        ...
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> CallToolResult:
         """Call a tool; never raises."""
-        ...
 
 
 class _QuietServer(uvicorn.Server):
@@ -61,7 +59,6 @@ class Bridge:
         )
 
     async def start(self) -> None:
-        """Listen."""
         listener = socket.create_server(("127.0.0.1", 0))
         self._stack.callback(listener.close)
         self._port = listener.getsockname()[1]

@@ -9,10 +9,15 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from opencode_env.tool_backends.authentication import expanded, missing_details, wrong_variables
-from opencode_env.tool_backends.description import AppConfig, BackendServerConfig, Orchestration, RemoteApiConfig
+from opencode_env.tool_backends.description import (
+    AppConfig,
+    BackendServerConfig,
+    Orchestration,
+    RemoteApiConfig,
+    tool_prefix,
+)
 from opencode_env.tool_backends.docker_options import wrong_options
 from opencode_env.tool_backends.document import Place
-from opencode_env.tool_backends.naming import tool_prefix
 from opencode_env.tool_backends.program_view import cannot_run, search_path
 
 _Found = Iterator[tuple[Place, str]]
@@ -120,12 +125,8 @@ _KINDS: dict[Orchestration, tuple[Callable[[BackendServerConfig, AppConfig, Path
     Orchestration.LOCAL_DOCKER: (
         _container,
         (
-            "docker_image",
-            "container_port",
-            "container_template_data_path",
-            "docker_run_args",
-            "container_command",
-            "container_volumes",
+            *("docker_image", "container_port", "container_template_data_path"),
+            *("docker_run_args", "container_command", "container_volumes"),
         ),
     ),
     Orchestration.REMOTE_HTTP_API: (
@@ -176,12 +177,8 @@ def is_http(url: str) -> bool:
     """Whether requests can be sent there."""
     try:
         parts = urlsplit(url)
-        return (
-            parts.scheme in ("http", "https")
-            and bool(parts.hostname)
-            and parts.port != 0
-            and not re.search(r"\s|\$\{", url)
-        )
+        leads = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        return leads and not re.search(r"\s|\$\{", url)
     except ValueError:  # not a port; its text may be a password
         return False
 

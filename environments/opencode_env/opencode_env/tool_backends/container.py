@@ -41,7 +41,6 @@ class HttpContainer(Server):
 
     @property
     def opening(self) -> Opening:
-        """A connection to its `/mcp`."""
         return lambda: http_connection(self.url, {}, proxies=False)
 
     async def failure(self) -> str | None:

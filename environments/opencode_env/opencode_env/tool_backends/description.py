@@ -5,6 +5,7 @@ they are, and two more kinds of servers. Only types and unknown keys are checked
 is in `checks`, which can name its line.
 """
 
+import re
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -126,3 +127,8 @@ class AppConfig(_Strict):
     global_docker_options: dict[str, Any] | None = None
     """Options of every container, named as Docker's Python client names them (see `docker_options`)."""
     global_remote_api_defaults: RemoteApiDefaults | None = None
+
+
+def tool_prefix(name: str) -> str:
+    """The name with what a tool's name cannot hold replaced."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)

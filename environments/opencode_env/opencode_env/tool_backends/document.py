@@ -36,8 +36,10 @@ class Document:
             raise BackendFileError(path, [Problem(1, "the text", f"cannot be read: {error}")]) from error
 
     def problem(self, place: Place, message: str) -> Problem:
-        """What is wrong at a place, or where it would have to be."""
-        return Problem(self.line(place), in_words(place), message)
+        """What is wrong at a place, or where it would have to be; as Python would write it,
+        `backends[0].docker_image`."""
+        words = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
+        return Problem(self.line(place), words.removeprefix(".") or "the file", message)
 
     def line(self, place: Place) -> int:
         """The line of a place, from 1; of what is missing, the line of what it is missing from."""
@@ -48,12 +50,6 @@ class Document:
                 break
             node, line = found
         return line
-
-
-def in_words(place: Place) -> str:
-    """A place as Python would write it, `backends[0].docker_image`."""
-    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
-    return text.removeprefix(".") or "the file"
 
 
 def _step(node: yaml.Node | None, step: int | str) -> tuple[yaml.Node, int] | None:

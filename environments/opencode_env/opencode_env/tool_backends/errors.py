@@ -1,4 +1,4 @@
-"""What is wrong with a file of tool backends, or with a backend that an agent plays with."""
+"""What is wrong with a file of tool backends, with a backend that an agent plays with, or with an answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,3 +34,8 @@ class BackendFileError(ValueError):
 class BrokenBackendError(ToolsetError):
     """A tool backend failed at a call. What the agent asked may have broken it, so `--env.retries` leaves it alone
     unless a rule says otherwise: else an agent could have a bad episode played again."""
+
+
+MAX_ANSWER_BYTES = 8 * 1024 * 1024
+TOO_LONG = f"The answer is longer than {MAX_ANSWER_BYTES} bytes; ask for less."
+"""What the agent reads of a longer one: it may have asked for a file of its own making."""

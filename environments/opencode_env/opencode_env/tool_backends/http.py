@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
-from opencode_env.tool_backends.limits import MAX_ANSWER_BYTES, TOO_LONG
+from opencode_env.tool_backends.errors import MAX_ANSWER_BYTES, TOO_LONG
 
 _CONNECT_SECONDS = 30.0
 _READ_SECONDS = 600.0
@@ -46,10 +46,8 @@ def http_client(
     proxies: bool = True,
     answered: Callable[[int], None] = lambda status: None,
 ) -> httpx2.AsyncClient:
-    """A client with these headers, for servers on this machine without this machine's `proxies`.
-
-    It follows no redirects: the headers are for one host alone. `answered` gets the status of each answer.
-    """
+    """A client with these headers, for servers on this machine without this machine's `proxies`. It follows no
+    redirects: the headers are for one host alone. `answered` gets the status of each answer."""
 
     async def bound(response: httpx2.Response) -> None:
         answered(response.status_code)

@@ -18,11 +18,10 @@ from verifiers.v1.errors import ToolsetError
 from opencode_env.tool_backends.connection import Connection, Server
 from opencode_env.tool_backends.container import container
 from opencode_env.tool_backends.description import BackendServerConfig, Orchestration, StartupCheck
-from opencode_env.tool_backends.leftovers import Leftovers
 from opencode_env.tool_backends.options import BackendsConfig
 from opencode_env.tool_backends.program import StdioServer, program
 from opencode_env.tool_backends.reading import BackendFile
-from opencode_env.tool_backends.remote import remote_instance, remote_url
+from opencode_env.tool_backends.remote import Leftovers, remote_instance, remote_url
 
 logger = logging.getLogger("verifiers.v1.opencode_env.tool_backends")
 
@@ -44,7 +43,6 @@ class Instance:
 
     @property
     def tools(self) -> list[Tool]:
-        """Its tools."""
         return self.connection.tools
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> CallToolResult:
@@ -87,15 +85,17 @@ async def starting(
         try:
             async with asyncio.timeout(options.start_timeout) as limit:
                 server = await _server(stack, backend, file, options, session, leftovers)
-                instance = await _instance(stack, backend, server, options)
+                connection = await _connected(name, server, options.call_timeout)
+                stack.push_async_callback(connection.close)
+                instance = Instance(connection, server)
+                if backend.startup_check_mcp_tool is not None:
+                    await check_start(instance, backend.startup_check_mcp_tool)
         except TimeoutError as error:
             if not limit.expired():
                 raise
             words = f": {server.words}" if isinstance(server, StdioServer) else ""
-            raise ToolsetError(
-                f"tool backend {name!r} did not start within {options.start_timeout:g} s (--env.backends.start-timeout)"
-                f"{words}"
-            ) from error
+            late = f"did not start within {options.start_timeout:g} s (--env.backends.start-timeout){words}"
+            raise ToolsetError(f"tool backend {name!r} {late}") from error
         logger.info("tool backend %s started: %d tools", name, len(instance.tools))
         yield instance
 
@@ -120,25 +120,13 @@ async def _server(
             return await stack.enter_async_context(made)
 
 
-async def _instance(
-    stack: AsyncExitStack, backend: BackendServerConfig, server: Server, options: BackendsConfig
-) -> Instance:
-    connection = await _connected(backend.backend_name_ref, server, options.call_timeout)
-    stack.push_async_callback(connection.close)
-    instance = Instance(connection, server)
-    if backend.startup_check_mcp_tool is not None:
-        await check_start(instance, backend.startup_check_mcp_tool)
-    return instance
-
-
 async def _connected(name: str, server: Server, call_timeout: float) -> Connection:
     while True:
         connection = Connection(name, server.opening, call_timeout)
         try:
             await connection.open()
         except ToolsetError as error:
-            reason = await server.failure()
-            if reason is not None:
+            if (reason := await server.failure()) is not None:
                 raise ToolsetError(f"tool backend {name!r} did not start: {reason}") from error
             if not server.patient:
                 raise

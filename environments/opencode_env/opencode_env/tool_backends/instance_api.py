@@ -15,8 +15,8 @@ from opencode_env.tool_backends.authentication import headers_of, without_secret
 from opencode_env.tool_backends.checks import is_http
 from opencode_env.tool_backends.connection import Call
 from opencode_env.tool_backends.description import BackendServerConfig, RemoteApiConfig, RemoteApiDefaults
+from opencode_env.tool_backends.errors import MAX_ANSWER_BYTES, TOO_LONG
 from opencode_env.tool_backends.http import AnswerTooLong, http_client
-from opencode_env.tool_backends.limits import MAX_ANSWER_BYTES, TOO_LONG
 
 _SAID_CHARS = 500
 _REFUSED_CALLS = frozenset({400, 422})
@@ -76,7 +76,7 @@ class InstanceApi:
             "instance_scoping": backend.instance_scoping,
             "template_details": None,
         }
-        async with self._client(self._timeout) as client:
+        async with http_client(self._headers, self._timeout) as client:
             answer = await self._ask(client, "POST", self._config.create_instance_endpoint, body)
         try:
             made = TypeAdapter(list[Made]).validate_json(answer.content)
@@ -98,7 +98,7 @@ class InstanceApi:
             ToolsetError: it may still be there.
         """
         path = _path(self._config.delete_instance_endpoint_template, instance)
-        async with self._client(self._timeout) as client:
+        async with http_client(self._headers, self._timeout) as client:
             await self._ask(client, "DELETE", path, None, accepted={404})
 
     async def delete_patiently(self, instance: Made) -> None:
@@ -122,7 +122,7 @@ class InstanceApi:
     async def caller(self, instance: Made, seconds: float) -> AsyncIterator[Call]:
         """What calls the instance's tools through the API."""
         path = _path(self._config.call_tool_endpoint_template or "", instance)
-        async with self._client(httpx2.Timeout(seconds)) as client:
+        async with http_client(self._headers, httpx2.Timeout(seconds)) as client:
 
             async def call(tool: str, arguments: dict[str, Any]) -> CallToolResult:
                 body = {"tool_name": tool, "arguments": arguments}
@@ -134,16 +134,11 @@ class InstanceApi:
                     # A result must name its content, else any object would be an empty one.
                     result = _NamedContent.model_validate_json(answer.content)
                 except ValidationError:
-                    return _said(self._told(answer.text), is_error=answer.status_code in _REFUSED_CALLS)
+                    told = without_secrets(answer.text, self._headers)
+                    return _said(told, is_error=answer.status_code in _REFUSED_CALLS)
                 return CallToolResult.model_validate(result.model_dump())
 
             yield call
-
-    def _client(self, timeout: httpx2.Timeout) -> httpx2.AsyncClient:
-        return http_client(self._headers, timeout)
-
-    def _told(self, text: str) -> str:
-        return without_secrets(text, self._headers)
 
     async def _ask(
         self,
@@ -166,7 +161,7 @@ class InstanceApi:
         except httpx2.HTTPError as error:
             raise ToolsetError(f"{asked} failed: {type(error).__name__}: {error}") from error
         if answer.status_code >= 400 and answer.status_code not in accepted:
-            told = self._told(answer.text)[:_SAID_CHARS]
+            told = without_secrets(answer.text, self._headers)[:_SAID_CHARS]
             raise ToolsetError(f"{asked} was refused ({answer.status_code}): {told}")
         return answer
 

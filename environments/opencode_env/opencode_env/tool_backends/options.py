@@ -27,10 +27,7 @@ class BackendsConfig(BaseConfig):
         return self
 
     def require_below(self, tool_timeout: float) -> None:
-        """Refuse a limit of a call that the agent would never reach.
-
-        Args:
-            tool_timeout: seconds that the agent waits for a tool.
+        """Refuse a limit of a call that an agent would never reach which waits `tool_timeout` seconds for a tool.
 
         Raises:
             ValueError: there are backends, and their `call_timeout` is not below it.

@@ -37,7 +37,6 @@ class StdioServer(Server):
 
     @property
     def opening(self) -> Opening:
-        """Starts it."""
         return lambda: piped(self.command)
 
     async def failure(self) -> str | None:
@@ -74,16 +73,7 @@ def _command(backend: BackendServerConfig, given: Mapping[str, str], base: Path,
     search, reads = search_path(given), [str(host_path(path, base)) for path in backend.reads or []]
     view = [word for path in seen_paths(backend.command, search, reads) for word in ("--ro-bind-try", path, path)]
     own = ["--bind", str(data), str(data), "--remount-ro", "/", "--chdir", str(data)]
-    argv = [
-        bubblewrap.program,
-        *bubblewrap.new_users,
-        *_APART,
-        *system_arguments(),
-        *view,
-        *own,
-        "--",
-        *backend.command,
-    ]
+    argv = [bubblewrap.program, *bubblewrap.new_users, *_APART, *system_arguments(), *view, *own, "--"]
     # Not as arguments of bubblewrap, which everybody on this machine can read.
     variables = {"PATH": search, "HOME": str(data), "TMPDIR": str(data), "LANG": "C.UTF-8"}
-    return Command(argv, {**variables, **given}, stderr)
+    return Command([*argv, *backend.command], {**variables, **given}, stderr)

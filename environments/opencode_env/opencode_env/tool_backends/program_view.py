@@ -9,20 +9,12 @@ from pathlib import Path
 from agent_sandbox.confined.interpreter import interpreter_roots
 
 _SETTINGS = (
-    *(
-        "alternatives",
-        "ca-certificates",
-        "ca-certificates.conf",
-        "fonts",
-        "group",
-        "hosts",
-        "ld.so.cache",
-        "ld.so.conf",
-    ),
-    *("ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf", "passwd", "pki", "resolv.conf", "services"),
-    *("ssl/certs", "ssl/openssl.cnf"),
+    *("alternatives", "ca-certificates", "ca-certificates.conf", "fonts", "group", "hosts", "ld.so.cache"),
+    *("ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf", "passwd", "pki", "resolv.conf"),
+    *("services", "ssl/certs", "ssl/openssl.cnf"),
 )
 """What programs want of /etc: names, addresses and certificates, and no secrets."""
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 _FIRST_LINE = 512
 """Bytes in which a script names its interpreter."""
 
@@ -75,7 +67,7 @@ def _interpreter(script: str, search: str, seen: Sequence[str]) -> Iterator[str]
         yield f"the first line of {script} asks for {asked}, which is not a program here"
         return
     for path in dict.fromkeys((interpreter, os.path.realpath(interpreter))):
-        if not _visible(path, seen):
+        if not any(Path(path).is_relative_to(shown) for shown in (*_SYSTEM, *seen)):
             home = os.path.dirname(path)
             home = os.path.dirname(home) if os.path.basename(home) == "bin" else path
             yield f"the first line of {script} asks for {path}, which it does not see: name {home} in reads"
@@ -88,8 +80,3 @@ def _first_line(script: str) -> list[str]:
     except OSError:
         return []
     return first[2:].decode(errors="replace").split() if first.startswith(b"#!") else []
-
-
-def _visible(path: str, seen: Sequence[str]) -> bool:
-    system = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
-    return any(Path(path).is_relative_to(shown) for shown in (*system, *seen))

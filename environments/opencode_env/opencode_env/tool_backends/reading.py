@@ -125,15 +125,11 @@ def read_backends(path: Path) -> BackendFile:
     document = Document(path)
     found = Salvage({} if document.content is None else document.content)
     directory = path.resolve().parent
-    problems = [
-        *document.doubled,
-        *(document.problem(one["loc"], _message(one["type"], one["msg"], one["loc"])) for one in found.errors),
-        *(
-            document.problem(place, message)
-            for place, message in found_in(found.config, directory)
-            if not found.follows(place, message)
-        ),
+    wrong: list[tuple[Place, str]] = [
+        (one["loc"], _message(one["type"], one["msg"], one["loc"])) for one in found.errors
     ]
+    wrong += [one for one in found_in(found.config, directory) if not found.follows(*one)]
+    problems = [*document.doubled, *(document.problem(place, message) for place, message in wrong)]
     if problems:
         raise BackendFileError(path, sorted(problems, key=lambda problem: problem.line))
     return BackendFile(found.config, directory)

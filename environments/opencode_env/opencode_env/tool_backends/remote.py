@@ -2,8 +2,9 @@
 
 import contextlib
 import functools
+import logging
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from verifiers.v1.errors import ToolsetError
@@ -14,11 +15,36 @@ from opencode_env.tool_backends.connection import Opening, Server
 from opencode_env.tool_backends.description import BackendServerConfig, RemoteApiDefaults
 from opencode_env.tool_backends.http import http_connection
 from opencode_env.tool_backends.instance_api import InstanceApi, Made
-from opencode_env.tool_backends.leftovers import Leftovers
 from opencode_env.tool_backends.reading import BackendFile
+
+logger = logging.getLogger("verifiers.v1.opencode_env.tool_backends")
 
 _WHO_ARE_YOU = (401, 403)
 _REFUSED = 400
+
+
+class Leftovers:
+    """What is removed when the environment stops; no rollout fails for it, as its work is done."""
+
+    def __init__(self) -> None:
+        self._removals: list[tuple[str, Callable[[], Awaitable[None]]]] = []
+
+    def add(self, name: str, removal: Callable[[], Awaitable[None]], why: ToolsetError) -> None:
+        """Note an instance that could not be removed."""
+        self._removals.append((name, removal))
+        logger.warning("%s could not be removed, it is tried again at the end: %s", name, why)
+
+    async def remove(self) -> None:
+        """Try once more; what stays is told, for somebody to remove it by hand."""
+        left = []
+        while self._removals:
+            name, removal = self._removals.pop()
+            try:
+                await removal()
+            except ToolsetError as error:
+                left.append(f"{name} ({error})")
+        if left:
+            logger.error("%d left behind, to be removed by hand: %s", len(left), "; ".join(left))
 
 
 @dataclass(frozen=True)
@@ -32,7 +58,6 @@ class RemoteServer(Server):
 
     @property
     def opening(self) -> Opening:
-        """A connection with the headers."""
         return lambda: http_connection(self.url, self.headers, answered=self._answers.append)
 
     async def failure(self) -> str | None:

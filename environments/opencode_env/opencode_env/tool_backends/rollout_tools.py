@@ -11,9 +11,9 @@ from mcp.types import CallToolResult, TextContent, Tool
 from verifiers.v1.errors import ToolsetError
 
 from opencode_env.tool_backends.bridge import Bridge
+from opencode_env.tool_backends.description import tool_prefix
 from opencode_env.tool_backends.errors import BrokenBackendError
 from opencode_env.tool_backends.instance import Instance
-from opencode_env.tool_backends.naming import tool_prefix
 
 Start = Callable[[], Awaitable[Instance]]
 

@@ -19,14 +19,14 @@ from verifiers.v1.task import Task
 from verifiers.v1.trace import Trace
 from verifiers.v1.utils.decorators import invoke
 
-from opencode_env.cli_agent.changed_task import with_methods
+from opencode_env.cli_agent.features import with_methods
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.tool_backends.bridge import Bridge
 from opencode_env.tool_backends.description import BackendServerConfig
 from opencode_env.tool_backends.instance import Instance, starting
-from opencode_env.tool_backends.leftovers import Leftovers
 from opencode_env.tool_backends.options import BackendsConfig
 from opencode_env.tool_backends.reading import read_backends
+from opencode_env.tool_backends.remote import Leftovers
 from opencode_env.tool_backends.rollout_tools import RolloutTools, Start, all_started
 
 BACKENDS_RECORD = "tool_backends"
@@ -62,7 +62,6 @@ def equipped_task(task: Task[Any, Any, Any], tools: RolloutTools) -> Task[Any, A
     return with_methods(task, setup=setup, toolsets=toolsets, hooks=hooks, finalize=finalize)
 
 
-_LOGGER = "verifiers.v1.opencode_env.tool_backends"
 _SHARED_SESSION = "global_shared_session"
 
 
@@ -80,11 +79,8 @@ class ToolBackends:
         self._file = read_backends(options.file)
         self._bridge = Bridge()
         self._leftovers = Leftovers()
-        self._shared = [
-            _Shared(backend, self._started)
-            for backend in self._file.config.backends
-            if backend.instance_scoping == "shared_global"
-        ]
+        known = self._file.config.backends
+        self._shared = [_Shared(one, self._started) for one in known if one.instance_scoping == "shared_global"]
 
     async def start(self) -> None:
         """Start the bridge and the shared backends.
@@ -92,7 +88,7 @@ class ToolBackends:
         Raises:
             ToolsetError: one did not start.
         """
-        logging.getLogger(_LOGGER).setLevel(self._file.config.log_level.upper())
+        logging.getLogger("verifiers.v1.opencode_env.tool_backends").setLevel(self._file.config.log_level.upper())
         await self._bridge.start()
         await all_started([shared.instance for shared in self._shared])
 
@@ -110,9 +106,7 @@ class ToolBackends:
     @contextlib.asynccontextmanager
     async def equipped(self, task: Task[Any, Any, Any], box: Runtime) -> AsyncIterator[Task[Any, Any, Any]]:
         """The same task with the tools of the backends, for one rollout whose agent is in `box`; see `equipped_task`.
-
-        What its setup starts for this rollout alone is removed on exit.
-        """
+        What its setup starts for this rollout alone is removed on exit."""
         base = await self._bridge.base_url(box)
         session = uuid.uuid4().hex
         async with AsyncExitStack() as stack:
@@ -157,7 +151,6 @@ class _Shared:
             return found
 
     async def stop(self) -> None:
-        """Remove it."""
         async with self._lock:
             self._instance = None
             await self._stack.aclose()

@@ -57,9 +57,8 @@ def make_data(data: Path, backend: BackendServerConfig, base: Path) -> None:
     try:
         shutil.copytree(template, data, symlinks=True)
     except (OSError, shutil.Error) as error:
-        raise ToolsetError(
-            f"tool backend {backend.backend_name_ref!r}: {template} cannot be copied: {error}"
-        ) from error
+        why = f"{template} cannot be copied: {error}"
+        raise ToolsetError(f"tool backend {backend.backend_name_ref!r}: {why}") from error
     for path in (data, *data.rglob("*")):
         if not path.is_symlink():
             path.chmod(path.stat().st_mode | (0o777 if path.is_dir() else 0o666))

@@ -24,8 +24,7 @@ from verifiers.v1.task import Task, TaskData
 from opencode_env.cli_agent.features import Feature, Run
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.user_simulation.asked import AskedUser, asked_user
-from opencode_env.user_simulation.options import STOP, UserSimulationConfig
+from opencode_env.user_simulation.asked import STOP, AskedUser, UserSimulationConfig, asked_user
 from opencode_env.user_simulation.sides import MAX_USER_TURNS, PlayedUser, ScriptedUser, User
 
 _CALL_SECONDS = 600.0
@@ -72,12 +71,8 @@ USER_RECORD = "user_simulation"
 
 
 class SimulatedUsers(Feature):
-    """Plays them from the seat `user`, which runs no program; it has to be the last feature, since it runs the agent.
-
-    Args:
-        options: how they are played.
-        seat: the configuration of the seat `user`.
-    """
+    """Plays them from the seat `user`, which runs no program and has the configuration `seat`; it has to be the last
+    feature, since it runs the agent."""
 
     def __init__(self, options: UserSimulationConfig, seat: AgentConfig) -> None:
         self._options = options
@@ -106,11 +101,8 @@ async def converse(
     options: UserSimulationConfig,
     seat: AgentConfig,
 ) -> None:
-    """Run the agent in `box` with the user that was `asked` for, to the end of its scoring.
-
-    Args:
-        seat: the configuration of the `user` seat, for what it says itself and does not take from the run.
-    """
+    """Run the agent in `box` with the user that was `asked` for, to the end of its scoring. `seat` is the configuration
+    of the `user` seat, for what it says itself and does not take from the run."""
     traces: list[AnyTrace] = []
 
     def minted(trace: AnyTrace) -> None:

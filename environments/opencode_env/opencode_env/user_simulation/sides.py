@@ -6,7 +6,7 @@ from typing import Protocol
 from verifiers.v1.agent import Interaction
 from verifiers.v1.errors import EnvError
 
-from opencode_env.user_simulation.options import STOP
+from opencode_env.user_simulation.asked import STOP
 
 USER_STOP = "user_stop"
 """The stop condition of a rollout whose user wanted no more."""
@@ -34,11 +34,9 @@ class User(Protocol):
 
     async def open(self) -> str | None:
         """The first message of a conversation that no prompt opens."""
-        ...
 
     async def answer(self, reply: str) -> str | None:
         """What the user says to the agent's `reply`; None = the conversation is over."""
-        ...
 
 
 class ScriptedUser:
@@ -49,11 +47,9 @@ class ScriptedUser:
         self._lines = iter(lines)
 
     async def open(self) -> str | None:
-        """The first line."""
         return self._next()
 
     async def answer(self, reply: str) -> str | None:
-        """The next line."""
         return self._next()
 
     def _next(self) -> str | None:

@@ -4,10 +4,9 @@ from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.gateway import Gateway
 from opencode_env.cli_agent.interception.own_calls import MARK_HEADER, own_calls
 from opencode_env.cli_agent.interception.request_rules import ModelRequests
-from opencode_env.cli_agent.interception.roles import DEPTH_HEADER, ROLE_HEADER, Role
 from opencode_env.cli_agent.interception.server import RoleInterceptionServer
 from opencode_env.cli_agent.interception.serving import role_interception, serving_by_role
-from opencode_env.cli_agent.interception.sub_rollout import SubRollout, SubSettings
+from opencode_env.cli_agent.interception.sub_rollout import DEPTH_HEADER, ROLE_HEADER, Role, SubRollout, SubSettings
 from opencode_env.cli_agent.interception.training_client import reads_images
 
 __all__ = [

@@ -15,11 +15,8 @@ _CONVERSATIONS = 100
 
 
 class Beginnings:
-    """Holds one rollout's conversations to how they began.
-
-    Args:
-        side_agents: of the program, which have a system prompt and tools of their own in any conversation.
-    """
+    """Holds one rollout's conversations to how they began; the program's `side_agents` have a system prompt and tools
+    of their own in any."""
 
     def __init__(self, side_agents: frozenset[str]) -> None:
         self._side_agents = side_agents
@@ -29,16 +26,8 @@ class Beginnings:
         """By conversation and agent the system messages and the tools, as JSON."""
 
     def hold(self, body: dict[str, Any], conversation: str, agent: str) -> bool:
-        """Give a chat request that bears the own program's mark what its conversation began with.
-
-        Args:
-            body: of the request; changed in place.
-            conversation: that it names.
-            agent: which of the program's agents speaks.
-
-        Returns:
-            Whether it had others.
-        """
+        """Give the body of a chat request that bears the own program's mark, in place, what the conversation that it
+        names began with, where that `agent` of the program's speaks; returns whether it had others."""
         self.first = self.first or conversation
         if conversation not in self._known and len(self._known) >= _CONVERSATIONS:
             return False

@@ -41,20 +41,16 @@ def whole_answer(call: Call, raw: dict[str, Any]) -> dict[str, Any]:
     """
     try:
         for choice in raw["choices"]:
-            _normalize(call, choice)
+            message = choice["message"]
+            message.update(one_reasoning(message))
+            if (refusal := message.get("refusal")) and isinstance(refusal, str):
+                message |= {"content": (message.get("content") or "") + refusal, "refusal": None}
+            _normalize_end(call, choice, bool(message.get("tool_calls")))
         if not raw["choices"]:
             raise ValueError("it has no choices")
     except (AttributeError, LookupError, TypeError) as error:
         raise ValueError(f"it is not a chat completion: {error}") from error
     return raw
-
-
-def _normalize(call: Call, choice: dict[str, Any]) -> None:
-    message = choice["message"]
-    message.update(one_reasoning(message))
-    if (refusal := message.get("refusal")) and isinstance(refusal, str):
-        message |= {"content": (message.get("content") or "") + refusal, "refusal": None}
-    _normalize_end(call, choice, bool(message.get("tool_calls")))
 
 
 def _normalize_end(call: Call, choice: dict[str, Any], calls: bool) -> None:
@@ -82,12 +78,7 @@ def stream_parser(call: Call) -> StreamParser:
 
 
 class _Parser(ChatStreamParser):
-    """Reads one stream.
-
-    Args:
-        call: that it answers.
-        offered: names of the tools that the request offers.
-    """
+    """Reads one stream, the answer to a call that offers tools of these names."""
 
     def __init__(self, call: Call, offered: Collection[Any]) -> None:
         super().__init__()
@@ -96,7 +87,6 @@ class _Parser(ChatStreamParser):
         self._names: dict[int, list[str]] = {}
 
     def feed(self, raw: bytes) -> None:
-        """Take up one event."""
         super().feed(raw)
         if b'"refusal"' not in raw and b'"name"' not in raw:
             return
@@ -116,7 +106,6 @@ class _Parser(ChatStreamParser):
                 slot[slot["type"]]["name"] = whole_name(pieces, self._offered)
 
     def finish(self) -> Response:
-        """The whole answer."""
         texts = {key: "".join(parts) for key, parts in self.message_parts.items()}
         self.message_parts = {key: [text] for key, text in (texts | one_reasoning(texts)).items()}
         end = {"finish_reason": self.finish_reason}

@@ -34,13 +34,9 @@ class Issued:
 
 
 def issued_calls(echo: Message, sampled: Sequence[str] | None, *, valid: bool) -> list[Issued]:
-    """The calls of an echo, in its order; no two of them get one id on the wire.
-
-    Args:
-        echo: an agent's form of an answer.
-        sampled: the ids that its calls had; None = those that they have.
-        valid: whether an endpoint `takes_back` what was sampled.
-    """
+    """The calls of an echo, an agent's form of an answer, in its order; no two of them get one id on the wire.
+    `sampled` are the ids that they had (None = those that they have), `valid` is whether an endpoint `takes_back`
+    them."""
     given = [call["id"] for call in echo.get("tool_calls") or ()]
     issued: dict[str, Issued] = {}
     for own, identity in zip(given, given if sampled is None else sampled, strict=True):
@@ -56,14 +52,11 @@ def issued_calls(echo: Message, sampled: Sequence[str] | None, *, valid: bool) -
 def takes_back(sampled: AssistantMessage) -> bool:
     """Whether an answer is valid in a request: its calls have one id each, names that a tool can have, and objects
     for arguments."""
-    calls = sampled.tool_calls or []
+    calls, said = sampled.tool_calls or [], sampled.content or sampled.reasoning_content
     if len({call.id for call in calls}) != len(calls):
         return False
-    return bool(calls or sampled.content or sampled.reasoning_content) and all(map(_is_valid, calls))
-
-
-def _is_valid(call: ToolCall) -> bool:
-    return call.type == "function" and _NAME.fullmatch(call.name) is not None and _is_object(call.arguments)
+    named = all(call.type == "function" and _NAME.fullmatch(call.name) for call in calls)
+    return named and bool(calls or said) and all(_is_object(call.arguments) for call in calls)
 
 
 def _is_object(arguments: str) -> bool:

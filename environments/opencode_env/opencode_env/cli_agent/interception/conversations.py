@@ -6,7 +6,7 @@ is of a conversation when one of its answers stands on it or behind it; what the
 conversation's own; of several answers with one text a conversation goes on behind its own.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import takewhile
@@ -50,11 +50,7 @@ class AskedRequests:
                     del self._times[asked]
 
     def committed(self, node: int, asked: Asked, end: dict[str, Any]) -> None:
-        """Take up a new answer.
-
-        Args:
-            end: the last message of that, as a chat endpoint got it.
-        """
+        """Take up a new answer to a request that ended with this message, as a chat endpoint got it."""
         parent = self._nodes[node].parent
         self._requests[node] = asked
         self._answered.add(asked)
@@ -67,13 +63,9 @@ class AskedRequests:
         """What a chat endpoint got for an assistant message with which a request ended."""
         return self._ends.get(node)
 
-    def own(self, conversation: str | None) -> Collection[int]:
-        """The nodes of a conversation, without those that the trace began with."""
-        return self._own.get(conversation, ())
-
-    def is_seeded(self, node: int) -> bool:
-        """Whether the trace began with a node."""
-        return node < self._seeded
+    def is_own(self, node: int, conversation: str | None) -> bool:
+        """Whether a node is of a conversation: the nodes that the trace began with are of all."""
+        return node < self._seeded or node in self._own.get(conversation, ())
 
     def again(self, node: int) -> bool:
         """Whether the request that an answer was given to came more than once."""
@@ -114,7 +106,6 @@ class OwnNodes(dict[NodeKey, int]):
         self._nodes = nodes
 
     def get(self, key: NodeKey, default: int | None = None) -> int | None:  # type: ignore[override]
-        """The node that says this behind a node."""
         found = super().get(key, default)
         own = _path.get().get(key[0])
         if own is None or own == found or found is None:

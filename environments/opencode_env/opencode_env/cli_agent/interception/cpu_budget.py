@@ -9,7 +9,7 @@ import math
 import time
 from contextlib import ExitStack
 
-from opencode_env.cli_agent.interception.first_come import FirstCome
+from opencode_env.cli_agent.interception.call_slots import FirstCome
 
 BURST_SECONDS = 1.0
 """Work that a rollout may have done at once after a pause."""
@@ -23,11 +23,7 @@ SECONDS_PER_REFUSAL = 1e-3
 
 
 class CpuBudget:
-    """A budget of work that refills with time.
-
-    Args:
-        share: seconds of work per second; None means no limit.
-    """
+    """A budget of work that refills with time: `share` seconds of work per second; None means no limit."""
 
     def __init__(self, share: float | None) -> None:
         self._share = math.inf if share is None else share
@@ -59,11 +55,7 @@ class CpuBudget:
 
 
 class Memory(FirstCome):
-    """Bytes of request bodies that one rollout may hold, given out in the order of arrival.
-
-    Args:
-        size: of everything held at once; None means no limit.
-    """
+    """Bytes of request bodies that one rollout may hold at once (None: no limit), given out in the order of arrival."""
 
     def __init__(self, size: int | None) -> None:
         super().__init__()

@@ -32,11 +32,7 @@ MOST_IDLE = 16
 
 
 class EndpointClient(Client):
-    """Asks one endpoint, by the steps of a call.
-
-    Args:
-        mask_keys: whether its keys are masked in its answers.
-    """
+    """Asks one endpoint, whose keys may be masked in its answers, by the steps of a call."""
 
     def __init__(self, config: BaseClientConfig, mask_keys: bool) -> None:
         self.trains = isinstance(config, TrainClientConfig)
@@ -56,7 +52,6 @@ class EndpointClient(Client):
         turn: PendingTurn | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Response:
-        """One completion, which may be served as a stream."""
         call = call_of(dialect)
         async with self._asking(call):
             response = await self._inner.get_response(
@@ -110,7 +105,6 @@ class EndpointClient(Client):
         return answer if self.masking is None else dict(self.masking.json(answer))
 
     async def close(self) -> None:
-        """Close its connections."""
         await self._inner.close()
 
     @asynccontextmanager
@@ -190,11 +184,7 @@ async def _make_whole(response: httpx.Response) -> None:
 
 
 class KeptClients:
-    """The clients of one server.
-
-    Args:
-        mask_keys: whether an endpoint's keys are masked in its answers.
-    """
+    """The clients of one server."""
 
     def __init__(self, mask_keys: bool) -> None:
         self._mask_keys = mask_keys
@@ -228,6 +218,5 @@ class KeptClients:
             closing.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """Close all."""
         left, self._made = list(self._made.values()), {}
         await asyncio.gather(*self._closing, *(client.close() for client in left), return_exceptions=True)

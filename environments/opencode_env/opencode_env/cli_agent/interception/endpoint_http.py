@@ -53,11 +53,9 @@ class EndpointHttp(EvalClient):
 
 
 class Connections(httpx.AsyncBaseTransport):
-    """Sends each request through a connection of its own, one that is free if there is one.
-
-    httpcore can lose a connection whose request is cancelled as it begins: it counts for ever and serves nobody. So no
-    request waits for a connection that another has, and the connection of one that was cancelled is closed.
-    """
+    """Sends each request through a connection of its own, one that is free if there is one. httpcore can lose a
+    connection whose request is cancelled as it begins: it counts for ever and serves nobody. So no request waits for a
+    connection that another has, and the connection of one that was cancelled is closed."""
 
     def __init__(self) -> None:
         self._places = asyncio.Semaphore(CONNECTIONS)
@@ -78,7 +76,6 @@ class Connections(httpx.AsyncBaseTransport):
         return response
 
     async def aclose(self) -> None:
-        """Close all connections."""
         while self._open:
             await self._open.pop().aclose()
 
@@ -110,7 +107,6 @@ class _Stream(httpx.AsyncByteStream):
         return self.body.__aiter__()
 
     async def aclose(self) -> None:
-        """Close it."""
         try:
             await self.body.aclose()
         except BaseException as error:

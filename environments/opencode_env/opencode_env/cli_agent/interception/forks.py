@@ -26,7 +26,6 @@ _BEFORE, _BEHIND = 20, 60
 
 
 def history_forks(trace: Trace[Any, Any, Any]) -> float:
-    """How many forks a trace has."""
     return float(trace.info.get(RECORD, {}).get("forks", 0))
 
 
@@ -64,14 +63,8 @@ class Forks:
         nodes = self._trace.nodes
         found = first_difference(nodes, *([*lineage(nodes, end)][::-1] for end in (old, new)))
         record["first"].append({"conversation": conversation, **found})
-        logger.warning(
-            "the history of a conversation changed: id=%s conversation=%s message %s from turn %s on: %s",
-            self._trace.id,
-            conversation,
-            found["message"],
-            found["turn"],
-            found["how"],
-        )
+        told = "the history of a conversation changed: id=%s conversation=%s message %s from turn %s on: %s"
+        logger.warning(told, self._trace.id, conversation, found["message"], found["turn"], found["how"])
 
 
 def first_difference(nodes: Sequence[MessageNode], old: Sequence[int], new: Sequence[int]) -> dict[str, Any]:
@@ -115,14 +108,11 @@ def _answers(was: AssistantMessage, now: AssistantMessage) -> str:
         old, new = getattr(was, name) or "", getattr(now, name) or ""
         if old != new:
             return f"{name}: {_texts(old, new)}"
-    calls = [json.dumps([_call(call) for call in message.tool_calls or []]) for message in (was, now)]
+    named = [[[call.id, call.name, call.arguments] for call in one.tool_calls or []] for one in (was, now)]
+    calls = [json.dumps(one) for one in named]
     if calls[0] != calls[1]:
         return f"tool_calls: {_texts(*calls)}"
     return "the same text was given other tokens"
-
-
-def _call(call: Any) -> list[str]:
-    return [call.id, call.name, call.arguments]
 
 
 def _text(content: object) -> str:

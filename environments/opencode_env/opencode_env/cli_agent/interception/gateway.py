@@ -57,27 +57,17 @@ class KeepsTurns(Protocol):
 
     def asked(self, call: Any) -> None:
         """Take up a main call of the agent's own program, about to be served."""
-        ...
 
     def recorded(self, main: AnyTrace, sub: AnyTrace | None) -> None:
         """Mask what a call has sampled, where that is not to train."""
-        ...
 
     async def answered(self, place: Path, events: list[bytes]) -> None:
         """Note the stream that answered the call of a kept turn."""
-        ...
 
 
 class Gateway:
-    """Holds one rollout's bounds, and what they have been told.
-
-    Args:
-        session: that serves the rollout's main calls.
-        program: the agent's own.
-        secret: the key of that session, which the agent has.
-        side: the rollout's sub calls, if it has any.
-        sub_bearer: the key of their session, which never leaves this process.
-    """
+    """Holds one rollout's bounds, and what they have been told. The agent has the `secret`, the key of the session that
+    serves its main calls; `sub_bearer`, that of its sub calls (`side`, if it has any), never leaves this process."""
 
     def __init__(
         self,
@@ -158,11 +148,6 @@ class Gateway:
         """For each recorded call the key by which all sends of one call are known; None where it bore none."""
         positions = {id(call): position for position, call in enumerate(self.main.trace.calls)}
         return [self.keys.get(positions.get(id(call), -1)) for call in calls]
-
-    def note_repeated(self) -> None:
-        """Count a call that was sent again."""
-        record = self.main.trace.info.setdefault(RECORD, {})
-        record[REPEATED] = record.get(REPEATED, 0) + 1
 
     def _note_partial(self, answers: list[Said]) -> None:
         """Count what was dropped from a request's history, each once, however often it is sent back."""

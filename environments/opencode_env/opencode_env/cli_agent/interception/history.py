@@ -41,11 +41,7 @@ _INPUTS: Mapping[object, type[Input]] = {"system": SystemMessage, "user": UserMe
 
 
 class History:
-    """Finds the histories of one session's requests in its trace.
-
-    Args:
-        on_partial: told of the partial answers that each request holds.
-    """
+    """Finds the histories of one session's requests in its trace; tells `on_partial` of the partial answers in each."""
 
     def __init__(self, session: RolloutSession, rules: EchoRules, on_partial: Callable[[list[Said]], None]) -> None:
         self.rules = rules
@@ -184,19 +180,17 @@ class History:
     def _are_surplus(self, found: Restored, partial: Sequence[Message], messages: Sequence[Message]) -> bool:
         """Whether each half stands in a request more often than the model said it in that conversation."""
         answers = [one for one in messages if one.get("role") == "assistant"]
+        own = [node for node, kept in enumerate(self._nodes) if kept.sampled and self._is_own(node)]
         for half in {said(one) for one in partial if one.get("role") == "assistant"}:
             standing = [one for one in answers if said(one) == half]
-            spoken = sum(any(self._is_echo(one, [node]) for one in standing) for node in self._own_answers())
+            spoken = sum(any(self._is_echo(one, [node]) for one in standing) for node in own)
             if len(standing) - found.partial.count(half) - spoken <= 0:
                 return False
         return True
 
     def _is_own(self, node: int) -> bool:
         """Whether a node is of the request's conversation."""
-        return self.requests.is_seeded(node) or node in self.requests.own(self._conversation)
-
-    def _own_answers(self) -> Iterator[int]:
-        return (node for node, kept in enumerate(self._nodes) if kept.sampled and self._is_own(node))
+        return self.requests.is_own(node, self._conversation)
 
     def _is_echo(self, message: Message, answers: Sequence[int]) -> bool:
         return any(self._recognise(node, message) is not None for node in answers)
@@ -253,7 +247,6 @@ class History:
         return self._recognised[node][1]
 
     def _take(self, found: Restored, node: int, echo: Message, ids: Sequence[str]) -> None:
-        """Go on to an answer."""
         sampled = self._nodes[node].message
         assert isinstance(sampled, AssistantMessage)
         if node not in self._valid:
@@ -280,5 +273,4 @@ def _same_content(content: Any, echo: Any) -> bool:
     """Whether content of a request is what a typed message holds."""
     if isinstance(content, str) and isinstance(echo, str):
         return content == echo
-    same: bool = content == content_to_parts(echo)
-    return same
+    return bool(content == content_to_parts(echo))

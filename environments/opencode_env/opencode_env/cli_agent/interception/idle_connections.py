@@ -12,11 +12,8 @@ LOOK_SECONDS = 15.0
 
 
 class IdleConnections:
-    """Knows which of a server's connections carry a request.
-
-    Args:
-        timeout: seconds that a connection may carry none; None is for ever.
-    """
+    """Knows which of a server's connections carry a request; for `timeout` seconds (None: for ever) one may carry
+    none."""
 
     def __init__(self, timeout: float | None) -> None:
         self._timeout = timeout

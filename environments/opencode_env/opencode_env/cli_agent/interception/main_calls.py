@@ -27,11 +27,7 @@ class _OnItsWay:
 
 
 class MainCalls:
-    """Lets a rollout's main calls through.
-
-    Args:
-        places: the most calls at the model at once; None neither bounds nor reserves.
-    """
+    """Lets a rollout's main calls through, at most so many to the model at once; None neither bounds nor reserves."""
 
     def __init__(self, limits: RolloutLimits, places: int | None) -> None:
         self.tally = CallTally()
@@ -49,12 +45,8 @@ class MainCalls:
         return not self.reserves or self.tally.room(self._limits, active)
 
     async def let_through(self, request: web.Request, key: str | None, identity: bytes, until_end: ExitStack) -> bool:
-        """Wait until the call may be served; returns whether it has joined another and has no turn of its own.
-
-        Args:
-            key: its idempotency key.
-            until_end: it is on its way until then.
-        """
+        """Wait until the call, with its idempotency key, may be served; it is on its way `until_end`. Returns whether
+        it has joined another and has no turn of its own."""
         known: object = key or identity
         first = self._on_their_way.get(known)
         if first is not None and (key is not None or is_retried_request(request.headers) or _left(first.request)):

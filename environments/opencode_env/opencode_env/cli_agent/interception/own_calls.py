@@ -30,10 +30,8 @@ _KEPT_REQUESTS = 1000
 
 
 class AgentProgram:
-    """The agent's own program in one rollout: the mark by which its calls are known, and what they wait for.
-
-    Without a code, of an agent that keeps no secret, every call is taken for its own.
-    """
+    """The agent's own program in one rollout: the mark by which its calls are known, and what they wait for. Without a
+    code, of an agent that keeps no secret, every call is taken for its own."""
 
     def __init__(self) -> None:
         self._code = ""
@@ -43,15 +41,15 @@ class AgentProgram:
         self._runs = 0
         self._works: bool | None = None
         """Whether the rollout's first call, made before any program of the agent can run, bore a mark."""
-        self._called = asyncio.Event()
-        """Set by the first call of the run that has the mark, as it arrives."""
+        self.called = asyncio.Event()
+        """Of the newest run: set by its first call that has the mark, as it arrives, answered or not."""
         self._silent_since: dict[object, float] = {}
         """When each of its calls was sent to the endpoint, or its stream last went on (monotonic seconds)."""
 
     def new_run(self) -> str:
         """The code of the agent's next run; an older one, and its mark, count no more."""
         self._code, self._mark, self._runs = secrets.token_urlsafe(24), None, self._runs + 1
-        self._called = asyncio.Event()
+        self.called = asyncio.Event()
         return self._code
 
     def revoke(self) -> None:
@@ -63,14 +61,9 @@ class AgentProgram:
         self.revoke()
         self._runs, self._works = 0, None
 
-    @property
-    def has_called(self) -> bool:
-        """Whether it has sent a model call in its newest run, answered or not."""
-        return self._called.is_set()
-
     async def until_called(self) -> None:
-        """Return once `has_called` says so."""
-        await self._called.wait()
+        """Return once the newest run's first call has arrived."""
+        await self.called.wait()
 
     @property
     def is_known(self) -> bool:
@@ -85,10 +78,8 @@ class AgentProgram:
     @contextmanager
     def at_the_endpoint(self) -> Iterator[Callable[[], None]]:
         """A call of its own is at the endpoint until the end of the block; yields what says that its answer goes on.
-
         Neither what waits here before, nor an agent that does not read its answer, nor an answer that the policy makes
-        long makes the silence longer.
-        """
+        long makes the silence longer."""
         call = object()
 
         def goes_on() -> None:
@@ -102,15 +93,14 @@ class AgentProgram:
 
     def identify(self, mark: str | None) -> "Caller":
         """Who makes a call of the rollout that bears this mark, as it arrives."""
-        if not self._runs:
-            self._called.set()
-            return Caller(own=True)
-        right = self._bears(mark)
-        if self._works is None:
-            self._works = right
-        caller = Caller(right or not self._works, self._runs if right else 0)
+        caller = Caller(own=True)
+        if self._runs:
+            right = self._bears(mark)
+            if self._works is None:
+                self._works = right
+            caller = Caller(right or not self._works, self._runs if right else 0)
         if caller.own:
-            self._called.set()
+            self.called.set()
         return caller
 
     def is_own(self, caller: "Caller") -> bool:
@@ -153,11 +143,7 @@ class Caller:
 
     own: bool
     run: int = 0
-
-    @property
-    def has_mark(self) -> bool:
-        """Whether the call bears the mark of the agent's own program."""
-        return self.run > 0
+    """Of the program whose mark the call bears, from 1; 0 without one."""
 
 
 def note_program_call(trace: AnyTrace) -> None:

@@ -8,11 +8,7 @@ from verifiers.v1.dialects import Dialect
 
 
 class RequestRefused(ValueError):
-    """A request that a provider would not take either; it was never a model call.
-
-    Args:
-        message: what is wrong, for the caller.
-    """
+    """A request that a provider would not take either; it was never a model call. The message is for the caller."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)

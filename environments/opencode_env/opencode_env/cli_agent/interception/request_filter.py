@@ -28,13 +28,8 @@ _ENGINE = frozenset({IDEMPOTENCY_KEY_HEADER.lower(), *ACP_EXTENSION_HEADERS})
 def filter_body(
     body: dict[str, Any], dialect: Dialect[Any], rules: ModelRequests, known_tools: object = None
 ) -> list[str]:
-    """Take out of `body` what does not go upstream; returns the paths of what was taken.
-
-    Args:
-        body: changed in place.
-        dialect: its wire format.
-        rules: of the harness.
-        known_tools: what went upstream in an earlier chat request, and needs no second look.
+    """Take out of `body`, in place, what does not go upstream by the harness's rules; returns the paths of what was
+    taken. `known_tools` went upstream in an earlier chat request, and need no second look.
 
     Raises:
         RequestRefused: the conversation holds what only the endpoint could fetch, or the request asks for several

@@ -76,13 +76,8 @@ def said(message: dict[str, Any]) -> Said:
 def partial_before(
     messages: Sequence[dict[str, Any]], first: int, is_whole: Callable[[dict[str, Any]], bool]
 ) -> list[dict[str, Any]]:
-    """The messages from `first` on that come before a whole answer, each a beginning of it or a result of its calls;
-    none when there is no such answer.
-
-    Args:
-        first: position of an assistant message.
-        is_whole: whether a message is the echo of the whole answer.
-    """
+    """The messages from position `first`, an assistant message, on that come before one that `is_whole`, the echo of a
+    whole answer, each a beginning of it or a result of its calls; none when there is no such answer."""
     partial: list[Said] = []
     for position in range(first, len(messages)):
         message = messages[position]

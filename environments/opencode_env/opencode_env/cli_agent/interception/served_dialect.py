@@ -68,7 +68,6 @@ class _Read(StreamParser):
         """Take up one event."""
 
     def finish(self) -> Response:
-        """The whole answer."""
         return self._answer
 
 
@@ -128,9 +127,8 @@ class _ServedChat(_Served, ChatDialect):
         """Patch rewritten messages into the JSON; what a chat endpoint does not get cannot be rewritten."""
         if self.call.history is not None:
             sent = [position for position, wire in enumerate(self.wire) if wire is not None]
-            before, after = (
-                Request.model_construct(messages=[one.messages[i] for i in sent]) for one in (before, after)
-            )
+            kept = [[one.messages[position] for position in sent] for one in (before, after)]
+            before, after = (Request.model_construct(messages=messages) for messages in kept)
         super().rewrite_request(body, before, after)
 
     # Ends when verifiers reads the forms that endpoints give a chat completion (see `chat_answers.py`).
@@ -145,7 +143,6 @@ class _ServedChat(_Served, ChatDialect):
         return validated
 
     def stream_parser(self) -> StreamParser:
-        """A parser of the call's answer."""
         return stream_parser(self.call) if self.call.answer is None else super().stream_parser()
 
 
@@ -165,7 +162,6 @@ def served(call: Call) -> Dialect[Any]:
 
 
 def call_of(dialect: Dialect[Any]) -> Call:
-    """The call that a dialect serves."""
     assert isinstance(dialect, _Served)
     return dialect.call
 

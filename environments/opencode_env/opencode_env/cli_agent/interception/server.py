@@ -44,14 +44,11 @@ Steps = Sequence[Callable[[Call], Awaitable[None]]]
 
 class MainSession(RolloutSession):
     """A view of the session that serves a rollout's main calls: whatever is set on one of them is set on both.
-
     verifiers looks in every request for tool results that a hook put in the place of the tool's own, and hashes the
-    whole history twice for it, also where there are none; that it does not would end this class.
-    """
+    whole history twice for it, also where there are none; that it does not would end this class."""
 
     @classmethod
     def of(cls, session: RolloutSession) -> "MainSession":
-        """The view of a session."""
         view = cls.__new__(cls)
         view.__dict__ = session.__dict__
         return view
@@ -62,8 +59,7 @@ class MainSession(RolloutSession):
         """Run the task's hooks over a request, where it has any or has put a result in the place of another."""
         if not (self.request_interceptors or self.request_stops or self.pinned_tool_results):
             return request, [], None
-        found: tuple[Request, list[InterceptRecord], str | None] = await super().rewrite_request(request, **options)
-        return found
+        return await super().rewrite_request(request, **options)
 
 
 class RoleInterceptionServer(InterceptionServer):
@@ -93,9 +89,8 @@ class RoleInterceptionServer(InterceptionServer):
         assert self.runner is not None
         assert self.runner.server is not None
         known = known_to(self, self.runner.app)
-        hold_back(
-            self.runner.server, self.gateway.max_share, lambda request: self._is_health_check(request) or known(request)
-        )
+        share, server = self.gateway.max_share, self.runner.server
+        hold_back(server, share, lambda request: self._is_health_check(request) or known(request))
         await self.stack.enter_async_context(self._idle.closing(self.runner))
 
     def register(self, session: RolloutSession) -> tuple[str, str]:
@@ -256,16 +251,13 @@ class RoleInterceptionServer(InterceptionServer):
 
     def _session_for(self, request: web.Request, **options: Any) -> RolloutSession | None:
         self._idle.seen(request)
-        found: RolloutSession | None = super()._session_for(request, **options)
-        return found
+        return super()._session_for(request, **options)
 
 
 def _passed_on(call: Call, body: bytes) -> web.Request:
     """The request of a call as verifiers' server shall see it: for the session of its bearer, with this body.
-
     verifiers' server reads and parses a request's bytes, and takes their digest for a retry's; a call's own body goes
-    on in its dialect (see `served_dialect.py`).
-    """
+    on in its dialect (see `served_dialect.py`)."""
     passed_on = call.request.clone(headers=[("Authorization", f"Bearer {call.bearer}"), *call.headers])
     passed_on[CALL] = call
     passed_on._read_bytes = body

@@ -5,15 +5,18 @@ rollout finds it; after `end` neither trace changes through a model call any mor
 
 Invariant of the session that serves them: whatever ends one sub call (budget, turn limit, timeout, provider failure) is
 an answer to that call's caller; the session goes on, and the main session is not touched. The texts of its refusals
-hold no numbers: some agents retry a 400 whose text matches `500`, `429` and the like.
+hold no numbers: some agents retry a 400 whose text matches `500`, `429` and the like. A request's routing headers say
+whose it is: the role header alone decides.
 """
 
 import logging
 import time
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
+from aiohttp import web
 from verifiers.v1.agent import Agent
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.errors import HarnessError, ProviderError
@@ -24,7 +27,57 @@ from verifiers.v1.types import AssistantMessage, Request
 from opencode_env.cli_agent.interception.call_slots import CallSlots
 from opencode_env.cli_agent.interception.call_tally import CallTally
 from opencode_env.cli_agent.interception.forks import history_forks
-from opencode_env.cli_agent.interception.roles import ROLE_HEADER, Mark
+
+ROLE_HEADER = "X-RLM-Role"
+"""`main` or `sub`, in any case; without it a request is the main agent's."""
+
+DEPTH_HEADER = "X-RLM-Depth"
+"""How many sub-agents deep the conversation of a `sub` request is; absent in one-shot calls."""
+
+
+class Role(StrEnum):
+    """Who made a model call."""
+
+    MAIN = "main"
+    """The agent itself, or a program of it that says nothing or says `main`."""
+    SUB = "sub"
+    """A one-shot sub-LLM call, or a sub-agent."""
+
+
+class RoleRefused(ValueError):
+    """The routing headers of a request mean nothing; the message says what they may be."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The routing headers of one request."""
+
+    role: Role
+    explicit: bool
+    """Whether the request carried the role header."""
+    depth: int
+
+
+def read_mark(request: web.BaseRequest) -> Mark:
+    """The role and depth of a request.
+
+    Raises:
+        RoleRefused: an unknown role, two roles, or a depth that is not a small whole number.
+    """
+    roles = request.headers.getall(ROLE_HEADER, ())
+    if not roles:
+        return Mark(Role.MAIN, explicit=False, depth=0)
+    try:
+        (value,) = roles
+        role = Role(value.strip().lower())
+    except ValueError:
+        shown = ", ".join(roles)[:100]
+        raise RoleRefused(f"unknown {ROLE_HEADER} {shown!r}: it must be `main` or `sub`, once") from None
+    depths = request.headers.getall(DEPTH_HEADER, ("0",))
+    if len(depths) != 1 or not (depths[0].isascii() and depths[0].isdigit() and len(depths[0]) < 4):
+        raise RoleRefused(f"{DEPTH_HEADER} must be a whole number, once")
+    return Mark(role, explicit=True, depth=int(depths[0]))
+
 
 RECORDED_REFUSALS = 100
 """Refused calls that the trace records one by one; more are only counted, so that a loop cannot fill the memory."""
@@ -136,18 +189,11 @@ class SubRollout:
             return None
         return HarnessError(f"{self.demanded_by}: the first model call carries no {ROLE_HEADER} header")
 
-    def too_deep(self, mark: Mark) -> str | None:
-        """Why a sub call is refused for its depth."""
-        if mark.depth <= self.settings.max_depth:
-            return None
-        return "this sub-agent is nested deeper than max_depth allows"
-
     def note_bad_role(self, message: str) -> bool:
         """Keep the first few refusals of unknown roles; returns whether this is one of them."""
-        if len(self.bad_roles) < _EXAMPLES:
+        if kept := len(self.bad_roles) < _EXAMPLES:
             self.bad_roles.append(message)
-            return True
-        return False
+        return kept
 
     async def end(self) -> None:
         """End the sub calls, drained when the agent came to its own end, else cancelled; close the sub trace and put

@@ -44,9 +44,8 @@ def require_evidence(call: Call, response: Response) -> Response:
     if call.endpoint is None or not call.endpoint.trains:
         return response
     if response.finish_reason is None:
-        raise ProviderError(
-            "the engine broke its answer off: its finish reason is neither stop nor length", status_code=503
-        )
+        broken = "the engine broke its answer off: its finish reason is neither stop nor length"
+        raise ProviderError(broken, status_code=503)
     if response.tokens is None or not len(response.tokens.completion_ids):
         raise ProviderError("the engine answered without a single token", status_code=503)
     return response

@@ -83,11 +83,8 @@ async def until_lost(tunnel: OpenTunnel | None) -> None:
 
 
 async def require_tunnel(tunnel: OpenTunnel | None, *, doubted: bool) -> None:
-    """Refuse a run whose tunnel to the model is dead.
-
-    Args:
-        tunnel: the run's; None is one that cannot be lost.
-        doubted: whether the agent failed, so that health is asked for now.
+    """Refuse a run whose tunnel to the model is dead (None: it cannot be lost). Where the agent failed (`doubted`),
+    health is asked for now.
 
     Raises:
         TunnelError: it is.
@@ -108,12 +105,8 @@ def shown(url: str) -> str:
 
 
 def watched(server: InterceptionServer, every: float | None) -> "WatchedTunnel | None":
-    """Have a server's tunnel watched; None where it has none, or nobody is to look.
-
-    Args:
-        server: not started yet.
-        every: seconds between two health checks.
-    """
+    """Have the tunnel of a server that has not started watched, a health check `every` so many seconds; None where it
+    has none, or nobody is to look."""
     if server.tunnel is None or every is None:
         return None
     tunnel = WatchedTunnel(server.tunnel, every, partial(setattr, server, "base_url"))
@@ -122,13 +115,8 @@ def watched(server: InterceptionServer, every: float | None) -> "WatchedTunnel |
 
 
 class WatchedTunnel:
-    """A tunnel of verifiers', replaced by another one like it when it is dead.
-
-    Args:
-        inner: opens each.
-        every: seconds between two health checks.
-        moved: told the URL of each.
-    """
+    """A tunnel of verifiers', which `inner` opens, replaced by another one like it when it is dead; `moved` is told the
+    URL of each. Its health is checked `every` so many seconds."""
 
     def __init__(self, inner: Tunnel[Any], every: float, moved: Callable[[str], None]) -> None:
         self._inner = inner
@@ -229,9 +217,8 @@ class WatchedTunnel:
         end = time.monotonic() + _BIRTH_S
         while problem := await self._problem(url):
             if time.monotonic() > end:
-                logger.warning(
-                    "the new tunnel from the sandboxes to the model, %s, does not lead here: %s", shown(url), problem
-                )
+                told = "the new tunnel from the sandboxes to the model, %s, does not lead here: %s"
+                logger.warning(told, shown(url), problem)
                 return False
             await asyncio.sleep(_AGAIN_S)
         return True

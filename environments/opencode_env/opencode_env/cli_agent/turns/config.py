@@ -24,9 +24,8 @@ class TurnsConfig(BaseConfig):
     @classmethod
     def _is_turns_or_seconds(cls, every: str) -> str:
         if re.fullmatch(r"[1-9][0-9]{0,8}s?", every) is None:
-            raise ValueError(
-                f'every: {every!r} is not a number of turns such as "5", and none of seconds such as "30s"'
-            )
+            meant = 'is not a number of turns such as "5", and none of seconds such as "30s"'
+            raise ValueError(f"every: {every!r} {meant}")
         return every
 
     def due(self, turns: int, seconds: float) -> bool:

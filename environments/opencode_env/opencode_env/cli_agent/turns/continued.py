@@ -42,12 +42,7 @@ class Continued:
 
     @classmethod
     def named(cls, row: TurnRow, versions: dict[str, str], runtime: str) -> "Continued":
-        """The turn that a row names.
-
-        Args:
-            row: of a dataset.
-            versions: of what would continue it.
-            runtime: type of the sandbox in which it would be.
+        """The turn that a dataset's row names, to be continued by what has these versions in a sandbox of this type.
 
         Raises:
             TaskError: it cannot be seen here, is another one, or cannot be continued.
@@ -72,8 +67,8 @@ class Continued:
         if turn.runtime != runtime:
             raise TaskError(f"kept turn {turn.place} is of sandbox {turn.runtime} and cannot be put into {runtime}")
         for name in ("agent", "verifiers"):
-            if turn.versions.get(name) != versions.get(name):
-                was, now = turn.versions.get(name), versions.get(name)
+            was, now = turn.versions.get(name), versions.get(name)
+            if was != now:
                 raise TaskError(f"kept turn {turn.place} was kept under {name} {was} and cannot go on under {now}")
         try:
             state = unpacked((turn.place / TRACE).read_bytes())

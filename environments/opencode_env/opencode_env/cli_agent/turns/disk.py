@@ -18,12 +18,8 @@ logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
 
 
 class DiskUse:
-    """The kept turns that this process has made, the oldest first.
-
-    Args:
-        folder: of all rollouts.
-        most: bytes that they may take; None means no limit.
-    """
+    """The kept turns that this process has made in the folder of all rollouts, the oldest first; they may take `most`
+    bytes (None: no limit)."""
 
     def __init__(self, folder: Path, most: int | None) -> None:
         self.folder = folder

@@ -62,14 +62,9 @@ class Kind:
 
 
 class RolloutTurns:
-    """The kept turns of one rollout: those that it leaves, and the one that it continues.
-
-    Args:
-        config: whether and when turns are kept.
-        disk: what all rollouts of this process keep.
-        continued: the turn that it goes on from.
-        folder: of its kept turns, and what holds its lock; None is one of its own.
-    """
+    """The kept turns of one rollout: those that it leaves, and the one that it goes on from, if any. `disk` is what all
+    rollouts of this process keep; `claimed` its folder and what holds the lock of that, where it is not one of its
+    own."""
 
     def __init__(
         self,

@@ -113,11 +113,8 @@ async def open_turns(
 
 def _kind(task: Task[Any, Any, Any], agent: Agent, env: str, kind: str, others: Sequence[AgentConfig]) -> Kind:
     harness = agent.harness.config
-    versions = {
-        "agent": str(getattr(harness, "version", "")),
-        "verifiers": version("verifiers"),
-        "opencode-env": version("opencode-env"),
-    }
+    installed = {name: version(name) for name in ("verifiers", "opencode-env")}
+    versions = {"agent": str(getattr(harness, "version", "")), **installed}
     sampling = agent.ctx.sampling.model_dump(mode="json", exclude_none=True)
     seats = [seat.model_dump(mode="json") for seat in others]
     settings = [env, kind, versions, agent.ctx.model, sampling, harness.model_dump(mode="json"), *seats]
@@ -144,9 +141,7 @@ def _kind(task: Task[Any, Any, Any], agent: Agent, env: str, kind: str, others: 
 def _claim(folder: Path, kind: Kind, since: float) -> tuple[Continued, Path, int] | None:
     """An unfinished rollout of the same task and settings, with the lock that says that it is ours."""
     for rollout in sorted(folder.iterdir()) if folder.is_dir() else []:
-        if not _is_left(rollout, since):
-            continue
-        if not _is_same(rollout, kind) or (lock := try_lock(rollout / LOCK)) is None:
+        if not _is_left(rollout, since) or not _is_same(rollout, kind) or (lock := try_lock(rollout / LOCK)) is None:
             continue
         if _is_left(rollout, since) and (continued := _last(rollout, kind)) is not None:
             os.utime(rollout / LOCK)

@@ -23,11 +23,9 @@ SUB = "sub"
 
 
 class SeededNode(MessageNode):
-    """A node from before a kept turn: wherever it is sent or written, it does not train.
-
-    Its own mask stays until the rollout's end, as verifiers finds in it where the last answer begins, from which the
-    next prompt's tokens go on (`PendingTurn.previous_renderer_token_ids`).
-    """
+    """A node from before a kept turn: wherever it is sent or written, it does not train. Its own mask stays until the
+    rollout's end, as verifiers finds in it where the last answer begins, from which the next prompt's tokens go on
+    (`PendingTurn.previous_renderer_token_ids`)."""
 
     @model_serializer(mode="wrap")
     def _masked(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -46,17 +44,10 @@ def mask(node: MessageNode) -> None:
 
 
 def trace_state(trace: AnyTrace, leaf: int | None = None, info: Sequence[str] = ()) -> dict[str, Any]:
-    """A trace as it is now.
-
-    Args:
-        trace: of a rollout's main calls, or of its sub calls.
-        leaf: the node of the last answer of its main conversation.
-        info: further keys of `trace.info`.
-    """
+    """A trace of a rollout's main calls, or of its sub calls, as it is now; `leaf` is the node of the last answer of
+    its main conversation, `info` names further keys of `trace.info`."""
     return {
-        "nodes": [
-            {**_WHOLE(node, mode="python"), "renderer_token_ids": _own(node.renderer_token_ids)} for node in trace.nodes
-        ],
+        "nodes": [_whole(node) for node in trace.nodes],
         "calls": [call.model_dump(mode="python") for call in trace.calls],
         "tools": [tool.model_dump(mode="python") for tool in trace.tools],
         "media": {str(key): value for key, value in trace.mm_token_type_id_map.items()},
@@ -67,12 +58,11 @@ def trace_state(trace: AnyTrace, leaf: int | None = None, info: Sequence[str] = 
     }
 
 
-_WHOLE = MessageNode.__pydantic_serializer__.to_python
-"""A node with its own mask, seeded or not."""
-
-
-def _own(ids: list[int] | None) -> list[int] | None:
-    return None if ids is None else list(ids)
+def _whole(node: MessageNode) -> dict[str, Any]:
+    """A node with its own mask, seeded or not."""
+    ids = node.renderer_token_ids
+    whole = MessageNode.__pydantic_serializer__.to_python(node, mode="python")
+    return {**whole, "renderer_token_ids": None if ids is None else list(ids)}
 
 
 _KINDS: dict[str, type[BaseModel]] = {"nodes": SeededNode, "calls": ModelCall, "tools": Tool}

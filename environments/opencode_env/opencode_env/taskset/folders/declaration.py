@@ -133,10 +133,6 @@ class Declaration(_Section):
     artifacts: list[str | Artifact] = []
     steps: list[Any] = []
 
-    def artifact_paths(self) -> list[str]:
-        """The declared artifacts."""
-        return [entry if isinstance(entry, str) else entry.source for entry in self.artifacts]
-
 
 def read_declaration(folder: Path) -> Declaration:
     """The declaration of a task directory.

@@ -139,12 +139,8 @@ def _row(directory: Path, name: str, number: int, declared: Declaration) -> Row:
     files = None
     if definition.is_dir() and not dockerfile.is_file() and any(definition.iterdir()):
         files = pack_directory(definition)
-    folder = TaskFolder(
-        files=files,
-        build=build,
-        env=literal_variables(directory, "environment.env", environment.env),
-        healthcheck=environment.healthcheck,
-    )
+    variables = literal_variables(directory, "environment.env", environment.env)
+    folder = TaskFolder(files=files, build=build, env=variables, healthcheck=environment.healthcheck)
     tests = _tests(directory, declared)
     if image is None:
         _warn_of_fetching(directory / SCRIPT_FILE)
@@ -189,7 +185,7 @@ def _tests(directory: Path, declared: Declaration) -> StagedTests:
             image=own.docker_image if verifier.environment else None,
             workdir=own.workdir if verifier.environment else None,
             env=literal_variables(directory, "verifier.environment.env", own.env),
-            artifacts=declared.artifact_paths(),
+            artifacts=[entry if isinstance(entry, str) else entry.source for entry in declared.artifacts],
         )
     if not bundled and not (folder / "test.sh").is_file():
         raise DatasetError(f"{directory}: there is no {SCRIPT_FILE}, which scores the task")
@@ -224,13 +220,9 @@ def _resources(environment: Environment) -> vf.TaskResources:
     gpu = None
     if environment.gpus:
         gpu = f"{environment.gpu_types[0]}:{environment.gpus}" if environment.gpu_types else str(environment.gpus)
-    memory, storage = environment.memory_mb, environment.storage_mb
-    return vf.TaskResources(
-        cpu=environment.cpus,
-        memory=None if memory is None else memory / 1024,
-        disk=None if storage is None else storage / 1024,
-        gpu=gpu,
-    )
+    sizes = (environment.memory_mb, environment.storage_mb)
+    memory, disk = (None if size is None else size / 1024 for size in sizes)
+    return vf.TaskResources(cpu=environment.cpus, memory=memory, disk=disk, gpu=gpu)
 
 
 def _network(declared: Declaration) -> dict[str, Any]:

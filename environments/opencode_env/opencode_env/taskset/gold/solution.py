@@ -1,7 +1,8 @@
 """The right solution of a task, where the dataset has one: how it is found, how it is applied, and near misses of it.
 
 Invariant: applying a gold solution does in the sandbox what an agent could have done there, and nothing else; what it
-brings along (the patch, the solution's directory) is gone afterwards.
+brings along (the patch, the solution's directory) is gone afterwards. For `vf-validate` nothing of a row runs on this
+machine itself beyond what that has run there before it asks.
 """
 
 import re
@@ -13,10 +14,13 @@ from typing import Any
 import verifiers.v1 as vf
 from agent_sandbox.programs import program_argv
 from agent_sandbox.toolbox.packed_directory import pack_directory, unpack_new
-from opencode_rubrics import AnyTrace, run_command, upload_bundle
+from agent_sandbox.toolbox.processes import EndsAgentProcesses
+from agent_sandbox.verifiers_040 import is_this_machine
+from opencode_rubrics import AnyTrace, run_command, upload_bundle, workdir_of
 from pydantic import JsonValue
 from verifiers.v1.state import state_cls
 from verifiers.v1.task import Task
+from verifiers.v1.utils.decorators import invoke
 
 GOLD_COLUMNS = ("gold", "solution", "patch")
 """Columns that hold the right solution, unless an option names another."""
@@ -59,14 +63,9 @@ class Gold:
 
 
 def gold_of(data: Any, rubric: str, answer_path: str | None, column: str | None, directory: Path | None) -> Gold | None:
-    """The gold solution of a task's data; None where there is none.
-
-    Args:
-        data: `OpenCodeTaskData`.
-        rubric: the `type` of the rubric that scores it.
-        answer_path: the file that this rubric reads, if it reads one.
-        column: the option's column; None looks for `GOLD_COLUMNS`.
-        directory: the task's directory, of a folder of them.
+    """The gold solution of a task's data, an `OpenCodeTaskData`, or directory; None where there is none. `rubric` is
+    the `type` of the rubric that scores it, `answer_path` the file that this reads, if it reads one; without a column
+    of the option's, `GOLD_COLUMNS` are looked for.
 
     Raises:
         GoldError: the column holds something else than a solution.
@@ -93,9 +92,8 @@ def _parsed(name: str, value: JsonValue, answer_path: str | None) -> Gold:
     if isinstance(value, list) and all(isinstance(text, str) for text in value):
         return Gold(commands=[str(text) for text in value])
     if not isinstance(value, str):
-        raise GoldError(
-            f'column "{name}" is not a solution: write a command, a list of them, a patch, or files by path'
-        )
+        meant = "write a command, a list of them, a patch, or files by path"
+        raise GoldError(f'column "{name}" is not a solution: {meant}')
     if _PATCH.match(value):
         return Gold(patch=value)
     return Gold(commands=[value]) if answer_path is None else Gold(files={answer_path: value})
@@ -131,16 +129,9 @@ def _without_a_hunk(patch: str, most: int = 4) -> Iterator[tuple[str, str]]:
     for number in hunks[:most]:
         left = [piece for index, piece in enumerate(pieces) if index != number]
         # A file's header without any hunk is not a patch.
-        kept = [
-            piece
-            for index, piece in enumerate(left)
-            if piece.startswith("@@") or not _is_header(piece) or _has_hunk(left, index)
-        ]
+        headers = ("diff --git ", "--- ")
+        kept = [piece for at, piece in enumerate(left) if not piece.startswith(headers) or _has_hunk(left, at)]
         yield f"the gold patch without its hunk {hunks.index(number) + 1}", "".join(kept)
-
-
-def _is_header(piece: str) -> bool:
-    return piece.startswith(("diff --git ", "--- "))
 
 
 def _has_hunk(pieces: Sequence[str], index: int) -> bool:
@@ -199,3 +190,35 @@ async def _run(runtime: vf.Runtime, command: str, workdir: str, seconds: float) 
         raise GoldError(f"the gold solution did not end within the agent's time of {seconds:g} s")
     if result.exit_code != 0:
         raise GoldError(f"the gold solution failed ({result.ending()})")
+
+
+_COMMAND = "opencode-check-tasks DATASET"
+_SECONDS = 3600.0
+
+
+async def gold_is_right(task: Any, runtime: vf.Runtime) -> bool | None:
+    """Whether an `OpenCodeTask`'s gold solution scores 1 here, as `vf-validate` asks; None where its row has none.
+
+    Raises:
+        TaskError: the runtime is this machine, or the column holds no solution.
+    """
+    if is_this_machine(runtime) and not isinstance(runtime, EndsAgentProcesses):
+        raise vf.TaskError(
+            "vf-validate's subprocess runtime is this machine, unconfined: a solution and its tests would run on its "
+            f"files, and no reward there says what a sandbox gives. Use `{_COMMAND}` (the confined local sandbox), or "
+            "--runtime.type docker, podman or prime"
+        )
+    rubric = task.rubric_config.resolved()
+    path = getattr(rubric, "answer_path", None)
+    config = getattr(runtime, "config", None)
+    trace = trace_for(task, vf.AgentConfig() if config is None else vf.AgentConfig(runtime=config))
+    try:
+        gold = gold_of(task.data, rubric.type, path, None, None)
+        if gold is None:
+            return None
+        await apply_gold(gold, runtime, trace, workdir_of(trace), path, task.data.timeout.agent or _SECONDS)
+    except GoldError as error:
+        raise vf.TaskError(f"{error}; `{_COMMAND}` says more") from error
+    await invoke(task.finalize, {"trace": trace, "runtime": runtime, "deployment": None})
+    await task.score(trace, runtime)
+    return float(trace.reward) > 1 - 1e-6

@@ -11,11 +11,9 @@ import pyarrow as pa
 
 from opencode_env.taskset.config import OpenCodeTasksetConfig
 from opencode_env.taskset.errors import DatasetError
-from opencode_env.taskset.sources.part import TablePart
+from opencode_env.taskset.sources.part import RATINGS_PER_BATCH, ROWS_PER_BATCH, TablePart
 from opencode_env.taskset.sources.splits import pick_split
 
-_ROWS_PER_BATCH = 256
-_RATINGS_PER_BATCH = 1 << 13
 _ROWS_PER_STREAMED_TABLE = 64
 
 
@@ -31,10 +29,10 @@ class ArrowDataset(TablePart):
         return self._dataset.features.arrow_schema
 
     def stretches(self, key: str | None) -> Iterator[tuple[int, Iterable[Any]]]:
-        table, size = self._dataset, _ROWS_PER_BATCH
+        table, size = self._dataset, ROWS_PER_BATCH
         if key is not None:
             top = key if key in table.column_names else key.partition(".")[0]
-            table, size = table.select_columns([top]), _RATINGS_PER_BATCH
+            table, size = table.select_columns([top]), RATINGS_PER_BATCH
         for start in range(0, len(table), size):
             # A map, so that a stretch that is skipped is not read.
             yield min(size, len(table) - start), map(table.__getitem__, [slice(start, start + size)])

@@ -21,13 +21,12 @@ from opencode_env.taskset.errors import DatasetError, nearest_name
 from opencode_env.taskset.folders.reading import task_directories
 from opencode_env.taskset.sources.datasets_library import is_saved_dataset, open_saved_dataset
 from opencode_env.taskset.sources.jsonl_file import JsonlFile
-from opencode_env.taskset.sources.part import ParquetFile, Part, TablePart
+from opencode_env.taskset.sources.part import ROWS_PER_BATCH, ParquetFile, Part, TablePart
 from opencode_env.taskset.sources.splits import pick_split, split_of_file
 from opencode_env.taskset.sources.task_folders import TaskFolders
 
 # The longest row that can be read, and how much of the file is read at a time.
 _BLOCK_BYTES = 16 << 20
-_ROWS_PER_BATCH = 256
 
 
 class CsvFile(TablePart):
@@ -58,7 +57,7 @@ class CsvFile(TablePart):
             ),
         ) as reader:
             for block in reader:
-                size = _ROWS_PER_BATCH if key is None else block.num_rows
+                size = ROWS_PER_BATCH if key is None else block.num_rows
                 yield block.num_rows, (block.slice(start, size) for start in range(0, block.num_rows, size))
 
     def _numbers(self, cells: Any, key: str, before: int) -> Any:
@@ -109,9 +108,8 @@ def find_local_parts(config: OpenCodeTasksetConfig) -> list[Part] | None:
     if path.is_dir() and not is_saved_dataset(path):
         return _folder_parts(path, config)
     if config.dataset_subset is not None:
-        raise DatasetError(
-            f'dataset "{name}": dataset_subset applies to Hub datasets and folders of files only: set it to None'
-        )
+        applies = "applies to Hub datasets and folders of files only: set it to None"
+        raise DatasetError(f'dataset "{name}": dataset_subset {applies}')
     if path.is_dir():
         return [open_saved_dataset(path, split)]
     if path.is_file():

@@ -17,8 +17,8 @@ from opencode_env.taskset.difficulty_filter import Mask
 from opencode_env.taskset.errors import DatasetError, nearest_name
 from opencode_env.taskset.row import Row
 
-_ROWS_PER_BATCH = 256
-_RATINGS_PER_BATCH = 1 << 13
+ROWS_PER_BATCH = 256
+RATINGS_PER_BATCH = 1 << 13
 # Column chunks are streamed through a buffer of this size: a row group may be the whole file.
 _BUFFER_BYTES = 1 << 18
 
@@ -52,9 +52,8 @@ class Part(ABC):
     def require_column(self, option: str, key: str) -> None:
         """Raise `DatasetError` if the column that `option` names does not exist."""
         if not self.has_column(key):
-            raise DatasetError(
-                f'{self.origin}: {option} "{key}" names no column; {nearest_name(key, self.column_names())}'
-            )
+            nearest = nearest_name(key, self.column_names())
+            raise DatasetError(f'{self.origin}: {option} "{key}" names no column; {nearest}')
 
 
 class TablePart(Part):
@@ -69,10 +68,8 @@ class TablePart(Part):
 
     @abstractmethod
     def stretches(self, key: str | None) -> Iterator[tuple[int, Iterable[Any]]]:
-        """Lengths of stretches, each with its tables or batches, which are read when they are iterated.
-
-        With a `key`, other columns may be missing in them.
-        """
+        """Lengths of stretches, each with its tables or batches, which are read when they are iterated. With a `key`,
+        other columns may be missing in them."""
 
     def column_names(self) -> list[str]:
         with self._reading():
@@ -136,7 +133,7 @@ class ParquetFile(TablePart):
         return pq.read_schema(self.origin)
 
     def stretches(self, key: str | None) -> Iterator[tuple[int, Iterable[Any]]]:
-        size, columns = (_ROWS_PER_BATCH, None) if key is None else (_RATINGS_PER_BATCH, [key])
+        size, columns = (ROWS_PER_BATCH, None) if key is None else (RATINGS_PER_BATCH, [key])
         with pq.ParquetFile(self.origin, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
             for group in range(file.num_row_groups):
                 batches = file.iter_batches(size, row_groups=[group], columns=columns, use_threads=False)

@@ -25,11 +25,9 @@ logger = logging.getLogger("verifiers.v1.opencode_env.taskset")
 
 
 class TaskFolders(Part):
-    """Task directories in the order of their names; what each says about itself are its columns.
-
-    Those that cannot be honoured are refused together, or left out (`skip_unsupported`), before the first row; of more
-    than `AT_ONCE`, so many at a time, before the first row of each stretch.
-    """
+    """Task directories in the order of their names; what each says about itself are its columns. Those that cannot be
+    honoured are refused together, or left out (`skip_unsupported`), before the first row; of more than `AT_ONCE`, so
+    many at a time, before the first row of each stretch."""
 
     def __init__(self, root: Path, directories: list[Path], config: OpenCodeTasksetConfig) -> None:
         super().__init__(str(root))

@@ -8,11 +8,9 @@ from opencode_env.cli_agent.interception.own_calls import MARK_HEADER, note_prog
 
 
 async def identify_caller(call: Call) -> None:
-    """Tell the agent's own program from the programs that it started.
-
-    Needs the headers; changes `caller`, `key` and `conversation`. A failed call of a program is not left where
-    verifiers looks for what ended the agent, and what it says of its conversation counts for nothing.
-    """
+    """Tell the agent's own program from the programs that it started. Needs the headers; changes `caller`, `key` and
+    `conversation`. A failed call of a program is not left where verifiers looks for what ended the agent, and what it
+    says of its conversation counts for nothing."""
     headers, main, echoes = call.request.headers, call.gateway.main, call.gateway.echoes
     call.caller = call.gateway.program.identify(headers.get(MARK_HEADER))
     call.key = headers.get(IDEMPOTENCY_KEY_HEADER)

@@ -1,10 +1,12 @@
 """What a request says: its body and headers, within the bounds and without what does not go upstream."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pydantic_core import to_json
 
 from opencode_env.cli_agent.interception.call import Call
+from opencode_env.cli_agent.interception.gateway import RECORD, REPEATED
 from opencode_env.cli_agent.interception.own_calls import MARK_HEADER
 from opencode_env.cli_agent.interception.refusals import RequestRefused
 from opencode_env.cli_agent.interception.request_body import (
@@ -15,7 +17,6 @@ from opencode_env.cli_agent.interception.request_body import (
     require_conversation,
 )
 from opencode_env.cli_agent.interception.request_filter import filter_body, filter_headers, routed_headers
-from opencode_env.cli_agent.interception.request_rules import ModelRequests
 
 _MARK = MARK_HEADER.lower()
 
@@ -41,11 +42,9 @@ async def require_format(call: Call) -> None:
     """
     gateway, path = call.gateway, call.dialect.upstream_path
     if gateway.config.filter_requests:
-        rules = gateway.rules
-        if not rules.formats:  # the first call comes before any program of the agent can have run
-            rules = ModelRequests(frozenset({path}), rules.extra, rules.message_keys, rules.headers)
-            gateway.rules = rules
-        if path not in rules.formats:
+        if not gateway.rules.formats:  # the first call comes before any program of the agent can have run
+            gateway.rules = replace(gateway.rules, formats=frozenset({path}))
+        if path not in gateway.rules.formats:
             raise RequestRefused(f"{call.dialect.routes[0]} is not served here", 404)
 
 
@@ -59,7 +58,8 @@ async def read(call: Call) -> None:
     config, entries = call.gateway.config, 0
     again = call.session is not None and f"explicit:{call.key}" in call.session.idempotent_requests
     if call.key and again and not call.gateway.main.released:
-        call.gateway.note_repeated()
+        record = call.gateway.main.trace.info.setdefault(RECORD, {})
+        record[REPEATED] = record.get(REPEATED, 0) + 1
     try:
         raw = await read_body(call.request, config)
         raw, call.body = await parse_body(raw, config)
@@ -97,7 +97,7 @@ def _hold_beginning(call: Call) -> bool:
     """Let the call go on with what its conversation began with; returns whether it would not have."""
     if call.session is None or call.sub is not None or not call.is_chat:
         return False
-    if call.conversation is None or not call.caller.has_mark:
+    if call.conversation is None or not call.caller.run:
         return False
     agent = (call.key or "").partition(":")[2]
     return call.gateway.beginnings.hold(call.body, call.conversation, agent)

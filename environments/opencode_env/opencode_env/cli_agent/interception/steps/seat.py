@@ -6,7 +6,7 @@ from aiohttp import web
 
 from opencode_env.cli_agent.interception.call import Call
 from opencode_env.cli_agent.interception.refusals import Answered, error_answer
-from opencode_env.cli_agent.interception.roles import Mark, Role, RoleRefused, read_mark
+from opencode_env.cli_agent.interception.sub_rollout import Mark, Role, RoleRefused, read_mark
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
 
@@ -25,8 +25,9 @@ async def choose_seat(call: Call) -> None:
             raise Answered(error_answer(call.dialect, str(error), 400))
         call.session, call.bearer = gateway.main, gateway.secret
         return
-    if (problem := side.too_deep(mark)) is not None:
+    if mark.depth > side.settings.max_depth:
         gateway.cpu.charge_refusal()
+        problem = "this sub-agent is nested deeper than max_depth allows"
         raise Answered(error_answer(call.dialect, str(side.session.refusal(problem)), 400))
     if not await side.slots.place(call.until_end):
         raise Answered(error_answer(call.dialect, "the rollout has ended", 409))

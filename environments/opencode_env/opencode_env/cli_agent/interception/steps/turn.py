@@ -60,10 +60,8 @@ def count(call: Call) -> None:
 
 
 async def find_history(call: Call) -> None:
-    """Have the call's history restored when it is read. Changes `history` and `asked`.
-
-    What the agent's programs ask has no history of its own, and is read as it came.
-    """
+    """Have the call's history restored when it is read. Changes `history` and `asked`. What the agent's programs ask
+    has no history of its own, and is read as it came."""
     history = call.gateway.histories[0 if call.sub is None else 1]
     if history is None or not call.caller.own:
         return
