@@ -26,13 +26,9 @@ __all__ = [
 
 _MODULES = {
     "OpenCodeEnv": "opencode_openenv.client",
-    "CommandResult": "opencode_openenv.result",
-    "RolloutResult": "opencode_openenv.result",
-    "RolloutTurn": "opencode_openenv.result",
-    "FlatSequence": "opencode_openenv.sequence",
-    "flat_sequence": "opencode_openenv.sequence",
-    "TrainingTrace": "opencode_openenv.training_trace",
-    "TrainingTurn": "opencode_openenv.training_trace",
+    **dict.fromkeys(("CommandResult", "RolloutResult", "RolloutTurn"), "opencode_openenv.result"),
+    **dict.fromkeys(("FlatSequence", "flat_sequence"), "opencode_openenv.sequence"),
+    **dict.fromkeys(("TrainingTrace", "TrainingTurn"), "opencode_openenv.training_trace"),
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -11,7 +11,7 @@ def main() -> None:
     from opencode_openenv.settings import ServerConfig
 
     config = cli(ServerConfig)
-    from opencode_openenv.server import serve  # after --help and refused options, which need not wait for it
+    from opencode_openenv.app import serve  # after --help and refused options, which need not wait for it
     from opencode_openenv.serving import log_to_stderr
 
     log_to_stderr()

@@ -42,8 +42,6 @@ CATALOG: Mapping[str, _Kind] = {
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where the model of a rollout is asked."""
-
     base_url: str
     api_key: str = field(repr=False)
     model: str
@@ -59,7 +57,11 @@ def resolve_endpoint(spec: RolloutSpec, environment: Mapping[str, str] | None = 
     environment = os.environ if environment is None else environment
     kind = CATALOG.get(spec.endpoint)
     if kind is None:
-        _require(spec, base_url=spec.base_url, model=spec.model)
+        missing = [name for name in ("base_url", "model") if not getattr(spec, name)]
+        if missing:
+            raise ValueError(
+                f"no {' and no '.join(missing)}: give base_url, api_key and model, or endpoint = {' | '.join(CATALOG)}"
+            )
         return _checked(spec.base_url, spec.api_key or NO_KEY, spec.model, bool(spec.disable_thinking))
     own_url = _with_version(kind, environment.get(kind.url_variable) or kind.base_url)
     base_url = _with_version(kind, spec.base_url) or own_url
@@ -68,7 +70,8 @@ def resolve_endpoint(spec: RolloutSpec, environment: Mapping[str, str] | None = 
         raise ValueError(
             f'endpoint "{spec.endpoint}" needs {kind.url_variable} on the server, or the argument base_url'
         )
-    key = spec.api_key or _own_key(kind, environment, base_url, own_url)
+    own_key = environment.get(f"{kind.prefix}_API_KEY") if base_url == own_url else None
+    key = spec.api_key or own_key or kind.api_key
     if not key:
         raise ValueError(
             f'endpoint "{spec.endpoint}" needs {kind.prefix}_API_KEY on the server, or the argument api_key'
@@ -87,20 +90,6 @@ def _with_version(kind: _Kind, base_url: str) -> str:
     path = base_url.partition("://")[2].partition("/")[2]
     lacks = bool(base_url) and (not path or (kind.always_v1 and not base_url.endswith("/v1")))
     return f"{base_url}/v1" if lacks else base_url
-
-
-def _own_key(kind: _Kind, environment: Mapping[str, str], base_url: str, own_url: str) -> str:
-    if base_url != own_url:
-        return kind.api_key
-    return environment.get(f"{kind.prefix}_API_KEY") or kind.api_key
-
-
-def _require(spec: RolloutSpec, **values: str) -> None:
-    missing = [name for name, value in values.items() if not value]
-    if missing:
-        raise ValueError(
-            f"no {' and no '.join(missing)}: give base_url, api_key and model, or endpoint = {' | '.join(CATALOG)}"
-        )
 
 
 def _checked(base_url: str, api_key: str, model: str, disable_thinking: bool) -> Endpoint:

@@ -55,11 +55,8 @@ def _part(holder: Any, name: str) -> Any:
     return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
 
 
-_NEW_ARGUMENTS = frozenset(
-    ("token_ids", "tokenizer", "temperature", "renderer", "command_timeout_s", "reward_min", "reward_max")
-)
+_NEW_ARGUMENTS = {"token_ids", "tokenizer", "temperature", "renderer", "command_timeout_s", "reward_min", "reward_max"}
 """What OpenEnv's own server does not know; they are sent only when they say something else than their defaults."""
-
 _SILENT_SECONDS = 3600.0
 """How long the server may not answer to a ping."""
 
@@ -174,7 +171,8 @@ class OpenCodeEnv(MCPToolClient):
         usual = self._message_timeout
         limit = self._message_timeout = spec.longest_seconds + self._queue_timeout_s
         try:
-            answer = await self.call_tool("run_rollout", **_arguments(spec))
+            new = spec.model_dump(include=_NEW_ARGUMENTS, exclude_defaults=True)
+            answer = await self.call_tool("run_rollout", **spec.model_dump(exclude=_NEW_ARGUMENTS), **new)
         except RuntimeError as error:
             if "(type: invalid_args)" in str(error):
                 raise ValueError(str(error)) from error
@@ -188,11 +186,3 @@ class OpenCodeEnv(MCPToolClient):
         finally:
             self._message_timeout = usual
         return read_result(answer)
-
-
-def _arguments(spec: RolloutSpec) -> dict[str, Any]:
-    given = spec.model_dump()
-    defaults = RolloutSpec.model_fields
-    return {
-        name: value for name, value in given.items() if name not in _NEW_ARGUMENTS or value != defaults[name].default
-    }

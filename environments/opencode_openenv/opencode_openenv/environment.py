@@ -41,7 +41,6 @@ class OpenCodeState(State):
     last_sandbox_id: str | None = None
 
     def add(self, result: RolloutResult) -> None:
-        """Count a rollout."""
         self.rollouts_completed += 1
         self.step_count += 1
         self.last_reward = result.reward
@@ -57,7 +56,6 @@ class RunRollout(Tool):
 
     @classmethod
     def of(cls, service: RolloutService, environment: "OpenCodeEnvironment") -> "RunRollout":
-        """The tool of one session."""
         tool = cls(
             name=TOOL, description=_DESCRIPTION, parameters=RolloutSpec.model_json_schema(), output_schema=_ANSWER
         )
@@ -92,11 +90,9 @@ class OpenCodeEnvironment(MCPEnvironment):
 
     @property
     def state(self) -> OpenCodeState:
-        """The session's tallies."""
         return self._state
 
     def reset(self, seed: int | None = None, episode_id: str | None = None, **options: Any) -> Observation:
-        """Begin the tallies anew."""
         self._state = OpenCodeState(episode_id=episode_id or str(uuid4()))
         return Observation(done=False, reward=None, metadata={"status": "ready", "tool": TOOL})
 

@@ -19,7 +19,6 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
-
 _MOST_AHEAD = 32
 _GOODBYE_SECONDS = 1.0
 """How long an application whose caller is gone may take to end by itself."""
@@ -81,7 +80,6 @@ class GuardedApplication:
         self._open: set[Connection] = set()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Serve a connection."""
         if scope["type"] not in ("http", "websocket"):
             await self._application(scope, receive, send)
         elif why := refusal(scope, self._token):

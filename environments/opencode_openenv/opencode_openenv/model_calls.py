@@ -24,8 +24,6 @@ _WHOLE_DISTRIBUTION: Mapping[str, float | int] = {
     "repetition_penalty": 1.0,
 }
 """As vLLM writes that nothing narrows or bends it."""
-
-
 _RUNS_CODE_OF: Mapping[str, str] = {"kimi-k2.5": "moonshotai/"}
 """Renderers that run Python code out of the tokenizer's repository in this process, and whose repositories they are
 for (renderers 0.1.12 does so for pictures, with `trust_remote_code=True`)."""
@@ -54,7 +52,6 @@ def client_of(spec: RolloutSpec, endpoint: Endpoint, variable: str) -> EvalClien
 
 
 def sampling_of(spec: RolloutSpec, endpoint: Endpoint) -> SamplingConfig:
-    """The sampling of a rollout."""
     settings: dict[str, Any] = dict(_WHOLE_DISTRIBUTION) if spec.token_ids else {}
     if spec.temperature is not None:
         settings["temperature"] = spec.temperature

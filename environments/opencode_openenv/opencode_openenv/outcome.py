@@ -1,7 +1,7 @@
 """What an episode means to the caller of `run_rollout`."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from opencode_env.cli_agent.interception.kept_logprobs import RECORD
@@ -59,10 +59,7 @@ def _turn(
 
 def call_log(traces: Mapping[Role, AnyTrace]) -> str:
     """The last calls, a line each, at most 2,000 characters."""
-    return "\n".join(_lines(traces))[-_TAIL_CHARS:]
-
-
-def _lines(traces: Mapping[Role, AnyTrace]) -> Iterator[str]:
+    lines = []
     calls = [(call, role) for role, trace in traces.items() for call in trace.calls]
     calls.sort(key=lambda entry: entry[0].time.end)
     for number, (call, role) in enumerate(calls, 1):
@@ -70,11 +67,11 @@ def _lines(traces: Mapping[Role, AnyTrace]) -> Iterator[str]:
             said = f"{call.error.status_code or ''} {call.error.type}: {call.error.message[:200]}"
         else:
             said = f"200 {call.finish_reason}"
-        yield f"{number} {role} {call.endpoint} {call.time.duration:.3f} s {said}".replace("\n", " ")
+        lines.append(f"{number} {role} {call.endpoint} {call.time.duration:.3f} s {said}".replace("\n", " "))
+    return "\n".join(lines)[-_TAIL_CHARS:]
 
 
 def result_of(spec: RolloutSpec, episode: Episode[Any, Any, Any], wall_s: float) -> RolloutResult:
-    """The result of a rollout that ended."""
     result = RolloutResult(task_id=spec.task_id, mode=spec.mode, wall_s=round(wall_s, 3))
     traces = {_role(trace): trace for trace in episode.traces}
     trace = traces.get("main")
@@ -86,7 +83,11 @@ def result_of(spec: RolloutSpec, episode: Episode[Any, Any, Any], wall_s: float)
         return result
     _add_trace(result, spec, trace)
     if spec.mode != "black_box":
-        _add_calls(result, traces)
+        result.proxy_turns, result.proxy_log_tail = turns_of(traces), call_log(traces)
+        try:
+            result.training_trace = training_trace(traces)
+        except NoTrainingTraceError as reason:
+            result.training_trace_reason = str(reason)
     if error is None and trace.stop_condition == Outcome.AGENT_TIMEOUT.row.stop:
         result.error = f"agent timeout: the agent had not ended after {spec.agent_timeout_s:g} s"
     return result
@@ -108,14 +109,6 @@ def _add_trace(result: RolloutResult, spec: RolloutSpec, trace: AnyTrace) -> Non
         result.reward = float(trace.reward)
     if spec.mode == "black_box":
         result.training_trace_reason = "mode = black_box records no turns"
-
-
-def _add_calls(result: RolloutResult, traces: Mapping[Role, AnyTrace]) -> None:
-    result.proxy_turns, result.proxy_log_tail = turns_of(traces), call_log(traces)
-    try:
-        result.training_trace = training_trace(traces)
-    except NoTrainingTraceError as reason:
-        result.training_trace_reason = str(reason)
 
 
 def _role(trace: AnyTrace) -> Role:

@@ -9,7 +9,7 @@ import os
 import re
 import socket
 from pathlib import Path
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from opencode_openenv.catalog import Endpoint
@@ -59,7 +59,8 @@ def _is_cached(tokenizer: str) -> bool:
 async def _unreachable(url: str) -> str:
     """Why nobody can be connected to there; empty if somebody can, or a proxy would do it."""
     parts = urlsplit(url)
-    if _goes_through_proxy(parts):
+    proxies = getproxies()
+    if (parts.scheme in proxies or "all" in proxies) and not proxy_bypass(parts.hostname or ""):
         return ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
     why = ""
@@ -76,11 +77,6 @@ async def _unreachable(url: str) -> str:
             writer.close()
             return ""
     return why
-
-
-def _goes_through_proxy(parts: SplitResult) -> bool:
-    proxies = getproxies()
-    return (parts.scheme in proxies or "all" in proxies) and not proxy_bypass(parts.hostname or "")
 
 
 def _told(error: OSError | UnicodeError) -> str:

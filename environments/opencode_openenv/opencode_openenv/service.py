@@ -66,13 +66,10 @@ class Places:
 
 
 logger = logging.getLogger("verifiers.v1.opencode_openenv")
-
 _STOPPING = "the server is shutting down"
 
 
 class RolloutService:
-    """Serves rollouts of an open engine."""
-
     def __init__(self, engine: Engine, config: ServerConfig) -> None:
         self._engine = engine
         self._config = config
@@ -90,7 +87,7 @@ class RolloutService:
         spec = self._read(arguments)
         endpoint = self._endpoint(spec)
         if self._stopping:
-            return _refused(spec, _STOPPING)
+            return _failed(spec, _STOPPING, "refused")
         # In a task of its own: it is cancelled once, however often its caller is, and `stop` waits for its end.
         task = asyncio.create_task(self._rollout(spec, endpoint))
         self._running.add(task)
@@ -99,7 +96,7 @@ class RolloutService:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if task.cancelled():  # by `stop`, not by the caller
-                return _refused(spec, _STOPPING)
+                return _failed(spec, _STOPPING, "refused")
             task.cancel()
             raise
 
@@ -157,12 +154,12 @@ class RolloutService:
             logger.warning("run_rollout %r: ended after %.1f s: %s", spec.task_id, time.monotonic() - started, why)
             raise
         except ServerFullError as error:
-            result = _refused(spec, str(error))
+            result = _failed(spec, str(error), "refused")
         except UnreachableError as error:
-            result = _failed(spec, f"ProviderError: {error}", "error")
+            result = _failed(spec, f"ProviderError: {error}")
         except Exception as error:  # whatever the infrastructure does is told in the result, with its kind
             logger.exception("run_rollout %r failed", spec.task_id)
-            result = _failed(spec, f"{type(error).__name__}: {str(error)[:2000]}", "error")
+            result = _failed(spec, f"{type(error).__name__}: {str(error)[:2000]}")
         result.wall_s = round(time.monotonic() - started, 3)
         logger.info("run_rollout %r: %s, reward %s", spec.task_id, result.stop_condition, result.reward)
         return result
@@ -175,14 +172,10 @@ class RolloutService:
         except TimeoutError:
             if not limit.expired():
                 raise
-            return _failed(spec, f"the rollout had not ended after {spec.longest_seconds:g} s", "error")
+            return _failed(spec, f"the rollout had not ended after {spec.longest_seconds:g} s")
 
 
-def _refused(spec: RolloutSpec, why: str) -> RolloutResult:
-    return _failed(spec, why, "refused")
-
-
-def _failed(spec: RolloutSpec, why: str, stop: str) -> RolloutResult:
+def _failed(spec: RolloutSpec, why: str, stop: str = "error") -> RolloutResult:
     return RolloutResult(
         task_id=spec.task_id,
         mode=spec.mode,

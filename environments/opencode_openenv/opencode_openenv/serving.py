@@ -14,12 +14,10 @@ from opencode_openenv.guard import Application, GuardedApplication
 from opencode_openenv.listening import ListenConfig
 
 logger = logging.getLogger("verifiers.v1.opencode_openenv")
-
 _ANSWER_SECONDS = 3.0
 _SILENT_SECONDS = 3600.0
 """How long a caller may not answer to a ping: a trainer that steps between its rollouts does nothing else meanwhile. A
 connection that breaks is seen at once, except where the network or the machine behind it is gone."""
-
 Stop = Callable[[], Awaitable[None]]
 
 
@@ -45,7 +43,6 @@ class _Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say where."""
         await super().startup(sockets)
         for server in self.servers:
             for listening in server.sockets:
@@ -53,7 +50,6 @@ class _Server(uvicorn.Server):
                 logger.info("%s is served at http://%s:%d", self._name, f"[{host}]" if ":" in host else host, port)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End."""
         await self._stop()
         await self._guarded.answered(_ANSWER_SECONDS)
         await super().shutdown(sockets)
@@ -77,7 +73,6 @@ async def serve_application(name: str, application: Application, config: ListenC
 
 
 def settings_of(application: Application, config: ListenConfig) -> uvicorn.Config:
-    """How uvicorn serves it."""
     return uvicorn.Config(
         application,
         host=config.host,

@@ -73,7 +73,8 @@ class ServerConfig(ListenConfig):
         except ModuleNotFoundError as error:
             raise ValueError(f"--env-id {self.env_id} is not installed here: pip install {self.env_id}") from error
         seat = kind.model_fields["agent"].default
-        harness = seat.harness.model_copy(update=self._harness_options())
+        given = {name: getattr(self.harness, name) for name in self.harness.model_fields_set - {"id"}}
+        harness = seat.harness.model_copy(update=given)
         options: dict[str, Any] = {
             "agent": seat.model_copy(update={"harness": harness, "runtime": self.runtime}),
             "sandbox": self.sandbox,
@@ -82,7 +83,3 @@ class ServerConfig(ListenConfig):
         if self.include_sub_llm_in_trajectory:
             options["include_sub_llm_in_trajectory"] = True
         return kind(id=self.env_id, taskset=OpenCodeTasksetConfig(id="opencode-env"), **options)
-
-    def _harness_options(self) -> dict[str, Any]:
-        given = self.harness.model_fields_set - {"id"}
-        return {name: getattr(self.harness, name) for name in given}

@@ -8,16 +8,7 @@ rollout) is found out later. The names and defaults of the arguments before `tok
 from collections.abc import Iterable, Mapping, Set
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    FiniteFloat,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, FiniteFloat, StringConstraints, model_validator
 
 INSTALL_SECONDS = 240.0
 """Seconds until the sandbox is up and the agent installed in it."""
@@ -25,7 +16,6 @@ _COLLECT_SECONDS = 300.0
 """Seconds for what is done after the commands: ending processes, reading files, removing the sandbox."""
 _COMMAND_GRACE_SECONDS = 50.0
 """Seconds beyond its own that a command may need to be ended."""
-
 _NO_NUL = r"^[^\x00]*$"
 
 
@@ -50,10 +40,8 @@ Commands = Annotated[list[Command], Field(max_length=64), BeforeValidator(_in_or
 Mode = Literal["transparent_proxy", "black_box"]
 
 
-class RolloutSpec(BaseModel):
+class RolloutSpec(BaseModel, extra="forbid", frozen=True):
     """One rollout of OpenCode: the model's endpoint, the task, and the limits."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     endpoint: Literal["", "vllm", "openai", "hf_router"] = Field(
         "",

@@ -38,7 +38,8 @@ from opencode_rubrics.verify_commands import VerifyPlan, explained
 
 from opencode_openenv.spec import RolloutSpec
 
-_HOME = "/home/user"
+HOME = "/home/user"
+WORKDIR = f"{HOME}/workdir"
 _PLACE_SECONDS = 60.0
 
 
@@ -52,20 +53,19 @@ class RunRolloutRubric(VerifyCommandsRubric):
 
     def directory(self, trace: AnyTrace) -> str:
         """The home of setup and verify commands, above the agent's work directory."""
-        return _HOME
+        return HOME
 
     async def run(
         self, plan: VerifyPlan, trace: AnyTrace, runtime: vf.Runtime, home: ScoringHome, workdir: str
     ) -> list[CommandResult]:
         """Results of all commands, with the reward file's documented place made first."""
         if not home.problem:
-            argv = [
-                home.shell,
-                *program_argv("reward_place.sh", _HOME, VERIFIER_DIRECTORY, owner="opencode_openenv")[1:],
-            ]
-            made = await run_for(runtime, argv, _PLACE_SECONDS, "the reward file's place cannot be made")
+            argv = program_argv("reward_place.sh", HOME, VERIFIER_DIRECTORY, owner="opencode_openenv")
+            made = await run_for(
+                runtime, [home.shell, *argv[1:]], _PLACE_SECONDS, "the reward file's place cannot be made"
+            )
             if made.exit_code != 0:
-                home.problem = f"{_HOME}/logs/verifier cannot be made: {made.stderr.strip()[-300:]}"
+                home.problem = f"{HOME}/logs/verifier cannot be made: {made.stderr.strip()[-300:]}"
         return await super().run(plan, trace, runtime, home, workdir)
 
     async def reward(
@@ -128,19 +128,14 @@ def _text(data: bytes) -> str | None:
         return data[: error.start].decode()[:_CHARACTERS] if error.start > len(data) - 4 else None
 
 
-HOME = "/home/user"
-WORKDIR = f"{HOME}/workdir"
 SETUP_RECORD = "setup"
 """Key in a trace's `info`: what each setup command did."""
 FILES_RECORD = "files"
 """Key in a trace's `info`: the files that the agent left, as `LeftFiles` has them."""
-
 _RUBRIC = RunRolloutRubric(VerifyCommandsConfig())
 
 
 class RolloutTaskData(OpenCodeTaskData):
-    """The task of one call."""
-
     kind: Literal["run_rollout"] = "run_rollout"
     reward_bounds: tuple[float, float] | None = None
     """The least and the most that the reward file may hold; None = any number."""
@@ -153,7 +148,6 @@ class RolloutTask(OpenCodeTask):
 
     @classmethod
     def of(cls, spec: RolloutSpec) -> "RolloutTask":
-        """The task that a caller describes."""
         data = RolloutTaskData(
             id=spec.task_id or None,
             prompt=spec.instruction,
@@ -187,7 +181,10 @@ class RolloutTask(OpenCodeTask):
             records.append(result.record())
             if not result.ok:
                 await require_alive(runtime, f"running setup command {command!r}")
-                raise vf.TaskError(_failed_setup(result))
+                how = "timed out" if result.timed_out else f"exit {result.exit_code}"
+                said = (result.stderr.strip() or result.stdout.strip())[-500:]
+                told = f"setup command failed ({how}): {result.command[:120]}" + (f": {said}" if said else "")
+                raise vf.TaskError(told)
 
     async def score(self, trace: AnyTrace, runtime: vf.Runtime | None = None, deployment: Any = None) -> None:
         """Run the verify commands, then keep the files of the work directory.
@@ -198,9 +195,3 @@ class RolloutTask(OpenCodeTask):
         await super().score(trace, runtime, deployment)
         if runtime is not None and trace.stop_condition != "setup_timeout":
             trace.info[FILES_RECORD] = asdict(await left_files(runtime, WORKDIR))
-
-
-def _failed_setup(result: CommandResult) -> str:
-    how = "timed out" if result.timed_out else f"exit {result.exit_code}"
-    said = (result.stderr.strip() or result.stdout.strip())[-500:]
-    return f"setup command failed ({how}): {result.command[:120]}" + (f": {said}" if said else "")

@@ -10,19 +10,16 @@ from typing import Any, Literal
 
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.traces import AnyTrace
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from verifiers.v1.trace import ModelCall
 
 MAX_TOKENS = 4_000_000
 """Tokens of all turns, their prompts included: more would be an answer that OpenEnv's clients do not take (100 MB)."""
-
 Role = Literal["main", "sub"]
 
 
-class TrainingTurn(BaseModel):
+class TrainingTurn(BaseModel, extra="forbid"):
     """One model call, token for token."""
-
-    model_config = ConfigDict(extra="forbid")
 
     node_id: str
     prompt_token_ids: list[int]
@@ -38,10 +35,8 @@ class TrainingTurn(BaseModel):
     whether a program that the agent started made the call, whose tokens then do not train."""
 
 
-class TrainingTrace(BaseModel):
+class TrainingTrace(BaseModel, extra="forbid"):
     """The calls of a rollout in the order of their answers, those of the role `sub` after the others."""
-
-    model_config = ConfigDict(extra="forbid")
 
     schema_version: Literal[1] = 1
     turns: list[TrainingTurn]
@@ -88,14 +83,15 @@ def _turns(role: Role, trace: AnyTrace) -> Iterator[TrainingTurn]:
         before, parent = _before(trace, node.parent)
         program = number not in own
         prompt = [*before, *ids[:cut]]
+        request, response = _told(calls.get(number))
         yield TrainingTurn(
             node_id=f"{trace.id}:{number}",
             prompt_token_ids=prompt,
             completion_token_ids=ids[cut:],
             per_token_logps=logprobs,
             loss_mask=[0] * len(prompt) + [int(number in trains)] * sampled,
-            request=_request(calls.get(number)),
-            response=_response(calls.get(number)),
+            request=request,
+            response=response,
             metadata={"role": role, "parent": None if parent is None else f"{trace.id}:{parent}", "program": program},
         )
 
@@ -114,14 +110,10 @@ def _before(trace: AnyTrace, parent: int | None) -> tuple[list[int], int | None]
     return tokens, next((number for number in path if trace.nodes[number].sampled), None)
 
 
-def _request(call: ModelCall | None) -> dict[str, Any]:
+def _told(call: ModelCall | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a turn says of its request and of the response."""
     if call is None:
-        return {}
-    return {"model": call.model, "sampling": call.sampling.model_dump(exclude_none=True) if call.sampling else {}}
-
-
-def _response(call: ModelCall | None) -> dict[str, Any]:
-    if call is None:
-        return {}
+        return {}, {}
+    sampling = call.sampling.model_dump(exclude_none=True) if call.sampling else {}
     usage = call.usage.model_dump(exclude_none=True) if call.usage else {}
-    return {"finish_reason": call.finish_reason, "usage": usage}
+    return {"model": call.model, "sampling": sampling}, {"finish_reason": call.finish_reason, "usage": usage}

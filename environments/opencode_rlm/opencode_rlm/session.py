@@ -63,10 +63,10 @@ class OpenCodeRLMSession(OpenCodeSession):
             "description": _text("llm_subcall.md") if description is None else description,
         }
         return {
-            "rlm.js": _program("rlm.js"),
+            "rlm.js": program_text("rlm.js", "opencode_rlm"),
             "rlm.json": json.dumps(plugin),
             "programs": f"{self._programs}\n",
-            "bin/llm": _program("llm.sh"),
+            "bin/llm": program_text("llm.sh", "opencode_rlm"),
         }
 
     def system_append(self) -> str:
@@ -88,10 +88,6 @@ class OpenCodeRLMSession(OpenCodeSession):
                 "--env.id opencode-rlm, or the harness opencode-env without recursion"
             )
         return rollout
-
-
-def _program(name: str) -> str:
-    return program_text(name, "opencode_rlm")
 
 
 def _text(name: str) -> str:

@@ -37,18 +37,13 @@ __all__ = [
 _MODULES = {
     "EnvironmentWorld": "opencode_simulation.environment_world",
     "OpenCodeEnv": "opencode_env.opencode.env",
-    "InvalidAction": "opencode_simulation.errors",
-    "SignatureMismatchError": "opencode_simulation.errors",
     "SimulationTaskset": "opencode_simulation.taskset",
-    "Step": "opencode_simulation.world",
-    "ToolMismatchError": "opencode_simulation.errors",
-    "World": "opencode_simulation.world",
-    "WorldError": "opencode_simulation.errors",
-    "Trajectory": "opencode_simulation.trajectory",
     "check_parity": "opencode_simulation.parity",
-    "resource": "opencode_simulation.world",
-    "tool": "opencode_simulation.world",
-    "trajectory_of": "opencode_simulation.trajectory",
+    **dict.fromkeys(("Trajectory", "trajectory_of"), "opencode_simulation.trajectory"),
+    **dict.fromkeys(("Step", "World", "resource", "tool"), "opencode_simulation.world"),
+    **dict.fromkeys(
+        ("InvalidAction", "SignatureMismatchError", "ToolMismatchError", "WorldError"), "opencode_simulation.errors"
+    ),
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _MODULES)

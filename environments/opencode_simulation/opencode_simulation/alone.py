@@ -18,49 +18,36 @@ from opencode_simulation.reference import world_name
 from opencode_simulation.world import World
 
 
-class KeptLedger:
-    """A ledger of one's own; with a path, its steps are also appended there as JSON lines."""
-
-    def __init__(self, world: type[World], spec: EpisodeSpec, path: Path | None = None) -> None:
-        summary = LedgerSummary(world=world.__name__, seed=spec.seed, config=dict(spec.config))
-        self.ledger = Ledger(summary=summary)
-        self.on_failure: Callable[[str], object] = lambda _: None
-        self._path = path
-
-    async def step(self, entry: LedgerEntry) -> None:
-        """Take a step in."""
-        self.ledger.add(entry)
-        if self._path is not None:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(entry.model_dump_json() + "\n")
-
-    async def failed(self, error: str) -> None:
-        """Note the failure."""
-        self.ledger.summary.error = error
-        self.on_failure(error)
-
-
 class WorldAlone:
     """One episode of a world, with its ledger; `async with` resets and closes it.
+
+    With a path, the ledger's steps are also appended there as JSON lines.
 
     Raises:
         WorldError: the world could not be reset.
     """
 
     def __init__(self, world: type[World], spec: EpisodeSpec, ledger_path: Path | None = None) -> None:
-        self._kept = KeptLedger(world, spec, ledger_path)
+        summary = LedgerSummary(world=world.__name__, seed=spec.seed, config=dict(spec.config))
+        self.ledger = Ledger(summary=summary)
         self.kind = world
-        self.episode = Episode(world, spec, self._kept)
+        self.episode = Episode(world, spec, self)
         self.first_observation: JsonValue = None
+        self.on_failure: Callable[[str], object] = lambda _: None
+        """Called when the world fails, with how."""
+        self._ledger_path = ledger_path
 
-    @property
-    def ledger(self) -> Ledger:
-        """What the world gave so far."""
-        return self._kept.ledger
+    async def step(self, entry: LedgerEntry) -> None:
+        """Take a step into the ledger, as the episode's `Recorder`."""
+        self.ledger.add(entry)
+        if self._ledger_path is not None:
+            with self._ledger_path.open("a", encoding="utf-8") as file:
+                file.write(entry.model_dump_json() + "\n")
 
-    def tell_failure(self, told: Callable[[str], object]) -> None:
-        """Call `told` when the world fails, with how."""
-        self._kept.on_failure = told
+    async def failed(self, error: str) -> None:
+        """Note the failure, as the episode's `Recorder`."""
+        self.ledger.summary.error = error
+        self.on_failure(error)
 
     async def __aenter__(self) -> "WorldAlone":
         self.first_observation = await self.episode.start()

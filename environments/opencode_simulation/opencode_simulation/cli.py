@@ -18,6 +18,7 @@ from opencode_simulation.errors import WorldError
 from opencode_simulation.ledger import LedgerEntry
 from opencode_simulation.listing import Offering, list_tools, write_snapshot
 from opencode_simulation.parity import check_parity
+from opencode_simulation.plain_json import text_of
 from opencode_simulation.reference import SAMPLES, find_world
 
 _HELP = "a line calls a tool: NAME {JSON arguments}, or NAME VALUE where it has one parameter; `quit` ends"
@@ -28,7 +29,7 @@ async def play(world: WorldAlone, lines: TextIO, screen: TextIO) -> None:
     async with Client(world.server()) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         screen.write(f"{_HELP}\n" + "".join(f"  {_usage(tool)}\n" for tool in tools.values()))
-        screen.write(f"\n{_text(world.first_observation)}\n")
+        screen.write(f"\n{text_of(world.first_observation)}\n")
         while not (world.ledger.summary.terminated or world.ledger.summary.truncated or world.ledger.summary.error):
             screen.write("> ")
             screen.flush()
@@ -91,10 +92,6 @@ def _usage(tool: Tool) -> str:
     return f"{' '.join([tool.name, *names])}: {''.join(first)}"
 
 
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
 _EXAMPLES = """\
 examples:
   # a world as an MCP server, with its ledger in a file
@@ -151,13 +148,9 @@ def _alone(options: argparse.Namespace) -> WorldAlone:
 
 async def _serve(options: argparse.Namespace) -> None:
     async with _alone(options) as world:
-        world.tell_failure(lambda how: sys.stderr.write(how + "\n"))
-        await serve_alone(
-            world,
-            options.host,
-            options.port,
-            lambda port: _say(f"world {options.world}: http://{options.host}:{port}/mcp"),
-        )
+        world.on_failure = lambda how: sys.stderr.write(how + "\n")
+        address = f"world {options.world}: http://{options.host}"
+        await serve_alone(world, options.host, options.port, lambda port: _say(f"{address}:{port}/mcp"))
         await world.episode.finish()
     if world.ledger.summary.error is not None:
         sys.exit(1)

@@ -16,12 +16,12 @@ from contextlib import asynccontextmanager
 from contextvars import Context
 from typing import Annotated, Any, NoReturn, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictInt
+from pydantic import BaseModel, Field, JsonValue, StrictInt
 
 from opencode_simulation.errors import InvalidAction, WorldError
 from opencode_simulation.failure import failure_text
 from opencode_simulation.ledger import FINISH, Ledger, LedgerEntry
-from opencode_simulation.plain_json import MAX_INTEGER, MIN_INTEGER, given_arguments, world_json
+from opencode_simulation.plain_json import MAX_INTEGER, MIN_INTEGER, given_arguments, text_of, world_json
 from opencode_simulation.played_world import PlayedWorld, Seen
 from opencode_simulation.world import Step, World
 
@@ -66,30 +66,20 @@ def _flag(value: Any, what: str) -> bool:
 
 REMEMBERED_CALLS = 64
 """Calls of one episode whose answers are kept for those who ask again."""
-
 LEDGER_BYTES = 16 * 1024 * 1024
 """Of one episode's ledger: an agent's programs can call without end, and the environment keeps it all."""
-
 _ENTRY_BYTES = 4096
 """What a step costs beside its JSON."""
-
 MOST_WAITING = 64
 """Calls of one episode at once; more are refused, as who has sent one need not stay for its answer."""
-
 _TOO_LONG = "the episode is over: its ledger is full"
-
-
 CallKey = tuple[str, str]
 """The client of a call, and what the call has in common with itself when it is sent again."""
-
-
 Seed = Annotated[StrictInt, Field(ge=MIN_INTEGER, le=MAX_INTEGER)]
 
 
-class EpisodeSpec(BaseModel):
+class EpisodeSpec(BaseModel, frozen=True):
     """Which episode of a world is played, and its limits."""
-
-    model_config = ConfigDict(frozen=True)
 
     seed: Seed | None = None
     config: dict[str, JsonValue] = {}
@@ -111,10 +101,6 @@ class Recorder(Protocol):
 
 class Refused(Exception):
     """The call changed nothing; the text is for the agent."""
-
-
-def _shown(observation: JsonValue) -> str:
-    return observation if isinstance(observation, str) else json.dumps(observation, ensure_ascii=False)
 
 
 class Episode:
@@ -169,7 +155,7 @@ class Episode:
                 seen = await self._act(entry.tool, entry.arguments)
             except Refused as refused:
                 await self._differ(f"step {entry.step} ({entry.tool}): {refused}")
-            if seen != _shown(entry.observation):
+            if seen != text_of(entry.observation):
                 await self._differ(f"step {entry.step} ({entry.tool})")
 
     async def _differ(self, where: str) -> NoReturn:
@@ -296,9 +282,8 @@ class Episode:
                 raise Refused(self._over)
             try:
                 given = given_arguments(arguments)
-                entry = self._bounded(
-                    self._cut_off(self._entry(name, given, await self._timed(self._played.act(name, arguments))))
-                )
+                seen = await self._timed(self._played.act(name, arguments))
+                entry = self._bounded(self._cut_off(self._entry(name, given, seen)))
             except InvalidAction as error:
                 self.refused += 1
                 raise Refused(str(error)) from None
@@ -310,7 +295,7 @@ class Episode:
             if self._closed:
                 raise Refused(self._over)  # nobody waited for it
             await self._recorder.step(entry)
-            return _shown(entry.observation)
+            return text_of(entry.observation)
 
     def _entry(self, name: str, given: dict[str, JsonValue], seen: Seen) -> LedgerEntry:
         entry = entry_of(self._steps + 1, name, given, *seen)
@@ -341,9 +326,8 @@ class Episode:
             if not limit.expired():
                 raise
             self._hung = True
-            raise WorldError(
-                f"did not return within {seconds:g} s" + (" (call_timeout)" if most is None else "")
-            ) from None
+            why = " (call_timeout)" if most is None else ""
+            raise WorldError(f"did not return within {seconds:g} s{why}") from None
 
     async def _fail(self, how: str) -> str:
         """Record the failure, after which nothing more is played; returns what the agent is told."""

@@ -38,7 +38,7 @@ def said(error: BaseException) -> str:
 
 def _frames(error: BaseException) -> Iterator[str]:
     stack = traceback.extract_tb(error.__traceback__)
-    while stack and _says_nothing(stack[0].filename):
+    while stack and (stack[0].filename.startswith("<frozen ") or Path(stack[0].filename).parent in _INFRASTRUCTURE):
         del stack[0]
     if not stack and error.__cause__ is None:
         return
@@ -47,10 +47,6 @@ def _frames(error: BaseException) -> Iterator[str]:
         yield from before
         yield f"  {said(cause)[:200]}, and then:"
     yield from (_sendable(frame.rstrip("\n")) for frame in stack.format())
-
-
-def _says_nothing(file: str) -> bool:
-    return file.startswith("<frozen ") or Path(file).parent in _INFRASTRUCTURE
 
 
 def _cut(frames: list[str]) -> list[str]:

@@ -26,7 +26,6 @@ def gold_calls(data: Any, column: str | None = None) -> Any:
 
 
 def are_calls(value: Any) -> bool:
-    """Whether this is a list of tool calls."""
     return isinstance(value, list) and all(isinstance(call, dict) and "tool" in call for call in value)
 
 
@@ -83,8 +82,6 @@ async def played(task: Any, calls: Any) -> float:
 
 
 class WorldCheck:
-    """One episode's attempts, and what they show."""
-
     def __init__(self, task: vf.Task[Any, Any, Any], repeats: int, column: str | None) -> None:
         self._task, self._repeats = task, repeats
         self._calls = gold_calls(task.data, column)
@@ -96,7 +93,6 @@ class WorldCheck:
         self.findings.append(Finding(kind=kind, told=told))
 
     async def run(self) -> None:
-        """Do all of it."""
         try:
             self.untouched = [await played(self._task, []) for _ in range(self._repeats)]
             if self._calls is None:

@@ -9,7 +9,7 @@ import contextlib
 import hmac
 import secrets
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -17,23 +17,12 @@ from pathlib import Path
 from agent_sandbox.at_exit import remove_at_exit
 from pydantic import BaseModel
 
+from opencode_simulation import wire
 from opencode_simulation.dead_server import RefusingServer, last_words
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.errors import BrokenWorldError, WorldError
 from opencode_simulation.ledger import Ledger
-from opencode_simulation.wire import (
-    FROM_SERVER,
-    LINE_LIMIT,
-    Acknowledged,
-    Closed,
-    End,
-    Failed,
-    Hello,
-    Open,
-    Opened,
-    Stepped,
-    line,
-)
+from opencode_simulation.wire import LINE_LIMIT
 
 _SERVER_SECONDS = 120.0
 """How long a shared server may take to come up, and any to answer, beyond what the world's own calls may take."""
@@ -45,8 +34,6 @@ _LONGEST_DIRECTORY = 80
 
 @dataclass(eq=False)
 class Connection:
-    """One server."""
-
     writer: asyncio.StreamWriter
     rollouts: set[str] = field(default_factory=set)
     port: int | None = None
@@ -56,7 +43,7 @@ class Connection:
     def send(self, message: BaseModel) -> None:
         """Say something to the server; what it no longer hears is lost."""
         if not self.writer.is_closing():
-            self.writer.write(line(message))
+            self.writer.write(wire.line(message))
 
 
 @dataclass(eq=False)
@@ -127,11 +114,11 @@ class Hub:
         played = self._rollouts[rollout]
         coming = _RECONNECT_SECONDS if group in self._lost else _SERVER_SECONDS
         answering = _SERVER_SECONDS + played.spec.step_timeout
-        slow = f"no shared server came up within {coming:g} s" + (
-            ', and the one before has died, perhaps of what an agent asked; server = "rollout" gives each its own'
-            if group in self._lost
-            else ""
-        )
+        slow = f"no shared server came up within {coming:g} s"
+        if group in self._lost:
+            slow += (
+                ', and the one before has died, perhaps of what an agent asked; server = "rollout" gives each its own'
+            )
         try:
             async with asyncio.timeout(coming):
                 await self._there.setdefault(group, asyncio.Event()).wait()
@@ -158,7 +145,7 @@ class Hub:
         played = self._rollouts[rollout]
         seconds = _SERVER_SECONDS + 3 * played.spec.step_timeout  # the step that is being taken, `finish` and `close`
         for connection in played.playing:
-            connection.send(End(rollout=rollout, finish=True))
+            connection.send(wire.End(rollout=rollout, finish=True))
         try:
             async with asyncio.timeout(seconds):
                 await played.closed.wait()
@@ -174,7 +161,7 @@ class Hub:
         if played is not None:
             played.refusing.close()
             for connection in played.playing:
-                connection.send(End(rollout=rollout, finish=False))
+                connection.send(wire.End(rollout=rollout, finish=False))
         self._rest()
 
     @staticmethod
@@ -202,8 +189,8 @@ class Hub:
         connection = Connection(writer)
         self._connections.add(connection)
         try:
-            async for message in _messages(reader):
-                self._take(connection, message)
+            while text := await _next_line(reader):
+                self._take(connection, wire.FROM_SERVER.validate_json(text))
         except ValueError as error:  # no message, or one that is longer than LINE_LIMIT
             for rollout in connection.rollouts & self._rollouts.keys():
                 self._rollouts[rollout].fail(f"the world's server said what cannot be read: {str(error)[:300]}")
@@ -232,7 +219,7 @@ class Hub:
                 await played.refusing.listen(connection.port)
 
     def _take(self, connection: Connection, message: BaseModel) -> None:
-        if isinstance(message, Hello):
+        if isinstance(message, wire.Hello):
             self._greet(connection, message)
             return
         played = self._rollouts.get(message.rollout)  # type: ignore[attr-defined]  # every other one has it
@@ -240,27 +227,27 @@ class Hub:
             return
         ledger = played.ledger
         match message:
-            case Opened(observation=observation):
+            case wire.Opened(observation=observation):
                 ledger.summary.first_observation = observation
                 played.played = True
                 played.unopened.discard(connection)
                 if not played.unopened:
                     played.opened.set()
-            case Stepped(entry=entry):
+            case wire.Stepped(entry=entry):
                 ledger.add(entry)
-            case Failed(error=error):
+            case wire.Failed(error=error):
                 ledger.summary.error = ledger.summary.error or error
                 played.opened.set()
-            case Closed(refused=refused):
+            case wire.Closed(refused=refused):
                 ledger.summary.refused += refused
                 played.playing.discard(connection)
                 if not played.playing:
                     played.closed.set()
         played.changed(ledger)
-        if played.over or isinstance(message, Opened):
-            connection.send(Acknowledged(rollout=message.rollout))  # type: ignore[attr-defined]
+        if played.over or isinstance(message, wire.Opened):
+            connection.send(wire.Acknowledged(rollout=message.rollout))  # type: ignore[attr-defined]
 
-    def _greet(self, connection: Connection, hello: Hello) -> None:
+    def _greet(self, connection: Connection, hello: wire.Hello) -> None:
         if not hmac.compare_digest(hello.token, self.token):
             connection.writer.close()
             return
@@ -277,16 +264,16 @@ class Hub:
         played.unopened.add(connection)
         played.playing.add(connection)
         connection.rollouts.add(rollout)
-        connection.send(Open(rollout=rollout, spec=played.spec))
-
-
-async def _messages(reader: asyncio.StreamReader) -> AsyncIterator[BaseModel]:
-    with contextlib.suppress(ConnectionError):
-        while text := await reader.readline():
-            yield FROM_SERVER.validate_json(text)
+        connection.send(wire.Open(rollout=rollout, spec=played.spec))
 
 
 @cache
 def hub() -> Hub:
-    """This process's hub."""
     return Hub()
+
+
+async def _next_line(reader: asyncio.StreamReader) -> bytes:
+    """The next line; nothing at the end of the connection, however it ended."""
+    with contextlib.suppress(ConnectionError):
+        return await reader.readline()
+    return b""

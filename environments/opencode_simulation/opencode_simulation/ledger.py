@@ -2,23 +2,17 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, FiniteFloat, JsonValue
+from pydantic import BaseModel, FiniteFloat, JsonValue
 
 LEDGER_KEY = "simulation"
 """Where `trace.info` has it, as the JSON of a `Ledger`."""
-
 FINISH = "finish()"
 """In an entry's place for a tool: the world's own judgement of its final state. No tool can have this name."""
-
 TerminationReason = Literal["control_plane_signal", "max_steps", "user_stop"]
 """Why an episode ended, in the words of its family: the world said so; the step or turn limit; the simulated user."""
 
 
-class LedgerEntry(BaseModel):
-    """One step."""
-
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
-
+class LedgerEntry(BaseModel, frozen=True, allow_inf_nan=False):
     step: int
     """From 1."""
     tool: str
@@ -33,11 +27,7 @@ class LedgerEntry(BaseModel):
     info: dict[str, JsonValue]
 
 
-class LedgerSummary(BaseModel):
-    """The episode as a whole."""
-
-    model_config = ConfigDict(allow_inf_nan=False)
-
+class LedgerSummary(BaseModel, allow_inf_nan=False):
     world: str
     seed: int | None
     config: dict[str, JsonValue]

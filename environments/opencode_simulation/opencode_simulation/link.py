@@ -7,27 +7,14 @@ import asyncio
 import contextlib
 import logging
 
+from opencode_simulation import wire
 from opencode_simulation.episode import Episode
 from opencode_simulation.errors import WorldError
 from opencode_simulation.ledger import LedgerEntry
-from opencode_simulation.wire import (
-    LINE_LIMIT,
-    TO_SERVER,
-    Acknowledged,
-    Closed,
-    Failed,
-    Hello,
-    Open,
-    Opened,
-    Stepped,
-    line,
-)
 from opencode_simulation.world import World
 
 logger = logging.getLogger(__name__)
-
 _RETRY_SECONDS = 0.2
-
 _LAST_CALL_SECONDS = 2.0
 """How long a call may go on when the server is told to end: its sender is gone, and verifiers kills the server soon."""
 
@@ -42,10 +29,10 @@ class _Reports:
 
     async def step(self, entry: LedgerEntry) -> None:
         ends = entry.terminated or entry.truncated
-        await self._link.say(Stepped(rollout=self._rollout, entry=entry), self._rollout if ends else None)
+        await self._link.say(wire.Stepped(rollout=self._rollout, entry=entry), self._rollout if ends else None)
 
     async def failed(self, error: str) -> None:
-        await self._link.say(Failed(rollout=self._rollout, error=error), self._rollout)
+        await self._link.say(wire.Failed(rollout=self._rollout, error=error), self._rollout)
 
 
 class Link:
@@ -56,7 +43,7 @@ class Link:
         hello: who this server is.
     """
 
-    def __init__(self, world: type[World], path: str, hello: Hello) -> None:
+    def __init__(self, world: type[World], path: str, hello: wire.Hello) -> None:
         self._world = world
         self._path = path
         self._hello = hello
@@ -73,7 +60,9 @@ class Link:
         """Connect now, or, while the environment does not listen yet, as soon as it does."""
         self._reading = asyncio.create_task(self._serve())
 
-    async def say(self, message: Opened | Stepped | Failed | Closed, until_heard: str | None = None) -> None:
+    async def say(
+        self, message: wire.Opened | wire.Stepped | wire.Failed | wire.Closed, until_heard: str | None = None
+    ) -> None:
         """Tell the environment something; with a rollout's id, return when it has read it.
 
         Raises:
@@ -84,7 +73,7 @@ class Link:
         heard = self._heard.setdefault(until_heard, asyncio.Event()) if until_heard is not None else None
         if heard is not None:
             heard.clear()
-        self._writer.write(line(message))
+        self._writer.write(wire.line(message))
         await self._writer.drain()
         if heard is not None:
             await heard.wait()
@@ -109,12 +98,12 @@ class Link:
     async def _serve(self) -> None:
         while True:
             try:
-                reader, writer = await asyncio.open_unix_connection(self._path, limit=LINE_LIMIT)
+                reader, writer = await asyncio.open_unix_connection(self._path, limit=wire.LINE_LIMIT)
             except OSError:
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
             self._writer = writer
-            writer.write(line(self._hello))
+            writer.write(wire.line(self._hello))
             with contextlib.suppress(ConnectionError):
                 while text := await reader.readline():
                     self._obey(text)
@@ -122,22 +111,22 @@ class Link:
             await asyncio.gather(*(self._close(rollout) for rollout in list(self.episodes)))
 
     def _obey(self, text: bytes) -> None:
-        order = TO_SERVER.validate_json(text)
-        if isinstance(order, Acknowledged):
+        order = wire.TO_SERVER.validate_json(text)
+        if isinstance(order, wire.Acknowledged):
             if (heard := self._heard.get(order.rollout)) is not None:
                 heard.set()
             return
-        work = self._open(order) if isinstance(order, Open) else self._close(order.rollout, finish=order.finish)
+        work = self._open(order) if isinstance(order, wire.Open) else self._close(order.rollout, finish=order.finish)
         task = asyncio.create_task(work)
         self._orders.add(task)
         task.add_done_callback(self._orders.discard)
 
-    async def _open(self, order: Open) -> None:
+    async def _open(self, order: wire.Open) -> None:
         episode = Episode(self._world, order.spec, _Reports(self, order.rollout))
         self.episodes[order.rollout] = episode
         with contextlib.suppress(ConnectionError):
             try:
-                await self.say(Opened(rollout=order.rollout, observation=await episode.start()), order.rollout)
+                await self.say(wire.Opened(rollout=order.rollout, observation=await episode.start()), order.rollout)
             except WorldError as error:
                 logger.warning("%s", error)
         self.opened.set()
@@ -152,6 +141,6 @@ class Link:
                     await episode.finish(patience)
                 await episode.close(patience)
             except WorldError as error:
-                await self.say(Failed(rollout=rollout, error=str(error)))
-            await self.say(Closed(rollout=rollout, refused=episode.refused))
+                await self.say(wire.Failed(rollout=rollout, error=str(error)))
+            await self.say(wire.Closed(rollout=rollout, refused=episode.refused))
         self._heard.pop(rollout, None)

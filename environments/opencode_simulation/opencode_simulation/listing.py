@@ -17,13 +17,11 @@ from mcp.server.mcpserver import MCPServer
 from opencode_env.tool_backends.connection import all_tools, described
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
-from opencode_simulation.episode import Episode, Refused
-from opencode_simulation.mcp_tools import Request, offer_world
+from opencode_simulation.mcp_tools import nobody, offer_world
 from opencode_simulation.world import World
 
 _ANSWER_SECONDS = 120.0
 """A program may have to be fetched first."""
-
 _STDIO = "stdio:"
 
 
@@ -39,7 +37,6 @@ class ListedTool(BaseModel):
 Offering = type[World] | MCPServer[Any] | Server[Any] | Path | str
 """A world class; an MCP server object; a JSON snapshot; or text: the URL of a live server, `stdio:program arguments`,
 `module:name` of an MCP server object or world class, or the path of a snapshot (`….json`)."""
-
 _SNAPSHOT = TypeAdapter(list[ListedTool])
 
 
@@ -55,7 +52,7 @@ async def list_tools(offering: Offering) -> list[ListedTool]:
         return await _named(offering)
     if isinstance(offering, type):
         mcp: MCPServer[Any] = MCPServer(offering.__name__)
-        offer_world(mcp, offering, _nobody)
+        offer_world(mcp, offering, nobody)
         return await list_tools(mcp)
     return await _ask(Client(offering), f"the MCP server {getattr(offering, 'name', '')!r}")
 
@@ -109,7 +106,3 @@ def _read_snapshot(path: Path) -> list[ListedTool]:
         problem = error.errors(include_url=False)[0]
         place = ".".join(map(str, problem["loc"]))
         raise ValueError(f"{path} is not a snapshot: {place or 'it'}: {problem['msg']}") from error
-
-
-async def _nobody(request: Request) -> Episode:
-    raise Refused("this server lists its tools only")

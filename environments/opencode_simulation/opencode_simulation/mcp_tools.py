@@ -22,17 +22,14 @@ from opencode_simulation.episode import CallKey, Episode, Refused
 from opencode_simulation.world import World
 
 Request = ServerRequestContext[Any, Any]
-
 Find = Callable[[Request], Awaitable[Episode]]
 """The episode that a request is for.
 
 Raises:
     Refused: there is none.
 """
-
 _RESOURCE_METHODS = ("resources/list", "resources/templates/list", "resources/read")
 _GREETINGS = ("initialize", "server/discover")
-
 _request: ContextVar[Request] = ContextVar("request")
 
 
@@ -61,6 +58,11 @@ def offer_world(mcp: MCPServer[Any], world: type[World], find: Find) -> None:
             mcp._lowlevel_server._request_handlers.pop(method_name, None)
 
 
+async def nobody(request: Request) -> Episode:
+    """Of a server whose tools are looked at only."""
+    raise Refused("tools are looked at only here, and nothing is played")
+
+
 def signed_tool(name: str, tool: Callable[..., Any], find: Find) -> Callable[..., Awaitable[str]]:
     """What an MCP server calls for a tool, with the tool's own parameters."""
 
@@ -76,7 +78,6 @@ def signed_tool(name: str, tool: Callable[..., Any], find: Find) -> Callable[...
 
 
 def offer_resource(mcp: MCPServer[Any], uri: str, method: Callable[..., Any], find: Find) -> None:
-    """Register a resource on `mcp`."""
     mcp.resource(uri, name=method.__name__, description=inspect.getdoc(method))(_resource(method, find))
 
 

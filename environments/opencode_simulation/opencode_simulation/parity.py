@@ -21,7 +21,6 @@ from opencode_simulation.listing import ListedTool, Offering, list_tools
 from opencode_simulation.world import World
 
 ABSENT = "(none)"
-
 _SILENT = ("title", "$schema", "$defs", "definitions", "examples")
 _NAMED = ("properties", "patternProperties", "dependentSchemas")
 """Their keys are names and no words of the schema."""
@@ -33,8 +32,6 @@ _JAVASCRIPT_INTEGERS = {"minimum": -(2**53 - 1), "maximum": 2**53 - 1}
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter."""
-
     schema: Any
     required: bool
     default: Any
@@ -43,8 +40,6 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Signature:
-    """One tool."""
-
     description: str
     parameters: Mapping[str, Parameter]
     """In the order in which they are listed."""
@@ -58,10 +53,10 @@ def signature_of(tool: ListedTool, *, descriptions: bool = False) -> Signature:
     for name, listed in schema.get("properties", {}).items():
         entry = _resolved(listed, schema) if isinstance(listed, dict) else {}
         plain = _plain(listed, schema, descriptions)
+        if isinstance(plain, dict):
+            plain = {key: value for key, value in plain.items() if key not in ("default", "description")}
         parameters[name] = Parameter(
-            schema={key: value for key, value in plain.items() if key not in ("default", "description")}
-            if isinstance(plain, dict)
-            else plain,
+            schema=plain,
             required=name in required,
             default=ABSENT if entry.get("default") is None else entry["default"],
             description=_words(entry.get("description", "")),
@@ -238,11 +233,10 @@ def _tool_differences(ours: list[ListedTool], theirs: list[ListedTool]) -> list[
 
 def _signature_differences(ours: list[ListedTool], theirs: list[ListedTool], *, descriptions: bool) -> list[str]:
     production = {tool.name: signature_of(tool, descriptions=descriptions) for tool in theirs}
-    return [
-        f'tool "{tool.name}": {line}'
-        for tool in ours
-        if tool.name in production
-        for line in differences(
-            signature_of(tool, descriptions=descriptions), production[tool.name], descriptions=descriptions
-        )
-    ]
+    lines: list[str] = []
+    for tool in ours:
+        if tool.name in production:
+            own = signature_of(tool, descriptions=descriptions)
+            found = differences(own, production[tool.name], descriptions=descriptions)
+            lines += [f'tool "{tool.name}": {line}' for line in found]
+    return lines

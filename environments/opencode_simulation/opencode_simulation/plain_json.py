@@ -16,17 +16,14 @@ from pydantic_core import from_json, to_jsonable_python
 from opencode_simulation.errors import InvalidAction
 
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**63 - 1
-
 _DATA_URL = re.compile(r"\s*(!\[[^\]]*\]\(<?)?data:(image|audio|video)/[\w.+-]+(;[\w.+=-]+)*;base64,", re.IGNORECASE)
 _MEDIA = ("image", "audio", "video", "image_url", "input_image", "input_audio")
 _ENCODED = ("data", "blob", "base64", "bytes")
 _CONTENTS = (*_ENCODED, "image_url", "input_audio", "source")
 _TYPED = ("mimeType", "mime_type", "media_type")
 _MEDIA_TYPE = re.compile(r"(image|audio|video)/", re.IGNORECASE)
-
 _AROUND = 20
 """Levels of nesting that the wire and the trace put around a value."""
-
 _ECHO = 80
 """Further levels that a world may put around what it was given."""
 
@@ -69,6 +66,11 @@ def observation_json(value: Any) -> JsonValue:
     if _holds_media(shown):
         raise TypeError("the observation holds a picture or a sound, and agents see text: say what is to be seen")
     return shown
+
+
+def text_of(observation: JsonValue) -> str:
+    """An observation as an agent reads it."""
+    return observation if isinstance(observation, str) else json.dumps(observation, ensure_ascii=False)
 
 
 def _holds_media(value: JsonValue) -> bool:

@@ -79,18 +79,17 @@ Seen = tuple[Step, JsonValue]
 """A step, and what the agent sees of it."""
 
 
-class PlayedWorld:
+class PlayedWorld(WorldThread):
     """One world from its first method to its last."""
 
     def __init__(self, kind: type[World]) -> None:
+        super().__init__()
         self._kind = kind
         self._world: World | None = None
         self._tools: dict[str, Callable[..., Any]] = {}
-        self._thread = WorldThread()
 
     @property
     def made(self) -> bool:
-        """Whether there is a world."""
         return self._world is not None
 
     @property
@@ -99,19 +98,11 @@ class PlayedWorld:
         assert self._world is not None
         return self._world
 
-    async def run(self, method: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
-        """Call a method of the world."""
-        return await self._thread.run(method, *arguments, **named)
-
-    def stop(self) -> None:
-        """Let the thread go."""
-        self._thread.stop()
-
     async def first(self, seed: int | None, config: Mapping[str, JsonValue]) -> JsonValue:
         """Make the world and reset it; the first observation."""
-        self._world = await self._thread.run(self._kind)
+        self._world = await self.run(self._kind)
         self._tools = tools_of(self._world)
-        found = await self._thread.run(self.world.reset, seed, {**self._kind.default_config(), **config})
+        found = await self.run(self.world.reset, seed, {**self._kind.default_config(), **config})
         if isinstance(found, tuple) and len(found) == 2 and (found[1] is None or isinstance(found[1], Mapping)):
             raise TypeError("it gave a pair: return the observation alone, without an info")
         shown = await self._shown(found)
@@ -123,17 +114,17 @@ class PlayedWorld:
         """Take an action: one job of the thread where nothing in it is a coroutine function."""
         tool = self._tools[name]
         if not any(map(inspect.iscoroutinefunction, (tool, self.world.step, self.world.formatter()))):
-            whole: Seen = await self._thread.run(self._stepped, tool, arguments)
+            whole: Seen = await self.run(self._stepped, tool, arguments)
             return whole
-        result = await self._thread.run(tool, **arguments)
-        step = result if isinstance(result, Step) else Step(*await self._thread.run(self.world.step, result))
+        result = await self.run(tool, **arguments)
+        step = result if isinstance(result, Step) else Step(*await self.run(self.world.step, result))
         return step, await self._shown(step.observation)
 
     async def finish(self) -> Seen | None:
         """What the world says of its final state; None where it says nothing."""
         if type(self.world).finish is World.finish or is_tool(type(self.world), "finish"):
             return None  # there is none, or it is the agent's to call
-        found = await self._thread.run(self.world.finish)
+        found = await self.run(self.world.finish)
         if found is None:
             return None
         if not isinstance(found, tuple):
@@ -147,4 +138,4 @@ class PlayedWorld:
         return step, observation_json(self.world.formatter()(step.observation))
 
     async def _shown(self, observation: Any) -> JsonValue:
-        return observation_json(await self._thread.run(self.world.formatter(), observation))
+        return observation_json(await self.run(self.world.formatter(), observation))

@@ -13,7 +13,6 @@ SAMPLES = {
     "order-desk": "opencode_simulation.samples.order_desk:OrderDesk",
 }
 """The shipped worlds by name."""
-
 _FOUND: WeakKeyDictionary[type[World], list[str]] = WeakKeyDictionary()
 """What was wrong with each class when it was first asked for."""
 

@@ -21,7 +21,6 @@ class RolloutToolset(SimulationToolset):
         await self._link.opened.wait()
 
     def rollout_of(self, query: str) -> str | None:
-        """The one rollout."""
         return self._rollout
 
 

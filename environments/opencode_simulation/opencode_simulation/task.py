@@ -4,28 +4,52 @@ Invariant: the world is reset before the agent starts, its ledger stands on the 
 before anything is scored; a world that failed at any time is an error of the rollout, never a reward.
 """
 
-import json
+import hashlib
+import os
+import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import verifiers.v1 as vf
 from opencode_rubrics import AnyTrace, Rubric, cleanup, live_rubric
+from opencode_runs.turns.kept import TurnRow
+from pydantic import Field, JsonValue
 from verifiers.v1.task import task_key
 from verifiers.v1.utils.decorators import invoke
 
 from opencode_simulation.config import SimulationTaskConfig
-from opencode_simulation.data import SimulationTaskData
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.hub import hub
 from opencode_simulation.ledger import LEDGER_KEY, Ledger, LedgerSummary, ledger_of
+from opencode_simulation.plain_json import text_of
 from opencode_simulation.reference import find_world, world_name
 from opencode_simulation.rollout_toolset import RolloutToolset
-from opencode_simulation.server_config import server_config, shared_group
 from opencode_simulation.termination import TERMINATION_KEY, termination_reason
+from opencode_simulation.toolset import SimulationToolsetConfig
 
 if TYPE_CHECKING:
     from opencode_simulation.gold import WorldCheck
 
 _DONE = "environment_done"
+
+
+class SimulationTaskData(vf.TaskData):
+    """One episode of a world. The prompt is a template until the world has been reset, and the filled one after."""
+
+    seed: int | None = None
+    config: dict[str, JsonValue] = Field(default_factory=dict)
+    """The row's own, without the world's defaults."""
+    max_steps: int | None = None
+    user_simulation: dict[str, JsonValue] | None = None
+    answer: str | None = None
+    verify: list[str] = Field(default_factory=list)
+    verify_timeout: float | None = None
+    kept_turn: TurnRow | None = None
+    """The kept turn that rollouts of the task go on from."""
+    info: dict[str, JsonValue] = Field(default_factory=dict)
+    prompt_template: str | None = None
+    """What `prompt` was before the first observation filled it."""
+    rollout: str | None = None
+    """While its world's server starts: the rollout's id."""
 
 
 class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]):
@@ -142,6 +166,23 @@ class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]
             await hub().forget(trace.id)
 
 
+def server_config(config: SimulationTaskConfig) -> SimulationToolsetConfig:
+    """The configuration of the server of one rollout's world, or of the shared one."""
+    return SimulationToolsetConfig(
+        world=config.world,
+        name=world_name(find_world(config.world)),
+        socket=hub().path,
+        token=hub().token,
+        group=shared_group(config) if config.server == "shared" else None,
+        import_path=[os.path.abspath(path) for path in sys.path],
+    )
+
+
+def shared_group(config: SimulationTaskConfig) -> str:
+    """What a shared server and the tasks whose worlds it serves have in common."""
+    return hashlib.sha256(config.model_dump_json().encode()).hexdigest()
+
+
 def _write(trace: AnyTrace, ledger: Ledger) -> None:
     """Put what is new in the ledger on the trace, and the first observation into its prompt."""
     record = trace.info.setdefault(LEDGER_KEY, {"steps": []})
@@ -150,6 +191,5 @@ def _write(trace: AnyTrace, ledger: Ledger) -> None:
     data, first = trace.task.data, ledger.summary.first_observation
     if data.rollout is None or first is None:
         return
-    shown = first if isinstance(first, str) else json.dumps(first, ensure_ascii=False)
-    prompt = data.prompt.replace("{observation}", shown)
+    prompt = data.prompt.replace("{observation}", text_of(first))
     trace.task.data = data.model_copy(update={"prompt": prompt, "prompt_template": data.prompt, "rollout": None})

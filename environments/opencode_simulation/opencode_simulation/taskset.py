@@ -12,24 +12,13 @@ import verifiers.v1 as vf
 from opencode_env.taskset import DatasetError
 from opencode_env.taskset.kept_turns import named_turns
 from opencode_env.user_simulation.asked import AskedUser
-from pydantic import (
-    AliasChoices,
-    BaseModel,
-    ConfigDict,
-    Field,
-    JsonValue,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-)
+from pydantic import AliasChoices, BaseModel, Field, JsonValue, TypeAdapter, ValidationError, field_validator
 
 from opencode_simulation.config import SimulationTasksetConfig
-from opencode_simulation.data import SimulationTaskData
 from opencode_simulation.episode import Seed
 from opencode_simulation.parity import require_parity
 from opencode_simulation.reference import find_world
-from opencode_simulation.server_config import server_config
-from opencode_simulation.task import SimulationTask
+from opencode_simulation.task import SimulationTask, SimulationTaskData, server_config
 from opencode_simulation.toolset import SimulationToolset
 
 _SEED: TypeAdapter[int] = TypeAdapter(Seed)
@@ -39,10 +28,8 @@ _PROMPTS = ("question", "instruction", "query", "task", "problem", "user_prompt"
 """How other rows call a prompt."""
 
 
-class SimulationRow(BaseModel):
+class SimulationRow(BaseModel, extra="forbid", frozen=True):
     """One episode: which world it starts from, and how the agent is asked."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: str | None = None
     seed: Seed | None = None

@@ -7,7 +7,6 @@ from opencode_simulation.ledger import LedgerSummary, TerminationReason
 
 TERMINATION_KEY = "termination_reason"
 """Where `trace.info` has it."""
-
 _TURN_LIMITS = ("max_turns", MAX_USER_TURNS)
 _LEDGER_LIMITS = ("max_steps", "ledger_bytes")
 """By what an `Episode` truncates: `truncated_by` in the last step's info."""

@@ -34,7 +34,6 @@ from opencode_simulation.reference import find_world
 from opencode_simulation.wire import Hello
 
 AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
-
 _AT_ONCE = 8
 
 
@@ -66,7 +65,6 @@ class RequestSlots:
 
 _LONGEST_QUERY = 4096
 """Characters; verifiers' own has a few hundred."""
-
 _REMEMBERED_QUERIES = 4096
 """Each is looked at several times for every call."""
 
@@ -118,7 +116,6 @@ class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
 
     @property
     def server_name(self) -> str:
-        """The world's name."""
         return self.config.name
 
     async def setup(self) -> None:
@@ -151,8 +148,6 @@ class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
         return signed_rollout(query, os.environ.get("VF_STATE_SECRET", ""))
 
     def register(self, mcp: MCPServer[Any]) -> None:
-        """Offer the world's tools and resources."""
-
         async def find(request: Request) -> Episode:
             query = b"" if request.request is None else request.request.scope["query_string"]
             rollout = self.rollout_of(query.decode(errors="replace"))

@@ -13,8 +13,6 @@ _ARGUMENTS = TypeAdapter(dict[str, JsonValue])
 
 
 class MCPToolCall(BaseModel):
-    """One action."""
-
     tool_name: str
     arguments: dict[str, JsonValue]
     tool_call_id: str | None = None
@@ -22,8 +20,6 @@ class MCPToolCall(BaseModel):
 
 
 class DatasetRow(BaseModel):
-    """The row that was played."""
-
     id: str
     seed: int | None
     system_prompt: str
@@ -33,8 +29,6 @@ class DatasetRow(BaseModel):
 
 
 class MCPSession(BaseModel):
-    """Whose episode it was."""
-
     session_id: str
     base_url: str = ""
     """Empty: a world's server is gone with its rollout."""

@@ -31,24 +31,18 @@ class Hello(BaseModel):
 
 
 class Opened(BaseModel):
-    """A world was reset."""
-
     kind: Literal["opened"] = "opened"
     rollout: str
     observation: JsonValue
 
 
 class Stepped(BaseModel):
-    """A world took a step."""
-
     kind: Literal["stepped"] = "stepped"
     rollout: str
     entry: LedgerEntry
 
 
 class Failed(BaseModel):
-    """A world failed."""
-
     kind: Literal["failed"] = "failed"
     rollout: str
     error: str
@@ -88,11 +82,9 @@ class End(BaseModel):
 
 FromServer = Annotated[Hello | Opened | Stepped | Failed | Closed, Field(discriminator="kind")]
 ToServer = Annotated[Open | Acknowledged | End, Field(discriminator="kind")]
-
 FROM_SERVER: TypeAdapter[FromServer] = TypeAdapter(FromServer)
 TO_SERVER: TypeAdapter[ToServer] = TypeAdapter(ToServer)
 
 
 def line(message: BaseModel) -> bytes:
-    """One message as a line."""
     return message.model_dump_json().encode() + b"\n"

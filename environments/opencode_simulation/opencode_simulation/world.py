@@ -97,7 +97,6 @@ def tool(method: Method | None = None, *, name: str | None = None) -> Method | C
 
 
 def is_tool(world: type[World], name: str) -> bool:
-    """Whether a method of a world is a tool."""
     return hasattr(getattr(world, name), TOOL_NAME)
 
 

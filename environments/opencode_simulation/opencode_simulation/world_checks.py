@@ -12,9 +12,8 @@ from mcp.server.mcpserver.tools import Tool
 from pydantic.warnings import ArbitraryTypeWarning
 
 from opencode_simulation.declared import RESOURCE_URI, TOOL_NAME, tools_of
-from opencode_simulation.episode import Episode, Refused
 from opencode_simulation.failure import said
-from opencode_simulation.mcp_tools import Request, offer_resource, signed_tool
+from opencode_simulation.mcp_tools import nobody, offer_resource, signed_tool
 from opencode_simulation.world import World
 
 _LONGEST_NAME = 64
@@ -49,7 +48,7 @@ def _resources(world: type[World]) -> Iterator[str]:
         problems = list(_method(method))
         if not problems:
             try:
-                offer_resource(MCPServer("check"), getattr(method, RESOURCE_URI), method, _nobody)
+                offer_resource(MCPServer("check"), getattr(method, RESOURCE_URI), method, nobody)
             except Exception as error:  # noqa: BLE001 - whatever the library has against it
                 problems = [said(error).splitlines()[0]]
         yield from (_told(method, f"resource {world.__name__}.{name}: {problem}") for problem in problems)
@@ -106,7 +105,7 @@ def _schema(label: str, method: Callable[..., Any]) -> Iterator[str]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", ArbitraryTypeWarning)
-            tool = Tool.from_function(signed_tool(label, method, _nobody), name=label, structured_output=False)
+            tool = Tool.from_function(signed_tool(label, method, nobody), name=label, structured_output=False)
     except Exception as error:  # noqa: BLE001 - whatever an annotation, or the library, has against it
         yield f"its parameters cannot be told to an agent: {said(error).splitlines()[0]}"
         return
@@ -124,7 +123,3 @@ def _told(thing: Any, problem: str) -> str:
         return f"{inspect.getsourcefile(thing)}, line {inspect.getsourcelines(thing)[1]}: {problem}"
     except (OSError, TypeError):
         return problem
-
-
-async def _nobody(request: Request) -> Episode:
-    raise Refused("a class is checked, and nothing is played")

@@ -26,7 +26,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def make_server(options: Options) -> MCPServer:
-    """The server with its two tools."""
     server = MCPServer("search", log_level="ERROR")
 
     @server.tool(name="search")

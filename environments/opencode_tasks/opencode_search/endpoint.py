@@ -13,7 +13,6 @@ from typing import Any, Literal
 import httpx
 
 KEY_VARIABLE = "SEARCH_API_KEY"
-
 MAX_QUERY_CHARS = 400
 MAX_RESULTS = 10
 MAX_SNIPPET_CHARS = 600

@@ -21,11 +21,8 @@ _REDIRECTS = 5
 _TYPES = ("text/", "application/json", "application/xhtml", "application/xml")
 _UNICAST = ipaddress.ip_network("2000::/3")
 """All that IPv6 has given out as public; outside lie, among others, spellings of IPv4 addresses."""
-_CLOSED = tuple(
-    map(
-        ipaddress.ip_network, ("2002::/16", "2001::/32", "3fff::/20", "192.0.0.0/24", "192.88.99.0/24", "168.63.129.16")
-    )
-)
+_CLOSED_NAMES = ("2002::/16", "2001::/32", "3fff::/20", "192.0.0.0/24", "192.88.99.0/24", "168.63.129.16")
+_CLOSED = tuple(map(ipaddress.ip_network, _CLOSED_NAMES))
 """Addresses that stand for others, or that `is_global` calls public in some versions of Python; and the one at which
 Azure tells each of its machines about itself."""
 _HIDDEN = ("script", "style", "noscript", "template", "svg")

@@ -32,7 +32,6 @@ _FAMILIES = {
     "tap": "tap",
 }
 _FAMILIES |= {"jest": "jest", "vitest": "jest", "mocha": "jest"}
-
 Fields = dict[str, Any]
 """Fields of `SweProblem`, and with capital letters what else the row becomes: `IMAGE`, `WORKDIR`, `SETUP`."""
 

@@ -17,7 +17,6 @@ from verifiers.v1.utils.generic import merge_defaults
 
 DISABLED_TOOLS = ("question", "task", "websearch")
 """Tools that no preset gives its model. `write` is never among them: OpenCode switches `edit` off with it."""
-
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
 

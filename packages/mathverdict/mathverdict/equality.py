@@ -27,7 +27,6 @@ from .words import meaning, same_words
 
 MAX_EXPRESSION_CHARS = 2000
 """A longer expression is compared as text only."""
-
 _MAX_DEPTH = 5
 _ORDER = re.compile(r"\\(?:le|ge|ne)(?![a-z])|[<>]")
 _CONSTANT = re.compile(r"\+\s*[cCkK]$")
@@ -225,11 +224,8 @@ def _distinct(elements: Sequence[str], depth: int) -> list[str]:
 
 
 def _same_rows(form: Structure, other: Structure, depth: int) -> bool:
-    rows = [row_elements(row) for row in form.elements]
-    other_rows = [row_elements(row) for row in other.elements]
-    return len(rows) == len(other_rows) and all(
-        _ordered(row, other_row, depth) for row, other_row in zip(rows, other_rows, strict=True)
-    )
+    rows, other_rows = ([row_elements(row) for row in side.elements] for side in (form, other))
+    return len(rows) == len(other_rows) and all(_ordered(*pair, depth) for pair in zip(rows, other_rows, strict=True))
 
 
 def _same_vector(form: Structure, other: Structure, depth: int) -> bool:

@@ -26,19 +26,16 @@ def bits(value: Fraction) -> int:
 
 
 def add(left: Fraction, right: Fraction) -> Fraction:
-    """Sum."""
     _bounded(bits(left) + bits(right))
     return left + right
 
 
 def multiply(left: Fraction, right: Fraction) -> Fraction:
-    """Product."""
     _bounded(bits(left) + bits(right))
     return left * right
 
 
 def divide(left: Fraction, right: Fraction) -> Fraction:
-    """Quotient."""
     if right == 0:
         raise Undefined("division by zero")
     return multiply(left, 1 / right)
@@ -126,14 +123,14 @@ FUNCTIONS: dict[str, Callable[..., Fraction]] = {
     "factorial": _factorial,
     "double_factorial": _double_factorial,
     "binomial": _binomial,
+    "bmod": _modulo,
     "abs": abs,
-    "floor": lambda value: Fraction(math.floor(value)),
-    "ceiling": lambda value: Fraction(math.ceil(value)),
     "max": max,
     "min": min,
+    "floor": lambda value: Fraction(math.floor(value)),
+    "ceiling": lambda value: Fraction(math.ceil(value)),
     "gcd": lambda *values: Fraction(math.gcd(*_whole(values))),
     "lcm": lambda *values: Fraction(math.lcm(*_whole(values))),
-    "bmod": _modulo,
     "root": lambda value, order: root(value, _whole((order,))[0]),
 }
 """Functions that keep rationals rational, by the names that the grammar gives them."""

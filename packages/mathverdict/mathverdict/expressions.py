@@ -36,7 +36,6 @@ def read(text: str) -> Node:
 
 
 def equal_trees(gold: Node, given: Node) -> bool:
-    """Whether `given` has the value of `gold`."""
     if gold == given:
         return True
     if not symbols(given) <= symbols(gold):
@@ -53,9 +52,9 @@ def proportional(gold: Node, given: Node) -> int:
     def steady(left: Value, right: Value, accuracy: int) -> bool:
         if _is_zero(left) or _is_zero(right):
             return _is_zero(left) and _is_zero(right)
-        ratios.append(
-            right / left if isinstance(left, Fraction) == isinstance(right, Fraction) else _rough(right, left)
-        )
+        if isinstance(left, Fraction) != isinstance(right, Fraction):
+            left, right = (real(side) if isinstance(side, Fraction) else side for side in (left, right))
+        ratios.append(right / left)
         return same_value(ratios[0], ratios[-1], accuracy, rounded)
 
     if not _equal_everywhere(gold, given, steady) or not ratios:
@@ -64,11 +63,6 @@ def proportional(gold: Node, given: Node) -> int:
     if not isinstance(ratio, Fraction) and mp.im(ratio) != 0:
         return 2
     return 1 if (ratio if isinstance(ratio, Fraction) else mp.re(ratio)) > 0 else -1
-
-
-def _rough(top: Value, bottom: Value) -> Value:
-    top, bottom = (real(side) if isinstance(side, Fraction) else side for side in (top, bottom))
-    return top / bottom
 
 
 def _is_zero(value: Value) -> bool:
@@ -172,8 +166,6 @@ def rounds_to(exact: str, rounded: str) -> bool:
     if figure is None or value is None:
         return False
     with mp.workprec(START):
-        left, right = (
-            real(Fraction(side)) if isinstance(side, Fraction) else side for side in (value, Fraction(figure[0]))
-        )
+        left, right = real(value) if isinstance(value, Fraction) else value, real(Fraction(figure[0]))
         place = mp.mpf(10) ** -len(figure["places"] or "")
         return bool(abs(left - right) <= min(abs(left) / 100, place * 0.501))

@@ -14,7 +14,6 @@ from .units import unit_behind
 
 MAX_BARE_LINES = 12
 """More lines without any mark are a text about the answer, not the answer."""
-
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])\s*")
 _ONE_TOKEN = re.compile(r"\\[A-Za-z]+|.")
 _TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
@@ -117,7 +116,6 @@ def reference_value(text: str) -> str:
 
 
 def has_box(text: str) -> bool:
-    """Whether anything in a text is boxed."""
     return _BOX.search(text) is not None
 
 

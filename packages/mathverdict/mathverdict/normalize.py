@@ -33,7 +33,6 @@ _SYMBOLS = {
 _TABLE = str.maketrans(_SYMBOLS)
 _DEGREE_ARGUMENT = re.compile(r"(\\(?:sin|cos|tan|cot|sec|csc)\s*[({]?\s*)(\d+(?:\.\d+)?)\s*\^\s*\{?\s*\\circ\s*\}?")
 _INVISIBLE = re.compile("[\u200b-\u200f\u2060-\u2064\ufeff\u00ad]")
-
 _SPACING = re.compile(
     r"(?<!\\)\\(?:[,;:!> ]|quad\b|qquad\b|enspace\b|hspace\{[^{}]*\}|displaystyle\b|textstyle\b|limits\b)|~"
 )
@@ -114,7 +113,6 @@ _EMPTY = re.compile(r"\\text\s*\{\s*\}|(?<![\\_^}])\{\s*\}")
 _FONT = re.compile(r"\\(?P<name>mathrm|mathbf|mathit|mathsf|boldsymbol|bm|pmb|mathop|textbf|textrm|text|fbox)\s*(?=\{)")
 _NESTED = re.compile(r"\{[^{}]*\{")
 _INLINE = re.compile(r"\$(?=[^\s$])([^$]*?[^\s$\\])\$(?![\d$])|\\\((.+?)\\\)", re.DOTALL)
-
 _LETTER = re.compile(r"\\(?:mathsf|mathrm|mathbf|mathit)\s+([A-Za-z])(?![A-Za-z])")
 _UNIT_VECTOR = re.compile(
     r"\\hat\s*(?:\{\s*\\(?:mathbf|text|mathrm|boldsymbol)\s*\{\s*([ijk])\s*\}\s*\}|\{\s*\\?([ijk])(?:math)?\s*\}"
@@ -228,16 +226,11 @@ def _plain(text: str) -> str:
 
 
 def without_marks(text: str) -> str:
-    """`text` without the marks."""
     if len(text) > _LONGEST:
         return text
     text = _COLOR.sub("", text)
-    text = _LETTER.sub(r"\1", _UNIT_VECTOR.sub(_bold, _EMPTY.sub("", text)))
-    return _without_fonts(text)
-
-
-def _bold(found: "re.Match[str]") -> str:
-    return rf"\text{{{found[1] or found[2] or found[3]}}}"
+    text = _UNIT_VECTOR.sub(lambda found: rf"\text{{{found[1] or found[2] or found[3]}}}", _EMPTY.sub("", text))
+    return _without_fonts(_LETTER.sub(r"\1", text))
 
 
 def without_math_marks(text: str) -> str:

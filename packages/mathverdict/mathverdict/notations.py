@@ -50,8 +50,6 @@ _NUMERIC = (
     re.compile(rf"(?P<month>\d{{1,2}})(?P<sep>[-/.])(?P<day>\d{{1,2}})(?P=sep){_YEAR}", re.ASCII),
 )
 _GROUPS = re.compile(r"\d+(?:-\d+){2,}|0\d+-\d+|\d+-0\d+|\d{3}-\d{4}", re.ASCII)
-
-
 Equal = Callable[[str, str], bool]
 
 
@@ -94,7 +92,11 @@ def same_notation(gold: str, given: str, equal: Equal) -> bool | None:
         # "30:45" for "2:3": what the reference does not write as a time of day is not one in the answer.
         other = Notation("ratio", other.parts[:2])
     if form and other:
-        return form.kind == other.kind and _SAME[form.kind](form.parts, other.parts, equal)
+        if form.kind != other.kind:
+            return False
+        if form.kind == "base":
+            return form.parts == other.parts
+        return _SAME[form.kind](form.parts, other.parts, equal)
     if form:
         return _bare_for(form, given, equal)
     return _added(gold, other, equal) if other else None
@@ -143,10 +145,6 @@ def _of_day(time: tuple[str, ...]) -> int:
     return int(time[0]) % 12 + (12 if time[2] == "p" else 0) if int(time[0]) < 13 else int(time[0])
 
 
-def _same_base(left: tuple[str, ...], right: tuple[str, ...], _: Equal) -> bool:
-    return left == right
-
-
 def _same_ratio(left: tuple[str, ...], right: tuple[str, ...], equal: Equal) -> bool:
     if len(left) != len(right):
         return False
@@ -162,7 +160,7 @@ def _same_residue(left: tuple[str, ...], right: tuple[str, ...], equal: Equal) -
     return equal(left[0], right[0]) or (whole and (int(left[0]) - int(right[0])) % int(left[1]) == 0)
 
 
-_SAME = {"time": _same_time, "base": _same_base, "ratio": _same_ratio, "residue": _same_residue}
+_SAME = {"time": _same_time, "ratio": _same_ratio, "residue": _same_residue}
 
 
 def same_date(gold: str, given: str) -> bool | None:

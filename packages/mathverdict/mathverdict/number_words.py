@@ -26,18 +26,16 @@ def in_figures(words: str) -> str:
     """`words` with the number that they are, or start with, in figures; as they are if there is none."""
     words = words.strip()
     if found := _FRACTION.fullmatch(words):
-        top = _value(found["top"])
-        return words if top is None else rf"\frac{{{top}}}{{{_PARTS[_part(found['bottom'])]}}}"
+        top, part = _value(found["top"]), found["bottom"].casefold()
+        if top is None:
+            return words
+        return rf"\frac{{{top}}}{{{_PARTS[part if part in _PARTS else part.removesuffix('s')]}}}"
     number = _NUMBER.match(words)
     value = _value(number[0]) if number else None
     if number is None or value is None:
         return words
     rest = words[number.end() :]
     return f"{value}{rest}" if not rest or _BEFORE_NOUN.fullmatch(rest) else words
-
-
-def _part(name: str) -> str:
-    return name.casefold() if name.casefold() in _PARTS else name.casefold().removesuffix("s")
 
 
 def _value(words: str) -> int | None:

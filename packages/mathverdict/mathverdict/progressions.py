@@ -18,8 +18,7 @@ _RESIDUE = re.compile(
 )
 _LINEAR = re.compile(
     rf"{_NAME}?(?:(?P<step>\d{{1,9}})\s*(?:\\cdot\s*)?(?P<letter>[a-z])(?:\s*(?P<sign>[+-])\s*(?P<rest>\d{{1,9}}))?"
-    r"|(?P<first>\d{1,9})\s*(?P<turned>[+-])\s*(?P<by>\d{1,9})\s*(?:\\cdot\s*)?(?P<other>[a-z]))"
-    r"(?P<said>[\s,;:(].*)"
+    r"|(?P<first>\d{1,9})\s*(?P<turned>[+-])\s*(?P<by>\d{1,9})\s*(?:\\cdot\s*)?(?P<other>[a-z]))(?P<said>[\s,;:(].*)"
 )
 _FILLING = re.compile(
     r"\b(?:where|with|for|some|any|all|every|each|an|a|arbitrary|is|being|and|the|or)\b|[$,;:().\s]"

@@ -73,15 +73,12 @@ _CHANGE = (
     re.compile(rf"^(?P<figure>.*[\d%}}])\s*(?:\\text\{{\s*)?\s*{_CHANGES}\s*\}}?$"),
 )
 Equal = Callable[[str, str], bool]
-
 _FULL_TURN = 7
 """Above 2π a bare reference for an angle is in degrees."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A figure and its unit."""
-
     figure: str
     unit: str = ""
     known: bool = True
@@ -135,16 +132,11 @@ def _compound(text: str) -> Quantity | None:
         if found is None:
             continue
         unit = re.sub(r"\\text\s*", " ", found["unit"]).replace("{", "").replace("}", "").strip()
-        if (
-            (len(re.findall(r"[A-Za-z]+", unit)) > 1 or "-" in unit)
-            and "squ" not in unit
-            and "cub" not in unit
-            and measure(unit)
-        ):
-            return Quantity(
-                found["figure"].strip(), unit, known="\\text" in found["unit"] or "/" in unit or "per" in unit
-            )
-        if re.search(r"\\Omega", unit) and measure(unit):
+        several = len(re.findall(r"[A-Za-z]+", unit)) > 1 or "-" in unit
+        if several and "squ" not in unit and "cub" not in unit and measure(unit):
+            known = "\\text" in found["unit"] or "/" in unit or "per" in unit
+            return Quantity(found["figure"].strip(), unit, known)
+        if r"\Omega" in unit and measure(unit):
             return Quantity(found["figure"].strip(), unit, known=False)
     return None
 
@@ -165,12 +157,8 @@ def _direction(name: str) -> str:
 
 
 def _counted(figure: str, words: str) -> Quantity:
-    parts = [
-        part
-        for part in _OF.sub("", words.casefold()).replace("-", " ").replace(".", " ").split()
-        if not re.fullmatch(_ADJECTIVES, part)
-    ]
-    names = [_singular(part) for part in parts]
+    parts = _OF.sub("", words.casefold()).replace("-", " ").replace(".", " ").split()
+    names = [_singular(part) for part in parts if not re.fullmatch(_ADJECTIVES, part)]
     known = bool(names) and all(name in COUNTED for name in names)
     return Quantity(figure, " ".join(names) or words, known)
 
@@ -218,13 +206,10 @@ def same_quantity(gold: Quantity, given: Quantity, equal: Equal) -> bool:
     scale = _scale(gold.unit, given.unit)
     if scale is not None and not gold.needed and not given.needed:
         number = read_number(given.figure)
-        if scale == 1 or number is None:
-            return equal(
-                gold.figure,
-                given.figure
-                if scale == 1
-                else rf"\frac{{{scale.numerator}}}{{{scale.denominator}}}\cdot ({given.figure})",
-            )
+        if scale == 1:
+            return equal(gold.figure, given.figure)
+        if number is None:
+            return equal(gold.figure, rf"\frac{{{scale.numerator}}}{{{scale.denominator}}}\cdot ({given.figure})")
         wanted = read_number(gold.figure)
         converted = Plain(number.value * scale, number.rounded, number.percent)
         return same_number(wanted, converted) if wanted else equal(gold.figure, str(converted.value))
@@ -253,8 +238,7 @@ def same_parts(gold: str, given: str) -> bool | None:
     """Whether two texts of which one has several parts ("2 h 15 min") are the same amount; `None` if neither has."""
     if not _parts_of(gold) and not _parts_of(given):
         return None
-    totals = [_total(_parts_of(text) or [quantity_of(text)]) for text in (gold, given)]
-    left, right = totals
+    left, right = (_total(_parts_of(text) or [quantity_of(text)]) for text in (gold, given))
     if left is None or right is None or left[1] != right[1]:
         return False
     return same_number(left[0], right[0])

@@ -59,9 +59,11 @@ def real_set(text: str) -> RealSet | None:
     text = _WITHOUT.sub(lambda _: r"\mathbb{R}\setminus ", text)
     if r"\setminus" in text:
         return _without(text)
-    if relation := relation_of(text):
-        return None if len(split_top(text, ",;")) > 1 and not _alternatives(text) else _of_relations(text, relation)
     form = structure_of(text)
+    if relation := relation_of(text):
+        if form and form.kind == "list":
+            return _of_alternatives(form.elements)
+        return None if len(split_top(text, ",;")) > 1 else _of_inequality(relation)
     if form is None:
         return None
     if form.kind == "union":
@@ -156,18 +158,6 @@ def _without(text: str) -> RealSet | None:
     return _intersection([base, rest_set])
 
 
-def _alternatives(text: str) -> bool:
-    form = structure_of(text)
-    return form is not None and form.kind == "list"
-
-
-def _of_relations(text: str, relation: Relation) -> RealSet | None:
-    form = structure_of(text)
-    if form and form.kind == "list":
-        return _of_alternatives(form.elements)
-    return _of_inequality(relation)
-
-
 def _of_alternatives(elements: tuple[str, ...]) -> RealSet | None:
     """The union of inequalities in one variable; where they overlap, all of them are meant at once."""
     parts = [_of_inequality(found) if (found := relation_of(element)) else None for element in elements]
@@ -202,10 +192,9 @@ def _of_inequality(relation: Relation) -> RealSet | None:
     ends = (_end(sides[0], "-") if low else None, _end(sides[-1], "+") if high else None)
     if _NO_END in ends:
         return None
-    piece = Piece(
-        ends[0], not low or signs[0] == "<" or ends[0] is None, ends[1], not high or signs[-1] == "<" or ends[1] is None
-    )
-    return RealSet((piece,), sides[places[0]])
+    low_open = not low or signs[0] == "<" or ends[0] is None
+    high_open = not high or signs[-1] == "<" or ends[1] is None
+    return RealSet((Piece(ends[0], low_open, ends[1], high_open),), sides[places[0]])
 
 
 def _of_distance(found: "re.Match[str]", sign: str, bound: str) -> RealSet | None:
@@ -214,11 +203,8 @@ def _of_distance(found: "re.Match[str]", sign: str, bound: str) -> RealSet | Non
     name = found["name"]
     if sign in {"<", r"\le"}:
         return _of_inequality(Relation((f"{middle}-({bound})", name, f"{middle}+{bound}"), (sign, sign)))
-    outside = [
-        _of_inequality(Relation((name, f"{middle}-({bound})"), (ORDERS[sign],))),
-        _of_inequality(Relation((name, f"{middle}+{bound}"), (sign,))),
-    ]
-    sides = [part for part in outside if part]
+    ends = ((f"{middle}-({bound})", ORDERS[sign]), (f"{middle}+{bound}", sign))
+    sides = [part for end, order in ends if (part := _of_inequality(Relation((name, end), (order,))))]
     return _united(sides) if len(sides) == 2 else None
 
 

@@ -19,20 +19,17 @@ ORDERS = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
 """Each sign of an inequality and what it is from the other end."""
 _NOT_ASKED_FOR = re.compile(r"(?<![\^_\d{])\d|(?<![\\A-Za-z])[A-Za-z]{3,}")
 """Coefficients, and words."""
-
 _NAMED = re.compile(
     r"[fghFGT]\s*\^\s*\{?\s*(?:-1|\(\d\))\s*\}?\s*\([a-z\d]+\)|\(?[fgh]\s*\\circ\s*[fgh]\)?\s*\([a-z\d]+\)|[A-Z]\s*\^\s*\{?-1\}?"
     r"|(?:\\mathbb\s*\{\s*[EP]\s*\}|[EP]|\\text\{\s*(?:Var|Cov|SD|E|P|Area|area|Volume)\s*\})\s*[(\[][^=<>]{1,30}[)\]]"
     r"|\[[A-Z]{3,6}\]|m\s*\\angle\s*[A-Z]{1,3}|\\nabla\s*[a-zA-Z](?:\s*\([^=]{1,20}\))?|\\bar\s*\{?[a-z]\}?|\\text\{\s*[A-Za-z]+\s*\}"
 )
 """Names that are not single symbols: `f^{-1}(x)`, `\\text{Var}(X)`, `[ABC]`, `m\\angle A`."""
-
 _UNKNOWNS = frozenset("abcdhkmnpqrstuvxy")
 _OPERATION = re.compile(
     r"\b(?:twice|half|double|triple|minus|plus|negative|opposite|inverse|reciprocal|times|root|log|squared?|cubed?|less|"
     r"more|than|or|and|between|least|most|greater|over)\b"
 )
-
 Equal = Callable[[str, str], bool]
 
 
@@ -45,7 +42,6 @@ class Relation:
 
     @property
     def is_equation(self) -> bool:
-        """Whether all signs are equality."""
         return set(self.signs) == {"="}
 
 

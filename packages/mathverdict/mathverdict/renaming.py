@@ -115,11 +115,9 @@ def bound_renamed(gold: str, given: str) -> str:
     for pattern in (_INDEX, _DIFFERENTIAL):
         wanted = {found["index"] for found in pattern.finditer(gold)}
         found = {match["index"] for match in pattern.finditer(given)}
-        if (
-            len(wanted) == len(found) == 1
-            and wanted != found
-            and not (found & _symbols(gold) or wanted & _symbols(given))
-        ):
+        if not len(wanted) == len(found) == 1 or wanted == found:
+            continue
+        if not (found & _symbols(gold) or wanted & _symbols(given)):
             given = _renamed(given, dict(zip(found, wanted, strict=True)))
     return given
 

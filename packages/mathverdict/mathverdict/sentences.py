@@ -22,14 +22,13 @@ _CLOSING_WORDS = re.compile(
 _PICTURES = re.compile("[\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff\ufe0f]")
 _EMPHASIZED = re.compile(r"\*\*(?P<value>[^*\n]+?)\*\*|(?<!\w)__(?P<other>[^_\n]+?)__(?!\w)")
 _DOUBT = re.compile(
-    r"\?|n['\u2019]t\b|\b(?:not|never|cannot|neither|nor|no longer|if|unless|suppose|supposing|assum\w+|maybe|perhaps|"
-    r"possibly|probably|might|may|could|would|wrong\w*|incorrect\w*|mistake\w*|error|false\w*|instead|rather|except"
-    r"|guess\w*|unsure|"
-    r"either|denied|deny|doubt\w*|unlikely|contradict\w*|impossible|hardly|barely|nearly|almost|wait|exclud\w+|"
-    r"says?|said|thinks?|thought|believes?|hopes?|wants?|expect\w*|suspect\w*|seems?|appears?|looks|odds|"
-    r"(?:first|previous|earlier|initial|old|original|naive) (?:answer|guess|result|attempt|try)|"
-    r"(?<!least )upper bound|(?<!greatest )lower bound|(?:when|if|after|before) (?:we|you|i)|"
-    r"(?:of|to|from|with|than) (?:the|my|our) (?:answer|result|solution)|"
+    r"\?|n['\u2019]t\b|\b(?:not|never|cannot|neither|nor|no longer|if|unless|suppose|supposing|assum\w+|maybe|perhaps"
+    r"|possibly|probably|might|may|could|would|wrong\w*|incorrect\w*|mistake\w*|error|false\w*|instead|rather|except"
+    r"|guess\w*|unsure|either|denied|deny|doubt\w*|unlikely|contradict\w*|impossible|hardly|barely|nearly|almost|wait"
+    r"|exclud\w+|says?|said|thinks?|thought|believes?|hopes?|wants?|expect\w*|suspect\w*|seems?|appears?|looks|odds"
+    r"|(?:first|previous|earlier|initial|old|original|naive) (?:answer|guess|result|attempt|try)"
+    r"|(?<!least )upper bound|(?<!greatest )lower bound|(?:when|if|after|before) (?:we|you|i)|(?:of|to|from|with"
+    r"|than) (?:the|my|our) (?:answer|result|solution)|"
     r"initially|at first|tempting|mislead\w*|claim\w*|actually|but|however|although|though)\b",
     re.IGNORECASE,
 )
@@ -47,25 +46,22 @@ _LEAD = re.compile(
 )
 _ADVERB = (
     r"(?:(?:exactly|only|precisely|therefore|thus|then|hence|a total of|also|simply|just|now|equal to|given by"
-    r"|in total|"
-    r"indeed|found to be|as follows|about|approximately|:)\s*)*"
+    r"|in total|indeed|found to be|as follows|about|approximately|:)\s*)*"
 )
 _VERB = (
-    r"(?:(?:went|goes|is) (?:up|down) by|(?:increased|decreased|rose|fell|grew|dropped) by|(?:falls|occurs|is) on|"
-    r"(?:is|are|arrives|leaves|ends|starts|meets?) at|has (?:the )?(?:equation|value)|is|are|was|were|equals?"
-    r"|gives?|gets?|"
-    r"obtains?|have|has|had|costs?|needs?|pays?|paid|makes?|made|takes?|took|spends?|spent|travels?|travell?ed|walks?|"
-    r"walked|runs?|ran|drives?|drove|measures?|earns?|earned|saves?|saved|contains?|becomes?|yields?|sells?|sold|buys?|"
-    r"bought|totals|reads?|weighs?|(?:comes|amounts|adds up|works out|simplifies|reduces|evaluates|converges|tends) to|"
-    r"sums? to|approaches|finds?|must be|should be|to be)"
+    r"(?:(?:went|goes|is) (?:up|down) by|(?:increased|decreased|rose|fell|grew|dropped) by|(?:falls|occurs|is) on"
+    r"|(?:is|are|arrives|leaves|ends|starts|meets?) at|has (?:the )?(?:equation|value)|is|are|was|were|equals?|gives?"
+    r"|gets?|obtains?|have|has|had|costs?|needs?|pays?|paid|makes?|made|takes?|took|spends?|spent|travels?|travell?ed"
+    r"|walks?|walked|runs?|ran|drives?|drove|measures?|earns?|earned|saves?|saved|contains?|becomes?|yields?|sells?"
+    r"|sold|buys?|bought|totals|reads?|weighs?|(?:comes|amounts|adds up|works out|simplifies|reduces|evaluates"
+    r"|converges|tends) to|sums? to|approaches|finds?|must be|should be|to be)"
 )
 _STATES = re.compile(rf"(?P<subject>.*\S)\s+{_VERB}\s*:?\s+{_ADVERB}(?P<value>\S.*)", re.IGNORECASE | re.DOTALL)
 _NO_TAIL = (
     r"hundred|thousand|million|billion|dozens?|power|base|cents?|percent\w*|than|not|less|more|fewer|one|two|three"
-    r"|four|"
-    r"five|six|seven|eight|nine|ten|twenty|half|halves|thirds?|quarters?|tenths?|th|and|or|but|short|off|away|wrong"
-    r"|other|"
-    r"another|except|between|below|above|under|over|minus|plus|times|squared|cubed|degrees?|if|unless|mod|modulo"
+    r"|four|five|six|seven|eight|nine|ten|twenty|half|halves|thirds?|quarters?|tenths?|th|and|or|but|short|off|away"
+    r"|wrong|other|another|except|between|below|above|under|over|minus|plus|times|squared|cubed|degrees?|if|unless|mod"
+    r"|modulo"
 )
 _TAIL = re.compile(
     rf"\s+(?:in total|in all|altogether|left|each|every|per|to|in|for|on|at|of|from|with|after|total|today|overall"

@@ -18,8 +18,6 @@ _GROUPED_NUMBER = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?!\d)")
 _CASES = re.compile(
     r"^\\begin\{(?P<name>cases|aligned|array)\}(?:\{[^{}]*\})?(?P<rows>.*=.*)\\end\{(?P=name)\}$", re.DOTALL
 )
-
-
 _MEMBER = re.compile(r"^[A-Za-z]\s*\\in(?![a-z])\s*")
 _NAMED_MATRIX = re.compile(
     r"^(?:[A-Z]|\\vec\s*\{?\s*[a-z]\s*\}?|\\nabla\s*[a-zA-Z](?:\s*\([a-z, ]+\))?)"
@@ -104,7 +102,6 @@ def are_strings(elements: Sequence[str]) -> bool:
 
 
 def row_elements(row: str) -> list[str]:
-    """The cells of one row of a matrix."""
     return [cell.strip() for cell in row.split("&")]
 
 

@@ -27,7 +27,6 @@ _MARK_NAMES = (
 )
 MARKS = frozenset(_MARK_NAMES.split(" "))
 """Commands that make a name of the letters behind them."""
-
 _DERIVATIVE = re.compile(
     r"\\frac\s*\{\s*d\s*(?P<top>\w*)\s*\}\s*\{\s*d\s*(?P<bottom>[A-Za-z])\s*\}"
     r"|(?<![A-Za-z\\])d(?P<t>[A-Za-z])\s*/\s*d(?P<b>[A-Za-z])(?![A-Za-z])"
@@ -57,8 +56,6 @@ END = Token("end", "")
 
 
 class Stream:
-    """Tokens that are read one after the other."""
-
     def __init__(self, tokens: list[Token]) -> None:
         self._tokens = tokens
         self.at = 0
@@ -69,13 +66,11 @@ class Stream:
         return self._tokens[index] if index < len(self._tokens) else END
 
     def next(self) -> Token:
-        """The next token."""
         token = self.peek()
         self.at += 1
         return token
 
     def expect(self, kind: str) -> None:
-        """Take a token that has to be there."""
         token = self.next()
         if kind not in (token.kind, token.text):
             raise Unparsable(token.text)

@@ -30,12 +30,10 @@ class Node:
 
 
 def number(value: Fraction | int, rounded: bool = False) -> Node:
-    """A number node."""
     return Node("number", value=Fraction(value), rounded=rounded)
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """`node` and everything below it."""
     yield node
     for arg in node.args:
         yield from walk(arg)

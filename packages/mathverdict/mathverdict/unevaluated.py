@@ -29,7 +29,6 @@ _DERIVATIVE = re.compile(r"\\frac\s*\{\s*d\s*\}")
 _MATRIX = re.compile(r"\\begin\{[pbvBV]?matrix\}")
 _RESIDUE = re.compile(r"(?<![\d.^{])\d+\s*\\bmod")
 """A number that is one already; anything longer before `\\bmod` is a division to be done."""
-
 _ASKS = re.compile(rf"\\(?:{'|'.join(_KIND_OF)})(?![A-Za-z])|\\frac\s*\{{\s*d\s*\}}")
 _LEAST = re.compile(r"_\s*\{?\s*\\(?:min|max)(?![A-Za-z])")
 """A name such as `x_{\\min}`."""

@@ -136,12 +136,7 @@ def _parts(text: str) -> list[tuple[str, int]] | None:
             sign, shape, open_name = sign if group else 1, 1, True
         elif token["shape"]:
             shape = 2 if token["shape"].startswith("sq") else 3
-        elif (
-            token["power"]
-            or (token["over"] and sign < 0)
-            or (token["open"] and group)
-            or (token["close"] and not group)
-        ):
+        elif token["power"] or (token["over"] and sign < 0) or token["open" if group else "close"]:
             return None
         elif token["over"]:
             sign, open_name = -1, False
@@ -169,20 +164,20 @@ def _single(name: str) -> Measure | None:
             return _defined(unit)
         for prefix, exponent in _PREFIXES.items():
             if name in {prefix + each for each in symbols}:
-                return _scaled(unit, exponent)
+                return _scaled(unit, Fraction(10) ** exponent)
         for word, prefix in _PREFIX_NAMES.items():
             if name.startswith(word) and re.fullmatch(_NAMES[unit], name[len(word) :]):
-                return _scaled(unit, _PREFIXES[prefix])
+                return _scaled(unit, Fraction(10) ** _PREFIXES[prefix])
     known = name if name in UNITS else next((unit for pattern, unit in _CANONICAL if pattern.fullmatch(name)), "")
     if known in _ALIASES:
         factor, unit = _ALIASES[known]
-        return Measure(_defined(unit).factor * factor, _defined(unit).dimensions)
+        return _scaled(unit, Fraction(factor))
     return _defined(known) if known and known not in _LONE else None
 
 
-def _scaled(unit: str, exponent: int) -> Measure:
+def _scaled(unit: str, factor: Fraction) -> Measure:
     base = _defined(unit)
-    return Measure(base.factor * Fraction(10) ** exponent, base.dimensions)
+    return Measure(base.factor * factor, base.dimensions)
 
 
 def _defined(unit: str) -> Measure:

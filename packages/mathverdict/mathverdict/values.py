@@ -18,13 +18,11 @@ from .tree import Node
 MAX_PRECISION = 1 << 16
 SLACK = 160
 """Bits to which two values have to agree: 48 digits."""
-
 START = 256
 _MAX_MAGNITUDE = 40
 _MAX_TERMS = 2000
 _LOG_BASE = Fraction(1729, 211)
 """Of a logarithm without a base: neither 10 nor e, because both are meant by it."""
-
 Value = Any
 """A `Fraction`, or a real or complex number of mpmath."""
 

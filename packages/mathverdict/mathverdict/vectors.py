@@ -69,7 +69,8 @@ def without_factor(text: str) -> str:
         factor = "-1" if found["factor"].strip() == "-" else found["factor"]
         if "begin" in found["rows"] or tree_of(factor) is None:
             return text
-        rows = [[f"({factor})\\cdot({cell})" for cell in row_elements(row)] for row in _rows(found["rows"])]
+        lines = filter(str.strip, found["rows"].split(r"\\"))
+        rows = [[f"({factor})\\cdot({cell})" for cell in row_elements(line)] for line in lines]
         cells = r"\\".join("&".join(row) for row in rows)
         return rf"\begin{{pmatrix}}{cells}\end{{pmatrix}}"
     if found := _SCALED_TUPLE.fullmatch(text):
@@ -78,10 +79,6 @@ def without_factor(text: str) -> str:
             times = rf"({found['factor']})\cdot"
             return f"({','.join(f'{times}({cell})' for cell in form.elements)})"
     return text
-
-
-def _rows(text: str) -> list[str]:
-    return [row for row in text.split(r"\\") if row.strip()]
 
 
 def _size(text: str) -> int:
@@ -99,7 +96,7 @@ def _as_tuple(text: str, size: int) -> str:
         return ""
     unit = _MARKED if _MARKED.search(text) else _ANY
     found: dict[str, str] = {}
-    for term in _terms(text):
+    for term in filter(None, split_top(_marked_signs(text), "\0")):
         names = list(unit.finditer(term))
         if len(names) != 1:
             return ""
@@ -115,13 +112,8 @@ def _as_tuple(text: str, size: int) -> str:
     return f"({','.join(found.get(name, '0') for name in 'ijk'[:size])})"
 
 
-def _terms(text: str) -> list[str]:
-    """The terms of a sum, each with its sign."""
-    parts = [part for part in split_top(_marked_signs(text), "\0") if part]
-    return parts
-
-
 def _marked_signs(text: str) -> str:
+    """A sum with a mark before each term."""
     depth, marked = 0, ""
     for char in text:
         depth += (char in "([{") - (char in ")]}")

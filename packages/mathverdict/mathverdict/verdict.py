@@ -12,7 +12,6 @@ from .finals import Finals, finals_of_file, finals_of_reply, has_box, reference_
 
 Source = Literal["reply", "file", "any"]
 """A reply, whose answer is boxed; a file, which may be the bare answer; or "any": a reply if anything is boxed."""
-
 _SPACES = re.compile(r"[^\S\n]+")
 _EMPTY_LINES = re.compile(r"(?: ?\n){3,}")
 

@@ -63,3 +63,4 @@ def checked(kind: type[Number], fits: Callable[[Number], bool], problem: str) ->
 
 
 whole = checked(int, lambda value: value >= 0, "is negative")
+positive = checked(int, lambda value: value > 0, "is not positive")

@@ -17,9 +17,7 @@ __all__ = ["Tbench2Action", "Tbench2Env", "Tbench2Environment", "Tbench2Observat
 _MODULES = {
     "Tbench2Env": "opencode_openenv.tbench2.client",
     "Tbench2Environment": "opencode_openenv.tbench2.environment",
-    "Tbench2Action": "opencode_openenv.tbench2.models",
-    "Tbench2Observation": "opencode_openenv.tbench2.models",
-    "Tbench2State": "opencode_openenv.tbench2.models",
+    **dict.fromkeys(("Tbench2Action", "Tbench2Observation", "Tbench2State"), "opencode_openenv.tbench2.models"),
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -21,7 +21,7 @@ def main() -> None:
                 sys.stdout.write("\n")
         raise
     from opencode_openenv.serving import log_to_stderr
-    from opencode_openenv.tbench2.server import serve
+    from opencode_openenv.tbench2.app import serve
 
     log_to_stderr()
     try:

@@ -26,28 +26,21 @@ from opencode_openenv.tbench2.terminals import Ran
 
 ResultT = TypeVar("ResultT")
 logger = logging.getLogger("verifiers.v1.opencode_openenv")
-
 _WAIT_SECONDS = 5.0
-
 Act = Callable[[Episode, Tbench2Action, str], Awaitable[Tbench2Observation]]
 
 
-class LoopThread:
-    """A running event loop: OpenEnv calls from any thread, and a sandbox belongs to the loop that started it."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="tbench2", daemon=True).start()
-
-    def submit(self, work: Coroutine[Any, Any, ResultT]) -> "Future[ResultT]":
-        """Run `work` there; cancelling the future cancels it."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-
 @cache
-def loop_thread() -> LoopThread:
-    """The one of this process."""
-    return LoopThread()
+def own_loop() -> asyncio.AbstractEventLoop:
+    """A running event loop: OpenEnv calls from any thread, and a sandbox belongs to the loop that started it."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="tbench2", daemon=True).start()
+    return loop
+
+
+def submit(work: Coroutine[Any, Any, ResultT]) -> "Future[ResultT]":
+    """Run `work` in `own_loop`; cancelling the future cancels it."""
+    return asyncio.run_coroutine_threadsafe(work, own_loop())
 
 
 class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2State]):
@@ -101,7 +94,7 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
             ValueError: there is no such task, an option is unknown, or the task cannot be honoured here.
             RolloutError: its sandbox could not be started or made ready.
         """
-        return loop_thread().submit(self._reset(episode_id, options)).result()
+        return submit(self._reset(episode_id, options)).result()
 
     async def reset_async(
         self, seed: int | None = None, episode_id: str | None = None, **options: Any
@@ -116,7 +109,7 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
             ValueError: wrong use; the message names it.
             RolloutError: the sandbox is gone, or nothing can be scored.
         """
-        return loop_thread().submit(self._step(action, timeout_s)).result()
+        return submit(self._step(action, timeout_s)).result()
 
     async def step_async(
         self, action: Tbench2Action, timeout_s: float | None = None, **options: Any
@@ -128,23 +121,21 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         """Remove the sandbox; idempotent."""
         if self._episode is not None:
             self._warn_of_loss()
-            loop_thread().submit(self._end()).result()
+            submit(self._end()).result()
 
     async def _there(self, work: Coroutine[Any, Any, Tbench2Observation]) -> Tbench2Observation:
-        return await asyncio.wrap_future(loop_thread().submit(work))
+        return await asyncio.wrap_future(submit(work))
 
     async def _reset(self, episode_id: str | None, options: dict[str, Any]) -> Tbench2Observation:
-        task_id = options.pop("task_id", None) or options.pop("task_name", None)
-        task_path = options.pop("task_path", None) or options.pop("path", None)
-        options.pop("task_name", None)
-        options.pop("path", None)
+        task_id, task_name = options.pop("task_id", None), options.pop("task_name", None)
+        task_path, path = options.pop("task_path", None), options.pop("path", None)
         if options:
             raise ValueError(f"reset takes task_id, task_path and episode_id, not {', '.join(sorted(options))}")
         await self._end()
-        folder = await asyncio.to_thread(find_task, self._settings, task_id, task_path)
+        folder = await asyncio.to_thread(find_task, self._settings, task_id or task_name, task_path or path)
         task = await asyncio.to_thread(read_task, folder)
         episode_id = episode_id or str(uuid4())
-        name = str(task_id or folder.name)
+        name = str(task_id or task_name or folder.name)
         self._log = SessionLog(self._settings.output_dir, name, episode_id)
         episode = Episode(task, self._settings.place)
         await episode.start()

@@ -28,8 +28,6 @@ WRITE_FILE_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Score:
-    """What the tests said."""
-
     reward: float
     exit_code: int | None
     """Of the test script; None if it never ran."""
@@ -51,7 +49,8 @@ class Episode:
         self.task = task
         self.workdir = workdir_of_task(task)
         self._place = place
-        self._trace = _new_trace(task)
+        recorded: vf.TraceTask[Any] = vf.TraceTask(type="Task", data=task.data, key=task.key, hash="")
+        self._trace: AnyTrace = vf.Trace(task=recorded, agent=vf.AgentInfo(config=vf.AgentConfig()))
         self._resources = AsyncExitStack()
         self._box: vf.Runtime | None = None
         self._agents_box: vf.Runtime
@@ -127,8 +126,3 @@ class Episode:
         """Remove the sandbox with all that runs in it; idempotent."""
         self._box = None
         await self._resources.aclose()
-
-
-def _new_trace(task: OpenCodeTask) -> AnyTrace:
-    recorded: vf.TraceTask[Any] = vf.TraceTask(type="Task", data=task.data, key=task.key, hash="")
-    return vf.Trace(task=recorded, agent=vf.AgentInfo(config=vf.AgentConfig()))

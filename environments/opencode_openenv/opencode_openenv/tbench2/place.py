@@ -19,8 +19,6 @@ from verifiers.v1.utils.compile import resolve_runtime_config
 
 @dataclass(frozen=True)
 class Place:
-    """A kind of sandbox."""
-
     runtime: RuntimeConfig = field(default_factory=SubprocessConfig)
     """As `--env.agent.runtime.*`; `subprocess` is the confined local sandbox."""
     sandbox: LocalSandboxConfig = field(default_factory=LocalSandboxConfig)
@@ -53,5 +51,4 @@ class Place:
 
 
 def workdir_of_task(task: Task[Any, Any, Any]) -> str:
-    """The work directory of a task's sandbox."""
     return str(task.data.workdir or DEFAULT_WORKDIR)

@@ -10,17 +10,14 @@ import re
 from pathlib import Path
 
 logger = logging.getLogger("verifiers.v1.opencode_openenv")
-
 MAX_LOG_BYTES = 16 << 20
 """The most that one log may hold."""
-
 _MOST_LOGS = 64
 _COMMAND_CHARS = 10_000
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def plain_name(text: str) -> str:
-    """A text as the name of a file."""
     return _NOT_PLAIN.sub("-", text).strip(".-")[:100] or "unnamed"
 
 

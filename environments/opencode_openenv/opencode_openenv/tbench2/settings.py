@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +15,12 @@ from opencode_openenv.listening import ListenConfig
 from opencode_openenv.tbench2.place import Place
 
 DEFAULT_SESSION = "tb2-session"
-MODES = ("local", "docker", "podman")
+MODES: Mapping[str, tuple[Callable[[], RuntimeConfig], float]] = {
+    "local": (SubprocessConfig, 20.0),
+    "docker": (DockerConfig, 300.0),
+    "podman": (PodmanConfig, 300.0),
+}
+"""How the runtime is configured for each of them, and seconds that a blocking command has."""
 VARIABLES = {
     "TB2_TASKS_DIR": "folder of task directories, such as a checkout of Terminal-Bench 2",
     "TB2_REPO_URL": "where they are downloaded from instead, once: https://…/COMMIT.zip#sha256=HEX",
@@ -25,7 +31,6 @@ VARIABLES = {
     "MAX_CONCURRENT_ENVS": "sessions at once; 8",
 }
 """Every variable that is read here, and what it means."""
-_SECONDS = {"local": 20.0, "docker": 300.0, "podman": 300.0}
 
 
 class Tbench2ServerConfig(ListenConfig):
@@ -76,9 +81,10 @@ def read_settings(
     mode = mode or os.environ.get("TB2_MODE") or "local"
     if mode not in MODES:
         raise ValueError(f"TB2_MODE is {mode!r}: write {', '.join(MODES)}")
+    runtime, usual_seconds = MODES[mode]
     given = os.environ.get("TB2_COMMAND_TIMEOUT_S")
     try:
-        seconds = command_timeout_s if command_timeout_s is not None else float(given or _SECONDS[mode])
+        seconds = command_timeout_s if command_timeout_s is not None else float(given or usual_seconds)
     except ValueError as error:
         raise ValueError(f"TB2_COMMAND_TIMEOUT_S is {given!r}, which is not a number of seconds") from error
     if not 0 < seconds <= 86_400:
@@ -91,14 +97,5 @@ def read_settings(
         cache_dir=Path(os.environ.get("TB2_CACHE_DIR") or cache_root() / "terminal-bench-2").expanduser(),
         repo_url=os.environ.get("TB2_REPO_URL") or None,
         command_timeout_s=seconds,
-        place=place or Place(_runtime(mode)),
+        place=place or Place(runtime()),
     )
-
-
-def _runtime(mode: str) -> RuntimeConfig:
-    """The runtime's configuration, as this version of verifiers names it."""
-    if mode == "local":
-        return SubprocessConfig()
-    if mode == "docker":
-        return DockerConfig()
-    return PodmanConfig()

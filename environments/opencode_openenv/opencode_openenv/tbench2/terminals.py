@@ -24,7 +24,6 @@ WRITE_SECONDS = 20.0
 """How long a session may take to read what it is sent."""
 MAX_SESSIONS = 32
 """Sessions that may be live or unread at once."""
-
 _MAX_ARGUMENT_BYTES = 100_000
 _MERGED = "exec 2>&1; "
 _NO_INPUT = "exec </dev/null; "
@@ -180,7 +179,6 @@ class Terminals:
         return Ran(session.take(), await session.process.poll())
 
     async def end_all(self) -> None:
-        """End every live session."""
         for session in self._live.values():
             with contextlib.suppress(vf.SandboxError):  # then nothing of it lives either
                 await session.end()

@@ -14,11 +14,9 @@ from pydantic import JsonValue
 from opencode_simulation.world import Step, World, tool
 
 Direction = Literal["left", "down", "right", "up"]
-
 _DIRECTIONS: Sequence[Direction] = ("left", "down", "right", "up")
 """In this order each has its two sides before and after it."""
 _MOVES = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}
-
 Place = tuple[int, int]
 
 

@@ -16,7 +16,6 @@ from opencode_simulation.errors import InvalidAction
 from opencode_simulation.world import Step, World, tool
 
 Colour = Literal["red", "blue", "green", "white"]
-
 _COLOURS: tuple[Colour, ...] = ("red", "blue", "green", "white")
 _CUSTOMERS = ("Ada", "Bela", "Chen", "Dora", "Emil", "Farah")
 _THINGS = ("lamp", "chair", "kettle", "rug", "clock", "shelf")
@@ -31,8 +30,6 @@ _STATES = {"colour": "open", "cancel": "open", "return": "delivered", "late": "s
 
 @dataclass
 class Order:
-    """One order, as it stands."""
-
     number: int
     customer: str
     thing: str

@@ -6,7 +6,6 @@ from typing import Any
 
 AREAS = ("parser", "storage", "network", "editor")
 LABELS = ("bug", "feature", "question", "needs-info")
-
 _NAMES = ("ada", "bela", "chen", "dora", "emil", "farah", "goran", "hana")
 _FAULTS = ("crashes on", "ignores", "is slow with", "loses", "shows twice", "cannot open")
 _THINGS = (
@@ -22,8 +21,6 @@ _THINGS = (
 
 @dataclass
 class Issue:
-    """One issue, as it stands."""
-
     number: int
     title: str
     body: str
@@ -46,7 +43,6 @@ class Issue:
         }
 
     def whole(self) -> dict[str, Any]:
-        """All of it."""
         rest = {"state": self.state, "reason": self.reason, "duplicate_of": self.duplicate_of}
         return {**self.line(), **rest, "body": self.body, "comments": self.comments}
 

@@ -12,14 +12,11 @@ from opencode_simulation.samples.tracker_data import AREAS, Issue
 
 Issues = dict[int, Issue]
 Check = Callable[[Mapping[int, Issue]], bool]
-
 STALE_DAYS = 30
 
 
 @dataclass(frozen=True)
 class Work:
-    """One piece of work."""
-
     kind: str
     text: str
     checks: Mapping[str, Check]

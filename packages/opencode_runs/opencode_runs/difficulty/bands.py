@@ -17,16 +17,12 @@ BAR_WIDTH = 50
 
 
 class BandFigures(BaseModel):
-    """One band, with its first rows."""
-
     condition: str
     rows: int = 0
     first: list[str] = []
 
 
 class ShowFigures(BaseModel):
-    """The answer of `show`."""
-
     path: str
     column: str
     rows: int
@@ -68,7 +64,6 @@ def show(rated: RatedFile, thresholds: Thresholds, *, bins: int, first: int) -> 
 
 
 def show_text(figures: ShowFigures) -> str:
-    """The histogram and bands for a terminal."""
     most = max(figures.counts, default=0) or 1
     mean = "-" if figures.mean is None else f"{figures.mean:.3f}"
     lines = [f"{figures.column}: {figures.rated:,} of {figures.rows:,} rows rated, mean {mean}", ""]
@@ -101,16 +96,12 @@ def write_png(figures: ShowFigures, thresholds: Thresholds, path: Path) -> None:
 
 
 class SplitFile(BaseModel):
-    """One file written."""
-
     path: Path
     condition: str
     rows: int = 0
 
 
 class SplitFigures(BaseModel):
-    """The answer of `split`."""
-
     column: str
     files: dict[Band, SplitFile]
 

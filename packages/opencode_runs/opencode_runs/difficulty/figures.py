@@ -49,8 +49,6 @@ SHOWN: dict[str, Shown] = {"attempts": _FOUND["attempts"]} | _FOUND
 
 
 class TaskFigures(Figures):
-    """One task as one source met it."""
-
     key: str
     id: str | None
     name: str | None
@@ -60,8 +58,6 @@ class TaskFigures(Figures):
 
 
 class PassAt(BaseModel):
-    """pass@k over tasks."""
-
     value: float
     tasks: int
     """How many tasks had at least k attempts."""
@@ -84,8 +80,6 @@ class SourceFigures(Figures):
 
 
 class RateFigures(BaseModel):
-    """The whole answer."""
-
     threshold: float
     runs: list[RunReport]
     sources: list[SourceFigures]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from opencode_runs.difficulty.attempt import Attempt, Failure, Tries, tries
 from opencode_runs.difficulty.tally import Tally
 from opencode_runs.traces.reading import Reading, RunReport
-from opencode_runs.traces.record import EpisodeRecord, TraceRecord
+from opencode_runs.traces.record import EpisodeRecord
 from opencode_runs.traces.runs import find_trace_files
 
 UNKNOWN_MODEL = "unknown model"
@@ -27,22 +27,13 @@ class Source(NamedTuple):
 
 
 class Made(NamedTuple):
-    """How a trace was made."""
-
     model: str | None
     sampling: str
     verifiers: str
 
-    @classmethod
-    def of(cls, trace: TraceRecord) -> "Made":
-        """Of a trace."""
-        return cls(trace.model, trace.sampling_text, trace.verifiers)
-
 
 @dataclass(slots=True)
 class RatedEpisode:
-    """What rating takes of an episode."""
-
     env: str
     task: str
     task_id: str | None
@@ -52,16 +43,16 @@ class RatedEpisode:
 
     @classmethod
     def of(cls, episode: EpisodeRecord, tried: Tries) -> "RatedEpisode":
-        """Of an episode and its tries."""
         assert episode.task is not None, "parse_line refuses an episode without one"
-        made = [(Made.of(trace) if trace is not None else None, found) for trace, found in tried]
+        made = []
+        for trace, found in tried:
+            how = Made(trace.model, trace.sampling_text, trace.verifiers) if trace is not None else None
+            made.append((how, found))
         return cls(episode.env, episode.task, episode.task_id, episode.task_name, episode.prompt, made)
 
 
 @dataclass
 class SourceRating:
-    """Everything known about one source."""
-
     tasks: dict[str, Tally] = field(default_factory=dict)
     causes: Counter[str] = field(default_factory=Counter)
     """Why tries were not counted, by error type or stop condition."""
@@ -76,7 +67,6 @@ class SourceRating:
         return [f"{model}: {what} differ and are pooled: {', '.join(facts)}" for facts, what in found if len(facts) > 1]
 
     def note(self, made: Made) -> None:
-        """Remember how a trace was made."""
         for facts, fact in ((self.sampling, made.sampling), (self.versions, made.verifiers)):
             if len(facts) < MAX_FACTS:
                 facts[fact] = None
@@ -92,7 +82,6 @@ class Rating:
 
     @property
     def attempts(self) -> int:
-        """Attempts over all sources."""
         return sum(tally.attempts for source in self.sources.values() for tally in source.tasks.values())
 
     def count(self, episode: RatedEpisode, run_model: str | None) -> None:

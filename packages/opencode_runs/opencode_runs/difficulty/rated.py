@@ -51,8 +51,6 @@ class ParquetInput:
 
 
 class RatedRow(NamedTuple):
-    """What the commands after `join` need of a row."""
-
     label: str
     reward: float | None
     """None for a row that was never rated (null, NaN or infinite)."""
@@ -61,8 +59,6 @@ class RatedRow(NamedTuple):
 
 
 class RatedFile(ParquetInput):
-    """A Parquet file with a difficulty column."""
-
     def __init__(self, path: Path, column: str) -> None:
         super().__init__(path, f'"{path}"')
         names = self.schema.names

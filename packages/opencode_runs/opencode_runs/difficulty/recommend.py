@@ -30,8 +30,6 @@ class AlikeTasks(BaseModel):
 
 
 class RecommendFigures(BaseModel):
-    """The answer of `recommend`."""
-
     path: str
     column: str
     group_size: int
@@ -111,7 +109,6 @@ def recommend(
 
 
 def recommend_text(figures: RecommendFigures) -> str:
-    """The recommendation for a terminal."""
     yes = {True: "yes", False: "no"}
     rows = [
         [f"{o.passes}/{o.attempts}", f"{o.avg_reward:.3f}", f"{o.tasks:,}", f"{o.mixed:.2f}",

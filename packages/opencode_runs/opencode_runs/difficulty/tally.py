@@ -22,8 +22,6 @@ def pass_at_k(attempts: int, passes: int, k: int) -> float | None:
 
 @dataclass(slots=True)
 class Tally:
-    """The attempts of one task by one model."""
-
     task_id: str | None = None
     task_name: str | None = None
     task_prompt: str | None = None

@@ -30,7 +30,6 @@ class Thresholds:
             raise BadInputError(f"--hard-below {self.low:g} is above --easy-above {self.high:g}: swap them")
 
     def band(self, reward: float | None) -> Band:
-        """The band of a difficulty."""
         if reward is None:
             return Band.UNRATED
         if reward < self.low:
@@ -38,6 +37,5 @@ class Thresholds:
         return Band.EASY if reward > self.high else Band.MEDIUM
 
     def describe(self, band: Band) -> str:
-        """The condition of a band."""
         conditions = (f"< {self.low:g}", f"{self.low:g} to {self.high:g}", f"> {self.high:g}", "no value")
         return dict(zip(Band, conditions, strict=True))[band]

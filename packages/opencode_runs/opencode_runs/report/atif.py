@@ -14,7 +14,6 @@ from opencode_runs.trainable.samples import BrokenGraphError, branch_paths
 
 VERSION = "ATIF-v1.8"
 SOURCES = {"system": "system", "user": "user", "assistant": "agent", "developer": "system"}
-
 Step = dict[str, Any]
 
 

@@ -76,7 +76,8 @@ def _report(options: argparse.Namespace) -> None:
     from opencode_runs.report.writing import write_page
     from opencode_runs.traces.errors import BadInputError
 
-    output = options.output or _beside(options.runs[0])
+    first = options.runs[0]
+    output = options.output or (first if first.is_dir() else first.parent) / "report.html"
     seen: object = None
     while True:
         runs = find_runs(options.runs)
@@ -95,10 +96,6 @@ def _report(options: argparse.Namespace) -> None:
         if not options.watch:
             return
         time.sleep(WATCH_SECONDS)
-
-
-def _beside(run: Path) -> Path:
-    return (run if run.is_dir() else run.parent) / "report.html"
 
 
 def _export(options: argparse.Namespace) -> None:

@@ -43,12 +43,15 @@ def _trace(trace: ShownTrace, figures: TraceFigures) -> dict[str, Any]:
     for node in trace.nodes:
         nodes.append(_node(node, shown=room > 0))
         room -= len(node.token_ids)
+    info = trace.info
+    if isinstance(info, dict):
+        info = {name: value for name, value in info.items() if name != "logprobs"}  # which stand in `kept`
     return {
         "id": trace.id, "seat": trace.seat, "model": trace.model, "ok": trace.ok, "verifiers": trace.verifiers,
         "harness": trace.harness, "runtime": trace.runtime, "sampling": trace.sampling_text,
         "stop": trace.stop_condition, "dropped": trace.dropped, "reward": trace.reward,
         "rewards": {name: reward.model_dump() if reward else None for name, reward in trace.rewards.items()},
-        "metrics": trace.metrics, "info": _info(trace.info), "timing": trace.timing,
+        "metrics": trace.metrics, "info": info, "timing": trace.timing,
         "errors": [error.model_dump() for error in trace.errors],
         "tools": _tools(trace), "calls": [_call(call) for call in trace.calls], "nodes": nodes,
         "paths": paths, "samples": samples,
@@ -56,11 +59,6 @@ def _trace(trace: ShownTrace, figures: TraceFigures) -> dict[str, Any]:
         "wrong_types": trace.wrong_types or None,
         "trainer": {name: getattr(figures, name) for name in _TRAINER},
     }  # fmt: skip
-
-
-def _info(info: Any) -> Any:
-    """Without what stands elsewhere."""
-    return {name: value for name, value in info.items() if name != "logprobs"} if isinstance(info, dict) else info
 
 
 def _tools(trace: ShownTrace) -> list[Any]:

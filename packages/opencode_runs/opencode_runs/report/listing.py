@@ -39,8 +39,6 @@ class Rollout:
 
 @dataclass
 class Listing:
-    """What one pass over a run finds."""
-
     rated: RateFigures
     report: Report
     rollouts: list[Rollout]
@@ -58,8 +56,6 @@ class Chunk:
 
 @dataclass(slots=True)
 class Listed:
-    """What is found of one episode by itself."""
-
     id: str
     rated: RatedEpisode
     inspected: Inspected
@@ -69,14 +65,11 @@ class Listed:
 
 
 class Lister:
-    """Reads chunks of runs."""
-
     def __init__(self, runs: Sequence[Run]) -> None:
         self._runs = runs
         self._inspector = Inspector()
 
     def read(self, chunk: Chunk) -> list[Parsed[Listed]]:
-        """Every line of a chunk."""
         found = [self._listed(chunk.run, line) for line in _lines(self._runs[chunk.run].file, chunk)]
         mask_rows([row for _, one in found if isinstance(one, Listed) for row in one.rows])
         return found

@@ -148,12 +148,9 @@ _END = re.compile(r"[\s\"\\]")
 
 @dataclass
 class Masker:
-    """Masks text, and counts."""
-
     counts: Counter[str] = field(default_factory=Counter)
 
     def text(self, text: str) -> str:
-        """The text with everything masked that a rule finds."""
         return self._by_rules(text, rules_for(text.encode("utf-8", "replace")))
 
     def json(self, text: bytes) -> bytes:
@@ -185,7 +182,6 @@ class Masker:
 
 
 def hints_in(text: bytes) -> set[str]:
-    """The hints that stand in a text."""
     return _HINTS.found_in(text.lower())
 
 

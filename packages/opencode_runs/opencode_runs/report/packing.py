@@ -68,8 +68,6 @@ class Batch(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """A value of the page."""
-
     text: bytes
     masked: Counter[str]
     cut: int = 0
@@ -97,8 +95,6 @@ def pack(*parts: bytes) -> bytes:
 
 
 class Packer:
-    """Packs batches of rollouts."""
-
     def __init__(self) -> None:
         self._met: set[str] = set()
 

@@ -12,8 +12,6 @@ STEPPED = re.compile(r"step_(\d+)$")
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the page."""
-
     file: TraceFile
     label: str
     series: str

@@ -13,24 +13,18 @@ from opencode_runs.turns.rewards import BranchedFrom
 
 
 class ShownError(ErrorRecord):
-    """An error with its words."""
-
     message: Any = None
     traceback: Any = None
     status_code: Any = None
 
 
 class ShownCall(CallRecord, gc=False):
-    """A model call with how it ended."""
-
     endpoint: Any = None
     finish_reason: Any = None
     error: Any = None
 
 
 class ShownTrace(TokenTrace):
-    """A trace as the page shows it."""
-
     errors: list[ShownError] = Field(default_factory=list)  # type: ignore[assignment]
     calls: Annotated[tuple[ShownCall, ...], read_as(ShownCall)] = ()
     tools: Any = None
@@ -58,8 +52,6 @@ class ShownTrace(TokenTrace):
 
 
 class ShownEpisode(TokenEpisode):
-    """An episode as the page shows it."""
-
     errors: list[ShownError] = Field(default_factory=list)  # type: ignore[assignment]
     traces: tuple[ShownTrace, ...] = Field(strict=False)
     run: Any = None

@@ -15,7 +15,6 @@ FOOT = b"</script></body></html>\n"
 
 @cache
 def script() -> str:
-    """The page's script."""
     folder = files("opencode_runs.report") / "page"
     parts = [(folder / name).read_text(encoding="utf-8") for name in SCRIPTS]
     return '"use strict";\n(() => {\n' + "\n".join(parts) + "\n})();\n"
@@ -23,7 +22,6 @@ def script() -> str:
 
 @cache
 def style() -> str:
-    """The page's style."""
     return (files("opencode_runs.report") / "page" / "page.css").read_text(encoding="utf-8")
 
 

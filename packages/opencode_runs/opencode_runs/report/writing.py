@@ -47,8 +47,6 @@ WORTHWHILE = 32e6
 
 @dataclass
 class Page:
-    """A page that is being made."""
-
     room: Room
     masked: Counter[str] = field(default_factory=Counter)
     left_out: int = 0

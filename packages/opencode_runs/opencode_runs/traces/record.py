@@ -7,23 +7,14 @@ logprobs: nearly all of a line) without building Python objects, which is why th
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import (
-    AliasPath,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-)
+from pydantic import AliasPath, BaseModel, BeforeValidator, Field, ValidationError
 
 SCHEMA_VERSION = 1
 """The trace schema these models read (`verifiers.v1.trace.TRACE_VERSION` of verifiers 0.4)."""
-
 HEAD_LENGTH = 80
 """Characters of a prompt that are kept."""
 
@@ -40,7 +31,7 @@ def _head(value: object) -> object:
     return " ".join(value[:HEAD_LENGTH].split()) if isinstance(value, str) else None
 
 
-def if_ours(value: object, validate: ValidatorFunctionWrapHandler) -> Any:
+def if_ours(value: object, validate: Callable[[object], Any]) -> Any:
     """Any environment may put anything into a trace's `info`; what is not ours says nothing."""
     try:
         return validate(value)
@@ -51,10 +42,8 @@ def if_ours(value: object, validate: ValidatorFunctionWrapHandler) -> Any:
 _Label = Annotated[str | None, BeforeValidator(_text)]
 
 
-class Part(BaseModel):
+class Part(BaseModel, frozen=True, extra="ignore", protected_namespaces=()):
     """A part of a line: what it does not name is skipped."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
 
 
 class ErrorRecord(Part):

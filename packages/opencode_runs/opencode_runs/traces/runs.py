@@ -5,20 +5,12 @@ prime-rl's file monitor writes `RUN/rollouts/step_N/{train,eval}/{all,effective}
 repeats a part of `all`: for rating only `eval/all` is read, and of one step, because every step is another policy.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import (
-    AliasPath,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    ValidatorFunctionWrapHandler,
-    field_validator,
-)
+from pydantic import AliasPath, BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
 from opencode_runs.traces.errors import BadInputError
 from opencode_runs.traces.record import tries_of
@@ -27,10 +19,9 @@ TRACES_FILE = "traces.jsonl"
 MAX_NAMED = 5
 
 
-class RunSettings(BaseModel):
+class RunSettings(BaseModel, protected_namespaces=()):
     """What is read of a run's saved config (`configs/resolved/*.json`); what is not of its type is as if not there."""
 
-    model_config = ConfigDict(protected_namespaces=())
     model: str | None = None
     """Whom an episode without any trace belongs to."""
     num_rollouts: int | None = None
@@ -42,7 +33,7 @@ class RunSettings(BaseModel):
 
     @field_validator("*", mode="wrap")
     @classmethod
-    def _or_default(cls, value: Any, read: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+    def _or_default(cls, value: Any, read: Callable[[Any], Any], info: ValidationInfo) -> Any:
         try:
             return read(value)
         except ValidationError:
@@ -56,8 +47,6 @@ class RunSettings(BaseModel):
 
 @dataclass(frozen=True)
 class TraceFile:
-    """One `traces.jsonl` to read."""
-
     path: Path
     size: int
     """Bytes when it was found; a running eval may append meanwhile."""

@@ -14,13 +14,10 @@ from opencode_runs.trainable.samples import TrainedBranch, training_sample
 
 _NO_LOGPROB = -9999.0
 """What vLLM writes for a token whose logprob it does not have."""
-
 _LARGEST = 3.4028234e38
 """Beyond it a trainer's floats are infinite."""
-
 _CERTAIN, _CERTAIN_ANSWER = 3, 32
 """Tokens from which on a whole trace, or one answer of it, cannot have been certain."""
-
 NO_VOCABULARY = 1 << 19
 """More tokens than any model's vocabulary has."""
 

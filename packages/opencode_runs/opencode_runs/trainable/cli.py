@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from opencode_runs.command import Parser, checked, exit_code_of, print_answer, warn, whole
+from opencode_runs.command import Parser, exit_code_of, positive, print_answer, warn, whole
 from opencode_runs.tables import short, table
 from opencode_runs.traces.errors import NothingUsableError
 from opencode_runs.trainable.figures import Report, Summary, TraceFigures
@@ -96,26 +96,22 @@ examples:
 
 
 def build_parser() -> Parser:
-    """The parser."""
     named = (f"  {flaw:<15} {meaning.what}" for flaw, meaning in MEANINGS.items() if meaning.fails)
     parser = Parser(
-        prog=PROG,
-        description=DESCRIPTION,
-        epilog=EPILOG.format(flaws="\n".join(named)),
+        prog=PROG, description=DESCRIPTION, epilog=EPILOG.format(flaws="\n".join(named)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    )  # fmt: skip
     parser.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="run directory of vf-eval or prime-rl, or its traces.jsonl"
     )
     parser.add_argument("--check", action="store_true", help="exit with 1 if something must not train")
     parser.add_argument(
-        "--max-tokens", "--seq-len", type=checked(int, lambda value: value > 0, "is not positive"), metavar="N",
+        "--max-tokens", "--seq-len", type=positive, metavar="N",
         help="tokens to which the trainer cuts a sample (its seq_len); longer ones are found",
     )  # fmt: skip
     parser.add_argument(
-        "--vocab-size", type=checked(int, lambda value: value > 0, "is not positive"), metavar="N",
-        help="tokens of the model's vocabulary; ids beyond it are found",
-    )  # fmt: skip
+        "--vocab-size", type=positive, metavar="N", help="tokens of the model's vocabulary; ids beyond it are found"
+    )
     parser.add_argument(
         "--allow", action="append", default=[], choices=[flaw for flaw, meaning in MEANINGS.items() if meaning.fails],
         metavar="KIND", help="accept this kind of finding; repeatable", type=Flaw,

@@ -7,13 +7,11 @@ from opencode_runs.trainable.findings import Flaw
 from opencode_runs.trainable.record import CallRecord, TokenEpisode, TokenTrace
 
 Found = tuple[Flaw, str]
-
 SETTINGS = (
     *("temperature", "top_p", "top_k", "min_p", "max_tokens", "reasoning_effort", "logit_bias"),
     *("repetition_penalty", "presence_penalty", "frequency_penalty"),
 )
 """Settings of sampling that make another policy of the same weights."""
-
 LASTING = frozenset({"temperature", "top_p", "top_k", "min_p"})
 """Those of them that an agent may choose where its seat does not, once for each conversation."""
 

@@ -51,8 +51,6 @@ class TraceFigures:
 
 
 class GroupFigures(BaseModel):
-    """The traces of one group."""
-
     run: Path
     group: str
     task: str
@@ -66,8 +64,6 @@ class GroupFigures(BaseModel):
 
 
 class Summary(BaseModel):
-    """All of it."""
-
     episodes: int = 0
     traces: int = 0
     trained_traces: int = 0
@@ -85,8 +81,6 @@ class Summary(BaseModel):
 
 
 class Report(BaseModel):
-    """The whole answer."""
-
     summary: Summary
     runs: list[RunReport]
     groups: list[GroupFigures]

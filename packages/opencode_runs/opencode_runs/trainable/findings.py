@@ -11,8 +11,6 @@ SHOWN = 5
 
 
 class Flaw(StrEnum):
-    """A kind of finding."""
-
     NO_TOKENS = "no-tokens"
     FORKS = "forks"
     GRAPH = "graph"

@@ -15,8 +15,6 @@ from opencode_runs.trainable.record import TokenEpisode, TokenTrace
 _COMPARED = (*SETTINGS, "min_tokens", "chat_template_kwargs")
 MAX_KNOWN = 4000
 """Of what rollouts say, kept to be said again."""
-
-
 Note = tuple[str, int, str]
 """An aspect of a rollout, a hash of its value, and what is said of it: of a long one only its number is."""
 Told = tuple[int, list[Note]]
@@ -103,7 +101,6 @@ class Mixture:
     """What was taken up, as a whole."""
 
     def add(self, told: Iterable[Told]) -> None:
-        """Take up what a rollout says."""
         for whole, notes in told:
             if whole not in self._alike:
                 self._alike.add(whole)

@@ -11,7 +11,6 @@ from opencode_runs.trainable.record import TokenNode
 
 _LONG = 8
 """Characters of an id that somebody drew."""
-
 _LONG_ANSWER = 40
 """Characters from which on an answer tells itself, whatever it answered: a question may come back edited, or not."""
 

@@ -20,16 +20,6 @@ from opencode_runs.trainable.repeats import Marks, Repeats
 from opencode_runs.trainable.samples import BrokenGraphError, TrainedBranch, branch_paths, trained_branches
 
 
-@dataclass
-class Limits:
-    """What is known of the trainer."""
-
-    max_tokens: int | None = None
-    """What it cuts a sample to (its `seq_len`); None = it is not known."""
-    vocabulary: int | None = None
-    """How many tokens its model's vocabulary has; None = it is not known."""
-
-
 def inspect(
     paths: list[Path], *, max_tokens: int | None = None, vocabulary: int | None = None,
     allowed: frozenset[Flaw] = frozenset(),
@@ -38,15 +28,15 @@ def inspect(
 
     Args:
         paths: of `vf-eval`, or of prime-rl, whose training rollouts are read.
-        max_tokens: see `Limits`.
-        vocabulary: see `Limits`.
+        max_tokens: see `Inspector`.
+        vocabulary: see `Inspector`.
         allowed: kinds of findings that may be.
 
     Raises:
         BadInputError: a path is not a run, or a file cannot be read as traces of this schema.
     """
     reading = Reading.of(TokenEpisode)
-    inspector, inspection = Inspector(Limits(max_tokens, vocabulary)), Inspection(allowed)
+    inspector, inspection = Inspector(max_tokens, vocabulary), Inspection(allowed)
     for file, episode in reading.episodes(find_trace_files(paths, training=True)):
         inspection.add(file, inspector.inspect(file, episode))
     return inspection.report(reading.runs)
@@ -69,9 +59,12 @@ class Inspected:
 
 @dataclass
 class Inspector:
-    """Inspects episodes, each by itself."""
+    """Inspects episodes, each by itself. Its fields say what is known of the trainer."""
 
-    limits: Limits = field(default_factory=Limits)
+    max_tokens: int | None = None
+    """What it cuts a sample to (its `seq_len`); None = it is not known."""
+    vocabulary: int | None = None
+    """How many tokens its model's vocabulary has; None = it is not known."""
     _telling: Telling = field(default_factory=Telling)
 
     def inspect(self, file: TraceFile, episode: TokenEpisode) -> Inspected:
@@ -79,7 +72,7 @@ class Inspector:
         key, env = episode.group_id or episode.task or "", "" if episode.group_id else episode.env
         found = Inspected(key, env, _called(episode), self._telling.of(episode), [], [])
         for trace in episode.traces:
-            figures, marks = _trace(file, episode, trace, self.limits, found)
+            figures, marks = _trace(file, episode, trace, self, found)
             found.traces.append(figures)
             found.marks.append(marks)
         return found
@@ -120,7 +113,7 @@ class Inspection:
 
 
 def _trace(
-    file: TraceFile, episode: TokenEpisode, trace: TokenTrace, limits: Limits, group: Inspected
+    file: TraceFile, episode: TokenEpisode, trace: TokenTrace, inspector: Inspector, group: Inspected
 ) -> tuple[TraceFigures, Marks | None]:
     marks, broken = None, None
     samples, branches, forks = list[TrainedBranch](), 0, episode.noted_forks(trace)
@@ -145,20 +138,20 @@ def _trace(
         findings[Flaw.GRAPH] = broken
         unused = "its graph is broken"
     elif unused is None:
-        findings |= dict(flaws_of(trace, samples, max_tokens=limits.max_tokens, vocabulary=limits.vocabulary))
+        findings |= dict(flaws_of(trace, samples, max_tokens=inspector.max_tokens, vocabulary=inspector.vocabulary))
         marks = Marks.of(trace)
         if forks:
             findings[Flaw.FORKS] = _why_forked(trace, forks, again)
         unused = None if samples else NO_TOKENS
     elif not trace.ok or not episode.ok:
         findings[Flaw.FAILED] = unused
-    known, counts = trace.has_tokens, [trace.tokens_of(sample) for sample in samples]
+    tokens, counts = trace.has_tokens, [trace.tokens_of(sample) for sample in samples]
     figures = TraceFigures(
         run=file.path, group=group.group, task=group.task, episode=episode.id, trace=trace.id or episode.id,
         seat=trace.seat, unused_because=unused, turns=trace.turns, branches=branches, samples=len(samples),
-        prompt_tokens=sum(tokens - trained for tokens, trained in counts) if known else None,
-        trained_tokens=sum(trained for _, trained in counts) if known else None,
-        longest=max((tokens for tokens, _ in counts), default=0) if known else None,
+        prompt_tokens=sum(whole - trained for whole, trained in counts) if tokens else None,
+        trained_tokens=sum(trained for _, trained in counts) if tokens else None,
+        longest=max((whole for whole, _ in counts), default=0) if tokens else None,
         logprobs=_logprobs(trace), sampled_tokens=trace.sampled_tokens,
         forks=forks, fork_notes=trace.fork_notes, reward=_reward(trace),
         errors=[error.type for error in trace.errors], findings=findings,

@@ -1,21 +1,12 @@
 """One line of `traces.jsonl` with its token data: what a trainer would take from it, and why it would not."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Annotated, Any, Self, get_args
 
 import msgspec
-from pydantic import (
-    AliasPath,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    PrivateAttr,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-)
+from pydantic import AliasPath, ConfigDict, Field, PlainValidator, PrivateAttr, ValidationError, WrapValidator
 from pydantic_core import PydanticCustomError, from_json
 
 from opencode_runs.traces.record import EpisodeRecord, Part, RewardRecord, TraceRecord, if_ours, tries_of
@@ -31,7 +22,7 @@ def _with_nan(values: Any) -> Any:
     return [math.nan if value is None else value for value in values] if isinstance(values, list) else values
 
 
-def _numbers(values: object, validate: ValidatorFunctionWrapHandler) -> Any:
+def _numbers(values: object, validate: Callable[[object], Any]) -> Any:
     try:
         return validate(values)
     except ValidationError:
@@ -75,7 +66,6 @@ class TokenNode(msgspec.Struct, dict=True):
 
     @property
     def role(self) -> str | None:
-        """Whose message it is."""
         return self.message.get("role") if isinstance(self.message, dict) else None
 
 
@@ -120,15 +110,11 @@ class UsageRecord(msgspec.Struct, gc=False):
 
 
 class CallTime(msgspec.Struct, gc=False):
-    """When a call began and ended."""
-
     start: float | None = None
     end: float | None = None
 
 
 class CallRecord(msgspec.Struct, gc=False):
-    """One call of the model."""
-
     node: int | None = None
     """The answer; None where there is none."""
     model: str | None = None
@@ -143,7 +129,6 @@ class CallRecord(msgspec.Struct, gc=False):
 
     @property
     def end(self) -> float | None:
-        """When it ended."""
         return self.time.end if self.time is not None else None
 
 
@@ -217,16 +202,11 @@ class TokenTrace(TraceRecord):
                 return value
             first = error.errors(include_url=False, include_input=False)[0]
             agent = value.get("agent")
-            kept = {name: value[name] for name, kind in _STANDING.items() if type(value.get(name)) is kind}
-            seat = (
-                {name: agent[name] for name, kind in _SEAT.items() if type(agent.get(name)) is kind}
-                if isinstance(agent, dict)
-                else {}
-            )
+            kept: dict[str, Any] = _of_types(value, _STANDING) | {"agent": _of_types(agent, _SEAT)}
             try:
-                found = cls.model_validate(kept | {"agent": seat})
+                found = cls.model_validate(kept)
             except ValidationError:
-                return kept | {"agent": seat}
+                return kept
             found._wrong_types = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
             return found
 
@@ -273,9 +253,12 @@ _SEAT: dict[str, type] = {"name": str, "trainable": bool}
 """What is still read of a trace that holds wrong types: where it stands, and whether a trainer would use it."""
 
 
-class TokenEpisode(EpisodeRecord):
-    """An episode as a trainer sees it."""
+def _of_types(given: Any, kinds: dict[str, type]) -> dict[str, Any]:
+    known = given if isinstance(given, dict) else {}
+    return {name: known[name] for name, kind in kinds.items() if type(known.get(name)) is kind}
 
+
+class TokenEpisode(EpisodeRecord):
     model_config = STRICT
 
     traces: tuple[TokenTrace, ...] = Field(strict=False)

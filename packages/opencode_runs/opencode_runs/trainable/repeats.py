@@ -26,7 +26,6 @@ class Marks:
 
     @classmethod
     def of(cls, trace: TokenTrace) -> "Marks":
-        """Of a trace."""
         answers = [_moment(node) for node in trace.nodes if node.sampled and node.timestamp is not None]
         own, problem = set(answers), _within(trace)
         if not problem and len(own) < len(answers):

@@ -66,7 +66,6 @@ class TrainingSample(TrainedBranch):
 
     @property
     def trained(self) -> int:
-        """How many tokens train."""
         return self.mask.count(True)
 
 

@@ -29,8 +29,6 @@ class Choice(BaseModel):
 
 
 class ListedTurn(BaseModel):
-    """One kept turn in an answer."""
-
     folder: Path
     trace_id: str
     task: str
@@ -109,8 +107,9 @@ def choose(found: Turns, choice: Choice) -> list[KeptTurn]:
     for turn in turns:
         last.setdefault(turn.trace_id, []).append(turn.turn)
     if choice.turns is not None:
-        wanted = choice.turns
-        turns = [one for one in turns if one.turn in wanted or _from_the_end(last[one.trace_id], one.turn) in wanted]
+        wanted, kept = choice.turns, {trace: sorted(numbers) for trace, numbers in last.items()}
+        places = [kept[one.trace_id].index(one.turn) - len(kept[one.trace_id]) for one in turns]
+        turns = [one for one, place in zip(turns, places, strict=True) if one.turn in wanted or place in wanted]
         _require(turns, f"no rollout kept a turn {', '.join(map(str, wanted))}")
     if choice.every is not None:
         turns = [one for one in turns if one.turn % choice.every == 0]
@@ -127,10 +126,6 @@ def choose(found: Turns, choice: Choice) -> list[KeptTurn]:
         turns.sort(key=lambda one: -spread[one.trace_id, one.turn])
         _require(turns, f"no turn's continuations differ by {choice.spread:g}")
     return turns[: choice.limit]
-
-
-def _from_the_end(kept: list[int], turn: int) -> int:
-    return sorted(kept).index(turn) - len(kept)
 
 
 def _require(left: object, otherwise: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from opencode_runs.command import Parser, checked, exit_code_of, print_answer, warn, whole
+from opencode_runs.command import Parser, checked, exit_code_of, positive, print_answer, warn, whole
 from opencode_runs.difficulty.outputs import check_output
 from opencode_runs.traces.errors import BadInputError, NothingUsableError
 
@@ -75,7 +75,6 @@ def build_parser() -> Parser:
 
 def _choosing(chosen: Parser) -> None:
     finite = checked(float, math.isfinite, "is not a finite number")
-    positive = checked(int, lambda value: value > 0, "is not positive")
     chosen.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="file to write (.jsonl)")
     chosen.add_argument("--turn", action="append", type=int, metavar="N", help="only this turn; -1 is a rollout's last")
     chosen.add_argument("--every", type=positive, metavar="N", help="only turns that are a multiple of N")

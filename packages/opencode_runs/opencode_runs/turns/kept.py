@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, Field, JsonValue, ValidationError
 
 from opencode_runs.traces.errors import BadInputError
 
@@ -32,10 +32,9 @@ LOCK, ENDED = "lock", "ended"
 MAX_MANIFEST_BYTES = 1 << 20
 
 
-class Origin(BaseModel):
+class Origin(BaseModel, frozen=True):
     """The kept turn that a rollout was continued from; also `trace.info["branch"]` of that rollout."""
 
-    model_config = ConfigDict(frozen=True)
     trace_id: str
     turn: int
     digest: str
@@ -43,10 +42,9 @@ class Origin(BaseModel):
     """Whether the same rollout goes on after its process ended; else it is a branch of it."""
 
 
-class RolloutFacts(BaseModel):
+class RolloutFacts(BaseModel, frozen=True):
     """What the manifests of all turns of a rollout say alike."""
 
-    model_config = ConfigDict(frozen=True)
     format: Literal[1] = 1
     task_key: str
     task_hash: str
@@ -63,8 +61,6 @@ class RolloutFacts(BaseModel):
 
 
 class KeptTurn(RolloutFacts):
-    """The manifest of a kept turn."""
-
     digest: str
     """SHA-256 of the main request that waited, as hexadecimal digits."""
     turn: int = Field(ge=1)
@@ -158,5 +154,4 @@ def turn_places(folder: Path) -> list[Path]:
 
 
 def holds_kept_turns(folder: Path) -> bool:
-    """Whether a folder holds a kept turn."""
     return (folder / MANIFEST).is_file() or bool(turn_places(folder))

@@ -35,14 +35,10 @@ class BranchTrace(TraceRecord):
 
 
 class BranchEpisode(EpisodeRecord):
-    """An episode of such traces."""
-
     traces: tuple[BranchTrace, ...]
 
 
 class Rollout(BaseModel):
-    """One rollout of a run."""
-
     trace_id: str
     task: str
     """How the task is called."""

@@ -32,8 +32,6 @@ class TurnValue(BaseModel):
 
 
 class RolloutValues(BaseModel):
-    """One rollout with the values of its turns."""
-
     trace_id: str
     task: str
     reward: float | None
@@ -75,8 +73,7 @@ def _value(turn: int, some: Sequence[Rollout], continued: list[RolloutValues]) -
     low, high = interval(rewards)
     return TurnValue(
         turn=turn, rewards=rewards, failed=len(some) - len(rewards),
-        value=statistics.fmean(rewards) if rewards else None, low=low, high=high,
-        continuations=continued,
+        value=statistics.fmean(rewards) if rewards else None, low=low, high=high, continuations=continued,
     )  # fmt: skip
 
 

@@ -31,7 +31,6 @@ from opencode_runs.traces.runs import find_trace_files
 
 
 def column_names(prefix: str, ks: Sequence[int]) -> list[str]:
-    """The names of all columns of one source."""
     return [prefix + name for name in (*COUNTS, *(f"pass_at_{k}" for k in ks))]
 
 
@@ -57,14 +56,15 @@ def provenance(
     described = []
     for source, prefix in zip(sources, prefixes, strict=True):
         found = rating.sources[source]
+        tallies = found.tasks.values()
         described.append(
             {
                 **source._asdict(),
                 "prefix": prefix,
                 "sampling": [json.loads(text) for text in found.sampling],
                 "verifiers": list(found.versions),
-                "attempts": sum(tally.attempts for tally in found.tasks.values()),
-                "errors": sum(tally.errors + tally.unscored for tally in found.tasks.values()),
+                "attempts": sum(tally.attempts for tally in tallies),
+                "errors": sum(tally.errors + tally.unscored for tally in tallies),
             }
         )
     about = {
@@ -101,8 +101,6 @@ LARGEST_K = 64
 
 
 class JoinFigures(BaseModel):
-    """The answer of `join`."""
-
     output: Path
     columns: list[str]
     rows: int = 0

@@ -36,8 +36,6 @@ MatchBy = Literal["auto", "key", "id"]
 
 
 class RowIdentity(NamedTuple):
-    """What a row is called; either may be unknown."""
-
     key: str | None
     id: str | None
 
@@ -53,7 +51,6 @@ class RowKeys:
         self.first_refusal: str | None = None
 
     def find(self, row: Row) -> RowIdentity:
-        """The identity of `row`."""
         try:
             row_id = identifier(row, self._id)
         except DatasetError:
@@ -114,7 +111,6 @@ class Matcher:
         return sum(count > 1 for count in self._used.values())
 
     def tasks_left(self) -> Leftovers:
-        """The tasks that no row matched."""
         left = Leftovers()
         for key, tally in self._tallies.items():
             if key not in self._used:

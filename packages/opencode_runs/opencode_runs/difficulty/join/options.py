@@ -11,8 +11,6 @@ from opencode_runs.traces.errors import BadInputError, NothingUsableError
 
 @dataclass(frozen=True)
 class JoinOptions:
-    """How to join."""
-
     model: str | None = None
     env: str | None = None
     per_model: bool = False

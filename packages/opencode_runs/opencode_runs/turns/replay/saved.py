@@ -25,13 +25,10 @@ class SavedEpisode(EpisodeRecord):
     saved_task: dict[str, Any] = Field(validation_alias=AliasPath("task"))
 
     def is_called(self, wanted: str) -> bool:
-        """Whether its task has that id, name or key."""
         return wanted in (self.task_id, self.task_name, self.task_key)
 
 
 class Replays(BaseModel):
-    """The answer of `replay`."""
-
     replays: list[Replay]
     unplayable: dict[str, str]
     """Why rollouts could not be played, by trace id."""
