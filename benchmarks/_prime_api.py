@@ -81,7 +81,7 @@ async def obey(watch: Watch) -> None:
 def images(name: str) -> dict[str, list[Bind]]:
     """An image that holds OpenCode."""
     build = ensure_build(DEFAULT_VERSION, host_platform())
-    return {name: [Bind(build.directory, f"/opencode/{build.name}")]}
+    return {name: [Bind(build.directory, f"/opencode/{build.directory.name}")]}
 
 
 async def serve(options: argparse.Namespace) -> None:

@@ -112,7 +112,7 @@ async def measure(count: int) -> dict[str, Figures]:
     build = ensure_build(DEFAULT_VERSION, host_platform())
     packed_build(build)
     with package_mirror() as address:
-        async with PrimeApi({PREPARED: [Bind(build.directory, f"/opencode/{build.name}")]}) as api:
+        async with PrimeApi({PREPARED: [Bind(build.directory, f"/opencode/{build.directory.name}")]}) as api:
             os.environ.update(api.environment)
             return {
                 name: await figures_of(api, image, way, count) for name, (image, way) in ways(build, address).items()

@@ -66,7 +66,8 @@ PROTECTED: dict[str, Any] = {
 BARE: dict[str, Any] = {
     "sandbox": {
         **dict.fromkeys(("max_processes", "max_memory", "max_disk", "max_open_files", "idle_timeout")),
-        **{"own_user": False, "max_connections": sys.maxsize},
+        "own_user": False,
+        "max_connections": sys.maxsize,
     },
     "gateway": {
         **dict.fromkeys(("max_body", "max_messages", "max_values", "max_depth", "max_parallel_calls")),

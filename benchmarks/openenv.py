@@ -30,7 +30,7 @@ from typing import Any
 # The repository, not this folder, belongs on the path.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from opencode_openenv.server import serve
+from opencode_openenv.app import serve
 from opencode_openenv.settings import ServerConfig
 from websockets.asyncio.client import ClientConnection, connect
 

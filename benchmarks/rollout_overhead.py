@@ -107,7 +107,7 @@ def contender(name: str, count: int, base_url: str, image: str) -> Cost:
 def make_image() -> str:
     """An image with OpenCode in it, made on the spot."""
     build = ensure_build(DEFAULT_VERSION, host_platform())
-    recipe = f"COPY opencode rg complete.json /opencode/{build.name}/\nCOPY opencode rg /opencode/"
+    recipe = f"COPY opencode rg complete.json /opencode/{build.directory.name}/\nCOPY opencode rg /opencode/"
     return derived_image("bench", recipe, {path.name: path for path in build.directory.iterdir()})
 
 

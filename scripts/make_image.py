@@ -45,11 +45,14 @@ def main(arguments: list[str]) -> int:
 def fill_context(context: Path, build: CachedBuild, bundle: ScorerBundle) -> None:
     """Lay out what the Dockerfile copies: `opencode/` with its checksums, and `scorer/`."""
     programs, scorer = context / "opencode", context / "scorer"
-    shutil.copytree(build.directory, programs / build.name)
+    shutil.copytree(build.directory, programs / build.directory.name)
     scorer.mkdir()
     archive = scorer / Path(bundle.archive_target).name
     shutil.copy(bundle.archive, archive)
-    copied = {f"/opencode/{build.name}/{name}": programs / build.name / name for name in ("opencode", "rg")}
+    copied = {
+        f"/opencode/{build.directory.name}/{name}": programs / build.directory.name / name
+        for name in ("opencode", "rg")
+    }
     copied[f"{SANDBOX_ROOT}/{archive.name}"] = archive
     lines = [f"{_sha256(path)}  {name}\n" for name, path in copied.items()]
     (programs / "SHA256SUMS").write_text("".join(lines))
