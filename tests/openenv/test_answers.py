@@ -14,6 +14,9 @@ OLD = {
     "agent_exit_code": 0,
     "wall_s": 31.2,
     "mode": "transparent_proxy",
+    "agent_log_tail": "",
+    "proxy_log_tail": "",
+    "error": None,
     "setup_results": [{"cmd": "true", "exit_code": 0, "stdout": "", "stderr": "", "duration_s": 0.1}],
     "verify_results": [],
     "proxy_turns": [
@@ -31,26 +34,17 @@ OLD = {
     ],
     "files": {"/home/user/workdir/a": "b"},
     "files_extra": [],
-    "agent_log_tail": "",
-    "proxy_log_tail": "",
-    "error": None,
 }
 """An answer of OpenEnv's own server, which knows none of our further fields."""
 TEXT = json.dumps(OLD)
-
-
-def an_object(item: Any) -> Any:
-    """An object with the text in its first item of content."""
-    return SimpleNamespace(content=[item])
-
-
+ITEM = SimpleNamespace(text=TEXT)
 SHAPES = {
     "a string": TEXT,
-    "an object with objects": an_object(SimpleNamespace(text=TEXT)),
-    "an object with dicts": an_object({"type": "text", "text": TEXT}),
+    "an object with objects": SimpleNamespace(content=[ITEM]),
+    "an object with dicts": SimpleNamespace(content=[{"type": "text", "text": TEXT}]),
     "a dict with dicts": {"content": [{"type": "text", "text": TEXT}]},
-    "a dict with objects": {"content": [SimpleNamespace(text=TEXT)]},
-    "an object below result": SimpleNamespace(result=an_object(SimpleNamespace(text=TEXT))),
+    "a dict with objects": {"content": [ITEM]},
+    "an object below result": SimpleNamespace(result=SimpleNamespace(content=[ITEM])),
     "a dict below the result of an object": SimpleNamespace(result={"content": [{"text": TEXT}]}),
     "a dict below result": {"result": {"content": [{"text": TEXT}]}, "error": None},
     "a string below result": {"result": TEXT},
@@ -58,9 +52,9 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_a_result_is_read_out_of(shape: str) -> None:
-    result = read_result(SHAPES[shape])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_a_result_is_read_out_of(shape: Any) -> None:
+    result = read_result(shape)
     assert (result.task_id, result.reward, result.wall_s) == ("old", 0.5, 31.2)
     assert result.proxy_turns[0].completion_token_ids == [5]
     assert (result.training_trace, result.stop_condition) == (None, None)

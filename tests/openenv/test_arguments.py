@@ -18,6 +18,7 @@ TOLD: list[tuple[dict[str, Any], str]] = [
     ({"verify": ["true", 7]}, "verify[1] must be a text"),
     ({"verify": ["true", " "]}, "verify[1] is empty, and would always pass"),
     ({"setup": ["echo a\0b"]}, "setup[0] holds a NUL character"),
+    ({"verify": ["echo a\0b"]}, "verify[0] holds a NUL character"),
     ({"verify": ["true"] * 65}, "verify must hold at most 64 commands"),
     ({"instruction": None}, "instruction is missing"),
     ({"instruction": ""}, "instruction must not be empty"),

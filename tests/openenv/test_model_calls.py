@@ -21,7 +21,10 @@ def test_without_token_ids_the_agents_own_sampling_stands() -> None:
 
 def test_with_token_ids_nothing_narrows_the_distribution_whatever_the_agent_asks() -> None:
     whole = {
-        **{"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0},
+        "top_p": 1.0,
+        "top_k": -1,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
         **dict.fromkeys(("frequency_penalty", "presence_penalty"), 0.0),
     }
     assert asked(token_ids=True) == {**whole, "temperature": 1.0, "max_tokens": 4096}

@@ -29,5 +29,4 @@ async def test_a_rollout_in_a_container_of_the_callers_image(
         assert result.files["/home/user/workdir/made"] == "seven\n"
         missing = await play(engine, template="no-such-image-either", verify=["true"])
         assert missing.reward is None
-        assert missing.error is not None
-        assert missing.error.startswith("SandboxError: ")
+        assert str(missing.error).startswith("SandboxError: ")

@@ -16,9 +16,8 @@ REWARD = "/home/user/logs/verifier/reward.txt"
 
 async def test_a_failed_setup_skips_agent_and_verify_and_gives_no_reward(engine: Engine) -> None:
     seen: list[RecordedRequest] = []
-    result = await play(
-        engine, seen=seen, setup=["true", "echo why >&2; exit 3", "touch /home/user/never"], verify=["true"]
-    )
+    setup = ["true", "echo why >&2; exit 3", "touch /home/user/never"]
+    result = await play(engine, seen=seen, setup=setup, verify=["true"])
     assert (result.reward, result.verify_results, seen) == (None, [], [])
     assert result.error == "setup command failed (exit 3): echo why >&2; exit 3: why"
     assert [command.exit_code for command in result.setup_results] == [0, 3]
@@ -47,8 +46,7 @@ async def test_a_reward_that_a_verify_command_wrote_goes_before_the_share(engine
     assert (result.reward, result.reward_note) == (0.25, "")
     for odd in ("nan", "inf", "yes"):
         result = await play(engine, "true", verify=[f"echo {odd} > {REWARD}"])
-        assert result.reward == 0.0
-        assert result.reward_note
+        assert (result.reward, bool(result.reward_note)) == (0.0, True)
 
 
 async def test_a_reward_beyond_the_bounds_counts_where_the_caller_named_none(engine: Engine) -> None:
@@ -105,11 +103,8 @@ async def test_files_are_the_texts_of_the_work_directory_and_no_links(engine: En
     ]
     result = await play(engine, *made, setup=["echo secret > given"])
     root = "/home/user/workdir"
-    assert result.files[f"{root}/one.txt"] == "one\n"
-    assert result.files[f"{root}/a/two.txt"] == "two\n"
-    assert result.files[f"{root}/odd\nname"] == ""
-    assert len(result.files[f"{root}/long"]) == 8000
-    assert set(result.files) == {f"{root}/one.txt", f"{root}/a/two.txt", f"{root}/long", f"{root}/odd\nname"}
+    assert len(result.files.pop(f"{root}/long")) == 8000
+    assert result.files == {f"{root}/one.txt": "one\n", f"{root}/a/two.txt": "two\n", f"{root}/odd\nname": ""}
     assert result.files_extra == [f"{root}/binary"]
     many = await play(engine, "for i in $(seq 200); do echo $i > f$i; done; ln -s / /tmp/x")
     assert len(many.files) == 32
@@ -123,9 +118,7 @@ async def test_a_work_directory_that_became_a_link_shows_no_files(engine: Engine
 async def test_the_callers_key_enters_no_sandbox_and_no_result(engine: Engine) -> None:
     key = "sk-a-callers-very-own-key"
     seen: list[RecordedRequest] = []
-    look = (
-        "env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; grep -rs sk-a-callers /tmp /home /app"
-    )
+    look = "env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; grep -rs sk-a-call /tmp /home /app"
     result = await play(engine, look, seen=seen, api_key=key, setup=["env"], verify=["env"])
     assert {recorded.headers["authorization"] for recorded in seen} == {f"Bearer {key}"}
     assert "sk-a-callers-very" not in result.model_dump_json()

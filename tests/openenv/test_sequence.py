@@ -1,7 +1,8 @@
 """A rollout as one sequence: what is kept of it, and what never becomes one."""
 
+import pytest
 from opencode_openenv.result import RolloutResult
-from opencode_openenv.sequence import flat_sequence
+from opencode_openenv.sequence import FlatSequence, flat_sequence
 from opencode_openenv.training_trace import TrainingTrace, TrainingTurn
 
 
@@ -24,47 +25,39 @@ def rollout(*turns: TrainingTurn, reward: float | None = 1.0) -> RolloutResult:
     return RolloutResult(reward=reward, training_trace=TrainingTrace(turns=list(turns)))
 
 
-def test_turns_that_continue_each_other_are_one_sequence() -> None:
-    found = flat_sequence(rollout(turn("a", [1, 2], [3, 4]), turn("b", [1, 2, 3, 4, 5], [6], "a")))
-    assert found is not None
-    assert (found.prompt_ids, found.completion_ids) == ([1, 2], [3, 4, 5, 6])
-    assert found.env_mask == [1, 1, 0, 1]
-    assert found.logprobs == [-3.0, -4.0, 0.0, -6.0]
-    assert found.dropped_turns == 0
+FIRST = turn("a", [1], [2])
+SEQUENCES = {
+    "turns that continue each other": (
+        (turn("a", [1, 2], [3, 4]), turn("b", [1, 2, 3, 4, 5], [6], "a")),
+        FlatSequence([1, 2], [3, 4, 5, 6], [-3.0, -4.0, 0.0, -6.0], [1, 1, 0, 1], 0),
+    ),
+    "of a fork the branch of the last answer": (
+        (
+            FIRST,
+            turn("left", [1, 2, 3], [4], "a"),
+            turn("right", [1, 2, 5], [6], "a"),
+            turn("end", [1, 2, 5, 6, 7], [8], "right"),
+        ),
+        FlatSequence([1], [2, 5, 6, 7, 8], [-2.0, 0.0, -6.0, 0.0, -8.0], [1, 0, 1, 0, 1], 1),
+    ),
+    "anew from a rewritten history": (
+        (FIRST, turn("b", [9, 9], [8])),
+        FlatSequence([9, 9], [8], [-8.0], [1], 1),
+    ),
+    "no calls of sub-agents and programs": (
+        (FIRST, turn("sub", [7], [7], role="sub"), turn("program", [5], [5], program=True)),
+        FlatSequence([1], [2], [-2.0], [1], 2),
+    ),
+}
 
 
-def test_of_a_fork_the_branch_of_the_last_answer_is_kept() -> None:
-    turns = (
-        turn("a", [1], [2]),
-        turn("left", [1, 2, 3], [4], "a"),
-        turn("right", [1, 2, 5], [6], "a"),
-        turn("end", [1, 2, 5, 6, 7], [8], "right"),
-    )
-    found = flat_sequence(rollout(*turns))
-    assert found is not None
-    assert (found.prompt_ids, found.completion_ids) == ([1], [2, 5, 6, 7, 8])
-    assert found.env_mask == [1, 0, 1, 0, 1]
-    assert found.dropped_turns == 1
-
-
-def test_a_rewritten_history_begins_the_sequence_anew() -> None:
-    found = flat_sequence(rollout(turn("a", [1], [2]), turn("b", [9, 9], [8])))
-    assert found is not None
-    assert (found.prompt_ids, found.completion_ids, found.dropped_turns) == ([9, 9], [8], 1)
-
-
-def test_calls_of_sub_agents_and_programs_are_no_part_of_it() -> None:
-    found = flat_sequence(
-        rollout(turn("a", [1], [2]), turn("sub", [7], [7], role="sub"), turn("program", [5], [5], program=True))
-    )
-    assert found is not None
-    assert (found.completion_ids, found.dropped_turns) == ([2], 2)
+@pytest.mark.parametrize(("turns", "found"), SEQUENCES.values(), ids=SEQUENCES)
+def test_a_sequence_is_made_of(turns: tuple[TrainingTurn, ...], found: FlatSequence) -> None:
+    assert flat_sequence(rollout(*turns)) == found
 
 
 def test_what_must_not_be_trained_on_is_no_sequence() -> None:
-    assert flat_sequence(rollout(turn("a", [1], [2]), reward=None)) is None
+    assert flat_sequence(rollout(FIRST, reward=None)) is None
     assert flat_sequence(RolloutResult(reward=1.0)) is None
     assert flat_sequence(rollout(turn("program", [5], [5], program=True))) is None
-    failed = flat_sequence(rollout(turn("a", [1], [2]), reward=0.0))
-    assert failed is not None
-    assert failed.completion_ids == [2]
+    assert flat_sequence(rollout(FIRST, reward=0.0)) == FlatSequence([1], [2], [-2.0], [1], 0)

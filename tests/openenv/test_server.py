@@ -56,11 +56,6 @@ async def running(home: UserHome, *arguments: str, env: dict[str, str] | None = 
         await asyncio.to_thread(context.__exit__, None, None, None)
 
 
-async def ended(server: RunningServer) -> int:
-    """The exit code of a server."""
-    return await server.process.ended()
-
-
 async def test_a_caller_that_goes_away_leaves_nothing_and_the_server_ends_cleanly(home: UserHome) -> None:
     async with ScriptedModel(SILENT) as silent, ScriptedModel(DONE) as model, running(home) as server:
         _, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
@@ -84,7 +79,7 @@ async def test_a_caller_that_goes_away_leaves_nothing_and_the_server_ends_cleanl
             await stays.send(step(model, verify=["true"]))
             assert (await answer_of(stays)).reward == 1.0
         server.process.send_signal(signal.SIGTERM)
-        assert await ended(server) == 0, server.log
+        assert await server.process.ended() == 0, server.log
         await until(lambda: not home.processes())
         assert home.leftovers() == []
 
@@ -102,7 +97,7 @@ async def test_a_server_that_is_told_to_end_answers_all_callers_first(home: User
                 result = await answer_of(connection)
                 assert (result.error, result.reward) == ("the server is shutting down", None)
                 assert result.stop_condition == "refused"
-        assert await ended(server) == 0, server.log
+        assert await server.process.ended() == 0, server.log
         await until(lambda: not home.processes())
         assert home.leftovers() == []
 

@@ -18,6 +18,7 @@ from opencode_openenv.spec import RolloutSpec
 from tests.support.programs import finished, own_variables
 
 CALL: dict[str, Any] = {"instruction": "do it", "base_url": "http://127.0.0.1:9/v1", "model": "m"}
+DEFAULT = ServerConfig()
 
 
 def test_it_listens_at_the_loopback_without_a_token_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,16 +119,15 @@ def listening() -> Iterator[dict[str, Any]]:
 
 
 async def test_what_the_infrastructure_does_is_in_the_result(listening: dict[str, Any]) -> None:
-    config = ServerConfig()
-    result = await RolloutService(BrokenEngine(config.environment()), config).run(listening)
+    result = await RolloutService(BrokenEngine(DEFAULT.environment()), DEFAULT).run(listening)
     assert (result.reward, result.stop_condition, result.error) == (None, "error", "ValueError: no such thing")
 
 
 class SilentEngine(Engine):
     """One whose rollouts do not end by themselves."""
 
-    def __init__(self, config: ServerConfig) -> None:
-        super().__init__(config.environment())
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
         self.started = asyncio.Event()
 
     async def rollout(self, spec: RolloutSpec, endpoint: Endpoint) -> RolloutResult:
@@ -142,9 +142,8 @@ class SilentEngine(Engine):
 async def test_a_rollout_that_is_cut_off_leaves_a_line_in_the_log(
     ends: str, told: str, listening: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = ServerConfig()
-    engine = SilentEngine(config)
-    service = RolloutService(engine, config)
+    engine = SilentEngine(DEFAULT.environment())
+    service = RolloutService(engine, DEFAULT)
     call = asyncio.ensure_future(service.run({**listening, "task_id": "lost"}))
     await engine.started.wait()
     if ends == "the caller":

@@ -1,10 +1,11 @@
 """The arguments of a call: their defaults, their bounds, and the endpoint that they name."""
 
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from opencode_openenv.catalog import resolve_endpoint
+from opencode_openenv.catalog import Endpoint, resolve_endpoint
 from opencode_openenv.spec import RolloutSpec
 from pydantic import ValidationError
 
@@ -22,27 +23,26 @@ def test_defaults_are_those_of_the_old_server() -> None:
     )
     assert dumped == {
         **dict.fromkeys(("endpoint", "base_url", "api_key", "model", "task_id", "template"), ""),
-        **{"setup": [], "verify": [], "mode": "transparent_proxy", "disable_thinking": None},
-        **{"max_tokens_cap": 4096, "top_logprobs": 5, "agent_timeout_s": 600.0, "command_timeout_s": 120.0},
+        "setup": [],
+        "verify": [],
+        "mode": "transparent_proxy",
+        "disable_thinking": None,
+        "max_tokens_cap": 4096,
+        "top_logprobs": 5,
+        "agent_timeout_s": 600.0,
+        "command_timeout_s": 120.0,
     }
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"instruction": ""},
-        {"mode": "other"},
         {"endpoint": "other"},
-        {"agent_timeout_s": 0},
-        {"agent_timeout_s": float("nan")},
         *({"setup": given} for given in ("true", b"true", {"true"}, {"true": "false"}, 7, [7], [["true"]])),
-        {"verify": ["true"] * 65},
         {"verify": ["x" * 100_001]},
-        {"verify": ["echo a\0b"]},
         *({"template": name} for name in ("--volume=/:/host", "-v", "dir:/srv/image", "docker://a/b", "a b", "a\n")),
         {"reward_min": 2.0},
         {"reward_max": float("inf")},
-        {"tokenizer": "some/model"},
         {"renderer": "qwen3"},
         {"temperature": 0},
         {"token_ids": True, "mode": "black_box"},
@@ -74,29 +74,25 @@ def test_a_bound_of_the_reward_that_is_not_given_is_the_usual_one_or_none_at_all
 
 
 def test_a_rollouts_longest_time_counts_its_commands() -> None:
-    short = spec(agent_timeout_s=10.0)
+    short = spec(agent_timeout_s=10.0).longest_seconds
     longer = spec(agent_timeout_s=10.0, setup=["a"], verify=["b", "c"], command_timeout_s=100.0)
-    assert longer.longest_seconds >= short.longest_seconds + 300.0
-    assert spec(agent_timeout_s=1000.0).longest_seconds >= short.longest_seconds + 990.0
+    assert longer.longest_seconds >= short + 300.0
+    assert spec(agent_timeout_s=1000.0).longest_seconds >= short + 990.0
 
 
 def test_explicit_goes_before_the_environment_and_that_before_the_catalog() -> None:
-    own = resolve_endpoint(spec(endpoint="vllm"), OWN)
-    assert (own.base_url, own.api_key, own.model) == ("http://vllm:8000/v1", "own-vllm", "Qwen/Qwen3.5-4B")
-    assert own.disable_thinking
-    named = resolve_endpoint(spec(endpoint="vllm"), {**OWN, "VLLM_MODEL": "own/model"})
-    assert named.model == "own/model"
-    explicit = spec(endpoint="vllm", base_url="http://mine/v1/", api_key="k", model="m", disable_thinking=False)
-    found = resolve_endpoint(explicit, OWN)
-    assert (found.base_url, found.api_key, found.model) == ("http://mine/v1", "k", "m")
-    assert not found.disable_thinking
-    openai = resolve_endpoint(spec(endpoint="openai"), OWN)
-    assert (openai.base_url, openai.model) == ("https://api.openai.com/v1", "gpt-4o-mini")
-    assert not openai.disable_thinking
-    without = resolve_endpoint(spec(endpoint="vllm"), {"VLLM_URL": "http://vllm:8000/v1"})
-    assert without.api_key == "intercepted"
+    url, own_model = "http://vllm:8000/v1", {**OWN, "VLLM_MODEL": "own/model"}
+    own = Endpoint(url, "own-vllm", "Qwen/Qwen3.5-4B", disable_thinking=True)
+    assert resolve_endpoint(spec(endpoint="vllm"), OWN) == own
+    assert resolve_endpoint(spec(endpoint="vllm"), own_model) == replace(own, model="own/model")
+    assert resolve_endpoint(spec(endpoint="vllm"), {"VLLM_URL": url}) == replace(own, api_key="intercepted")
+    mine = spec(endpoint="vllm", base_url="http://mine/v1/", api_key="k", model="m", disable_thinking=False)
+    found = Endpoint("http://mine/v1", "k", "m", disable_thinking=False)
+    assert resolve_endpoint(mine, OWN) == found
     bare = resolve_endpoint(spec(base_url="http://mine/v1", model="m"), OWN)
-    assert bare.api_key == "intercepted"
+    assert bare == replace(found, api_key="intercepted")
+    openai = Endpoint("https://api.openai.com/v1", "own-openai", "gpt-4o-mini", disable_thinking=False)
+    assert resolve_endpoint(spec(endpoint="openai"), OWN) == openai
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opencode_openenv.catalog import resolve_endpoint
@@ -36,15 +37,8 @@ async def trained(
     tokenizer = save_tokenizer(directory)
     tokens = TokenEngine(tokenizer, Qwen3(thinks=True), policy)
     async with tokens.serving() as url:
-        spec = RolloutSpec(
-            base_url=url,
-            model="org/main-model",
-            instruction="do it",
-            verify=verify,
-            token_ids=True,
-            tokenizer=str(tokenizer),
-            renderer="qwen3",
-        )
+        tokens_of: dict[str, Any] = {"token_ids": True, "tokenizer": str(tokenizer), "renderer": "qwen3"}
+        spec = RolloutSpec(base_url=url, model="org/main-model", instruction="do it", verify=verify, **tokens_of)
         return await engine.rollout(spec, resolve_endpoint(spec)), tokens
 
 
@@ -60,20 +54,17 @@ async def test_a_training_trace_is_what_the_engine_saw_and_sampled(
     assert (result.reward, result.error, result.training_trace_reason) == (1.0, None, "")
     assert result.training_trace is not None
     turns = result.training_trace.turns
-    assert [(turn.prompt_token_ids, turn.completion_token_ids) for turn in turns] == [
-        (call.prompt, call.completion) for call in tokens.calls
-    ]
-    assert [turn.per_token_logps for turn in turns] == [call.logprobs for call in tokens.calls]
+    asked = [(call.prompt, call.completion, call.logprobs) for call in tokens.calls]
+    assert [(turn.prompt_token_ids, turn.completion_token_ids, turn.per_token_logps) for turn in turns] == asked
     for turn in turns:
         assert turn.loss_mask == [0] * len(turn.prompt_token_ids) + [1] * len(turn.completion_token_ids)
         assert (turn.metadata["role"], turn.metadata["program"]) == ("main", False)
         assert turn.request["model"] == "org/main-model"
     assert [turn.metadata["parent"] for turn in turns] == [None, *(turn.node_id for turn in turns[:-1])]
     assert [turn.response["finish_reason"] for turn in turns] == ["tool_calls", "tool_calls", "stop"]
-    assert [turn.completion_token_ids for turn in result.proxy_turns] == [call.completion for call in tokens.calls]
-    assert [turn.per_token_logps for turn in result.proxy_turns] == [call.logprobs for call in tokens.calls]
-    again = RolloutResult.model_validate_json(result.model_dump_json())
-    assert again == result
+    said = [(call.completion, call.logprobs) for call in tokens.calls]
+    assert [(turn.completion_token_ids, turn.per_token_logps) for turn in result.proxy_turns] == said
+    assert RolloutResult.model_validate_json(result.model_dump_json()) == result
     text = json.dumps(json.loads(result.model_dump_json())["training_trace"])
     checked = subprocess.run(
         [str(newest_python), "-c", _CHECK], input=text, capture_output=True, text=True, check=False, timeout=600
@@ -101,8 +92,8 @@ async def test_sub_calls_are_turns_of_their_own_role_and_train_where_the_server_
     first, last, sub = result.training_trace.turns
     assert [turn.metadata["role"] for turn in (first, last, sub)] == ["main", "main", "sub"]
     assert (last.metadata["parent"], sub.metadata["parent"]) == (first.node_id, None)
-    assert [turn.completion_token_ids for turn in (first, sub, last)] == [call.completion for call in tokens.calls]
-    assert [turn.per_token_logps for turn in (first, sub, last)] == [call.logprobs for call in tokens.calls]
+    said = [(call.completion, call.logprobs) for call in tokens.calls]
+    assert [(turn.completion_token_ids, turn.per_token_logps) for turn in (first, sub, last)] == said
     assert sub.loss_mask == [0] * len(sub.prompt_token_ids) + [int(trains)] * len(sub.completion_token_ids)
     assert last.loss_mask == [0] * len(last.prompt_token_ids) + [1] * len(last.completion_token_ids)
     assert [turn.role for turn in result.proxy_turns] == ["main", "sub", "main"]

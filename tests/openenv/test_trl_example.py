@@ -55,8 +55,13 @@ def test_a_call_carries_the_trainers_policy_and_the_task(monkeypatch: pytest.Mon
     assert len(rollouts(prompts, trainer())["prompt_ids"]) == 2
     assert asked[0] == asked[1]
     assert asked[0] == {
-        **{"instruction": "do it", "verify": ["true"], "base_url": "http://engine/v1", "model": "m"},
-        **{"token_ids": True, "temperature": 0.7, "max_tokens_cap": 77},
+        "instruction": "do it",
+        "verify": ["true"],
+        "base_url": "http://engine/v1",
+        "model": "m",
+        "token_ids": True,
+        "temperature": 0.7,
+        "max_tokens_cap": 77,
     }
     with pytest.raises(ValueError, match="no task for the prompt"):
         rollouts(["another"], trainer())

@@ -42,9 +42,13 @@ def post(url: str, body: object, method: str = "POST") -> str:
         return f"error {error}"
 
 
+def call(tool: str, number: object, **arguments: object) -> dict[str, object]:
+    params = {"name": tool, "arguments": arguments}
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+
 def move(url: str, direction: str, number: object) -> str:
-    params = {"name": "move", "arguments": {"direction": direction}}
-    return post(url, {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params})
+    return post(url, call("move", number, direction=direction))
 
 
 URL = tool_url()
@@ -77,18 +81,8 @@ for port in range(1, 65536):  # of all rollouts' servers on this machine, and of
     if "You are in" in move(f"http://127.0.0.1:{port}/mcp?{query}", "down", f"port-{port}"):
         REPORT["reached"].append(f"port {port}")
 
-for path in (
-    "/state",
-    "/task",
-    "/ledger",
-    "/reward",
-    "/reset",
-    "/close",
-    "/control",
-    "/control/reward",
-    "/mcp/reset",
-    "/",
-):
+for name in ("", "state", "task", "ledger", "reward", "reset", "close", "control", "control/reward", "mcp/reset"):
+    path = f"/{name}"
     for method, body in (("GET", None), ("POST", {}), ("PUT", {"reward": 1})):
         REPORT["tried"].append(path)
         answer = post(root + path, body, method)
@@ -96,13 +90,8 @@ for path in (
             REPORT["reached"].append(f"{method} {path}: {answer[:80]}")
 
 for name in ("reset", "close", "step", "finish", "seed"):
-    request: dict[str, object] = {
-        "jsonrpc": "2.0",
-        "id": name,
-        "method": "tools/call",
-        "params": {"name": name, "arguments": {"seed": 1}},
-    }
-    for sent in (request, {**request, "method": f"world/{name}"}):
+    asked = call(name, name, seed=1)
+    for sent in (asked, {**asked, "method": f"world/{name}"}):
         REPORT["tried"].append(name)
         answer = post(URL, sent)
         if "Unknown tool" not in answer and "error" not in answer.lower():

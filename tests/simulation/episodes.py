@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import verifiers.v1 as vf
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.scripted_model import Policy, RecordedRequest, ScriptedModel
@@ -30,11 +31,11 @@ class Served:
         """What arrived at the model endpoint."""
         return self.model.requests
 
-    async def play(self, row: int = 0) -> Episode[Any, Any, Any]:
-        """One episode of a row."""
+    async def play(self, task: int | vf.Task[Any, Any, Any] = 0) -> Episode[Any, Any, Any]:
+        """One episode of a task, or of the row of that number."""
         client = EvalClientConfig(base_url=self.model.base_url, api_key_var="NO_SUCH_KEY")
         context = ModelContext(model=MODEL, client=client, sampling=SamplingConfig())
-        (slot,) = self.env.slots(list(self.env.taskset)[row])
+        (slot,) = self.env.slots(list(self.env.taskset)[task] if isinstance(task, int) else task)
         return await self.env.run_slot(slot, context)
 
 

@@ -1,6 +1,5 @@
 """A real shared world server in a process of its own, as verifiers starts it, and rollouts that play on it."""
 
-import os
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -8,18 +7,20 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
+import httpx
+import pytest
 import verifiers.v1 as vf
-from mcp.client.client import Client
 from mcp.types import CallToolResult, TextContent
 from opencode_simulation.config import SimulationTaskConfig
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.hub import hub
-from opencode_simulation.ledger import Ledger, LedgerSummary
-from opencode_simulation.server_config import server_config, shared_group
+from opencode_simulation.ledger import Ledger
+from opencode_simulation.task import server_config, shared_group
 from opencode_simulation.toolset import SimulationToolset
 from verifiers.v1.mcp import SharedToolServer, serve_shared
 from verifiers.v1.mcp.server import state_signature
 
+from tests.simulation import ledgers
 from tests.support.user_home import PLUGINS
 
 STATE = "http://127.0.0.1:9/state"
@@ -68,7 +69,7 @@ class SharedWorlds:
         seat = Seat("")
         seat.url = self.url(seat.rollout)
         found = EpisodeSpec(**spec)
-        ledger = Ledger(summary=LedgerSummary(world="w", seed=found.seed, config=dict(found.config)))
+        ledger = ledgers.empty(seed=found.seed, config=dict(found.config))
         await hub().open(seat.rollout, found, ledger, changed)
         try:
             await hub().open_shared(seat.rollout, self.group)
@@ -88,22 +89,16 @@ def server_processes(served: SharedWorlds) -> list[int]:
 async def shared_worlds(world: str) -> AsyncIterator[SharedWorlds]:
     """Start the shared server of one world."""
     config = SimulationTaskConfig(world=world, server="shared")
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = str(PLUGINS)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(PLUGINS))
         toolsets: list[vf.Toolset[Any, Any]] = [SimulationToolset(server_config(config))]
         async with serve_shared(toolsets) as servers:
             (server,) = servers.values()
             yield SharedWorlds(server, shared_group(config))
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
 
 
-@asynccontextmanager
-async def agent(url: str) -> AsyncIterator[Client]:
-    """An MCP client as an agent has one."""
-    async with Client(url) as client:
-        yield client
+async def post(url: str, request_id: int | str, method: str, **params: Any) -> httpx.Response:
+    """Send a JSON-RPC request, as a program of the agent's can."""
+    body = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+    async with httpx.AsyncClient(timeout=120, verify=False) as client:  # no TLS here
+        return await client.post(url, json=body, headers={"accept": "application/json, text/event-stream"})

@@ -140,7 +140,7 @@ def of_bases(*bases: Any, **methods: Any) -> type[EnvironmentWorld]:
     return made
 
 
-def with_size(self: Any, obs: Any, env: Any) -> Any:
+def sized(self: Any, obs: Any, env: Any) -> Any:
     """An author's own hook, which takes the environment."""
     return {"at": obs, "of": env.size}
 
@@ -156,18 +156,16 @@ class AdapterWithEnvironment(Adapter):
 ADAPTED = {
     "world first": (of_bases(Dials, EnvironmentWorld, Adapter), {}),
     "adapter first": (of_bases(Dials, Adapter, EnvironmentWorld), {}),
-    "its own hook": (of_bases(Dials, EnvironmentWorld, Adapter, format_observation=with_size), {"of": 7}),
-    "its own hook on top": (
-        of_bases(of_bases(Dials, Adapter, EnvironmentWorld), format_observation=with_size),
-        {"of": 7},
-    ),
+    "its own hook": (of_bases(Dials, EnvironmentWorld, Adapter, format_observation=sized), {"of": 7}),
+    "its own hook on top": (of_bases(of_bases(Dials, Adapter, EnvironmentWorld), format_observation=sized), {"of": 7}),
     "with the environment": (of_bases(Dials, EnvironmentWorld, AdapterWithEnvironment), {"of": 7}),
 }
 
 
-@pytest.mark.parametrize("case", ADAPTED)
-async def test_an_adapter_runs_unchanged_whatever_the_order_of_the_bases(case: str) -> None:
-    world, more = ADAPTED[case]
+@pytest.mark.parametrize(("world", "more"), ADAPTED.values(), ids=ADAPTED)
+async def test_an_adapter_runs_unchanged_whatever_the_order_of_the_bases(
+    world: type[EnvironmentWorld], more: dict[str, int]
+) -> None:
     assert problems_of(world, "dials") == []
     assert world.default_config() == {"size": 7}
     async with WorldAlone(world, EpisodeSpec(seed=10)) as alone:

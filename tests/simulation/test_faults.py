@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import pytest_asyncio
 from mcp import MCPError
+from mcp.client.client import Client
 from opencode_simulation import WorldError
 from opencode_simulation.config import SimulationTaskConfig
 from opencode_simulation.episode import EpisodeSpec
@@ -19,12 +19,10 @@ from opencode_simulation.reference import find_world
 from opencode_simulation.toolset import SimulationToolsetConfig
 from pydantic import ValidationError
 
-from tests.simulation.served import SharedWorlds, agent, server_processes, shared_worlds, text
+from tests.simulation.served import SharedWorlds, post, server_processes, shared_worlds, text
 from tests.support.machine import patience
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-PLAIN = {"accept": "application/json, text/event-stream"}
 
 
 def peak_bytes(pid: int) -> int:
@@ -54,7 +52,7 @@ async def bare(programs: None) -> AsyncIterator[SharedWorlds]:
 async def test_a_step_that_fails_ends_the_episode_as_an_error(bare: SharedWorlds, how: str, message: str) -> None:
     limits: dict[str, Any] = {"step_timeout": patience(1.0)} if how == "hangs" else {}
     seat, beside = await bare.seat(**limits), await bare.seat()
-    async with agent(seat.url) as client, agent(beside.url) as other:
+    async with Client(seat.url) as client, Client(beside.url) as other:
         assert text(await client.call_tool("act", {"how": "well"})) == "well done"
         failed = await client.call_tool("act", {"how": how})
         assert (failed.is_error, "the simulation has failed" in text(failed)) == (True, True)
@@ -73,7 +71,7 @@ async def test_what_is_nested_deep_touches_no_neighbour_and_fails_no_world(bare:
     words: list[object] = []
     for _ in range(depth):
         words = [words]
-    async with agent(seat.url) as client, agent(beside.url) as other:
+    async with Client(seat.url) as client, Client(beside.url) as other:
         with contextlib.suppress(MCPError):
             await client.call_tool("quote", {"words": words})
         assert text(await other.call_tool("act", {"how": "well"})) == "well done"
@@ -83,7 +81,7 @@ async def test_what_is_nested_deep_touches_no_neighbour_and_fails_no_world(bare:
 
 async def test_a_failure_that_quotes_megabytes_is_told_in_short(bare: SharedWorlds) -> None:
     seat = await bare.seat()
-    async with agent(seat.url) as client:
+    async with Client(seat.url) as client:
         assert (await client.call_tool("quote", {"words": ["\x01" * 600_000], "fail": True})).is_error
     with pytest.raises(BrokenWorldError, match="KeyError") as failed:
         await seat.finish()
@@ -94,20 +92,11 @@ async def test_one_rollout_cannot_fill_the_server_that_it_shares(bare: SharedWor
     seat, beside = await bare.seat(), await bare.seat()
     (pid,) = server_processes(bare)
     before = peak_bytes(pid)
-    params = {"name": "act", "arguments": {"how": "well", "more": "x" * 4_000_000}}
-    gate = asyncio.Semaphore(64)
-
-    async def flood(client: httpx.AsyncClient, number: int) -> None:
-        async with gate:
-            await client.post(
-                seat.url, json={"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}, headers=PLAIN
-            )
-
-    async with httpx.AsyncClient(timeout=120, limits=httpx.Limits(max_connections=64)) as client:
-        flooding = asyncio.gather(*(flood(client, number) for number in range(64)))
-        async with agent(beside.url) as other:
-            assert text(await other.call_tool("act", {"how": "well"})) == "well done"
-        await flooding
+    large = {"name": "act", "arguments": {"how": "well", "more": "x" * 4_000_000}}
+    flooding = asyncio.gather(*(post(seat.url, number, "tools/call", **large) for number in range(64)))
+    async with Client(beside.url) as other:
+        assert text(await other.call_tool("act", {"how": "well"})) == "well done"
+    await flooding
     assert peak_bytes(pid) - before < 600 * 2**20  # without a gate: 800
     assert len((await seat.finish()).steps) == 64
     assert len((await beside.finish()).steps) == 1

@@ -8,10 +8,9 @@ import pytest
 from opencode_simulation import Step, World, tool, trajectory_of
 from opencode_simulation.alone import WorldAlone
 from opencode_simulation.cli import play
-from opencode_simulation.data import SimulationTaskData
 from opencode_simulation.episode import EpisodeSpec, Refused
 from opencode_simulation.ledger import FINISH
-from opencode_simulation.task import _write
+from opencode_simulation.task import SimulationTaskData, _write
 
 from tests.rubrics.conftest import trace_of
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel
 from opencode_env.scripted_model.request import ChatRequest
-from opencode_simulation.ledger import Ledger, ledger_of
 from verifiers.v1.trace import WireTrace
 
+from tests.simulation import ledgers
 from tests.support.replies import bash, call
 from tests.support.rows import write_rows
 from tests.support.user_home import Finished, UserHome
@@ -35,25 +35,18 @@ class Hostile:
 
 
 @pytest.fixture(scope="module", params=["shared", "rollout"])
-def attacked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
+def attacked(request: pytest.FixtureRequest, shared_home: UserHome) -> Iterator[Finished]:
     """Two rollouts of one seed that attack at the same time."""
-    home = UserHome(tmp_path_factory.mktemp("hostile"))
-    rows = write_rows(home.root / "rows.jsonl", [{"id": name, "seed": 1, "config": LAKE} for name in ("a", "b")])
+    rows = write_rows(shared_home.root / "rows.jsonl", [{"id": name, "seed": 1, "config": LAKE} for name in ("a", "b")])
     words = ["opencode-simulation", "--env.taskset.dataset", str(rows), "-c", "2"]
     words += ["--env.taskset.task.server", request.param]
 
     async def run() -> Finished:
         async with ScriptedModel(Hostile()) as model:
-            return await home.run("attacked", model.base_url, *words)
+            return await shared_home.run(request.param, model.base_url, *words)
 
     yield asyncio.run(run())
-    assert home.leftovers() == []
-
-
-def ledger(trace: WireTrace) -> Ledger:
-    found = ledger_of(trace.info)
-    assert found is not None
-    return found
+    assert shared_home.leftovers() == []
 
 
 def report(trace: WireTrace) -> dict[str, list[str]]:
@@ -69,7 +62,7 @@ def test_what_the_agents_programs_do_at_the_tool_url_are_actions_in_their_own_le
         assert trace.ok, (trace.errors, attacked.log)
         found = report(trace)
         assert found["own move"] == ["row 0, column 1"]
-        steps = ledger(trace).steps
+        steps = ledgers.played(trace).steps
         assert [(entry.tool, entry.arguments["direction"]) for entry in steps] == [("move", "right"), ("move", "down")]
         assert trace.reward == 0.0
 
@@ -78,13 +71,11 @@ def test_no_other_route_and_no_other_rollouts_world_is_reached(attacked: Finishe
     for name in ("a", "b"):
         found = report(attacked.trace(name))
         assert found["tried"], found
-        assert found["reached"] == []
-        assert found["sockets"] == []
-        assert found["secrets"] == []
+        assert (found["reached"], found["sockets"], found["secrets"]) == ([], [], [])
 
 
 def test_nothing_that_was_tried_ended_changed_or_paid_an_episode(attacked: Finished) -> None:
     for name in ("a", "b"):
-        whole = ledger(attacked.trace(name)).summary
+        whole = ledgers.played(attacked.trace(name)).summary
         assert (whole.total_reward, whole.error) == (0.0, None)
         assert whole.terminated, "the second move goes into the hole below, from where the first one led"

@@ -12,9 +12,9 @@ from opencode_simulation import hub as hub_module
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.errors import BrokenWorldError, WorldError
 from opencode_simulation.hub import Hub
-from opencode_simulation.ledger import Ledger, LedgerSummary
 from opencode_simulation.wire import Hello, Opened, line
 
+from tests.simulation import ledgers
 from tests.support.programs import running
 from tests.support.waiting import until
 
@@ -22,8 +22,7 @@ from tests.support.waiting import until
 @asynccontextmanager
 async def served(hub: Hub, rollout: str) -> AsyncIterator[asyncio.StreamWriter]:
     """A server of an open rollout's own, with the right token."""
-    ledger = Ledger(summary=LedgerSummary(world="w", seed=None, config={}))
-    await hub.open(rollout, EpisodeSpec(), ledger, lambda _: None)
+    await hub.open(rollout, EpisodeSpec(), ledgers.empty(), lambda _: None)
     reader, writer = await asyncio.open_unix_connection(hub.path)
     try:
         writer.write(line(Hello(token=hub.token, rollout=rollout)))
@@ -80,7 +79,7 @@ async def test_a_shared_server_that_died_is_not_waited_for_long(monkeypatch: pyt
     monkeypatch.setattr(hub_module, "_RECONNECT_SECONDS", 0.1)
     hub = Hub()
     for name in ("first", "second"):
-        await hub.open(name, EpisodeSpec(), Ledger(summary=LedgerSummary(world="w", seed=None, config={})), print)
+        await hub.open(name, EpisodeSpec(), ledgers.empty(), print)
     reader, writer = await asyncio.open_unix_connection(hub.path)
     writer.write(line(Hello(token=hub.token, group="g")))
     first = asyncio.create_task(hub.open_shared("first", "g"))

@@ -1,23 +1,22 @@
 """The order desk: its reward is on the state of the orders at the end, also in a rollout with a user who says stop."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp.client.client import Client
-from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
-from opencode_env.scripted_model import ChatRequest, ScriptedModel, WorldsPolicy
+from opencode_env.scripted_model import ChatRequest, WorldsPolicy
 from opencode_env.scripted_model.request import ChatBody
 from opencode_simulation import SimulationTaskset
 from opencode_simulation.alone import WorldAlone
 from opencode_simulation.config import SimulationTaskConfig, SimulationTasksetConfig
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.hub import hub
-from opencode_simulation.ledger import FINISH, Ledger, ledger_of
+from opencode_simulation.ledger import FINISH, Ledger
 from opencode_simulation.samples.order_desk import OrderDesk
-from verifiers.v1 import SamplingConfig
-from verifiers.v1.clients import EvalClientConfig, ModelContext
 
-from tests.simulation.episodes import problems
+from tests.simulation import ledgers
+from tests.simulation.episodes import problems, serving
 from tests.simulation.served import shared_worlds, text
 
 
@@ -65,24 +64,15 @@ def test_the_shipped_rows_have_users_who_say_stop() -> None:
 
 
 @pytest.mark.usefixtures("light_opencode")
-async def test_a_conversation_that_its_user_ends_is_paid_for_the_final_state() -> None:
+async def test_a_conversation_that_its_user_ends_is_paid_for_the_final_state(tmp_path: Path) -> None:
     taskset = {"id": "opencode-simulation", "task": {"world": "order-desk"}}
-    env = OpenCodeEnv(OpenCodeEnvConfig.model_validate({"taskset": taskset}))
-    async with ScriptedModel(WorldsPolicy()) as model, env.serving():
-        context = ModelContext(
-            model="org/some-model",
-            client=EvalClientConfig(base_url=model.base_url, api_key_var="NO_SUCH_KEY"),
-            sampling=SamplingConfig(),
-        )
-        (slot,) = env.slots(list(env.taskset)[2])
-        episode = await env.run_slot(slot, context)
+    async with serving(tmp_path, WorldsPolicy(), taskset=taskset) as served:
+        episode = await served.play(2)
     assert problems(episode) == []
     (trace,) = episode.traces
     assert (trace.reward, trace.stop_condition, trace.info["termination_reason"]) == (1.0, "user_stop", "user_stop")
-    ledger = ledger_of(trace.info)
-    assert ledger is not None
-    assert [entry.tool for entry in ledger.steps] == ["find_orders", "accept_return", FINISH]
-    assert "###STOP###" not in str([request.body for request in model.requests])
+    assert [entry.tool for entry in ledgers.played(trace).steps] == ["find_orders", "accept_return", FINISH]
+    assert "###STOP###" not in str([request.body for request in served.requests])
 
 
 @pytest.mark.usefixtures("programs")

@@ -1,6 +1,5 @@
 """Parity of a simulation with production: what differs is found and named, what means the same is the same."""
 
-import copy
 import json
 import shutil
 from collections.abc import Callable
@@ -66,16 +65,23 @@ def production() -> MCPServer[Any]:
     return server
 
 
+Change = Callable[[list[Schema]], object]
+Changed = Callable[..., Path]
+
+
 @pytest.fixture
-async def tools() -> list[Schema]:
-    """The tools of production, as a snapshot holds them."""
-    return [listed.model_dump() for listed in await list_tools(production())]
+async def changed(tmp_path: Path) -> Changed:
+    """Changes the tools of production, and writes a snapshot of them; gives its path."""
+    tools = [listed.model_dump() for listed in await list_tools(production())]
 
+    def write(*changes: Change) -> Path:
+        for change in changes:
+            change(tools)
+        path = tmp_path / "tools.json"
+        path.write_text(json.dumps(tools))
+        return path
 
-def saved(tools: list[Schema], path: Path) -> Path:
-    """A snapshot."""
-    path.write_text(json.dumps(tools))
-    return path
+    return write
 
 
 async def test_a_world_and_a_server_with_the_same_tools_are_the_same() -> None:
@@ -107,7 +113,22 @@ def turned(schema: Schema) -> None:
     schema["properties"] = dict(reversed(schema["properties"].items()))
 
 
-Change = Callable[[list[Schema]], object]
+Place = Callable[[list[Schema]], Schema]
+PLACES: dict[Place, str] = {
+    order: '"order": parameter "{}"',
+    send: '"send": parameter "{}"',
+    address: '"send": parameter "to".{}',
+}
+
+
+def other(place: Place, name: str, told: str, **fields: Any) -> tuple[Change, str]:
+    """A parameter with other fields in its schema, and what is told of it, which begins with its place."""
+
+    def change(tools: list[Schema]) -> None:
+        place(tools)["properties"][name].update(fields)
+
+    return change, PLACES[place].format(name) + told
+
 
 TOOLS: dict[str, tuple[Change, str]] = {
     "a tool renamed": (lambda t: t[0].update(name="orders"), 'tool "orders": missing .*which has "order"'),
@@ -126,71 +147,34 @@ SIGNATURES: dict[str, tuple[Change, str]] = {
         lambda t: turned(order(t)),
         '"order": order of parameters: item, count, size; in production size',
     ),
-    "another type": (
-        lambda t: order(t)["properties"]["item"].update(type="integer"),
-        '"order": parameter "item".type: string; in production integer',
-    ),
-    "a number for a whole one": (
-        lambda t: order(t)["properties"]["count"].update(type="number"),
-        '"order": parameter "count".type: integer; in production number',
-    ),
-    "null refused": (
-        lambda t: order(t)["properties"].update(size={"type": "string"}),
-        '"order": parameter "size"',
-    ),
+    "another type": other(order, "item", ".type: string; in production integer", type="integer"),
+    "a number for a whole one": other(order, "count", ".type: integer; in production number", type="number"),
+    "null refused": (lambda t: order(t)["properties"].update(size={"type": "string"}), '"order": parameter "size"'),
     "required": (lambda t: order(t)["required"].append("count"), '"count": optional; in production required'),
     "optional": (lambda t: order(t)["required"].remove("item"), '"item": required; in production optional'),
-    "another default": (
-        lambda t: order(t)["properties"]["count"].update(default=2),
-        'parameter "count": default 1; in production 2',
-    ),
+    "another default": other(order, "count", ": default 1; in production 2", default=2),
     "no default": (lambda t: order(t)["properties"]["count"].pop("default"), "default 1; in production '.none.'"),
-    "a default of another type": (
-        lambda t: send(t)["properties"]["insured"].update(default=0),
-        'parameter "insured": default False; in production 0',
-    ),
-    "a nested type": (
-        lambda t: address(t)["properties"]["zip"].update(type="string"),
-        '"send": parameter "to".zip.type: integer; in production string',
-    ),
+    "a default of another type": other(send, "insured", ": default False; in production 0", default=0),
+    "a nested type": other(address, "zip", ".type: integer; in production string", type="string"),
     "a nested name": (lambda t: renamed(address(t), "zip", "code"), 'parameter "to".code: .none.; in production'),
     "nested and required": (
         lambda t: address(t)["required"].append("tags"),
         r'parameter "to".required: \[.street., .zip.\]; in production \[.street., .tags., .zip.\]',
     ),
-    "nested items": (
-        lambda t: address(t)["properties"]["tags"].update(items={"type": "number"}),
-        'parameter "to".tags.items.type: string; in production number',
-    ),
-    "an enum": (
-        lambda t: order(t)["properties"]["item"].update(enum=["tea", "cup"]),
-        r'"item".enum: .none.; in production \[.cup., .tea.\]',
-    ),
-    "a pattern": (
-        lambda t: order(t)["properties"]["item"].update(pattern="^t"),
-        '"item".pattern: .none.; in production .t',
-    ),
-    "a bound": (
-        lambda t: order(t)["properties"]["count"].update(minimum=1),
-        '"count".minimum: .none.; in production 1',
-    ),
-    "a format": (
-        lambda t: order(t)["properties"]["item"].update(format="uuid"),
-        '"item".format: .none.; in production uuid',
-    ),
+    "nested items": other(address, "tags", ".items.type: string; in production number", items={"type": "number"}),
+    "an enum": other(order, "item", r".enum: .none.; in production \[.cup., .tea.\]", enum=["tea", "cup"]),
+    "a pattern": other(order, "item", ".pattern: .none.; in production .t", pattern="^t"),
+    "a bound": other(order, "count", ".minimum: .none.; in production 1", minimum=1),
+    "a format": other(order, "item", ".format: .none.; in production uuid", format="uuid"),
 }
 DESCRIPTIONS: dict[str, tuple[Change, str]] = {
     "of a tool": (
         lambda t: t[2].update(description="Another."),
         'tool "status": description: .*in production .Another',
     ),
-    "of a parameter": (
-        lambda t: order(t)["properties"]["item"].update(description="What"),
-        '"order": parameter "item": description .*in production .What',
-    ),
-    "inside a parameter": (
-        lambda t: address(t)["properties"]["zip"].update(description="Six digits"),
-        '"send": parameter "to".zip.description: Five digits; in production Six digits',
+    "of a parameter": other(order, "item", ": description .*in production .What", description="What"),
+    "inside a parameter": other(
+        address, "zip", ".description: Five digits; in production Six digits", description="Six digits"
     ),
     "of a nested schema": (
         lambda t: address(t).update(description="From where"),
@@ -199,27 +183,21 @@ DESCRIPTIONS: dict[str, tuple[Change, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", TOOLS)
-async def test_other_tools_are_a_tool_mismatch(name: str, tools: list[Schema], tmp_path: Path) -> None:
-    change, message = TOOLS[name]
-    change(tools)
+@pytest.mark.parametrize(("change", "message"), TOOLS.values(), ids=TOOLS)
+async def test_other_tools_are_a_tool_mismatch(change: Change, message: str, changed: Changed) -> None:
     with pytest.raises(ToolMismatchError, match=message):
-        await check_parity(Shop, saved(tools, tmp_path / "tools.json"))
+        await check_parity(Shop, changed(change))
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
-async def test_other_parameters_are_a_signature_mismatch(name: str, tools: list[Schema], tmp_path: Path) -> None:
-    change, message = SIGNATURES[name]
-    change(tools)
+@pytest.mark.parametrize(("change", "message"), SIGNATURES.values(), ids=SIGNATURES)
+async def test_other_parameters_are_a_signature_mismatch(change: Change, message: str, changed: Changed) -> None:
     with pytest.raises(SignatureMismatchError, match=message):
-        await check_parity(Shop, str(saved(tools, tmp_path / "tools.json")))
+        await check_parity(Shop, str(changed(change)))
 
 
-@pytest.mark.parametrize("name", DESCRIPTIONS)
-async def test_descriptions_are_compared_on_request(name: str, tools: list[Schema], tmp_path: Path) -> None:
-    change, message = DESCRIPTIONS[name]
-    change(tools)
-    path = saved(tools, tmp_path / "tools.json")
+@pytest.mark.parametrize(("change", "message"), DESCRIPTIONS.values(), ids=DESCRIPTIONS)
+async def test_descriptions_are_compared_on_request(change: Change, message: str, changed: Changed) -> None:
+    path = changed(change)
     await check_parity(Shop, path)
     with pytest.raises(SignatureMismatchError, match=message):
         await check_parity(Shop, path, descriptions=True)
@@ -245,10 +223,9 @@ SAME: dict[str, Change] = {
 }
 
 
-@pytest.mark.parametrize("name", SAME)
-async def test_another_spelling_of_the_same_is_the_same(name: str, tools: list[Schema], tmp_path: Path) -> None:
-    SAME[name](tools)
-    await check_parity(Shop, saved(tools, tmp_path / "tools.json"), descriptions=True)
+@pytest.mark.parametrize("change", SAME.values(), ids=SAME)
+async def test_another_spelling_of_the_same_is_the_same(change: Change, changed: Changed) -> None:
+    await check_parity(Shop, changed(change), descriptions=True)
 
 
 def apart(ours: Schema, theirs: Schema, **rest: Any) -> list[str]:
@@ -303,12 +280,10 @@ def test_parameters_behind_a_reference_are_parameters() -> None:
     assert list(signatures[1].parameters) == ["p"]
 
 
-async def test_all_that_differs_is_in_one_message(tools: list[Schema], tmp_path: Path) -> None:
-    given = copy.deepcopy(tools)
-    SIGNATURES["another type"][0](given)
-    TOOLS["a tool more"][0](given)
+async def test_all_that_differs_is_in_one_message(changed: Changed) -> None:
+    path = changed(SIGNATURES["another type"][0], TOOLS["a tool more"][0])
     with pytest.raises(ToolMismatchError) as caught:
-        await check_parity(Shop, saved(given, tmp_path / "tools.json"))
+        await check_parity(Shop, path)
     assert len(str(caught.value).splitlines()) == 3
 
 

@@ -10,10 +10,11 @@ from opencode_env.scripted_model import ScriptedModel, WorldsPolicy
 from opencode_simulation import trajectory_of
 from opencode_simulation.alone import WorldAlone
 from opencode_simulation.episode import EpisodeSpec
-from opencode_simulation.ledger import Ledger, ledger_of
+from opencode_simulation.ledger import Ledger
 from opencode_simulation.reference import find_world
 from verifiers.v1.trace import WireTrace
 
+from tests.simulation.ledgers import played as ledger
 from tests.support.rows import write_rows
 from tests.support.user_home import Finished, UserHome
 
@@ -41,24 +42,15 @@ def of_world(world: str, server: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def home(sandboxes: None, tmp_path_factory: pytest.TempPathFactory) -> UserHome:
-    return UserHome(tmp_path_factory.mktemp("worlds"))
-
-
-@pytest.fixture(scope="module")
-def runs(light_opencode: None, home: UserHome) -> tuple[Finished, Finished]:
+def runs(light_opencode: None, shared_home: UserHome) -> tuple[Finished, Finished]:
     """The lake, with a server for each rollout; the tracker, with one for all."""
-    rows = write_rows(home.root / "rows.jsonl", LAKES)
+    words = ["--env.taskset.dataset", str(write_rows(shared_home.root / "rows.jsonl", LAKES))]
+    words += ["--env.taskset.task.rubric.discount", "0.5"]
 
     async def both() -> tuple[Finished, Finished]:
         async with ScriptedModel(WorldsPolicy()) as model:
-            lake = home.run(
-                "lake",
-                model.base_url,
-                *of_world("frozen-lake", "rollout"),
-                *("--env.taskset.dataset", str(rows), "--env.taskset.task.rubric.discount", "0.5"),
-            )
-            tracker = home.run("tracker", model.base_url, *of_world("issue-tracker", "shared"))
+            lake = shared_home.run("lake", model.base_url, *of_world("frozen-lake", "rollout"), *words)
+            tracker = shared_home.run("tracker", model.base_url, *of_world("issue-tracker", "shared"))
             return await asyncio.gather(lake, tracker)
 
     return asyncio.run(both())
@@ -72,12 +64,6 @@ def lake(runs: tuple[Finished, Finished]) -> Finished:
 @pytest.fixture(scope="module")
 def tracker(runs: tuple[Finished, Finished]) -> Finished:
     return runs[1]
-
-
-def ledger(trace: WireTrace) -> Ledger:
-    found = ledger_of(trace.info)
-    assert found is not None
-    return found
 
 
 def traces(finished: Finished) -> Sequence[WireTrace]:
@@ -145,9 +131,7 @@ def test_every_ledger_is_what_the_same_calls_give_alone(lake: Finished, tracker:
 def test_the_agent_never_sees_a_reward(lake: Finished, tracker: Finished) -> None:
     for trace in (*traces(lake), *traces(tracker)):
         seen = json.dumps([message.model_dump(mode="json") for message in trace.messages if message.role == "tool"])
-        assert "reward" not in seen
-        assert "checks" not in seen
-        assert "terminated" not in seen
+        assert not [word for word in ("reward", "checks", "terminated") if word in seen]
 
 
 def test_a_trace_is_a_trajectory_of_its_family(lake: Finished, tracker: Finished) -> None:
@@ -163,53 +147,35 @@ def test_a_trace_is_a_trajectory_of_its_family(lake: Finished, tracker: Finished
         assert len(found.conversation_history) == len(trace.messages)
 
 
-def test_nothing_is_left_behind_and_nothing_is_warned_of(lake: Finished, tracker: Finished, home: UserHome) -> None:
-    assert home.leftovers() == []
+def test_nothing_is_left_behind_and_nothing_is_warned_of(
+    lake: Finished, tracker: Finished, shared_home: UserHome
+) -> None:
+    assert shared_home.leftovers() == []
     for finished in (lake, tracker):
-        assert "WARNING" not in finished.log
-        assert "ERROR" not in finished.log
+        assert not [word for word in ("WARNING", "ERROR") if word in finished.log]
 
 
 def test_the_agents_tools_are_the_worlds_and_no_resources(tracker: Finished) -> None:
     trace = tracker.trace("triage-1")
     offered = {str(found.name) for found in trace.tools or []}
-    assert {name for name in offered if name.startswith("tracker_")} == {f"tracker_{name}" for name in TRACKER_TOOLS}
-
-
-TRACKER_TOOLS = (
-    "list_issues",
-    "get_issue",
-    "search_issues",
-    "list_people",
-    "create_issue",
-    "comment_issue",
-    "label_issue",
-    "assign_issue",
-    "close_issue",
-    "finish",
-)
-
-
-def wrong_production(folder: Path) -> Path:
-    """A snapshot of a server that the lake is not."""
-    tools = [{"name": "walk", "description": "", "parameters": {"type": "object", "properties": {}}}]
-    path = folder / "production.json"
-    path.write_text(json.dumps(tools))
-    return path
+    tools = "list_issues get_issue search_issues list_people create_issue comment_issue label_issue assign_issue "
+    wanted = {f"tracker_{name}" for name in f"{tools} close_issue finish".split()}
+    assert {name for name in offered if name.startswith("tracker_")} == wanted
 
 
 async def test_an_environment_does_not_start_with_a_world_that_is_not_what_it_stands_for(
-    home: UserHome, tmp_path: Path
+    shared_home: UserHome, tmp_path: Path
 ) -> None:
-    module = tmp_path / "stale_world.py"
-    module.write_text(
+    production = tmp_path / "production.json"
+    tools = [{"name": "walk", "description": "", "parameters": {"type": "object", "properties": {}}}]
+    production.write_text(json.dumps(tools))
+    (tmp_path / "stale_world.py").write_text(
         "from opencode_simulation.samples.frozen_lake import FrozenLake\n"
-        f"class Stale(FrozenLake):\n    PRODUCTION = {str(wrong_production(tmp_path))!r}\n"
+        f"class Stale(FrozenLake):\n    PRODUCTION = {str(production)!r}\n"
     )
+    words = of_world("stale_world:Stale", "rollout")
     async with ScriptedModel(WorldsPolicy()) as model:
-        finished = await home.run(
-            "stale", model.base_url, *of_world("stale_world:Stale", "rollout"), env={"PYTHONPATH": str(tmp_path)}
-        )
+        finished = await shared_home.run("stale", model.base_url, *words, env={"PYTHONPATH": str(tmp_path)})
     assert finished.exit_code != 0
     assert 'tool "walk": missing in the simulation' in finished.log
     assert finished.episodes == []

@@ -9,26 +9,26 @@ from opencode_env.taskset import DatasetError
 from opencode_simulation import SimulationTaskset
 from opencode_simulation.config import SimulationTaskConfig, SimulationTasksetConfig
 
+from tests.support.rows import write_rows
+
 USER = {"enabled": True, "system_prompt": "You are in a hurry.", "llm": "some-model"}
 
 
-def loaded(path: Path, *rows: dict[str, Any], **options: Any) -> list[Any]:
+def read(**options: Any) -> list[Any]:
+    """The data of the tasks of a taskset with these options."""
+    return [task.data for task in SimulationTaskset(SimulationTasksetConfig(**options))]
+
+
+def loaded(path: Path, *rows: dict[str, Any]) -> list[Any]:
     """The data of the tasks of these rows."""
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return [task.data for task in SimulationTaskset(SimulationTasksetConfig(dataset=path, **options))]
+    return read(dataset=write_rows(path, rows))
 
 
 def test_the_names_of_the_family_mean_the_same(tmp_path: Path) -> None:
-    family = {
-        "id": "one",
-        "seed": 3,
-        "system_prompt": "Be brief.",
-        "user_prompt_template": "Go: {observation}",
-        "environment_context": {"size": 5},
-        "user_simulation": USER,
-    }
-    ours = {"id": "one", "seed": 3, "system_prompt": "Be brief.", "prompt": "Go: {observation}", "config": {"size": 5}}
-    first, second = loaded(tmp_path / "rows.jsonl", family, {**ours, "user_simulation": USER})
+    same = {"id": "one", "seed": 3, "system_prompt": "Be brief.", "user_simulation": USER}
+    family = {**same, "user_prompt_template": "Go: {observation}", "environment_context": {"size": 5}}
+    ours = {**same, "prompt": "Go: {observation}", "config": {"size": 5}}
+    first, second = loaded(tmp_path / "rows.jsonl", family, ours)
     assert first.model_dump(exclude={"idx"}) == second.model_dump(exclude={"idx"})
     assert (first.seed, first.config, first.user_simulation) == (3, {"size": 5}, USER)
 
@@ -39,8 +39,8 @@ def test_a_seed_in_the_environment_context_is_the_rows(tmp_path: Path) -> None:
 
 
 def test_without_a_file_there_are_the_shipped_rows_or_seeds() -> None:
-    shipped = list(SimulationTaskset(SimulationTasksetConfig(task=SimulationTaskConfig(world="issue-tracker"))))
-    assert {task.data.id for task in shipped} >= {"triage-1", "report-4"}
+    shipped = read(task=SimulationTaskConfig(world="issue-tracker"))
+    assert {data.id for data in shipped} >= {"triage-1", "report-4"}
     made = list(SimulationTaskset(SimulationTasksetConfig(episodes=3, first_seed=40, prompt="{observation}?")))
     assert [(task.data.seed, task.data.prompt) for task in made] == [(seed, "{observation}?") for seed in (40, 41, 42)]
     assert len({task.key for task in made}) == 3
@@ -74,7 +74,7 @@ def test_a_wrong_row_names_its_line_and_column(row: dict[str, Any], message: str
 
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="no such file"):
-        list(SimulationTaskset(SimulationTasksetConfig(dataset=tmp_path / "rows.jsonl")))
+        read(dataset=tmp_path / "rows.jsonl")
 
 
 @pytest.mark.parametrize("form", ["plain", "indented", "marked", "pushed"])
@@ -83,8 +83,7 @@ def test_a_json_array_of_rows_is_read_like_lines(form: str, tmp_path: Path) -> N
     text = json.dumps(rows, ensure_ascii=False, indent=2 if form == "indented" else None)
     path = tmp_path / "rows.json"
     path.write_text({"pushed": "\n \n"}.get(form, "") + text, encoding="utf-8-sig" if form == "marked" else "utf-8")
-    found = [task.data for task in SimulationTaskset(SimulationTasksetConfig(dataset=path))]
-    lines = loaded(tmp_path / "rows.jsonl", *rows)
+    found, lines = read(dataset=path), loaded(tmp_path / "rows.jsonl", *rows)
     assert [data.model_dump() for data in found] == [data.model_dump() for data in lines]
     assert [data.id for data in found] == ["é", "b"]
 
@@ -101,4 +100,4 @@ def test_what_is_wrong_in_an_array_is_told_with_its_place(text: str, message: st
     path = tmp_path / "rows.json"
     path.write_text(text)
     with pytest.raises(DatasetError, match=message):
-        list(SimulationTaskset(SimulationTasksetConfig(dataset=path)))
+        read(dataset=path)

@@ -6,25 +6,25 @@ import random
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 import pytest_asyncio
+from mcp.client.client import Client
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.errors import WorldError
 from opencode_simulation.hub import hub
-from opencode_simulation.ledger import Ledger, LedgerEntry
+from opencode_simulation.ledger import Ledger
 from opencode_simulation.reference import SAMPLES
+from opencode_simulation.wire import Hello, Stepped, line
 
-from tests.simulation.served import SharedWorlds, agent, server_processes, shared_worlds, text
+from tests.simulation import ledgers
+from tests.simulation.served import SharedWorlds, post, server_processes, shared_worlds, text
 from tests.simulation.wandering import played_alone, random_call
 from tests.support.sizes import size
 from tests.support.waiting import until
 
 WORLDS = size(6, 256)
 """How many worlds play at once in the long test."""
-
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -36,33 +36,25 @@ async def counters(programs: None) -> AsyncIterator[SharedWorlds]:
         yield served
 
 
-def call_body(number: int, request_id: int | str, tool: str = "add") -> dict[str, Any]:
-    """The JSON-RPC request of one tool call."""
-    params = {"name": tool, "arguments": {"number": number}}
-    return {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
-
-
-async def post(url: str, body: dict[str, Any]) -> httpx.Response:
-    """What a program of the agent's sends."""
-    headers = {"accept": "application/json, text/event-stream"}
-    async with httpx.AsyncClient(timeout=60) as client:
-        return await client.post(url, json=body, headers=headers)
+async def add(url: str, number: int, request_id: int | str, tool: str = "add") -> str:
+    """The answer to one tool call."""
+    return (await post(url, request_id, "tools/call", name=tool, arguments={"number": number})).text
 
 
 async def test_two_rollouts_of_one_seed_have_a_world_each(counters: SharedWorlds) -> None:
     first, second = await counters.seat(seed=5), await counters.seat(seed=5)
-    async with agent(first.url) as one, agent(second.url) as other:
+    async with Client(first.url) as one, Client(second.url) as other:
         assert text(await one.call_tool("add", {"number": 1})) == '{"total": 6}'
         assert text(await other.call_tool("add", {"number": 10})) == '{"total": 15}'
         assert text(await one.call_tool("add", {"number": 1})) == '{"total": 7}'
-    ledgers = await first.finish(), await second.finish()
-    assert [[entry.reward for entry in ledger.steps] for ledger in ledgers] == [[1.0, 1.0], [10.0]]
-    assert [ledger.summary.first_observation for ledger in ledgers] == [{"total": 5}] * 2
+    found = await first.finish(), await second.finish()
+    assert [[entry.reward for entry in ledger.steps] for ledger in found] == [[1.0, 1.0], [10.0]]
+    assert [ledger.summary.first_observation for ledger in found] == [{"total": 5}] * 2
 
 
 async def test_the_agent_sees_the_observation_and_nothing_else(counters: SharedWorlds) -> None:
     seat = await counters.seat(seed=5)
-    answer = (await post(seat.url, call_body(3, 1))).text
+    answer = await add(seat.url, 3, 1)
     assert '{\\"total\\": 8}' in answer
     assert "secret" not in answer
     assert "reward" not in answer
@@ -72,30 +64,25 @@ async def test_the_agent_sees_the_observation_and_nothing_else(counters: SharedW
 
 async def test_a_call_that_is_sent_again_is_one_step_and_has_one_answer(counters: SharedWorlds) -> None:
     seat = await counters.seat()
-    answers = await asyncio.gather(*(post(seat.url, call_body(2, 7)) for _ in range(4)))
-    assert len({answer.text for answer in answers}) == 1
-    await post(seat.url, call_body(2, 8))
-    await post(seat.url, call_body(2, "7"))
-    await post(seat.url, call_body(3, 7))
+    answers = await asyncio.gather(*(add(seat.url, 2, 7) for _ in range(4)))
+    assert len(set(answers)) == 1
+    for number, request_id in ((2, 8), (2, "7"), (3, 7)):
+        await add(seat.url, number, request_id)
     assert [entry.reward for entry in (await seat.finish()).steps] == [2.0, 2.0, 2.0, 3.0]
 
 
 async def test_the_numbers_of_a_new_client_are_no_repetition(counters: SharedWorlds) -> None:
     seat = await counters.seat()
-    greeting = {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "program", "version": "1"},
-    }
+    greeting = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "program", "version": "1"}}
     for _ in range(2):
-        await post(seat.url, {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": greeting})
-        await post(seat.url, call_body(2, 1))
+        await post(seat.url, 0, "initialize", **greeting)
+        await add(seat.url, 2, 1)
     assert len((await seat.finish()).steps) == 2
 
 
 async def test_parallel_calls_of_one_world_are_taken_in_turn(counters: SharedWorlds) -> None:
     seat = await counters.seat()
-    await asyncio.gather(*(post(seat.url, call_body(1, number, "add_later")) for number in range(12)))
+    await asyncio.gather(*(add(seat.url, 1, number, "add_later") for number in range(12)))
     ledger = await seat.finish()
     assert [entry.step for entry in ledger.steps] == list(range(1, 13))
     assert [entry.observation for entry in ledger.steps] == [{"total": total} for total in range(1, 13)]
@@ -103,7 +90,7 @@ async def test_parallel_calls_of_one_world_are_taken_in_turn(counters: SharedWor
 
 async def test_what_comes_after_the_end_is_refused_and_changes_nothing(counters: SharedWorlds) -> None:
     seat = await counters.seat(config={"goal": 3})
-    async with agent(seat.url) as client:
+    async with Client(seat.url) as client:
         await client.call_tool("add", {"number": 3})
         assert hub().over(seat.rollout)
         late = await client.call_tool("add", {"number": 1})
@@ -115,7 +102,7 @@ async def test_what_comes_after_the_end_is_refused_and_changes_nothing(counters:
 
 async def test_a_call_that_makes_no_sense_is_no_step(counters: SharedWorlds) -> None:
     seat = await counters.seat()
-    async with agent(seat.url) as client:
+    async with Client(seat.url) as client:
         refused = await client.call_tool("add", {"number": -1})
         assert (refused.is_error, "only up" in text(refused)) == (True, True)
         assert (await client.call_tool("add", {"number": "x"})).is_error
@@ -125,7 +112,7 @@ async def test_a_call_that_makes_no_sense_is_no_step(counters: SharedWorlds) -> 
 
 async def test_the_limit_of_steps_cuts_the_episode_off(counters: SharedWorlds) -> None:
     seat = await counters.seat(max_steps=2)
-    async with agent(seat.url) as client:
+    async with Client(seat.url) as client:
         for _ in range(3):
             await client.call_tool("add", {"number": 1})
     ledger = await seat.finish()
@@ -135,7 +122,7 @@ async def test_the_limit_of_steps_cuts_the_episode_off(counters: SharedWorlds) -
 
 async def test_resources_are_read_by_their_patterns_and_are_no_steps(counters: SharedWorlds) -> None:
     seat = await counters.seat(seed=6)
-    async with agent(seat.url) as client:
+    async with Client(seat.url) as client:
         listed = [str(found.uri) for found in (await client.list_resources()).resources]
         patterns = [found.uri_template for found in (await client.list_resource_templates()).resource_templates]
         total = await client.read_resource("counter://total")
@@ -152,22 +139,18 @@ async def test_a_url_without_a_right_signature_leads_to_no_world(counters: Share
     forged = mine.url.replace(mine.rollout, others.rollout)
     doubled = f"{mine.url}&vf_state_route={others.rollout}"
     for url in (bare, forged, doubled, f"{bare}?vf_state_route={others.rollout}"):
-        answer = (await post(url, call_body(1, 1))).text
-        assert "there is no world at this address" in answer
+        assert "there is no world at this address" in await add(url, 1, 1)
     for path in ("/", "/state", "/task", "/ledger", "/control/reward", "/mcp/reset"):
-        assert (await post(bare.removesuffix("/mcp") + path, {})).status_code == 404
+        assert (await post(bare.removesuffix("/mcp") + path, 0, "initialize")).status_code == 404
     assert [(await seat.finish()).steps for seat in (mine, others)] == [[], []]
 
 
 async def test_an_unauthenticated_request_is_not_heard_by_the_environment(counters: SharedWorlds) -> None:
     seat = await counters.seat()
     reader, writer = await asyncio.open_unix_connection(hub().path)
-    forged = LedgerEntry(
-        step=1, tool="add", arguments={}, observation="", reward=9.0, terminated=True, truncated=False, info={}
-    )
-    hello = f'{{"kind":"hello","token":"guessed","rollout":"{seat.rollout}"}}\n'
-    step = f'{{"kind":"stepped","rollout":"{seat.rollout}","entry":{forged.model_dump_json()}}}\n'
-    writer.write((hello + step).encode())
+    forged = ledgers.entry("add", reward=9.0, terminated=True)
+    hello = Hello(token="guessed", rollout=seat.rollout)
+    writer.write(line(hello) + line(Stepped(rollout=seat.rollout, entry=forged)))
     assert await reader.read() == b""
     writer.close()
     assert Path(hub().path).parent.stat().st_mode & 0o077 == 0
@@ -176,7 +159,7 @@ async def test_an_unauthenticated_request_is_not_heard_by_the_environment(counte
 
 async def wander(world: str, url: str, source: random.Random, calls: int) -> None:
     """Random calls, until the episode is over."""
-    async with agent(url) as client:
+    async with Client(url) as client:
         for _ in range(calls):
             tool, arguments = random_call(world, source)
             answer = await client.call_tool(tool, arguments)
@@ -188,7 +171,7 @@ async def assert_a_death_is_told(served: SharedWorlds) -> None:
     """A server that dies is an error, and what it gave before is kept."""
     kept: list[Ledger] = []
     seat = await served.seat(changed=kept.append, seed=4, config={"slippery": False})
-    async with agent(seat.url) as client:
+    async with Client(seat.url) as client:
         await client.call_tool("move", {"direction": "up"})
     (pid,) = server_processes(served)
     os.kill(pid, signal.SIGKILL)
@@ -208,12 +191,12 @@ async def test_many_worlds_at_once_are_each_what_they_are_alone_and_outlive_the_
     async with shared_worlds(world) as served:
         seats = [await served.seat(**spec.model_dump()) for spec in specs]
         await asyncio.gather(*(wander(world, seat.url, random.Random(n), 50) for n, seat in enumerate(seats)))
-        ledgers = [await seat.finish() for seat in seats]
+        found = [await seat.finish() for seat in seats]
         if world == "frozen-lake":
             await assert_a_death_is_told(served)
-    assert sum(len(ledger.steps) for ledger in ledgers) > WORLDS
-    for spec, ledger in zip(specs, ledgers, strict=True):
+    assert sum(len(ledger.steps) for ledger in found) > WORLDS
+    compared = {"first_observation", "total_reward", "terminated", "truncated", "error"}
+    for spec, ledger in zip(specs, found, strict=True):
         alone = await played_alone(world, spec, ((entry.tool, entry.arguments) for entry in ledger.steps))
         assert alone.steps == ledger.steps
-        for name in ("first_observation", "total_reward", "terminated", "truncated", "error"):
-            assert getattr(alone.summary, name) == getattr(ledger.summary, name)
+        assert alone.summary.model_dump(include=compared) == ledger.summary.model_dump(include=compared)

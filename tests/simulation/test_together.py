@@ -1,8 +1,6 @@
 """A world beside the tools of a real server, with a user on the other side, and played by opencode-rlm."""
 
-import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,27 +28,24 @@ POLICY = ScriptPolicy(
 )
 
 
-async def played(place: Path, rows: Sequence[dict[str, Any]], *words: str) -> Finished:
+async def played(home: UserHome, rows: Sequence[dict[str, Any]], *words: str) -> Finished:
     """These rows on a lake, with a program of notes beside it."""
-    home = UserHome(place)
-    file = write_file(place / "backends.yaml", program("my notes"))
+    file = write_file(home.root / "backends.yaml", program("my notes"))
     lake = {"seed": 1, "config": {"slippery": False, "map": ["SFF", "FFF", "FFG"]}}
     asked = [{**lake, "prompt": f"row {row['id']}: {{observation}}", **row} for row in rows]
-    dataset = write_rows(place / "rows.jsonl", asked)
+    dataset = write_rows(home.root / "rows.jsonl", asked)
+    arguments = ["opencode-simulation", *words, "--env.taskset.dataset", str(dataset), "-c", "2"]
+    arguments += ["--env.backends.file", str(file)]
     async with ScriptedModel(POLICY) as model:
-        arguments = ["opencode-simulation", *words, "--env.taskset.dataset", str(dataset), "-c", "2"]
-        finished = await asyncio.wait_for(
-            home.run("together", model.base_url, *arguments, "--env.backends.file", str(file)), 600
-        )
+        finished = await home.run(str(rows[0]["id"]), model.base_url, *arguments)
     assert finished.exit_code == 0, finished.log
     assert home.leftovers() == []
     return finished
 
 
-async def test_an_agent_has_a_world_a_real_server_and_a_user_at_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_an_agent_has_a_world_a_real_server_and_a_user_at_once(shared_home: UserHome) -> None:
     rows = [{"id": name, "user_simulation": {"script": ["Go on."]}} for name in ("reaches", "quits")]
-    words = ["--env.taskset.task.server", "shared"]
-    finished = await played(tmp_path_factory.mktemp("together"), rows, *words)
+    finished = await played(shared_home, rows, "--env.taskset.task.server", "shared")
     for name, reward, stop, reason, steps in (
         ("reaches", 1.0, "environment_done", "control_plane_signal", 4),
         ("quits", 0.0, "user_stop", "user_stop", 1),
@@ -64,10 +59,8 @@ async def test_an_agent_has_a_world_a_real_server_and_a_user_at_once(tmp_path_fa
         assert trace.info["user_simulation"] == {"played_by": "script", "turns": 1}
 
 
-async def test_opencode_rlm_plays_a_world_beside_a_real_server(tmp_path_factory: pytest.TempPathFactory) -> None:
-    words = ["--env.id", "opencode-rlm"]
-    finished = await played(tmp_path_factory.mktemp("together"), [{"id": "alone"}], *words)
-    trace = finished.trace("alone")
+async def test_opencode_rlm_plays_a_world_beside_a_real_server(shared_home: UserHome) -> None:
+    trace = (await played(shared_home, [{"id": "alone"}], "--env.id", "opencode-rlm")).trace("alone")
     assert trace.ok, trace.errors
     assert (trace.reward, trace.stop_condition) == (1.0, "environment_done")
     assert trace.info["tool_backends"]["my notes"]["calls"] == 1

@@ -1,26 +1,23 @@
 """A rollout as a trajectory: the row is the one that was given, also after a world has filled its prompt."""
 
 from opencode_simulation import trajectory_of
-from opencode_simulation.data import SimulationTaskData
-from opencode_simulation.ledger import FINISH, Ledger, LedgerEntry, LedgerSummary
-from opencode_simulation.task import _write
+from opencode_simulation.ledger import FINISH
+from opencode_simulation.task import SimulationTaskData, _write
 from opencode_simulation.trajectory import DatasetRow, MCPSession, MCPToolCall, Trajectory
 from pydantic import BaseModel
 
 from tests.rubrics.conftest import trace_of
+from tests.simulation import ledgers
 
 
 def test_the_row_of_a_trajectory_has_its_template_and_its_own_configuration() -> None:
     data = SimulationTaskData(idx=0, id="one", seed=4, prompt="Go.\n{observation}", config={"size": 5}, rollout="r")
     trace = trace_of(data)
-    ledger = Ledger(summary=LedgerSummary(world="w", seed=4, config={"size": 5, "slippery": True}))
+    ledger = ledgers.empty(seed=4, config={"size": 5, "slippery": True})
     _write(trace, ledger)
     assert trace.task.data.prompt == "Go.\n{observation}"
     ledger.summary.first_observation = {"at": "S"}
-    step = LedgerEntry(
-        step=1, tool="go", arguments={}, observation="there", reward=0.5, terminated=True, truncated=False, info={}
-    )
-    ledger.add(step)
+    ledger.add(ledgers.entry("go", terminated=True))
     _write(trace, ledger)
     assert trace.task.data.prompt == 'Go.\n{"at": "S"}'
     found = trajectory_of(trace)
@@ -48,20 +45,9 @@ def test_the_fields_are_those_of_eval_protocol_and_have_its_types() -> None:
     for kind, names in FIELDS.items():
         assert [name for name in names if name not in kind.model_fields] == []
     trace = trace_of(SimulationTaskData(idx=0, id="one", seed=4, prompt="Go.", config={}))
-    ledger = Ledger(summary=LedgerSummary(world="w", seed=4, config={}, first_observation="here"))
-    for number, tool in enumerate(("go", FINISH), 1):
-        ledger.add(
-            LedgerEntry(
-                step=number,
-                tool=tool,
-                arguments={"to": "G"} if tool == "go" else {},
-                observation="there",
-                reward=0.5,
-                terminated=False,
-                truncated=False,
-                info={"n": number},
-            )
-        )
+    ledger = ledgers.empty(seed=4, first_observation="here")
+    ledger.add(ledgers.entry("go", arguments={"to": "G"}, info={"n": 1}))
+    ledger.add(ledgers.entry(FINISH, step=2, info={"n": 2}))
     _write(trace, ledger)
     trace.info["termination_reason"] = "user_stop"
     found = trajectory_of(trace)
@@ -73,19 +59,23 @@ def test_the_fields_are_those_of_eval_protocol_and_have_its_types() -> None:
     assert found.usage == found.llm_usage_summary == {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
     first, last = found.control_plane_steps
     assert first == {
-        **{"step": 0, "reward": 0.5, "terminated": False, "truncated": False, "info": {"n": 1}},
-        **{"tool_calls": ["go({'to': 'G'})"], "num_tool_calls": 1},
+        "step": 0,
+        "reward": 0.5,
+        "terminated": False,
+        "truncated": False,
+        "info": {"n": 1},
+        "tool_calls": ["go({'to': 'G'})"],
+        "num_tool_calls": 1,
     }
     assert (last["step"], last["tool_calls"], last["num_tool_calls"]) == (1, [], 0)
     whole = found.control_plane_summary
-    assert [whole[key] for key in ("total_reward", "termination_reason", "final_step", "control_plane_source")] == [
-        *(1.0, "user_stop", 1, {"n": 2}),
-    ]
+    assert (whole["total_reward"], whole["termination_reason"], whole["final_step"]) == (1.0, "user_stop", 1)
+    assert whole["control_plane_source"] == {"n": 2}
 
 
 def test_an_agent_that_just_stops_has_no_reason() -> None:
     trace = trace_of(SimulationTaskData(idx=0, id="one", prompt="Go."))
-    _write(trace, Ledger(summary=LedgerSummary(world="w", seed=None, config={}, first_observation="here")))
+    _write(trace, ledgers.empty(first_observation="here"))
     found = trajectory_of(trace)
     assert (found.termination_reason, found.terminated, found.actions, found.observations) == ("", False, [], ["here"])
     assert found.control_plane_summary["final_step"] == -1

@@ -153,11 +153,7 @@ def test_what_can_be_played_is_found(write: Write) -> None:
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    [
-        ('("open", {})', "it gave a pair"),
-        ('("open", None)', "it gave a pair"),
-        ("None", "it gave None"),
-    ],
+    [('("open", {})', "it gave a pair"), ('("open", None)', "it gave a pair"), ("None", "it gave None")],
 )
 async def test_a_reset_that_gives_no_observation_is_told(given: str, words: str, write: Write) -> None:
     world = find_world(write(f"def reset(self, seed, config):\n    return {given}"))

@@ -16,12 +16,14 @@ MakeEnvironment = Callable[..., Tbench2Environment]
 
 @pytest.fixture
 def make_environment(sandboxes: None, tmp_path: Path) -> Iterator[MakeEnvironment]:
-    """Makes environments that are closed at the end."""
+    """Makes environments, with a task in progress where one is named; they are closed at the end."""
     made: list[Tbench2Environment] = []
 
-    def make(**options: Any) -> Tbench2Environment:
+    def make(task: str | None = None, **options: Any) -> Tbench2Environment:
         environment = Tbench2Environment(**{"tasks_dir": TASKS, "output_dir": tmp_path / "logs", **options})
         made.append(environment)
+        if task is not None:
+            environment.reset(task_id=task)
         return environment
 
     yield make
@@ -32,6 +34,4 @@ def make_environment(sandboxes: None, tmp_path: Path) -> Iterator[MakeEnvironmen
 @pytest.fixture
 def environment(make_environment: MakeEnvironment) -> Tbench2Environment:
     """An environment with a task in progress."""
-    made = make_environment()
-    made.reset(task_id="count-lines")
-    return made
+    return make_environment("count-lines")

@@ -3,7 +3,7 @@
 import hashlib
 import stat
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -42,10 +42,18 @@ class Served:
 
 
 @pytest.fixture
-def archive(tmp_path: Path) -> Path:
+def served(tmp_path: Path) -> Iterator[Served]:
+    """The directory `served`."""
+    (tmp_path / "served").mkdir()
+    server = Served(tmp_path / "served")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def archive(served: Served, tmp_path: Path) -> Path:
     """The task directories of the tests as GitHub would zip them."""
     path = tmp_path / "served" / "COMMIT.zip"
-    path.parent.mkdir()
     with zipfile.ZipFile(path, "w") as packed:
         for file in sorted(TASKS.rglob("*")):
             if file.is_file():
@@ -57,13 +65,11 @@ def archive(tmp_path: Path) -> Path:
 
 
 def test_an_environment_without_tasks_brings_them(
-    make_environment: MakeEnvironment, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_environment: MakeEnvironment, served: Served, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    served = Served(archive.parent)
     monkeypatch.setenv("TB2_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("TB2_REPO_URL", served.url(archive))
-    environment = make_environment(tasks_dir=None)
-    assert environment.reset(task_id="count-lines").task_id == "count-lines"
+    assert make_environment("count-lines", tasks_dir=None).state.task_id == "count-lines"
     with ThreadPoolExecutor(8) as pool:
         url, cache = served.url(archive), tmp_path / "other"
         (found,) = set(pool.map(lambda _: downloaded_benchmark(url, cache), range(8)))
@@ -71,40 +77,33 @@ def test_an_environment_without_tasks_brings_them(
     assert not (found / "evil").exists()
     assert len(served.asked) == 2
     assert [path.name for path in cache.iterdir() if path.is_dir()] == [url.rpartition("=")[2]]
-    served.close()
+
+
+def assert_refused(url: str | None, cache: Path, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        downloaded_benchmark(url, cache)
+    assert not [path for path in cache.glob("*") if path.is_dir()]
 
 
 def test_what_is_not_named_or_not_what_was_named_is_refused(
-    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    served: Served, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    served, cache = Served(archive.parent), tmp_path / "cache"
-    url = served.url(archive)
-    with pytest.raises(ValueError, match="set TB2_TASKS_DIR"):
-        downloaded_benchmark(None, cache)
-    with pytest.raises(ValueError, match="names no checksum"):
-        downloaded_benchmark(url.partition("#")[0], cache)
-    with pytest.raises(ValueError, match="serves an archive with the checksum"):
-        downloaded_benchmark(f"{url.partition('#')[0]}#sha256={'0' * 64}", cache)
-    with pytest.raises(ValueError, match="cannot be downloaded"):
-        downloaded_benchmark(f"http://127.0.0.1:9/x.zip#sha256={'0' * 64}", cache)
+    cache, url, zeros = tmp_path / "cache", served.url(archive), f"#sha256={'0' * 64}"
+    assert_refused(None, cache, "set TB2_TASKS_DIR")
+    assert_refused(url.partition("#")[0], cache, "names no checksum")
+    assert_refused(url.partition("#")[0] + zeros, cache, "serves an archive with the checksum")
+    assert_refused(f"http://127.0.0.1:9/x.zip{zeros}", cache, "cannot be downloaded")
+    assert_refused(f"nowhere{zeros}", cache, "TB2_REPO_URL nowhere cannot be downloaded")
     monkeypatch.setattr(download, "MAX_UNPACKED_BYTES", 10)
-    with pytest.raises(ValueError, match="unpacks to more"):
-        downloaded_benchmark(url, cache)
+    assert_refused(url, cache, "unpacks to more")
     with zipfile.ZipFile(archive, "w") as packed:
         packed.writestr("../outside", "x")
-    with pytest.raises(ValueError, match="leads out of it"):
-        downloaded_benchmark(served.url(archive), cache)
+    assert_refused(served.url(archive), cache, "leads out of it")
     archive.write_bytes(b"this is not an archive")
-    with pytest.raises(ValueError, match="no sound zip archive"):
-        downloaded_benchmark(served.url(archive), cache)
-    with pytest.raises(ValueError, match=r"TB2_REPO_URL nowhere cannot be downloaded"):
-        downloaded_benchmark(f"nowhere#sha256={'0' * 64}", cache)
+    assert_refused(served.url(archive), cache, "no sound zip archive")
     monkeypatch.setattr(download, "MAX_DOWNLOAD_BYTES", 10)
-    with pytest.raises(ValueError, match="larger than 10 bytes"):
-        downloaded_benchmark(served.url(archive), cache)
-    assert [path for path in cache.iterdir() if path.is_dir()] == []
+    assert_refused(served.url(archive), cache, "larger than 10 bytes")
     assert not (tmp_path / "outside").exists()
-    served.close()
 
 
 def encrypted(packed: zipfile.ZipFile) -> None:
@@ -132,15 +131,12 @@ def larger_than_it_says(packed: zipfile.ZipFile) -> None:
 
 
 @pytest.mark.parametrize("odd", [encrypted, of_no_known_compression, in_a_file, larger_than_it_says])
-def test_an_odd_archive_is_refused_and_leaves_nothing(tmp_path: Path, odd: Callable[[zipfile.ZipFile], None]) -> None:
+def test_an_odd_archive_is_refused_and_leaves_nothing(
+    served: Served, tmp_path: Path, odd: Callable[[zipfile.ZipFile], None]
+) -> None:
     path, cache = tmp_path / "served" / "odd.zip", tmp_path / "cache"
-    path.parent.mkdir()
     with zipfile.ZipFile(path, "w") as packed:
         odd(packed)
-    served = Served(path.parent)
     digest = served.url(path).rpartition("=")[2]
     (cache / f".{digest}-killed").mkdir(parents=True)
-    with pytest.raises(ValueError, match="no sound zip archive"):
-        downloaded_benchmark(served.url(path), cache)
-    assert [entry for entry in cache.iterdir() if entry.is_dir()] == []
-    served.close()
+    assert_refused(served.url(path), cache, "no sound zip archive")

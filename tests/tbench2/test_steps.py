@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from agent_sandbox.podman import PodmanConfig
 from opencode_openenv.tbench2 import Tbench2Action, Tbench2Environment, episode, session_log, terminals
-from opencode_openenv.tbench2.models import ActionType
+from opencode_openenv.tbench2.models import ActionType, Tbench2Observation
 from opencode_openenv.tbench2.place import Place
 from opencode_openenv.tbench2.session_log import SessionLog
 from opencode_openenv.tbench2.settings import VARIABLES
@@ -25,21 +25,21 @@ from verifiers.v1.runtimes import DockerConfig
 from tests.rubrics.math_places import image_with_agent_user
 from tests.support.machine import patience
 from tests.support.programs import finished
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS, until
 from tests.task_folders.folders import BROKEN, CONTAINERS, SOLVED, oracle
 from tests.tbench2.conftest import TASKS, MakeEnvironment
 
 
-def sh(environment: Tbench2Environment, command: str, **fields: object) -> str:
-    """The output of a command that exits 0."""
-    seen = environment.step(Tbench2Action.model_validate({"command": command, **fields}))
-    assert (seen.success, seen.info["exit_code"]) == (True, 0), seen
-    return str(seen.output)
-
-
-def act(environment: Tbench2Environment, kind: ActionType, **fields: object) -> object:
+def act(environment: Tbench2Environment, kind: str, **fields: object) -> Tbench2Observation:
     """What came of an action."""
     return environment.step(Tbench2Action.model_validate({"action_type": kind, **fields}))
+
+
+def sh(environment: Tbench2Environment, command: str, **fields: object) -> str:
+    """The output of a command that exits 0."""
+    seen = act(environment, "exec", command=command, **fields)
+    assert (seen.success, seen.info["exit_code"]) == (True, 0), seen
+    return seen.output
 
 
 @pytest.mark.parametrize("name", SOLVED)
@@ -50,22 +50,21 @@ def test_the_oracle_scores_one_and_an_idle_agent_zero(make_environment: MakeEnvi
     assert begun.instruction == (TASKS / name / "instruction.md").read_text().strip()
     assert begun.info["verifier_timeout_sec"] == 60.0
     sh(environment, oracle(TASKS / name))
-    solved = environment.step(Tbench2Action(action_type=ActionType.EVALUATE))
+    solved = act(environment, "evaluate")
     assert (solved.reward, solved.done, solved.info["tests_passed"], solved.info["exit_code"]) == (1.0, True, True, 0)
     environment.reset(task_path=name)
-    idle = environment.step(Tbench2Action(action_type=ActionType.EVALUATE))
+    idle = act(environment, "evaluate")
     assert (idle.reward, idle.done, idle.info["tests_passed"]) == (0.0, True, False)
 
 
 def test_broken_tests_are_an_error_and_no_score(make_environment: MakeEnvironment) -> None:
-    environment = make_environment(tasks_dir=BROKEN.parent)
-    environment.reset(task_id=BROKEN.name)
+    environment = make_environment(BROKEN.name, tasks_dir=BROKEN.parent)
     with pytest.raises(ScoringError, match="untouched copy"):
-        act(environment, ActionType.EVALUATE)
+        act(environment, "evaluate")
 
 
 def test_a_failing_command_is_one_that_ran(environment: Tbench2Environment) -> None:
-    seen = environment.step(Tbench2Action(command="echo out; echo err >&2; exit 3"))
+    seen = act(environment, "exec", command="echo out; echo err >&2; exit 3")
     assert (seen.success, seen.error, seen.info) == (True, "", {"exit_code": 3})
     assert seen.output == "out\nerr\n"
     assert environment.state.last_output == seen.output
@@ -86,7 +85,7 @@ def test_a_failing_command_is_one_that_ran(environment: Tbench2Environment) -> N
 )
 def test_quotes_and_here_documents_arrive_as_they_were_written(environment: Tbench2Environment, text: str) -> None:
     assert sh(environment, f"cat <<'END_OF_IT'\n{text}\nEND_OF_IT") == f"{text}\n"
-    act(environment, ActionType.WRITE_FILE, file_path="made/by me.txt", content=text)
+    act(environment, "write_file", file_path="made/by me.txt", content=text)
     assert sh(environment, "cat 'made/by me.txt'") == text
     assert sh(environment, "ls /tmp/out 2>/dev/null || true") == ""
 
@@ -104,10 +103,9 @@ def test_a_huge_output_is_cut_at_its_head(environment: Tbench2Environment) -> No
 
 
 def test_a_time_limit_holds_and_ends_all_that_was_started(make_environment: MakeEnvironment) -> None:
-    environment = make_environment(command_timeout_s=patience(1.0))
-    environment.reset(task_id="count-lines")
+    environment = make_environment("count-lines", command_timeout_s=patience(1.0))
     started = time.monotonic()
-    seen = environment.step(Tbench2Action(command="echo begun; (trap '' TERM; setsid sleep 4242) & sleep 4242"))
+    seen = act(environment, "exec", command="echo begun; (trap '' TERM; setsid sleep 4242) & sleep 4242")
     assert time.monotonic() - started < PATIENCE_SECONDS
     assert not seen.success
     assert re.search(r"did not end within \S+ s", seen.error)
@@ -122,32 +120,30 @@ def test_a_command_reads_nothing_and_leaves_what_it_started_on_purpose(environme
 
 def test_several_live_sessions_stand_beside_each_other(environment: Tbench2Environment) -> None:
     for name in ("one", "two"):
-        environment.step(
-            Tbench2Action(command='while read -r line; do echo "$line!"; done', block=False, session_id=name)
-        )
-    act(environment, ActionType.WRITE, session_id="one", command="first")
-    act(environment, ActionType.WRITE, session_id="two", command="second\n")
+        loop = 'while read -r line; do echo "$line!"; done'
+        act(environment, "exec", command=loop, block=False, session_id=name)
+    act(environment, "write", session_id="one", command="first")
+    act(environment, "write", session_id="two", command="second\n")
     seen = dict.fromkeys(("one", "two"), "")
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not all(seen.values()) and time.monotonic() < deadline:
         for name in seen:
-            seen[name] += environment.step(Tbench2Action(action_type=ActionType.VIEW, session_id=name)).output
+            seen[name] += act(environment, "view", session_id=name).output
     assert seen == {"one": "first!\n", "two": "second!\n"}
     assert sh(environment, "echo beside") == "beside\n"
-    killed = environment.step(Tbench2Action(action_type=ActionType.KILL, session_id="one"))
-    assert killed.success
+    assert act(environment, "kill", session_id="one").success
     with pytest.raises(ValueError, match=r"no session 'one' \(there are: two\)"):
-        act(environment, ActionType.VIEW, session_id="one")
-    environment.step(Tbench2Action(command="echo again; exit 5", block=False, session_id="one"))
-    ended = environment.step(Tbench2Action(action_type=ActionType.WAIT, session_id="one", wait_seconds=60))
+        act(environment, "view", session_id="one")
+    act(environment, "exec", command="echo again; exit 5", block=False, session_id="one")
+    ended = act(environment, "wait", session_id="one", wait_seconds=60)
     assert (ended.output, ended.info) == ("again\n", {"exit_code": 5})
 
 
 def test_a_wait_ends_when_its_time_is_over(environment: Tbench2Environment) -> None:
-    environment.step(Tbench2Action(command="echo early; sleep 600", block=False))
+    act(environment, "exec", command="echo early; sleep 600", block=False)
     output = ""
     while not output:
-        seen = environment.step(Tbench2Action(action_type=ActionType.WAIT, wait_seconds=0.5))
+        seen = act(environment, "wait", wait_seconds=0.5)
         output += seen.output
         assert (seen.session_id, seen.info) == ("tb2-session", {"exit_code": None})
     assert output == "early\n"
@@ -155,21 +151,20 @@ def test_a_wait_ends_when_its_time_is_over(environment: Tbench2Environment) -> N
 
 def test_close_ends_an_episode_and_is_no_mistake_where_it_has_ended(make_environment: MakeEnvironment) -> None:
     environment = make_environment()
-    close = Tbench2Action(action_type=ActionType.CLOSE)
-    assert environment.step(close).done
+    assert act(environment, "close").done
     environment.reset(task_id="count-lines")
-    assert environment.step(Tbench2Action(action_type=ActionType.EVALUATE)).reward == 0.0
+    assert act(environment, "evaluate").reward == 0.0
     for _ in range(2):
-        ended = environment.step(close)
+        ended = act(environment, "close")
         assert (ended.done, ended.reward, ended.success, ended.action_type) == (True, None, True, "close")
     with pytest.raises(ValueError, match="call reset first"):
-        environment.step(Tbench2Action(action_type=ActionType.EVALUATE))
+        act(environment, "evaluate")
 
 
 def test_wrong_use_is_an_error_that_names_it(make_environment: MakeEnvironment) -> None:
     environment = make_environment()
     with pytest.raises(ValueError, match="call reset first"):
-        environment.step(Tbench2Action(command="true"))
+        act(environment, "exec", command="true")
     wrong: list[tuple[dict[str, Any], str]] = [
         ({}, "needs a task_id.*count-lines"),
         ({"task_id": "no-such"}, "no task 'no-such'"),
@@ -182,21 +177,22 @@ def test_wrong_use_is_an_error_that_names_it(make_environment: MakeEnvironment) 
         with pytest.raises(ValueError, match=reason):
             environment.reset(**options)
     environment.reset(task_name="count-lines")
-    for action, reason in [
-        (Tbench2Action(command=" "), "needs a command"),
-        (Tbench2Action(action_type=ActionType.WRITE, command="x"), "no session 'tb2-session'"),
-        (Tbench2Action(action_type=ActionType.WRITE_FILE), "needs a file_path"),
-        (Tbench2Action(action_type=ActionType.WAIT, session_id="x", wait_seconds=1e6), "at most 600"),
-        (Tbench2Action(command="a\0b"), "NUL"),
-    ]:
+    actions: list[tuple[str, dict[str, Any], str]] = [
+        ("exec", {"command": " "}, "needs a command"),
+        ("write", {"command": "x"}, "no session 'tb2-session'"),
+        ("write_file", {}, "needs a file_path"),
+        ("wait", {"session_id": "x", "wait_seconds": 1e6}, "at most 600"),
+        ("exec", {"command": "a\0b"}, "NUL"),
+    ]
+    for kind, fields, reason in actions:
         with pytest.raises(ValueError, match=reason):
-            environment.step(action)
-    environment.step(Tbench2Action(command="sleep 600", block=False))
+            act(environment, kind, **fields)
+    act(environment, "exec", command="sleep 600", block=False)
     with pytest.raises(ValueError, match="still runs"):
-        environment.step(Tbench2Action(command="true", block=False))
-    assert environment.step(Tbench2Action(action_type=ActionType.CLOSE)).done
+        act(environment, "exec", command="true", block=False)
+    assert act(environment, "close").done
     with pytest.raises(ValueError, match="call reset first"):
-        environment.step(Tbench2Action(command="true"))
+        act(environment, "exec", command="true")
 
 
 @pytest.mark.parametrize("path", ["..", "../broken/no-verdict", "/etc", "count-lines/../../broken/no-verdict", "link"])
@@ -212,10 +208,8 @@ def test_no_path_leaves_the_tasks_directory(make_environment: MakeEnvironment, t
 
 
 def test_what_scores_is_nowhere_in_the_sandbox_before_it_scores(environment: Tbench2Environment) -> None:
-    found = sh(
-        environment, "find / -xdev \\( -name test.sh -o -name solve.sh -o -name task.toml \\) 2>/dev/null || true"
-    )
-    assert found == ""
+    names = "-name test.sh -o -name solve.sh -o -name task.toml"
+    assert sh(environment, f"find / -xdev \\( {names} \\) 2>/dev/null || true") == ""
     assert sh(environment, "ls /tests/ 2>/dev/null || echo nothing") == "nothing\n"
 
 
@@ -225,9 +219,7 @@ def test_the_sandbox_has_no_network_and_nothing_of_the_host(environment: Tbench2
 
 
 def test_episodes_do_not_share_a_task_directory(make_environment: MakeEnvironment) -> None:
-    first, second = make_environment(), make_environment()
-    for environment in (first, second):
-        environment.reset(task_id="count-lines")
+    first, second = make_environment("count-lines"), make_environment("count-lines")
     sh(first, "echo changed >access.log")
     assert "503" in sh(second, "cat access.log")
     assert "503" in (TASKS / "count-lines" / "environment" / "access.log").read_text()
@@ -243,13 +235,10 @@ HOSTILE = {
 @pytest.mark.parametrize("command", HOSTILE.values(), ids=HOSTILE)
 def test_a_cheat_scores_zero(environment: Tbench2Environment, command: str) -> None:
     sh(environment, command)
-    environment.step(
-        Tbench2Action(
-            command="while :; do echo 1 >/logs/verifier/reward.txt; done 2>/dev/null", block=False, session_id="w"
-        )
-    )
+    writes = "while :; do echo 1 >/logs/verifier/reward.txt; done 2>/dev/null"
+    act(environment, "exec", command=writes, block=False, session_id="w")
     sh(environment, "setsid sh -c 'while :; do echo 1 >/logs/verifier/reward.txt; done' >/dev/null 2>&1 &")
-    seen = environment.step(Tbench2Action(action_type=ActionType.EVALUATE))
+    seen = act(environment, "evaluate")
     assert (seen.reward, seen.info["tests_passed"]) == (0.0, False)
 
 
@@ -268,13 +257,11 @@ async def test_it_works_on_the_callers_event_loop_and_a_cancelled_call_ends_its_
     await environment.reset_async(task_id="count-lines")
     assert (await environment.step_async(Tbench2Action(command="echo hi"))).output == "hi\n"
     running = asyncio.create_task(environment.step_async(Tbench2Action(command="sleep 15")))
-    while environment.state.last_command != "sleep 15":
-        await asyncio.sleep(0.01)
+    await until(lambda: environment.state.last_command == "sleep 15")
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    while environment.state.terminal_ready:
-        await asyncio.sleep(0.05)
+    await until(lambda: not environment.state.terminal_ready)
     with pytest.raises(ValueError, match="call reset first"):
         await environment.step_async(Tbench2Action(command="true"))
 
@@ -287,13 +274,11 @@ async def test_an_evaluation_that_is_cancelled_leaves_no_sandbox(
     environment = make_environment(tasks_dir=tasks)
     await environment.reset_async(task_id="count-lines")
     scoring = asyncio.create_task(environment.step_async(Tbench2Action(action_type=ActionType.EVALUATE)))
-    while not running("sleep 4244"):
-        await asyncio.sleep(0.05)
+    await until(lambda: running("sleep 4244"))
     scoring.cancel()
     with pytest.raises(asyncio.CancelledError):
         await scoring
-    while running("sleep 4244"):
-        await asyncio.sleep(0.05)
+    await until(lambda: not running("sleep 4244"))
     with pytest.raises(ValueError, match="call reset first"):
         await environment.step_async(Tbench2Action(command="true"))
 
@@ -319,12 +304,13 @@ def test_a_task_with_an_image_runs_in_podman(
     make_environment: MakeEnvironment, podman_image: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BUILDAH_ISOLATION", "chroot")
-    environment = make_environment(tasks_dir=CONTAINERS, mode="podman", command_timeout_s=patience(4.0))
-    environment.reset(task_id="from-dockerfile")
+    environment = make_environment(
+        "from-dockerfile", tasks_dir=CONTAINERS, mode="podman", command_timeout_s=patience(4.0)
+    )
     assert sh(environment, "pwd; cat built.txt") == "/srv/site\nbuilt\n"
-    assert not environment.step(Tbench2Action(command="sleep 600")).success
+    assert not act(environment, "exec", command="sleep 600").success
     sh(environment, oracle(CONTAINERS / "from-dockerfile"))
-    seen = environment.step(Tbench2Action(action_type=ActionType.EVALUATE))
+    seen = act(environment, "evaluate")
     assert (seen.reward, str(seen.info["docker_image"]).startswith("localhost/opencode-task:")) == (1.0, True)
 
 
@@ -333,14 +319,12 @@ def test_the_tasks_agent_user_is_who_acts(make_environment: MakeEnvironment, tmp
     folder = shutil.copytree(TASKS / "count-lines", tmp_path / "tasks" / "count-lines")
     (folder / "task.toml").write_text('[agent]\nuser = "agent"\n[environment]\nworkdir = "/home/agent"\n')
     place = Place(PodmanConfig(image=image_with_agent_user(podman_image)))
-    environment = make_environment(tasks_dir=folder.parent, place=place)
-    environment.reset(task_id="count-lines")
-    act(environment, ActionType.WRITE_FILE, file_path="mine/note", content="x")
-    assert (
-        sh(environment, "id -un; stat -c %U mine/note; echo $HOME; pwd") == "agent\nagent\n/home/agent\n/home/agent\n"
-    )
-    environment.step(Tbench2Action(command="id -un", block=False))
-    assert environment.step(Tbench2Action(action_type=ActionType.WAIT, wait_seconds=60)).output == "agent\n"
+    environment = make_environment("count-lines", tasks_dir=folder.parent, place=place)
+    act(environment, "write_file", file_path="mine/note", content="x")
+    seen = sh(environment, "id -un; stat -c %U mine/note; echo $HOME; pwd")
+    assert seen == "agent\nagent\n/home/agent\n/home/agent\n"
+    act(environment, "exec", command="id -un", block=False)
+    assert act(environment, "wait", wait_seconds=60).output == "agent\n"
     (folder / "task.toml").write_text('[agent]\nuser = "nobody-there"\n')
     with pytest.raises(TaskError, match="nobody-there"):
         environment.reset(task_id="count-lines")
@@ -355,14 +339,15 @@ def test_time_limits_hold_in_containers_that_verifiers_runs(
     docker.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(episode, "WRITE_FILE_SECONDS", 3.0)
-    environment = make_environment(place=Place(DockerConfig(image=podman_image)), command_timeout_s=patience(1.0))
-    environment.reset(task_id="count-lines")
-    seen = environment.step(Tbench2Action(command="echo begun; setsid sleep 4242 & sleep 4242"))
+    environment = make_environment(
+        "count-lines", place=Place(DockerConfig(image=podman_image)), command_timeout_s=patience(1.0)
+    )
+    seen = act(environment, "exec", command="echo begun; setsid sleep 4242 & sleep 4242")
     assert (seen.success, seen.output, seen.info) == (False, "begun\n", {"exit_code": None})
-    environment.step(Tbench2Action(command="mkfifo pipe; ps() { grep -l [4]242 /proc/[0-9]*/cmdline; }; ps >left"))
+    act(environment, "exec", command="mkfifo pipe; ps() { grep -l [4]242 /proc/[0-9]*/cmdline; }; ps >left")
     with pytest.raises(ValueError, match="'pipe' could not be written within 3 s"):
-        act(environment, ActionType.WRITE_FILE, file_path="pipe", content="x")
-    environment.step(Tbench2Action(action_type=ActionType.EXEC, command="cat left", metadata={"timeout_s": 60}))
+        act(environment, "write_file", file_path="pipe", content="x")
+    act(environment, "exec", command="cat left", metadata={"timeout_s": 60})
     assert environment.state.last_output == ""
     environment.close()  # here, where there is a docker
 
@@ -439,18 +424,18 @@ def test_the_number_of_live_sessions_is_bounded(
 ) -> None:
     monkeypatch.setattr(terminals, "MAX_SESSIONS", 2)
     for name in ("one", "two"):
-        environment.step(Tbench2Action(command="cat", block=False, session_id=name))
+        act(environment, "exec", command="cat", block=False, session_id=name)
     with pytest.raises(ValueError, match="kill one first"):
-        environment.step(Tbench2Action(command="cat", block=False, session_id="three"))
-    environment.step(Tbench2Action(action_type=ActionType.KILL, session_id="one"))
-    environment.step(Tbench2Action(command="cat", block=False, session_id="three"))
+        act(environment, "exec", command="cat", block=False, session_id="three")
+    act(environment, "kill", session_id="one")
+    act(environment, "exec", command="cat", block=False, session_id="three")
 
 
 def test_a_session_that_reads_nothing_holds_no_step_up(
     environment: Tbench2Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(terminals, "WRITE_SECONDS", 0.2)
-    environment.step(Tbench2Action(command="sleep 600", block=False))
+    act(environment, "exec", command="sleep 600", block=False)
     with pytest.raises(ValueError, match="did not read the input"):
-        environment.step(Tbench2Action(action_type=ActionType.WRITE, command="x" * 1_000_000))
-    assert environment.step(Tbench2Action(action_type=ActionType.KILL)).info["exit_code"] != 0
+        act(environment, "write", command="x" * 1_000_000)
+    assert act(environment, "kill").info["exit_code"] != 0

@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,13 +11,14 @@ from pathlib import Path
 import pytest
 from opencode_env.conformance.forked import Forked
 from opencode_openenv.tbench2 import Tbench2Action, Tbench2Env
+from opencode_openenv.tbench2.app import serve
 from opencode_openenv.tbench2.models import ActionType
-from opencode_openenv.tbench2.server import serve
 from opencode_openenv.tbench2.settings import Tbench2ServerConfig
 from openenv.core.generic_client import GenericEnvClient
 
 from tests.support.openenv_server import spoken_by
-from tests.support.user_home import UserHome, closed_port
+from tests.support.user_home import UserHome, closed_port, is_closed
+from tests.support.waiting import wait_until
 from tests.task_folders.folders import oracle
 from tests.tbench2.conftest import TASKS
 
@@ -33,9 +33,11 @@ def serving(root: Path, variables: dict[str, str] | None = None) -> Iterator[str
     with (root / "server.log").open("wb") as log:
         argv = [sys.executable, "-m", "opencode_openenv.tbench2", "--port", str(port)]
         process = Forked(argv, home.work, {**home.environment(), **own, **(variables or {})}, log, log)
-    url = f"http://127.0.0.1:{port}"
     try:
-        until_up(url, process)
+        wait_until(lambda: not is_closed(port) or process.poll() is not None)
+        assert process.poll() is None, (root / "server.log").read_text()
+        url = f"http://127.0.0.1:{port}"
+        urllib.request.urlopen(f"{url}/health", timeout=60).close()  # whoever waits for a server has no token
         yield url
     finally:
         process.send_signal(signal.SIGTERM)
@@ -48,18 +50,6 @@ def server(sandboxes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """A server of the module that asks for no token."""
     with serving(tmp_path_factory.mktemp("server")) as url:
         yield url
-
-
-def until_up(url: str, process: Forked) -> None:
-    """Wait until the server answers."""
-    while process.poll() is None:
-        try:
-            urllib.request.urlopen(f"{url}/health", timeout=5).read()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    raise AssertionError("the server has ended")
 
 
 def test_a_task_is_solved_over_the_wire(server: str) -> None:
@@ -89,10 +79,7 @@ def test_the_generic_client_and_clients_that_say_goodbye(tmp_path: Path) -> None
             with Tbench2Env(url).sync() as client:
                 client.reset(task_id="count-lines")
                 client.step(Tbench2Action(command="sleep 600", block=False))
-        deadline = time.monotonic() + 60
-        while (left := sandboxes(tmp_path)) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert left == []
+        wait_until(lambda: sandboxes(tmp_path) == [])
         log = (tmp_path / "server.log").read_text()
     assert log.count("task 'count-lines' ended without a score: its caller is gone") == 7
     assert "Traceback" not in log
@@ -109,9 +96,7 @@ def test_a_server_that_was_killed_leaves_nothing_that_runs_and_the_next_one_noth
         client.step(Tbench2Action(command="sleep 600", block=False))
         (server,) = [name for name in UserHome(tmp_path).leftovers() if "tbench2" in name]
         os.kill(int(server.split()[1].rstrip(":")), signal.SIGKILL)
-        deadline = time.monotonic() + 60
-        while any(name.startswith("process") for name in sandboxes(tmp_path)) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        wait_until(lambda: not any(name.startswith("process") for name in sandboxes(tmp_path)))
         with serving(tmp_path) as again, Tbench2Env(again).sync() as other:
             other.reset(task_id="count-lines")
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from opencode_env.conformance.forked import Forked
 from opencode_env.tool_backends import work_directory
 
 from tests.support.programs import running
+from tests.support.served_app import served
 from tests.support.user_home import closed_port
 from tests.support.waiting import until
 
@@ -75,33 +75,28 @@ class InstanceApi:
     base_url: str = ""
     asked: list[tuple[str, str, Any]] = field(default_factory=list)
     """Method, path and body of each request."""
-    alive: dict[str, int] = field(default_factory=dict)
-    """Port by id."""
+    alive: dict[str, contextlib.AsyncExitStack] = field(default_factory=dict)
+    """What ends each instance, by its id."""
     break_creation: str | None = None
     """What a creation answers instead."""
     refused_deletions: int = 0
     """How many deletions are refused, with the header that they came with, before one is made."""
     silent: bool = False
     """Whether deletions are not answered."""
-    _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
-    _stacks: dict[str, contextlib.AsyncExitStack] = field(default_factory=dict)
+    _served: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
     async def __aenter__(self) -> "InstanceApi":
         app = web.Application(client_max_size=2**26)
         app.router.add_post("/v1/make", self._make)
         app.router.add_post("/v1/made/{id}/call", self._call)
         app.router.add_delete("/v1/made/{id}", self._delete)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        self._stack.push_async_callback(runner.cleanup)
-        self.base_url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+        self.base_url = await self._served.enter_async_context(served(app)) + "/v1"
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        for stack in self._stacks.values():
-            await stack.aclose()
-        await self._stack.aclose()
+        for ends in self.alive.values():
+            await ends.aclose()
+        await self._served.aclose()
 
     @property
     def config(self) -> dict[str, Any]:
@@ -127,13 +122,12 @@ class InstanceApi:
         await self._note(request)
         if self.break_creation is not None:
             return web.Response(text=self.break_creation, content_type="application/json")
-        port, name = closed_port(), f"made {len(self._stacks)}"
-        self._stacks[name] = contextlib.AsyncExitStack()
-        await self._stacks[name].enter_async_context(notes_at(port))
-        self.alive[name] = port
-        return web.json_response(
-            [{"remote_instance_id": name, "mcp_endpoint_url": f"http://127.0.0.1:{port}/mcp", "region": "here"}]
-        )
+        port, name = closed_port(), f"made {len(self.alive)}"
+        ends = contextlib.AsyncExitStack()
+        await ends.enter_async_context(notes_at(port))
+        self.alive[name] = ends
+        made = {"remote_instance_id": name, "mcp_endpoint_url": f"http://127.0.0.1:{port}/mcp", "region": "here"}
+        return web.json_response([made])
 
     async def _call(self, request: web.Request) -> web.Response:
         body = await self._note(request)
@@ -151,31 +145,19 @@ class InstanceApi:
         if self.refused_deletions:
             self.refused_deletions -= 1
             return web.Response(status=500, text=f"you sent {request.headers['Authorization']}")
-        del self.alive[request.match_info["id"]]
-        await self._stacks.pop(request.match_info["id"]).aclose()
+        await self.alive.pop(request.match_info["id"]).aclose()
         return web.json_response({})
 
 
 def instance(name: str = "notes", **fields: Any) -> dict[str, Any]:
     """An instance of the API `here`."""
-    return {
-        "backend_name_ref": name,
-        "backend_type": "memory",
-        "orchestration_mode": "remote_http_api",
-        "remote_resource_type_identifier": "notes_v1",
-        "remote_api_config_ref": "here",
-        **fields,
-    }
+    how = {"backend_type": "memory", "orchestration_mode": "remote_http_api", "remote_api_config_ref": "here"}
+    return {"backend_name_ref": name, **how, "remote_resource_type_identifier": "notes_v1", **fields}
 
 
 def said(result: Any) -> str:
     """The text of a tool result."""
     return "".join(part.text for part in result.content)
-
-
-def in_json(value: Any) -> Any:
-    """A text as the JSON that it is."""
-    return json.loads(value)
 
 
 def in_container(image: str, transport: str, **fields: Any) -> dict[str, Any]:

@@ -1,16 +1,15 @@
 """What one server may do to the process that all rollouts share: long answers, other prints, an end between calls."""
 
-import contextlib
 import logging
 import sys
-from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 import verifiers.v1 as vf
 from opencode_env.tool_backends import instance
+from opencode_env.tool_backends.errors import MAX_ANSWER_BYTES, TOO_LONG
 from opencode_env.tool_backends.instance import Instance
-from opencode_env.tool_backends.limits import MAX_ANSWER_BYTES, TOO_LONG
 
 from tests.simulation.backends import surroundings
 from tests.simulation.backends.surroundings import TOKEN, InstanceApi, notes_at, program, said
@@ -23,12 +22,9 @@ pytestmark = pytest.mark.usefixtures("sandboxes")
 RUDE = Path(__file__).with_name("rude_server.py")
 
 
-@contextlib.asynccontextmanager
-async def rude(directory: Path, *options: str) -> AsyncIterator[Instance]:
+def rude(directory: Path, *options: str) -> AbstractAsyncContextManager[Instance]:
     """The rude server as a program."""
-    command = [sys.executable, str(RUDE), *options]
-    async with started(directory, program("rude", command=command)) as made:
-        yield made
+    return started(directory, program("rude", command=[sys.executable, str(RUDE), *options]))
 
 
 @pytest.mark.parametrize("options", [(), ("--ids-last",)])

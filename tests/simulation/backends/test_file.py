@@ -122,26 +122,41 @@ PROGRAM = """\
         orchestration_mode: local_program
         command: [{}]
 """
+MADE = API + INSTANCE
+CAT = PROGRAM.format("cat")
+FARM = "remote_api_config_ref: farm"
+BEARER, HEADER = "auth_type: bearer_token", "auth_type: custom_header"
+
+
+def further(text: str, *lines: str) -> str:
+    """A text whose last API or backend goes on with these lines."""
+    return text + "".join(f"        {line}\n" for line in lines)
+
+
+def in_backend(text: str, line: int, told: str, *lines: str) -> tuple[str, str]:
+    """A text that goes on with these lines, and what is told of its first backend."""
+    return further(text, *lines), f"line {line}, backends[0]{told}"
+
+
+def in_api(line: int, told: str, *lines: str) -> tuple[str, str]:
+    """An API that goes on with these lines, and what is told of it."""
+    return further(API, *lines), f"line {line}, global_remote_apis.farm{told}"
+
+
 WRONG = {
     "no YAML": ("backends: [\n", "line 2, the text: is not YAML"),
     "no mapping": ("- 1\n", "line 1, the file: input should be a valid dictionary"),
     "an unknown key at the top": ("log_level: INFO\nbackend: []\n", "line 2, backend: is not a key that is known here"),
-    "an unknown key of a backend": (CONTAINER + "        image: x\n", "line 6, backends[0].image: is not a key"),
-    "an unknown key of an API": (API + "        token: x\n", "line 4, global_remote_apis.farm.token: is not a key"),
+    "an unknown key of a backend": in_backend(CONTAINER, 6, ".image: is not a key", "image: x"),
+    "an unknown key of an API": in_api(4, ".token: is not a key", "token: x"),
     "an unknown key of a volume": (
-        CONTAINER + "        container_volumes: {template: {bind: /x, readonly: true}}\n",
+        further(CONTAINER, "container_volumes: {template: {bind: /x, readonly: true}}"),
         "line 6, backends[0].container_volumes.template.readonly: is not a key",
     ),
-    "a key that stands twice": (CONTAINER + "        docker_image: x\n", "line 6, docker_image: stands in line 4"),
-    "a wrong type": (
-        CONTAINER.replace("80", "high"),
-        "line 5, backends[0].container_port: input should be a valid int",
-    ),
-    "not a port": (CONTAINER.replace("80", "80000"), "line 5, backends[0].container_port: input should be"),
-    "a wrong mode": (
-        CONTAINER.replace("local_docker", "docker"),
-        "line 3, backends[0].orchestration_mode: input should",
-    ),
+    "a key that stands twice": (further(CONTAINER, "docker_image: x"), "line 6, docker_image: stands in line 4"),
+    "a wrong type": in_backend(CONTAINER.replace("80", "high"), 5, ".container_port: input should be a valid int"),
+    "not a port": in_backend(CONTAINER.replace("80", "80000"), 5, ".container_port: input should be"),
+    "a wrong mode": in_backend(CONTAINER.replace("local_docker", "docker"), 3, ".orchestration_mode: input should"),
     "no name": (
         "backends:\n  - orchestration_mode: remote_url\n    url: http://localhost\n",
         "line 2, backends[0].backend_name_ref: is missing",
@@ -156,22 +171,20 @@ WRONG = {
         + "      - {backend_name_ref: my_notes, orchestration_mode: remote_url, url: 'http://a'}\n",
         "line 5, backends[1].backend_name_ref: is too like 'my notes'",
     ),
-    "no image": (CONTAINER.replace("        docker_image: image\n", ""), "line 2, backends[0]: has no docker_image"),
-    "no port": (CONTAINER.replace("        container_port: 80\n", ""), "line 2, backends[0]: has no container_port"),
-    "a host path that is not there": (
-        CONTAINER + "        container_volumes:\n          ./nowhere: {bind: /x}\n",
-        "line 7, backends[0].container_volumes../nowhere: ",
+    "no image": in_backend(CONTAINER.replace("        docker_image: image\n", ""), 2, ": has no docker_image"),
+    "no port": in_backend(CONTAINER.replace("        container_port: 80\n", ""), 2, ": has no container_port"),
+    "a host path that is not there": in_backend(
+        CONTAINER, 7, ".container_volumes../nowhere: ", "container_volumes:", "  ./nowhere: {bind: /x}"
     ),
-    "a template that is not there": (
-        CONTAINER + "        template_data_path_host: nowhere\n",
-        "line 6, backends[0].template_data_path_host: ",
-    ),
-    "a template that no container sees": (
-        CONTAINER + "        template_data_path_host: template\n",
-        "line 6, backends[0].template_data_path_host: needs container_template_data_path",
+    "no such template": in_backend(CONTAINER, 6, ".template_data_path_host: ", "template_data_path_host: nowhere"),
+    "a template that no container sees": in_backend(
+        CONTAINER,
+        6,
+        ".template_data_path_host: needs container_template_data_path",
+        "template_data_path_host: template",
     ),
     "an option that is ours": (
-        CONTAINER + '        docker_run_args:\n          - "--env=A=b"\n          - "--name=x"\n',
+        further(CONTAINER, "docker_run_args:", '  - "--env=A=b"', '  - "--name=x"'),
         "line 8, backends[0].docker_run_args[1]: --name is set by the environment",
     ),
     "an unknown option of containers": (
@@ -182,59 +195,38 @@ WRONG = {
         "global_docker_options:\n  mem_limit: [1g]\n",
         "line 2, global_docker_options.mem_limit: must be a single value",
     ),
-    "no type of resource": (
-        API
-        + INSTANCE.replace(
-            "        remote_resource_type_identifier: notes_v1\n", "        remote_api_config_ref: farm\n"
-        ),
-        "line 5, backends[0]: has no remote_resource_type_identifier",
+    "no type of resource": in_backend(
+        MADE.replace("remote_resource_type_identifier: notes_v1", FARM), 5, ": has no remote_resource_type_identifier"
     ),
-    "no API": (INSTANCE, "line 2, backends[0]: names no API"),
-    "two APIs": (
-        API
-        + INSTANCE
-        + "        remote_api_config_ref: farm\n        remote_api_config_inline: {base_url: 'http://a'}\n",
-        "line 8, backends[0].remote_api_config_ref: stands beside",
+    "no API": in_backend(INSTANCE, 2, ": names no API"),
+    "two APIs": in_backend(
+        MADE, 8, ".remote_api_config_ref: stands beside", FARM, "remote_api_config_inline: {base_url: 'http://a'}"
     ),
     "a reference that leads nowhere": (
-        API + INSTANCE + "        remote_api_config_ref: form\n",
+        further(MADE, "remote_api_config_ref: form"),
         "line 8, backends[0].remote_api_config_ref: 'form' leads nowhere; global_remote_apis has farm",
     ),
-    "an API over stdio": (
-        API + INSTANCE + "        remote_api_config_ref: farm\n        mcp_transport: stdio\n",
-        "line 9, backends[0].mcp_transport: must be http",
+    "an API over stdio": in_backend(MADE, 9, ".mcp_transport: must be http", FARM, "mcp_transport: stdio"),
+    "a bearer without its token": in_api(4, ".auth_type: bearer_token needs auth_details with token", BEARER),
+    "a header without its value": in_api(
+        5, ".auth_details: custom_header needs auth_details with header_value", HEADER, "auth_details: {header_name: X}"
     ),
-    "a bearer without its token": (
-        API + "        auth_type: bearer_token\n",
-        "line 4, global_remote_apis.farm.auth_type: bearer_token needs auth_details with token",
+    "details of another authentication": in_api(
+        5, ".auth_details: bearer_token knows no header_name", BEARER, "auth_details: {token: t, header_name: X}"
     ),
-    "a header without its value": (
-        API + "        auth_type: custom_header\n        auth_details: {header_name: X}\n",
-        "line 5, global_remote_apis.farm.auth_details: custom_header needs auth_details with header_value",
+    "a token of a variable that is not set": in_api(
+        5, ".auth_details: the environment variable NO_TOKEN is not set", BEARER, "auth_details: {token: '${NO_TOKEN}'}"
     ),
-    "details of another authentication": (
-        API + "        auth_type: bearer_token\n        auth_details: {token: t, header_name: X}\n",
-        "line 5, global_remote_apis.farm.auth_details: bearer_token knows no header_name",
-    ),
-    "a token of a variable that is not set": (
-        API + "        auth_type: bearer_token\n        auth_details: {token: '${NO_SUCH_TOKEN}'}\n",
-        "line 5, global_remote_apis.farm.auth_details: the environment variable NO_SUCH_TOKEN is not set",
-    ),
-    "a token that no header can hold": (
-        API + '        auth_type: bearer_token\n        auth_details: {token: "hush-hush\\n"}\n',
-        "line 5, global_remote_apis.farm.auth_details: token cannot be sent: it holds a line break",
+    "a token that no header can hold": in_api(
+        5, ".auth_details: token cannot be sent: it holds a line break", BEARER, 'auth_details: {token: "hush-hush\\n"}'
     ),
     "a template without the instance": (
-        API + "        delete_instance_endpoint_template: /all\n",
+        further(API, "delete_instance_endpoint_template: /all"),
         "line 4, global_remote_apis.farm.delete_instance_endpoint_template: must hold {remote_instance_id}",
     ),
-    "not a base URL": (
-        API.replace("http://127.0.0.1:9", "farm"),
-        "line 3, global_remote_apis.farm.base_url: must",
-    ),
-    "a port that is a password": (
-        URL.replace("127.0.0.1:9", "user:hush-hush"),
-        "line 4, backends[0].url: must begin with http:// or https://, name a host",
+    "not a base URL": (API.replace("http://127.0.0.1:9", "farm"), "line 3, global_remote_apis.farm.base_url: must"),
+    "a port that is a password": in_backend(
+        URL.replace("127.0.0.1:9", "user:hush-hush"), 4, ".url: must begin with http:// or https://, name a host"
     ),
     "a variable of a program that is not set": (
         "backends:\n  - {backend_name_ref: a, orchestration_mode: local_program, command: [x],\n"
@@ -245,66 +237,49 @@ WRONG = {
         "global_remote_api_defaults:\n  timeout: 0\n",
         "line 2, global_remote_api_defaults.timeout: input should be greater than 0",
     ),
-    "a program without a command": (
-        "backends:\n  - {backend_name_ref: a, orchestration_mode: local_program}\n",
-        "line 2, backends[0]: has no command",
+    "a program without a command": in_backend(
+        "backends:\n  - {backend_name_ref: a, orchestration_mode: local_program}\n", 2, ": has no command"
     ),
-    "a program that is not there": (
-        PROGRAM.format("no-such-program"),
-        "line 4, backends[0].command[0]: 'no-such-program' is not a program that can be found on the PATH",
+    "no such program": in_backend(
+        PROGRAM.format("no-such"), 4, ".command[0]: 'no-such' is not a program that can be found on the PATH"
     ),
-    "a program of a path that is not there": (
-        PROGRAM.format("/no/such/program"),
-        "line 4, backends[0].command[0]: '/no/such/program' is not a program that can be found",
+    "a path that is not there": in_backend(
+        PROGRAM.format("/no/such"), 4, ".command[0]: '/no/such' is not a program that can be found"
     ),
-    "a program on another PATH": (
-        PROGRAM.format("cat") + "        env: {PATH: /nowhere}\n",
-        "line 4, backends[0].command[0]: 'cat' is not a program that can be found on the PATH '/nowhere'",
+    "a program on another PATH": in_backend(
+        CAT, 4, ".command[0]: 'cat' is not a program that can be found on the PATH '/nowhere'", "env: {PATH: /nowhere}"
     ),
-    "not a program": (PROGRAM.format("/etc/passwd"), "line 4, backends[0].command[0]: '/etc/passwd' is there"),
-    "a program of its own directory that has none": (
-        PROGRAM.format("./serve"),
-        "line 4, backends[0].command[0]: './serve' is not in its own directory",
+    "not a program": in_backend(PROGRAM.format("/etc/passwd"), 4, ".command[0]: '/etc/passwd' is there"),
+    "a program of its own directory that has none": in_backend(
+        PROGRAM.format("./serve"), 4, ".command[0]: './serve' is not in its own directory"
     ),
     "a shell's variable": (
-        PROGRAM.format("cat") + "        env: {A: x, KEY: 'pa$hush'}\n",
+        further(CAT, "env: {A: x, KEY: 'pa$hush'}"),
         "line 5, backends[0].env: KEY holds a $ before a name or a brace, and only ${NAME} is replaced",
     ),
-    "a shell's default": (
-        PROGRAM.format("cat") + "        env: {KEY: '${KEY:-hush}'}\n",
-        "line 5, backends[0].env: KEY holds a $",
-    ),
-    "a brace that does not close": (
-        PROGRAM.format("cat") + "        env: {KEY: '${KEY'}\n",
-        "line 5, backends[0].env: KEY holds a $",
-    ),
-    "a shell's variable in a token": (
-        API + "        auth_type: bearer_token\n        auth_details: {token: '$HUSH'}\n",
-        "line 5, global_remote_apis.farm.auth_details: token holds a $",
+    "a shell's default": in_backend(CAT, 5, ".env: KEY holds a $", "env: {KEY: '${KEY:-hush}'}"),
+    "a brace that does not close": in_backend(CAT, 5, ".env: KEY holds a $", "env: {KEY: '${KEY'}"),
+    "a shell's variable in a token": in_api(
+        5, ".auth_details: token holds a $", BEARER, "auth_details: {token: '$HUSH'}"
     ),
     "a variable in a URL": (
-        URL.replace("127.0.0.1", "'${HOST}'").replace("http://'${HOST}':9/mcp", "'http://${HOST}:9/mcp'"),
+        URL.replace("http://127.0.0.1:9/mcp", "'http://${HOST}:9/mcp'"),
         "line 4, backends[0].url: must begin with http:// or https://, name a host, and hold no space and no ${NAME}",
     ),
     "the form of other programs": (
         '{"mcpServers": {"notes": {"command": "cat", "args": []}}}',
         "line 1, mcpServers: is how other programs name their servers; here each is an entry of backends",
     ),
-    "a URL that is missing": (
-        URL.replace("        url: http://127.0.0.1:9/mcp\n", ""),
-        "line 2, backends[0]: has no url",
-    ),
-    "not a URL": (URL.replace("http://", "ftp://"), "line 4, backends[0].url: must begin with http"),
-    "a field of another mode": (
-        URL + "        docker_image: x\n",
-        "line 5, backends[0].docker_image: means nothing with orchestration_mode 'remote_url'",
+    "no URL": in_backend(URL.replace("        url: http://127.0.0.1:9/mcp\n", ""), 2, ": has no url"),
+    "not a URL": in_backend(URL.replace("http://", "ftp://"), 4, ".url: must begin with http"),
+    "a field of another mode": in_backend(
+        URL, 5, ".docker_image: means nothing with orchestration_mode 'remote_url'", "docker_image: x"
     ),
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, case: str) -> None:
-    text, words = WRONG[case]
+@pytest.mark.parametrize(("text", "words"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(BackendFileError) as raised:
         read_backends(write(tmp_path, text))
     assert len(raised.value.problems) == 1
@@ -313,7 +288,7 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, case: str) -> None:
 
 
 def test_everything_wrong_is_told_at_once_and_no_secret_with_it(tmp_path: Path) -> None:
-    text = URL + "        auth_type: bearer_token\n        auth_details: {toke: hush-hush}\n" + "        env: {A: b}\n"
+    text = further(URL, BEARER, "auth_details: {toke: hush-hush}", "env: {A: b}")
     with pytest.raises(BackendFileError) as raised:
         read_backends(write(tmp_path, text))
     assert [problem.line for problem in raised.value.problems] == [6, 6, 7]
@@ -374,14 +349,14 @@ def test_a_script_whose_interpreter_it_does_not_see_says_what_to_name(tmp_path: 
     script = tmp_path / "serve"
     script.write_text(first.format(interpreter) + "\nexit\n")
     script.chmod(0o755)
-    text = PROGRAM.format(script) + f"        env: {{PATH: '{interpreter.parent}:/usr/bin:/bin'}}\n"
+    text = further(PROGRAM.format(script), f"env: {{PATH: '{interpreter.parent}:/usr/bin:/bin'}}")
     with pytest.raises(BackendFileError) as raised:
         read_backends(write(tmp_path, text))
     assert [str(problem) for problem in raised.value.problems] == [
         f"line 4, backends[0].command[0]: the first line of {script} asks for {interpreter}, which it does not see: "
         f"name {tmp_path}/venv in reads"
     ]
-    assert read_backends(write(tmp_path, text + f"        reads: [{tmp_path}/venv]\n")).config.backends
+    assert read_backends(write(tmp_path, further(text, f"reads: [{tmp_path}/venv]"))).config.backends
 
 
 def test_programs_that_can_run_are_found_wherever_they_may_lie(tmp_path: Path) -> None:
@@ -389,7 +364,7 @@ def test_programs_that_can_run_are_found_wherever_they_may_lie(tmp_path: Path) -
     own.write_text("#!/bin/sh\n")
     own.chmod(0o755)
     for command in ("sh", "/bin/sh", sys.executable, "./serve"):
-        text = PROGRAM.format(command) + "        template_data_path_host: template\n"
+        text = further(PROGRAM.format(command), "template_data_path_host: template")
         assert read_backends(write(tmp_path, text)).config.backends
 
 
@@ -401,17 +376,18 @@ def test_a_script_whose_interpreter_is_nowhere_says_so(tmp_path: Path) -> None:
         read_backends(write(tmp_path, PROGRAM.format(script)))
 
 
+TASKSET = {"id": "opencode-env"}
+
+
 def test_a_file_that_cannot_be_read_is_no_configuration_of_an_environment(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"line 1, the text: cannot be read: .*No such file"):
-        OpenCodeEnvConfig.model_validate(
-            {"taskset": {"id": "opencode-env"}, "backends": {"file": str(tmp_path / "none.yaml")}}
-        )
+        OpenCodeEnvConfig.model_validate({"taskset": TASKSET, "backends": {"file": str(tmp_path / "none.yaml")}})
 
 
 def test_a_call_is_given_up_here_before_the_agent_gives_it_up(tmp_path: Path) -> None:
     backends = {"file": str(write(tmp_path, URL)), "call_timeout": 600.0}
     with pytest.raises(ValueError, match=r"must be below --env\.agent\.harness\.tool-timeout 600"):
-        OpenCodeEnvConfig.model_validate({"taskset": {"id": "opencode-env"}, "backends": backends})
+        OpenCodeEnvConfig.model_validate({"taskset": TASKSET, "backends": backends})
 
 
 def test_options_of_containers_are_those_of_the_command_line() -> None:
@@ -436,9 +412,9 @@ def test_options_of_containers_are_those_of_the_command_line() -> None:
 def test_the_sample_file_can_be_used_and_so_can_what_it_shows_in_comments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("npx",):  # which need not be installed
-        (tmp_path / name).write_text("#!/bin/sh\n")
-        (tmp_path / name).chmod(0o755)
+    npx = tmp_path / "npx"  # which need not be installed
+    npx.write_text("#!/bin/sh\n")
+    npx.chmod(0o755)
     monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{tmp_path}")
     sample = Path(__file__).parents[3] / "configs" / "eval" / "backends.yaml"
     assert [backend.backend_name_ref for backend in read_backends(sample).config.backends] == ["memory"]
@@ -452,11 +428,7 @@ def test_the_sample_file_can_be_used_and_so_can_what_it_shows_in_comments(
 
 
 def test_a_recursive_environment_takes_backends_too(tmp_path: Path) -> None:
-    file = tmp_path / "backends.yaml"
-    file.write_text(
-        "backends: [{backend_name_ref: far, orchestration_mode: remote_url, url: 'http://127.0.0.1:9/mcp'}]"
-    )
-    taskset = {"taskset": {"id": "opencode-rlm"}}
+    taskset, file = {"taskset": {"id": "opencode-rlm"}}, write(tmp_path, URL)
     config = OpenCodeRLMEnvConfig.model_validate({**taskset, "backends": {"file": str(file)}})
     assert OpenCodeRLMEnvConfig.model_validate_json(config.model_dump_json()).backends == config.backends
     with pytest.raises(ValidationError, match="must be below --env"):

@@ -40,11 +40,8 @@ async def test_a_shared_server_that_dies_is_the_error_of_those_who_asked_it_and_
         assert said(await user._channels["notes"].call("add_note", {"text": "one"})) == "1 notes: one"
         for tools, tool in ((culprit, "die"), (user, "add_note"), (bystander, "add_note")):
             assert (await tools._channels["notes"].call(tool, {"text": "late"})).is_error
-    assert [type(tools.failure) for tools in (culprit, user, bystander)] == [
-        BrokenBackendError,
-        BrokenBackendError,
-        ToolsetError,
-    ]
+    failures = [type(tools.failure) for tools in (culprit, user, bystander)]
+    assert failures == [BrokenBackendError, BrokenBackendError, ToolsetError]
 
 
 @pytest.mark.parametrize("text", [math.nan, "\ud800", [math.inf]])

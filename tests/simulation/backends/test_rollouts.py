@@ -2,11 +2,10 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 from agent_sandbox.podman import PodmanConfig
-from opencode_env.scripted_model import Reply, ScriptPolicy
+from opencode_env.scripted_model import Reply, Script, ScriptPolicy
 from opencode_env.tool_backends.feature import BackendTools
 
 from tests.simulation.backends.surroundings import (
@@ -18,6 +17,7 @@ from tests.simulation.backends.surroundings import (
     programs_here,
     write_file,
 )
+from tests.simulation.backends.test_servers import remote
 from tests.simulation.episodes import problems, row, serving, tool_results
 from tests.support.light_opencode import REAL
 from tests.support.replies import bash, call
@@ -32,27 +32,15 @@ DONE = Reply(text="done")
 
 async def test_each_rollout_has_a_program_of_its_own_and_all_share_one_elsewhere(tmp_path: Path) -> None:
     port = closed_port()
-    far = {
-        "orchestration_mode": "remote_url",
-        "url": f"http://127.0.0.1:{port}/mcp",
-        "instance_scoping": "shared_global",
-    }
-    bearer = {"auth_type": "bearer_token", "auth_details": {"token": TOKEN}}
-    file = write_file(tmp_path / "backends.yaml", program("my notes"), {"backend_name_ref": "far", **far, **bearer})
+    far = {**remote(port, TOKEN), "backend_name_ref": "far", "instance_scoping": "shared_global"}
+    file = write_file(tmp_path / "backends.yaml", program("my notes"), far)
     look = bash("cat /tmp/opencode/config/opencode/* /tmp/opencode/*.json /proc/*/environ 2>/dev/null | tr '\\0' '\\n'")
-    policy = ScriptPolicy(
-        *(
-            script(
-                name,
-                call("my_notes_add_note", text=f"mine {name}"),
-                call("far_add_note", text=f"ours {name}"),
-                call("my_notes_refuse"),
-                look,
-                DONE,
-            )
-            for name in ("one", "two")
-        )
-    )
+
+    def notes(name: str) -> Script:
+        mine, ours = call("my_notes_add_note", text=f"mine {name}"), call("far_add_note", text=f"ours {name}")
+        return script(name, mine, ours, call("my_notes_refuse"), look, DONE)
+
+    policy = ScriptPolicy(notes("one"), notes("two"))
     async with (
         notes_at(port),
         serving(tmp_path, policy, row("one"), row("two"), backends={"file": str(file)}) as served,
@@ -70,11 +58,8 @@ async def test_each_rollout_has_a_program_of_its_own_and_all_share_one_elsewhere
         assert TOKEN not in seen
         assert str(port) not in seen
         assert trace.reward == 1.0
-        record = trace.info["tool_backends"]
-        assert {key: (tally["calls"], tally["errors"]) for key, tally in record.items()} == {
-            "my notes": (2, 1),
-            "far": (1, 0),
-        }
+        tallies = {key: (tally["calls"], tally["errors"]) for key, tally in trace.info["tool_backends"].items()}
+        assert tallies == {"my notes": (2, 1), "far": (1, 0)}
     assert sorted(text.partition(" ")[0] for text in shared) == ["1", "2"]
     await until(lambda: programs_here() == [])
 
@@ -109,11 +94,8 @@ async def test_a_backend_that_does_not_start_is_an_error_of_the_rollout_and_the_
     await until(lambda: programs_here() == [])
 
 
-async def test_from_the_sandbox_no_other_way_leads_to_a_backend_and_a_way_ends_with_its_rollout(
-    tmp_path: Path,
-) -> None:
+async def test_from_the_sandbox_no_other_way_leads_to_a_backend_and_a_way_ends_with_its_rollout(tmp_path: Path) -> None:
     file = write_file(tmp_path / "backends.yaml", program())
-    found: dict[str, Any] = {}
     ask = (
         "url=$(grep -rhoE 'http://127.0.0.1:[0-9]+/[A-Za-z0-9_-]+/mcp' /tmp/opencode/config 2>/dev/null | head -1); "
         "[ -n \"$url\" ] || url=$(grep -rhoE 'http://127.0.0.1:[0-9]+/[A-Za-z0-9_-]{32}/mcp' /tmp/opencode | head -1); "
@@ -136,9 +118,7 @@ async def test_from_the_sandbox_no_other_way_leads_to_a_backend_and_a_way_ends_w
         seen, noted, answered = tool_results(trace)
         assert "2 notes: still here, by hand" in answered
         assert trace.info["tool_backends"]["notes"]["calls"] == 2
-        found["lines"] = seen.splitlines()
-        assert found["lines"][1].split() == ["404"] * 6
-        assert found["lines"][2] == "413"
+        assert [line.split() for line in seen.splitlines()[1:3]] == [["404"] * 6, ["413"]]
         assert noted == "1 notes: still here"
         (backends, _) = served.env._features
         assert isinstance(backends, BackendTools)
@@ -155,10 +135,7 @@ async def test_a_rollout_in_a_container_reaches_its_backends(
     runtime = PodmanConfig(image=podman_image).model_dump(include={"type", "import_path", "image"})
     policy = ScriptPolicy.of(call("notes_add_note", text="from a container"), DONE)
     async with serving(
-        tmp_path,
-        policy,
-        backends={"file": str(file)},
-        agent={"runtime": runtime, "harness": {"id": "opencode-env"}},
+        tmp_path, policy, backends={"file": str(file)}, agent={"runtime": runtime, "harness": {"id": "opencode-env"}}
     ) as served:
         episode = await served.play()
     (trace,) = episode.traces

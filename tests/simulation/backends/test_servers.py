@@ -1,6 +1,7 @@
 """Every kind of backend, with a real MCP server: it works, its faults are the infrastructure's, and nothing is left."""
 
 import contextlib
+import json
 import sys
 import tempfile
 import traceback
@@ -14,9 +15,9 @@ from agent_sandbox.podman import left_behind
 from opencode_env.tool_backends import instance_api
 from opencode_env.tool_backends.description import RemoteApiConfig, RemoteApiDefaults, StartupCheck
 from opencode_env.tool_backends.instance import Instance, check_start, starting
-from opencode_env.tool_backends.leftovers import Leftovers
 from opencode_env.tool_backends.options import BackendsConfig
 from opencode_env.tool_backends.reading import read_backends
+from opencode_env.tool_backends.remote import Leftovers
 from opencode_simulation.hub import hub
 
 from tests.simulation.backends.surroundings import (
@@ -24,7 +25,6 @@ from tests.simulation.backends.surroundings import (
     InstanceApi,
     directories_here,
     in_container,
-    in_json,
     instance,
     notes_at,
     program,
@@ -53,15 +53,19 @@ async def started(
 ) -> AsyncIterator[Instance]:
     """The backend of a file with one, as a rollout starts it."""
     rest.setdefault("global_remote_api_defaults", {"timeout": 300})  # this machine may be busy
-    options = BackendsConfig(
-        file=write_file(directory / "backends.yaml", backend, **rest),
-        call_timeout=call_timeout,
-        start_timeout=start_timeout,
-    )
-    assert options.file is not None
-    file = read_backends(options.file)
+    path = write_file(directory / "backends.yaml", backend, **rest)
+    options = BackendsConfig(file=path, call_timeout=call_timeout, start_timeout=start_timeout)
+    file = read_backends(path)
     async with starting(file.config.backends[0], file, options, "a-session", leftovers or Leftovers()) as made:
         yield made
+
+
+async def fails_to_start(directory: Path, backend: dict[str, Any], words: str, **options: Any) -> str:
+    """Start a backend, which must fail with these words (a pattern); all that is shown of the failure."""
+    with pytest.raises(vf.ToolsetError, match=words) as raised:
+        async with started(directory, backend, **options):
+            pass
+    return "".join(traceback.format_exception(raised.value))
 
 
 def left_here() -> set[str]:
@@ -89,11 +93,8 @@ async def test_a_program_answers_keeps_its_state_sees_nothing_of_ours_and_ends(
         assert "'GIVEN'" in seen
         assert "OPENAI_API_KEY" not in seen
         assert seen.endswith("writable False")
-        for tool, words in (
-            ("refuse", "Error executing tool refuse"),
-            ("add_note", "Field required"),
-            ("no_tool", "Unknown tool"),
-        ):
+        refusals = {"refuse": "Error executing tool refuse", "add_note": "Field required", "no_tool": "Unknown tool"}
+        for tool, words in refusals.items():
             result = await notes.call(tool, {})
             assert result.is_error
             assert words in said(result)
@@ -121,44 +122,31 @@ async def test_a_server_that_hangs_or_dies_in_a_call_is_the_infrastructures_fail
     async with started(tmp_path, program(), call_timeout=1.0) as notes:
         with pytest.raises(vf.ToolsetError, match="'hang' of backend 'notes' did not answer within 1 s"):
             await notes.call("hang", {})
-        with pytest.raises(vf.ToolsetError, match="backend 'notes'"):
-            await notes.call("die", {})
-        with pytest.raises(vf.ToolsetError, match="backend 'notes'"):
-            await notes.call("add_note", {"text": "late"})
+        for tool in ("die", "add_note"):
+            with pytest.raises(vf.ToolsetError, match="backend 'notes'"):
+                await notes.call(tool, {"text": "late"})
 
 
 @pytest.mark.parametrize(
     ("command", "words"),
     [
         ([sys.executable, "-c", "import sys; sys.exit('no licence')"], "it said: no licence"),
-        (
-            ["sh", "-c", "echo Usage: serve PORT; exit 2"],
-            r"it printed 'Usage: serve PORT' on its stdout; it said: nothing",
-        ),
+        (["sh", "-c", "echo Usage: serve; exit 2"], "it printed 'Usage: serve' on its stdout; it said: nothing"),
         (["printf", "no newline"], "it printed 'no newline' on its stdout"),
+        (["sh", "-c", "echo bad key $KEY >&2; exit 3"], r"it said: bad key \*\*\*"),
     ],
+    ids=["said", "printed", "without a newline", "its key is not shown"],
 )
-async def test_a_program_that_does_not_start_says_why(tmp_path: Path, command: list[str], words: str) -> None:
-    with pytest.raises(vf.ToolsetError, match=words):
-        async with started(tmp_path, program(command=command)):
-            pass
-
-
-async def test_a_key_is_a_variable_of_its_program_and_stands_in_no_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_program_that_does_not_start_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], words: str
 ) -> None:
     monkeypatch.setenv("OUR_KEY", "hush-hush")
-    asking = program(command=["sh", "-c", "echo bad key $KEY >&2; exit 3"], env={"KEY": "${OUR_KEY}"})
-    with pytest.raises(vf.ToolsetError, match=r"it said: bad key \*\*\*"):
-        async with started(tmp_path, asking):
-            pass
+    await fails_to_start(tmp_path, program(command=command, env={"KEY": "${OUR_KEY}"}), words)
 
 
 async def test_a_program_that_says_nothing_is_given_up_in_time(tmp_path: Path) -> None:
-    silent = program(command=["sleep", "59801"])
-    with pytest.raises(vf.ToolsetError, match=r"'notes' did not start within 1 s \(--env.backends.start-timeout\)"):
-        async with started(tmp_path, silent, start_timeout=1.0):
-            pass
+    words = r"'notes' did not start within 1 s \(--env.backends.start-timeout\)"
+    await fails_to_start(tmp_path, program(command=["sleep", "59801"]), words, start_timeout=1.0)
 
 
 async def test_a_program_that_speaks_something_else_is_quoted_when_it_is_given_up(
@@ -166,11 +154,8 @@ async def test_a_program_that_speaks_something_else_is_quoted_when_it_is_given_u
 ) -> None:
     monkeypatch.setenv("OUR_KEY", "hush-hush")
     other = program(command=["sh", "-c", "echo; echo Welcome $KEY; echo more; sleep 59802"], env={"KEY": "${OUR_KEY}"})
-    with pytest.raises(
-        vf.ToolsetError, match=r"within .* s .*: it printed 'Welcome \*\*\*' on its stdout; it said: noth"
-    ):
-        async with started(tmp_path, other, start_timeout=patience(1.0)):
-            pass
+    words = r"within .* s .*: it printed 'Welcome \*\*\*' on its stdout; it said: noth"
+    await fails_to_start(tmp_path, other, words, start_timeout=patience(1.0))
 
 
 async def test_a_start_up_check_is_a_call_that_must_succeed(tmp_path: Path) -> None:
@@ -179,22 +164,16 @@ async def test_a_start_up_check_is_a_call_that_must_succeed(tmp_path: Path) -> N
         assert said(await notes.call("add_note", {"text": "one"})) == "2 notes: checked, one"
         for name in ("ping", "list_tools"):
             await check_start(notes, StartupCheck(tool_name=name))
-        with pytest.raises(
-            vf.ToolsetError, match=r"start-up check 'refuse' of backend 'notes' failed: Error executing tool refuse"
-        ):
+        failed = "start-up check 'refuse' of backend 'notes' failed: Error executing tool refuse"
+        with pytest.raises(vf.ToolsetError, match=failed):
             await check_start(notes, StartupCheck(tool_name="refuse"))
         with pytest.raises(vf.ToolsetError, match="it has no tool 'greet', only add_note"):
             await check_start(notes, StartupCheck(tool_name="greet"))
 
 
 def remote(port: int, token: str) -> dict[str, Any]:
-    return {
-        "backend_name_ref": "notes",
-        "orchestration_mode": "remote_url",
-        "url": f"http://127.0.0.1:{port}/mcp",
-        "auth_type": "bearer_token",
-        "auth_details": {"token": token},
-    }
+    where = {"orchestration_mode": "remote_url", "url": f"http://127.0.0.1:{port}/mcp"}
+    return {"backend_name_ref": "notes", **where, "auth_type": "bearer_token", "auth_details": {"token": token}}
 
 
 async def test_a_server_elsewhere_is_asked_with_its_bearer_and_missed_when_it_dies(
@@ -205,12 +184,8 @@ async def test_a_server_elsewhere_is_asked_with_its_bearer_and_missed_when_it_di
     async with notes_at(port) as process, started(tmp_path, remote(port, "${NOTES_TOKEN}")) as notes:
         assert said(await notes.call("add_note", {"text": "far"})) == "1 notes: far"
         assert (await notes.call("refuse", {})).is_error
-        with pytest.raises(vf.ToolsetError, match="cannot be connected to"):
-            async with started(tmp_path, remote(port, "another")):
-                pass
-        with pytest.raises(vf.ToolsetError, match="it answers 401, so look at auth_type"):
-            async with started(tmp_path, remote(port, "another")):
-                pass
+        for words in ("cannot be connected to", "it answers 401, so look at auth_type"):
+            await fails_to_start(tmp_path, remote(port, "another"), words)
         process.kill()
         await process.ended()
         with pytest.raises(vf.ToolsetError, match="backend 'notes'"):
@@ -239,7 +214,7 @@ async def test_calls_go_through_the_api_where_it_wants_that(tmp_path: Path) -> N
         apis = {"here": api.config}
         async with started(tmp_path, instance(), global_remote_apis=apis, call_timeout=patience(1.0)) as notes:
             result = await notes.call("add_note", {"text": "far"})
-            assert in_json(said(result)) == {"called": "add_note", "with": {"text": "far"}}
+            assert json.loads(said(result)) == {"called": "add_note", "with": {"text": "far"}}
             refused = await notes.call("refuse", {})
             assert (refused.is_error, said(refused)) == (True, "no such arguments")
             with pytest.raises(vf.ToolsetError, match="was not answered in time"):
@@ -252,19 +227,14 @@ async def test_an_api_that_answers_with_something_else_is_the_infrastructures_fa
     tmp_path: Path, answer: str
 ) -> None:
     async with InstanceApi(break_creation=answer) as api:
-        with pytest.raises(vf.ToolsetError, match="the API of tool backend 'notes' made"):
-            async with started(tmp_path, instance(), global_remote_apis={"here": api.config}):
-                pass
+        words = "the API of tool backend 'notes' made"
+        await fails_to_start(tmp_path, instance(), words, global_remote_apis={"here": api.config})
 
 
 async def test_an_instance_whose_server_cannot_be_used_is_deleted_all_the_same(tmp_path: Path) -> None:
     async with InstanceApi() as api:
-        check = {"tool_name": "refuse"}
-        with pytest.raises(vf.ToolsetError, match="start-up check"):
-            async with started(
-                tmp_path, instance(startup_check_mcp_tool=check), global_remote_apis={"here": api.config}
-            ):
-                pass
+        checked = instance(startup_check_mcp_tool={"tool_name": "refuse"})
+        await fails_to_start(tmp_path, checked, "start-up check", global_remote_apis={"here": api.config})
         assert [asked[0] for asked in api.asked] == ["POST", "DELETE"]
         assert api.alive == {}
 
@@ -305,17 +275,12 @@ async def test_a_rollout_waits_once_for_an_api_that_does_not_answer(tmp_path: Pa
 
 async def test_a_failure_to_start_shows_no_secret(tmp_path: Path) -> None:
     async with InstanceApi(break_creation='[{"remote_instance_id": "x", "url": "http://a/?key=hush-hush"}]') as api:
-        given = api.config | {"create_instance_endpoint": "/make?key=pass-word"}
-        with pytest.raises(vf.ToolsetError, match="mcp_endpoint_url: Field required") as raised:
-            async with started(tmp_path, instance(), global_remote_apis={"here": given}):
-                pass
-        shown = "".join(traceback.format_exception(raised.value))
+        apis = {"here": api.config | {"create_instance_endpoint": "/make?key=pass-word"}}
+        words = "mcp_endpoint_url: Field required"
+        shown = await fails_to_start(tmp_path, instance(), words, global_remote_apis=apis)
         far = {"backend_name_ref": "far", "orchestration_mode": "remote_url"}
         url = f"http://user:pass-word@127.0.0.1:{closed_port()}/mcp?key=hush-hush"
-        with pytest.raises(vf.ToolsetError) as raised:
-            async with started(tmp_path, {**far, "url": url}):
-                pass
-        shown += "".join(traceback.format_exception(raised.value))
+        shown += await fails_to_start(tmp_path, {**far, "url": url}, "'far'")
     assert not [secret for secret in (TOKEN, "pass-word", "hush-hush") if secret in shown]
 
 
@@ -346,10 +311,7 @@ async def test_a_container_that_ends_at_once_says_why_and_is_removed(tmp_path: P
     (tmp_path / "template").mkdir()
     before = left_here()
     backend = in_container(podman_image, "http", container_command=["sh", "-c", "echo no licence >&2; exit 3"])
-    with pytest.raises(vf.ToolsetError, match="its container has ended; it said: no licence"):
-        async with started(tmp_path, backend):
-            pass
-    with pytest.raises(vf.ToolsetError, match="the image is not on this machine"):
-        async with started(tmp_path, in_container("localhost/no-such-image:1", "http")):
-            pass
+    await fails_to_start(tmp_path, backend, "its container has ended; it said: no licence")
+    missing = in_container("localhost/no-such-image:1", "http")
+    await fails_to_start(tmp_path, missing, "the image is not on this machine")
     assert left_here() == before

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.user_simulation.asked import AskedUser
+from opencode_env.user_simulation.asked import STOP, AskedUser, UserSimulationConfig
 from opencode_env.user_simulation.conversation import converse
-from opencode_env.user_simulation.options import STOP, UserSimulationConfig
 from verifiers.v1.configs.agent import AgentConfig
 from verifiers.v1.configs.harness import HarnessConfig
 
@@ -45,32 +44,36 @@ class Side:
         self.noted.append(f"{self.name} closed: {trace.stop_condition}")
 
 
+async def conversed(asked: AskedUser, agent: Side, user: Side, prompt: str | None) -> list[Any]:
+    """Lets them converse about a task with that prompt; the agent's traces."""
+    traces: list[Any] = []
+    agents: Any = SimpleNamespace(agent=agent, user=user)
+    unused: Any = None
+    task = vf.Task(vf.TaskData(idx=0, prompt=prompt))
+    await converse(task, agents, unused, traces.append, asked, UserSimulationConfig(), AgentConfig())
+    return traces
+
+
 async def test_a_played_user_knows_the_prompt_that_the_setup_filled_and_outlives_the_agent() -> None:
     noted: list[str] = []
-    agents: Any = SimpleNamespace(
-        agent=Side("agent", "Seven.", noted, "Go. You are at S."), user=Side("user", STOP, noted, None)
-    )
-    task = vf.Task(vf.TaskData(idx=0, prompt="Go. {observation}"))
+    agent, user = Side("agent", "Seven.", noted, "Go. You are at S."), Side("user", STOP, noted, None)
     asked = AskedUser(enabled=True, system_prompt="You want to get to G.")
-    unused: Any = None
-    await converse(task, agents, unused, lambda _: None, asked, UserSimulationConfig(), AgentConfig())
+    await conversed(asked, agent, user, "Go. {observation}")
     assert noted == ["agent opened", "user opened", "agent closed: user_stop", "user closed: None"]
-    (persona,) = agents.user.systems
+    (persona,) = user.systems
+    assert persona is not None
     assert "Go. You are at S." in persona
-    assert "{observation}" not in persona
     assert "You want to get to G." in persona
+    assert "{observation}" not in persona
 
 
 @pytest.mark.parametrize("prompt", ["Go.", None])
 @pytest.mark.parametrize("end", [STOP, f"Thank you. {STOP}", "###TRANSFER###", "Something else. ###OUT-OF-SCOPE###"])
 async def test_the_word_that_ends_a_conversation_is_never_said_to_the_agent(end: str, prompt: str | None) -> None:
     noted: list[str] = []
-    agents: Any = SimpleNamespace(agent=Side("agent", "Yes?", noted, prompt), user=Side("user", "?", noted, None))
+    agent = Side("agent", "Yes?", noted, prompt)
     asked = AskedUser(script=["Hello.", end, "More."])
-    traces: list[Any] = []
-    unused: Any = None
-    task = vf.Task(vf.TaskData(idx=0, prompt=prompt))
-    await converse(task, agents, unused, traces.append, asked, UserSimulationConfig(), AgentConfig())
-    assert agents.agent.heard == [*([None] if prompt else []), "Hello."]
+    traces = await conversed(asked, agent, Side("user", "?", noted, None), prompt)
+    assert agent.heard == [*([None] if prompt else []), "Hello."]
     assert noted == ["agent opened", "agent closed: user_stop"]
     assert traces[0].info["user_simulation"] == {"played_by": "script", "turns": 1}

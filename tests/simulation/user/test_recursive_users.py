@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from opencode_env.scripted_model import ChatRequest, Reply, Script, ScriptedModel, ScriptPolicy
-from opencode_env.user_simulation.options import STOP
+from opencode_env.user_simulation.asked import STOP
 
 from tests.rlm.episodes import QUESTION, PolicyByRole, play, serving
 from tests.support.replies import call
@@ -47,10 +47,7 @@ async def test_a_model_plays_the_user_of_an_agent_that_recurses(tmp_path: Path) 
     assert played.problems == []
     by_seat = {trace.agent.name: trace for trace in played.episode.traces if trace.agent is not None}
     main = by_seat["agent"]
-    assert {name: trace.agent.trainable for name, trace in by_seat.items()} == {
-        "agent": True,
-        "sub": False,
-        "user": False,
-    }
+    trainable = {name: trace.agent.trainable for name, trace in by_seat.items()}
+    assert trainable == {"agent": True, "sub": False, "user": False}
     assert (main.stop_condition, main.reward, main.metrics["sub_llm_calls"]) == ("user_stop", 1.0, 1)
     assert main.info["user_simulation"] == {"played_by": USER, "turns": 1}

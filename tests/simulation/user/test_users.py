@@ -8,12 +8,9 @@ from typing import Any
 import pytest
 import verifiers.v1 as vf
 from opencode_env.scripted_model import Fault, FaultKind, Reply, Script, ScriptedModel, ScriptPolicy
-from opencode_env.user_simulation.asked import asked_user
-from opencode_env.user_simulation.options import STOP
-from verifiers.v1 import SamplingConfig
-from verifiers.v1.clients import EvalClientConfig, ModelContext
+from opencode_env.user_simulation.asked import STOP, asked_user
 
-from tests.simulation.episodes import MODEL, Served, problems, row, serving
+from tests.simulation.episodes import problems, row, serving
 from tests.support.replies import bash
 from tests.support.rows import script, write_rows
 from tests.support.user_home import Finished, UserHome
@@ -24,40 +21,41 @@ USER = "the-user"
 WANTS = {"enabled": True, "system_prompt": "You want a number, and its reason.", "llm": USER}
 
 
+Run = tuple[Finished, list[dict[str, Any]]]
+"""One `vf-eval` over rows with every kind of user, and the requests that reached the user's model."""
+
+
 def says(*lines: str) -> Sequence[Reply]:
     return [Reply(text=line) for line in lines]
 
 
 @pytest.fixture(scope="module")
-def run(light_opencode: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, list[dict[str, Any]]]:
-    """One `vf-eval` over rows with every kind of user, and the requests that reached the user's model."""
-    home = UserHome(tmp_path_factory.mktemp("home"))
+def run(light_opencode: None, shared_home: UserHome) -> Run:
     rows = [
         row("scripted", user_simulation={"script": ["And the second?", "Thanks."]}),
         row("played", user_simulation={**WANTS, "llm_args": {"temperature": 0.5}}),
         row("off", user_simulation={**WANTS, "enabled": False}),
         row("broken", user_simulation={"enabled": True, "persona": "x"}),
     ]
+    steps = [bash("echo one > /app/note"), *says("First."), bash("cat /app/note"), *says("Second.", "done")]
     policy = ScriptPolicy(
-        script(
-            "scripted", bash("echo one > /app/note"), *says("First."), bash("cat /app/note"), *says("Second.", "done")
-        ),
+        script("scripted", *steps),
         script("played", *says("Seven.", "done")),
         script("off", *says("done")),
         Script(steps=tuple(says("Why seven?", f"Good. {STOP}")), model=USER, match="Seven."),
     )
 
-    async def evaluate() -> tuple[Finished, list[dict[str, Any]]]:
+    async def evaluate() -> Run:
         async with ScriptedModel(policy) as model:
-            dataset = write_rows(home.root / "rows.jsonl", rows)
+            dataset = write_rows(shared_home.root / "rows.jsonl", rows)
             arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), "-c", "2"]
-            finished = await home.run("users", model.base_url, *arguments)
+            finished = await shared_home.run("users", model.base_url, *arguments)
             return finished, [dict(request.body) for request in model.requests if request.body["model"] == USER]
 
     return asyncio.run(evaluate())
 
 
-def test_a_scripted_user_goes_on_until_its_script_ends(run: tuple[Finished, list[dict[str, Any]]]) -> None:
+def test_a_scripted_user_goes_on_until_its_script_ends(run: Run) -> None:
     trace = run[0].trace("scripted")
     assert trace.ok, trace.errors
     assert (trace.stop_condition, trace.reward) == ("user_stop", 1.0)
@@ -68,19 +66,15 @@ def test_a_scripted_user_goes_on_until_its_script_ends(run: tuple[Finished, list
     assert [str(message.content) for message in trace.tool_messages][1] == "one\n"
 
 
-def test_a_model_plays_a_user_who_hears_the_agent_and_stops(run: tuple[Finished, list[dict[str, Any]]]) -> None:
+def test_a_model_plays_a_user_who_hears_the_agent_and_stops(run: Run) -> None:
     finished, asked = run
-    (episode,) = [episode for episode in finished.episodes if episode.task.data.id == "played"]
-    agent, user = episode.traces
-    assert agent.ok, agent.errors
-    assert user.ok, user.errors
+    agent, user = finished.episode("played").traces
+    assert (agent.ok, user.ok) == (True, True), (agent.errors, user.errors)
     assert (agent.stop_condition, agent.reward) == ("user_stop", 1.0)
     assert agent.info["user_simulation"] == {"played_by": USER, "turns": 1}
     assert [message.content for message in agent.messages if message.role == "user"][1:] == ["Why seven?"]
-    assert agent.agent is not None
-    assert user.agent is not None
-    assert (agent.agent.name, user.agent.name) == ("agent", "user")
-    assert (agent.agent.trainable, user.agent.trainable) == (True, False)
+    seats = [trace.agent for trace in (agent, user) if trace.agent is not None]
+    assert [(seat.name, seat.trainable) for seat in seats] == [("agent", True), ("user", False)]
     assert (user.num_turns, user.num_branches) == (2, 1)
     system, *heard = asked[-1]["messages"]
     assert "You want a number, and its reason." in system["content"]
@@ -89,14 +83,14 @@ def test_a_model_plays_a_user_who_hears_the_agent_and_stops(run: tuple[Finished,
     assert {body["temperature"] for body in asked} == {0.5}
 
 
-def test_a_row_whose_user_is_off_is_played_without_one(run: tuple[Finished, list[dict[str, Any]]]) -> None:
+def test_a_row_whose_user_is_off_is_played_without_one(run: Run) -> None:
     trace = run[0].trace("off")
     assert (trace.ok, trace.reward, trace.num_turns) == (True, 1.0, 1)
     assert "user_simulation" not in trace.info
 
 
-def test_a_user_that_cannot_be_played_is_an_error(run: tuple[Finished, list[dict[str, Any]]]) -> None:
-    (episode,) = [episode for episode in run[0].episodes if episode.task.data.id == "broken"]
+def test_a_user_that_cannot_be_played_is_an_error(run: Run) -> None:
+    episode = run[0].episode("broken")
     assert not episode.ok
     (problem,) = problems(episode)
     assert problem.startswith("TaskError: task ")
@@ -129,11 +123,10 @@ async def test_a_user_who_fails_is_an_error_of_the_rollout_and_no_reward(
     async with serving(tmp_path, policy, asked) as served:
         episode = await served.play()
     trace = episode.traces[0]
-    assert not trace.ok
+    assert (trace.ok, episode.ok) == (False, False)
     assert trace.errors[0].type == kind
     assert words in trace.errors[0].message
     assert set(trace.rewards.values()) <= {None}
-    assert not episode.ok
 
 
 class OpenedData(vf.TaskData):
@@ -142,22 +135,14 @@ class OpenedData(vf.TaskData):
     user_simulation: dict[str, Any] = {}
 
 
-async def opened(served: Served, **asked: Any) -> vf.Trace[Any, Any, Any]:
-    """The agent's trace of a task without a prompt."""
-    task = vf.Task(OpenedData(idx=0, prompt=None, user_simulation=asked))
-    client = EvalClientConfig(base_url=served.model.base_url, api_key_var="NO_SUCH_KEY")
-    context = ModelContext(model=MODEL, client=client, sampling=SamplingConfig())
-    (slot,) = served.env.slots(task)
-    episode = await served.env.run_slot(slot, context)
-    assert problems(episode) == []
-    return episode.traces[0]
-
-
 async def test_a_user_opens_a_conversation_that_no_prompt_opens(tmp_path: Path) -> None:
     user = Script(steps=tuple(says("Which number?", STOP)), model=USER)
     policy = ScriptPolicy(user, Script(steps=tuple(says("Seven.")), match="Which number?"))
+    task = vf.Task(OpenedData(idx=0, prompt=None, user_simulation={**WANTS, "llm": "another-model"}))
     async with serving(tmp_path, policy, user={"model": USER}) as served:
-        trace = await opened(served, **{**WANTS, "llm": "another-model"})
+        episode = await served.play(task)
+    assert problems(episode) == []
+    trace = episode.traces[0]
     assert [message.content for message in trace.messages if message.role == "user"] == ["Which number?"]
     assert trace.info["user_simulation"] == {"played_by": USER, "turns": 1}
 
@@ -177,11 +162,14 @@ def test_a_row_has_a_user_where_eval_protocol_gives_it_one_or_it_has_a_script(va
     assert (asked_user(vf.Task(OpenedData(idx=0, user_simulation=value or {}))) is not None) == plays
 
 
-def test_a_script_without_a_word_cannot_be_played() -> None:
-    with pytest.raises(vf.TaskError, match=r"script\.1\s+String should match pattern"):
-        asked_user(vf.Task(OpenedData(idx=3, user_simulation={"script": ["Hello.", " "]})))
-
-
-def test_a_user_without_anything_to_want_cannot_be_played() -> None:
-    with pytest.raises(vf.TaskError, match="needs a system_prompt that says who plays, or a script"):
-        asked_user(vf.Task(OpenedData(idx=3, user_simulation={"enabled": True})))
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"script": ["Hello.", " "]}, r"script\.1\s+String should match pattern"),
+        ({"enabled": True}, "needs a system_prompt that says who plays, or a script"),
+    ],
+    ids=["a script without a word", "nothing to want"],
+)
+def test_a_user_that_says_or_wants_nothing_cannot_be_played(asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(vf.TaskError, match=words):
+        asked_user(vf.Task(OpenedData(idx=3, user_simulation=asked)))
