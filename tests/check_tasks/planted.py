@@ -4,10 +4,9 @@
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import unified_diff
-from pathlib import Path
 from typing import Any
 
 _MIDDLE = '''
@@ -152,9 +151,3 @@ TOGETHER = (
     Planted("prompt-names-notes-for-mathematics", (), number("84\\pi", put("/app/notes.md", "The answer is 84\\pi.\n"), **_LOOKED_UP)),
 )  # fmt: skip
 """Several flaws in one, or several reasons to blame a sound one."""
-
-
-def write(path: Path, planted: Iterable[Planted]) -> Path:
-    """The rows as a file."""
-    path.write_text("".join(json.dumps(one.row) + "\n" for one in planted), encoding="utf-8")
-    return path

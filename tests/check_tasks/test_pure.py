@@ -19,8 +19,7 @@ import pytest
 from opencode_env.check_tasks.check import Limits, misfits, tight
 from opencode_env.check_tasks.leaks import change_of, found_in, holds, says_answer, secret_of
 from opencode_env.check_tasks.readable import MAX_UNPACKED_BYTES, text_of, texts_of, words_of
-from opencode_env.check_tasks.report import Finding, Report
-from opencode_env.check_tasks.results import Results, table
+from opencode_env.check_tasks.report import Finding, Report, Results, table
 from opencode_env.taskset.gold.solution import Gold, GoldError, gold_of, near_misses
 
 from tests.check_tasks.planted import CODE, FIXED, PATCH
@@ -157,35 +156,36 @@ def test_results_are_kept_and_not_made_again(tmp_path: Path) -> None:
     assert shown.splitlines()[-1] == "2 tasks, 1 with findings: error 1, flaky 1"
 
 
-def test_texts_are_read_from_an_archive_without_what_is_none() -> None:
+def _tar(files: dict[str, bytes], kind: str = "") -> bytes:
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        for name, content in (("app/a.txt", b"text"), ("app/b.bin", b"\0\1"), ("app/c.bin", b"\xff\xf0")):
+    mode: Any = f"w:{kind}"
+    with tarfile.open(fileobj=packed, mode=mode) as archive:
+        for name, content in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
-    assert texts_of(packed.getvalue()) == {"/app/a.txt": "text"}
+    return packed.getvalue()
+
+
+def _zip(files: dict[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return packed.getvalue()
+
+
+def test_texts_are_read_from_an_archive_without_what_is_none() -> None:
+    packed = _tar({"app/a.txt": b"text", "app/b.bin": b"\0\1", "app/c.bin": b"\xff\xf0"})
+    assert texts_of(packed) == {"/app/a.txt": "text"}
     assert texts_of(b"") == {}
 
 
-def _archived(kind: str) -> bytes:
-    out = io.BytesIO()
-    if kind == "zip":
-        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("box.py", FIXED)
-    else:
-        mode: Any = f"w:{kind}"
-        with tarfile.open(fileobj=out, mode=mode) as archive:
-            member = tarfile.TarInfo("box.py")
-            member.size = len(FIXED)
-            archive.addfile(member, io.BytesIO(FIXED.encode()))
-    return out.getvalue()
-
-
+BOX = {"box.py": FIXED.encode()}
 PACKED = {
     "gzip": gzip.compress(FIXED.encode()), "zlib": zlib.compress(FIXED.encode()), "bz2": bz2.compress(FIXED.encode()),
     "xz": lzma.compress(FIXED.encode()), "base64": base64.encodebytes(FIXED.encode()),
-    "zip": _archived("zip"), "tar": _archived(""), "tar.gz": _archived("gz"), "tar.xz": _archived("xz"),
+    "zip": _zip(BOX), "tar": _tar(BOX), "tar.gz": _tar(BOX, "gz"), "tar.xz": _tar(BOX, "xz"),
     "base64 of gzip": base64.b64encode(gzip.compress(FIXED.encode())),
     "binary": b"\0\1\2" + FIXED.encode() + b"\0\xff", "utf-16": FIXED.encode("utf-16"), "pickle": pickle.dumps(FIXED),
     "cut off": gzip.compress(FIXED.encode() + bytes(range(256)) * 40)[:-60],
@@ -206,11 +206,9 @@ def test_unpacking_is_bounded_and_noise_says_nothing() -> None:
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        ("/app/answer_4711", True),
-        ("/app/the-answer-is-4711.txt", True),
-        ("/data/4711.csv", False),
+        ("/app/answer_4711", True), ("/app/the-answer-is-4711.txt", True), ("/data/4711.csv", False),
         ("/app/answer.txt", False),
     ],
-)
+)  # fmt: skip
 def test_the_name_of_a_file_may_say_the_answer(path: str, told: bool) -> None:
     assert says_answer(words_of(path), "4711") is told

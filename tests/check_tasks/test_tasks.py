@@ -14,16 +14,18 @@ from opencode_env.check_tasks.cli import main
 from opencode_env.taskset import OpenCodeTaskset, OpenCodeTasksetConfig
 from opencode_env.taskset.gold.solution import trace_for
 
-from tests.check_tasks.planted import FIXED, FLAWS, SOUND, TOGETHER, Planted, put, write, written
+from tests.check_tasks.planted import FIXED, FLAWS, SOUND, TOGETHER, put, written
 from tests.support.lent_containers import QuickContainer
 from tests.support.places import podman_box
 from tests.support.programs import finished, own_variables
+from tests.support.rows import write_rows
 from tests.support.sizes import WHOLE
+from tests.swe.repositories import write_files
 from tests.tasks.problems import CODE, CODES
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
-_USUAL = ("half-for-nothing", "never", "once-only", "weak-tests", "pick-lines")
+_USUAL = ("half-for-nothing", "never", "once-only", "weak-tests", "pick-lines", "two-checks")
 PLANTED = [*TOGETHER, *(one for one in (*FLAWS, *SOUND) if WHOLE or one.name in _USUAL)]
 
 
@@ -41,7 +43,7 @@ def kinds(report: dict[str, Any]) -> set[str]:
 
 @pytest.mark.slow
 def test_every_planted_flaw_is_named_and_no_sound_task_is(tmp_path: Path) -> None:
-    rows, results = write(tmp_path / "rows.jsonl", PLANTED), tmp_path / "results.jsonl"
+    rows, results = write_rows(tmp_path / "rows.jsonl", [one.row for one in PLANTED]), tmp_path / "results.jsonl"
     repeats = "5" if WHOLE else "1"
     code, reports = checked(str(rows), "--repeats", repeats, "--results", str(results))
     assert code == 1
@@ -70,10 +72,7 @@ def folder(root: Path, name: str, *, env: str = "", **files: str) -> None:
         'grep -qx "$wanted" /app/out.txt && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n',
         "solution/solve.sh": "#!/bin/sh\necho 'seven green bottles' > /app/out.txt\n",
     }
-    for path, text in {**given, **{key.replace("__", "/"): text for key, text in files.items()}}.items():
-        place = root / name / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text)
+    write_files(root / name, {**given, **{key.replace("__", "/"): text for key, text in files.items()}})
 
 
 def test_programming_problems_by_name_are_checked(tmp_path: Path) -> None:
@@ -94,8 +93,7 @@ def test_programming_problems_by_name_are_checked(tmp_path: Path) -> None:
         row("told", f"Sum two numbers: {gold}\nThe tests:\n{told}", tests, gold),
         row("no-gold", "Sum two numbers.", tests, ""),
     ]
-    dataset = tmp_path / "cp.jsonl"
-    dataset.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    dataset = write_rows(tmp_path / "cp.jsonl", rows)
     local = ("--env.taskset.dataset-subset", "None", "--env.taskset.dataset-split", "None")
     code, reports = checked(str(dataset), "--taskset", "opencode-cp", "--repeats", "1", *local)
     assert code == 1
@@ -120,19 +118,14 @@ def test_task_directories_are_checked_with_their_solutions(tmp_path: Path) -> No
     code, reports = checked(str(tmp_path), "--repeats", "2")
     found = {name: kinds(report) for name, report in reports.items()}
     assert code == 1
-    assert found == {
-        "sound": set(),
-        "in-sight": {"leak"},
-        "unsolved": {"gold-fails"},
-        "drawn": {"gold-fails", "flaky"},
-    }
+    flaws = {"in-sight": {"leak"}, "unsolved": {"gold-fails"}, "drawn": {"gold-fails", "flaky"}}
+    assert found == {"sound": set(), **flaws}
     assert "the variable EXPECTED" in str(reports["in-sight"]["findings"])
     assert "is in /app/.hint" in str(reports["in-sight"]["findings"])
 
 
 def test_a_judge_that_cannot_be_asked_is_no_fault_of_the_task(tmp_path: Path) -> None:
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text(json.dumps({"question": "Who?", "answer": "Marie Curie"}))
+    rows = write_rows(tmp_path / "rows.jsonl", [{"question": "Who?", "answer": "Marie Curie"}])
     judge = ["--env.taskset.task.rubric.type", "judge", "--env.taskset.task.rubric.judge-max-retries", "0"]
     judge += ["--env.taskset.task.rubric.judge-client.base-url", "http://127.0.0.1:9/v1"]
     code, reports = checked(str(rows), "--repeats", "1", *judge)
@@ -142,11 +135,10 @@ def test_a_judge_that_cannot_be_asked_is_no_fault_of_the_task(tmp_path: Path) ->
 
 
 def test_a_program_that_does_nothing_solves_no_problem(tmp_path: Path) -> None:
-    rows = tmp_path / "rows.jsonl"
     tests = {"inputs": ["1", "2"], "outputs": ["\n", ""]}
     row = {"question": "Print nothing.", "tests": tests, "gold": "input()\nprint()"}
     sound = {**row, "question": "Print it.", "gold": "print(input())", "tests": {**tests, "outputs": ["1", "2"]}}
-    rows.write_text("".join(f"{json.dumps(one)}\n" for one in (row, sound)))
+    rows = write_rows(tmp_path / "rows.jsonl", [row, sound])
     options = ["--env.taskset.tests-key", "tests", "--env.taskset.task.rubric.type", "code-tests"]
     _, reports = checked(str(rows), "--repeats", "1", *options)
     assert [kinds(report) for report in reports.values()] == [{"near-miss-passes"}, set()]
@@ -166,18 +158,15 @@ def test_the_shipped_worlds_pass(world: str, tmp_path: Path) -> None:
     assert code == 0
     calls = [{"tool": "move", "arguments": {"direction": "left"}}]
     bad = [{"id": "none", "seed": 1}, {"id": "wrong", "seed": 1, "info": {"gold": calls}}]
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text("".join(json.dumps(row) + "\n" for row in bad))
+    rows = write_rows(tmp_path / "rows.jsonl", bad)
     code, reports = checked(str(rows), *taskset)
     assert code == 1
-    assert [kinds(report) for report in reports.values()] == [
-        {"no-gold"},
-        {"gold-fails" if world == "frozen-lake" else "broken"},
-    ]
+    wrong = "gold-fails" if world == "frozen-lake" else "broken"
+    assert [kinds(report) for report in reports.values()] == [{"no-gold"}, {wrong}]
 
 
 def test_what_vf_validate_cannot_check_here_names_the_command(tmp_path: Path) -> None:
-    rows = write(tmp_path / "rows.jsonl", [Planted("one", (), {**written(), "workdir": str(tmp_path / "work")})])
+    rows = write_rows(tmp_path / "rows.jsonl", [{"id": "one", **written(workdir=str(tmp_path / "work"))}])
     argv = [sys.executable, "-m", "verifiers.v1.cli.validate", "opencode-env", "--taskset.dataset", str(rows)]
     out = ["--only-gold", "--runtime.type", "subprocess", "--output-dir", str(tmp_path / "out")]
     done = finished([*argv, *out], tmp_path, own_variables())
@@ -189,14 +178,8 @@ def test_what_vf_validate_cannot_check_here_names_the_command(tmp_path: Path) ->
 
 @pytest.mark.podman
 async def test_vf_validates_hook_tries_the_gold_solution_in_a_container(tmp_path: Path, podman_image: str) -> None:
-    rows = write(
-        tmp_path / "rows.jsonl",
-        [
-            Planted("right", (), written()),
-            Planted("wrong", (), written(gold="true")),
-            Planted("none", (), written(gold=None)),
-        ],
-    )
+    cells = {"right": written(), "wrong": written(gold="true"), "none": written(gold=None)}
+    rows = write_rows(tmp_path / "rows.jsonl", [{"id": name, **cell} for name, cell in cells.items()])
     found = []
     for task in OpenCodeTaskset(OpenCodeTasksetConfig(dataset=str(rows))).load():
         async with podman_box(podman_image) as box:
@@ -212,7 +195,7 @@ def test_a_gold_solution_anywhere_in_a_container_is_found(
     monkeypatch.setattr(PodmanBackend, "container_class", QuickContainer)
     setup = ["rm -rf /usr/share", put("/opt/.cache/x/box.py", FIXED)]
     cells = written(gold={"/app/box.py": FIXED}, verify=["grep -q 'width \\* height' /app/box.py"], setup=setup)
-    path = write(tmp_path / "rows.jsonl", [Planted("leaky", (), {**cells, "image": podman_image})])
+    path = write_rows(tmp_path / "rows.jsonl", [{"id": "leaky", **cells, "image": podman_image}])
     code, reports = checked(str(path), "--repeats", "1", "--env.agent.runtime.type", "podman")
     assert code == 1
     told = [(finding["kind"], finding["told"]) for finding in reports["leaky"]["findings"]]

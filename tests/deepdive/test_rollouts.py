@@ -4,7 +4,6 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
@@ -57,15 +56,9 @@ async def test_one_evaluation_of_several_rows(tmp_path: Path, monkeypatch: pytes
         shown = {"reads": [str(PACKAGES)], "env": {"SEARCH_API_KEY": "${SEARCH_TEST_KEY}"}}
         file = write_file(tmp_path / "backends.yaml", {**server, **shown})
         rubric = {"judge_client": {"base_url": judge.url, "api_key_var": "NO_KEY"}, "judge_max_retries": 0}
-        config: dict[str, Any] = {
-            "taskset": {
-                "id": "opencode-deepdive",
-                "dataset": str(data),
-                "task": {"rubric": {"type": "judge", **rubric}},
-            },
-            "backends": {"file": str(file)},
-        }
-        env = load_environment(resolve_env_config(config))
+        task = {"rubric": {"type": "judge", **rubric}}
+        taskset = {"id": "opencode-deepdive", "dataset": str(data), "task": task}
+        env = load_environment(resolve_env_config({"taskset": taskset, "backends": {"file": str(file)}}))
         client = EvalClientConfig(base_url=model.base_url, api_key_var="NO_KEY")
         context = ModelContext(model="m", client=client, sampling=SamplingConfig())
         async with env.serving():

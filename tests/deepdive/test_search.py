@@ -73,9 +73,7 @@ async def test_only_public_addresses_are_opened(url: str) -> None:
 async def test_a_redirect_is_checked_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     async with fake_web() as fake:
         # The loopback counts as public, and nothing else does.
-        monkeypatch.setattr(
-            "opencode_search.pages.is_public", lambda address: address == "127.0.0.1" or is_public(address)
-        )
+        monkeypatch.setattr("opencode_search.pages.is_public", lambda at: at == "127.0.0.1" or is_public(at))
         with pytest.raises(Unreadable, match=r"169\.254\.169\.254 is not a public address"):
             await open_page(f"{fake.url}/inside", 0, options(fake, allow_private=False))
 

@@ -1,7 +1,6 @@
 """The labelled pairs of reference and answer, of which `packages/mathverdict/README.md` says how each was made."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,15 +47,14 @@ class Pair:
 
 def pairs_of(corpus: str) -> list[Pair]:
     """The pairs of a corpus, in order."""
-    return list(_pairs(corpus))
-
-
-def _pairs(corpus: str) -> Iterator[Pair]:
+    pairs = []
     for line in (DATA / f"{corpus}.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         right = row.get("right", row.get("equal", corpus == "spellings"))
         text = row.get("reply", row["answer"])
-        yield Pair(row.get("reference", row["answer"]), text, right, row.get("kind", corpus), row.get("split", ""))
+        reference, kind = row.get("reference", row["answer"]), row.get("kind", corpus)
+        pairs.append(Pair(reference, text, right, kind, row.get("split", "")))
+    return pairs
 
 
 def is_right(pair: Pair, source: Source) -> bool:

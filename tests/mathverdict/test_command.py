@@ -21,18 +21,14 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
 def test_the_exit_status_is_the_verdict_and_the_output_says_how_both_were_read(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    code, told = run(capsys, r"\frac{1}{2}", "0.5")
-    assert code == 0
-    assert told.splitlines() == [
-        "right: the answer is the reference (compared as number)",
-        "  reference: number 1/2",
-        "  answer:    number 1/2",
-    ]
+    right = (
+        "right: the answer is the reference (compared as number)\n  reference: number 1/2\n  answer:    number 1/2\n"
+    )
+    assert run(capsys, r"\frac{1}{2}", "0.5") == (0, right)
     code, told = run(capsys, "5 km", "50 m")
     assert code == 1
-    assert told.startswith(
-        "wrong: the answer is not the reference (compared as quantity)\n  reference: quantity 5 [km]"
-    )
+    wrong = "wrong: the answer is not the reference (compared as quantity)\n  reference: quantity 5 [km]"
+    assert told.startswith(wrong)
 
 
 @pytest.mark.parametrize(
@@ -74,13 +70,9 @@ def test_an_answer_that_takes_too_long_is_wrong(capsys: pytest.CaptureFixture[st
 @pytest.mark.usefixtures("programs")
 def test_the_installed_program_reads_an_answer_from_standard_input() -> None:
     program = Path(sys.executable).with_name("mathverdict")
-    done = subprocess.run(
-        [program, "x=2", "-"], input="The answer is 2.\n", capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout.splitlines()[0]) == (
-        0,
-        "right: the answer is the reference (compared as relation)",
-    )
+    argv = [str(program), "x=2", "-"]
+    done = subprocess.run(argv, input="The answer is 2.\n", capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("right: the answer is the reference (compared as relation)\n")
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ async def _started(kind: str, request: pytest.FixtureRequest) -> AsyncIterator[v
                 yield runtime
         assert server.living == []
     else:
-        async with provision_confined(LocalSandboxConfig(), (), name=None, env={}) as runtime:
+        async with provision_confined(LocalSandboxConfig()) as runtime:
             yield runtime
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+from verifiers.v1.configs.client import BaseClientConfig
 
 from tests.support.served_app import served
 
@@ -34,6 +35,11 @@ class JudgeServer:
     """What requests that hold a text get instead."""
     url: str = ""
 
+    @property
+    def client(self) -> BaseClientConfig:
+        """How a rubric reaches it."""
+        return BaseClientConfig(base_url=self.url, api_key_var="NO_SUCH_KEY")
+
     async def answer(self, request: web.Request) -> web.Response:
         self.requests.append(await request.json())
         content = self.requests[-1]["messages"][0]["content"]
@@ -46,15 +52,10 @@ class JudgeServer:
             headers = {"retry-after-ms": "10"}
             return web.json_response({"error": {"message": "no"}}, status=step.status, headers=headers)
         message = {"role": "assistant", "content": step.text, "refusal": step.refusal}
-        body = {
-            "id": "1",
-            "object": "chat.completion",
-            "created": 1,
-            "model": "judge",
-            "choices": [{"index": 0, "message": message, "finish_reason": step.finish}],
-            "usage": {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14},
-        }
-        return web.json_response(body)
+        choice = {"index": 0, "message": message, "finish_reason": step.finish}
+        usage = {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14}
+        body = {"id": "1", "object": "chat.completion", "created": 1, "model": "judge"}
+        return web.json_response({**body, "choices": [choice], "usage": usage})
 
 
 @asynccontextmanager

@@ -41,9 +41,7 @@ class Place:
 
     async def cheat(self, name: str) -> None:
         """Run a cheat as the agent would."""
-        text = (Path(__file__).parent / "cheats" / f"{name}.sh").read_text()
-        result = await self.agent.run(["sh", "-c", text], {})
-        assert result.exit_code == 0, result.stderr
+        await self.do((Path(__file__).parent / "cheats" / f"{name}.sh").read_text())
 
     async def do(self, command: str) -> str:
         """Run a shell command as the agent; its output."""
@@ -57,7 +55,7 @@ async def confined_place(
     rubric: RemoteHybridMathRubric, options: LocalSandboxConfig | None = None
 ) -> AsyncIterator[Place]:
     binds = [Bind(shared.source, shared.target) for shared in await rubric.shared_directories()]
-    async with provision_confined(options or LocalSandboxConfig(), binds, name=None, env={}) as box:
+    async with provision_confined(options or LocalSandboxConfig(), binds) as box:
         yield Place("confined", box, box, rubric)
 
 

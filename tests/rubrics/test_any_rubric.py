@@ -12,8 +12,10 @@ from opencode_env.taskset import DatasetError, OpenCodeTaskConfig, OpenCodeTasks
 from opencode_rubrics import (
     AnswerConfig,
     AnyRubricConfig,
+    RemoteHybridMathConfig,
     RubricConfig,
     RubricGroupConfig,
+    ThirdPartyConfig,
     live_rubric,
     rubrics_in_use,
 )
@@ -57,22 +59,24 @@ def test_our_own_ids_are_those_of_their_configurations() -> None:
         assert config_type.model_fields["type"].default == ident
 
 
-def test_an_import_path_on_the_command_line_takes_the_options_of_its_own_class(tmp_path: Path) -> None:
+def test_a_rubric_on_the_command_line_takes_the_options_of_its_own_class(tmp_path: Path) -> None:
     def parsed(words: list[str]) -> RubricConfig | None:
         return cli(OpenCodeTasksetConfig, args=words).task.rubric
 
     prefix = "--task.rubric"
     assert parsed([f"{prefix}.type", LENGTH, f"{prefix}.most", "5"]) == length(5)
-    options = [f"{prefix}.words", '["a", "b"]', f"{prefix}.version=1.0", f"{prefix}.strict"]
-    assert parsed([f"{prefix}.type={WORDS}", *options]) == WordsConfig(
-        type=WORDS, words=["a", "b"], version="1.0", strict=True
-    )
+    options = [f"{prefix}.type={WORDS}", f"{prefix}.words", '["a", "b"]', f"{prefix}.version=1.0", f"{prefix}.strict"]
+    assert parsed(options) == WordsConfig(type=WORDS, words=["a", "b"], version="1.0", strict=True)
     file = tmp_path / "run.toml"
     file.write_text(f'[task.rubric]\ntype = "{LENGTH}"\nmost = 3\n')
     assert parsed(["@", str(file)]) == length(3)
     assert parsed(["@", str(file), f"{prefix}.most", "4"]) == length(4)
     members = json.dumps([{"rubric": {"type": LENGTH, "most": 2}, "weight": 0.5}, {"rubric": {"type": "answer"}}])
     assert isinstance(parsed([f"{prefix}.type", "group", f"{prefix}.members", members]), RubricGroupConfig)
+    ours = [f"{prefix}.type=remote-hybrid-math", f"{prefix}.scorer-timeout", "12", f"{prefix}.judge-model", "m"]
+    assert parsed(ours) == RemoteHybridMathConfig(scorer_timeout=12, judge_model="m")
+    apart = [f"{prefix}.type=third-party", f"{prefix}.rubric", LENGTH, f"{prefix}.options.most", "5"]
+    assert parsed(apart) == ThirdPartyConfig(rubric=LENGTH, options={"most": 5})
 
 
 @pytest.mark.usefixtures("programs")
@@ -82,7 +86,10 @@ def test_a_configuration_travels_to_another_process_and_finds_its_rubric_there(t
         {"type": WORDS, "words": ["x"]},
         {"type": "third-party", "rubric": LENGTH, "options": {"most": 7}},
         {"type": "group", "members": [{"rubric": {"type": LENGTH, "most": 7}, "weight": 2.0}]},
+        {"type": "group", "members": [{"rubric": {"type": "remote-hybrid-math"}, "weight": 2}]},
         {"type": "answer", "answer_path": "/a"},
+        {"type": "hybrid-math", "answer_source": "file"},
+        {"type": "remote-hybrid-math", "scorer_timeout": 7},
     ]
     wires = []
     for config in configs:
@@ -133,10 +140,8 @@ def test_an_unknown_id_is_refused_with_all_that_are_known(tmp_path: Path, monkey
     announce(tmp_path / "more", "more_rubrics", f"twice = {WORDS}")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path / "more"))
-    with pytest.raises(
-        ValidationError,
-        match=r'no rubric "anwser": ours are answer, code-tests, environment-return, group, hybrid-math.*known-one',
-    ):
+    ours = "answer, code-tests, environment-return, group, hybrid-math"
+    with pytest.raises(ValidationError, match=rf'no rubric "anwser": ours are {ours}.*known-one'):
         OpenCodeTaskConfig.model_validate({"rubric": {"type": "anwser"}})
     with pytest.raises(ValidationError, match=f'several packages announce the rubric "twice": write {LENGTH} or'):
         read(type="twice")
@@ -221,12 +226,8 @@ def test_vf_eval_takes_another_packages_rubric_by_its_entry_point(tmp_path: Path
 
     async def play(name: str, reply: str) -> float:
         async with ScriptedModel(ScriptPolicy.of(Reply(text=reply))) as model:
-            finished = await home.run(
-                name,
-                model.base_url,
-                *("opencode-env", "--env.taskset.dataset", str(rows), *chosen),
-                env={"PYTHONPATH": str(tmp_path / "site")},
-            )
+            options = ["opencode-env", "--env.taskset.dataset", str(rows), *chosen]
+            finished = await home.run(name, model.base_url, *options, env={"PYTHONPATH": str(tmp_path / "site")})
         trace = finished.trace("one")
         assert trace.rewards.keys() == {"short"}, finished.log
         return trace.reward

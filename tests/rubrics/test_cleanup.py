@@ -18,11 +18,19 @@ from tests.rubrics.conftest import trace_of
 
 
 class Owner:
-    """Records what its hooks saw."""
+    """Records what its hooks saw, in a list of its own or one that it shares."""
 
-    def __init__(self, log: list[str], name: str = "a") -> None:
-        self.log = log
+    def __init__(self, name: str = "a", log: list[str] | None = None) -> None:
         self.name = name
+        self.log: list[str] = [] if log is None else log
+
+
+class WithLast(Owner):
+    """With a hook that must run whatever the others do."""
+
+    @cleanup()
+    async def last(self) -> None:
+        self.log.append("last")
 
 
 class Ordered(Owner):
@@ -39,7 +47,7 @@ class Ordered(Owner):
         self.log.append(f"{self.name}.early")
 
 
-class Failing(Owner):
+class Failing(WithLast):
     @cleanup(priority=3)
     async def broken(self) -> None:
         raise ValueError("boom")
@@ -51,10 +59,6 @@ class Failing(Owner):
     @cleanup(priority=1)
     async def wants_what_is_not_there(self, sandbox: object) -> None:
         raise AssertionError("unreachable")
-
-    @cleanup()
-    async def last(self) -> None:
-        self.log.append("last")
 
 
 class Slow(Owner):
@@ -69,14 +73,10 @@ class Slow(Owner):
         self.log.append("after")
 
 
-class Hanging(Owner):
+class Hanging(WithLast):
     @cleanup(priority=1, timeout=0.05)
     async def hangs(self) -> None:
         await asyncio.Event().wait()
-
-    @cleanup()
-    async def after(self) -> None:
-        self.log.append("after")
 
 
 class Asking(Owner):
@@ -87,23 +87,21 @@ class Asking(Owner):
 
 async def test_hooks_run_by_priority_over_all_owners() -> None:
     log: list[str] = []
-    assert await run_cleanup([Ordered(log, "b"), Ordered(log, "a")], {}) == []
+    assert await run_cleanup([Ordered("b", log), Ordered("a", log)], {}) == []
     assert log == ["b.early", "a.early", "b.middle", "a.middle", "b.late", "a.late"]
 
 
 async def test_a_hook_gets_what_it_asks_for_by_name() -> None:
-    log: list[str] = []
-    await run_cleanup([Asking(log)], {"task": 1, "trace": "t", "runtime": None})
-    assert log == ["t 1"]
+    owner = Asking()
+    await run_cleanup([owner], {"task": 1, "trace": "t", "runtime": None})
+    assert owner.log == ["t 1"]
 
 
-async def test_hooks_that_fail_are_reported_and_keep_no_other_from_running(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    log: list[str] = []
+async def test_hooks_that_fail_are_reported_and_keep_no_other_from_running(caplog: pytest.LogCaptureFixture) -> None:
+    owner = Failing()
     with caplog.at_level(logging.ERROR, logger="verifiers.v1"):
-        failures = await run_cleanup([Failing(log)], {})
-    assert log == ["last"]
+        failures = await run_cleanup([owner], {})
+    assert owner.log == ["last"]
     assert [str(failure) for failure in failures[:2]] == [
         'cleanup hook "Failing.broken" failed: ValueError: boom',
         'cleanup hook "Failing.cancelled_inside" failed: CancelledError: inner',
@@ -114,22 +112,22 @@ async def test_hooks_that_fail_are_reported_and_keep_no_other_from_running(
 
 
 async def test_a_cancelled_caller_is_cancelled_after_the_last_hook() -> None:
-    log: list[str] = []
-    task = asyncio.create_task(run_cleanup([Slow(log)], {}))
+    owner = Slow()
+    task = asyncio.create_task(run_cleanup([owner], {}))
     for _ in range(3):
         await asyncio.sleep(0.01)
         task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert log == ["slow", "after"]
+    assert owner.log == ["slow", "after"]
 
 
 async def test_a_hook_that_hangs_is_ended_at_its_deadline() -> None:
-    log: list[str] = []
-    (failure,) = await run_cleanup([Hanging(log)], {})
+    owner = Hanging()
+    (failure,) = await run_cleanup([owner], {})
     assert "Hanging.hangs" in str(failure)
     assert "TimeoutError" in str(failure)
-    assert log == ["after"]
+    assert owner.log == ["last"]
 
 
 async def test_an_undecorated_override_is_no_hook() -> None:
@@ -137,16 +135,16 @@ async def test_an_undecorated_override_is_no_hook() -> None:
         async def middle(self) -> None:
             raise AssertionError("unreachable")
 
-    log: list[str] = []
-    assert await run_cleanup([Without(log)], {}) == []
-    assert log == ["a.early", "a.late"]
+    owner = Without()
+    assert await run_cleanup([owner], {}) == []
+    assert owner.log == ["a.early", "a.late"]
 
 
 def test_a_cleanup_error_travels_between_processes() -> None:
     assert str(pickle.loads(pickle.dumps(CleanupError("text")))) == "text"
 
 
-class Exiting(Owner):
+class Exiting(WithLast):
     @cleanup(priority=5)
     def exits(self) -> None:
         sys.exit("enough")
@@ -164,10 +162,6 @@ class Exiting(Owner):
     async def closes(self) -> None:
         raise GeneratorExit
 
-    @cleanup()
-    async def last(self) -> None:
-        self.log.append("last")
-
 
 @pytest.fixture
 def vf_eval_signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -182,36 +176,29 @@ def vf_eval_signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("vf_eval_signals")
 async def test_a_hook_that_exits_skips_no_other_and_is_on_the_trace() -> None:
-    trace, log = trace_of(vf.TaskData(prompt="?")), list[str]()
-    failures = await run_cleanup([Exiting(log)], {"trace": trace})
-    assert log == ["last"]
-    assert [type(failure.__cause__) for failure in failures] == [
-        SystemExit,
-        SystemExit,
-        KeyboardInterrupt,
-        GeneratorExit,
-    ]
+    trace = trace_of(vf.TaskData(prompt="?"))
+    owner = Exiting()
+    failures = await run_cleanup([owner], {"trace": trace})
+    assert owner.log == ["last"]
+    causes = [type(failure.__cause__) for failure in failures]
+    assert causes == [SystemExit, SystemExit, KeyboardInterrupt, GeneratorExit]
     assert trace.info["cleanup_failures"] == [str(failure) for failure in failures]
     assert trace.info["cleanup_failures"][0] == 'cleanup hook "Exiting.exits" failed: SystemExit: enough'
 
 
-class Interrupted(Owner):
+class Interrupted(WithLast):
     @cleanup(priority=1)
     def interrupted(self) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(5)  # the handler runs in here
 
-    @cleanup()
-    async def last(self) -> None:
-        self.log.append("last")
-
 
 @pytest.mark.usefixtures("vf_eval_signals")
 def test_a_real_interrupt_while_a_hook_runs_ends_the_evaluation_after_the_other_hooks() -> None:
-    log: list[str] = []
+    owner = Interrupted()
     with pytest.raises(KeyboardInterrupt):
-        asyncio.run(run_cleanup([Interrupted(log)], {}))
-    assert log == ["last"]
+        asyncio.run(run_cleanup([owner], {}))
+    assert owner.log == ["last"]
 
 
 async def test_a_reward_that_exits_is_an_error_of_the_task() -> None:

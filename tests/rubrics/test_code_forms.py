@@ -28,101 +28,53 @@ def kinds(name: str, kind: str, **fields: Any) -> list[dict[str, Any]]:
     return [{**case, name: kind, **fields} for case in CASES]
 
 
+SPLIT = {"inputs": ["1 2\n", ["5", "8"]], "outputs": ["3\n", "13"]}
+VERIFIED = {"language": "python", "test_cases": kinds("type", "stdin_stdout", fn_name=None)}
+PROGRAMS: dict[str, dict[str, Any]] = {
+    "INTELLECT-3": {"info": json.dumps({"source": "x", "tests": json.dumps(SPLIT)})},
+    "APPS and TACO": {"input_output": json.dumps({"inputs": ["1 2\n", "5\n8"], "outputs": ["3\n", "13"]})},
+    "DeepCoder primeintellect": {"tests": json.dumps(kinds("type", "stdin_stdout"))},
+    "DeepCoder lcbv5": {"tests": json.dumps(kinds("testtype", "stdin")), "metadata": {"func_name": None}},
+    "SYNTHETIC-1": {"verification_info": json.dumps(VERIFIED)},
+    "open-r1": {"verification_info": VERIFIED},
+    "LiveCodeBench": {
+        "private_test_cases": pack(json.dumps(kinds("testtype", "stdin")[1:])),
+        "public_test_cases": json.dumps(kinds("testtype", "stdin")[:1]),
+        "metadata": "{}",
+    },
+    "CodeContests": {
+        "public_tests": {"input": ["1 2\n"], "output": ["3\n"]},
+        "private_tests": {"input": [], "output": []},
+        "generated_tests": {"input": ["5\n8"], "output": ["13"]},
+    },
+}
+"""Rows whose first column is the one that is named."""
 CALL_CASES = [{"input": "1\n2", "output": "3"}, {"input": "3\n4", "output": "7"}]
-FORMS: dict[str, tuple[str, dict[str, Any]]] = {
-    "INTELLECT-3": (
-        "info",
-        {
-            "info": json.dumps(
-                {"source": "x", "tests": json.dumps({"inputs": ["1 2\n", ["5", "8"]], "outputs": ["3\n", "13"]})}
-            )
-        },
-    ),
-    "APPS and TACO": (
-        "input_output",
-        {"input_output": json.dumps({"inputs": ["1 2\n", "5\n8"], "outputs": ["3\n", "13"]})},
-    ),
-    "DeepCoder primeintellect": ("tests", {"tests": json.dumps(kinds("type", "stdin_stdout"))}),
-    "DeepCoder lcbv5": ("tests", {"tests": json.dumps(kinds("testtype", "stdin")), "metadata": {"func_name": None}}),
-    "SYNTHETIC-1": (
-        "verification_info",
-        {
-            "verification_info": json.dumps(
-                {"language": "python", "test_cases": kinds("type", "stdin_stdout", fn_name=None)}
-            )
-        },
-    ),
-    "open-r1": (
-        "verification_info",
-        {"verification_info": {"language": "python", "test_cases": kinds("type", "stdin_stdout", fn_name=None)}},
-    ),
-    "LiveCodeBench": (
-        "private_test_cases",
-        {
-            "public_test_cases": json.dumps(kinds("testtype", "stdin")[:1]),
-            "private_test_cases": pack(json.dumps(kinds("testtype", "stdin")[1:])),
-            "metadata": "{}",
-        },
-    ),
-    "CodeContests": (
-        "public_tests",
-        {
-            "public_tests": {"input": ["1 2\n"], "output": ["3\n"]},
-            "private_tests": {"input": [], "output": []},
-            "generated_tests": {"input": ["5\n8"], "output": ["13"]},
-        },
-    ),
-}
-FUNCTIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "INTELLECT-3": (
-        "info",
-        {
-            "info": json.dumps(
-                {"tests": json.dumps({"fn_name": "add", "inputs": ["1\n2", "3\n4"], "outputs": ["3", "7"]})}
-            )
-        },
-    ),
-    "APPS and TACO": ("input_output", {"input_output": json.dumps(ADD)}),
-    "DeepCoder primeintellect": (
-        "tests",
-        {"tests": json.dumps([{**case, "type": "function_call", "fn_name": "add"} for case in CALL_CASES])},
-    ),
-    "DeepCoder lcbv5": (
-        "tests",
-        {
-            "tests": json.dumps([{**case, "testtype": "functional"} for case in CALL_CASES]),
-            "metadata": {"func_name": "add"},
-        },
-    ),
-    "SYNTHETIC-1": (
-        "verification_info",
-        {
-            "verification_info": {
-                "test_cases": [{**case, "type": "function_call", "fn_name": "add"} for case in CALL_CASES]
-            }
-        },
-    ),
-    "LiveCodeBench": (
-        "private_test_cases",
-        {
-            "public_test_cases": "[]",
-            "private_test_cases": pack(json.dumps([{**case, "testtype": "functional"} for case in CALL_CASES])),
-            "metadata": json.dumps({"func_name": "add"}),
-        },
-    ),
+CALLED = [{**case, "type": "function_call", "fn_name": "add"} for case in CALL_CASES]
+FUNCTIONAL = [{**case, "testtype": "functional"} for case in CALL_CASES]
+WRITTEN = {"fn_name": "add", "inputs": ["1\n2", "3\n4"], "outputs": ["3", "7"]}
+FUNCTIONS: dict[str, dict[str, Any]] = {
+    "INTELLECT-3": {"info": json.dumps({"tests": json.dumps(WRITTEN)})},
+    "APPS and TACO": {"input_output": json.dumps(ADD)},
+    "DeepCoder primeintellect": {"tests": json.dumps(CALLED)},
+    "DeepCoder lcbv5": {"tests": json.dumps(FUNCTIONAL), "metadata": {"func_name": "add"}},
+    "SYNTHETIC-1": {"verification_info": {"test_cases": CALLED}},
+    "LiveCodeBench": {
+        "private_test_cases": pack(json.dumps(FUNCTIONAL)),
+        "public_test_cases": "[]",
+        "metadata": json.dumps({"func_name": "add"}),
+    },
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_programs_are_read_in_every_form(form: str) -> None:
-    key, row = FORMS[form]
-    assert read_code_tests(row, key) == CodeTests(tests=TEXTS, total=2)
+@pytest.mark.parametrize("row", PROGRAMS.values(), ids=PROGRAMS)
+def test_programs_are_read_in_every_form(row: dict[str, Any]) -> None:
+    assert read_code_tests(row, next(iter(row))) == CodeTests(tests=TEXTS, total=2)
 
 
-@pytest.mark.parametrize("form", FUNCTIONS)
-def test_functions_are_read_in_every_form(form: str) -> None:
-    key, row = FUNCTIONS[form]
-    assert read_code_tests(row, key) == CodeTests(function="add", tests=CALLS, total=2)
+@pytest.mark.parametrize("row", FUNCTIONS.values(), ids=FUNCTIONS)
+def test_functions_are_read_in_every_form(row: dict[str, Any]) -> None:
+    assert read_code_tests(row, next(iter(row))) == CodeTests(function="add", tests=CALLS, total=2)
 
 
 def test_arguments_are_literals_of_json_or_of_python() -> None:

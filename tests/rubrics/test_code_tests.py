@@ -3,16 +3,59 @@
 import json
 import shutil
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import pytest_asyncio
 import verifiers.v1 as vf
 from agent_sandbox.confined import LocalSandboxConfig, provision_confined
-from opencode_rubrics import ScoringError
+from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, attach
+from opencode_env.taskset import OpenCodeTaskData
+from opencode_rubrics import AnyTrace, CodeTest, CodeTests, CodeTestsConfig, CodeTestsRubric, ScoringError
 
-from tests.rubrics.code_support import Scorer, in_containers, problem, reasons
+from tests.rubrics.conftest import trace_of
+from tests.support.places import podman_box
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def problem(*pairs: tuple[Any, Any], function: str | None = None) -> OpenCodeTaskData:
+    """A task with these inputs and outputs."""
+    tests = [CodeTest(input=given, output=expected) for given, expected in pairs]
+    return OpenCodeTaskData(
+        prompt="?", workdir="/app", code_tests=CodeTests(function=function, tests=tests, total=len(tests))
+    )
+
+
+class Scorer:
+    """Scores answers in one sandbox of the agent's, where every spare box is one and the same container."""
+
+    def __init__(self, box: vf.Runtime, spare: vf.Runtime) -> None:
+        self.box = box
+        self._spare = spare
+
+    async def __call__(self, code: str, data: OpenCodeTaskData, name: str = "answer.py", **options: Any) -> AnyTrace:
+        await self.box.write(f"/app/{name}", code.encode())
+        return await self.untouched(data, answer_path=name, **options)
+
+    async def untouched(self, data: OpenCodeTaskData, **options: Any) -> AnyTrace:
+        """The trace of scoring what is there."""
+        trace = trace_of(data)
+
+        @asynccontextmanager
+        async def spare(order: BoxOrder) -> AsyncIterator[vf.Runtime]:
+            yield self._spare
+
+        attach(Scoring(spare), trace)
+        await CodeTestsRubric(CodeTestsConfig(**options)).score(data, trace, self.box)
+        return trace
+
+
+def reasons(trace: AnyTrace) -> list[str]:
+    """What became of each test."""
+    return [record["reason"] for record in trace.info["code_tests"]]
+
 
 SUM = problem(("1 6\n", "7\n"), ("5 8\n", "13"), ("0 0\n", "0\n"))
 ADD = problem(([1, 2], 3), ([5, 8], 13), ([[1], [2]], [1, 2]), function="add")
@@ -25,12 +68,14 @@ CONFINED = pytest.mark.parametrize("score", ["confined"], indirect=True)
     params=["confined", pytest.param("container", marks=pytest.mark.podman)], scope="module", loop_scope="module"
 )
 async def score(sandboxes: None, request: pytest.FixtureRequest) -> AsyncIterator[Scorer]:
+    """In a confined sandbox, or in a container for the agent, which is root there, and one for programs."""
     if request.param == "container":
-        async with in_containers(request.getfixturevalue("podman_image")) as scorer:
-            yield scorer
-        return
-    async with provision_confined(LocalSandboxConfig(), (), name=None, env={}) as box:
-        yield Scorer(box, box)
+        image = request.getfixturevalue("podman_image")
+        async with podman_box(image) as agents, podman_box(image) as spare:
+            yield Scorer(agents, spare)
+    else:
+        async with provision_confined(LocalSandboxConfig()) as box:
+            yield Scorer(box, box)
 
 
 async def test_right_answers_pass_and_absent_empty_and_wrong_ones_do_not(score: Scorer) -> None:
@@ -70,6 +115,7 @@ HOLES = {
     "def add(a, b): raise SystemExit(0)",
     "a fork that answers later": "import os, time\nif os.fork() == 0:\n    time.sleep(0.3); print(13); os._exit(0)\n"
     "def add(a, b):\n    os._exit(0)",
+    "words before the result": "import os\ndef add(a, b):\n    os.write(3, b'3\\n')\n    return 3",
     "the input as the answer": "import sys\nprint(sys.stdin.read())\ndef add(a, b): return b",
 }
 
@@ -147,9 +193,8 @@ async def test_no_test_reaches_another_or_the_agents_files(score: Scorer) -> Non
     await score.box.write("/app/helper.py", b"secret = 1")
     trace = await score(LOOK, problem(*[(f"{number}\n", "0 0") for number in range(4)]))
     assert trace.reward == 1, json.dumps(trace.info)
-    assert reasons(await score("import sys\nsys.path.insert(0, '/app')\nimport helper", problem(("", "")))) == [
-        "exit 1"
-    ]
+    importing = await score("import sys\nsys.path.insert(0, '/app')\nimport helper", problem(("", "")))
+    assert reasons(importing) == ["exit 1"]
 
 
 async def test_the_expected_outputs_and_other_inputs_are_nowhere_a_program_can_look(score: Scorer) -> None:
@@ -183,7 +228,7 @@ async def test_what_cannot_be_run_is_an_error_and_never_left_out(score: Scorer) 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 async def test_other_languages_by_a_command_template(sandboxes: None) -> None:
-    async with provision_confined(LocalSandboxConfig(), (), name=None, env={}) as box:
+    async with provision_confined(LocalSandboxConfig()) as box:
         score = Scorer(box, box)
         build = {"compile_command": ["g++", "-O1", "-o", "{binary}", "{program}"], "command": ["{binary}"]}
         code = "#include <iostream>\nint main() { int a, b; std::cin >> a >> b; std::cout << a + b << std::endl; }"
@@ -201,6 +246,6 @@ async def test_an_agent_that_replaces_the_interpreter_changes_no_score(score: Sc
         "echo 'print(3); raise SystemExit' | tee /app/sitecustomize.py /tmp/json.py "
         "> ~/.local/lib/python3.11/site-packages/usercustomize.py; true"
     )
-    await score.box.run(["sh", "-c", planted], {"HOME": "/home/agent" if isinstance(score.box, object) else "/root"})
+    await score.box.run(["sh", "-c", planted], {"HOME": "/home/agent"})
     assert reasons(await score("pass", SUM)) == ["different"] * 3
     assert (await score(RIGHT_ADD, ADD)).reward == 1

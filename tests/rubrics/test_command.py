@@ -24,8 +24,7 @@ async def test_a_command_runs_in_its_workdir_with_the_words_as_they_are(box: vf.
     await box.run(["mkdir", "-p", "/tmp/a 'b' $(c)"], {})
     result = await run_command(box, 'pwd; cat; echo "it\'s" >&2; exit 3', workdir="/tmp/a 'b' $(c)", timeout=20)
     assert (result.stdout, result.stderr, result.exit_code) == ("/tmp/a 'b' $(c)\n", "it's\n", 3)
-    assert not result.ok
-    assert not result.timed_out
+    assert (result.ok, result.timed_out) == (False, False)
     assert 0 < result.duration < 20
 
 
@@ -51,9 +50,7 @@ async def test_a_command_that_runs_out_of_time_is_dead_with_all_it_started(box: 
     started = time.monotonic()
     result = await run_command(box, command, workdir="/tmp", timeout=1)
     taken = time.monotonic() - started
-    assert result.timed_out
-    assert not result.ok
-    assert result.stdout == "begun\n"
+    assert (result.timed_out, result.ok, result.stdout) == (True, False, "begun\n")
     assert await running(box, "12345") == ""
     assert_no_longer(taken, 9)
 
@@ -71,10 +68,9 @@ async def test_a_service_that_a_command_starts_is_not_waited_for_and_lives_on(bo
 
 
 async def test_without_room_for_its_output_a_command_still_runs(confined: vf.Runtime) -> None:
-    result = await confined.run(["chmod", "000", "/tmp"], {})
-    assert result.exit_code == 0
-    result_without = await run_command(confined, "exit 5", workdir="/app", timeout=20)
-    assert (result_without.exit_code, result_without.stdout) == (5, "")
+    assert (await confined.run(["chmod", "000", "/tmp"], {})).exit_code == 0
+    result = await run_command(confined, "exit 5", workdir="/app", timeout=20)
+    assert (result.exit_code, result.stdout) == (5, "")
 
 
 @pytest.mark.podman
@@ -102,8 +98,7 @@ async def test_a_sandbox_that_goes_while_a_command_runs_is_an_error(confined: vf
 
 async def test_a_cancelled_command_is_dead(confined: vf.Runtime) -> None:
     command = asyncio.create_task(run_command(confined, "sleep 1234501", workdir="/tmp", timeout=50))
-    while not await running(confined, "1234501"):
-        await asyncio.sleep(0.05)
+    await until(lambda: running(confined, "1234501"))
     command.cancel()
     with pytest.raises(asyncio.CancelledError):
         await command

@@ -7,18 +7,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import verifiers.v1 as vf
-from opencode_rubrics import (
-    AnyTrace,
-    HybridMathConfig,
-    HybridMathRubric,
-    ScoringError,
-    live_rubric,
-    rubrics_in_use,
-)
+from opencode_rubrics import AnyTrace, HybridMathConfig, HybridMathRubric, ScoringError, live_rubric, rubrics_in_use
 from verifiers.v1.task import Task
 
-from tests.rubrics.conftest import trace_of
-from tests.rubrics.math_support import MathData, score
+from tests.rubrics.conftest import CheckedData, trace_of
+from tests.rubrics.math_support import score
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -42,10 +35,8 @@ async def test_a_right_reply_earns_one_and_says_how(rubric: HybridMathRubric) ->
     rewards = {name: (reward.score, reward.weight) for name, reward in scored.trace.rewards.items() if reward}
     assert rewards == {"correct_answer": (1.0, 1.0), "judge_score": (0.0, 0.0), "math_verify_score": (1.0, 0.0)}
     assert scored.reward == 1.0
-    assert scored.record["decided_by"] == "rules"
+    assert (scored.record["decided_by"], scored.reason, scored.record["answer"]) == ("rules", "equal", r"\frac{1}{2}")
     assert scored.record["correct"] is True
-    assert scored.record["reason"] == "equal"
-    assert scored.record["answer"] == r"\frac{1}{2}"
     assert scored.record["seconds"] >= scored.record["rules_seconds"] > 0
     assert scored.trace.metrics["conflicting_answers"] == 0
     assert scored.trace.metrics["scoring_seconds"] == pytest.approx(scored.record["seconds"], abs=1e-3)
@@ -108,7 +99,7 @@ async def test_a_file_as_answer_needs_a_sandbox(file_rubric: HybridMathRubric) -
         await score(file_rubric, None, "5")
 
 
-class ForeignTask(Task[MathData]):
+class ForeignTask(Task[CheckedData]):
     """A v1 task of somebody else, scored by our rubric as the README shows."""
 
     async def score(self, trace: AnyTrace, runtime: vf.Runtime | None = None, deployment: Any = None) -> None:
@@ -117,7 +108,7 @@ class ForeignTask(Task[MathData]):
 
 @pytest.mark.usefixtures("programs")
 async def test_any_task_can_use_the_rubric_and_the_registry_tears_it_down() -> None:
-    data = MathData(prompt="?", answer="7")
+    data = CheckedData(prompt="?", answer="7")
     trace = trace_of(data, r"\boxed{7}")
     async with rubrics_in_use():
         await ForeignTask(data).score(trace, None)

@@ -16,9 +16,7 @@ def result(exit_code: int = 0, stdout: str = "", stderr: str = "", *, timed_out:
     return CommandResult("./test.sh", exit_code, 0.1, stdout, stderr, timed_out)
 
 
-@pytest.mark.parametrize(
-    "shell", [found for name in ("sh", "bash", "dash", "busybox") if (found := shutil.which(name))]
-)
+@pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("line", ["no-such-runner /tests", "./plain", "./interpreted", "env no-such-runner", "true"])
 def test_every_shell_s_own_words_are_known(shell: str, line: str, tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("true\n")
@@ -26,9 +24,8 @@ def test_every_shell_s_own_words_are_known(shell: str, line: str, tmp_path: Path
     (tmp_path / "interpreted").chmod(0o755)
     (tmp_path / "script").write_text(f"{line}\necho went on\n")
     argv = [shell, "sh", "script"] if shell.endswith("busybox") else [shell, "script"]
-    done = subprocess.run(
-        argv, cwd=tmp_path, capture_output=True, text=True, check=False, env={"PATH": "/usr/bin:/bin"}
-    )
+    env = {"PATH": "/usr/bin:/bin"}
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, env=env)
     told = lacked_program(result(done.returncode, done.stdout, done.stderr))
     assert bool(told) == (line != "true"), done.stderr
 

@@ -10,24 +10,24 @@ from agent_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
 from opencode_rubrics import HybridMathConfig, HybridMathRubric, RemoteHybridMathConfig, RemoteHybridMathRubric
 from opencode_rubrics.math.scorer_bundle import ensure_bundle
 
-from tests.rubrics.math_support import corpus, pool_of, score
+from tests.mathverdict.corpora import pairs_of
+from tests.rubrics.math_support import pool_of, score
 from tests.support.sizes import WHOLE, size
 
-PAIRS = corpus()
+PAIRS = pairs_of("pairs")
 
 
 @pytest.mark.usefixtures("programs")
 async def test_the_rules_agree_with_every_label_on_the_host() -> None:
     with pool_of(2) as pool:
-        results = await asyncio.gather(*(pool.verify(pair.reference, pair.answer, "file", 10) for pair in PAIRS))
-    assert [pair for pair, result in zip(PAIRS, results, strict=True) if result.right != pair.equal] == []
+        results = await asyncio.gather(*(pool.verify(pair.reference, pair.text, "file", 10) for pair in PAIRS))
+    assert [pair for pair, result in zip(PAIRS, results, strict=True) if result.right != pair.right] == []
 
 
 @pytest.fixture
 async def box_with_bundle(sandboxes: None) -> AsyncIterator[vf.Runtime]:
     bundle = await ensure_bundle()
-    binds = [Bind(bundle.library, bundle.target)]
-    async with provision_confined(LocalSandboxConfig(), binds, name=None, env={}) as box:
+    async with provision_confined(LocalSandboxConfig(), [Bind(bundle.library, bundle.target)]) as box:
         yield box
 
 
@@ -43,12 +43,12 @@ print(json.dumps([verify_text(pair["reference"], pair["answer"], "file").right f
 async def test_the_rules_agree_with_every_label_in_the_sandbox(box_with_bundle: vf.Runtime) -> None:
     bundle = await ensure_bundle()
     pairs = PAIRS if WHOLE else PAIRS[1::8]  # the code is the host's
-    lines = (json.dumps({"reference": pair.reference, "answer": pair.answer}) for pair in pairs)
+    lines = (json.dumps({"reference": pair.reference, "answer": pair.text}) for pair in pairs)
     await box_with_bundle.write("/app/pairs.jsonl", "\n".join(lines).encode())
     python = getattr(box_with_bundle, "trusted_python", "python3")
     result = await box_with_bundle.run([python, "-I", "-S", "-c", _IN_THE_BOX, bundle.target], {})
     assert result.exit_code == 0, result.stderr
-    assert json.loads(result.stdout) == [pair.equal for pair in pairs]
+    assert json.loads(result.stdout) == [pair.right for pair in pairs]
 
 
 async def test_both_rubrics_reward_and_reason_alike(box_with_bundle: vf.Runtime) -> None:
@@ -56,10 +56,10 @@ async def test_both_rubrics_reward_and_reason_alike(box_with_bundle: vf.Runtime)
     remote = RemoteHybridMathRubric(RemoteHybridMathConfig())
     try:
         for pair in PAIRS[:: size(160, 40)]:
-            await box_with_bundle.write("/app/answer.txt", pair.answer.encode())
+            await box_with_bundle.write("/app/answer.txt", pair.text.encode())
             there = await score(remote, box_with_bundle, pair.reference)
             here = await score(host, box_with_bundle, pair.reference)
-            assert (there.reward, there.reason) == (here.reward, here.reason) == (float(pair.equal), there.reason)
+            assert (there.reward, there.reason) == (here.reward, here.reason) == (float(pair.right), there.reason)
             assert (there.record["place"], here.record["place"]) == ("sandbox", "host")
     finally:
         await host.teardown()

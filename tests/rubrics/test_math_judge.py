@@ -11,11 +11,10 @@ import verifiers.v1 as vf
 from opencode_rubrics import HybridMathConfig, HybridMathRubric, JudgeError
 from opencode_rubrics.judge import read_verdict
 from opencode_rubrics.math.worker_pool import release_pool, shared_pool
-from verifiers.v1.configs.client import BaseClientConfig
 
-from tests.rubrics.conftest import trace_of
+from tests.rubrics.conftest import CheckedData, trace_of
 from tests.rubrics.judge_server import JudgeServer, Step, judge_server
-from tests.rubrics.math_support import HANG, MathData, Scored, score
+from tests.rubrics.math_support import HANG, Scored, score
 from tests.support.machine import assert_no_longer
 
 pytestmark = [pytest.mark.usefixtures("programs"), pytest.mark.asyncio(loop_scope="module")]
@@ -34,8 +33,7 @@ async def judged(
     server: JudgeServer, reference: str, reply: str, data: dict[str, Any] | None = None, **options: Any
 ) -> Scored:
     """One scoring with the judge switched on."""
-    client = BaseClientConfig(base_url=server.url, api_key_var="NO_SUCH_KEY")
-    config = HybridMathConfig(max_workers=1, use_judge_fallback=True, judge_client=client, **options)
+    config = HybridMathConfig(max_workers=1, use_judge_fallback=True, judge_client=server.client, **options)
     rubric = HybridMathRubric(config)
     try:
         return await score(rubric, None, reference, reply, **(data or {}))
@@ -56,16 +54,11 @@ async def test_the_judge_decides_where_the_rules_say_no(text: str, reward: float
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        (r"\boxed{4}", "equal"),
-        ("", "empty"),
-        (r"\boxed{4}, no, \boxed{5}", "conflicting"),
-        ("<think>4", "unfinished_thinking"),
-        ("The value is 5, I think.", "no_box"),
-        ("x" * 60_000, "no_box"),
-        (r"\boxed{" + "5" * 2001 + "}", "different"),
-        (r"\boxed{5} is wrong", "taken_back"),
+        (r"\boxed{4}", "equal"), ("", "empty"), (r"\boxed{4}, no, \boxed{5}", "conflicting"),
+        ("<think>4", "unfinished_thinking"), ("The value is 5, I think.", "no_box"), ("x" * 60_000, "no_box"),
+        (r"\boxed{" + "5" * 2001 + "}", "different"), (r"\boxed{5} is wrong", "taken_back"),
     ],
-)
+)  # fmt: skip
 async def test_the_judge_is_not_asked_about_right_missing_or_conflicting_answers(reply: str, reason: str) -> None:
     async with judge_server(Step("A")) as server:
         scored = await judged(server, "4", reply)
@@ -234,9 +227,9 @@ async def test_a_judge_that_was_too_slow_for_a_while_is_asked_about_the_answer_a
 
 async def test_the_rules_verdict_and_the_failed_calls_stay_on_the_trace_of_a_judge_error() -> None:
     async with judge_server(Step(status=401)) as server:
-        client = BaseClientConfig(base_url=server.url, api_key_var="NO_SUCH_KEY")
-        rubric = HybridMathRubric(HybridMathConfig(max_workers=1, use_judge_fallback=True, judge_client=client))
-        trace = trace_of(MathData(prompt="?", answer="one"), r"\boxed{two}")
+        config = HybridMathConfig(max_workers=1, use_judge_fallback=True, judge_client=server.client)
+        rubric = HybridMathRubric(config)
+        trace = trace_of(CheckedData(prompt="?", answer="one"), r"\boxed{two}")
         try:
             with pytest.raises(JudgeError, match="answered 401"):
                 await rubric.score(trace.task.data, trace, None)

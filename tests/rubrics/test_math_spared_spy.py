@@ -7,9 +7,10 @@ the scorer's streams belong to another, and opening them fails whether the servi
 from pathlib import Path
 
 import pytest
-from agent_sandbox.confined import Bind, ConfinedRuntime, LocalSandboxConfig, provision_confined
+from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig
 from opencode_rubrics import RemoteHybridMathConfig, RemoteHybridMathRubric
 
+from tests.rubrics.math_places import confined_place
 from tests.rubrics.math_support import score
 from tests.support.waiting import until
 
@@ -22,8 +23,8 @@ SPY = (Path(__file__).parent / "cheats" / "spared_spy.py").read_text()
 @pytest.mark.parametrize("wakes", ["", "awake"])
 async def test_the_scorer_is_out_of_reach_of_a_spared_service(wakes: str) -> None:
     rubric = RemoteHybridMathRubric(RemoteHybridMathConfig())
-    binds = [Bind(shared.source, shared.target) for shared in await rubric.shared_directories()]
-    async with provision_confined(LocalSandboxConfig(own_user=False), binds) as box:
+    async with confined_place(rubric, LocalSandboxConfig(own_user=False)) as place:
+        box = place.box
         assert isinstance(box, ConfinedRuntime)
         if wakes and (box.backend.sandbox.group is None or not box.backend.sandbox.group.can_freeze):
             pytest.skip("no control group can be frozen here")

@@ -27,14 +27,13 @@ from opencode_rubrics.math.verdict_programs.in_sandbox import READY
 
 from tests.rubrics.judge_server import Step, judge_server
 from tests.rubrics.math_places import Place, PlaceOf, confined_place
-from tests.rubrics.math_support import score
+from tests.rubrics.math_support import HANG, Scored, score
 from tests.support.processes import is_below
 from tests.support.sizes import WHOLE
 from tests.support.waiting import until, wait_until
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
-HANG = r"(1/3)!+10^{-2000}\sqrt{2}"
 BOTH = ["confined", pytest.param("root", marks=pytest.mark.podman)]
 
 
@@ -58,14 +57,17 @@ def scorers() -> list[int]:
     return found
 
 
-async def scorer_started(before: set[int]) -> list[int]:
-    """Pids of the scorer that a test started, once it verifies (its child runs)."""
+async def scoring_that_hangs(place: Place) -> tuple["asyncio.Task[Scored]", list[int]]:
+    """A scoring that takes long, and the pids of its scorer, which verifies (its child runs)."""
+    await place.do(f"echo '{HANG}' > /app/answer.txt")
+    before = set(scorers())
 
     def new() -> list[int]:
         return [pid for pid in scorers() if pid not in before]
 
+    task = asyncio.create_task(score(place.rubric, place.box, "5"))
     await until(lambda: len(new()) >= 2)
-    return new()
+    return task, new()
 
 
 def none_left(pids: list[int]) -> bool:
@@ -85,10 +87,7 @@ async def test_a_sandbox_that_is_gone_before_scoring_is_a_sandbox_error(name: st
 
 async def test_a_sandbox_that_goes_during_scoring_is_a_sandbox_error(math_rubric: RemoteHybridMathRubric) -> None:
     async with confined_place(math_rubric) as place:
-        await place.do(f"echo '{HANG}' > /app/answer.txt")
-        before = set(scorers())
-        task = asyncio.create_task(score(place.rubric, place.box, "5"))
-        pids = await scorer_started(before)
+        task, pids = await scoring_that_hangs(place)
         await backend_of(place.box).stop()
         with pytest.raises(vf.SandboxError):
             await task
@@ -105,10 +104,8 @@ async def test_a_container_that_goes_before_scoring_with_an_agent_user_is_a_sand
 
 
 async def test_a_killed_scorer_is_an_error_and_no_zero(confined_math: Place) -> None:
-    await confined_math.do(f"echo '{HANG}' > /app/answer.txt")
-    before = set(scorers())
-    task = asyncio.create_task(score(confined_math.rubric, confined_math.box, "5"))
-    for pid in await scorer_started(before):
+    task, pids = await scoring_that_hangs(confined_math)
+    for pid in pids:
         os.kill(pid, signal.SIGKILL)
     with pytest.raises(ScoringError, match=r"ended without a result|crashed in the sandbox"):
         await task
@@ -133,10 +130,7 @@ async def test_a_scoring_deadline_that_expires_is_an_error_and_ends_the_scorer(c
 
 
 async def test_a_cancelled_scoring_ends_the_scorer_and_the_sandbox_lives_on(confined_math: Place) -> None:
-    await confined_math.do(f"echo '{HANG}' > /app/answer.txt")
-    before = set(scorers())
-    task = asyncio.create_task(score(confined_math.rubric, confined_math.box, "5"))
-    pids = await scorer_started(before)
+    task, pids = await scoring_that_hangs(confined_math)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -147,8 +141,7 @@ async def test_a_cancelled_scoring_ends_the_scorer_and_the_sandbox_lives_on(conf
 async def test_a_judge_that_is_down_is_an_error_after_scoring_in_the_sandbox(confined_math: Place) -> None:
     await confined_math.do("echo 'two apples' > /app/answer.txt")
     async with judge_server(Step(status=500)) as server:
-        judge = {"judge_client": {"base_url": server.url, "api_key_var": "NO_SUCH_KEY"}, "judge_max_retries": 0}
-        config = RemoteHybridMathConfig.model_validate({"use_judge_fallback": True, **judge})
+        config = RemoteHybridMathConfig(use_judge_fallback=True, judge_client=server.client, judge_max_retries=0)
         with pytest.raises(vf.TaskError, match="answered 500"):
             await score(RemoteHybridMathRubric(config), confined_math.box, "one pear")
 
@@ -156,8 +149,7 @@ async def test_a_judge_that_is_down_is_an_error_after_scoring_in_the_sandbox(con
 async def test_the_judge_sees_all_of_the_answer_file_between_its_marks(confined_math: Place) -> None:
     await confined_math.do("printf 'A number {reference}\\nwith two divisors\\n' > /app/answer.txt")
     async with judge_server(Step("A")) as server:
-        judge = {"judge_client": {"base_url": server.url, "api_key_var": "NO_SUCH_KEY"}}
-        config = RemoteHybridMathConfig.model_validate({"use_judge_fallback": True, **judge})
+        config = RemoteHybridMathConfig(use_judge_fallback=True, judge_client=server.client)
         scored = await score(RemoteHybridMathRubric(config), confined_math.box, "a prime")
         prompt = server.requests[0]["messages"][0]["content"]
     assert "]\nA number {reference}, with two divisors\n[" in prompt
@@ -215,9 +207,8 @@ async def test_the_bundle_is_made_once_and_a_cache_that_cannot_be_written_is_an_
     packed = ZipFile(bundle.archive).namelist()
     assert {"math_verify/parser.pyc", "mathverdict/verdict.py", "verdict_programs/in_sandbox.pyc"} <= set(packed)
     assert bundle == await ensure_bundle(tmp_path / "cache")
-    assert [entry.name for entry in (tmp_path / "cache").iterdir() if not entry.name.startswith(".")] == [
-        bundle.directory.name
-    ]
+    kept = [entry.name for entry in (tmp_path / "cache").iterdir() if not entry.name.startswith(".")]
+    assert kept == [bundle.directory.name]
     (tmp_path / "file").write_text("")
     with pytest.raises(ScoringError, match=r"cannot be made.*OPENCODE_ENV_CACHE"):
         await ensure_bundle(tmp_path / "file" / "cache")
@@ -250,13 +241,9 @@ async def test_a_scorer_that_a_root_agent_ends_again_and_again_is_a_zero(place_o
     rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1, accept_in_box_scoring=True))
     async with place_of("root") as place:
         # As one that is killed as soon as it is up.
-        await place.do(
-            f"echo 5 > /app/answer.txt; rm $(command -v python3); echo 'echo {READY}; exit 137' > /opt/python3"
-        )
-        await place.do(
-            "printf '#!/bin/sh\\necho x >> /opt/runs\\n' > /usr/bin/python3; cat /opt/python3 >> /usr/bin/python3"
-        )
-        await place.do("chmod 755 /usr/bin/python3")
+        program = rf"#!/bin/sh\necho x >> /opt/runs\necho {READY}; exit 137\n"
+        await place.do("echo 5 > /app/answer.txt; rm $(command -v python3)")
+        await place.do(f"printf '{program}' > /usr/bin/python3; chmod 755 /usr/bin/python3")
         scored = await score(rubric, place.box, "5")
         assert (scored.reward, scored.reason, scored.record["place"]) == (0, "scorer_lost", "sandbox")
         assert await place.do("cat /opt/runs") == "x\nx\n"

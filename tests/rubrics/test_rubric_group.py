@@ -1,29 +1,15 @@
-"""Composition and choice by configuration: groups, rubrics of other packages, the command line."""
+"""Groups of rubrics, and rubrics of other packages under the type `third-party`."""
 
 from pathlib import Path
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.taskset.config import OpenCodeTasksetConfig
-from opencode_rubrics import (
-    AnyRubricConfig,
-    HybridMathConfig,
-    RemoteHybridMathConfig,
-    RubricGroup,
-    RubricGroupConfig,
-    ThirdPartyConfig,
-    live_rubric,
-    rubrics_in_use,
-    run_cleanup,
-)
-from pydantic import TypeAdapter, ValidationError
-from pydantic_config import cli
+from opencode_rubrics import RubricGroup, RubricGroupConfig, ThirdPartyConfig, live_rubric, rubrics_in_use, run_cleanup
+from pydantic import ValidationError
 
-from tests.rubrics.conftest import trace_of
-from tests.rubrics.math_support import MathData, score
-
-LENGTH = "tests.rubrics.third_party_rubric:LengthRubric"
-ADAPTER: TypeAdapter[AnyRubricConfig] = TypeAdapter(AnyRubricConfig)
+from tests.rubrics.conftest import CheckedData, trace_of
+from tests.rubrics.math_support import score
+from tests.rubrics.test_any_rubric import HERE, LENGTH, announce
 
 
 def group(*members: dict[str, object]) -> RubricGroupConfig:
@@ -54,7 +40,7 @@ async def test_a_group_weighs_and_records_the_rewards_of_all_its_members() -> No
 async def test_a_member_that_cannot_score_fails_the_whole_and_keeps_what_was_recorded() -> None:
     config = group({"rubric": {"type": "third-party", "rubric": LENGTH}}, {"rubric": {"type": "hybrid-math"}})
     async with rubrics_in_use():
-        data = MathData(prompt="?", answer=None)
+        data = CheckedData(prompt="?", answer=None)
         trace = trace_of(data, "short")
         with pytest.raises(vf.TaskError, match="needs a task with an answer"):
             await live_rubric(config).score(data, trace, None)
@@ -67,21 +53,13 @@ def test_an_empty_group_is_refused() -> None:
         group()
 
 
-async def test_a_rubric_of_another_package_has_its_own_configuration() -> None:
-    config = ADAPTER.validate_python({"type": "third-party", "rubric": LENGTH, "options": {"most": 2}})
-    async with rubrics_in_use():
-        scored = await score(live_rubric(config), None, "4", "12")
-        assert scored.reward == 1.0
-        assert live_rubric(config) is live_rubric(ADAPTER.validate_json(config.model_dump_json()))
-
-
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
         ({"rubric": LENGTH, "options": {"least": 2}}, "least"),
         ({"rubric": LENGTH, "options": {"most": "many"}}, "most"),
-        ({"rubric": "tests.rubrics.third_party_rubric:NoRubric"}, "is not a rubric class"),
-        ({"rubric": "tests.rubrics.third_party_rubric:Missing"}, "cannot be imported"),
+        ({"rubric": f"{HERE}:NoRubric"}, "is not a rubric class"),
+        ({"rubric": f"{HERE}:Missing"}, "cannot be imported"),
         ({"rubric": "no_such_package:Rubric"}, "cannot be imported"),
         ({"rubric": "nobody-announced-this"}, "no installed package announces"),
     ],
@@ -91,37 +69,10 @@ def test_a_wrong_rubric_of_another_package_is_refused_with_the_reason(fields: di
         ThirdPartyConfig.model_validate(fields)
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        HybridMathConfig(answer_source="file"),
-        RemoteHybridMathConfig(scorer_timeout=7),
-        ThirdPartyConfig(rubric=LENGTH, options={"most": 4}),
-        RubricGroupConfig.model_validate({"members": [{"rubric": {"type": "remote-hybrid-math"}, "weight": 2}]}),
-    ],
-    ids=lambda config: str(config.type),
-)
-def test_every_configuration_survives_the_way_to_a_worker(config: AnyRubricConfig) -> None:
-    assert ADAPTER.validate_json(ADAPTER.dump_json(config)) == config
-
-
-def test_the_command_line_picks_and_sets_a_rubric() -> None:
-    words = "--task.rubric.type remote-hybrid-math --task.rubric.scorer-timeout 12 --task.rubric.judge-model m"
-    rubric = cli(OpenCodeTasksetConfig, args=words.split()).task.rubric
-    assert rubric == RemoteHybridMathConfig(scorer_timeout=12, judge_model="m")
-    words = f"--task.rubric.type third-party --task.rubric.rubric {LENGTH} --task.rubric.options.most 5"
-    assert cli(OpenCodeTasksetConfig, args=words.split()).task.rubric == ThirdPartyConfig(
-        rubric=LENGTH, options={"most": 5}
-    )
-
-
 async def test_a_package_announces_its_rubric_by_an_entry_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installed = tmp_path / "somebodys_rubrics-1.0.dist-info"
-    installed.mkdir()
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys-rubrics\nVersion: 1.0\n")
-    (installed / "entry_points.txt").write_text(f"[opencode_rubrics]\nlength = {LENGTH}\n")
+    announce(tmp_path, "somebodys_rubrics", f"length = {LENGTH}")
     monkeypatch.syspath_prepend(str(tmp_path))
     config = ThirdPartyConfig(rubric="length", options={"most": 2})
     async with rubrics_in_use():

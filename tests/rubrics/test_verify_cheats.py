@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import verifiers.v1 as vf
 from agent_sandbox.toolbox.own_shell import is_static
-from opencode_rubrics import ScoringError, VerifyCommandsConfig, VerifyCommandsRubric
+from opencode_rubrics import AnyTrace, ScoringError, VerifyCommandsConfig, VerifyCommandsRubric
 
 from tests.rubrics.conftest import CheckedData, trace_of
 from tests.support.sizes import size
@@ -28,7 +28,7 @@ def box(root_box: vf.Runtime) -> vf.Runtime:
 APART = 'got=$(run-agent-code -- sh /app/solve.sh) && [ "$got" = 42 ]'
 
 
-async def score(box: vf.Runtime, *verify: str, **options: Any) -> vf.Trace[Any, Any, Any]:
+async def score(box: vf.Runtime, *verify: str, **options: Any) -> AnyTrace:
     """The trace of a rollout in /app whose verify commands these are."""
     trace = trace_of(CheckedData(prompt="?", verify=list(verify), workdir="/app"))
     await VerifyCommandsRubric(VerifyCommandsConfig(**options)).score(trace.task.data, trace, box)
@@ -46,7 +46,7 @@ async def solve(box: vf.Runtime, script: str) -> None:
     await box.write("/app/solve.sh", script.encode())
 
 
-def shown(trace: vf.Trace[Any, Any, Any]) -> str:
+def shown(trace: AnyTrace) -> str:
     return json.dumps(trace.info["verify"], indent=1)
 
 
@@ -57,9 +57,8 @@ async def test_agent_code_that_is_right_is_rewarded(box: vf.Runtime) -> None:
 
 
 async def test_agent_code_has_stdin_a_limit_and_a_status_and_its_exit_is_no_verdict(box: vf.Runtime) -> None:
-    await solve(
-        box, "case $1 in kill) kill -9 $$ ;; sleep) sleep 60 ;; much) yes ;; *) cat; echo err >&2; exit 7 ;; esac"
-    )
+    what = "kill) kill -9 $$ ;; sleep) sleep 60 ;; much) yes ;; *) cat; echo err >&2; exit 7 ;;"
+    await solve(box, f"case $1 in {what} esac")
     trace = await score(
         box,
         'echo in > "$TMPDIR/in"; run-agent-code --stdin "$TMPDIR/in" --status "$TMPDIR/s" -- sh solve.sh 2>"$TMPDIR/e" '
@@ -119,10 +118,8 @@ async def test_a_flood_at_the_door_is_turned_away_and_fills_no_log(
     """Each connection is one of the evaluation's descriptors."""
     monkeypatch.setattr("agent_sandbox.confined.agent_code._WAITING", 4)
     await solve(confined, "exec sleep 1000")
-    flood = (
-        "for i in $(seq 8); do run-agent-code --timeout 900 -- sh solve.sh 2>/dev/null & done; sleep 2; jobs | wc -l"
-    )
-    trace = await score(confined, flood, "true")
+    call = "run-agent-code --timeout 900 -- sh solve.sh 2>/dev/null"
+    trace = await score(confined, f"for i in $(seq 8); do {call} & done; sleep 2; jobs | wc -l", "true")
     assert [result["exit_code"] for result in trace.info["verify"]] == [0, 0], shown(trace)
     assert not [record for record in caplog.records if record.name == "asyncio"]
 
@@ -178,14 +175,11 @@ async def test_git_runs_nothing_of_the_agents_by_its_settings(confined: vf.Runti
 
 
 async def test_npm_and_pip_read_no_settings_of_the_agents(confined: vf.Runtime) -> None:
-    await do(
-        confined,
-        "mkdir -p ~/.config/pip && printf '[global]\\nindex-url = http://evil.invalid\\n' > ~/.config/pip/pip.conf",
-    )
+    pip = r"[global]\nindex-url = http://evil.invalid\n"
+    await do(confined, f"mkdir -p ~/.config/pip && printf '{pip}' > ~/.config/pip/pip.conf")
     await do(confined, "printf 'script-shell=/bin/true\\nregistry=http://evil.invalid/\\n' > ~/.npmrc")
-    trace = await score(
-        confined, 'env; [ -e ~/.npmrc ] || [ -e "$XDG_CONFIG_HOME/pip/pip.conf" ] || [ -e "$PIP_CONFIG_FILE/x" ]'
-    )
+    files = ("~/.npmrc", '"$XDG_CONFIG_HOME/pip/pip.conf"', '"$PIP_CONFIG_FILE/x"')
+    trace = await score(confined, "env; " + " || ".join(f"[ -e {file} ]" for file in files))
     variables = dict(line.split("=", 1) for line in trace.info["verify"][0]["stdout"].splitlines() if "=" in line)
     assert trace.reward == 0
     assert variables["PIP_CONFIG_FILE"] == "/dev/null"
@@ -238,14 +232,11 @@ needs_own_shell = pytest.mark.skipif(not has_own_shell(), reason="needs apt-get 
 @needs_own_shell
 async def test_a_replaced_shell_or_cat_passes_no_check(container: vf.Runtime) -> None:
     await do(container, "echo 1 > answer; cp -L /bin/sh /opt/real-sh; printf '#!/opt/real-sh\\necho 42\\n' > /opt/cat")
-    await do(
-        container,
-        "chmod 755 /opt/cat; cp /opt/cat /usr/bin/cat; for p in test [ timeout; do cp /bin/true /usr/bin/$p; done",
-    )
+    await do(container, "chmod 755 /opt/cat; cp /opt/cat /usr/bin/cat")
+    await do(container, "for p in test [ timeout; do cp /bin/true /usr/bin/$p; done")
     await replaced_shell(container, "exit 0")
-    trace = await score(
-        container, '[ "$(cat /app/answer)" = 42 ]', "test -e /nowhere", "exit 1", "cmp -s answer /dev/null"
-    )
+    false = ['[ "$(cat /app/answer)" = 42 ]', "test -e /nowhere", "exit 1", "cmp -s answer /dev/null"]
+    trace = await score(container, *false)
     assert trace.reward == 0, shown(trace)
     trace = await score(container, '[ "$(cat /app/answer)" = 1 ]', "python3 -c 'raise SystemExit(0)'")
     assert trace.reward == 1, shown(trace)

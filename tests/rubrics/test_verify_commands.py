@@ -41,13 +41,8 @@ async def test_the_reward_is_the_share_of_commands_that_pass(box: vf.Runtime) ->
     assert trace.metrics == {"verify_passed": 3.0, "verify_total": 4.0}
     first, second, *_ = json.loads(json.dumps(trace.info["verify"]))
     assert 0 < first.pop("duration") < 30
-    assert first == {
-        "command": "echo out; echo err >&2",
-        "exit_code": 0,
-        "stdout": "out\n",
-        "stderr": "err\n",
-        "timed_out": False,
-    }
+    said = {"command": "echo out; echo err >&2", "stdout": "out\n", "stderr": "err\n"}
+    assert first == {**said, "exit_code": 0, "timed_out": False}
     assert second["exit_code"] == 3
 
 
@@ -155,9 +150,8 @@ async def test_an_empty_reward_file_of_a_command_that_failed_is_a_zero(box: vf.R
 
 async def test_a_command_out_of_time_is_the_policys_doing_and_dead(box: vf.Runtime) -> None:
     trace = await score(box, "while :; do sleep 0.1; done", "true", verify_timeout=1.0)
-    assert trace.reward == 0.5
     record = trace.info["verify"][0]
-    assert record["timed_out"]
+    assert (trace.reward, record["timed_out"]) == (0.5, True)
     assert record["duration"] >= 1
     assert_no_longer(record["duration"], 9)
 
@@ -170,10 +164,9 @@ async def test_the_rubrics_own_timeout_holds_where_the_row_has_none(shared_confi
 async def test_a_task_without_verify_commands_is_an_error(shared_confined: vf.Runtime) -> None:
     with pytest.raises(vf.TaskError, match="needs a task with verify commands"):
         await score(shared_confined)
+    plain = vf.TaskData(prompt="?")
     with pytest.raises(vf.TaskError, match="needs a task with verify commands"):
-        await VerifyCommandsRubric(VerifyCommandsConfig()).score(
-            vf.TaskData(prompt="?"), trace_of(vf.TaskData(prompt="?")), shared_confined
-        )
+        await VerifyCommandsRubric(VerifyCommandsConfig()).score(plain, trace_of(plain), shared_confined)
 
 
 async def test_a_sandbox_that_is_gone_before_scoring_is_an_error(confined: vf.Runtime) -> None:

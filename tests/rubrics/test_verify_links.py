@@ -12,12 +12,10 @@ def box(shared_root_box: vf.Runtime) -> vf.Runtime:
     return shared_root_box
 
 
+READS = 'import sys; sys.exit("4242" not in open("/app/{}").read())'
 LINKS = {
     "command line": ("ln -s /proc/self/cmdline {}", "grep -q 4242 {}"),
-    "command line of a program": (
-        "ln -s /proc/self/cmdline {}",
-        """python3 -I -c 'import sys; sys.exit("4242" not in open("/app/{}").read())'""",
-    ),
+    "command line of a program": ("ln -s /proc/self/cmdline {}", f"python3 -I -c '{READS}'"),
     "environment": ("ln -s /proc/self/environ {}", "grep -q 4242 <{}"),
     "standard input": ("ln -s /proc/self/fd/0 {}", "echo 42 | cmp - {}"),
     "standard input by its device": ("ln -s /dev/stdin {}", "echo 42 | cmp - {}"),

@@ -9,9 +9,9 @@ from opencode_env.scripted_model import Reply, ScriptedModel
 from opencode_env.scripted_model.request import ChatRequest
 
 from tests.support.replies import call
+from tests.support.rows import write_rows
 from tests.support.sizes import size
 from tests.support.user_home import Finished, UserHome
-from tests.swe.playing import write_rows
 from tests.swe.repositories import Repository
 
 _SECONDS = size(3600.0, 4 * 3600.0)
@@ -49,7 +49,7 @@ class Policy:
 
 def run(home: UserHome, name: str, played: Sequence[Case], *options: str, **env: str) -> Finished:
     """One evaluation of these cases."""
-    rows = write_rows([dict(case.row) for case in played], home.root / f"{name}.jsonl")
+    rows = write_rows(home.root / f"{name}.jsonl", [case.row for case in played])
 
     async def evaluated() -> Finished:
         async with ScriptedModel(Policy(played)) as model:

@@ -100,10 +100,7 @@ VISIBLE = {
         ),
         "runner_replaced",
     ),
-    "compiled": (
-        f"python3 - <<'END'\n{_COMPILED}\nEND\nrm calc/ops.py calc/more.py",
-        "meddling_signs",
-    ),
+    "compiled": (f"python3 - <<'END'\n{_COMPILED}\nEND\nrm calc/ops.py calc/more.py", "meddling_signs"),
     "a caller's frame": (
         appended(
             "class A(int):\n    pass\n\ndef sub(a, b):\n    try:\n        raise ValueError\n"

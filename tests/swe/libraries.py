@@ -12,7 +12,7 @@ from opencode_rubrics.swe.foreign_parsers import variable_of
 
 from tests.support.other_python import python_with
 from tests.support.sizes import WHOLE
-from tests.swe.repositories import PYTEST, REPOSITORIES
+from tests.swe.repositories import PYTEST, REPOSITORIES, write_files
 
 ENVIRONMENTS = {
     "swesmith": ("swesmith==0.0.9", "swebench==4.1.0", "docker", "python-dotenv", "ghapi", "unidiff"),
@@ -78,11 +78,8 @@ class Instance:
 def pythons(root: Path) -> Mapping[str, str]:
     """The variables that name Pythons with these packages, or what stands for them, made below `root`."""
     found = {}
-    for family, place, register in (
-        ("swesmith", "swesmith", "smith"),
-        ("swebench", "swebench", "int"),
-        ("multi-swe", "swebench", "multi"),
-    ):
+    families = ("swesmith", "swesmith", "smith"), ("swebench", "swebench", "int"), ("multi-swe", "swebench", "multi")
+    for family, place, register in families:
         if WHOLE:
             program = root / f"registering_{register}.py"
             names = [repository.name for repository in REPOSITORIES]
@@ -94,7 +91,6 @@ def pythons(root: Path) -> Mapping[str, str]:
         python.write_text(f'#!/bin/sh\n{started} "$@"\n')
         python.chmod(0o755)
         found[variable_of(family)] = str(python)
-    for name, text in ({} if WHOLE else STANDING_IN).items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
+    if not WHOLE:
+        write_files(root, STANDING_IN)
     return found

@@ -1,6 +1,5 @@
 """Rollouts of software engineering tasks without a model: setup, an agent's script, scoring, in real sandboxes."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,12 @@ from opencode_rubrics import AnyTrace
 from opencode_swe import OpenCodeSweTaskset, OpenCodeSweTasksetConfig
 from verifiers.v1.runtimes import ProgramResult
 
-
-def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> Path:
-    """The file of these rows."""
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+from tests.support.rows import write_rows
 
 
 def tasks_of(rows: Sequence[Mapping[str, Any]], place: Path) -> list[OpenCodeTask]:
     """The tasks of these rows."""
-    path = write_rows(rows, place / "rows.jsonl")
+    path = write_rows(place / "rows.jsonl", rows)
     config = OpenCodeSweTasksetConfig(id="opencode-swe", dataset=str(path))
     return list(OpenCodeSweTaskset(config).load())
 

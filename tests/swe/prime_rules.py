@@ -55,11 +55,7 @@ def _none_missing(passed: Iterable[str], wanted: Iterable[str]) -> bool:
     return {name.replace(".py::", "/").replace("::", "/") for name in wanted} <= known
 
 
-_RULES: dict[str, Callable[[Row, str], bool]] = {
-    "r2e": _equal,
-    "openswe": _first_exit_code,
-    "scaleswe": _junit,
-}
+_RULES: dict[str, Callable[[Row, str], bool]] = {"r2e": _equal, "openswe": _first_exit_code, "scaleswe": _junit}
 
 
 def prime_verdict(form: str, row: Row, log: str) -> float:

@@ -18,8 +18,6 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.metadata import distribution
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -179,11 +177,10 @@ def _make(repository: Repository) -> Made:
         _git(root, "remote", "add", "origin", str(root))
         _git(root, "fetch", "-q", "origin")
         _git(root, "bundle", "create", "-q", "../swe.bundle", "--all")
-        bundle = (root.parent / "swe.bundle").read_bytes()
+        bundle = _text((root.parent / "swe.bundle").read_bytes())
         _git(root, "checkout", "-q", base)
         _vendor(root / _DEPENDENCIES)
-        archive = _packed(root)
-        return Made(archive, _text(bundle), base, gold, _half(gold), tests, future, _smith(root, repository))
+        return Made(_packed(root), bundle, base, gold, _half(gold), tests, future, _smith(root, repository))
 
 
 def _smith(root: Path, repository: Repository) -> str:
@@ -202,10 +199,15 @@ def _smith(root: Path, repository: Repository) -> str:
     return _text((root.parent / "smith.bundle").read_bytes())
 
 
-def _commit(root: Path, files: Mapping[str, str], message: str) -> str:
+def write_files(root: Path, files: Mapping[str, str]) -> None:
+    """Write these texts by their paths below `root`."""
     for path, text in files.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
+
+
+def _commit(root: Path, files: Mapping[str, str], message: str) -> str:
+    write_files(root, files)
     _git(root, "add", "-A")
     _git(root, "commit", "-q", "-m", message)
     return _git(root, "rev-parse", "HEAD").strip()
@@ -227,23 +229,14 @@ def _half(gold: str) -> str:
 
 
 def _vendor(place: Path) -> None:
+    installed = Path(pytest.__file__).parents[1]
     for name in ("pytest", "_pytest", "pluggy", "iniconfig", "packaging"):
-        spec = find_spec(name)
-        assert spec is not None
-        assert spec.origin is not None
-        shutil.copytree(Path(spec.origin).parent, place / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(installed / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pytest", "pluggy"):
-        (record,) = [file for file in distribution(name).files or () if file.name == "METADATA"]
-        where = place / record.parent.name
-        where.mkdir()
-        shutil.copy2(str(record.locate()), where / "METADATA")
-    spec = find_spec("py")
-    assert spec is not None
-    assert spec.origin is not None
-    shutil.copy2(spec.origin, place / "py.py")
-    for name, text in _NO_COLOURS.items():
-        (place / "pygments" / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / "pygments" / name).write_text(text)
+        (record,) = installed.glob(f"{name}-*.dist-info/METADATA")
+        write_files(place, {f"{record.parent.name}/METADATA": record.read_text()})
+    shutil.copy2(installed / "py.py", place)
+    write_files(place / "pygments", _NO_COLOURS)
     # Compiled for a sandbox whose Python is of this version: it would do so for each suite.
     compileall.compile_dir(place, quiet=1, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
 
@@ -297,18 +290,21 @@ def _lists(repository: Repository) -> dict[str, Any]:
     return {"FAIL_TO_PASS": json.dumps(repository.fixed), "PASS_TO_PASS": json.dumps(repository.kept)}
 
 
+def _commits(repository: Repository) -> dict[str, Any]:
+    found = made(repository)
+    return {"base_commit": found.base, "patch": found.gold, "test_patch": found.tests}
+
+
 def r2e(repository: Repository) -> dict[str, Any]:
     """R2E-Gym: the tests are beside the repository, and the whole result is expected."""
     names = [".".join(test.split("::")[1:]) for test in (*repository.fixed, *repository.kept)]
     tests = {**{name: text for name, text in repository.before.items() if "test_" in name}, **repository.tests}
-    script = "".join(
-        f"mkdir -p /r2e_tests && cat > /r2e_tests/{Path(name).name} <<'EOT'\n{text}EOT\n"
-        for name, text in tests.items()
-    )
+    place = "/tmp/r2e_tests"
+    files = (f"cat > {place}/{Path(name).name} <<'EOT'\n{text}EOT\n" for name, text in tests.items())
     return {
         **_base_row(repository, "r2e"),
-        "setup": script.replace("/r2e_tests", "/tmp/r2e_tests"),
-        "tests_at": "/tmp/r2e_tests",
+        "setup": "".join([f"mkdir -p {place}\n", *files]),
+        "tests_at": place,
         "test_cmd": f"{PYTEST} -rA r2e_tests",
         "docker_image": "",
         "expected_output_json": json.dumps(dict.fromkeys(names, "PASSED")),
@@ -318,19 +314,17 @@ def r2e(repository: Repository) -> dict[str, Any]:
 
 def swebench(repository: Repository) -> dict[str, Any]:
     """SWE-bench Verified of release 5: a whole script that applies its tests itself."""
-    found = made(repository)
+    end = "EOF_114329324912"
     script = (
-        "#!/bin/bash\nset -uxo pipefail\ngit apply -v - <<'EOF_114329324912'\n" + found.tests + "EOF_114329324912\n"
+        f"#!/bin/bash\nset -uxo pipefail\ngit apply -v - <<'{end}'\n{made(repository).tests}{end}\n"
         f": '>>>>> Start Test Output'\n{PYTEST} -rA\n: '>>>>> End Test Output'\n"
     )
     return {
         **_base_row(repository, "swebench"),
         **_lists(repository),
+        **_commits(repository),
         "repo": f"org/{repository.name}",
         "version": "1.0",
-        "base_commit": found.base,
-        "patch": found.gold,
-        "test_patch": found.tests,
         "eval_script": script,
         "log_parser": "pytest",
         "eval_type": "pass_and_fail",
@@ -341,8 +335,7 @@ def openswe(repository: Repository) -> dict[str, Any]:
     """OpenSWE: a script that says its exit code."""
     found = made(repository)
     script = (
-        "#!/bin/bash\ngit apply -v - <<'EOF'\n" + found.tests + f"EOF\n{PYTEST} -rA\nrc=$?\n"
-        'echo "OPENSWE_EXIT_CODE=$rc"\n'
+        f"#!/bin/bash\ngit apply -v - <<'EOF'\n{found.tests}EOF\n{PYTEST} -rA\nrc=$?\necho \"OPENSWE_EXIT_CODE=$rc\"\n"
     )
     return {
         **_base_row(repository, "openswe"),
@@ -356,30 +349,24 @@ def openswe(repository: Repository) -> dict[str, Any]:
 
 def swelego(repository: Repository) -> dict[str, Any]:
     """SWE-Lego."""
-    found = made(repository)
     return {
         **_base_row(repository, "swelego"),
         **_lists(repository),
+        **_commits(repository),
         "image_name": "",
-        "base_commit": found.base,
-        "patch": found.gold,
-        "test_patch": found.tests,
         "test_cmd": f"{PYTEST} -rA tests test 2>/dev/null || {PYTEST} -rA",
     }
 
 
 def rebench(repository: Repository) -> dict[str, Any]:
     """SWE-rebench-V2."""
-    found = made(repository)
     return {
         **_base_row(repository, "rebench"),
+        **_commits(repository),
         "FAIL_TO_PASS": list(repository.fixed),
         "PASS_TO_PASS": list(repository.kept),
         "repo": f"org/{repository.name}",
         "image_name": "",
-        "base_commit": found.base,
-        "patch": found.gold,
-        "test_patch": found.tests,
         "install_config": {"test_cmd": [f"{PYTEST} -rA"], "log_parser": "parse_log_pytest_v2"},
     }
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.env.test_podman import podman
 from tests.support.light_opencode import light_opencode_in_place
-from tests.support.podman import SUITES_IMAGE, Unavailable, base_image
+from tests.support.podman import SUITES_IMAGE, base_image
 from tests.support.sizes import WHOLE, size
 from tests.support.user_home import UserHome
 from tests.swe.evaluating import Case, Form, assert_scored, run
@@ -44,9 +44,8 @@ def case(repository: Repository, form: Form, kind: str, **columns: Any) -> Case:
     found = made(repository)
     script = {"gold": patching(found.gold), "half": patching(found.half), "untouched": "true"}[kind]
     # The id of a row of SWE-smith is the name of its branch.
-    name = f"org__{repository.name}.12345678" if form is swesmith else f"{repository.name}-{form.__name__}-"
-    name = f"{name}.{kind}" if form is swesmith else f"{name}{kind}"
-    return Case.of(form, repository, name, script, float(kind == "gold"), **columns)
+    name = f"org__{repository.name}.12345678." if form is swesmith else f"{repository.name}-{form.__name__}-"
+    return Case.of(form, repository, name + kind, script, float(kind == "gold"), **columns)
 
 
 def cases(**columns: Any) -> list[Case]:
@@ -79,10 +78,7 @@ def test_recursive_opencode_plays_them_too(shared_home: UserHome) -> None:
 
 @pytest.mark.podman
 def test_rows_with_an_image_are_played_in_containers(shared_home: UserHome, podman_image: str) -> None:
-    try:
-        image = base_image(SUITES_IMAGE)
-    except Unavailable as error:
-        pytest.fail(str(error))
+    image = base_image(SUITES_IMAGE)
     named = {"image_name": image, "docker_image": image, "image_url": image, "image": image}
     played = cases(**named) if WHOLE else [case(SLUGS, rebench, kind, **named) for kind in CASES[:2]]
     options = ["-r", str(TIMES), *podman(image)]

@@ -1,18 +1,16 @@
 """`opencode-check-tasks` on software engineering rows, and the folders that it writes of them."""
 
-import contextlib
-import io
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.check_tasks.cli import main
 from opencode_env.check_tasks.write_folder import write_folder
 
+from tests.check_tasks.test_tasks import checked, kinds
+from tests.support.rows import write_rows
 from tests.support.sizes import size
 from tests.swe.libraries import pythons
-from tests.swe.playing import environment, patching, tasks_of, write_rows
+from tests.swe.playing import environment, patching, tasks_of
 from tests.swe.repositories import CALCULATOR, FOREIGN_FORMS, FORMS, made, multi_swe, r2e, swelego, swesmith
 from tests.task_folders.folders import folder_task
 from tests.task_folders.folders import played as played_folder
@@ -21,13 +19,6 @@ pytestmark = [pytest.mark.usefixtures("sandboxes"), pytest.mark.slow]
 
 SOUND = size((r2e,), (*FORMS, *FOREIGN_FORMS))
 NAMES = ["org__calculator.12345678.bug" if form is swesmith else f"calculator-{form.__name__}" for form in SOUND]
-
-
-def checked(*arguments: str) -> dict[str, Any]:
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        main([*arguments, "--taskset", "opencode-swe", "--repeats", "1", "--jobs", "2", "--json"])
-    return {report["key"]: report for report in json.loads(said.getvalue())["reports"]}
 
 
 @pytest.fixture(scope="module")
@@ -39,18 +30,19 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, A
     leaking["setup"] = (
         f"mkdir -p ~/.cache/site-packages/calc && cat > ~/.cache/site-packages/calc/all.py <<'X'\n{mended}X\n"
     )
-    rows = write_rows([*(form(CALCULATOR) for form in SOUND), *size([], [leaking])], root / "rows.jsonl")
+    rows = write_rows(root / "rows.jsonl", [*(form(CALCULATOR) for form in SOUND), *size([], [leaking])])
     with pytest.MonkeyPatch.context() as patched:
         for variable, python in pythons(root).items():
             patched.setenv(variable, python)
-        return root / "made", checked(str(rows), "--write-folders", str(root / "made"))
+        options = ["--taskset", "opencode-swe", "--repeats", "1", "--jobs", "2", "--write-folders", str(root / "made")]
+        return root / "made", checked(str(rows), *options)[1]
 
 
 def test_sound_rows_have_no_finding_and_a_fix_in_a_cache_is_a_leak(written: tuple[Path, dict[str, Any]]) -> None:
-    kinds = {name: {one["kind"] for one in report["findings"]} for name, report in written[1].items()}
     assert {report["error"] for report in written[1].values()} == {None}, written[1]
     sound: dict[str, set[str]] = {name: set() for name in NAMES}
-    assert kinds == {**sound, **size({}, {"leak": {"leak"}})}
+    found = {name: kinds(report) for name, report in written[1].items()}
+    assert found == {**sound, **size({}, {"leak": {"leak"}})}
 
 
 @pytest.mark.parametrize("name", NAMES)

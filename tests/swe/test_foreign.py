@@ -6,6 +6,8 @@ import pytest
 from opencode_rubrics import ScoringError
 from opencode_rubrics.swe.foreign_parsers import command_elsewhere, lacking, parse_elsewhere, variable_of
 
+from tests.swe.repositories import write_files
+
 pytestmark = pytest.mark.usefixtures("programs")
 
 PACKAGES = {
@@ -28,19 +30,15 @@ PACKAGES = {
 
 @pytest.fixture(autouse=True)
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in PACKAGES.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    write_files(tmp_path, PACKAGES)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     for family in ("swebench", "swesmith"):
         monkeypatch.setenv(variable_of(family), "/usr/bin/python3")
 
 
 async def test_a_log_is_read_by_the_parser_that_the_row_names() -> None:
-    assert await parse_elsewhere("swebench:parse_log_x", {"repo": "o/r"}, "a b") == {
-        "o/r a": "PASSED",
-        "o/r b": "PASSED",
-    }
+    found = await parse_elsewhere("swebench:parse_log_x", {"repo": "o/r"}, "a b")
+    assert found == {"o/r a": "PASSED", "o/r b": "PASSED"}
     assert await parse_elsewhere("swesmith:o__r.1", {}, "t") == {"t": "FAILED"}
     assert command_elsewhere({"instance_id": "o__r.1.bug"}) == "test o__r.1.bug"
 

@@ -32,6 +32,7 @@ from tests.swe.repositories import (
     rebench,
     scaleswe,
     swebench,
+    write_files,
 )
 
 LOGS = {
@@ -50,10 +51,7 @@ LOGS = {
     ),
     "pytest-names": (
         "PASSED r2e_tests/t.py::Cls::test_a\nFAILED r2e_tests/t.py::test_b - x\n",
-        {
-            "Cls.test_a": "PASSED",
-            "test_b": "FAILED",
-        },
+        {"Cls.test_a": "PASSED", "test_b": "FAILED"},
     ),
     "unittest": (
         "test_a (mod.Cls) ... ok\ntest_b (mod.Cls.test_b) ... FAIL\ntest_c (mod.Cls)\nSays why ... skipped 'no'\n",
@@ -106,12 +104,9 @@ def test_what_must_pass_passes_and_what_is_missing_fails() -> None:
 
 
 def test_a_script_ends_with_the_exit_code_of_its_suite_behind_marks_of_the_run() -> None:
-    script = (
-        "set -x\n: '>>>>> Start Test Output'\n(exit 3)\n: '>>>>> End Test Output'\n: put back\n"
-        "echo OPENSWE_EXIT_CODE=$?"
-    )
-    made_script = script_of(SweProblem(command=script, fail_to_pass=["a"]), "secret")
-    done = subprocess.run(["sh", "-c", made_script], capture_output=True, text=True, check=False)
+    suite = ": '>>>>> Start Test Output'\n(exit 3)\n: '>>>>> End Test Output'\n: put back"
+    problem = SweProblem(command=f"set -x\n{suite}\necho OPENSWE_EXIT_CODE=$?", fail_to_pass=["a"])
+    done = subprocess.run(["sh", "-c", script_of(problem, "secret")], capture_output=True, text=True, check=False)
     assert done.returncode == 3
     assert ">>>>> Start Test Output secret" in done.stderr
     assert ">>>>> End Test Output secret" in done.stderr
@@ -151,9 +146,7 @@ def test_what_the_log_says_passed_must_be_recorded_so() -> None:
 @pytest.mark.parametrize("repository", REPOSITORIES, ids=lambda one: one.name)
 def test_a_reversed_patch_takes_back_what_it_did(repository: Repository, tmp_path: Path) -> None:
     found = made(repository)
-    for path, text in repository.before.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
+    write_files(tmp_path, repository.before)
     for patch in (found.gold, reversed_patch(found.gold)):
         subprocess.run(["git", "apply", "-"], input=patch, text=True, check=True, cwd=tmp_path)
     assert {path: (tmp_path / path).read_text() for path in repository.before} == dict(repository.before)
@@ -165,11 +158,8 @@ def test_the_gold_patch_of_r2e_is_made_of_its_commit_without_the_tests(repositor
     row = {**r2e(repository), "gold_patch": None, "parsed_commit_content": json.dumps(parsed_commit(repository))}
     (task,) = tasks_of([row], tmp_path)
     assert task.data.swe is not None
-    for path, text in repository.before.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
-    patch = task.data.swe.gold_patch
-    subprocess.run(["git", "apply", "-"], input=patch, text=True, check=True, cwd=tmp_path)
+    write_files(tmp_path, repository.before)
+    subprocess.run(["git", "apply", "-"], input=task.data.swe.gold_patch, text=True, check=True, cwd=tmp_path)
     expected = {**repository.before, **repository.after}
     assert {path: (tmp_path / path).read_text() for path in expected} == expected
 
@@ -247,13 +237,9 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_path_is_told_by_its_name_and_by_the_row(kind: str) -> None:
-    patch = "--- a/pkg/named.py\n+++ b/pkg/named.py\n"
+    tests, gold = (f"--- a/{path}\n+++ b/{path}\n" for path in ("pkg/named.py", "django/test/client.py"))
     problem = SweProblem(
-        command="sh ./run_it.sh",
-        fail_to_pass=["x"],
-        test_patch=patch,
-        test_copies={"named_dir": "/t"},
-        gold_patch="--- a/django/test/client.py\n+++ b/django/test/client.py\n",
+        command="sh ./run_it.sh", fail_to_pass=["x"], test_patch=tests, test_copies={"named_dir": "/t"}, gold_patch=gold
     )
     before = {"run_it.sh": Entry("1"), "venv2/pyvenv.cfg": Entry("1"), "queue/old.py": Entry("1")}
     after = dict.fromkeys((path for paths in KINDS.values() for path in paths.split()), Entry("2"))
@@ -274,17 +260,12 @@ def test_the_part_of_a_configuration_that_a_runner_reads_decides() -> None:
     assert changes("package.json", '{"scripts": {"test": "jest"}}', '{"scripts": {"test": "true"}}')
     assert not changes("package.json", '{"version": "1"}', '{"version": "2"}')
     assert not changes("app.py", "a", "b")
-
-
-def test_an_entry_point_of_pytest_or_a_program_of_its_name_decides_too() -> None:
-    def changes(after: str) -> bool:
-        before = "[project]\nname='a'\n[project.scripts]\na='a:main'\n"
-        return configures_tests("pyproject.toml", File(before.encode()), File((before + after).encode()))
-
-    assert not changes("b='a:more'\n[project.entry-points.console]\nx='a:x'\n")
-    assert changes("pytest='a:main'\n")
-    assert changes("[project.entry-points.pytest11]\nx='a:x'\n")
-    assert changes("[tool.poetry.plugins.pytest11]\nx='a:x'\n")
+    # An entry point of pytest's, or a program of its name.
+    plain = "[project]\nname='a'\n[project.scripts]\na='a:main'\n"
+    assert not changes("pyproject.toml", plain, f"{plain}b='a:more'\n[project.entry-points.console]\nx='a:x'\n")
+    assert changes("pyproject.toml", plain, f"{plain}pytest='a:main'\n")
+    for table in ("project.entry-points.pytest11", "tool.poetry.plugins.pytest11"):
+        assert changes("pyproject.toml", plain, f"{plain}[{table}]\nx='a:x'\n")
 
 
 INSTALLING = """set -x
@@ -358,9 +339,8 @@ def test_what_cannot_be_judged_is_refused_by_name(tmp_path: Path) -> None:
     assert "python -m opencode_swe.convert" in refused(old, tmp_path)
     assert "opencode-rubrics[swe]" in refused({**row, "log_parser": "parse_log_django"}, tmp_path)
     assert "eval_type" in refused({**row, "eval_type": "other"}, tmp_path)
-    assert "not a commit of R2E-Gym" in refused(
-        {**r2e(STORE), "parsed_commit_content": "[1]", "gold_patch": ""}, tmp_path
-    )
+    no_commit = {**r2e(STORE), "parsed_commit_content": "[1]", "gold_patch": ""}
+    assert "not a commit of R2E-Gym" in refused(no_commit, tmp_path)
     assert "needs an image" in refused({**row, "archive": ""}, tmp_path)
     assert "must be a list of tests" in refused({**row, "FAIL_TO_PASS": "3"}, tmp_path)
     assert "no known dataset" in refused({"question": "x"}, tmp_path)

@@ -10,8 +10,9 @@ import pytest
 from opencode_env.taskset import OpenCodeTaskConfig, OpenCodeTaskset, OpenCodeTasksetConfig
 from opencode_rubrics import ScoringError, SweTestsConfig
 
+from tests.support.rows import write_rows
 from tests.support.sizes import WHOLE, size
-from tests.swe.playing import environment, patching, played, ran, tasks_of, write_rows
+from tests.swe.playing import environment, patching, played, ran, tasks_of
 from tests.swe.prime_rules import prime_verdict
 from tests.swe.repositories import CALCULATOR, FORMS, REPOSITORIES, STORE, made, swebench, swelego
 
@@ -77,15 +78,12 @@ async def test_a_row_of_ones_own_without_git_is_scored_in_any_taskset(tmp_path: 
         "hidden": ["/tmp/hint"],
     }
     row = {"question": "Halve it.", "workdir": "/work", "setup": ["echo 2 > /tmp/hint"], "swe": problem}
-    rows = write_rows([row], tmp_path / "rows.jsonl")
+    rows = write_rows(tmp_path / "rows.jsonl", [row])
     config = OpenCodeTasksetConfig(dataset=str(rows), task=OpenCodeTaskConfig(rubric=SweTestsConfig()))
     (task,) = OpenCodeTaskset(config).load()
     mended = await played(task, "[ -e /tmp/hint ] || sed -i 's/return x/return x \\/\\/ 2/' half.py; rm old.txt")
-    assert (mended.reward, mended.info["swe"]["changed"], mended.info["swe"]["removed"]) == (
-        1.0,
-        ["half.py"],
-        ["old.txt"],
-    )
+    told = mended.info["swe"]
+    assert (mended.reward, told["changed"], told["removed"]) == (1.0, ["half.py"], ["old.txt"])
     assert (await played(task, "echo 'def half(x): return 3' > half.py")).reward == 0.0
 
 

@@ -1,7 +1,7 @@
 """The task directories beside this file, and one rollout of each without a model: setup, an agent's script, scoring."""
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,12 @@ from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.taskset import OpenCodeTask
 from opencode_rubrics import AnyTrace, workdir_of
 
+from tests.rubrics.conftest import trace_of
 from tests.support.places import podman_box
 from tests.taskset.files import tasks
 
 FOLDERS = Path(__file__).parent
+COUNT = FOLDERS / "tasks" / "count-lines"
 SOLVED = sorted(path.name for path in (FOLDERS / "tasks").iterdir())
 BROKEN = FOLDERS / "broken" / "no-verdict"
 CONTAINERS = FOLDERS / "containers"
@@ -32,23 +34,16 @@ def oracle(path: Path) -> str:
     return (path / "solution" / "solve.sh").read_text()
 
 
-def trace_of(task: OpenCodeTask) -> AnyTrace:
-    """A trace of the task before anything happened, whose work directory is the task's or /app."""
-    recorded: vf.TraceTask[Any] = vf.TraceTask(type="Task", data=task.data, key="k", hash="h")
-    return vf.Trace(task=recorded, agent=vf.AgentInfo(config=vf.AgentConfig()))
-
-
-def confined_box(task: OpenCodeTask) -> AbstractAsyncContextManager[vf.Runtime]:
-    """A confined sandbox for the task."""
-    workdir = task.data.workdir or "/app"
-    return provision_confined(LocalSandboxConfig(), env=task.runtime_env(), workdir=workdir)
-
-
 @asynccontextmanager
-async def container_box(task: OpenCodeTask, image: str) -> AsyncIterator[vf.Runtime]:
-    """A podman container for the task."""
-    async with podman_box(task.data.image or image) as box:
-        yield box.with_env(task.runtime_env())
+async def box_for(task: OpenCodeTask, image: str | None) -> AsyncIterator[vf.Runtime]:
+    """A sandbox for the task: confined, or a container of the task's image, else of this one."""
+    env, workdir = task.runtime_env(), task.data.workdir or "/app"
+    if image is None:
+        async with provision_confined(LocalSandboxConfig(), env=env, workdir=workdir) as box:
+            yield box
+    else:
+        async with podman_box(task.data.image or image) as container:
+            yield container.with_env(env)
 
 
 async def played(task: OpenCodeTask, script: str, image: str | None = None, *, copies: bool = True) -> AnyTrace:
@@ -56,18 +51,15 @@ async def played(task: OpenCodeTask, script: str, image: str | None = None, *, c
 
     With `copies`, scoring gets second sandboxes as in our environment.
     """
-    trace = trace_of(task)
-
-    def provision() -> AbstractAsyncContextManager[vf.Runtime]:
-        return confined_box(task) if image is None else container_box(task, image)
+    trace = trace_of(task.data)
 
     @asynccontextmanager
     async def spare(order: BoxOrder) -> AsyncIterator[vf.Runtime]:
-        async with provision() as box:
+        async with box_for(task, image) as box:
             await task.setup(trace, box)
             yield box
 
-    async with provision() as box:
+    async with box_for(task, image) as box:
         await task.setup(trace, box)
         fence = ProcessFence(box)
         await fence.mark()

@@ -13,10 +13,8 @@ from agent_sandbox.toolbox.packed_directory import pack_directory
 from agent_sandbox.verifiers_040 import asked_network
 from opencode_env.taskset import DatasetError, OpenCodeTaskData
 
-from tests.task_folders.folders import CONTAINERS, FOLDERS, SOLVED, folder_task
+from tests.task_folders.folders import CONTAINERS, COUNT, FOLDERS, SOLVED, folder_task
 from tests.taskset.files import tasks, write_jsonl
-
-COUNT = FOLDERS / "tasks" / "count-lines"
 
 
 @pytest.fixture

@@ -9,10 +9,9 @@ import pytest
 from opencode_env.taskset import DatasetError, OpenCodeTaskset, OpenCodeTasksetConfig
 from opencode_env.taskset.sources import task_folders
 
-from tests.task_folders.folders import CONTAINERS, FOLDERS, SOLVED, folder_task
+from tests.task_folders.folders import CONTAINERS, COUNT, FOLDERS, SOLVED, folder_task
 from tests.taskset.files import tasks, write_jsonl
 
-COUNT = FOLDERS / "tasks" / "count-lines"
 IMAGE = CONTAINERS / "from-dockerfile"
 COMPOSE = "services: {db: {image: postgres}}\n"
 

@@ -5,15 +5,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from agent_sandbox.confined import LocalSandboxConfig
+from agent_sandbox.podman import PodmanConfig
+from opencode_env.cli_agent.local_runtime import provision_local
+from opencode_env.cli_agent.task_image import build_task_image
 from opencode_rubrics import ScoringError, TaskTestsConfig
 from verifiers.v1.errors import TaskError
 
-from tests.task_folders.folders import BROKEN, CONTAINERS, FOLDERS, SOLVED, folder_task, oracle, played
+from tests.rubrics.conftest import trace_of
+from tests.task_folders.folders import BROKEN, CONTAINERS, COUNT, FOLDERS, SOLVED, folder_task, oracle, played
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
 TASKS = FOLDERS / "tasks"
-COUNT = TASKS / "count-lines"
 REPORT = TASKS / "build-report"
 
 Make = Callable[[str], Path]
@@ -172,11 +176,7 @@ async def test_a_verdict_that_is_none_is_an_error_that_says_so(make: Make, verdi
 
 @pytest.mark.parametrize(
     ("made", "state"),
-    [
-        ("ln -s /etc/passwd", "symlink"),
-        ("mkfifo", "not a file"),
-        ("head -c 99 /dev/zero >", "binary"),
-    ],
+    [("ln -s /etc/passwd", "symlink"), ("mkfifo", "not a file"), ("head -c 99 /dev/zero >", "binary")],
 )
 async def test_a_reward_file_that_is_no_text_is_an_error_that_says_so(make: Make, made: str, state: str) -> None:
     with pytest.raises(ScoringError, match=f"untouched copy.*reward.txt is {state}"):
@@ -224,27 +224,18 @@ async def test_the_agent_sees_no_tests_and_the_tests_see_their_own_settings(make
     ],
 )
 async def test_an_artifact_that_leads_outside_or_is_too_large_is_a_zero(artifact: str) -> None:
-    trace = await played(folder_task(REPORT), artifact)
-    assert trace.reward == 0.0
+    assert (await played(folder_task(REPORT), artifact)).reward == 0.0
 
 
 async def test_a_sandbox_that_is_none_is_refused(tmp_path: Path) -> None:
     task = folder_task(shutil.copytree(COUNT, tmp_path / "count"))
-    from agent_sandbox.confined import LocalSandboxConfig
-    from opencode_env.cli_agent.local_runtime import provision_local
-
-    from tests.task_folders.folders import trace_of
-
     async with provision_local(LocalSandboxConfig(confine=False), (), {}, str(tmp_path / "work")) as box:
         with pytest.raises(TaskError, match="this machine's own"):
-            await task.setup(trace_of(task), box)
+            await task.setup(trace_of(task.data), box)
 
 
 @pytest.mark.podman
 async def test_an_image_is_built_of_its_dockerfile_once(podman_image: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from agent_sandbox.podman import PodmanConfig
-    from opencode_env.cli_agent.task_image import build_task_image
-
     monkeypatch.setenv("BUILDAH_ISOLATION", "chroot")
     folder = CONTAINERS / "from-dockerfile"
     task = folder_task(folder)

@@ -2,15 +2,12 @@
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-MATH, SCIENCE, CODE = (
-    "avg@8_qwen3_4b_thinking_2507",
-    "avg@16_qwen3_4b_instruct_2507",
-    "avg@8_qwen3_4b_instruct_2507",
-)
-"""The columns of difficulty."""
+# The columns of difficulty.
+MATH = "avg@8_qwen3_4b_thinking_2507"
+SCIENCE = "avg@16_qwen3_4b_instruct_2507"
+CODE = "avg@8_qwen3_4b_instruct_2507"
 
 
 @dataclass(frozen=True)
@@ -52,9 +49,3 @@ CODES = [
 ]
 PROBLEMS = {"opencode-math": MATHS, "opencode-science": SCIENCES, "opencode-cp": CODES}
 ANSWERS = {"opencode-math": "answer.txt", "opencode-science": "answer.txt", "opencode-cp": "answer.py"}
-
-
-def write_rows(path: Path, problems: list[Problem]) -> Path:
-    """The rows as a file of JSON lines."""
-    path.write_text("".join(json.dumps(problem.row) + "\n" for problem in problems))
-    return path

@@ -15,8 +15,9 @@ from opencode_runs.difficulty.cli import main as difficulty
 from tests.env.test_podman import podman
 from tests.support.podman import SUITES_IMAGE, base_image
 from tests.support.replies import bash
+from tests.support.rows import write_rows
 from tests.support.user_home import Finished, UserHome
-from tests.tasks.problems import ANSWERS, PROBLEMS, Problem, write_rows
+from tests.tasks.problems import ANSWERS, PROBLEMS, Problem
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
@@ -30,7 +31,7 @@ IN_PODMAN = {"opencode-math": (0, 1), "opencode-science": (0,), "opencode-cp": (
 """Which of them are played in containers: right and untouched ones."""
 
 
-def rows_of(ident: str, *chosen: int) -> list[Problem]:
+def problems_of(ident: str, *chosen: int) -> list[Problem]:
     """A row for each answer that is played, or for the chosen ones."""
     found = []
     for number, kind in PLAYED[ident]:
@@ -45,10 +46,10 @@ class Policy:
 
     def __init__(self, ident: str) -> None:
         self._path = f"/app/{ANSWERS[ident]}"
-        self._rows = rows_of(ident)
+        self._problems = problems_of(ident)
 
     def __call__(self, request: ChatRequest, /) -> Reply:
-        (found,) = [one for one in self._rows if one.row["question"] in request.prompt]
+        (found,) = [one for one in self._problems if one.row["question"] in request.prompt]
         kind = found.row["id"].rpartition("-")[2]
         if request.turn or kind == "untouched":
             return Reply(text="done")
@@ -57,7 +58,7 @@ class Policy:
 
 async def run(home: UserHome, name: str, ident: str, *options: str, chosen: Sequence[int] = ()) -> Finished:
     """One evaluation of an environment by its id."""
-    rows = write_rows(home.root / f"{name}.jsonl", rows_of(ident, *chosen))
+    rows = write_rows(home.root / f"{name}.jsonl", [one.row for one in problems_of(ident, *chosen)])
     local = ["--env.taskset.dataset", str(rows), "--env.taskset.dataset-subset", "None"]
     local += ["--env.taskset.dataset-split", "None"]
     async with ScriptedModel(Policy(ident)) as model:
@@ -113,8 +114,8 @@ def test_right_answers_score_one_and_others_zero_in_containers(in_podman: dict[s
 def test_difficulty_rates_and_filters_a_run_by_name(
     runs: dict[str, Finished], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = runs["opencode-math"].directory
-    dataset, output = write_rows(tmp_path / "rows.jsonl", rows_of("opencode-math")), tmp_path / "rated.parquet"
+    run, output = runs["opencode-math"].directory, tmp_path / "rated.parquet"
+    dataset = write_rows(tmp_path / "rows.jsonl", [one.row for one in problems_of("opencode-math")])
     assert difficulty(["rate", str(run), "--json"]) == 0
     (rated,) = json.loads(capsys.readouterr().out)["sources"]
     assert (rated["attempts"], rated["errors"], rated["avg_reward"]) == (2, 0, 0.5)

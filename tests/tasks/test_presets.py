@@ -17,16 +17,13 @@ from opencode_tasks import PresetTasksetConfig, preset, preset_seat
 from verifiers.v1.cli.eval.main import main
 from verifiers.v1.utils import loaders
 
+from tests.support.rows import write_rows
 from tests.support.sizes import WHOLE
-from tests.tasks.problems import CODE, CODES, MATH, MATHS, PROBLEMS, Problem, write_rows
+from tests.tasks.problems import CODE, CODES, MATH, MATHS, PROBLEMS, SCIENCE, Problem
 
 DEFAULTS = {
     "opencode-math": ("math", MATH, RemoteHybridMathConfig(answer_path="/app/answer.txt")),
-    "opencode-science": (
-        "science",
-        "avg@16_qwen3_4b_instruct_2507",
-        RemoteHybridMathConfig(answer_path="/app/answer.txt"),
-    ),
+    "opencode-science": ("science", SCIENCE, RemoteHybridMathConfig(answer_path="/app/answer.txt")),
     "opencode-cp": ("code", CODE, CodeTestsConfig(answer_path="/app/answer.py")),
 }
 IDS = pytest.mark.parametrize("ident", DEFAULTS)
@@ -39,8 +36,8 @@ def config(ident: str, agent: dict[str, Any] | None = None, **taskset: Any) -> A
 
 def load(ident: str, path: Path, problems: list[Problem], **taskset: Any) -> list[OpenCodeTask]:
     """The tasks of these rows."""
-    dataset = str(write_rows(path / "rows.jsonl", problems))
-    options = {"dataset": dataset, "dataset_subset": None, "dataset_split": None, **taskset}
+    dataset = write_rows(path / "rows.jsonl", [one.row for one in problems])
+    options = {"dataset": str(dataset), "dataset_subset": None, "dataset_split": None, **taskset}
     return list(loaders.load_taskset(config(ident, **options).taskset))
 
 
@@ -53,10 +50,8 @@ def test_an_environment_is_found_by_its_id_and_has_its_values_as_defaults(ident:
     assert type(found).__name__ == f"{env.__name__}Config"
     subset, key, rubric = DEFAULTS[ident]
     taskset = found.taskset
-    assert (taskset.dataset, taskset.dataset_subset, taskset.dataset_split) == (
-        *("PrimeIntellect/INTELLECT-3-RL", subset),
-        "train",
-    )
+    source = (taskset.dataset, taskset.dataset_subset, taskset.dataset_split)
+    assert source == ("PrimeIntellect/INTELLECT-3-RL", subset, "train")
     assert (taskset.difficulty_key, taskset.min_avg_reward, taskset.max_avg_reward) == (key, 0.0, 1.0)
     assert taskset.task.rubric == rubric
     assert (found.agent.max_turns, found.agent.timeout.rollout) == (100, 3600)
@@ -125,19 +120,15 @@ def test_rows_become_tasks_with_the_published_prompts(ident: str, tmp_path: Path
     first, second = load(ident, tmp_path, PROBLEMS[ident])
     question = PROBLEMS[ident][0].row["question"]
     if ident != "opencode-cp":
-        assert first.data.prompt == (
-            f"Solve the following problem.\n\n{question}\n\nWrite your final answer to `/app/answer.txt`."
-        )
+        prompt = f"Solve the following problem.\n\n{question}\n\nWrite your final answer to `/app/answer.txt`."
+        assert first.data.prompt == prompt
         assert first.data.answer == PROBLEMS[ident][0].row["answer"]
         return
-    before = (
-        "Solve the following programming problem in Python. Available packages: Python standard library.\n\n",
-        "\n\nSave your final solution to `/app/answer.py`.",
-    )
-    assert first.data.prompt == f"{before[0]}{question}{before[1]}"
-    assert second.data.prompt == (
-        f"{before[0]}Your solution must define the function `turned`.\n\nReverse a list.{before[1]}"
-    )
+    before = "Solve the following programming problem in Python. Available packages: Python standard library.\n\n"
+    after = "\n\nSave your final solution to `/app/answer.py`."
+    function = "Your solution must define the function `turned`.\n\n"
+    assert first.data.prompt == f"{before}{question}{after}"
+    assert second.data.prompt == f"{before}{function}Reverse a list.{after}"
     assert first.data.code_tests is not None
     assert (len(first.data.code_tests.tests), first.data.code_tests.total) == (15, 40)
     assert "40" not in json.dumps(first.data.info)
