@@ -77,20 +77,13 @@ class LightHarness(Harness[LightConfig]):
         self._doing = doing
 
     async def launch(
-        self,
-        ctx: Any,
-        trace: AnyTrace,
-        runtime: Runtime,
-        endpoint: str,
-        secret: str,
-        mcp_urls: dict[str, str],
-        data: vf.TaskData,
+        self, ctx: Any, trace: AnyTrace, runtime: Runtime, endpoint: str, secret: str, *_: Any, **__: Any
     ) -> ProgramResult:
         asking = Asking(endpoint, secret, trace, runtime, f"{rollout_of(trace).program.new_run()}:light")
         return ProgramResult(await self._doing(asking), "", "")
 
-    async def resume(self, *arguments: Any, **options: Any) -> ProgramResult:
-        return await self.launch(*arguments[:7])
+    async def resume(self, *arguments: Any, **_: Any) -> ProgramResult:
+        return await self.launch(*arguments)
 
     async def cleanup(self, trace: AnyTrace, runtime: Runtime) -> None:
         rollout_of(trace).program.forget()

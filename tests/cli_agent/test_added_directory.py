@@ -4,13 +4,13 @@ import os
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent import added_directory
-from opencode_env.cli_agent.added_directory import AddedDirectory
+from opencode_env.cli_agent import local_runtime
+from opencode_env.cli_agent.local_runtime import AddedDirectory
 
 
 @pytest.fixture(autouse=True)
 def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(added_directory, "_LOCKS", tmp_path / "locks")
+    monkeypatch.setattr(local_runtime, "_LOCKS", tmp_path / "locks")
 
 
 def test_the_last_user_removes_what_the_first_one_added(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from opencode_env.cli_agent.metrics import agent_metrics
+from opencode_env.cli_agent.guard import agent_metrics
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode.harness_config import BUILT_IN_TOOLS
 from opencode_env.opencode.outcome import rollout_metrics
@@ -18,9 +18,8 @@ OF_RUBRICS = {"verify_passed", "verify_total"}
 def named(text: str) -> set[str]:
     """The metrics that a text names."""
     names = set(re.findall(r"`([^`]+)`", text))
-    return names - {"<tool>_calls"} | (
-        {f"{tool}_calls" for tool in BUILT_IN_TOOLS} if "<tool>_calls" in names else set()
-    )
+    of_tools = {f"{tool}_calls" for tool in BUILT_IN_TOOLS} if "<tool>_calls" in names else set()
+    return names - {"<tool>_calls"} | of_tools
 
 
 def test_a_metric_is_every_agents_or_is_named_as_opencodes() -> None:

@@ -11,9 +11,8 @@ from agent_sandbox.confined import BubblewrapBackend, LocalSandboxConfig
 from agent_sandbox.prime.errors import SandboxEndedError
 from agent_sandbox.toolbox.scoring import scoring_of
 from opencode_env.cli_agent import runaway
-from opencode_env.cli_agent.classification import fail_stage_timeout
+from opencode_env.cli_agent.classification import fail_stage_timeout, zero_spoilt
 from opencode_env.cli_agent.guard import GuardedSession, guarded, guarded_task
-from opencode_env.cli_agent.limits_met import zero_spoilt
 from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.cli_agent.runaway import RUNAWAY_FAILURES, led_nowhere
 from opencode_env.cli_agent.traces import AnyTrace

@@ -7,7 +7,7 @@ import verifiers.v1 as vf
 from agent_sandbox.toolbox.scoring import attached
 from opencode_env.cli_agent import classification
 from opencode_env.cli_agent.classification import Condition, EndedRun, classify, require_scorable
-from opencode_env.cli_agent.metrics import agent_metrics
+from opencode_env.cli_agent.guard import agent_metrics
 from opencode_env.cli_agent.outcome_rule import Evidence, endpoint_failure, patience_of
 from opencode_env.cli_agent.outcomes import Outcome, Row, documented, endpoint_errors, retries_of_outcomes
 from opencode_env.cli_agent.rollout import Rollout, rollout_of
@@ -95,9 +95,7 @@ async def test_a_new_outcome_is_one_row_and_one_condition(rate_limited: Outcome)
 
 @pytest.mark.usefixtures("sandboxes")
 @pytest.mark.parametrize("before", [[], [bash("ls")]], ids=["before a tool call", "after one"])
-async def test_a_rollout_with_a_new_outcome_has_its_error_and_its_metric(
-    rate_limited: Outcome, before: list[Reply]
-) -> None:
+async def test_a_rollout_of_a_new_outcome_has_its_error_and_metric(rate_limited: Outcome, before: list[Reply]) -> None:
     trace = await played(asks(4), *before, faulty("status", status=429))
     assert ending(trace) == "RateLimitError"
     assert trace.metrics["rate_limited"] == 1.0

@@ -14,6 +14,7 @@ from verifiers.v1.errors import HarnessError
 from verifiers.v1.runtimes import ProgramResult
 
 from tests.rubrics.conftest import trace_of
+from tests.support.waiting import cancelled
 
 ENDED = ProgramResult(0, "", "")
 
@@ -73,21 +74,19 @@ async def test_a_program_that_parks_is_cancelled_and_ended_before_it_is_started_
     assert starts == [(False, 0), (True, 1)]
 
 
-@pytest.mark.parametrize("calls_as_it_ends", [False, True])
-async def test_a_program_that_parks_for_good_or_calls_too_late_is_an_error(
-    trace: AnyTrace, calls_as_it_ends: bool
-) -> None:
-    fence, starts = Fence(trace, calls_as_it_ends), list[bool]()
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_program_that_parks_for_good_or_calls_too_late_is_an_error(trace: AnyTrace, late: bool) -> None:
+    fence, starts = Fence(trace, calls_as_it_ends=late), list[bool]()
 
     async def run(again: bool) -> ProgramResult:
         starts.append(again)
-        assert not (again and calls_as_it_ends), "it was started again, though it had called"
+        assert not (again and late), "it was started again, though it had called"
         await asyncio.Event().wait()
         return ENDED
 
     with pytest.raises(HarnessError, match="no model call within"):
         await run_started(run, trace, fence, 0.01)
-    assert starts == ([False] if calls_as_it_ends else [False, True])
+    assert starts == ([False] if late else [False, True])
     assert fence.ended == len(starts)
 
 
@@ -104,11 +103,7 @@ async def test_a_failure_of_the_program_is_its_own_and_a_cancelled_rollout_start
 
     with pytest.raises(HarnessError, match="broken"):
         await run_started(fail, trace, fence, 60.0)
-    running = asyncio.ensure_future(run_started(park, trace, fence, 60.0))
-    while not starts:
-        await asyncio.sleep(0)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    await cancelled(run_started(park, trace, fence, 60.0), lambda: starts)
     assert (starts, fence.ended) == ([False], 0)
 
 

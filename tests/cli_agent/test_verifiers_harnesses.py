@@ -18,7 +18,7 @@ from verifiers.v1.harnesses import PiHarness, PiHarnessConfig
 from tests.support.rows import script, write_rows
 from tests.support.user_home import Finished, UserHome
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.usefixtures("sandboxes")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.usefixtures("sandboxes")]
 
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 """How a mini-swe-agent ends."""

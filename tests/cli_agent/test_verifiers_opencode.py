@@ -12,7 +12,7 @@ from agent_sandbox.verifiers_040 import AFTER_0_4_0
 from opencode_env.conformance.dialect import ToolDialect
 from opencode_env.named_agents.npm_trees import make_tree, node_tree
 from opencode_env.opencode.env import opencode2_tree
-from opencode_env.scripted_model import Reply, ScriptedModel
+from opencode_env.scripted_model import Reply
 from opencode_env.scripted_model.request import ChatRequest
 
 from tests.support.opencode2 import SUPPORTED, npm_with_opencode2
@@ -51,41 +51,27 @@ class Policy:
 
 
 @pytest.fixture(scope="module")
-def home(sandboxes: None, tmp_path_factory: pytest.TempPathFactory) -> UserHome:
-    """The home of the run."""
-    return UserHome(tmp_path_factory.mktemp("home"))
-
-
-@pytest.fixture(scope="module")
-def finished(home: UserHome) -> Finished:
+def finished(shared_home: UserHome) -> Finished:
     """One run of all rows, one at a time, and tried again: OpenCode 2 gives up on a machine that is too busy."""
+    home = shared_home
     env = {
         "PATH": f"{npm_with_opencode2(home.root / 'npm')}{os.pathsep}{os.environ['PATH']}",
         "OPENCODE_ENV_CACHE": str(home.root / "cache"),
         "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR") or str(Path.home() / ".cache" / "uv"),
     }
     (home.home / CANARY).write_text(CANARY)
-    rows = write_rows(
-        home.root / "rows.jsonl",
-        [
-            {"id": name, "question": f"row {name}: work", "verify": [CHECKS.get(name, "grep -qx 42 answer.txt")]}
-            for name in COMMANDS
-        ],
-    )
-    arguments = ["opencode-env", "--env.taskset.dataset", str(rows), "--env.agent.harness.id", "opencode"]
-    arguments += ["--env.retries.max-retries", "8"]
-
-    async def run() -> Finished:
-        async with ScriptedModel(Policy(home.home)) as model:
-            return await home.run("opencode", model.base_url, *arguments, "-c", "1", env=env)
-
+    checks = {name: CHECKS.get(name, "grep -qx 42 answer.txt") for name in COMMANDS}
+    rows = [{"id": name, "question": f"row {name}: work", "verify": [check]} for name, check in checks.items()]
+    dataset = write_rows(home.root / "rows.jsonl", rows)
+    arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), "--env.agent.harness.id", "opencode"]
+    arguments += ["--env.retries.max-retries", "8", "-c", "1"]
     with pytest.MonkeyPatch.context() as patch:
         for name, value in env.items():
             patch.setenv(name, value)
         # A download, which may take a while, is not on the clock of a rollout.
         for tree in (node_tree(), opencode2_tree(VERSION)):
             make_tree(tree)
-    return asyncio.run(run())
+    return asyncio.run(home.play("opencode", Policy(home.home), *arguments, env=env))
 
 
 @pytest.mark.parametrize(("name", "reward"), [("right", 1.0), ("wrong", 0.0), ("curious", 1.0)])
@@ -105,6 +91,6 @@ def test_our_metrics_are_on_its_trace(finished: Finished) -> None:
     assert (metrics["num_turns"], metrics["total_tool_calls"], metrics["agent_error"]) == (2, 1, 0)
 
 
-def test_nothing_is_left_behind(finished: Finished, home: UserHome) -> None:
+def test_nothing_is_left_behind(finished: Finished, shared_home: UserHome) -> None:
     assert finished.exit_code == 0
-    assert home.leftovers() == []
+    assert shared_home.leftovers() == []

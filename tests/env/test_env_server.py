@@ -10,7 +10,7 @@ from opencode_env.scripted_model.request import ChatRequest
 from tests.support.replies import fault
 from tests.support.served_env import served
 from tests.support.user_home import UserHome
-from tests.support.waiting import PATIENCE_SECONDS, until
+from tests.support.waiting import PATIENCE_SECONDS, cancelled, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
@@ -34,10 +34,10 @@ async def test_spawned_workers_play_rollouts_drop_cancelled_ones_and_a_terminate
     home: UserHome,
 ) -> None:
     async with ScriptedModel(SamplesButOne("count-errors")) as model, served(home, SAMPLES) as env:
-        cancelled = asyncio.ensure_future(env.run("count-errors", model, MODEL_ID))
+        dropped = asyncio.ensure_future(env.run("count-errors", model, MODEL_ID))
         await until(lambda: model.active == 1)
         assert len(home.sandboxes()) == 1
-        cancelled.cancel()
+        dropped.cancel()
         await until(lambda: not home.sandboxes())
 
         names = ("arithmetic-orders", "csv-report")
@@ -51,15 +51,12 @@ async def test_spawned_workers_play_rollouts_drop_cancelled_ones_and_a_terminate
 
         hanging = asyncio.ensure_future(env.run("count-errors", model, MODEL_ID))
         await until(lambda: model.active == 1)
-        inside = [
-            command for command in home.processes().values() if "opencode" in command and " run --format" in command
-        ]
-        assert inside, home.processes()
+        commands = home.processes().values()
+        assert any("opencode" in command and " run --format" in command for command in commands), commands
         env.process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(PATIENCE_SECONDS):
             await env.process.ended()
-        hanging.cancel()
-        await asyncio.gather(hanging, return_exceptions=True)
+        await cancelled(hanging)
         # Python's tracker of shared resources ends itself, when it sees that all who used it are gone.
         await until(lambda: not home.processes())
         assert home.leftovers() == []

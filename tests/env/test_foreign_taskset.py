@@ -5,7 +5,7 @@ import os
 import signal
 
 import pytest
-from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
+from opencode_env.scripted_model import Reply, ScriptPolicy
 from opencode_env.scripted_model.request import ChatRequest
 
 from tests.support.replies import bash
@@ -43,14 +43,9 @@ class SandboxKiller:
 @pytest.fixture(scope="module")
 def finished(shared_home: UserHome) -> Finished:
     """Both rows, one after the other, with one retry for each episode."""
-    rows = write_rows(shared_home.root / "rows.jsonl", ROWS)
-
-    async def run() -> Finished:
-        async with ScriptedModel(SandboxKiller(shared_home)) as model:
-            arguments = [*probe_arguments(rows), "--env.retries.max-retries", "1", "-c", "1"]
-            return await shared_home.run("foreign", model.base_url, *arguments)
-
-    return asyncio.run(run())
+    arguments = probe_arguments(write_rows(shared_home.root / "rows.jsonl", ROWS))
+    arguments += ["--env.retries.max-retries", "1", "-c", "1"]
+    return asyncio.run(shared_home.play("foreign", SandboxKiller(shared_home), *arguments))
 
 
 def test_the_environments_id_brings_opencode_and_the_confined_sandbox_to_any_taskset(finished: Finished) -> None:

@@ -62,14 +62,9 @@ def played(shared_home: UserHome) -> Played:
 
     async def run() -> tuple[Finished, str]:
         policy = ScriptPolicy(*SCRIPTS, script("", Reply(text="done")).model_copy(update={"match": ""}))
+        arguments = [*probe_arguments(dataset, env_id="probe-env"), "-c", "3"]
         async with ScriptedModel(policy) as model:
-            finished = await shared_home.run(
-                "life",
-                model.base_url,
-                *probe_arguments(dataset, env_id="probe-env"),
-                *("-c", "3"),
-                env={"PROBE_JOURNAL": str(journal)},
-            )
+            finished = await shared_home.run("life", model.base_url, *arguments, env={"PROBE_JOURNAL": str(journal)})
             return finished, "\n".join(json.dumps(request.body) for request in model.requests)
 
     finished, prompts = asyncio.run(run())

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import verifiers.v1 as vf
 from agent_sandbox.surrogates import replace_surrogates, whole_events, whole_text
-from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy, ToolCall
+from opencode_env.scripted_model import Reply, ScriptPolicy, ToolCall
 from verifiers.v1.trace import Error
 from verifiers.v1.types import AssistantMessage
 
@@ -25,10 +25,6 @@ def event(**delta: Any) -> bytes:
     return b"data: " + json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode() + b"\n\n"
 
 
-async def passed(*events: bytes) -> list[bytes]:
-    return whole_events(list(events))
-
-
 def deltas(events: list[bytes]) -> list[Any]:
     parsed = [json.loads(one.removeprefix(b"data: ")) for one in events if one != DONE]
     return [one["choices"][0]["delta"] for one in parsed]
@@ -42,29 +38,28 @@ def test_surrogates_are_joined_or_replaced(text: str, whole: str) -> None:
     assert whole_text(text) == whole
 
 
-async def test_events_without_surrogates_pass_as_they_are() -> None:
+def test_events_without_surrogates_pass_as_they_are() -> None:
     events = [b": keepalive\n\n", event(content="a"), event(content="ü"), DONE]
-    assert await passed(*events) == events
+    assert whole_events(events) == events
 
 
-async def test_a_character_that_a_stream_brings_in_two_pieces_is_one() -> None:
-    found = await passed(event(content="a\ud83d"), event(reasoning="r"), event(content="\ude00b"), DONE)
+def test_a_character_that_a_stream_brings_in_two_pieces_is_one() -> None:
+    found = whole_events([event(content="a\ud83d"), event(reasoning="r"), event(content="\ude00b"), DONE])
     assert deltas(found) == [{"content": "a"}, {"reasoning": "r"}, {"content": "😀b"}]
     assert found[-1] == DONE
 
 
-async def test_pieces_of_different_texts_are_not_joined() -> None:
+def test_pieces_of_different_texts_are_not_joined() -> None:
     def arguments(index: int, text: str) -> bytes:
         return event(tool_calls=[{"index": index, "function": {"arguments": text}}])
 
-    found = await passed(arguments(0, "\ud83d"), arguments(1, "\ude00"), arguments(0, "\ude00"))
+    found = whole_events([arguments(0, "\ud83d"), arguments(1, "\ude00"), arguments(0, "\ude00")])
     texts = [delta["tool_calls"][0]["function"]["arguments"] for delta in deltas(found)]
     assert texts == ["", "�", "😀"]
 
 
-async def test_an_escaped_backslash_is_no_half() -> None:
-    literal = event(content="\\ud83d")
-    assert deltas(await passed(literal)) == [{"content": "\\ud83d"}]
+def test_an_escaped_backslash_is_no_half() -> None:
+    assert deltas(whole_events([event(content="\\ud83d")])) == [{"content": "\\ud83d"}]
 
 
 def test_whatever_holds_a_half_can_be_written_afterwards() -> None:
@@ -98,13 +93,8 @@ def played(light_opencode: None, shared_home: UserHome) -> Finished:
     ]
     rows = [probe(name) for name in ("text", "reasoning", "arguments", "files")]
     rows.append(probe("sound", check="test -f /app/made"))
-    path = write_rows(shared_home.root / "rows.jsonl", rows)
-
-    async def run() -> Finished:
-        async with ScriptedModel(ScriptPolicy(*scripts)) as model:
-            return await shared_home.run("surrogates", model.base_url, *probe_arguments(path), "-c", "2")
-
-    return asyncio.run(run())
+    arguments = [*probe_arguments(write_rows(shared_home.root / "rows.jsonl", rows)), "-c", "2"]
+    return asyncio.run(shared_home.play("surrogates", ScriptPolicy(*scripts), *arguments))
 
 
 @pytest.mark.slow

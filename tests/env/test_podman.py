@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from agent_sandbox.podman import PodmanConfig
 from opencode_env.samples import SAMPLES_PATH
-from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel, ScriptPolicy
+from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptPolicy
 
 from tests.support.replies import bash
 from tests.support.rows import probe, write_rows
@@ -35,22 +35,18 @@ def runs(shared_home: UserHome, podman_image: str) -> dict[str, Finished]:
     dataset = write_rows(home.root / "samples.jsonl", [row for row in samples if row["id"] in SAMPLES])
     rows = write_rows(home.root / "rows.jsonl", [probe("alone", check="test -f /app/made")])
 
-    async def through_env() -> Finished:
-        async with ScriptedModel(SamplesPolicy(1.0)) as model:
-            arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), "-c", "2", *podman(podman_image)]
-            return await home.run("samples", model.base_url, *arguments)
+    through_env = ["opencode-env", "--env.taskset.dataset", str(dataset), "-c", "2", *podman(podman_image)]
+    foreign = ["--env.taskset.id", "probe-tasks", "--env.taskset.rows", str(rows)]
+    harness_alone = [*foreign, "--env.agent.harness.id", "opencode-env", *podman(podman_image)]
 
-    async def harness_alone() -> Finished:
-        foreign = ["--env.taskset.id", "probe-tasks", "--env.taskset.rows", str(rows)]
-        async with ScriptedModel(ScriptPolicy.of(bash("touch made"), Reply(text="done"))) as model:
-            arguments = [*foreign, "--env.agent.harness.id", "opencode-env", *podman(podman_image)]
-            return await home.run("alone", model.base_url, *arguments)
+    async def both() -> dict[str, Finished]:
+        made = ScriptPolicy.of(bash("touch made"), Reply(text="done"))
+        played, alone = await asyncio.gather(
+            home.play("samples", SamplesPolicy(1.0), *through_env), home.play("alone", made, *harness_alone)
+        )
+        return {"samples": played, "alone": alone}
 
-    async def both() -> tuple[Finished, Finished]:
-        return await asyncio.gather(through_env(), harness_alone())
-
-    samples_run, alone = asyncio.run(both())
-    return {"samples": samples_run, "alone": alone}
+    return asyncio.run(both())
 
 
 def test_the_samples_are_solved_in_containers(runs: dict[str, Finished]) -> None:

@@ -63,9 +63,7 @@ def test_the_default_alone_tries_nothing_again() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("light_opencode")
 @pytest.mark.parametrize(("rules", "starts"), [((), 1), (("--env.retries.rules", f"[{RULE}]".replace("'", '"')), 2)])
-def test_an_agent_that_kills_its_opencode_gets_no_second_attempt(
-    home: UserHome, rules: Iterable[str], starts: int
-) -> None:
+def test_an_agent_that_kills_its_opencode_gets_no_second_try(home: UserHome, rules: Iterable[str], starts: int) -> None:
     rows = write_rows(home.root / "rows.jsonl", [probe("one")])
 
     async def run() -> tuple[Finished, int]:

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
+from opencode_env.scripted_model import Reply, ScriptPolicy
 
 from tests.support.rows import script, write_rows
 from tests.support.user_home import Finished, UserHome
@@ -20,17 +20,11 @@ ROWS = [
 @pytest.fixture(scope="module")
 def finished(shared_home: UserHome) -> Finished:
     """Three rows of an ordinary dataset, scored by our rubric."""
-    dataset = write_rows(shared_home.root / "rows.jsonl", ROWS)
-    policy = ScriptPolicy(
-        script("right", Reply(text="Paris")), script("half", Reply(text="Milan")), script("breaks", Reply(text="x"))
-    )
-
-    async def run() -> Finished:
-        async with ScriptedModel(policy) as model:
-            arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), "--env.id", "shell-agent"]
-            return await shared_home.run("shell", model.base_url, *arguments)
-
-    return asyncio.run(run())
+    dataset = str(write_rows(shared_home.root / "rows.jsonl", ROWS))
+    answers = {"right": "Paris", "half": "Milan", "breaks": "x"}
+    policy = ScriptPolicy(*(script(name, Reply(text=answer)) for name, answer in answers.items()))
+    arguments = ["opencode-env", "--env.taskset.dataset", dataset, "--env.id", "shell-agent"]
+    return asyncio.run(shared_home.play("shell", policy, *arguments))
 
 
 def test_it_is_run_in_the_sandbox_and_scored_there(finished: Finished) -> None:

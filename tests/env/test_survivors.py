@@ -13,13 +13,8 @@ from verifiers.v1.clients import EvalClientConfig, ModelContext
 from tests.support.replies import bash
 from tests.support.rows import write_rows
 
-STARTS = "setsid sleep 1000 >/dev/null 2>&1 & echo 42 >answer.txt"
-ROW = {
-    "id": "one",
-    "question": "What is it?",
-    "setup": "setsid sleep 1000 >/dev/null 2>&1 &",
-    "verify": ["grep -qx 42 answer.txt"],
-}
+SLEEPS = "setsid sleep 1000 >/dev/null 2>&1 &"
+ROW = {"id": "one", "question": "What is it?", "setup": SLEEPS, "verify": ["grep -qx 42 answer.txt"]}
 
 
 @pytest.fixture
@@ -45,7 +40,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 async def test_a_rollout_whose_processes_survive_the_fence_is_a_zero_with_its_metric(tmp_path: Path) -> None:
     dataset = write_rows(tmp_path / "rows.jsonl", [ROW])
     config = OpenCodeEnvConfig.model_validate({"taskset": {"id": "opencode-env", "dataset": str(dataset)}})
-    async with ScriptedModel(ScriptPolicy.of(bash(STARTS), Reply(text="Done."))) as model:
+    async with ScriptedModel(ScriptPolicy.of(bash(f"{SLEEPS} echo 42 >answer.txt"), Reply(text="Done."))) as model:
         client = EvalClientConfig(base_url=model.base_url, api_key_var="NO_SUCH_KEY")
         context = ModelContext(model="m", client=client, sampling=SamplingConfig())
         env = OpenCodeEnv(config)

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from opencode_env.scripted_model import Reply, Script, ScriptedModel, ScriptPolicy
+from opencode_env.scripted_model import Reply, Script, ScriptPolicy
 
 from tests.env.test_podman import podman
 from tests.support.light_opencode import REAL
@@ -30,13 +30,8 @@ def oracles(folder: Path) -> ScriptPolicy:
 
 def played(home: UserHome, name: str, dataset: Path, policy: ScriptPolicy, *arguments: str, **env: str) -> Finished:
     """One run over a folder."""
-
-    async def run() -> Finished:
-        async with ScriptedModel(policy) as model:
-            words = ["opencode-env", "--env.taskset.dataset", str(dataset), "-c", "2", *arguments]
-            return await home.run(name, model.base_url, *words, env=env)
-
-    return asyncio.run(run())
+    words = ["opencode-env", "--env.taskset.dataset", str(dataset), "-c", "2", *arguments]
+    return asyncio.run(home.play(name, policy, *words, env=env))
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
+from opencode_env.scripted_model import Reply, ScriptPolicy
 
 from tests.support.replies import bash
 from tests.support.rows import no_process, script, write_rows
@@ -29,14 +29,9 @@ def finished(shared_home: UserHome) -> Finished:
         script("free", bash(f"touch made; pwd; setsid {SLEEP} >/dev/null 2>&1 &"), Reply(text="done")),
         script("default", bash("touch made"), Reply(text="done")),
     )
-
-    async def run() -> Finished:
-        async with ScriptedModel(policy) as model:
-            arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), "--env.sandbox.confine", "false"]
-            return await shared_home.run("free", model.base_url, *arguments)
-
+    arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), "--env.sandbox.confine", "false"]
     before = outside(shared_home)
-    played = asyncio.run(run())
+    played = asyncio.run(shared_home.play("free", policy, *arguments))
     assert outside(shared_home) == before, "a rollout left files on this machine"
     return played
 

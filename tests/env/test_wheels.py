@@ -40,8 +40,12 @@ PACKAGES = {
     "opencode_runs": [ROOT / "packages" / "opencode_runs" / "opencode_runs"],
 }
 """The packages in each wheel."""
-
-
+PROGRAMS = {f"opencode/programs/{name}" for name in ("launch.sh", "plugin.js", "download.sh")}
+READ_AT_RUN_TIME = {
+    "opencode_env": {*PROGRAMS, "samples/tasks.jsonl", "named_agents/programs/npm.sh"},
+    "agent_sandbox": {"programs/run_command.sh", "confined/etc/passwd", "confined/supervisor/main.py"},
+    "opencode_simulation": {"samples/issue-tracker.jsonl", "samples/order-desk.jsonl"},
+}
 VERIFIERS = Version(version("verifiers"))
 DOCUMENTS = "\n".join(path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))))
 DOCUMENTED_COMMANDS = {
@@ -169,20 +173,8 @@ def test_a_wheel_holds_every_file_of_its_packages_and_nothing_else(installed: In
 
 
 def test_programs_and_data_that_are_read_at_run_time_are_in_the_wheels(installed: Installed) -> None:
-    env = set(names_in(installed.wheels["opencode_env"]))
-    for name in (
-        "opencode/programs/launch.sh",
-        "opencode/programs/plugin.js",
-        "opencode/programs/download.sh",
-        "samples/tasks.jsonl",
-        "named_agents/programs/npm.sh",
-    ):
-        assert f"opencode_env/{name}" in env
-    sandbox = names_in(installed.wheels["agent_sandbox"])
-    for name in ("programs/run_command.sh", "confined/etc/passwd", "confined/supervisor/main.py"):
-        assert f"agent_sandbox/{name}" in sandbox
-    worlds = names_in(installed.wheels["opencode_simulation"])
-    assert all(f"opencode_simulation/samples/{name}.jsonl" in worlds for name in ("issue-tracker", "order-desk"))
+    for package, names in READ_AT_RUN_TIME.items():
+        assert {f"{package}/{name}" for name in names} <= set(names_in(installed.wheels[package]))
 
 
 class Policy:

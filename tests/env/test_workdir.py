@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
+from opencode_env.scripted_model import Reply, ScriptPolicy
 
 from tests.support.replies import bash
 from tests.support.rows import script, write_rows
@@ -12,41 +12,23 @@ from tests.support.user_home import Finished, UserHome
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
-SETUP = "pwd > made-by-setup"
 WROTE = bash("cat made-by-setup > seen-by-agent; pwd >> seen-by-agent; echo 42 > answer.txt")
 LINES = "printf '{0}\\n{0}\\n' | cmp - seen-by-agent"
 ROWS: list[dict[str, Any]] = [
-    {
-        "id": "harness",
-        "question": "row harness:",
-        "setup": SETUP,
-        "verify": ['test "$PWD" = /work', LINES.format("/work")],
-    },
-    {
-        "id": "task",
-        "question": "row task:",
-        "workdir": "/srv/own",
-        "setup": SETUP,
-        "verify": [LINES.format("/srv/own")],
-    },
-    {"id": "answer", "question": "row answer:", "setup": SETUP, "answer": "42"},
+    {"id": "harness", "verify": ['test "$PWD" = /work', LINES.format("/work")]},
+    {"id": "task", "verify": [LINES.format("/srv/own")], "workdir": "/srv/own"},
+    {"id": "answer", "answer": "42"},
 ]
 
 
 @pytest.fixture(scope="module")
 def finished(shared_home: UserHome) -> Finished:
     """Rows that say where they are, with another work directory of the harness."""
-    dataset = write_rows(shared_home.root / "rows.jsonl", ROWS)
+    rows = [{**row, "question": f"row {row['id']}:", "setup": "pwd > made-by-setup"} for row in ROWS]
+    dataset = str(write_rows(shared_home.root / "rows.jsonl", rows))
     policy = ScriptPolicy(*[script(row["id"], WROTE, Reply(text="done")) for row in ROWS])
-
-    async def run() -> Finished:
-        async with ScriptedModel(policy) as model:
-            arguments = ["opencode-env", "--env.taskset.dataset", str(dataset)]
-            return await shared_home.run(
-                "workdir", model.base_url, *arguments, "--env.agent.harness.agent-workdir", "/work"
-            )
-
-    return asyncio.run(run())
+    arguments = ["opencode-env", "--env.taskset.dataset", dataset, "--env.agent.harness.agent-workdir", "/work"]
+    return asyncio.run(shared_home.play("workdir", policy, *arguments))
 
 
 @pytest.mark.parametrize("row", ["harness", "task"])

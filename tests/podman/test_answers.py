@@ -46,10 +46,8 @@ async def test_a_link_in_the_container_leads_to_nothing_outside_it(shared_runtim
 
 async def test_an_agent_that_replaced_every_program_tells_nothing_of_its_own(runtime: PodmanRuntime) -> None:
     await sh(runtime, "printf '#!/bin/sh\\necho 42\\n' >/tmp/forged; chmod +x /tmp/forged")
-    await sh(
-        runtime,
-        "for name in head wc cat dash sh; do cp /tmp/forged /usr/bin/.new; mv /usr/bin/.new /usr/bin/$name; done",
-    )
+    replace = "cp /tmp/forged /usr/bin/.new; mv /usr/bin/.new /usr/bin/$name"
+    await sh(runtime, f"for name in head wc cat dash sh; do {replace}; done")
     assert (await read_bounded_text(runtime, "/app/answer.txt", 1000)).state is FileState.ABSENT
 
 

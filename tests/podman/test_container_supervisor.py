@@ -23,15 +23,12 @@ from .conftest import sh
 pytestmark = pytest.mark.podman
 
 
-async def test_what_the_agent_orphans_forks_and_hides_is_ended_and_the_host_keeps_its_own(
-    runtime: PodmanRuntime,
-) -> None:
+async def test_what_agents_orphan_fork_and_hide_is_ended_and_the_host_keeps_its_own(runtime: PodmanRuntime) -> None:
     with child("sleep", "2101") as own:
         await runtime.run_background(["sleep", "2100"], {}, "log")
         await until(partial(runs, runtime, "sleep 2100"))
-        await runtime.run_background(
-            ["sh", "-c", "until [ -e /tmp/go ]; do sleep 0.05; done; sleep 2105; wait"], {}, "log"
-        )
+        service = "until [ -e /tmp/go ]; do sleep 0.05; done; sleep 2105; wait"
+        await runtime.run_background(["sh", "-c", service], {}, "log")
         await until(partial(runs, runtime, "sh -c until"))
         await runtime.mark_agent_start()
         await sh(runtime, "touch /tmp/go")
@@ -80,9 +77,7 @@ def test_a_process_that_took_the_number_of_one_that_ended_gets_no_signal() -> No
 
 
 @pytest.mark.parametrize(("option", "said"), [("--pid=host", "pid namespace"), ("--privileged", "")])
-async def test_a_container_that_shares_this_machines_processes_is_refused(
-    podman_image: str, option: str, said: str
-) -> None:
+async def test_a_container_that_shares_our_processes_is_refused(podman_image: str, option: str, said: str) -> None:
     container = Container(ContainerOptions(podman_image, "/app", run_options=(option,)))
     try:
         if said:

@@ -5,7 +5,6 @@ import contextlib
 import os
 import re
 import signal
-import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -36,27 +35,25 @@ def made(image: str) -> PodmanRuntime:
     return PodmanBackend(PodmanConfig(image=image)).bind()
 
 
-@pytest.fixture
-def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file that lists the calls of podman."""
-    calls, program = tmp_path / "calls", tmp_path / "podman"
-    calls.touch()
-    program.write_text(f'#!/bin/sh\necho "$1" >>{calls}\nexec /usr/bin/podman "$@"\n')
+def stand_in(directory: Path, patch: pytest.MonkeyPatch, script: str) -> None:
+    """Have a shell script of this directory stand in for podman."""
+    program = directory / "podman"
+    program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    return calls
+    patch.setenv("PATH", str(directory), prepend=":")
 
 
 async def test_a_container_costs_one_call_of_podman_to_start_and_one_to_remove(
-    podman_image: str, recorded: Path
+    podman_image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    stand_in(tmp_path, monkeypatch, f'echo "$1" >>{tmp_path}/calls\nexec /usr/bin/podman "$@"')
     async with provision_podman(PodmanConfig(image=podman_image)) as box:
         await box.run(["true"], {})
         await box.mark_agent_start()
         box.host_url("http://127.0.0.1:1/")
         await box.end_agent_processes()
         await box.expose(8000)
-    assert recorded.read_text().split() == ["run", "exec", "rm"]
+    assert (tmp_path / "calls").read_text().split() == ["run", "exec", "rm"]
 
 
 async def test_a_runtime_is_what_verifiers_takes_for_a_container(runtime: PodmanRuntime) -> None:
@@ -100,14 +97,9 @@ async def test_limits_and_a_directory_of_the_host_that_is_read_only_reach_the_co
 async def test_a_start_that_meets_another_is_tried_again(
     podman_image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = tmp_path / "podman"
-    program.write_text(
-        f'#!/bin/sh\nif [ "$1" = run ] && [ ! -e {tmp_path}/met ]; then touch {tmp_path}/met\n'
-        "echo 'Error: rootlessport listen tcp 127.0.0.1:1: bind: address already in use' >&2; exit 126; fi\n"
-        'exec /usr/bin/podman "$@"\n'
-    )
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    once = f'if [ "$1" = run ] && [ ! -e {tmp_path}/met ]; then touch {tmp_path}/met'
+    problem = "echo 'Error: rootlessport listen tcp 127.0.0.1:1: bind: address already in use' >&2; exit 126; fi"
+    stand_in(tmp_path, monkeypatch, f'{once}\n{problem}\nexec /usr/bin/podman "$@"')
     async with provision_podman(PodmanConfig(image=podman_image)) as box:
         assert await box.alive()
     assert (tmp_path / "met").exists()
@@ -188,11 +180,8 @@ async def test_a_container_that_podman_cannot_remove_is_named(
 ) -> None:
     runtime = made(podman_image)
     async with provisioned(runtime.backend):
-        program = tmp_path / "podman"
-        program.write_text("#!/bin/sh\necho 'no space left' >&2; exit 1\n")
-        program.chmod(program.stat().st_mode | stat.S_IXUSR)
         with monkeypatch.context() as patch:
-            patch.setenv("PATH", str(tmp_path), prepend=":")
+            stand_in(tmp_path, patch, "echo 'no space left' >&2; exit 1")
             await runtime.backend.teardown()
             assert f"remove it with `podman rm --force --volumes --ignore {container_of(runtime)}`" in caplog.text
             assert "no space left" in caplog.text
@@ -240,13 +229,9 @@ def test_what_a_killed_process_leaves_is_removed_at_once(podman_image: str) -> N
 def test_a_container_that_podman_makes_after_its_process_was_killed_is_removed(
     podman_image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program, arguments, go, over = (tmp_path / name for name in ("podman", "arguments", "go", "over"))
-    program.write_text(
-        f'#!/bin/sh\nif [ "$1" = run ]; then echo "$*" >{arguments}; until [ -e {go} ]; do sleep 0.05; done\n'
-        f'/usr/bin/podman "$@"; touch {over}; exit; fi\nexec /usr/bin/podman "$@"\n'
-    )
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    arguments, go, over = (tmp_path / name for name in ("arguments", "go", "over"))
+    late = f'if [ "$1" = run ]; then echo "$*" >{arguments}; until [ -e {go} ]; do sleep 0.05; done'
+    stand_in(tmp_path, monkeypatch, f'{late}\n/usr/bin/podman "$@"; touch {over}; exit; fi\nexec /usr/bin/podman "$@"')
     with running(str(PROBES / "host_process.py"), podman_image) as (process, _):
         wait_until(lambda: arguments.exists() and arguments.read_text().endswith("\n"))
         process.kill()

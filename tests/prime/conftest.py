@@ -4,9 +4,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from agent_sandbox.prime import ownership
+from agent_sandbox.prime import ownership, provision_prime
+from verifiers.v1.runtimes import PrimeConfig
 
 from tests.support.prime_api import PrimeApi
+
+
+async def provision(lifetime: int = 60) -> None:
+    """Have a sandbox, and give it back."""
+    async with provision_prime(PrimeConfig(labels=["mine"]), lifetime):
+        pass
 
 
 @pytest.fixture

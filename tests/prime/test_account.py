@@ -11,6 +11,7 @@ from agent_sandbox.prime.command_line import main
 from agent_sandbox.prime.errors import SandboxAccessError, SandboxGatewayError
 from verifiers.v1.runtimes import PrimeConfig
 
+from tests.prime.conftest import provision
 from tests.support.prime_api import Fault, PrimeApi
 
 Login = Callable[..., None]
@@ -28,12 +29,6 @@ def login(api: PrimeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Log
         (tmp_path / ".prime" / "config.json").write_text(json.dumps(given))
 
     return written
-
-
-async def provision() -> None:
-    """Have a sandbox, and give it back."""
-    async with provision_prime(PrimeConfig(labels=["mine"]), 60):
-        pass
 
 
 async def listed(capsys: pytest.CaptureFixture[str]) -> int:
@@ -67,9 +62,7 @@ async def test_what_a_lost_creation_made_for_a_team_is_found_and_deleted(api: Pr
 
 
 @pytest.mark.parametrize("wrong", [{"api_key": "expired"}, {"team_id": "team-of-others"}], ids=["key", "team"])
-async def test_a_login_that_is_not_let_in_says_what_to_change(
-    api: PrimeApi, login: Login, wrong: dict[str, str]
-) -> None:
+async def test_a_login_that_is_refused_says_what_to_change(api: PrimeApi, login: Login, wrong: dict[str, str]) -> None:
     login(**wrong)
     with pytest.raises(SandboxAccessError, match="run `prime login`, and PRIME_TEAM_ID for a team's"):
         await provision()

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 from agent_sandbox.prime import commands, provision_prime
@@ -12,7 +13,7 @@ from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig, ProgramResult, Runtime
 
 from tests.support.prime_api import Fault, PrimeApi
-from tests.support.waiting import until
+from tests.support.waiting import cancelled, until
 
 
 @pytest.fixture
@@ -37,9 +38,7 @@ async def is_there(box: Runtime, path: str) -> bool:
 async def running(box: Runtime, script: str) -> "asyncio.Future[ProgramResult]":
     """A command that has come as far as writing its process id to /tmp/pid."""
     command = asyncio.ensure_future(box.run(["sh", "-c", f"echo $$ >/tmp/pid; {script}"], {}))
-    async with asyncio.timeout(60):
-        while not await is_there(box, "/tmp/pid"):
-            await asyncio.sleep(0.02)
+    await until(partial(is_there, box, "/tmp/pid"))
     return command
 
 
@@ -67,24 +66,19 @@ async def test_what_a_command_leaves_running_is_not_waited_for(box: Runtime) -> 
     assert (done.exit_code, done.stdout) == (0, "started\n")
 
 
-async def test_the_end_is_seen_when_the_stream_broke_and_was_found_again(api: PrimeApi, box: Runtime) -> None:
-    command = await running(box, "until [ -e /tmp/go ]; do sleep 0.1; done; echo survived; exit 5")
-    api.drop_streams()
-    await box.write("/tmp/go", b"")
-    done = await command
-    assert (done.exit_code, done.stdout) == (5, "survived\n")
-    assert api.requests["Connect"] == 1
-
-
-async def test_the_end_is_looked_for_when_the_stream_is_lost(api: PrimeApi, box: Runtime) -> None:
+@pytest.mark.parametrize("lost", [False, True])
+async def test_the_end_is_seen_when_the_stream_broke_and_was_found_again_or_is_lost(
+    api: PrimeApi, box: Runtime, lost: bool
+) -> None:
     command = await running(box, "until [ -e /tmp/go ]; do sleep 0.1; done; echo survived; exit 5")
     (sandbox,) = api.living
-    sandbox.misses = 1
+    sandbox.misses = int(lost)
     api.drop_streams()
     await until(lambda: sandbox.misses == 0)
     await box.write("/tmp/go", b"")
     done = await command
     assert (done.exit_code, done.stdout) == (5, "survived\n")
+    assert lost or api.requests["Connect"] == 1
 
 
 async def test_a_command_whose_shell_somebody_killed_has_ended_so_with_what_it_started(box: Runtime) -> None:
@@ -110,18 +104,15 @@ async def taken_over(api: PrimeApi) -> AsyncIterator[Runtime]:
 async def spoil(box: Runtime, first: str) -> None:
     """Have the shell around a command do something first; what looks for its end, or ends it, is sound."""
     sound = f"wait=*|{commands.MARK}=*"
-    await box.write(
-        "/tmp/shell", f'sh() {{ case "${{@: -1}}" in {sound}) ;; *) {first};; esac; command sh "$@"; }}'.encode()
-    )
+    shell = f'sh() {{ case "${{@: -1}}" in {sound}) ;; *) {first};; esac; command sh "$@"; }}'
+    await box.write("/tmp/shell", shell.encode())
 
 
 @pytest.mark.parametrize(
     "forged",
     [r"ended 0 0 x\n", r"ended 0 0 -1\n", r"running\n", r"lost\n", r"ended 0 2 0\nno", r"\377\n", r"\n", "ended 0 0 0"],
 )
-async def test_what_is_written_into_the_answer_does_not_end_a_command_otherwise(
-    taken_over: Runtime, forged: str
-) -> None:
+async def test_what_is_written_into_the_answer_ends_no_command_otherwise(taken_over: Runtime, forged: str) -> None:
     await spoil(taken_over, f"printf '{forged}'")
     done = await taken_over.run(["sh", "-c", "echo true word; exit 7"], {})
     assert (done.exit_code, done.stdout) == (7, "true word\n")
@@ -150,9 +141,7 @@ async def test_a_shell_that_is_flooded_is_killed_with_its_command(taken_over: Ru
     assert (await taken_over.run(["sh", "-c", "kill -0 $(cat /tmp/pid)"], {})).exit_code != 0
 
 
-async def test_an_agent_that_replaced_the_shell_kept_itself_from_being_ended(
-    api: PrimeApi, taken_over: Runtime
-) -> None:
+async def test_an_agent_that_replaced_the_shell_kept_itself_from_being_ended(taken_over: Runtime) -> None:
     fence = ProcessFence(taken_over)
     await fence.mark()
     await taken_over.write("/tmp/shell", b"sh() { echo lost; }")
@@ -177,13 +166,10 @@ async def test_what_the_platform_says_as_processes_are_ended_is_no_deed_of_the_a
     assert not fence.spoilt
 
 
-async def test_what_floods_the_end_of_a_command_is_not_kept(
-    taken_over: Runtime, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_floods_a_commands_end_is_not_kept(taken_over: Runtime, caplog: pytest.LogCaptureFixture) -> None:
     command = await running(taken_over, "sleep 600")
     await taken_over.write("/tmp/shell", b"sh() { head -c 100000000 /dev/zero; }")
-    command.cancel()
-    await asyncio.gather(command, return_exceptions=True)
+    await cancelled(command)
     assert "could not be ended: a program wrote without end" in caplog.text
 
 
@@ -235,8 +221,7 @@ async def test_a_sandbox_that_says_at_once_that_a_command_goes_on_is_not_asked_a
     command = asyncio.ensure_future(taken_over.run(["true"], {}))
     await until(lambda: api.requests["Start"] > before + 4)
     assert time.monotonic() - started > 3 * pause
-    command.cancel()
-    await asyncio.gather(command, return_exceptions=True)
+    await cancelled(command)
 
 
 async def test_words_of_a_sandbox_are_not_taken_for_the_platforms(box: Runtime) -> None:
@@ -246,15 +231,9 @@ async def test_words_of_a_sandbox_are_not_taken_for_the_platforms(box: Runtime) 
 
 
 async def test_a_cancelled_command_is_dead_with_all_that_it_started(box: Runtime) -> None:
-    script = (
-        "setsid sh -c 'echo $$ >/tmp/child; exec sleep 600' & until [ -s /tmp/child ]; do sleep 0.1; done; sleep 601"
-    )
-    command = await running(box, script)
-    async with asyncio.timeout(60):
-        while not await is_there(box, "/tmp/child"):
-            await asyncio.sleep(0.02)
-    command.cancel()
-    await asyncio.gather(command, return_exceptions=True)
+    child = "setsid sh -c 'echo $$ >/tmp/child; exec sleep 600'"
+    command = await running(box, f"{child} & until [ -s /tmp/child ]; do sleep 0.1; done; sleep 601")
+    await cancelled(command, partial(is_there, box, "/tmp/child"))
     alive = "for pid in $(cat /tmp/pid /tmp/child); do kill -0 $pid 2>/dev/null && echo $pid; done; true"
     assert (await box.run(["sh", "-c", alive], {})).stdout == ""
 

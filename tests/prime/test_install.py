@@ -82,11 +82,8 @@ def digest(name: str) -> str:
 @pytest.fixture
 def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
     """A mirror of small programs, which are pinned here."""
-    platform = host_platform()
-    for name, spec in (
-        ("opencode", f"{platform.package}@{VERSION}"),
-        ("rg", f"{platform.ripgrep_package}@{RIPGREP_VERSION}"),
-    ):
+    rg = f"{host_platform().ripgrep_package}@{RIPGREP_VERSION}"
+    for name, spec in (("opencode", f"{host_platform().package}@{VERSION}"), ("rg", rg)):
         monkeypatch.setitem(PINNED, spec, Checksum("sha512-", digest(name)))
     held = {path_of(name): tgz({f"package/bin/{name}": content}) for name, content in PROGRAMS.items()}
     with Mirror(held) as server:
@@ -180,10 +177,8 @@ async def test_an_upload_travels_packed_and_in_pieces(api: PrimeApi, box: Runtim
     count = -(-packed // pieces.PIECE_BYTES)
     assert api.requests["upload"] == count > 2
     assert packed < api.received_bytes - before < 1.5 * packed + 20_000
-    assert (await box.run(["ls", PLACE, directory], {})).stdout.split() == [
-        *(f"{PLACE}:", "small", f"{directory}:"),
-        *("complete.json", "opencode", "rg"),
-    ]
+    listed = (await box.run(["ls", PLACE, directory], {})).stdout.split()
+    assert listed == [f"{PLACE}:", "small", f"{directory}:", "complete.json", "opencode", "rg"]
 
 
 async def test_a_broken_upload_goes_on_at_the_piece_that_is_missing(
@@ -269,9 +264,8 @@ def test_without_a_mirror_the_registry_of_npm_is_named_unless_it_holds_credentia
 def test_the_packed_build_holds_what_the_build_holds() -> None:
     build = ensure_build(DEFAULT_VERSION, host_platform())
     with tarfile.open(packed_build(build)) as tar:
-        assert {member.name: member.size for member in tar} == {
-            path.name: path.stat().st_size for path in build.directory.iterdir()
-        }
+        sizes = {path.name: path.stat().st_size for path in build.directory.iterdir()}
+        assert {member.name: member.size for member in tar} == sizes
         ripgrep = tar.extractfile("rg")
         assert isinstance(ripgrep, io.BufferedReader)
         assert ripgrep.read() == (build.directory / "rg").read_bytes()

@@ -1,13 +1,14 @@
 """A `vf-eval` is killed or interrupted in any stage: what it left at the platform is found by its label and deleted."""
 
 import asyncio
-import contextlib
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_sandbox.conformance.promises import host_pids_of
 from agent_sandbox.prime.command_line import main
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
@@ -26,24 +27,22 @@ ROWS: list[dict[str, Any]] = [
     {"id": "scoring", "question": "row scoring: ?", "verify": ["sleep 59722"]},
     {"id": "done", "question": "row done: ?", "verify": ["true"]},
 ]
+STAGES = ("preparing", "asking", "scoring")
 POLICY = ScriptPolicy(
     script("asking", faulty("hang")), script("scoring", Reply(text="x")), script("done", Reply(text="x"))
 )
 
 
-def options(home: UserHome, *names: str) -> list[str]:
-    """What `vf-eval` needs to play these rows."""
-    return shell_run(home, [row for row in ROWS if row["id"] in names])
-
-
-def runs(command: str) -> bool:
-    """Whether a process with this command line runs; the sandboxes' are processes of this machine."""
-    wanted = command.replace(" ", "\0").encode() + b"\0"
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if entry.read_bytes() == wanted:
-                return True
-    return False
+@asynccontextmanager
+async def evaluating(api: PrimeApi, root: Path, *names: str) -> AsyncIterator[tuple[ScriptedModel, Running]]:
+    """A model, and a started `vf-eval` that plays these rows with it."""
+    home = UserHome(root)
+    options = shell_run(home, [row for row in ROWS if row["id"] in names])
+    async with (
+        ScriptedModel(POLICY) as model,
+        home.running("run", model.base_url, *options, env=api.environment) as evaluation,
+    ):
+        yield model, evaluation
 
 
 async def come_to(evaluation: Running, there: Callable[[], object]) -> None:
@@ -53,8 +52,8 @@ async def come_to(evaluation: Running, there: Callable[[], object]) -> None:
 
 
 def in_the_middle(model: ScriptedModel) -> bool:
-    """Whether one rollout prepares, one asks the model, and one is scored."""
-    return model.active == 1 and runs("sleep 59721") and runs("sleep 59722")
+    """Whether one rollout prepares, one asks the model, and one is scored, in sandboxes of this machine."""
+    return model.active == 1 and all(host_pids_of(f"sleep\0{seconds}\0") for seconds in (59721, 59722))
 
 
 async def clean() -> int:
@@ -65,16 +64,11 @@ async def clean() -> int:
 async def test_what_is_left_of_rollouts_that_prepared_ran_and_were_scored_is_cleaned_by_label(
     api: PrimeApi, tmp_path: Path
 ) -> None:
-    home = UserHome(tmp_path)
-    names = ("preparing", "asking", "scoring")
-    async with (
-        ScriptedModel(POLICY) as model,
-        home.running("run", model.base_url, *options(home, *names), env=api.environment) as evaluation,
-    ):
+    async with evaluating(api, tmp_path, *STAGES) as (model, evaluation):
         await come_to(evaluation, lambda: in_the_middle(model))
         evaluation.process.kill()
         await evaluation.process.ended()
-    assert len(api.living) == len(names)
+    assert len(api.living) == len(STAGES)
     assert await clean() == 0
 
 
@@ -89,13 +83,9 @@ async def test_what_is_left_of_rollouts_that_prepared_ran_and_were_scored_is_cle
 async def test_what_is_left_of_a_sandbox_that_was_asked_for_or_given_back_is_cleaned_by_label(
     api: PrimeApi, tmp_path: Path, request_name: str, plan: Plan, fault: Fault | None
 ) -> None:
-    home = UserHome(tmp_path)
     api.plan(plan)
     api.add(*([fault] if fault else []))
-    async with (
-        ScriptedModel(POLICY) as model,
-        home.running("run", model.base_url, *options(home, "done"), env=api.environment) as evaluation,
-    ):
+    async with evaluating(api, tmp_path, "done") as (_, evaluation):
         await come_to(evaluation, lambda: api.requests[request_name])
         evaluation.process.kill()
         await evaluation.process.ended()
@@ -104,17 +94,12 @@ async def test_what_is_left_of_a_sandbox_that_was_asked_for_or_given_back_is_cle
 
 
 async def test_an_evaluation_that_is_interrupted_twice_leaves_nothing(api: PrimeApi, tmp_path: Path) -> None:
-    home = UserHome(tmp_path)
     api.add(Fault("delete", delay=1.0, times=2), Fault("delete", status=500))
-    names = ("preparing", "asking", "scoring")
-    async with (
-        ScriptedModel(POLICY) as model,
-        home.running("run", model.base_url, *options(home, *names), env=api.environment) as evaluation,
-    ):
+    async with evaluating(api, tmp_path, *STAGES) as (model, evaluation):
         await come_to(evaluation, lambda: in_the_middle(model))
         evaluation.process.send_signal(signal.SIGINT)
         await until(lambda: api.requests["delete"] or evaluation.process.returncode is not None)
         evaluation.process.send_signal(signal.SIGINT)
         finished = await evaluation.finish()
-    assert len(api.sandboxes) == len(names)
+    assert len(api.sandboxes) == len(STAGES)
     assert api.living == [], finished.log

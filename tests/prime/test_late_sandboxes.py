@@ -4,28 +4,21 @@ import asyncio
 import logging
 
 import pytest
-from agent_sandbox.prime import ownership, provision_prime
+from agent_sandbox.prime import ownership
 from agent_sandbox.prime.errors import SandboxGatewayError
 from agent_sandbox.prime.runtime import PrimeSandboxBackend
 from verifiers.v1.runtimes import PrimeConfig
 
+from tests.prime.conftest import provision
 from tests.support.prime_api import Fault, Plan, PrimeApi
-from tests.support.waiting import until
+from tests.support.waiting import cancelled, until
 
 OFTEN, NEVER = (0.05,) * 2000, (3600.0,)
 
 
 async def deleted_while_it_is_made(api: PrimeApi) -> None:
     """A creation is cancelled when the platform has promised the sandbox, which is deleted."""
-
-    async def provision() -> None:
-        async with provision_prime(PrimeConfig(), 60):
-            pass
-
-    creation = asyncio.ensure_future(provision())
-    await until(lambda: api.requests["statuses"])
-    creation.cancel()
-    await asyncio.gather(creation, return_exceptions=True)
+    await cancelled(provision(), lambda: api.requests["statuses"])
     assert api.requests["delete"] == 1
 
 
@@ -50,8 +43,7 @@ async def test_one_whose_creation_was_not_answered_is_looked_for_too(
     api.plan(Plan(boot_s=2.5, outlives_deletion=True))
     api.add(Fault("create", lost=True, times=3))
     with pytest.raises(SandboxGatewayError):
-        async with provision_prime(PrimeConfig(), 60):
-            pass
+        await provision()
     assert api.requests["bulk_delete"] >= 1
     await until(lambda: came(api))
     await until(lambda: api.living == [])
@@ -84,10 +76,7 @@ async def test_what_was_deleted_is_deleted_once_however_often_it_is_torn_down(
     monkeypatch.setattr(ownership, "_LATE_PAUSES_S", NEVER)
     api.plan(Plan(never_ready=True))
     runtime = PrimeSandboxBackend(PrimeConfig(), 60)
-    creation = asyncio.ensure_future(runtime.start())
-    await until(lambda: api.requests["statuses"])
-    creation.cancel()
-    await asyncio.gather(creation, return_exceptions=True)
+    await cancelled(runtime.start(), lambda: api.requests["statuses"])
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             await runtime.teardown()

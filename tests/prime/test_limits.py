@@ -24,12 +24,6 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime_module, "_PAUSES_S", (0.2, 0.2))
 
 
-@pytest.fixture
-def buckets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Creation rates of this test only."""
-    monkeypatch.setattr(limiters, "LIMITER_DIR", tmp_path / "limiter")
-
-
 async def rollout(turns: Turns, config: PrimeConfig, until_done: asyncio.Event | None = None) -> StartRecord:
     """Have a sandbox when it is time, keep it for as long as is asked, and give it back."""
     async with turns.turn(config) as record, provision_prime(config, 60, record=record):
@@ -63,8 +57,9 @@ async def test_a_place_is_given_back_when_the_sandbox_could_not_be_had(api: Prim
 
 
 async def test_a_creation_rate_is_kept_by_second_sandboxes_too_and_the_wait_is_counted(
-    api: PrimeApi, buckets: None
+    api: PrimeApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.setattr(limiters, "LIMITER_DIR", tmp_path / "rates of this test only")
     config = PrimeConfig(creates_per_min=12)
     some = 2.0  # seconds of the five between two
     async with Turns(PrimeLimits()).turn(config) as record:
@@ -100,15 +95,13 @@ async def test_a_refusal_after_an_answer_that_was_lost_is_none(api: PrimeApi, sh
     api.add(Fault("create", lost=True), Fault("create", status=429, times=100))
     with pytest.raises(SandboxGatewayError, match="429"):
         await rollout(Turns(PrimeLimits(creation_patience=0.0)), PrimeConfig())
-    assert len(api.sandboxes) == 1
-    assert api.living == []
+    assert (len(api.sandboxes), api.living) == (1, [])
 
 
 async def test_what_is_asked_for_again_after_refusals_is_the_same_sandbox(api: PrimeApi, short_pauses: None) -> None:
     api.add(Fault("create", lost=True), Fault("create", status=429, times=2))
     await rollout(Turns(PrimeLimits()), PrimeConfig())
-    assert len(api.sandboxes) == 1
-    assert api.living == []
+    assert (len(api.sandboxes), api.living) == (1, [])
 
 
 async def test_connections_are_bounded(api: PrimeApi) -> None:

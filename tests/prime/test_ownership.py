@@ -1,7 +1,6 @@
 """No sandbox is left, whatever becomes of the request for it, of its deletion, or of the process that asked."""
 
 import asyncio
-import dataclasses
 import json
 import logging
 import os
@@ -11,7 +10,6 @@ import socket
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -28,28 +26,19 @@ from agent_sandbox.prime.errors import (
     SandboxQuotaError,
 )
 from agent_sandbox.prime.left_behind import platform
-from opencode_env.conformance.forked import Forked
-from prime_sandboxes import (
-    BulkDeleteSandboxResponse,
-    CreateSandboxRequest,
-    SandboxClient,
-    SandboxListResponse,
-)
+from prime_sandboxes import BulkDeleteSandboxResponse, CreateSandboxRequest, SandboxClient, SandboxListResponse
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig
 
+from tests.prime.conftest import provision
 from tests.support.prime_api import Fault, Plan, PrimeApi
 from tests.support.prime_api.sandboxes import Sandbox
+from tests.support.programs import running
 from tests.support.sizes import size
-from tests.support.waiting import until
+from tests.support.waiting import cancelled, until
 
-HOLDER = Path(__file__).parent / "programs" / "holder.py"
-
-
-async def provision(lifetime: int = 60) -> None:
-    """Have a sandbox and give it back."""
-    async with provision_prime(PrimeConfig(labels=["mine"]), lifetime):
-        pass
+HOLDER = str(Path(__file__).parent / "programs" / "holder.py")
+"""A program that has, or asks for, a sandbox."""
 
 
 def label_of(labels: Sequence[str]) -> str:
@@ -80,16 +69,10 @@ async def test_a_sandbox_whose_lifetime_is_over_ends_its_commands(api: PrimeApi)
                 await box.run(["sleep", "600"], {})
 
 
-async def test_a_creation_whose_answers_are_all_lost_is_found_and_deleted(api: PrimeApi) -> None:
-    api.add(Fault("create", lost=True, times=3))
-    with pytest.raises(SandboxGatewayError):
-        await provision()
-    assert len(api.sandboxes) == 1
-    assert api.living == []
-
-
-@pytest.mark.parametrize("failures", [1, 2])
-async def test_what_a_lost_creation_made_is_deleted_at_a_later_try(api: PrimeApi, failures: int) -> None:
+@pytest.mark.parametrize("failures", [0, 1, 2])
+async def test_what_a_creation_made_whose_answers_are_all_lost_is_found_and_deleted_in_the_end(
+    api: PrimeApi, failures: int
+) -> None:
     api.add(Fault("create", lost=True, times=3), Fault("bulk_delete", status=500, times=failures))
     with pytest.raises(SandboxGatewayError):
         await provision()
@@ -130,7 +113,7 @@ async def test_a_sandbox_that_comes_when_nobody_expects_it_any_more_is_deleted_a
     await asyncio.to_thread(ownership.look_again)
     (left,) = api.living
     assert "sandbox:of-another" in left.labels
-    await asyncio.to_thread(main, ["clean", "--label", "sandbox:of-another", "--yes"])
+    assert await asyncio.to_thread(main, ["clean", "--label", "sandbox:of-another", "--yes"]) == 0
 
 
 async def test_the_way_into_a_deleted_sandbox_is_forgotten(api: PrimeApi, tmp_path: Path) -> None:
@@ -142,22 +125,14 @@ async def test_the_way_into_a_deleted_sandbox_is_forgotten(api: PrimeApi, tmp_pa
 
 async def test_a_creation_that_is_cancelled_leaves_nothing(api: PrimeApi) -> None:
     api.add(Fault("create", delay=0.5))
-    creation = asyncio.ensure_future(provision())
-    await until(lambda: api.requests["create"])
-    creation.cancel()
-    await asyncio.gather(creation, return_exceptions=True)
-    assert len(api.sandboxes) == 1
-    assert api.living == []
+    await cancelled(provision(), lambda: api.requests["create"])
+    assert (len(api.sandboxes), api.living) == (1, [])
 
 
 async def test_a_wait_that_is_cancelled_leaves_nothing(api: PrimeApi) -> None:
     api.plan(Plan(never_ready=True))
-    waiting = asyncio.ensure_future(provision())
-    await until(lambda: api.requests["statuses"])
-    waiting.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)
-    assert len(api.sandboxes) == 1
-    assert api.living == []
+    await cancelled(provision(), lambda: api.requests["statuses"])
+    assert (len(api.sandboxes), api.living) == (1, [])
 
 
 async def test_a_use_that_is_cancelled_and_again_as_it_deletes_leaves_nothing(api: PrimeApi) -> None:
@@ -176,8 +151,7 @@ async def test_a_use_that_is_cancelled_and_again_as_it_deletes_leaves_nothing(ap
     using.cancel()
     with pytest.raises(asyncio.CancelledError):
         await using
-    assert len(api.sandboxes) == 1
-    assert api.living == []
+    assert (len(api.sandboxes), api.living) == (1, [])
 
 
 @pytest.mark.parametrize(
@@ -211,30 +185,16 @@ async def test_a_deletion_that_fails_is_tried_again(api: PrimeApi) -> None:
     assert api.requests["delete"] == 3
 
 
-async def test_a_deletion_that_fails_for_good_is_reported_and_cleaned_by_its_label(
-    api: PrimeApi, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agent_sandbox.prime.ownership._DELETION_PAUSES_S", (0.0,))
-    api.add(Fault("delete", status=500, times=2))
-    with caplog.at_level(logging.ERROR):
-        await provision()
-    (sandbox,) = api.living
-    label = label_of(sandbox.labels)
-    assert sandbox.id in caplog.text
-    assert label in caplog.text
-    assert await asyncio.to_thread(main, ["clean", "--label", label, "--yes"]) == 0
-
-
 PAGE = "<html>502 of a proxy, with 200</html>"
 
 
-@pytest.mark.parametrize("failure", [Fault("delete", page=PAGE, times=2), Fault("delete", delay=5.0, times=2)])
-async def test_a_deletion_that_is_not_answered_soundly_is_reported_and_tried_as_the_process_ends(
-    api: PrimeApi, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, failure: Fault
+@pytest.mark.parametrize("failure", [{"status": 500}, {"page": PAGE}, {"delay": 5.0}], ids=["error", "page", "silence"])
+async def test_a_deletion_that_fails_for_good_is_reported_and_tried_as_the_process_ends(
+    api: PrimeApi, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, failure: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(ownership, "_DELETION_PAUSES_S", (0.0,))
     monkeypatch.setattr(ownership, "_DELETION_S", 0.5)
-    api.add(dataclasses.replace(failure))
+    api.add(Fault("delete", times=2, **failure))
     await provision()
     (sandbox,) = api.sandboxes
     await is_reported_and_deleted_at_the_end(api, sandbox, caplog.text)
@@ -269,9 +229,7 @@ def at_exit() -> BaseException | None:
     return None
 
 
-async def test_all_that_a_process_has_is_deleted_at_once_as_it_ends(
-    api: PrimeApi, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_all_a_process_has_is_deleted_at_once_as_it_ends(api: PrimeApi, caplog: pytest.LogCaptureFixture) -> None:
     async with provision_prime(PrimeConfig(), 60), provision_prime(PrimeConfig(), 60):
         before = api.requests["bulk_delete"]
         assert await asyncio.to_thread(at_exit) is None
@@ -411,16 +369,13 @@ async def test_what_came_after_the_question_is_named_and_not_deleted(
     whole = SandboxClient.list
     async with provision_prime(PrimeConfig(labels=["mine"]), 60), provision_prime(PrimeConfig(labels=["mine"]), 60):
         asked = api.living[0].id
+
+        def late(client: SandboxClient, labels: list[str]) -> list[Any]:
+            found = whole(client, labels=labels, exclude_terminated=True).sandboxes
+            return [one for one in found if one.id == asked or asked not in [living.id for living in api.living]]
+
         with monkeypatch.context() as patched:
-            patched.setattr(
-                sandboxes,
-                "list_sandboxes",
-                lambda client, labels: [
-                    one
-                    for one in whole(client, labels=labels, exclude_terminated=True).sandboxes
-                    if one.id == asked or asked not in [living.id for living in api.living]
-                ],
-            )
+            patched.setattr(sandboxes, "list_sandboxes", late)
             os.write(terminal, b"y\n")
             assert await asyncio.to_thread(main, ["clean", "--label", "mine"]) == 1
         (left,) = api.living
@@ -442,20 +397,8 @@ async def test_sandboxes_that_the_platform_lists_by_mistake_are_not_touched(
         assert "theirs" in left.labels
 
 
-@contextmanager
-def holder(log: Path) -> Iterator[Forked]:
-    """A process that has, or asks for, a sandbox."""
-    with log.open("wb") as stderr:
-        process = Forked([sys.executable, str(HOLDER)], log.parent, os.environ, stderr, stderr)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-async def test_what_a_killed_process_left_is_found_by_the_label_of_its_run(api: PrimeApi, tmp_path: Path) -> None:
-    with holder(tmp_path / "log") as process:
+async def test_what_a_killed_process_left_is_found_by_the_label_of_its_run(api: PrimeApi) -> None:
+    with running(HOLDER) as (process, _):
         await until(lambda: api.requests["Start"] >= 2)
         process.send_signal(signal.SIGKILL)
         await process.ended()
@@ -463,31 +406,26 @@ async def test_what_a_killed_process_left_is_found_by_the_label_of_its_run(api: 
     assert await asyncio.to_thread(main, ["clean", "--label", "run-of-tests", "--yes"]) == 0
 
 
-async def test_an_interrupted_process_deletes_what_it_has(api: PrimeApi, tmp_path: Path) -> None:
-    with holder(tmp_path / "log") as process:
+async def test_an_interrupted_process_deletes_what_it_has(api: PrimeApi) -> None:
+    with running(HOLDER) as (process, _):
         await until(lambda: api.requests["Start"] >= 2)
         process.send_signal(signal.SIGINT)
         await process.ended()
     assert api.living == []
 
 
-async def test_a_process_interrupted_twice_while_it_asks_deletes_what_comes_of_it(
-    api: PrimeApi, tmp_path: Path
-) -> None:
+async def test_a_process_interrupted_twice_while_it_asks_deletes_what_comes_of_it(api: PrimeApi) -> None:
     api.add(Fault("create", delay=1.0))
-    with holder(tmp_path / "log") as process:
+    with running(HOLDER) as (process, _):
         await until(lambda: api.requests["create"])
         for _ in range(2):
             process.send_signal(signal.SIGINT)
             await asyncio.sleep(0.2)
         await process.ended()
-    assert len(api.sandboxes) == 1
-    assert api.living == [], (tmp_path / "log").read_text()
+    assert (len(api.sandboxes), api.living) == (1, [])
 
 
-async def test_with_every_tenth_request_failing_each_use_ends_well_or_says_so_and_nothing_is_left(
-    api: PrimeApi,
-) -> None:
+async def test_with_each_tenth_request_failing_each_use_ends_well_or_says_so_and_nothing_is_left(api: PrimeApi) -> None:
     api.add(Fault("*", status=503, share=0.07, times=10**6), Fault("*", lost=True, share=0.03, times=10**6))
     room = asyncio.Semaphore(8)
 

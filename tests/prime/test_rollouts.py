@@ -52,23 +52,13 @@ def samples(light_opencode: None, tmp_path_factory: pytest.TempPathFactory) -> R
     home = UserHome(tmp_path_factory.mktemp("home"))
     rows = {row["id"]: row for row in map(json.loads, SAMPLES_PATH.read_text().splitlines())}
     # Of three tasks the filter leaves out the one that is too hard; which it is, no sandbox is asked.
-    rated = [
-        {**rows[name], "avg_reward": rating} for name, rating in zip((*SAMPLES, HARD), (0.5, 0.75, 0.0), strict=True)
-    ]
-    dataset = write_rows(home.root / "samples.jsonl", rated)
+    rated = zip((*SAMPLES, HARD), (0.5, 0.75, 0.0), strict=True)
+    dataset = write_rows(home.root / "samples.jsonl", [{**rows[name], "avg_reward": rating} for name, rating in rated])
 
     async def run() -> Run:
         async with PrimeApi(with_opencode()) as api, ScriptedModel(policy := Counting(api)) as model:
-            runtime = ["--env.agent.runtime.type", "prime", "--env.agent.runtime.image", OPENCODE_IMAGE]
-            arguments = [
-                "opencode-env",
-                "--env.taskset.dataset",
-                str(dataset),
-                "-c",
-                "1",
-                *runtime,
-                *options_of(own_url()),
-            ]
+            arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), "-c", "1", *options_of(own_url())]
+            arguments += ["--env.agent.runtime.type", "prime", "--env.agent.runtime.image", OPENCODE_IMAGE]
             arguments += ["--env.taskset.difficulty-key", "avg_reward", "--env.taskset.min-avg-reward", "0.1"]
             finished = await home.run("samples", model.base_url, *arguments, env=api.environment)
             assert api.living == [], finished.log
@@ -104,6 +94,5 @@ def test_the_platform_is_asked_little_before_the_first_call_and_never_whether_so
 
 def test_what_was_played_in_them_is_rated(samples: Run) -> None:
     [source] = figures(rate([samples.finished.directory])).sources
-    assert {row.id: (row.attempts, row.avg_reward, row.errors) for row in source.rows} == dict.fromkeys(
-        SAMPLES, (1, 1.0, 0)
-    )
+    rated = {row.id: (row.attempts, row.avg_reward, row.errors) for row in source.rows}
+    assert rated == dict.fromkeys(SAMPLES, (1, 1.0, 0))

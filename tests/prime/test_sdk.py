@@ -122,13 +122,8 @@ async def test_a_sandbox_that_its_machine_ended_is_no_longer_running(api: PrimeA
 
 async def test_what_passes_is_tried_again_by_the_sdk(api: PrimeApi) -> None:
     api.plan(Plan(gateway_misses=1, expired_tokens=2))
-    api.add(
-        Fault("create", status=503),
-        Fault("create", lost=True),
-        Fault("statuses", status=502),
-        Fault("upload", status=408),
-        Fault("upload", status=500),
-    )
+    api.add(Fault("create", status=503), Fault("create", lost=True), Fault("statuses", status=502))
+    api.add(Fault("upload", status=408), Fault("upload", status=500))
     async with client() as sdk, sandbox(sdk) as one:
         await sdk.upload_bytes(one, "/tmp/file", b"data", filename="file")
         assert api.faults_happened == 5

@@ -1,13 +1,15 @@
 """verifiers' own Prime runtime against the server: what a box of it does on the platform it does here."""
 
-import asyncio
+from functools import partial
 
 import pytest
 from agent_sandbox.verifiers_040 import start_process
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig, provision_runtime
 
+from tests.prime.test_commands import is_there
 from tests.support.prime_api import Plan, PrimeApi
+from tests.support.waiting import cancelled
 
 
 async def test_a_box_runs_commands_and_keeps_files(api: PrimeApi) -> None:
@@ -43,10 +45,6 @@ async def test_a_box_that_is_not_ready_at_once_is_waited_for(api: PrimeApi) -> N
 async def test_a_cancelled_command_goes_on_in_the_sandbox(api: PrimeApi) -> None:
     """What our own runtime mends."""
     async with provision_runtime(PrimeConfig()) as box:
-        running = asyncio.ensure_future(box.run(["sh", "-c", "echo $$ >/tmp/pid; sleep 600"], {}))
-        async with asyncio.timeout(30):
-            while (await box.run(["test", "-s", "/tmp/pid"], {})).exit_code:
-                pass
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        running = box.run(["sh", "-c", "echo $$ >/tmp/pid; sleep 600"], {})
+        await cancelled(running, partial(is_there, box, "/tmp/pid"))
         assert (await box.run(["sh", "-c", "kill -0 $(cat /tmp/pid)"], {})).exit_code == 0

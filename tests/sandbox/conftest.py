@@ -2,24 +2,16 @@
 
 import asyncio
 import os
-import shutil
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
 import pytest
-from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, provision_confined
+from agent_sandbox.confined import Bind, ConfinedRuntime, LocalSandboxConfig, provision_confined
 from agent_sandbox.confined.directory import ROOT
 from verifiers.v1.runtimes import ProgramResult
 
 PROBES = Path(__file__).parent / "probes"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if shutil.which("bwrap") is None:
-        for item in items:
-            if item.path.parent == Path(__file__).parent:
-                item.add_marker(pytest.mark.skip(reason="bubblewrap is not installed: apt-get install bubblewrap"))
 
 
 def sandbox_directories() -> set[Path]:
@@ -32,17 +24,29 @@ async def sh(runtime: ConfinedRuntime, script: str, **env: str) -> ProgramResult
     return await runtime.run(["sh", "-c", script], env)
 
 
+def program_of(name: str, *args: str) -> list[str]:
+    """The argument vector of one of the programs in `probes/`, inside."""
+    return ["python3", "-c", (PROBES / name).read_text(), *args]
+
+
 async def probe(runtime: ConfinedRuntime, name: str, *args: str) -> ProgramResult:
     """Run one of the programs in `probes/` in the sandbox."""
-    path = f"/tmp/probes/{name}"
-    await runtime.write(path, (PROBES / name).read_bytes())
-    return await runtime.run(["python3", path, *args], {})
+    return await runtime.run(program_of(name, *args), {})
+
+
+async def holds(runtime: ConfinedRuntime, number: int) -> bool:
+    """Whether so many processes, or more, are in the sandbox."""
+    return int((await sh(runtime, "ls -d /proc/[0-9]* | wc -l")).stdout or 0) >= number
+
+
+def confined(*binds: Bind, **options: object) -> AbstractAsyncContextManager[ConfinedRuntime]:
+    """A sandbox with these options that shows this of the host."""
+    return provision_confined(LocalSandboxConfig.model_validate(options), binds)
 
 
 @pytest.fixture
 async def runtime(sandboxes: None) -> AsyncIterator[ConfinedRuntime]:
     async with provision_confined(LocalSandboxConfig(), name="test") as started:
-        assert isinstance(started, ConfinedRuntime)
         yield started
 
 
@@ -53,9 +57,7 @@ async def places(sandboxes: None) -> AsyncIterator[AsyncExitStack]:
 
 
 async def started(places: AsyncExitStack, **options: object) -> ConfinedRuntime:
-    box = await places.enter_async_context(provision_confined(LocalSandboxConfig.model_validate(options)))
-    assert isinstance(box, ConfinedRuntime)
-    return box
+    return await places.enter_async_context(confined(**options))
 
 
 @pytest.fixture(autouse=True)

@@ -49,29 +49,25 @@ def tree(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_groups_of_a_hybrid_host_are_found_by_controller() -> None:
-    own = "4:memory:/docker/abc/x\n2:cpu,cpuacct:/a\n1:name=systemd:/\n0::/\n"
-    found = hierarchies(own, FIRST_VERSION)
-    assert found.by_controller == {
-        "cpu": Path("/sys/fs/cgroup/cpu,cpuacct/a"),
-        "memory": Path("/sys/fs/cgroup/with space/x"),
-    }
-    assert found.unified == (Path("/sys/fs/cgroup/unified"),)
+HYBRID = "4:memory:/docker/abc/x\n2:cpu,cpuacct:/a\n1:name=systemd:/\n0::/\n"
+FREEZER = "36 31 0:33 / /sys/fs/cgroup/freezer rw,relatime - cgroup cgroup rw,freezer\n"
+UNIFIED = "41 31 0:38 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n"
 
 
-def test_a_freezer_of_the_first_version_is_found_too() -> None:
-    mounts = "36 31 0:33 / /sys/fs/cgroup/freezer rw,relatime - cgroup cgroup rw,freezer\n"
-    assert hierarchies("5:freezer:/a\n", mounts) == Hierarchies({"freezer": Path("/sys/fs/cgroup/freezer/a")})
-
-
-def test_a_group_outside_of_what_is_mounted_is_not_found() -> None:
-    assert "memory" not in hierarchies("4:memory:/elsewhere\n0::/\n", FIRST_VERSION).by_controller
-
-
-def test_a_unified_host_offers_its_own_group_and_the_one_above() -> None:
-    mounts = "41 31 0:38 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n"
-    found = hierarchies("0::/user.slice/x.service\n", mounts)
-    assert found == Hierarchies({}, (Path("/sys/fs/cgroup/user.slice/x.service"), Path("/sys/fs/cgroup/user.slice")))
+@pytest.mark.parametrize(
+    ("own", "mounts", "named", "unified"),
+    [
+        (HYBRID, FIRST_VERSION, {"cpu": "cpu,cpuacct/a", "memory": "with space/x"}, ["unified"]),
+        ("5:freezer:/a\n", FREEZER, {"freezer": "freezer/a"}, []),
+        ("4:memory:/elsewhere\n0::/\n", FIRST_VERSION, {}, ["unified"]),
+        ("0::/user.slice/x.service\n", UNIFIED, {}, ["user.slice/x.service", "user.slice"]),
+    ],
+    ids=["hybrid", "freezer", "outside of what is mounted", "unified, and the one above"],
+)
+def test_the_groups_of_a_host_are_found(own: str, mounts: str, named: dict[str, str], unified: list[str]) -> None:
+    root = Path("/sys/fs/cgroup")
+    wanted = {name: root / path for name, path in named.items()}
+    assert hierarchies(own, mounts) == Hierarchies(wanted, tuple(root / path for path in unified))
 
 
 def test_the_second_version_limits_a_group_of_two_parts_and_freezes_one(tree: Path) -> None:

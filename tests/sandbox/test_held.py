@@ -5,21 +5,21 @@ import dataclasses
 import os
 
 import pytest
-from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, allowance, provision_confined
+from agent_sandbox.confined import ConfinedRuntime, allowance
 from agent_sandbox.confined.control_groups import Hierarchies, host_hierarchies
 
 from tests.support.waiting import until
 
-from .conftest import PROBES, sh
+from .conftest import confined, program_of, sh
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
 TICKING = "i=0; while :; do i=$((i+1)); echo $i > /tmp/tick; done"
 
 
-async def spying(box: ConfinedRuntime, probe: str) -> None:
+async def spying(box: ConfinedRuntime, *args: str) -> None:
     """Start a service that looks into every process that it finds, and wait until it does."""
-    await box.run_background(["python3", "-c", (PROBES / probe).read_text()], {}, "/tmp/seen")
+    await box.run_background(program_of("spy.py", *args), {}, "/tmp/seen")
 
     async def looks() -> bool:
         await sh(box, "SECRET=bait sleep 0.2")
@@ -32,13 +32,12 @@ async def spying(box: ConfinedRuntime, probe: str) -> None:
 async def test_a_spy_sees_nothing_of_a_command_that_runs_alone(monkeypatch: pytest.MonkeyPatch, freezer: bool) -> None:
     if not freezer:
         monkeypatch.setattr(allowance, "host_hierarchies", lambda: Hierarchies({}))
-    async with provision_confined(LocalSandboxConfig()) as box:
-        assert isinstance(box, ConfinedRuntime)
-        await spying(box, "spy.py")
+    async with confined() as box:
+        await spying(box)
         async with box.others_held() as alone:
             done = await sh(alone, "SECRET=solution sh -c 'sleep 0.5; echo done'", SECRET="solution")
         assert done.stdout == "done\n"
-        await spying(box, "spy.py")  # it goes on
+        await spying(box)  # it goes on
         assert "solution" not in (await sh(box, "cat /tmp/seen")).stdout
 
 
@@ -51,15 +50,14 @@ async def test_a_service_that_wakes_itself_is_held_all_the_same(monkeypatch: pyt
         monkeypatch.setattr(allowance, "host_hierarchies", lambda: found)
     if not found.unified and "freezer" not in found.by_controller:
         pytest.skip(f"no control group of version {version} can be frozen here")
-    async with provision_confined(LocalSandboxConfig()) as box:
-        assert isinstance(box, ConfinedRuntime)
+    async with confined() as box:
         assert box.backend.sandbox.group is not None
         assert box.backend.sandbox.group.can_freeze
-        await spying(box, "waking_spy.py")
+        await spying(box, "waking")
         async with box.others_held() as alone:
             await sh(alone, "sleep 0.5", SECRET="solution")
         assert (await sh(box, "grep -l python /proc/[0-9]*/comm | wc -l")).stdout != "0\n"  # held, not ended
-        await spying(box, "waking_spy.py")
+        await spying(box, "waking")
         assert "solution" not in (await sh(box, "cat /tmp/seen")).stdout
 
 
@@ -101,8 +99,7 @@ async def test_two_who_want_to_be_alone_take_turns_and_what_was_held_goes_on(run
 
 
 async def test_a_sandbox_ends_while_its_processes_are_held() -> None:
-    async with provision_confined(LocalSandboxConfig()) as box:
-        assert isinstance(box, ConfinedRuntime)
+    async with confined() as box:
         await box.run_background(["sleep", "1000"], {}, "log")
         async with box.others_held():
             box.backend.cleanup()

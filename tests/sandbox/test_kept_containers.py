@@ -1,11 +1,9 @@
 """Files of a podman container, kept on the host and put into another one of the same image."""
 
-import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from agent_sandbox.podman import PodmanConfig, PodmanRuntime, provision_podman
+from agent_sandbox.podman import PodmanConfig, provision_podman
 from agent_sandbox.toolbox.kept_files import KeepsFiles, NotKept, entries_of
 
 pytestmark = [pytest.mark.podman, pytest.mark.usefixtures("sandboxes")]
@@ -26,18 +24,12 @@ done
 MOST = 1 << 30
 
 
-@contextlib.asynccontextmanager
-async def container(image: str, shown: Path | None = None) -> AsyncIterator[PodmanRuntime]:
-    """A container of the image."""
-    async with provision_podman(PodmanConfig(image=image, workdir="/app")) as made:
-        yield made
-
-
 async def test_what_differs_from_the_image_is_put_into_another_container(podman_image: str, tmp_path: Path) -> None:
     folders = [tmp_path / name for name in "123"]
     for folder in folders:
         folder.mkdir()
-    async with container(podman_image) as made:
+    config = PodmanConfig(image=podman_image, workdir="/app")
+    async with provision_podman(config) as made:
         assert isinstance(made, KeepsFiles)
         assert (done := await made.run(["sh", "-ec", MAKE], {})).exit_code == 0, done.stderr
         before = (await made.run(["sh", "-c", LIST], {})).stdout
@@ -55,6 +47,6 @@ async def test_what_differs_from_the_image_is_put_into_another_container(podman_
         assert (await made.run(["true"], {})).exit_code == 0  # it goes on
     paths = {one[0] for one in entries_of(folders[0])}
     assert not paths & {"/etc/hosts", "/etc/resolv.conf", "/proc", "/dev"}
-    async with container(podman_image) as other:
+    async with provision_podman(config) as other:
         await other.put_files(folders[0])
         assert (await other.run(["sh", "-c", LIST], {})).stdout == before

@@ -1,19 +1,18 @@
 """Files of a confined sandbox, kept on the host and put into another one: all of them, as they were, none followed."""
 
-import contextlib
 import gzip
 import os
-from collections.abc import AsyncIterator
 from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from agent_sandbox.confined import LocalSandboxConfig
-from agent_sandbox.confined.runtime import ConfinedRuntime, provision_confined
+from agent_sandbox.confined import ConfinedRuntime
 from agent_sandbox.toolbox.kept_files import INDEX, PACKED, NotKept, content, entries_of, require_whole
 from verifiers.v1.errors import SandboxError
+
+from .conftest import confined
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
@@ -32,13 +31,6 @@ done
 MOST = 1 << 30
 
 
-@contextlib.asynccontextmanager
-async def box() -> AsyncIterator[ConfinedRuntime]:
-    """An empty sandbox."""
-    async with provision_confined(LocalSandboxConfig()) as made:
-        yield made
-
-
 async def listed(made: ConfinedRuntime) -> str:
     """Everything that the sandbox holds, with modes, times, sizes, targets and contents."""
     result = await made.run(["sh", "-c", LIST], {})
@@ -47,10 +39,10 @@ async def listed(made: ConfinedRuntime) -> str:
 
 
 async def test_files_are_put_into_another_sandbox_as_they_were(tmp_path: Path) -> None:
-    first, second = (tmp_path / name for name in "12")
-    first.mkdir()
-    second.mkdir()
-    async with box() as made:
+    first, second, third = (tmp_path / name for name in "123")
+    for folder in (first, second, third):
+        folder.mkdir()
+    async with confined() as made:
         assert (await made.run(["sh", "-c", MAKE], {})).exit_code == 0
         before = await listed(made)
         kept, held = await made.keep_files(first, None, MOST)
@@ -59,14 +51,14 @@ async def test_files_are_put_into_another_sandbox_as_they_were(tmp_path: Path) -
         await made.run(["sh", "-c", "sleep 0.1; echo more >>/app/deep/er/one; rm /app/gone; sleep 0.1"], {})
         await made.keep_files(second, first, MOST)
         later = await listed(made)
-        again, _ = await made.keep_files(await _new(tmp_path / "3"), second, MOST)
+        again, _ = await made.keep_files(third, second, MOST)
         assert again.new_bytes == 0
-    async with box() as other:
+    async with confined() as other:
         await other.put_files(first)
         assert await listed(other) == before
         assert "-r-xr-xr-x" not in before
-    async with box() as other:
-        await other.put_files(tmp_path / "3")
+    async with confined() as other:
+        await other.put_files(third)
         assert await listed(other) == later
     contents = {one[0]: one[6] for one in entries_of(second) if one[1] == "f"}
     inodes = {name: os.stat(second / number).st_nlink for name, number in contents.items()}
@@ -75,11 +67,6 @@ async def test_files_are_put_into_another_sandbox_as_they_were(tmp_path: Path) -
     assert b"".join(content(second, changed)) == b"a\nbmore\n"
     assert [name for name in os.listdir(second) if name.endswith(PACKED)] == [changed]
     assert {name for name in os.listdir(first) if not name.isdigit()} == {INDEX}
-
-
-async def _new(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
 
 
 @pytest.mark.parametrize(
@@ -104,7 +91,7 @@ async def _new(folder: Path) -> Path:
     ],
 )
 async def test_what_cannot_be_kept_whole_is_not_kept(tmp_path: Path, made: str, why: str) -> None:
-    async with box() as holder:
+    async with confined() as holder:
         await holder.run(["bash", "-c", made], {})
         with pytest.raises(NotKept, match=why):
             await holder.keep_files(tmp_path, None, MOST >> 1)
@@ -118,7 +105,7 @@ ctypes.CDLL(None).pthread_exit(None)
 
 
 async def test_processes_beside_the_agents_are_named(tmp_path: Path) -> None:
-    async with box() as made:
+    async with confined() as made:
         await made.run_background(["sh", "-c", "sleep 600 & sleep 601; true"], {}, "/tmp/log")
         while (await made.run(["pgrep", "-c", "sleep"], {})).stdout != "2\n":
             pass
@@ -130,7 +117,7 @@ async def test_processes_beside_the_agents_are_named(tmp_path: Path) -> None:
 
 
 async def test_a_process_whose_first_thread_has_ended_ends_nothing_that_runs(tmp_path: Path) -> None:
-    async with box() as made:
+    async with confined() as made:
         await made.run_background(["sh", "-c", 'sleep 600 & python3 -c "$0"; true', GHOST], {}, "/tmp/log")
         while (await made.run(["sh", "-c", "grep -E ') Z ([^ ]+ ){16}2 ' /proc/[0-9]*/stat"], {})).exit_code != 0:
             pass
@@ -152,12 +139,12 @@ def test_a_file_that_changed_just_now_is_sent_again_by_the_next_keeping(tmp_path
 
 
 async def test_holes_take_no_disk_where_they_are_kept_and_where_they_are_put(tmp_path: Path) -> None:
-    async with box() as made:
+    async with confined() as made:
         await made.run(["sh", "-c", "truncate -s 100M /app/hole; echo end >>/app/hole; sleep 0.1"], {})
         await made.keep_files(tmp_path, None, MOST)
     (name,) = [one[6] for one in entries_of(tmp_path) if one[0] == "/app/hole"]
     assert (tmp_path / name).stat().st_blocks < 4096
-    async with box() as other:
+    async with confined() as other:
         await other.put_files(tmp_path)
         result = await other.run(["sh", "-c", "stat -c '%s %b' /app/hole; tail -c 4 /app/hole"], {})
     size, blocks, end = result.stdout.split()
@@ -166,11 +153,11 @@ async def test_holes_take_no_disk_where_they_are_kept_and_where_they_are_put(tmp
 
 
 async def test_a_folder_that_is_not_whole_is_the_sandboxes_error(tmp_path: Path) -> None:
-    async with box() as made:
+    async with confined() as made:
         await made.keep_files(tmp_path, None, MOST)
     require_whole(tmp_path)
     (tmp_path / INDEX).write_bytes(gzip.compress(b"[]" * 999)[:-9])
-    async with box() as other:
+    async with confined() as other:
         with pytest.raises(SandboxError, match="kept files"):
             await other.put_files(tmp_path)
     os.mkfifo(tmp_path / "999")
@@ -190,6 +177,6 @@ async def test_a_folder_that_is_not_whole_is_the_sandboxes_error(tmp_path: Path)
         (tmp_path / INDEX).write_bytes(gzip.compress(damaged.encode()))
         with pytest.raises(ValueError, match="kept files are not whole"):
             require_whole(tmp_path)
-        async with box() as other:
+        async with confined() as other:
             with pytest.raises(SandboxError, match="kept files"):
                 await other.put_files(tmp_path)

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import random
 import signal
 import sys
 import tempfile
@@ -22,7 +21,7 @@ from agent_sandbox.confined import (
     require_bubblewrap,
 )
 from agent_sandbox.confined import directory as directories
-from agent_sandbox.conformance.promises import host_pids_of
+from agent_sandbox.conformance.promises import host_pids_of, unused_seconds
 from agent_sandbox.verifiers_040 import starts_processes
 from opencode_env.conformance.forked import Forked
 from pydantic import ValidationError
@@ -32,13 +31,13 @@ from verifiers.v1.runtimes import SubprocessConfig, SubprocessRuntimeInfo
 from tests.support.programs import finished, own_variables, running
 from tests.support.waiting import PATIENCE_SECONDS, until, wait_until
 
-from .conftest import PROBES, probe, sandbox_directories, sh
+from .conftest import PROBES, confined, probe, sandbox_directories, sh
 
 
 @pytest.fixture
 def marker(sandboxes: None) -> str:
     """A number of seconds that no other test sleeps."""
-    return f"{random.randrange(10**6, 10**7)}.25"
+    return unused_seconds()
 
 
 @contextlib.contextmanager
@@ -56,7 +55,6 @@ def directories_of(marker: str) -> list[Path]:
     return [path for path in sandbox_directories() if marker.replace(".", "-") in path.name]
 
 
-@pytest.mark.usefixtures("sandboxes")
 async def test_a_stopped_sandbox_leaves_no_process_and_no_directory(marker: str) -> None:
     async with provision_confined(LocalSandboxConfig(), name=marker) as runtime:
         await runtime.run_background(["sh", "-c", f"setsid sleep {marker} & sleep {marker}"], {}, "log")
@@ -92,7 +90,6 @@ async def test_a_sandbox_is_a_subprocess_runtime_for_verifiers(runtime: Confined
     assert runtime.is_local
 
 
-@pytest.mark.usefixtures("sandboxes")
 @pytest.mark.parametrize("delay", [0.0, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03])
 async def test_cancelling_a_start_leaves_nothing(marker: str, delay: float) -> None:
     async def hold() -> None:
@@ -111,7 +108,7 @@ async def test_cancelling_a_start_leaves_nothing(marker: str, delay: float) -> N
 @pytest.mark.usefixtures("sandboxes")
 async def test_what_bubblewrap_refuses_is_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match="missing"):
-        async with provision_confined(LocalSandboxConfig(), [Bind(tmp_path / "missing", "/x")]):
+        async with confined(Bind(tmp_path / "missing", "/x")):
             pass
 
 
@@ -119,12 +116,11 @@ async def test_without_bubblewrap_one_line_names_what_to_do(monkeypatch: pytest.
     monkeypatch.setenv("PATH", "/nonexistent")
     require_bubblewrap.cache_clear()
     with pytest.raises(SandboxError) as caught:
-        async with provision_confined(LocalSandboxConfig()):
+        async with confined():
             pass
-    message = str(caught.value)
-    assert "\n" not in message
+    assert "\n" not in str(caught.value)
     for way in ("apt-get install bubblewrap", "--env.agent.runtime.type", "--env.sandbox.confine false"):
-        assert way in message
+        assert way in str(caught.value)
 
 
 @pytest.mark.usefixtures("sandboxes")
@@ -143,8 +139,7 @@ async def test_an_old_bubblewrap_without_disable_userns_confines_as_well(monkeyp
     monkeypatch.setattr(bubblewrap, "_NO_NESTED_USERS", "--no-such-option")
     require_bubblewrap.cache_clear()
     # In a namespace of its own user's, further ones are refused without bubblewrap's doing.
-    async with provision_confined(LocalSandboxConfig(own_user=False)) as runtime:
-        assert isinstance(runtime, ConfinedRuntime)
+    async with confined(own_user=False) as runtime:
         result = await probe(runtime, "nested.py")
         assert (result.exit_code, result.stdout) == (0, ""), result
         assert await runtime.alive()
@@ -156,20 +151,14 @@ def _probe_again() -> Iterator[None]:
     require_bubblewrap.cache_clear()
 
 
-@pytest.mark.usefixtures("sandboxes")
-def test_killing_the_host_process_ends_the_sandbox_and_the_next_start_sweeps_its_directory(marker: str) -> None:
+async def test_killing_the_host_process_ends_the_sandbox_and_the_next_start_sweeps_its_directory(marker: str) -> None:
     with host_process(marker) as process:
         process.send_signal(signal.SIGKILL)
         process.wait()
     wait_until_gone(marker)
     assert len(directories_of(marker)) == 1
-
-    async def another() -> None:
-        async with provision_confined(LocalSandboxConfig()):
-            pass
-
-    asyncio.run(another())
-    assert directories_of(marker) == []
+    async with confined():
+        assert directories_of(marker) == []
 
 
 def test_a_living_sandbox_of_another_process_is_not_swept(marker: str) -> None:
@@ -189,7 +178,6 @@ def test_an_exit_without_teardown_still_cleans_up(marker: str) -> None:
     assert directories_of(marker) == []
 
 
-@pytest.mark.usefixtures("sandboxes")
 async def test_a_tree_too_deep_and_locked_for_pythons_rmtree_is_removed(marker: str) -> None:
     async with provision_confined(LocalSandboxConfig(), name=marker) as runtime:
         deep = "import os\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')\nos.chmod('.', 0)"

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,18 +18,12 @@ from verifiers.v1.runtimes import ProgramResult
 
 from tests.support.waiting import until
 
-from .conftest import PROBES, probe, sh, started
+from .conftest import holds, probe, program_of, sh, started
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="user ids are given away by root")
 SHARING = [pytest.param(True, marks=AS_ROOT, id="own-user"), pytest.param(False, id="shared-user")]
-
-
-@pytest.fixture
-def _without_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a host where no control group can be made."""
-    monkeypatch.setattr(allowance, "host_hierarchies", lambda: Hierarchies({}))
 
 
 def host_uids(marker: str) -> set[int]:
@@ -43,9 +38,8 @@ async def test_each_living_sandbox_has_a_host_user_of_its_own_and_owns_its_files
     await until(lambda: host_uids("7340.125") and host_uids("7341.125"))
     (first,), (second,) = host_uids("7340.125"), host_uids("7341.125")
     assert len({0, first, second}) == 3
-    assert (await sh(one, "id -u; touch x /tmp/x ~/x /logs/x /dev/shm/x; stat -c %u x /app")).stdout.split() == [
-        "1000"
-    ] * 3
+    shown = await sh(one, "id -u; touch x /tmp/x ~/x /logs/x /dev/shm/x; stat -c %u x /app")
+    assert shown.stdout.split() == ["1000"] * 3
 
 
 async def test_a_nested_user_namespace_is_refused(runtime: ConfinedRuntime) -> None:
@@ -53,9 +47,7 @@ async def test_a_nested_user_namespace_is_refused(runtime: ConfinedRuntime) -> N
 
 
 @pytest.mark.parametrize("own_user", SHARING)
-async def test_a_fork_bomb_stops_at_its_limit_and_everybody_else_goes_on(
-    places: AsyncExitStack, own_user: bool
-) -> None:
+async def test_a_fork_bomb_stops_at_its_limit_and_all_others_go_on(places: AsyncExitStack, own_user: bool) -> None:
     if not own_user and os.geteuid() == 0:
         pytest.skip("the kernel never limits the processes of the host's root")
     box = await started(places, own_user=own_user, max_processes=100)
@@ -86,9 +78,7 @@ async def test_limits_that_are_switched_off_do_not_hold(places: AsyncExitStack) 
     assert (await box.run(program("many_processes.py", "150"), {})).stdout.strip() == "150 none"
 
 
-async def test_whether_it_lives_is_told_by_no_command_inside(
-    places: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_command_tells_whether_it_lives(places: AsyncExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     """What runs there can slow one down, keep it from starting, or end it."""
     box = await started(places)
 
@@ -109,19 +99,18 @@ MEMORY_BOMBS = {
 }
 
 
+@pytest.mark.parametrize("groups", [True, False], ids=["limited", "watched"])
 @pytest.mark.parametrize("bomb", MEMORY_BOMBS)
-async def test_a_memory_bomb_is_killed_and_its_shell_sees_it(places: AsyncExitStack, bomb: str) -> None:
+async def test_a_memory_bomb_is_killed_and_its_shell_sees_it(
+    places: AsyncExitStack, monkeypatch: pytest.MonkeyPatch, bomb: str, groups: bool
+) -> None:
+    if not groups:  # as on a host where none can be made
+        monkeypatch.setattr(allowance, "host_hierarchies", lambda: Hierarchies({}))
     box = await started(places, max_memory="256MiB")
     result = await sh(box, f"({MEMORY_BOMBS[bomb]}) & wait $!; echo $?; echo alive")
     assert result.stdout.split()[-1] == "alive"
     assert (await box.limit_kills())["memory"] >= 1
     assert (await box.run(["true"], {})).exit_code == 0
-
-
-@pytest.mark.usefixtures("_without_groups")
-@pytest.mark.parametrize("bomb", MEMORY_BOMBS)
-async def test_without_control_groups_resident_memory_is_watched(places: AsyncExitStack, bomb: str) -> None:
-    await test_a_memory_bomb_is_killed_and_its_shell_sees_it(places, bomb)
 
 
 @AS_ROOT
@@ -176,11 +165,9 @@ async def test_a_large_file_is_an_error_at_once(places: AsyncExitStack) -> None:
 
 
 @pytest.mark.parametrize("own_user", SHARING)
-async def test_descriptors_in_flight_of_one_sandbox_stop_neither_it_nor_another(
-    places: AsyncExitStack, own_user: bool
-) -> None:
+async def test_descriptors_in_flight_stop_no_sandbox(places: AsyncExitStack, own_user: bool) -> None:
     box, other = await started(places, own_user=own_user), await started(places, own_user=own_user)
-    flood = await box.exec(["python3", "-c", (PROBES / "in_flight.py").read_text()], {})
+    flood = await box.exec(program_of("in_flight.py"), {})
     assert b"Too many references" in await anext(aiter(flood.stdout))
     for sandbox in (box, other):
         await sandbox.write("x", b"1")
@@ -193,7 +180,7 @@ async def test_descriptors_in_flight_of_one_sandbox_stop_neither_it_nor_another(
 @AS_ROOT
 async def test_inotify_instances_of_one_sandbox_are_not_missing_in_another(places: AsyncExitStack) -> None:
     box, other = await started(places), await started(places)
-    flood = await box.exec(["python3", "-c", (PROBES / "inotify.py").read_text()], {})
+    flood = await box.exec(program_of("inotify.py"), {})
     assert b"24" in await anext(aiter(flood.stdout))  # EMFILE
     one = "import ctypes; print(ctypes.CDLL(None).inotify_init1(0) >= 0)"
     assert (await other.run(["python3", "-c", one], {})).stdout == "True\n"
@@ -228,19 +215,11 @@ async def test_what_a_child_goes_on_writing_is_read_to_a_bound(runtime: Confined
             pass
 
 
-async def test_a_fork_chain_that_wakes_itself_takes_everything_with_it_and_is_no_error(
-    runtime: ConfinedRuntime,
-) -> None:
+async def test_a_fork_chain_that_wakes_itself_takes_all_with_it_and_is_no_error(runtime: ConfinedRuntime) -> None:
     await runtime.run_background(["sleep", "1000"], {}, "log")
     await runtime.mark_agent_start()
-    await runtime.run_background(
-        ["python3", "-c", (Path(__file__).parent / "probes/chain.py").read_text()], {}, "chain"
-    )
-
-    async def multiplied() -> bool:
-        return int((await sh(runtime, "ls -d /proc/[0-9]* | wc -l")).stdout or 0) >= 60
-
-    await until(multiplied)
+    await runtime.run_background(program_of("chain.py"), {}, "chain")
+    await until(partial(holds, runtime, 60))
     began = time.monotonic()
     await runtime.end_agent_processes()
     left = (await sh(runtime, "for s in /proc/[0-9]*/comm; do cat $s; done")).stdout.split()

@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from verifiers.v1.errors import SandboxError
 from tests.support.machine import assert_no_longer
 from tests.support.waiting import PATIENCE_SECONDS, until
 
-from .conftest import probe, sh
+from .conftest import holds, probe, sh
 
 FREEZER = Path("/sys/fs/cgroup/freezer")
 """Holds a process still as a call does that the kernel does not break off."""
@@ -25,10 +26,8 @@ FREEZER = Path("/sys/fs/cgroup/freezer")
 
 async def names(runtime: ConfinedRuntime) -> list[str]:
     """Return what runs in the sandbox besides process 1 and the command that asks."""
-    listing = await sh(
-        runtime, 'for p in /proc/[0-9]*; do echo "${p#/proc/} $(cat $p/comm)"; done 2>/dev/null; echo $$'
-    )
-    *lines, shell = listing.stdout.splitlines()
+    each = 'for p in /proc/[0-9]*; do echo "${p#/proc/} $(cat $p/comm)"; done 2>/dev/null'
+    *lines, shell = (await sh(runtime, f"{each}; echo $$")).stdout.splitlines()
     rows = [line.split(maxsplit=1) for line in lines if len(line.split()) == 2]
     return [name for pid, name in rows if pid not in ("1", shell) and name not in ("sh", "cat")]
 
@@ -40,20 +39,6 @@ async def running(runtime: ConfinedRuntime, *expected: str) -> None:
         return sorted(await names(runtime)) == sorted(expected)
 
     await until(as_expected)
-
-
-async def printed(runtime: ConfinedRuntime, command: str, expected: str) -> None:
-    """Return once a command prints what it shall."""
-
-    async def as_expected() -> bool:
-        return (await sh(runtime, command)).stdout == expected
-
-    await until(as_expected)
-
-
-async def wait_for(runtime: ConfinedRuntime, path: str) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        await sh(runtime, f"while ! test -e {path}; do sleep 0.01; done")
 
 
 async def test_a_command_that_cannot_run_or_is_killed_has_the_expected_exit_code(runtime: ConfinedRuntime) -> None:
@@ -89,9 +74,7 @@ async def test_orphans_are_reaped(runtime: ConfinedRuntime) -> None:
     await running(runtime)
 
 
-async def test_ending_the_agent_reaches_a_bare_daemon_and_spares_a_server_from_before(
-    runtime: ConfinedRuntime,
-) -> None:
+async def test_ending_the_agent_reaches_a_bare_daemon_and_spares_a_server_from_before(runtime: ConfinedRuntime) -> None:
     await runtime.run_background(["sh", "-c", "sleep 1000 & wait"], {}, "log")
     await running(runtime, "sleep")
     await runtime.mark_agent_start()
@@ -108,22 +91,17 @@ async def test_a_child_that_a_spared_server_starts_later_is_spared(runtime: Conf
     await runtime.run_background(["sh", "-c", server], {}, "log")
     await runtime.mark_agent_start()
     await sh(runtime, "touch go")
-    await wait_for(runtime, "started")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await sh(runtime, "while ! test -e started; do sleep 0.01; done")
     await runtime.end_agent_processes()
     await running(runtime, "sleep")
-
-
-async def at_full_size(runtime: ConfinedRuntime) -> bool:
-    """Whether the bomb has as many processes as it wants."""
-    listing = await sh(runtime, "ls -d /proc/[0-9]* | wc -l")
-    return int(listing.stdout or 0) >= 190
 
 
 async def test_ending_the_agent_outruns_a_fork_bomb(runtime: ConfinedRuntime) -> None:
     await runtime.run_background(["sleep", "1000"], {}, "log")
     await runtime.mark_agent_start()
     await probe(runtime, "fork_bomb.py")
-    await until(lambda: at_full_size(runtime))
+    await until(partial(holds, runtime, 190))  # about as many as the bomb wants
     start = time.monotonic()
     await runtime.end_agent_processes()
     taken = time.monotonic() - start
@@ -197,7 +175,11 @@ async def test_a_large_write_waits_for_a_slow_reader(runtime: ConfinedRuntime) -
 async def test_a_planted_symlink_does_not_redirect_a_log(runtime: ConfinedRuntime) -> None:
     await sh(runtime, "ln -s /logs/victim log")
     await runtime.run_background(["echo", "hello"], {}, "log")
-    await printed(runtime, "cat log; ls -A /logs", "hello\n")
+
+    async def logged() -> bool:
+        return (await sh(runtime, "cat log; ls -A /logs")).stdout == "hello\n"
+
+    await until(logged)
 
 
 @pytest.mark.parametrize("bubblewrap", [False, True])

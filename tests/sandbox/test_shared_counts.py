@@ -12,7 +12,7 @@ from agent_sandbox.confined.control_groups import host_hierarchies
 
 from tests.support.waiting import until
 
-from .conftest import PROBES, probe, sh, started
+from .conftest import probe, program_of, sh, started
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
@@ -42,9 +42,7 @@ async def test_terminals_of_one_sandbox_are_not_missing_in_another(places: Async
 ODD = {"perf_event_open": (298, 241), "bpf": (321, 280), "io_setup": (206, 0)}
 
 
-async def test_calls_whose_counts_are_the_machines_or_that_attack_kernels_are_not_there(
-    runtime: ConfinedRuntime,
-) -> None:
+async def test_calls_that_count_for_the_machine_or_attack_kernels_are_not_there(runtime: ConfinedRuntime) -> None:
     for call, numbers in ODD.items():
         called = f"c.syscall({numbers[os.uname().machine == 'aarch64']}, 0), ctypes.get_errno()"
         code = f"import ctypes; c = ctypes.CDLL(None, use_errno=True); print({called})"
@@ -60,9 +58,7 @@ async def test_buffers_of_network_sockets_are_bounded(places: AsyncExitStack, ki
         pytest.skip("this kernel does not count what sockets hold")
     box = await started(places, max_memory="256MiB")
     before = _held_by_sockets(kind)
-    path = "/tmp/hold_sockets.py"
-    await box.write(path, (PROBES / "hold_sockets.py").read_bytes())
-    flood = await box.exec(["python3", path, kind, str(400 << 20)], {})
+    flood = await box.exec(program_of("hold_sockets.py", kind, str(400 << 20)), {})
     assert (await anext(aiter(flood.stdout))).startswith(b"held")
     assert _held_by_sockets(kind) - before < most
     await flood.kill()
@@ -129,9 +125,7 @@ async def test_removed_files_count_wherever_they_are_held(places: AsyncExitStack
     assert (await sh(box, "echo x > /app/x; cat /app/x")).stdout == "x\n"
 
 
-async def test_a_look_that_takes_too_long_does_not_end_the_watch(
-    places: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slow_look_does_not_end_the_watch(places: AsyncExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
 
     def slow(*arguments: object, **options: object) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 import verifiers.v1 as vf
-from agent_sandbox.confined import Bind, ConfinedRuntime, LocalSandboxConfig, provision_confined
+from agent_sandbox.confined import Bind, ConfinedRuntime
+from agent_sandbox.conformance.promises import host_pids_of
 from opencode_env.cli_agent.interception import role_interception
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.interception import InterceptionServerConfig
@@ -16,6 +17,8 @@ from verifiers.v1.session import RolloutSession
 
 from tests.rubrics.conftest import trace_of
 from tests.support.waiting import until
+
+from .conftest import confined
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
@@ -25,7 +28,6 @@ SPY = (
     "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'; "
     "grep -rs the-secret /tmp /app /home /run /logs /dev/shm | head"
 )
-
 
 CALL = (
     "import sys, urllib.request as u\n"
@@ -40,23 +42,15 @@ async def serve(box: ConfinedRuntime) -> int:
     return int(await box.read("/tmp/port"))
 
 
-def running(words: str) -> list[str]:
-    """Processes of this machine with these words in their command line."""
-    return [path.parent.name for path in Path("/proc").glob("[0-9]*/cmdline") if words in _read(path)]
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return ""
+def servers() -> list[int]:
+    """The tool servers of this machine."""
+    return host_pids_of("-m\0sandbox_shell_tools")
 
 
 @asynccontextmanager
 async def shell_tools() -> AsyncIterator[tuple[ConfinedRuntime, int]]:
     """A sandbox with a tool server that runs shell commands, and its port."""
-    async with provision_confined(LocalSandboxConfig(python_env=True), [Bind(TOOLS, "/tools")]) as box:
-        assert isinstance(box, ConfinedRuntime)
+    async with confined(Bind(TOOLS, "/tools"), python_env=True) as box:
         yield box, await serve(box)
 
 
@@ -74,11 +68,11 @@ async def test_the_agent_reaches_a_tool_server_and_finds_nothing_of_its_process(
         assert "sh" in spied
         assert SECRET not in spied
         assert "sandbox_shell_tools" not in spied
-        assert running("-m sandbox_shell_tools")
+        assert servers()
         await box.write("/app/shared", b"seen")
         (server,) = box.backend._tool_servers
         assert await server.bind().read("/app/shared") == b"seen"
-    await until(lambda: not running("-m sandbox_shell_tools"))
+    await until(lambda: not servers())
 
 
 async def test_a_tool_server_imports_nothing_that_the_agent_left() -> None:
@@ -100,8 +94,8 @@ async def test_what_a_tool_server_is_made_to_do_reaches_the_work_and_no_reward()
 
 
 async def test_a_tool_server_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_sandbox.confined.tool_servers._START_TIMEOUT_S", 3.0)
-    async with provision_confined(LocalSandboxConfig(python_env=True)) as box:
+    monkeypatch.setattr("agent_sandbox.confined.runtime._PORT_TIMEOUT_S", 3.0)
+    async with confined(python_env=True) as box:
         with pytest.raises(vf.SandboxError, match=r"did not say its port: (?s:.*)No module named"):
             await serve(box)
 

@@ -4,10 +4,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, provision_confined, sandbox, uv_scripts
+from agent_sandbox.confined import ConfinedRuntime, sandbox, uv_scripts
 from verifiers.v1.errors import SandboxError
 
-from .conftest import sh
+from .conftest import confined, sh
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
@@ -45,15 +45,13 @@ async def test_the_agent_cannot_change_a_script_or_its_environment(runtime: Conf
 
 
 async def test_many_rollouts_prepare_a_new_script_once() -> None:
-    async with provision_confined(LocalSandboxConfig()) as one, provision_confined(LocalSandboxConfig()) as two:
+    async with confined() as one, confined() as two:
         results = await asyncio.gather(*(box.run_uv_script(SCRIPT) for box in (one, two, one, two)))
     assert [result.stdout for result in results] == ["True [] True\n"] * 4
 
 
 async def test_a_script_that_cannot_be_prepared_says_why(runtime: ConfinedRuntime) -> None:
-    broken = SCRIPT.replace('"packaging"', '"packaging==0.0.0.1"')
-    with pytest.raises(SandboxError, match="failed to prepare uv script"):
-        await runtime.run_uv_script(broken)
-    newer = SCRIPT.replace(">=3.11", ">=3.99")  # no such interpreter, here or elsewhere
-    with pytest.raises(SandboxError, match="failed to prepare uv script"):
-        await runtime.run_uv_script(newer)
+    # No such release, and no such interpreter, here or elsewhere.
+    for known, unknown in (('"packaging"', '"packaging==0.0.0.1"'), (">=3.11", ">=3.99")):
+        with pytest.raises(SandboxError, match="failed to prepare uv script"):
+            await runtime.run_uv_script(SCRIPT.replace(known, unknown))

@@ -3,30 +3,21 @@
 import ctypes
 import os
 import signal
+import struct
 
-SIGEV_SIGNAL, CLOCK_MONOTONIC = 0, 1
 CHAINS = 60
+CLOCK_MONOTONIC = 1
+CONTINUE = struct.pack("qii48x", 0, signal.SIGCONT, 0)
+"""A `struct sigevent`."""
+OFTEN = struct.pack("4q", 0, 300_000, 0, 300_000)
+"""A `struct itimerspec`: in 0.3 ms, and every 0.3 ms."""
 libc = ctypes.CDLL(None, use_errno=True)
-
-
-class Event(ctypes.Structure):
-    _fields_ = [
-        ("value", ctypes.c_void_p),
-        ("signo", ctypes.c_int),
-        ("notify", ctypes.c_int),
-        ("pad", ctypes.c_char * 48),
-    ]
-
-
-class Times(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_long) for name in ("every_s", "every_ns", "first_s", "first_ns")]
 
 
 def wake_often() -> None:
     timer = ctypes.c_void_p()
-    event = Event(None, signal.SIGCONT, SIGEV_SIGNAL)
-    libc.timer_create(CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(timer))
-    libc.timer_settime(timer, 0, ctypes.byref(Times(0, 300_000, 0, 300_000)), None)
+    libc.timer_create(CLOCK_MONOTONIC, CONTINUE, ctypes.byref(timer))
+    libc.timer_settime(timer, 0, OFTEN, None)
 
 
 def chain() -> None:

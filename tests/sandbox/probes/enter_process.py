@@ -4,6 +4,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 ATTACH, SEIZE, TRACEME = 16, 0x4206, 0
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -26,10 +27,8 @@ ways: dict[str, Callable[[], int]] = {
 for name, way in ways.items():
     if way() != -1 or ctypes.get_errno() != 1:
         print(name, ctypes.get_errno())
-try:
+with suppress(OSError):
     os.close(os.open(f"/proc/{PID}/mem", os.O_RDWR))
     print("memory file")
-except OSError:
-    pass
 if LIBC.ptrace(TRACEME, 0, 0, 0) != 0:
     print("a program can no longer be traced from its start")

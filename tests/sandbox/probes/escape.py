@@ -3,20 +3,25 @@
 import ctypes
 import os
 import subprocess
+from contextlib import suppress
 
 MS_REMOUNT, MS_BIND = 32, 4096
 NAMESPACES = {"user": 0x10000000, "mnt": 0x00020000, "net": 0x40000000, "pid": 0x20000000, "uts": 0x04000000}
 # Files that the kernel guards with the caller's uid alone, which is the host's for a host root.
-HOST_WIDE = (
-    "/proc/sys/kernel/core_pattern",
-    "/proc/sys/kernel/modprobe",
-    "/proc/sys/kernel/hostname",
-    "/proc/sys/vm/drop_caches",
-    "/proc/sys/fs/suid_dumpable",
-    "/proc/sysrq-trigger",
-    "/proc/self/uid_map",
-    "/proc/irq/default_smp_affinity",
-)
+HOST_WIDE = [f"sys/kernel/{name}" for name in ("core_pattern", "modprobe", "hostname")]
+HOST_WIDE += ["sys/vm/drop_caches", "sys/fs/suid_dumpable", "sysrq-trigger", "self/uid_map", "irq/default_smp_affinity"]
+DIRECTORIES = [
+    "/",
+    "/usr",
+    "/usr/bin",
+    "/usr/local",
+    "/usr/src",
+    "/etc",
+    "/etc/ssl/certs",
+    "/bin",
+    "/dev",
+    "/.vf/supervisor",
+]
 
 
 def mounts() -> None:
@@ -45,35 +50,18 @@ def namespaces() -> None:
 
 
 def files() -> None:
-    for path in HOST_WIDE:
-        try:
-            os.close(os.open(path, os.O_WRONLY))
-            print("opened for writing", path)
-        except OSError:
-            pass
-    for directory in (
-        "/",
-        "/usr",
-        "/usr/bin",
-        "/usr/local",
-        "/usr/src",
-        "/etc",
-        "/etc/ssl/certs",
-        "/bin",
-        "/dev",
-        "/.vf/supervisor",
-    ):
-        try:
+    for name in HOST_WIDE:
+        with suppress(OSError):
+            os.close(os.open(f"/proc/{name}", os.O_WRONLY))
+            print("opened for writing", name)
+    for directory in DIRECTORIES:
+        with suppress(OSError):
             os.close(os.open(f"{directory}/planted", os.O_WRONLY | os.O_CREAT))
             print("wrote into", directory)
-        except OSError:
-            pass
     for number, name in ((7, "disk"), (1, "mem")):
-        try:
+        with suppress(OSError):
             os.mknod(f"/tmp/{name}", 0o600 | 0o060000, os.makedev(number, 0))
             print("made device", name)
-        except OSError:
-            pass
 
 
 def capabilities() -> None:

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+from contextlib import suppress
 
 USER_MOUNT_PID_NET = 0x10000000 | 0x00020000 | 0x20000000 | 0x40000000
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
@@ -15,16 +16,12 @@ def inside(libc: ctypes.CDLL) -> None:
         if libc.umount2(target, 2) == 0:
             print("unmounted", target)
     if libc.mount(b"proc", b"/tmp", b"proc", 0, None) == 0:
-        try:
+        with suppress(OSError):
             os.close(os.open("/tmp/sys/kernel/core_pattern", os.O_WRONLY))
             print("opened core_pattern through a fresh /proc")
-        except OSError:
-            pass
-    try:
+    with suppress(OSError):
         os.close(os.open("/usr/planted", os.O_WRONLY | os.O_CREAT))
         print("wrote into /usr")
-    except OSError:
-        pass
 
 
 def main() -> None:
