@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.programs import finished
+from tests.support.programs import finished, own_variables
 
 PLUGINS = Path(__file__).parent / "plugins"
 
@@ -34,19 +34,14 @@ def conformance(directory: Path, *arguments: str, plugins: Sequence[Path] = (PLU
     report = directory / "report.xml"
     argv = [sys.executable, "-m", "opencode_env.conformance", *arguments, f"--junit-xml={report}"]
     argv += ["--basetemp", str(directory / "runs")]
-    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    done = finished(argv, directory, env | {"PYTHONPATH": os.pathsep.join(map(str, plugins))}, timeout=1200)
+    env = own_variables(PYTHONPATH=os.pathsep.join(map(str, plugins)))
+    done = finished(argv, directory, env, timeout=1200)
     assert report.exists(), done.stdout + done.stderr
     cases = {case.attrib["name"]: case for case in ET.parse(report).iter("testcase")}
     failed = {name: message for name, case in cases.items() if (message := _problem(case))}
     skipped = frozenset(name for name, case in cases.items() if case.find("skipped") is not None)
-    return Report(
-        exit_code=done.returncode,
-        output=done.stdout + done.stderr,
-        passed=frozenset(cases) - skipped - frozenset(failed),
-        skipped=skipped,
-        failed=failed,
-    )
+    passed = frozenset(cases) - skipped - frozenset(failed)
+    return Report(done.returncode, done.stdout + done.stderr, passed, skipped, failed)
 
 
 def _problem(case: ET.Element) -> str:

@@ -48,8 +48,14 @@ OF_THE_ENVIRONMENT = {
 OF_ANY_FAILING_MODEL = {"always-500": 1, "always-cut": 1, "test_a_time_limit_hides": 1, "be_reached": 2}
 """What an agent without retries and one with them show."""
 OF_ANY_END = {
-    **{"refused": 2, "waits_for_its_model": 1, "waits_for_its_command": 1, "limit_of_turns": 1, "budget_of_tokens": 1},
-    **{"outgrows_the_models_window": 1, "the_agent_left": 1, "a_service": 1},
+    "refused": 2,
+    "waits_for_its_model": 1,
+    "waits_for_its_command": 1,
+    "limit_of_turns": 1,
+    "budget_of_tokens": 1,
+    "outgrows_the_models_window": 1,
+    "the_agent_left": 1,
+    "a_service": 1,
 }
 """What the light program and OpenCode show."""
 OF_TESTS_OPENCODE = OF_ANY_END | OF_ANY_FAILING_MODEL | {"without_a_finish_reason": 1}

@@ -14,8 +14,6 @@ LEFT = "test_no_process_that_the_agent_left_lives_when_it_is_scored"
 UNREACHABLE = "test_an_endpoint_that_cannot_be_reached_is_a_typed_error_and_never_a_reward"
 LIMITED = "test_a_time_limit_hides_no_failing_endpoint"
 FAILING = "test_an_endpoint_that_fails_for_good_is_a_typed_error_and_never_a_reward"
-
-
 NO_CALL = "test_no_rollout_without_a_model_call_is_sound"
 
 

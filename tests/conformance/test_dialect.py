@@ -34,17 +34,14 @@ def called(reply: Reply | None) -> tuple[str, Any]:
 def test_the_command_and_every_required_parameter_are_filled_in() -> None:
     more = {"kind": {"type": "string", "enum": ["short", "long"]}, "wait": {"type": "boolean"}}
     bash = schema(["command", "description", "kind", "wait"], command=TEXT, description=TEXT, note=TEXT, **more)
-    name, arguments = called(ToolDialect().command(request(bash=bash), "ls -l"))
-    assert name == "bash"
-    assert arguments == {"command": "ls -l", "description": "as told", "kind": "short", "wait": False}
+    arguments = {"command": "ls -l", "description": "as told", "kind": "short", "wait": False}
+    assert called(ToolDialect().command(request(bash=bash), "ls -l")) == ("bash", arguments)
 
 
 def test_a_tool_that_takes_the_words_of_a_program_gets_a_shell() -> None:
     shell = schema(command={"type": "array", "items": TEXT}, seconds={"type": "integer"})
-    assert called(ToolDialect().command(request(shell=shell), "ls | wc")) == (
-        "shell",
-        {"command": ["sh", "-c", "ls | wc"], "seconds": 600},
-    )
+    arguments = {"command": ["sh", "-c", "ls | wc"], "seconds": 600}
+    assert called(ToolDialect().command(request(shell=shell), "ls | wc")) == ("shell", arguments)
 
 
 def test_a_shell_is_taken_before_other_tools_that_take_code() -> None:
@@ -61,10 +58,8 @@ def test_an_agent_without_a_tool_for_commands_gets_none(tools: dict[str, Any]) -
 
 def test_an_agent_that_ends_with_a_command_gets_its_answer_in_it() -> None:
     offered = request(bash=schema(command=TEXT))
-    assert called(SubmittingDialect("DONE").answer(offered, "it's 42")) == (
-        "bash",
-        {"command": "printf '%s\\n' DONE 'it'\"'\"'s 42'"},
-    )
+    arguments = {"command": "printf '%s\\n' DONE 'it'\"'\"'s 42'"}
+    assert called(SubmittingDialect("DONE").answer(offered, "it's 42")) == ("bash", arguments)
     assert SubmittingDialect("DONE").answer(request(), "42") == Reply(text="42")
 
 

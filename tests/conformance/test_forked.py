@@ -13,7 +13,7 @@ from opencode_env.conformance.forked import Forked
 
 from tests.support.child import child
 from tests.support.processes import alive, parent_of
-from tests.support.programs import finished
+from tests.support.programs import finished, own_variables
 from tests.support.user_home import UserHome
 from tests.support.waiting import until
 
@@ -62,13 +62,8 @@ def place(tmp_path: Path) -> Path:
 
 def variables(place: Path) -> dict[str, str]:
     """Of a user with a home of their own and plugins."""
-    own = {
-        "HOME": str(place / "home"),
-        "TMPDIR": str(place),
-        "PYTHONPATH": f"{place / 'plugins'}:{place}",
-        "A": "b=c\n",
-    }
-    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | own
+    path = f"{place / 'plugins'}:{place}"
+    return own_variables(HOME=str(place / "home"), TMPDIR=str(place), PYTHONPATH=path, A="b=c\n")
 
 
 @pytest.mark.parametrize(
@@ -82,9 +77,8 @@ def variables(place: Path) -> dict[str, str]:
 )
 def test_a_forked_program_sees_what_an_executed_one_sees(place: Path, form: list[str], word: str) -> None:
     argv = [sys.executable, *form, "", word]
-    executed = subprocess.run(
-        argv, cwd=place, env=variables(place), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
+    streams: Any = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    executed = subprocess.run(argv, cwd=place, env=variables(place), check=False, **streams)
     forked = finished(argv, place, variables(place))
     assert json.loads(forked.stdout) == json.loads(executed.stdout) | {"imported": True}
     assert forked.returncode == executed.returncode
@@ -157,8 +151,7 @@ def test_its_time_is_counted_with_that_of_what_it_started(place: Path) -> None:
     (place / "busy.py").write_text(CPU)
     (place / "parent.py").write_text(PARENT)
     before = Forked.cpu_seconds
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    assert finished([sys.executable, "parent.py"], place, environment).returncode == 0
+    assert finished([sys.executable, "parent.py"], place, own_variables()).returncode == 0
     assert Forked.cpu_seconds - before > 0.3
 
 

@@ -50,8 +50,7 @@ async def test_a_program_that_sends_what_no_provider_takes_makes_no_error_of_the
     played = await attacked([runs(attack), Reply(text="done")])
     assert played.trace.ok, played.trace.errors
     assert played.tool_results()[0].strip() == "400 400 400 400 400 400 400 404 404"
-    assert played.trace.num_turns == 2
-    assert played.scored
+    assert (played.trace.num_turns, played.scored) == (2, True)
     assert [call.error for call in played.trace.calls] == [None, None]
     assert sum(played.trace.info["gateway"]["refused"].values()) == 9
 
@@ -68,11 +67,9 @@ async def test_a_program_of_many_calls_at_once_gets_no_more_turns_than_there_are
 
 
 async def test_an_agent_whose_own_request_outgrows_the_bounds_is_scored() -> None:
-    played = await attacked(
-        [bash("head -c 60000 /dev/zero | tr '\\0' x"), *[Reply(text="done")] * 3], GatewayConfig(max_body=50_000)
-    )
+    grows = bash("head -c 60000 /dev/zero | tr '\\0' x")
+    played = await attacked([grows, *[Reply(text="done")] * 3], GatewayConfig(max_body=50_000))
     assert played.trace.ok, played.trace.errors
-    assert played.trace.stop_condition == "request_refused"
-    assert played.scored
+    assert (played.trace.stop_condition, played.scored) == ("request_refused", True)
     assert [call.error for call in played.trace.calls] == [None]
     assert "larger than" in played.trace.info["gateway"]["last_refused"]

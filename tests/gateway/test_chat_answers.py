@@ -104,21 +104,25 @@ def last(trace: Any) -> AssistantMessage:
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("headers", [{}, SUB])
-async def test_a_refusal_is_what_the_model_said(answering: Answering, stream: bool, headers: dict[str, str]) -> None:
-    pieces = [{"refusal": "I can't "}, {"refusal": "do that."}]
-    async with answering({"refusal": "I can't do that."}, deltas=pieces) as rollout:
+@pytest.mark.parametrize(
+    ("message", "pieces"),
+    [
+        ({"refusal": "I can't do that."}, [{"refusal": "I can't "}, {"refusal": "do that."}]),
+        (
+            {"content": "Well. ", "refusal": "No."},
+            [{"role": "assistant", "refusal": None}, {"content": "Well. "}, {"refusal": "No."}],
+        ),
+    ],
+    ids=["alone", "behind a text"],
+)
+async def test_a_refusal_is_what_the_model_said(
+    answering: Answering, stream: bool, headers: dict[str, str], message: Json, pieces: list[Json]
+) -> None:
+    async with answering(message, deltas=pieces) as rollout:
         choice = await ask(rollout, stream=stream, headers=headers)
         trace = rollout.sub if headers else rollout.main
-        assert choice["message"]["content"] == last(trace).content == "I can't do that."
+        assert choice["message"]["content"] == last(trace).content == "".join(message.values())
         assert not choice["message"].get("refusal")
-
-
-@pytest.mark.parametrize("stream", [True, False])
-async def test_a_refusal_behind_a_text_is_lost_no_more_than_the_text(answering: Answering, stream: bool) -> None:
-    pieces: list[Json] = [{"role": "assistant", "refusal": None}, {"content": "Well. "}, {"refusal": "No."}]
-    async with answering({"content": "Well. ", "refusal": "No."}, deltas=pieces) as rollout:
-        choice = await ask(rollout, stream=stream)
-        assert choice["message"]["content"] == last(rollout.main).content == "Well. No."
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -156,23 +160,17 @@ NAMES: dict[str, tuple[list[Json], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("case", NAMES)
-async def test_a_tools_name_in_pieces_is_the_whole_name(answering: Answering, case: str) -> None:
+WITHOUT_TOOLS = [(case, False) for case in ("two pieces", "again with each piece")]
+"""Pieces are joined and repetitions are not where there is no tool to compare with, either."""
+
+
+@pytest.mark.parametrize(("case", "tools"), [*((case, True) for case in NAMES), *WITHOUT_TOOLS])
+async def test_a_tools_name_in_pieces_is_the_whole_name(answering: Answering, case: str, tools: bool) -> None:
     deltas, names = NAMES[case]
     async with answering(end="tool_calls", deltas=deltas) as rollout:
-        choice = await ask(rollout, stream=True, tools=["bash", "sh", "read", "dodo"])
+        choice = await ask(rollout, stream=True, tools=["bash", "sh", "read", "dodo"] * tools)
         assert [one["function"]["name"] for one in choice["message"]["tool_calls"]] == names
         assert [one.name for one in last(rollout.main).tool_calls or ()] == names
-
-
-@pytest.mark.parametrize("case", ["two pieces", "again with each piece"])
-async def test_without_a_tool_to_compare_with_pieces_are_joined_and_repetitions_are_not(
-    answering: Answering, case: str
-) -> None:
-    deltas, names = NAMES[case]
-    async with answering(end="tool_calls", deltas=deltas) as rollout:
-        choice = await ask(rollout, stream=True)
-        assert [one["function"]["name"] for one in choice["message"]["tool_calls"]] == names
 
 
 ENDS = {

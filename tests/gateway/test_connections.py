@@ -3,9 +3,12 @@
 import asyncio
 import json
 import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import verifiers.v1 as vf
 from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, provision_confined
 from opencode_env.cli_agent.interception import GatewayConfig
 
@@ -72,10 +75,23 @@ async def test_from_the_sandbox_held_connections_end_and_the_neighbours_calls_go
         assert isinstance(box, ConfinedRuntime)
         port = box.host_url(honest.url).rsplit(":", 1)[1]
         attack = asyncio.create_task(box.run(["python3", "-c", HOLD, port, "200"], {}))
-        answers = [(await honest.ask(f"beside {number}")).status for number in range(10)]
-        assert answers == [200] * 10
+        assert [(await honest.ask(f"beside {number}")).status for number in range(10)] == [200] * 10
         result = await attack
         assert "ended 200" in result.stdout, result
+
+
+@asynccontextmanager
+async def reached(
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]], idle_timeout: float, program: str
+) -> AsyncIterator["asyncio.Task[vf.ProgramResult]"]:
+    """A program of a sandbox that has a connection `s` to a server of this machine."""
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, provision_confined(LocalSandboxConfig(idle_timeout=idle_timeout)) as box:
+        assert isinstance(box, ConfinedRuntime)
+        port = server.sockets[0].getsockname()[1]
+        box.host_url(f"http://127.0.0.1:{port}")
+        code = f"import socket; s = socket.create_connection(('127.0.0.1', {port})); {program}"
+        yield asyncio.create_task(box.run(["python3", "-c", code], {}))
 
 
 @pytest.mark.usefixtures("sandboxes")
@@ -85,13 +101,8 @@ async def test_an_idle_connection_of_the_sandbox_is_closed_by_the_relay() -> Non
         await reader.read()
         writer.close()
 
-    server = await asyncio.start_server(never, "127.0.0.1", 0)
-    async with server, provision_confined(LocalSandboxConfig(idle_timeout=0.2), name="idle") as box:
-        assert isinstance(box, ConfinedRuntime)
-        port = server.sockets[0].getsockname()[1]
-        box.host_url(f"http://127.0.0.1:{port}")
-        code = f"import socket; s = socket.create_connection(('127.0.0.1', {port})); print(s.recv(9), s.recv(9))"
-        assert (await box.run(["python3", "-c", code], {})).stdout == "b'hello' b''\n"
+    async with reached(never, 0.2, "print(s.recv(9), s.recv(9))") as running:
+        assert (await running).stdout == "b'hello' b''\n"
 
 
 @pytest.mark.usefixtures("sandboxes")
@@ -106,13 +117,7 @@ async def test_a_connection_that_waits_for_an_answer_stays_however_long_that_tak
         await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(late, "127.0.0.1", 0)
-    async with server, provision_confined(LocalSandboxConfig(idle_timeout=0.1), name="waiting") as box:
-        assert isinstance(box, ConfinedRuntime)
-        port = server.sockets[0].getsockname()[1]
-        box.host_url(f"http://127.0.0.1:{port}")
-        code = f"import socket; s = socket.create_connection(('127.0.0.1', {port})); s.send(b'ask'); print(s.recv(9))"
-        waiting = asyncio.create_task(box.run(["python3", "-c", code], {}))
+    async with reached(late, 0.1, "s.send(b'ask'); print(s.recv(9))") as waiting:
         await asked.wait()
         await asyncio.sleep(1)  # many times its timeout: what is under test is that nothing happens
         answer.set()

@@ -1,7 +1,7 @@
 """Calls share an endpoint's connections, and send what verifiers' own client sends."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import product
 from typing import Any
@@ -10,12 +10,12 @@ import httpcore
 import httpx
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 from opencode_env.cli_agent.interception import endpoint_http
 from opencode_env.cli_agent.interception.endpoint_http import Connections, EndpointHttp
 from verifiers.v1.clients import EvalClient, EvalClientConfig
 from verifiers.v1.dialects import DIALECTS
 
+from tests.support.served_app import served
 from tests.support.waiting import until
 
 
@@ -50,8 +50,7 @@ class CountingServer:
     async def serving(self) -> AsyncIterator[None]:
         """Listen while the body runs."""
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/"
         yield
         await self._runner.cleanup()
@@ -69,8 +68,7 @@ async def at_once(server: CountingServer, client: httpx.AsyncClient, requests: i
     """Send requests at once, of which so many get to the server together."""
     server.may_answer.clear()
     sent = [asyncio.create_task(client.get(server.url)) for _ in range(requests)]
-    while server.active < expected:
-        await asyncio.sleep(0.01)
+    await until(lambda: server.active >= expected)
     server.may_answer.set()
     assert [(await one).text for one in sent] == ["done"] * requests
 
@@ -98,8 +96,7 @@ async def test_calls_above_the_limit_wait_and_connections_above_the_kept_ones_ar
     async with asked() as (server, client):
         await at_once(server, client, 20, 6)
         assert server.most == 6
-        while server.connections > 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: server.connections <= 2)
         await at_once(server, client, 20, 6)
 
 
@@ -139,8 +136,8 @@ async def test_a_free_connection_stays_where_few_others_are_free(monkeypatch: py
             assert (await client.get(f"{server.url}now")).text == "now"
             assert isinstance(client._transport, Connections)
             used += client._transport._free
-        assert len(used) == 2
-        assert used[0] is used[1]
+        first, second = used
+        assert first is second
         server.may_answer.set()
         await asyncio.gather(*held)
 
@@ -173,8 +170,7 @@ async def test_a_call_that_is_cancelled_as_its_answer_ends_leaves_its_place(monk
     response = await connections.handle_async_request(httpx.Request("GET", "http://127.0.0.1:9/"))
     with pytest.raises(asyncio.CancelledError):
         await response.aclose()
-    assert not connections._open
-    assert not connections._free
+    assert (len(connections._open), len(connections._free)) == (0, 0)
     assert connections._places._value == endpoint_http.CONNECTIONS
 
 
@@ -185,13 +181,11 @@ async def test_a_call_that_fails_or_is_given_up_leaves_its_place(monkeypatch: py
             with pytest.raises(httpx.ConnectError):
                 await client.get("http://127.0.0.1:9/")
             given_up = asyncio.create_task(client.get(server.url))
-            while not server.active:
-                await asyncio.sleep(0.01)
+            await until(lambda: server.active)
             given_up.cancel()
             await asyncio.gather(given_up, return_exceptions=True)
             server.may_answer.set()
-            while server.active:
-                await asyncio.sleep(0.01)
+            await until(lambda: not server.active)
             await at_once(server, client, 2, 1)
             server.may_answer.clear()
 
@@ -240,16 +234,12 @@ async def test_a_call_sends_what_verifiers_own_client_sends() -> None:
         heard.append((request.raw_path, sorted(request.headers.items()), await request.read()))
         return web.json_response({})
 
-    async with TestServer(_app(hear)) as server:
-        config = EvalClientConfig(base_url=f"{server.make_url('/')}v1", api_key_var="NO_SUCH_KEY")
+    app = web.Application()
+    app.router.add_post("/{path:.*}", hear)
+    async with served(app) as url:
+        config = EvalClientConfig(base_url=f"{url}/v1", api_key_var="NO_SUCH_KEY")
         for client in (EvalClient(config), EndpointHttp(config), EndpointHttp(config)):
             for route in ("/chat/completions", "/v1/count?of=tokens"):
                 await client.relay_aux(DIALECTS[0], route, {"model": "m"}, headers={"User-Agent": "agent"})
             await client.close()
     assert heard[2:4] == heard[4:6] == heard[:2]
-
-
-def _app(handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.Application:
-    app = web.Application()
-    app.router.add_post("/{path:.*}", handler)
-    return app

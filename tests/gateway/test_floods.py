@@ -6,11 +6,11 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
-import verifiers.v1 as vf
 from agent_sandbox.verifiers_040 import AFTER_0_4_0
 from aiohttp import web
 from opencode_env.cli_agent.interception import MARK_HEADER, GatewayConfig, cpu_budget, own_calls
@@ -20,7 +20,7 @@ from opencode_env.cli_agent.interception.refusals import error_answer
 from opencode_env.cli_agent.rollout import rollout_of
 from verifiers.v1.dialects import DIALECTS
 
-from tests.gateway.test_masking import completion, endpoint
+from tests.gateway.test_masking import completion, provided
 from tests.rlm.role_server import SUB, Rollout, role_server
 from tests.support.waiting import until
 
@@ -62,15 +62,12 @@ BROKEN: dict[str, tuple[bytes, tuple[bytes, ...]]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-async def test_what_cannot_be_passed_on_is_answered_400(name: str) -> None:
+async def test_what_cannot_be_passed_on_is_answered_400(rollout: Rollout, name: str) -> None:
     body, headers = BROKEN[name]
-    async with role_server() as server, server.rollout() as rollout:
-        for role in ((), (b"X-RLM-Role: sub",)):
-            if name == "a mark that is not text":  # taken off before anything else, known or not
-                assert await status_of(rollout, raw_request(rollout, body, *headers, *role)) == 200
-            else:
-                assert await status_of(rollout, raw_request(rollout, body, *headers, *role)) == 400
-        assert rollout.session.error is None
+    status = 200 if name == "a mark that is not text" else 400  # it is taken off before anything else
+    for role in ((), (b"X-RLM-Role: sub",)):
+        assert await status_of(rollout, raw_request(rollout, body, *headers, *role)) == status
+    assert rollout.session.error is None
 
 
 async def test_packed_bodies_hold_the_memory_that_they_unpack_to() -> None:
@@ -179,26 +176,20 @@ async def test_a_place_that_is_given_to_a_call_as_it_is_cancelled_goes_to_the_ne
 
 
 async def test_who_leaves_the_queue_for_memory_or_a_place_leaves_nothing() -> None:
-    memory = Memory(10)
-    gate = CallSlots(1, lambda active: True)
+    memory, gate = Memory(10), CallSlots(1, lambda active: True)
 
-    async def held() -> None:
+    async def stays(wait: Callable[[ExitStack], Awaitable[object]]) -> None:
         with ExitStack() as until_end:
-            await memory.hold(10, until_end)
+            await wait(until_end)
             await asyncio.Event().wait()
 
-    async def placed() -> None:
-        with ExitStack() as until_end:
-            await gate.place(until_end)
-            await asyncio.Event().wait()
-
-    for queue in (held, placed):
-        first, *others = [asyncio.create_task(queue()) for _ in range(3)]
+    waits: list[Callable[[ExitStack], Awaitable[object]]] = [partial(memory.hold, 10), gate.place]
+    for wait in waits:
+        waiting = [asyncio.create_task(stays(wait)) for _ in range(3)]
         await asyncio.sleep(0)
-        first.cancel()
-        for one in others:
+        for one in waiting:
             one.cancel()
-        outcomes = await asyncio.gather(first, *others, return_exceptions=True)
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [asyncio.CancelledError] * 3
     with ExitStack() as until_end:
         await memory.hold(10, until_end)
@@ -211,15 +202,13 @@ async def surrogates(request: web.Request) -> web.StreamResponse:
 
 
 async def test_a_whole_reply_with_half_a_character_is_a_turn_like_any_other() -> None:
-    async with endpoint(surrogates) as url:
-        client = vf.EvalClientConfig(base_url=url, api_key_var="NO_SUCH_KEY")
-        async with role_server(client=client) as server, server.rollout() as rollout:
-            for headers in ({}, SUB):
-                answer = await rollout.ask("hello", headers)
-                assert (answer.status, answer.text) == (200, "a\ufffd b \U0001f600")
-            assert rollout.session.error is None
-            assert rollout.main.assistant_messages[-1].content == "a\ufffd b \U0001f600"
-            rollout.main.model_dump_json()
+    async with provided(surrogates) as rollout:
+        for headers in ({}, SUB):
+            answer = await rollout.ask("hello", headers)
+            assert (answer.status, answer.text) == (200, "a\ufffd b \U0001f600")
+        assert rollout.session.error is None
+        assert rollout.main.assistant_messages[-1].content == "a\ufffd b \U0001f600"
+        rollout.main.model_dump_json()
 
 
 async def repeats(request: web.Request) -> web.StreamResponse:
@@ -231,29 +220,24 @@ async def repeats(request: web.Request) -> web.StreamResponse:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_an_endpoint_that_repeats_the_request_in_its_error_fills_no_trace(stream: bool) -> None:
-    async with endpoint(repeats) as url:
-        client = vf.EvalClientConfig(base_url=url, api_key_var="NO_SUCH_KEY")
-        async with role_server(client=client) as server, server.rollout() as rollout:
-            answer = await rollout.ask("x" * 900_000, stream=stream)
-            (call,) = rollout.main.calls
-            assert call.error is not None
-            for text in (answer.body, call.error.message):
-                assert len(text) < 10_000
-                assert "Input should be shorter" in text
-                assert "context_length_exceeded" in text
+    async with provided(repeats) as rollout:
+        answer = await rollout.ask("x" * 900_000, stream=stream)
+        (call,) = rollout.main.calls
+        assert call.error is not None
+        for text in (answer.body, call.error.message):
+            assert len(text) < 10_000
+            assert "Input should be shorter" in text
+            assert "context_length_exceeded" in text
 
 
 async def test_of_a_programs_failing_calls_the_first_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[own_calls.__module__], "RECORDED_PROGRAM_CALLS", 3)
-    async with endpoint(repeats) as url:
-        client = vf.EvalClientConfig(base_url=url, api_key_var="NO_SUCH_KEY")
-        async with role_server(client=client) as server, server.rollout() as rollout:
-            mark = {MARK_HEADER: f"{rollout_of(rollout.main).program.new_run()}:own"}
-            for headers in (mark, *[{}] * 8, mark):
-                assert (await rollout.ask("hello", headers)).status == 400
-            assert len(rollout.main.calls) == 2 + 3
-            assert len(own_calls(rollout.main)) == 2
-            rollout_of(rollout.main).program.forget()
+    async with provided(repeats) as rollout:
+        mark = {MARK_HEADER: f"{rollout_of(rollout.main).program.new_run()}:own"}
+        for headers in (mark, *[{}] * 8, mark):
+            assert (await rollout.ask("hello", headers)).status == 400
+        assert (len(rollout.main.calls), len(own_calls(rollout.main))) == (2 + 3, 2)
+        rollout_of(rollout.main).program.forget()
 
 
 def test_an_error_says_what_its_status_means_where_the_wire_format_does() -> None:

@@ -26,9 +26,9 @@ def event(delta: dict[str, Any], finish: str | None = None, **more: Any) -> byte
     return b"data: " + json.dumps({**HEAD, "choices": choices, **more}).encode() + b"\n\n"
 
 
-def called(index: int, **function: str) -> dict[str, Any]:
+def called(index: int, id: str = "", **function: str) -> dict[str, Any]:
     """A piece of a call."""
-    return {"tool_calls": [{"index": index, "id": f"call_{index}", "type": "function", "function": function}]}
+    return {"tool_calls": [{"index": index, "id": id or f"call_{index}", "type": "function", "function": function}]}
 
 
 def thought(text: str, **more: Any) -> dict[str, Any]:
@@ -54,18 +54,12 @@ STREAMS: dict[str, list[bytes]] = {
         event(called(1, arguments=": 5000.0}")),
         event({}, "tool_calls", usage=USAGE),
     ],
-    "a call that is made sound": [
-        event(
-            {"tool_calls": [{**called(0, name="x", arguments="[" * 501)["tool_calls"][0], "id": "__proto__"}]},
-            "tool_calls",
-        )
-    ],
+    "a call that is made sound": [event(called(0, id="__proto__", name="x", arguments="[" * 501), "tool_calls")],
     "no id, no kind": [event({"tool_calls": [{"index": 0, "function": {"name": "x", "arguments": ""}}]}, "tool_calls")],
 }
 
 
 def call_with(body: dict[str, Any]) -> Call:
-    """A call whose body is known."""
     call = call_of(session())
     call.body = body
     return call
@@ -88,13 +82,9 @@ async def test_each_request_goes_on_with_its_own_body_and_its_own_answer() -> No
     calls = [call_with({"messages": [], "seed": n}) for n in (1, 2)]
     first, second = map(served, calls)
     sampling = vf.SamplingConfig(temperature=0.5)
-    assert first.apply_overrides({"no": "body"}, "m", sampling) == {
-        "messages": [],
-        "seed": 1,
-        "model": "m",
-        "temperature": 0.5,
-    }
-    assert second.apply_overrides({"no": "body"}, "m", sampling)["seed"] == 2
+    for seed, one in enumerate((first, second), 1):
+        sent = {"messages": [], "seed": seed, "model": "m", "temperature": 0.5}
+        assert one.apply_overrides({"no": "body"}, "m", sampling) == sent
     in_one_event(calls[0], [*STREAMS["text"], DONE])
     in_one_event(calls[1], [*STREAMS["nothing"], DONE])
     assert [one.stream_parser().finish().message.content for one in (first, second)] == ["Héllo", None]

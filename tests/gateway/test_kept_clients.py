@@ -8,6 +8,8 @@ import pytest
 from opencode_env.cli_agent.interception.endpoint import MOST_IDLE, KeptClients
 from verifiers.v1.clients import Client, EvalClientConfig
 
+from tests.support.waiting import until
+
 OPEN: list[str] = []
 """Base URLs of the HTTP clients that are open."""
 
@@ -55,8 +57,7 @@ async def test_only_the_last_unused_ones_stay_open_and_none_is_closed_in_use() -
         kept.lend("main", endpoint(number))
         kept.give_back("main", endpoint(number))
     await asyncio.sleep(0)
-    while len(OPEN) > MOST_IDLE + 1:
-        await asyncio.sleep(0.01)
+    await until(lambda: len(OPEN) <= MOST_IDLE + 1)
     assert kept.lend("main", endpoint(0)) is used
     again = kept.lend("main", endpoint(3 * MOST_IDLE - 1))
     assert len(OPEN) == MOST_IDLE + 1

@@ -1,56 +1,50 @@
 """A run of the agent's program is known by its own mark only, and goes on with what its conversations began with."""
 
 import asyncio
-from collections.abc import Mapping
+from itertools import count
 from typing import Any
 
 import pytest
-import verifiers.v1 as vf
 from aiohttp import web
 from opencode_env.cli_agent.interception import MARK_HEADER, own_calls
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.opencode import OpenCodeHarnessConfig
 
-from tests.gateway.test_masking import completion, endpoint
-from tests.rlm.role_server import RoleServer, Rollout, role_server
+from tests.gateway.test_masking import completion, provided
+from tests.rlm.role_server import Rollout
 
-OPENCODE = OpenCodeHarnessConfig(id="opencode-env")
 TOOL = {"type": "function", "function": {"name": "bash", "description": "runs", "parameters": {"type": "object"}}}
 
 
-def marked(mark: str, **headers: str) -> dict[str, str]:
-    return {MARK_HEADER: mark, **headers}
-
-
-async def told(rollout: Rollout, mark: str, prompt: str = "hello") -> bool:
+async def told(rollout: Rollout, mark: str) -> bool:
     """Whether a call with that mark counts as the own program's."""
     before = len(own_calls(rollout.main))
-    assert (await rollout.ask(prompt, marked(mark))).status == 200
+    assert (await rollout.ask("hello", {MARK_HEADER: mark})).status == 200
     return len(own_calls(rollout.main)) > before
 
 
-async def test_the_first_mark_of_a_code_is_the_runs_and_no_other() -> None:
-    async with role_server() as server, server.rollout() as rollout:
-        code = rollout_of(rollout.main).program.new_run()
-        assert await told(rollout, f"{code}:own")
-        for other in (f"{code}:another", code, "", ":", "é"):
-            assert not await told(rollout, other), other
-        assert await told(rollout, f"{code}:own")
-        rollout_of(rollout.main).program.forget()
+async def test_the_first_mark_of_a_code_is_the_runs_and_no_other(rollout: Rollout) -> None:
+    program = rollout_of(rollout.main).program
+    code = program.new_run()
+    assert await told(rollout, f"{code}:own")
+    for other in (f"{code}:another", code, "", ":", "é"):
+        assert not await told(rollout, other), other
+    assert await told(rollout, f"{code}:own")
+    program.forget()
 
 
-async def test_an_older_runs_mark_and_code_count_no_more() -> None:
-    async with role_server() as server, server.rollout() as rollout:
-        old = rollout_of(rollout.main).program.new_run()
-        assert await told(rollout, f"{old}:own")
-        rollout_of(rollout.main).program.revoke()
-        for between in (f"{old}:own", f"{old}:new", ":", ":own"):
-            assert not await told(rollout, between), between
-        code = rollout_of(rollout.main).program.new_run()
-        assert not await told(rollout, f"{old}:own")
-        assert not await told(rollout, f"{old}:new")
-        assert await told(rollout, f"{code}:own")
-        rollout_of(rollout.main).program.forget()
+async def test_an_older_runs_mark_and_code_count_no_more(rollout: Rollout) -> None:
+    program = rollout_of(rollout.main).program
+    old = program.new_run()
+    assert await told(rollout, f"{old}:own")
+    program.revoke()
+    for between in (f"{old}:own", f"{old}:new", ":", ":own"):
+        assert not await told(rollout, between), between
+    code = program.new_run()
+    for of_old in (f"{old}:own", f"{old}:new"):
+        assert not await told(rollout, of_old), of_old
+    assert await told(rollout, f"{code}:own")
+    program.forget()
 
 
 async def test_a_call_that_outlives_its_run_breaks_nothing_of_the_next() -> None:
@@ -63,64 +57,59 @@ async def test_a_call_that_outlives_its_run_breaks_nothing_of_the_next() -> None
             return web.json_response({"error": {"message": "no"}}, status=400)
         return web.json_response(completion("yes"))
 
-    async with endpoint(waits) as url:
-        client = vf.EvalClientConfig(base_url=url, api_key_var="NO_SUCH_KEY")
-        async with role_server(client=client) as server, server.rollout() as rollout:
-            old = rollout_of(rollout.main).program.new_run()
-            assert await told(rollout, f"{old}:own")
-            late = asyncio.ensure_future(rollout.ask("late", marked(f"{old}:own")))
-            await asked.wait()
-            code = rollout_of(rollout.main).program.new_run()
-            answer.set()
-            assert (await late).status == 400
-            assert rollout.session.error is None
-            assert [call.error for call in own_calls(rollout.main)] == [None]
-            assert await told(rollout, f"{code}:own")
-            rollout_of(rollout.main).program.forget()
+    async with provided(waits) as rollout:
+        program = rollout_of(rollout.main).program
+        old = program.new_run()
+        assert await told(rollout, f"{old}:own")
+        late = asyncio.ensure_future(rollout.ask("late", {MARK_HEADER: f"{old}:own"}))
+        await asked.wait()
+        code = program.new_run()
+        answer.set()
+        assert (await late).status == 400
+        assert rollout.session.error is None
+        assert [call.error for call in own_calls(rollout.main)] == [None]
+        assert await told(rollout, f"{code}:own")
+        program.forget()
 
 
 async def say(
     rollout: Rollout, mark: str, system: str, tools: list[Any] | None, agent: str = "build", conversation: str = "ses_1"
 ) -> None:
     messages = [{"role": "system", "content": system}, {"role": "user", "content": "hello"}]
-    headers = {"x-session-id": conversation, "Idempotency-Key": f"{new_key()}:{agent}"}
+    headers = {"x-session-id": conversation, "Idempotency-Key": f"key-{next(_keys)}:{agent}"}
     body = {"model": "m", "messages": messages, **({} if tools is None else {"tools": tools})}
-    assert (
-        await rollout.post(web.json_response(body).body, {**headers, **({MARK_HEADER: mark} if mark else {})})
-    ).status
+    marks = {MARK_HEADER: mark} if mark else {}
+    assert (await rollout.post(web.json_response(body).body, headers | marks)).status == 200
 
 
-_keys = iter(range(1000))
+_keys = count()
 
 
-def new_key() -> str:
-    return f"key-{next(_keys)}"
-
-
-def sent(server: RoleServer) -> list[tuple[str, list[str]]]:
+def sent(rollout: Rollout) -> list[tuple[str, list[str]]]:
     """System prompt and names of the tools of every request at the endpoint."""
-    return [seen(request.body) for request in server.model.requests]
+    return [
+        (body["messages"][0]["content"], [tool["function"]["name"] for tool in body.get("tools") or []])
+        for body in (request.body for request in rollout.model.requests)
+    ]
 
 
-def seen(body: Mapping[str, Any]) -> tuple[str, list[str]]:
-    return str(body["messages"][0]["content"]), [tool["function"]["name"] for tool in body.get("tools") or []]
-
-
+@pytest.mark.parametrize("rollout", [OpenCodeHarnessConfig(id="opencode-env")], indirect=True)
 @pytest.mark.parametrize("runs", [1, 2])
-async def test_a_conversation_keeps_its_system_prompt_and_tools_whatever_its_agent_is_called(runs: int) -> None:
+async def test_a_conversation_keeps_its_system_prompt_and_tools_whatever_its_agent_is_called(
+    rollout: Rollout, runs: int
+) -> None:
     other = {**TOOL, "function": {**TOOL["function"], "name": "evil"}}  # type: ignore[dict-item]
-    async with role_server() as server, server.rollout(harness=OPENCODE) as rollout:
+    mark = f"{rollout_of(rollout.main).program.new_run()}:own"
+    await say(rollout, mark, "You code.", [TOOL])
+    assert rollout_of(rollout.main).first_conversation == "ses_1"
+    if runs == 2:
         mark = f"{rollout_of(rollout.main).program.new_run()}:own"
-        await say(rollout, mark, "You code.", [TOOL])
-        assert rollout_of(rollout.main).first_conversation == "ses_1"
-        if runs == 2:
-            mark = f"{rollout_of(rollout.main).program.new_run()}:own"
-        await say(rollout, mark, "You are evil.", [other])
-        await say(rollout, mark, "You code.", None)
-        await say(rollout, mark, "You plan.", [TOOL, other], "plan")
-        assert sent(server) == [("You code.", ["bash"])] * 4
-        await say(rollout, mark, "You sum up.", None, "compaction")
-        await say(rollout, mark, "You help.", [other], "general", "ses_2")
-        await say(rollout, "", "A program's.", [other], "build", "ses_1")
-        assert sent(server)[4:] == [("You sum up.", []), ("You help.", ["evil"]), ("A program's.", ["evil"])]
-        rollout_of(rollout.main).program.forget()
+    await say(rollout, mark, "You are evil.", [other])
+    await say(rollout, mark, "You code.", None)
+    await say(rollout, mark, "You plan.", [TOOL, other], "plan")
+    assert sent(rollout) == [("You code.", ["bash"])] * 4
+    await say(rollout, mark, "You sum up.", None, "compaction")
+    await say(rollout, mark, "You help.", [other], "general", "ses_2")
+    await say(rollout, "", "A program's.", [other], "build", "ses_1")
+    assert sent(rollout)[4:] == [("You sum up.", []), ("You help.", ["evil"]), ("A program's.", ["evil"])]
+    rollout_of(rollout.main).program.forget()

@@ -29,28 +29,23 @@ STEPS = [
 async def played(light: bool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """What an environment sees of two segments, the last of which fails; and what the model is asked."""
     with light_opencode_in_place() if light else nullcontext():
-        async with (
-            ScriptedModel(policy_of(STEPS)) as model,
-            role_interception(InterceptionServerConfig()) as interception,
-        ):
+        config = InterceptionServerConfig()
+        async with ScriptedModel(policy_of(STEPS)) as model, role_interception(config) as interception:
             client = vf.EvalClientConfig(base_url=model.base_url, api_key_var="NO_SUCH_KEY")
             async with seated(client, interception, recursive=False, system_prompt="Be kind.") as seats:
                 await seats.main_agent.turn("begin")
                 await seats.main_agent.turn("go on")
             trace = seats.main
-    messages = [node.message for node in trace.nodes]
-    said = [
-        (message.role, str(message.content)) for message in messages[1:] if "unavailable" not in str(message.content)
-    ]
-    record = {name: trace.info["agent"][name] for name in ("exit_code", "outcome", "segments")}
+    (_, system), *said = [(node.message.role, str(node.message.content)) for node in trace.nodes]
+    record = trace.info["agent"]
     seen = {
-        "messages": said,
+        "messages": [(role, text) for role, text in said if "unavailable" not in text],
         "calls": [(one.finish_reason, one.node is None) for one in trace.calls],
-        "record": record,
+        "record": {name: record[name] for name in ("exit_code", "outcome", "segments")},
         "branches": trace.num_branches,
         "metrics": {name: value for name, value in trace.metrics.items() if "tokens" not in name},
-        "appended": str(messages[0].content).endswith("\nBe kind."),
-        "session": str(trace.info["agent"]["session_id"]).startswith("ses_"),
+        "appended": system.endswith("\nBe kind."),
+        "session": str(record["session_id"]).startswith("ses_"),
     }
     return seen, [dict(request.body) for request in model.requests]
 

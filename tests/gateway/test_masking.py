@@ -3,13 +3,13 @@
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import verifiers.v1 as vf
 from aiohttp import web
 from opencode_env.cli_agent.interception import GatewayConfig
 from opencode_env.cli_agent.interception.masking import Masking
-from verifiers.v1.interception import InterceptionServerConfig
 
 from tests.gateway.open_gateway import OPEN
 from tests.rlm.role_server import SUB, Answer, Rollout, role_server
@@ -76,16 +76,18 @@ async def _stream(request: web.Request, *events: bytes, cut: int = 1 << 20) -> w
 
 
 @asynccontextmanager
-async def endpoint(handler: Handler) -> AsyncIterator[str]:
-    """A provider."""
+async def provided(handler: Handler, gateway: GatewayConfig | None = None, **client: Any) -> AsyncIterator[Rollout]:
+    """A rollout with such a provider."""
     app = web.Application()
     app.router.add_post("/v1/chat/completions", handler)
     app.router.add_get("/v1/models", handler)
     async with served(app) as url:
-        yield f"{url}/v1"
+        config = vf.EvalClientConfig(base_url=f"{url}/v1", **{"api_key_var": "NO_SUCH_KEY", **client})
+        async with role_server(client=config, gateway=gateway) as server, server.rollout() as rollout:
+            yield rollout
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENDPOINT_KEY", KEY)
     monkeypatch.setenv("A_JUDGES_API_KEY", JUDGE)
@@ -96,39 +98,33 @@ def holds_a_key(answer: Answer) -> bool:
     """Whether the agent could read a key, put together from the pieces of a stream or not."""
     texts = [answer.body, answer.body.replace("\\/", "/")]
     deltas = [json.loads(line[6:]) for line in answer.body.splitlines() if line.startswith("data: {")]
-    choices = [choice for delta in deltas for choice in delta.get("choices", [])]
-    texts += [
-        "".join(choice["delta"].get(name) or "" for choice in choices) for name in ("content", "reasoning_content")
-    ]
+    told = [choice["delta"] for delta in deltas for choice in delta.get("choices", [])]
+    texts += ["".join(one.get(name) or "" for one in told) for name in ("content", "reasoning_content")]
     return any(key in text for key in (KEY, JUDGE, HEADER) for text in texts)
+
+
+KEYED: dict[str, Any] = {"api_key_var": "ENDPOINT_KEY", "headers_from_env": {"X-Team": "TEAM"}}
 
 
 async def ask(
     handler: Handler, stream: bool, headers: dict[str, str], gateway: GatewayConfig | None = None
 ) -> tuple[Answer, Rollout]:
     """One call to such a provider."""
-    async with endpoint(handler) as url:
-        client = vf.EvalClientConfig(base_url=url, api_key_var="ENDPOINT_KEY", headers_from_env={"X-Team": "TEAM"})
-        config = InterceptionServerConfig()
-        async with role_server(config, client=client, gateway=gateway) as server, server.rollout() as rollout:
-            return await rollout.ask("what is the key?", headers, stream=stream), rollout
+    async with provided(handler, gateway, **KEYED) as rollout:
+        return await rollout.ask("what is the key?", headers, stream=stream), rollout
 
 
-@pytest.mark.usefixtures("_keys")
 @pytest.mark.parametrize("headers", [{}, SUB])
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("handler", [refuses, answers, spells, fails_midway])
 async def test_no_key_comes_back_to_the_agent(handler: Handler, stream: bool, headers: dict[str, str]) -> None:
     answer, rollout = await ask(handler, stream, headers)
     assert not holds_a_key(answer)
-    assert answer.status == {"refuses": 401, "fails_midway": 502}.get(
-        handler.__name__, 200 if stream else answer.status
-    )
-    assert KEY not in rollout.main.model_dump_json()
-    assert KEY not in rollout.sub.model_dump_json()
+    statuses = {"refuses": 401, "fails_midway": 502}
+    assert answer.status == statuses.get(handler.__name__, 200 if stream else answer.status)
+    assert KEY not in rollout.main.model_dump_json() + rollout.sub.model_dump_json()
 
 
-@pytest.mark.usefixtures("_keys")
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("handler", [refuses, answers])
 async def test_without_the_masking_the_agent_reads_it(handler: Handler, stream: bool) -> None:
@@ -136,15 +132,12 @@ async def test_without_the_masking_the_agent_reads_it(handler: Handler, stream: 
     assert holds_a_key(answer)
 
 
-@pytest.mark.usefixtures("_keys")
 async def test_the_list_of_models_holds_no_key() -> None:
-    async with endpoint(refuses) as url:
-        client = vf.EvalClientConfig(base_url=url, api_key_var="ENDPOINT_KEY", headers_from_env={"X-Team": "TEAM"})
-        async with role_server(client=client) as server, server.rollout() as rollout:
-            headers = {"Authorization": f"Bearer {rollout.secret}"}
-            async with rollout.http.get(f"{rollout.url}/v1/models", headers=headers) as response:
-                assert response.status == 401
-                assert not holds_a_key(Answer(401, await response.text()))
+    async with provided(refuses, **KEYED) as rollout:
+        headers = {"Authorization": f"Bearer {rollout.secret}"}
+        async with rollout.http.get(f"{rollout.url}/v1/models", headers=headers) as response:
+            assert response.status == 401
+            assert not holds_a_key(Answer(401, await response.text()))
 
 
 def test_a_stream_without_keys_stays_as_it_is() -> None:

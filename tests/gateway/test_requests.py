@@ -13,7 +13,7 @@ from verifiers.v1.harnesses.hermes_agent import HermesAgentHarnessConfig
 from verifiers.v1.interception import InterceptionServerConfig
 
 from tests.gateway.open_gateway import OPEN
-from tests.rlm.role_server import SUB, role_server
+from tests.rlm.role_server import SUB, Rollout, role_server
 from tests.support.broken_wire import broken_wire
 from tests.support.places import Confined
 from tests.support.replies import bash
@@ -24,51 +24,47 @@ ADDED: dict[str, Any] = {
     "plugins": [{"id": "web"}],
     "web_search_options": {},
     "models": ["expensive/model"],
-    "provider": {"order": ["mine"]},
     "route": "fallback",
+    "provider": {"order": ["mine"]},
     "transforms": ["middle-out"],
     "chat_template": "{{ messages }}",
     "chat_template_kwargs": {"enable_thinking": False},
     "priority": -100,
+    "service_tier": "priority",
     "best_of": 50,
     "use_beam_search": True,
+    "logits_processors": ["os.system"],
+    "guided_grammar": "root ::= (a)*",
     "logprobs": True,
     "top_logprobs": 20,
     "prompt_logprobs": 20,
-    "logits_processors": ["os.system"],
-    "guided_grammar": "root ::= (a)*",
     "top_k": 1,
     "min_p": 0.9,
     "repetition_penalty": 2,
     "min_tokens": 100_000,
     "ignore_eos": True,
-    "service_tier": "priority",
-    "metadata": {"user": "someone"},
     "background": True,
+    "metadata": {"user": "someone"},
+    "n": 1,
     "cache_salt": "x",
     "kv_transfer_params": {"remote_host": "127.0.0.1"},
     "extra_body": {"n": 100},
     "modalities": ["audio"],
     "audio": {"voice": "alloy"},
-    "n": 1,
 }
 
 
 @pytest.mark.parametrize("headers", [{}, SUB])
-async def test_what_an_agents_program_adds_does_not_go_upstream(headers: dict[str, str]) -> None:
+async def test_what_an_agents_program_adds_does_not_go_upstream(rollout: Rollout, headers: dict[str, str]) -> None:
     remote = [{"type": "web_search"}, {"type": "mcp", "server_url": "http://127.0.0.1:1/"}]
     function = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}
     body = {**ASKED, **ADDED, "tools": [*remote, function], "max_tokens": 50}
     body["messages"] = [{"role": "user", "content": "hello", "images": ["http://127.0.0.1/x.png"], "prefix": True}]
-    async with role_server() as server, server.rollout() as rollout:
-        assert (await rollout.post(json.dumps(body), headers)).status == 200
-        sent = server.model.requests[0].body
-        role = "sub" if headers else "main"
-        assert sent.pop("temperature") == {"sub": 0.9, "main": 0.5}[role]
-        messages = [{"role": "user", "content": "hello"}]
-        assert sent == {"model": f"{role}-0", "messages": messages, "tools": [function], "max_tokens": 50}
-        dropped = rollout.main.info["gateway"]["dropped"]
-        assert sum(dropped.values()) == len(ADDED) + 4
+    assert (await rollout.post(json.dumps(body), headers)).status == 200
+    sent = rollout.model.requests[0].body
+    seat = {"model": "sub-0", "temperature": 0.9} if headers else {"model": "main-0", "temperature": 0.5}
+    assert sent == {**seat, "messages": ASKED["messages"], "tools": [function], "max_tokens": 50}
+    assert sum(rollout.main.info["gateway"]["dropped"].values()) == len(ADDED) + 4
 
 
 async def test_without_the_filter_all_of_it_goes_upstream() -> None:
@@ -93,23 +89,19 @@ PARTS: dict[str, Any] = {
 
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
 @pytest.mark.parametrize("role", ["user", "tool", "system"])
-async def test_nothing_that_the_endpoint_would_fetch_goes_upstream(part: Any, role: str) -> None:
+async def test_nothing_that_the_endpoint_would_fetch_goes_upstream(rollout: Rollout, part: Any, role: str) -> None:
     message = {"role": role, "tool_call_id": "x", "content": [{"type": "text", "text": "look"}, part]}
-    async with role_server() as server, server.rollout() as rollout:
-        answer = await rollout.post(json.dumps({"messages": [message]}))
-        assert answer.status == 400
-        assert "messages[0].content[1]" in answer.text
-        assert server.model.requests == []
-        assert rollout.main.calls == []
+    answer = await rollout.post(json.dumps({"messages": [message]}))
+    assert answer.status == 400
+    assert "messages[0].content[1]" in answer.text
+    assert (rollout.model.requests, rollout.main.calls) == ([], [])
 
 
 @pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages", "/v1/messages/count_tokens", "/v1/embeddings"])
-async def test_only_the_wire_format_of_the_agent_is_served(path: str) -> None:
+async def test_only_the_wire_format_of_the_agent_is_served(rollout: Rollout, path: str) -> None:
     body = json.dumps({**ASKED, "input": "hello", "background": True, "tools": [{"type": "mcp"}]})
-    async with role_server() as server, server.rollout() as rollout:
-        assert (await rollout.post(body, path=path)).status == 404
-        assert rollout.main.calls == []
-        assert rollout.session.error is None
+    assert (await rollout.post(body, path=path)).status == 404
+    assert (rollout.main.calls, rollout.session.error) == ([], None)
 
 
 @pytest.mark.parametrize(
@@ -139,32 +131,29 @@ NOSY = {
     "OpenAI-Organization": "org-1",
     "OpenAI-Project": "p",
     "X-Portkey-Config": "{}",
+    "Helicone-Auth": "x",
     "Cookie": "a=b",
     "X-Forwarded-For": "1.2.3.4",
     "X-Session-ID": "another",
-    "Helicone-Auth": "x",
-    "anthropic-beta": "mcp-client-2025-04-04",
     "User-Agent": "mine",
+    "anthropic-beta": "mcp-client-2025-04-04",
     "x-stainless-retry-count": "not a number",
 }
 
 
-async def test_no_header_of_an_agents_program_goes_upstream() -> None:
-    async with role_server() as server, server.rollout() as rollout:
-        assert (await rollout.ask("hello", {**NOSY, "Accept": "text/plain"})).status == 200
-        headers = server.model.requests[0].headers
-        assert headers["accept"] == "text/plain"
-        assert headers["x-session-id"] == rollout.main.id
-        assert headers["user-agent"] != "mine"
-        ours = {"host", "accept", "accept-encoding", "connection", "authorization", "content-type", "content-length"}
-        assert headers.keys() <= ours | {"user-agent", "x-session-id"}
+async def test_no_header_of_an_agents_program_goes_upstream(rollout: Rollout) -> None:
+    assert (await rollout.ask("hello", {**NOSY, "Accept": "text/plain"})).status == 200
+    headers = rollout.model.requests[0].headers
+    assert (headers["accept"], headers["x-session-id"]) == ("text/plain", rollout.main.id)
+    assert headers["user-agent"] != "mine"
+    ours = {"host", "accept", "accept-encoding", "connection", "authorization", "content-type", "content-length"}
+    assert headers.keys() <= ours | {"user-agent", "x-session-id"}
 
 
-async def test_the_gate_of_another_harness_is_no_way_to_an_error() -> None:
-    async with role_server() as server, server.rollout() as rollout:
-        for body in ("[]", '{"tool_call_id": "x"}', "{"):
-            assert (await rollout.post(body, path="/tool")).status == 404
-        assert rollout.session.error is None
+async def test_the_gate_of_another_harness_is_no_way_to_an_error(rollout: Rollout) -> None:
+    for body in ("[]", '{"tool_call_id": "x"}', "{"):
+        assert (await rollout.post(body, path="/tool")).status == 404
+    assert rollout.session.error is None
 
 
 @pytest.mark.usefixtures("sandboxes")
@@ -176,10 +165,8 @@ async def test_opencodes_own_requests_and_what_the_user_configured_go_upstream_a
         "provider": {"intercepted": {"models": {"org/some-model:v1": model}, "options": {"headers": {"X-Also": "so"}}}},
         "agent": {"build": {"temperature": 0.3, "options": {"provider": {"order": ["a"]}}, "seed_of_mine": 5}},
     }
-    async with (
-        RoleInterceptionServer(InterceptionServerConfig()) as interception,
-        broken_wire(interception.base_url, []) as wire,
-    ):
+    served = RoleInterceptionServer(InterceptionServerConfig())
+    async with served as interception, broken_wire(interception.base_url, []) as wire:
         interception.base_url = wire.url
         script = [bash("echo hi"), Reply(text="done")]
         played = await play(Confined(), script, interception=interception, harness={"opencode_config": config})
@@ -203,9 +190,8 @@ async def test_opencodes_own_requests_and_what_the_user_configured_go_upstream_a
         assert "x-mine" not in request.headers
 
 
-async def test_model_and_sampling_of_the_seat_stand() -> None:
-    async with role_server() as server, server.rollout() as rollout:
-        assert (await rollout.post(json.dumps({**ASKED, "temperature": 2, "model": "other"}))).status == 200
-        sent = server.model.requests[0].body
-        assert (sent["model"], sent["temperature"]) == ("main-0", 0.5)
-        assert (await rollout.post(json.dumps({**ASKED, "n": 5}))).status == 400
+async def test_model_and_sampling_of_the_seat_stand(rollout: Rollout) -> None:
+    assert (await rollout.post(json.dumps({**ASKED, "temperature": 2, "model": "other"}))).status == 200
+    sent = rollout.model.requests[0].body
+    assert (sent["model"], sent["temperature"]) == ("main-0", 0.5)
+    assert (await rollout.post(json.dumps({**ASKED, "n": 5}))).status == 400

@@ -7,7 +7,7 @@ from opencode_env.opencode import OpenCodeHarnessConfig
 from opencode_env.scripted_model import Reply, ToolCall
 from opencode_env.scripted_model.request import ChatRequest
 
-from tests.rlm.role_server import RoleServer, Rollout
+from tests.rlm.role_server import Rollout
 
 Wire = dict[str, Any]
 OPENCODE = OpenCodeHarnessConfig(id="opencode-env")
@@ -53,7 +53,7 @@ async def ask(rollout: Rollout, messages: Sequence[Wire], session: str | None = 
     assert answer.status == 200, answer.body
 
 
-def sent(server: RoleServer) -> list[Wire]:
+def sent(rollout: Rollout) -> list[Wire]:
     """The messages of the newest request that reached the model."""
-    found: list[Wire] = server.model.requests[-1].body["messages"]
+    found: list[Wire] = rollout.model.requests[-1].body["messages"]
     return found

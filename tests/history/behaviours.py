@@ -96,8 +96,7 @@ OF_REPLIES: Mapping[str, Callable[[Reply], bool]] = {
 
 
 def _of_one_id(reply: Reply) -> int:
-    calls = {call.arguments_json for call in reply.tool_calls if call.id == "call_same"}
-    return len(calls)
+    return len({call.arguments_json for call in reply.tool_calls if call.id == "call_same"})
 
 
 def _is_cut(reply: Reply) -> bool:

@@ -3,12 +3,13 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import Any
 
-from opencode_env.cli_agent.interception.sound_calls import sound_arguments
+from opencode_env.cli_agent.interception.steps.answer import sound_arguments
 from opencode_env.opencode import javascript_json
 from opencode_env.scripted_model import Reply, ToolCall
-from verifiers.v1.types import AssistantMessage, Messages, ToolMessage
+from verifiers.v1.types import AssistantMessage, Message, Messages, ToolMessage
 
 WITNESS = "/tmp/told"
 """File in the sandbox to which every call that runs adds one line: its word, or its arguments as JSON."""
@@ -29,8 +30,6 @@ export default {{
 """A tool of OpenCode's that takes anything."""
 
 _TOOLS = ("bash", TELL)
-
-
 NOTHING = object()
 """What a call that cannot run says."""
 
@@ -94,6 +93,10 @@ def _line_told(line: str) -> str:
         return line
 
 
+def _is_result(message: Message) -> bool:
+    return message.role == "tool"
+
+
 def assert_results(messages: Messages, replies: Sequence[Reply]) -> None:
     """Behind every answer stands one result for each id of its calls, and that of a call that runs says so."""
     answers = [at for at, message in enumerate(messages) if isinstance(message, AssistantMessage)]
@@ -101,7 +104,7 @@ def assert_results(messages: Messages, replies: Sequence[Reply]) -> None:
         message = messages[at]
         assert isinstance(message, AssistantMessage)
         calls = message.tool_calls or []
-        results = _results(messages[at + 1 :])
+        results = [one for one in takewhile(_is_result, messages[at + 1 :]) if isinstance(one, ToolMessage)]
         assert {call.id for call in calls} == {result.tool_call_id for result in results}
         shown = {result.tool_call_id: str(result.content) for result in results}
         for issued, call in zip(calls, reply.tool_calls, strict=True):
@@ -110,12 +113,3 @@ def assert_results(messages: Messages, replies: Sequence[Reply]) -> None:
                 assert shown[issued.id].startswith("told ") == (line is not None and call.name.lower() == TELL)
                 if line is not None and call.name.lower() != TELL:
                     assert line in shown[issued.id]
-
-
-def _results(messages: Messages) -> list[ToolMessage]:
-    results = []
-    for message in messages:
-        if not isinstance(message, ToolMessage):
-            break
-        results.append(message)
-    return results

@@ -2,16 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Any
 
-from opencode_env.cli_agent.interception.sound_calls import sound_arguments
-from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.cli_agent.interception.steps.answer import sound_arguments
 from opencode_env.scripted_model import Reply
 from verifiers.v1.types import AssistantMessage, UserMessage
 
 from tests.history.meaning import assert_results, lines_meant, lines_told
 from tests.history.segments import Talk
+from tests.support.rollouts import assert_extends
 from tests.support.seats import MAIN_MODEL
 
 
@@ -31,8 +30,8 @@ def assert_conversations(played: Talk) -> None:
     """The same of every conversation of a rollout whose sub-agents have different prompts, and of its tools."""
     assert_one_branch(played)
     assert played.main.metrics.get("sub_llm_history_forks", 0) == 0, played.sub.info
-    assert_results(_only_branch(played.main), played.said)
-    subs = list(_branches(played.sub))
+    assert_results(played.main.branches[0].messages, played.said)
+    subs = [branch.messages for branch in played.sub.branches]
     assert len(subs) == len(played.words) - 1
     for messages in subs:
         (said,) = (said for word, said in played.words.items() if word and word in _prompt(messages))
@@ -47,28 +46,9 @@ def assert_sampled(answers: Sequence[AssistantMessage], said: Sequence[Reply]) -
     """The trace holds what the model said, character for character."""
     assert len(answers) == len(said)
     for message, reply in zip(answers, said, strict=True):
-        assert (message.content or "") == reply.text
-        assert (message.reasoning_content or "") == reply.reasoning
-        calls = message.tool_calls or []
+        assert (message.content or "", message.reasoning_content or "") == (reply.text, reply.reasoning)
         meant = [(call.name, sound_arguments(call.arguments_json)) for call in reply.tool_calls]
-        assert [(call.name, call.arguments) for call in calls] == meant
-
-
-def assert_extends(requests: Sequence[dict[str, Any]]) -> None:
-    """Each request to the endpoint begins with the one before."""
-    for before, after in pairwise(requests):
-        messages = before["messages"]
-        assert after["messages"][: len(messages)] == messages
-        assert after.get("tools") == before.get("tools")
-
-
-def _only_branch(trace: AnyTrace) -> Any:
-    (branch,) = _branches(trace)
-    return branch
-
-
-def _branches(trace: AnyTrace) -> Iterator[Any]:
-    return (branch.messages for branch in trace.branches)
+        assert [(call.name, call.arguments) for call in message.tool_calls or ()] == meant
 
 
 def _prompt(messages: Any) -> str:

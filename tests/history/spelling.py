@@ -8,13 +8,7 @@ from hypothesis import strategies as st
 
 _NUMBERS = [
     *["0", "-0", "-0.0", "5000.0", "5e3", "1E+2", "0.1e1", "1.50", "0.1", "123e-7", "1e21", "1e-7", "-1.0e-10"],
-    *[
-        "12345678901234567890",
-        "123456789012345680",
-        "9007199254740993",
-        "-9007199254740993",
-        "100000000000000000000000",
-    ],
+    *["12345678901234567890", "123456789012345680", "9007199254740993", "-9007199254740993", "1" + "0" * 23],
     *["1e400", "-1e400", "1e-400", "5e-324", "1.7976931348623157e308", "1.7976931348623159e308", "1" + "0" * 310],
 ]
 _TEXTS = [
@@ -23,20 +17,8 @@ _TEXTS = [
 ]
 _SCALARS = [*_NUMBERS, *_TEXTS, "null", "true", "false"]
 _KEYS = [
-    *[
-        '"x"',
-        '"1"',
-        '"10"',
-        '"2"',
-        '"-1"',
-        '"01"',
-        '"4294967295"',
-        '"\\u0078"',
-        '"a b"',
-        '""',
-        '"\\u0000"',
-        '"\ufeffx"',
-    ],
+    *['"x"', '"1"', '"10"', '"2"', '"-1"', '"01"', '"4294967295"'],
+    *['"\\u0078"', '"a b"', '""', '"\\u0000"', '"\ufeffx"'],
     *['"constructor"', '"toString"', '"prototype"', '"hasOwnProperty"', '"then"', '"toJSON"', '"length"', '"$ref"'],
     *['"value"', '"tool"', '"error"', '"e\u0301"', '"\\u00e9"', '"\\ud83d"'],
 ]
@@ -73,10 +55,7 @@ def spelled_value(depth: int = 0) -> st.SearchStrategy[str]:
         return scalars
     inner = st.deferred(lambda: spelled_value(depth + 1))
     return st.one_of(
-        scalars,
-        scalars,
-        st.lists(inner, max_size=3).flatmap(listed),
-        st.deferred(lambda: spelled_object((), depth)),
+        scalars, scalars, st.lists(inner, max_size=3).flatmap(listed), st.deferred(lambda: spelled_object((), depth))
     )
 
 
@@ -86,16 +65,8 @@ NO_OBJECT = ["", " ", "\ufeff", "null", "true", "5", "5.0", "[1]", '"x"', "[]", 
 BROKEN = [
     *["{", "{}}", "not JSON", "{'command': 1}", "\ufeff{}", "{}\x00", '{"a" 1}', "{,}", '{"a":}', "{a: 1}"],
     *['{"command": NaN}', '{"command": -Infinity}', '{"command": "a\nb"}', '{"command": "a\tb"}', '{"command": "a",}'],
-    *[
-        '{"a": 01}',
-        '{"a": 1.}',
-        '{"a": .5}',
-        '{"a": +1}',
-        '{"a": 0x10}',
-        '{"a": [1,,2]}',
-        '{"a": [1,]}',
-        '{"a": "\\x"}',
-    ],
+    *['{"a": 01}', '{"a": 1.}', '{"a": .5}', '{"a": +1}', '{"a": 0x10}'],
+    *['{"a": [1,,2]}', '{"a": [1,]}', '{"a": "\\x"}'],
     *['{"a": 1}{"a": 2}', '{"a": 1} and more', '```json\n{"a": 1}\n```', '{"a": /* b */ 1}', '{"a": undefined}'],
     *['{"__proto__": {"a": 1}, "command": "echo no"}', '{"\\u005f_proto__": 1}', '{"a": {"b": [{"__proto__": 1}]}}'],
     *['{"a": {"constructor": {"prototype": 1}}}', '{"constructor": {"prototype": {}}}'],

@@ -5,7 +5,6 @@ import os
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +15,8 @@ from opencode_env.opencode.build_cache import ensure_build, host_platform
 from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.opencode.echo import OpenCodeEcho
 from verifiers.v1.types import AssistantMessage, ToolCall
+
+from tests.support.child import child
 
 RULES = OpenCodeEcho()
 
@@ -29,11 +30,9 @@ def answer(*calls: tuple[str, str, str], **said: Any) -> AssistantMessage:
 def echo(*calls: tuple[str, str, str], content: str = "", reasoning: str = "") -> dict[str, Any]:
     """What OpenCode sends of one."""
     made: dict[str, Any] = {"role": "assistant", "content": content, "reasoning_content": reasoning}
+    functions = [(identity, {"name": name, "arguments": arguments}) for identity, name, arguments in calls]
     if calls:
-        made["tool_calls"] = [
-            {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
-            for identity, name, arguments in calls
-        ]
+        made["tool_calls"] = [{"id": own, "type": "function", "function": function} for own, function in functions]
     return made
 
 
@@ -105,10 +104,9 @@ def test_a_call_is_complete_as_soon_as_its_arguments_are_json(sampled: str, echo
 
 @pytest.mark.parametrize(("name", "arguments"), [("nothing", "{}"), (" bash ", "{}"), ("bash", "{"), ("bash", "NaN")])
 def test_a_call_that_could_not_run_is_one_of_the_tool_invalid(name: str, arguments: str) -> None:
-    refusal = json.dumps({"tool": name, "error": "what is wrong"})
-    assert is_echo(arguments, refusal, name=name, echoed_name="invalid")
-    assert not is_echo(arguments, '{"tool":"another","error":"x"}', name=name, echoed_name="invalid")
-    assert not is_echo(arguments, '{"tool":1,"error":"x"}', name=name, echoed_name="invalid")
+    for tool, found in ((name, True), ("another", False), (1, False)):
+        refusal = json.dumps({"tool": tool, "error": "what is wrong"})
+        assert is_echo(arguments, refusal, name=name, echoed_name="invalid") == found
 
 
 def test_a_tool_is_found_whatever_the_case_of_its_name() -> None:
@@ -129,17 +127,18 @@ def test_calls_are_found_by_their_ids_in_any_order() -> None:
 
 def test_of_two_calls_with_one_id_either_may_come_back() -> None:
     sampled = answer(("x", "bash", '{"a":1}'), ("x", "bash", '{"a":2}'))
-    assert RULES.recognise(sampled, echo(("x", "bash", '{"a":2}'))) == ["x"]
-    assert RULES.recognise(sampled, echo(("x", "bash", '{"a":1}'))) == ["x"]
-    assert RULES.recognise(sampled, echo(("x", "bash", '{"a":3}'))) is None
     mixed = answer(("x", "Tell", "{}"), ("x", "bash", '{"a":1.0}'))
-    assert RULES.recognise(mixed, echo(("x", "tell", '{"a":1}'))) == ["x"]
-    assert RULES.recognise(mixed, echo(("x", "invalid", '{"a":1}'))) == ["x"]
-    assert RULES.recognise(mixed, echo(("x", "read", '{"a":1}'))) is None
-    assert RULES.recognise(mixed, echo(("x", "tell", '{"a":2}'))) is None
-    assert (
-        RULES.recognise(answer(("x", "Tell", "{}"), ("y", "bash", '{"a":1}')), echo(("x", "tell", '{"a":1}'))) is None
-    )
+    for one, name, value, found in (
+        (sampled, "bash", 2, ["x"]),
+        (sampled, "bash", 1, ["x"]),
+        (sampled, "bash", 3, None),
+        (mixed, "tell", 1, ["x"]),
+        (mixed, "invalid", 1, ["x"]),
+        (mixed, "read", 1, None),
+        (mixed, "tell", 2, None),
+        (answer(("x", "Tell", "{}"), ("y", "bash", '{"a":1}')), "tell", 1, None),
+    ):
+        assert RULES.recognise(one, echo(("x", name, f'{{"a":{value}}}'))) == found, (one, name, value)
     both = echo(("x", "bash", '{"a":2}'), ("x", "bash", '{"a":1}'))
     assert RULES.recognise(sampled, both) == ["x", "x"]
     assert RULES.recognise(answer(("x", "bash", '{"a":1}')), both) is None
@@ -149,8 +148,8 @@ def test_ids_that_a_family_of_models_gets_otherwise_are_found_again() -> None:
     two = answer(("call_abcdefg1", "bash", '{"a":1}'), ("call_abcdefg2", "bash", '{"a":2}'))
     cut = echo(("callabcde", "bash", '{"a":1}'), ("callabcde", "bash", '{"a":2}'))
     assert RULES.recognise(two, cut) == ["call_abcdefg1", "call_abcdefg2"]
-    assert RULES.recognise(answer(("a:b", "bash", "{}")), echo(("a_b", "bash", "{}"))) == ["a:b"]
-    assert RULES.recognise(answer(("a:b", "bash", "{}")), echo(("a_c", "bash", "{}"))) is None
+    for identity, found in (("a_b", ["a:b"]), ("a_c", None)):
+        assert RULES.recognise(answer(("a:b", "bash", "{}")), echo((identity, "bash", "{}"))) == found
 
 
 def test_text_and_reasoning_must_be_the_same() -> None:
@@ -196,15 +195,9 @@ def javascript(sandboxes: None, tmp_path_factory: pytest.TempPathFactory) -> Any
     """What OpenCode's own JavaScript engine makes of a text: parsed and written again, or None."""
     program = tmp_path_factory.mktemp("javascript") / "reader.js"
     program.write_text(READER)
-    binary = Path(ensure_build(DEFAULT_VERSION, host_platform()).directory) / "opencode"
-    with subprocess.Popen(
-        [binary, program],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        bufsize=1,
-        env={**os.environ, "BUN_BE_BUN": "1"},
-    ) as engine:
+    binary = ensure_build(DEFAULT_VERSION, host_platform()).directory / "opencode"
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with child(binary, program, bufsize=1, env={**os.environ, "BUN_BE_BUN": "1"}, **streams) as engine:
         asked, answered = engine.stdin, engine.stdout
         assert asked is not None
         assert answered is not None

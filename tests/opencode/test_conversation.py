@@ -3,8 +3,6 @@
 OpenCode: `test_later_segments.py`.
 """
 
-from itertools import pairwise
-
 import pytest
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import Reply
@@ -12,7 +10,7 @@ from verifiers.v1.agent import TimeoutConfig
 
 from tests.support.places import Place
 from tests.support.replies import bash
-from tests.support.rollouts import conversation
+from tests.support.rollouts import assert_extends, conversation
 from tests.support.waiting import within_a_limit
 
 LEFT = """
@@ -40,14 +38,12 @@ async def test_further_turns_continue_one_session_that_only_grows_and_meet_nothi
         second = await talk.turn("--last thing\n")
     trace = talk.trace
     assert trace.ok, trace.errors
-    assert [segment.last_reply for segment in (first, second)] == ["First.", "Done."]
-    assert (trace.num_branches, trace.num_turns, trace.reward) == (1, 4, 1.0)
-    assert trace.info["agent"]["segments"] == 2
+    assert (first.last_reply, second.last_reply) == ("First.", "Done.")
+    assert (trace.num_branches, trace.num_turns, trace.reward, trace.info["agent"]["segments"]) == (1, 4, 1.0, 2)
     assert [str(message.content) for message in trace.messages if message.role == "tool"][1] == "still\none\n"
-    bodies = [request.body["messages"] for request in model.requests]
-    for before, after in pairwise(bodies):
-        assert after[: len(before)] == before
-    assert [message["content"] for message in bodies[-1] if message["role"] == "user"] == [prompt, "--last thing\n"]
+    assert_extends([request.body for request in model.requests])
+    last = model.requests[-1].body["messages"]
+    assert [message["content"] for message in last if message["role"] == "user"] == [prompt, "--last thing\n"]
 
 
 @pytest.mark.usefixtures("light")

@@ -30,18 +30,21 @@ class Machine:
             (self.bin / name).symlink_to(found)
         self.target = root / "opencode"
         self._slept = root / "slept"
-        (self.bin / "sleep").write_text(f'#!/bin/sh\necho "$1" >> {self._slept}\n')
-        (self.bin / "sleep").chmod(0o755)
+        self.put("sleep", f'echo "$1" >> {self._slept}')
+
+    def put(self, name: str, command: str) -> None:
+        """Put a shell script there."""
+        (self.bin / name).write_text(f"#!/bin/sh\n{command}\n")
+        (self.bin / name).chmod(0o755)
 
     def download(
         self, url: str, digest: str = DIGEST, jitter: str = "0", script: str | None = None
     ) -> "subprocess.CompletedProcess[str]":
-        wanted = ["opencode", url, digest, "opencode"]
         script = program("download.sh") if script is None else script
+        wanted = ["opencode", url, digest, "opencode"]
         argv = [str(self.bin / "sh"), "-c", script, "download", str(self.target), jitter, *wanted]
-        return subprocess.run(
-            argv, env={"PATH": str(self.bin)}, capture_output=True, text=True, check=False, timeout=60
-        )
+        env = {"PATH": str(self.bin)}
+        return subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=60)
 
     @property
     def slept(self) -> list[str]:
@@ -110,18 +113,15 @@ def test_a_program_with_another_checksum_is_never_put_in_place(archives: Archive
     result = machine.download(archives.url, "0" * 64)
     assert result.returncode == 1
     assert f"SHA-256 of the program is {DIGEST}, expected {'0' * 64}" in result.stderr
-    assert archives.asked == 5
-    assert machine.slept == ["1", "2", "4", "8"]
-    assert not machine.target.exists()
-    assert machine.left_over == []
+    assert (archives.asked, machine.slept) == (5, ["1", "2", "4", "8"])
+    assert (machine.target.exists(), machine.left_over) == (False, [])
 
 
 @pytest.mark.parametrize("archives", [(tgz({"other": b""}),), (tgz({"../opencode": PROGRAM}),)], indirect=True)
 def test_an_archive_without_the_program_in_its_place_is_never_used(archives: Archives, tmp_path: Path) -> None:
     machine = Machine(tmp_path, "python3")
     result = machine.download(archives.url)
-    assert result.returncode == 1
-    assert "download or unpacking failed" in result.stderr
+    assert (result.returncode, "download or unpacking failed" in result.stderr) == (1, True), result
     assert not (tmp_path / "opencode" / "opencode").exists()
 
 
@@ -129,9 +129,7 @@ def test_an_image_with_a_minimal_python_and_no_downloader_gets_a_message_that_na
     archives: Archives, tmp_path: Path
 ) -> None:
     machine = Machine(tmp_path)
-    (machine.bin / "python3").write_text("#!/bin/sh\nexit 1\n")
-    (machine.bin / "python3").chmod(0o755)
+    machine.put("python3", "exit 1")
     result = machine.download(archives.url)
-    assert result.returncode == 3
-    assert "it needs curl, wget or python3" in result.stderr
+    assert (result.returncode, "it needs curl, wget or python3" in result.stderr) == (3, True), result
     assert (archives.asked, machine.left_over) == (0, [])

@@ -60,8 +60,7 @@ def test_a_huge_error_message_is_bounded() -> None:
 
 def test_the_tail_is_bounded_in_bytes_and_never_cuts_a_character() -> None:
     log = RunLog(events_tail="é" * 100, stderr_tail="ü" * 100)
-    assert log.tail(9) == "é" * 4 + "\n" + "ü" * 4
-    assert log.tail(0) == ""
+    assert (log.tail(9), log.tail(0)) == ("é" * 4 + "\n" + "ü" * 4, "")
 
 
 def test_the_tail_of_a_quiet_standard_error_is_the_events() -> None:

@@ -42,9 +42,9 @@ async def test_the_harness_sees_what_the_image_holds_and_installs_nothing(made_i
         for strategy in ("image", "auto"):
             record = InstallRecord()
             config = OpenCodeHarnessConfig(id="opencode-env", install=strategy)
-            assert await install(config, box, trust_image=False, record=record) == f"/opencode/{build.name}"
+            assert await install(config, box, trust_image=False, record=record) == f"/opencode/{build.directory.name}"
             assert (record.way, record.bytes, set(record.seconds)) == ("present", 0, {"check"})
-        version = await box.run([f"/opencode/{build.name}/opencode", "--version"], {})
+        version = await box.run([f"/opencode/{build.directory.name}/opencode", "--version"], {})
         assert version.stdout.strip() == DEFAULT_VERSION
 
 

@@ -66,7 +66,7 @@ async def sh(box: Runtime, command: str) -> str:
 
 async def test_an_upload_puts_both_programs_in_place_once(bare: Runtime, build: CachedBuild) -> None:
     directory = await install(config(), bare)
-    assert directory == f"/opencode/{build.name}"
+    assert directory == f"/opencode/{build.directory.name}"
     assert await sh(bare, f"{directory}/opencode --version") == DEFAULT_VERSION
     assert "ripgrep" in await sh(bare, f"{directory}/rg --version")
     before = await sh(bare, f"stat -c %Z.%i {directory}/*")
@@ -76,7 +76,7 @@ async def test_an_upload_puts_both_programs_in_place_once(bare: Runtime, build: 
 
 
 async def test_an_upload_that_was_cut_is_not_taken_for_complete(bare: Runtime, build: CachedBuild) -> None:
-    half = f"/half/{build.name}"
+    half = f"/half/{build.directory.name}"
     await sh(bare, f"mkdir -p {half}; echo half > {half}/opencode; chmod +x {half}/opencode")
     assert (await probe_sandbox(config(asset_dir="/half"), bare)).ready == ()
 
@@ -84,15 +84,13 @@ async def test_an_upload_that_was_cut_is_not_taken_for_complete(bare: Runtime, b
 async def test_a_download_arrives_checked_and_with_ripgrep(bare: Runtime, archives: Archives) -> None:
     await bare.write("/usr/local/bin/wget", WGET)
     await sh(bare, "chmod +x /usr/local/bin/wget")
-    chosen = config(
-        install="download", asset_dir="/fetched", download_url=bare.host_url(archives.url), download_sha256=DIGEST
-    )
+    wanted = {"download_url": bare.host_url(archives.url), "download_sha256": DIGEST}
+    chosen = config(install="download", asset_dir="/fetched", **wanted)
     directory = await install(chosen, bare)
     assert await sh(bare, f"cat {directory}/opencode") == PROGRAM.decode().strip()
     assert "ripgrep" in await sh(bare, f"{directory}/rg --version")
     assert archives.asked == 1
-    assert await install(chosen, bare) == directory
-    assert archives.asked == 1
+    assert (await install(chosen, bare), archives.asked) == (directory, 1)
 
 
 async def test_a_version_without_a_checksum_is_never_downloaded(bare: Runtime) -> None:

@@ -1,6 +1,5 @@
 """OpenCode's second segment goes on with its session; what the first leaves behind neither reaches nor changes it."""
 
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,8 @@ from verifiers.v1.interception import InterceptionServerConfig
 from tests.opencode.test_own_calls import CALL, FAILS
 from tests.opencode.test_pictures import PICTURE, message, texts, urls
 from tests.support.places import Place
-from tests.support.replies import bash
-from tests.support.rollouts import conversation
+from tests.support.replies import bash, python
+from tests.support.rollouts import assert_extends, conversation
 
 pytestmark = pytest.mark.opencode
 
@@ -49,11 +48,6 @@ os.system("pkill -KILL -f format.json")
 BEHIND = "(setsid python3 /tmp/p.py </dev/null >/dev/null 2>&1 &); until [ -e /app/spies ]; do sleep 0.1; done"
 
 
-def python(program: str) -> Reply:
-    """A turn that runs a Python program."""
-    return bash(f"cat > /tmp/p.py <<'END'\n{program}\nEND\npython3 /tmp/p.py 2>&1")
-
-
 async def test_nothing_of_the_first_segment_configures_the_second_runs_in_it_or_calls_in_its_name(
     confined: Place,
 ) -> None:
@@ -74,13 +68,9 @@ async def test_nothing_of_the_first_segment_configures_the_second_runs_in_it_or_
     laid, _, _, seen = [str(message.content) for message in trace.messages if message.role == "tool"]
     assert laid == "laid\n"
     assert seen == "keptkeptkeptkept0\n/tmp/opencode/home\n"
-    assert left == []
-    first, *_ = bodies = [request.body for request in model.requests]
-    assert len(bodies) == 6
-    assert {str(body["messages"][0]) for body in bodies} == {str(first["messages"][0])}
-    assert {str(body["tools"]) for body in bodies} == {str(first["tools"])}
-    for before, after in pairwise(body["messages"] for body in bodies):
-        assert after[: len(before)] == before
+    bodies = [request.body for request in model.requests]
+    assert (left, len(bodies)) == ([], 6)
+    assert_extends(bodies)
     assert (trace.num_branches, trace.metrics["program_calls"]) == (1, 0.0)
     said = [one["content"] for one in bodies[-1]["messages"] if one["role"] == "user"]
     assert said[0] == "Do the first thing."

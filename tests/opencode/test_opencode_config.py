@@ -1,6 +1,7 @@
 """`opencode.json` is built by one pure function, and nothing in its values is ever substituted."""
 
 import json
+import math
 import re
 from typing import Any
 
@@ -42,17 +43,15 @@ def test_rendering_keeps_every_value_and_hides_every_substitution(value: Any, te
 
 
 def test_the_only_substitution_is_our_own_state_directory() -> None:
-    rendered = render_config(
-        built(secret="{env:HOME}", system_prompt="{file:/etc/passwd}", system_prompt_mode="replace")
-    )
+    prompt = {"system_prompt": "{file:/etc/passwd}", "system_prompt_mode": "replace"}
+    rendered = render_config(built(secret="{env:HOME}", **prompt))
     assert SUBSTITUTION.findall(rendered) == ["{env:" + STATE_VARIABLE + "}"]
     assert json.loads(rendered)["plugin"][0][0] == "file://{env:" + STATE_VARIABLE + "}/plugin.js"
 
 
 def test_the_provider_waits_as_long_as_the_configuration_says_and_nothing_else_can_cut_a_call() -> None:
     options = built(provider_timeout=90.5)["provider"]["intercepted"]["options"]
-    assert options["timeout"] == 90_500
-    assert (options["headerTimeout"], options["chunkTimeout"]) == (False, False)
+    assert [options[name] for name in ("timeout", "headerTimeout", "chunkTimeout")] == [90_500, False, False]
 
 
 def test_a_dead_connection_is_given_up_where_the_call_can_be_sent_again() -> None:
@@ -106,8 +105,7 @@ def test_compaction_and_interleaved_reasoning_can_be_switched() -> None:
 
 def test_a_tool_server_has_its_url_its_headers_and_no_sign_in() -> None:
     server = built()["mcp"]["search"]
-    assert server["url"] == "http://127.0.0.1:8/mcp"
-    assert server["headers"] == {"x-key": "value"}
+    assert (server["url"], server["headers"]) == ("http://127.0.0.1:8/mcp", {"x-key": "value"})
     assert (server["type"], server["oauth"], server["enabled"]) == ("remote", False, True)
 
 
@@ -129,15 +127,10 @@ def test_merging_keeps_what_the_upper_layer_does_not_name(base: dict[str, Any], 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"asset_dir": "opencode"},
-        {"agent_workdir": "app"},
-        {"provider_timeout": 0},
-        {"provider_timeout": float("inf")},
-        {"log_tail": -1},
-        {"version": "latest"},
-        {"install": "curl"},
-        {"no_such_option": 1},
+        *({"asset_dir": "opencode"}, {"agent_workdir": "app"}, {"provider_timeout": 0}, {"provider_timeout": math.inf}),
+        *({"log_tail": -1}, {"version": "latest"}, {"install": "curl"}, {"no_such_option": 1}),
     ],
+    ids=str,
 )
 def test_an_impossible_option_is_refused_when_it_is_read(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):

@@ -9,7 +9,7 @@ from verifiers.v1.interception import InterceptionServerConfig
 
 from tests.opencode.test_infrastructure_failures import assert_unscored
 from tests.support.places import Confined
-from tests.support.replies import bash, fault
+from tests.support.replies import bash, faulty, python
 from tests.support.rollouts import Played, play
 
 pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
@@ -45,28 +45,18 @@ for name in ("mem", "environ", "maps"):
 """
 
 
-def python(program: str) -> Reply:
-    """A turn that runs a Python program."""
-    return bash(f"cat > /tmp/p.py <<'END'\n{program}\nEND\npython3 /tmp/p.py")
+FAILS = faulty("status", status=400, body="no")
 
 
-def model(*turns: Reply, for_program: Reply) -> object:
-    """OpenCode's turns in order; whatever a program asks gets its own."""
+async def played(*turns: Reply) -> Played:
+    """One rollout behind the environment's own interception: OpenCode's turns in order; what a program asks fails."""
     left = list(turns)
 
     def policy(request: ChatRequest) -> Reply:
-        return for_program if request.prompt == "the program's" else left.pop(0)
+        return FAILS if request.prompt == "the program's" else left.pop(0)
 
-    return policy
-
-
-async def played(*turns: Reply, for_program: Reply = DONE) -> Played:
-    """One rollout behind the environment's own interception."""
     async with role_interception(InterceptionServerConfig()) as server:
-        return await play(Confined(), model(*turns, for_program=for_program), interception=server)  # type: ignore[arg-type]
-
-
-FAILS = Reply(text="never seen", faults=fault("status", status=400, body="no"))
+        return await play(Confined(), policy, interception=server)
 
 
 async def test_a_failed_call_of_a_program_breaks_nothing_and_programs_find_opencodes_mark_nowhere() -> None:
@@ -78,20 +68,19 @@ async def test_a_failed_call_of_a_program_breaks_nothing_and_programs_find_openc
         f"    while not os.path.exists('goes-on'): time.sleep(0.05)\n    {late}\n    open('asked', 'w')"
     )
     goes_on = "touch goes-on; until [ -e asked ]; do sleep 0.1; done"
-    found = await played(python(SPY), python(waits), bash(goes_on), DONE, for_program=FAILS)
+    found = await played(python(SPY), python(waits), bash(goes_on), DONE)
     trace = found.trace
     assert found.tool_results()[0] == "file False\nmem closed\nenviron closed\nmaps closed\n"
     assert trace.ok, trace.errors
-    assert trace.metrics["program_calls"] == 2.0
+    assert (trace.metrics["program_calls"], trace.metrics["model_call_errors"]) == (2.0, 2.0)
     assert [trace.calls[position].error is not None for position in found.record["program_calls"]] == [True, True]
-    assert trace.metrics["model_call_errors"] == 2.0
     assert [request.headers.get("x-agent-mark") for request in found.requests] == [None] * len(found.requests)
 
 
 @pytest.mark.usefixtures("light")
 async def test_an_agent_that_leaves_a_failed_call_behind_and_kills_opencode_is_blamed_itself() -> None:
-    kills = bash(f"cat > /tmp/p.py <<'END'\n{CALL}\nask('the program\\'s')\nEND\npython3 /tmp/p.py; kill -9 $PPID")
-    found = await played(kills, DONE, for_program=FAILS)
+    kills = python(f"{CALL}\nask('the program\\'s')", then="; kill -9 $PPID")
+    found = await played(kills, DONE)
     assert found.trace.ok, found.trace.errors
     assert found.trace.metrics["program_calls"] == 1.0
     assert "OpenCode was killed" in found.record["own_error"]

@@ -14,11 +14,11 @@ import pytest_asyncio
 from opencode_env.cli_agent.interception import role_interception
 from opencode_env.scripted_model import ChatRequest, Reply
 from verifiers.v1.interception import InterceptionServerConfig
-from verifiers.v1.types import ImageUrlContentPart, ImageUrlSource, Message, SystemMessage, TextContentPart, UserMessage
+from verifiers.v1.types import ImageUrlContentPart, ImageUrlSource, SystemMessage, TextContentPart, UserMessage
 
 from tests.opencode.test_broken_runs import assert_own
 from tests.support.places import Confined, Place
-from tests.support.replies import bash, call, faulty
+from tests.support.replies import bash, call, faulty, python
 from tests.support.rollouts import Played, conversation, play
 
 pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
@@ -69,16 +69,14 @@ def message(text: str, *pictures: str) -> UserMessage:
 
 def urls(content: Any) -> list[str]:
     """Of the pictures in a message."""
-    if isinstance(content, str):
-        return []
-    return [part["image_url"]["url"] for part in content if part["type"] == "image_url"]
+    parts = [] if isinstance(content, str) else content
+    return [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]
 
 
 def texts(content: Any) -> str:
     """What a message says."""
-    if isinstance(content, str):
-        return content
-    return "".join(part["text"] for part in content if part["type"] == "text")
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return "".join(part["text"] for part in parts if part["type"] == "text")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -86,8 +84,7 @@ async def shown() -> Played:
     """A rollout whose user shows a picture, and whose agent reads some and puts a broken one into OpenCode's store."""
     make = [f"echo {base64.b64encode(data).decode()} | base64 -d >/app/{name}" for name, data in FILES.items()]
     reads = [call("read", filePath=f"/app/{name}") for name in FILES]
-    puts = bash(f"cat > /tmp/p.py <<'END'\n{PUT_INTO_STORE}\nEND\npython3 /tmp/p.py")
-    turns = [bash("; ".join(make)), *reads, puts]
+    turns = [bash("; ".join(make)), *reads, python(PUT_INTO_STORE)]
 
     def policy(request: ChatRequest) -> Reply:
         if NO_PICTURE in request.body.model_dump_json():
@@ -103,8 +100,7 @@ def test_messages_become_one_prompt_with_their_pictures_and_system_text(shown: P
     system, user = shown.requests[0].body["messages"]
     assert system["content"].endswith("\nBe brief.")
     assert "Look at this.\n\nAnd answer." in texts(user["content"])
-    assert urls(user["content"]) == [PICTURE]
-    assert shown.trace.num_branches == 1
+    assert (urls(user["content"]), shown.trace.num_branches) == ([PICTURE], 1)
 
 
 def test_a_broken_picture_stays_with_the_agent_and_a_sound_one_is_sent_as_what_it_is(shown: Played) -> None:
@@ -122,9 +118,8 @@ def test_a_broken_picture_that_the_agent_has_put_into_opencodes_store_is_its_own
 async def test_a_users_picture_that_the_model_would_not_see_is_refused_with_what_to_set(
     confined: Place, images: bool | None
 ) -> None:
-    seen: list[Message] = [message("Look.", PICTURE)]
     async with conversation(confined, [Reply(text="Seen.")], harness={"images": images}) as (talk, model):
-        await talk.turn(seen)
+        await talk.turn([message("Look.", PICTURE)])
     assert talk.trace.last_error.type == "HarnessError"
     assert "--env.agent.harness.images true" in talk.trace.last_error.message
     assert model.requests == []

@@ -24,10 +24,6 @@ WINDOW = '{"error": {"message": "This model\'s maximum context length is 4096 to
 SPENT = Usage(prompt_tokens=900, completion_tokens=100)
 
 
-def spending(reply: Reply) -> Reply:
-    return reply.model_copy(update={"usage": SPENT})
-
-
 async def assert_scored(
     place: Place,
     script: Sequence[Reply],
@@ -39,7 +35,7 @@ async def assert_scored(
     **settings: Any,
 ) -> AnyTrace:
     """Play it, and see that it is a finished rollout."""
-    played = await play(place, script, settings=settings, interception=interception)
+    played = await play(place, script, interception=interception, settings=settings)
     trace = played.trace
     assert trace.ok, trace.errors
     assert (trace.stop_condition, trace.num_turns, trace.is_truncated) == (stop, turns, truncated)
@@ -80,13 +76,13 @@ async def test_an_empty_answer_is_an_end_and_marked(confined: Place, reasoning: 
 
 @LIGHT
 async def test_an_answer_that_was_cut_at_its_length_is_an_end_and_truncated(confined: Place) -> None:
-    cut = [Reply(text="So", finish_reason="length")]
-    await assert_scored(confined, cut, "agent_completed", 1, truncated=True)
+    cut = Reply(text="So", finish_reason="length")
+    await assert_scored(confined, [cut], "agent_completed", 1, truncated=True)
 
 
 @LIGHT
 async def test_what_is_spent_and_what_is_too_long_is_told_apart(confined: Place) -> None:
-    spends = [spending(bash("echo 1")), spending(DONE)]
+    spends = [reply.model_copy(update={"usage": SPENT}) for reply in (bash("echo 1"), DONE)]
     trace = await assert_scored(confined, spends, "max_total_tokens", 1, truncated=True, max_total_tokens=1000)
     assert trace.metrics["context_overflow"] == 0.0
     too_long = [bash("echo 1"), Reply(faults=fault("status", status=400, body=WINDOW))]
@@ -99,8 +95,8 @@ async def test_a_conversation_that_outgrows_the_servers_own_window_is_scored(con
     fill = bash("head -c 30000 /dev/zero | tr '\\0' x")
     played = await play(confined, [fill, DONE], server={"context_window": 5000})
     assert played.trace.ok, played.trace.errors
-    assert (played.trace.stop_condition, played.record["outcome"]) == ("max_total_tokens", "context_window")
-    assert played.trace.reward == 1.0
+    ended = (played.trace.stop_condition, played.record["outcome"], played.trace.reward)
+    assert ended == ("max_total_tokens", "context_window", 1.0)
 
 
 @LIGHT

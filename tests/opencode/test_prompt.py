@@ -34,42 +34,25 @@ def test_a_text_stays_as_it_is(text: str) -> None:
 
 
 def test_user_messages_become_paragraphs_and_system_messages_stay_apart() -> None:
-    prompt = segment_prompt(
-        [
-            SystemMessage(content="Be brief."),
-            UserMessage(content="One."),
-            SystemMessage(content="Be kind."),
-            UserMessage(content=[TextContentPart(text="Two."), TextContentPart(text="Three.")]),
-        ]
-    )
+    parts = [TextContentPart(text=text) for text in ("Two.", "Three.")]
+    brief, kind = SystemMessage(content="Be brief."), SystemMessage(content="Be kind.")
+    prompt = segment_prompt([brief, UserMessage(content="One."), kind, UserMessage(content=parts)])
     assert (prompt.text, prompt.system) == ("One.\n\nTwo.\n\nThree.", "Be brief.\n\nBe kind.")
 
 
 def test_pictures_are_numbered_through_all_messages() -> None:
-    prompt = segment_prompt(
-        [
-            UserMessage(content=[TextContentPart(text="Look."), picture(f"data:image/png;base64,{PNG}")]),
-            UserMessage(content=[picture(f"data:image/jpeg;base64,{PNG}"), picture(f"data:image/webp;base64,{PNG}")]),
-        ]
-    )
-    data = b"not really a picture"
-    assert prompt.pictures == (
-        Picture("image-1.png", data),
-        Picture("image-2.jpg", data),
-        Picture("image-3.webp", data),
-    )
+    png, jpeg, webp = (picture(f"data:image/{kind};base64,{PNG}") for kind in ("png", "jpeg", "webp"))
+    first = UserMessage(content=[TextContentPart(text="Look."), png])
+    prompt = segment_prompt([first, UserMessage(content=[jpeg, webp])])
+    names = ("image-1.png", "image-2.jpg", "image-3.webp")
+    assert prompt.pictures == tuple(Picture(name, b"not really a picture") for name in names)
 
 
 @pytest.mark.parametrize(
     "url",
     [
-        "/etc/passwd",
-        "file:///etc/passwd",
-        "http://host/picture.png",
-        "data:text/plain;base64,aGk=",
-        "data:image/png;base64",
-        "data:image/svg+xml;base64,aGk=",
-        "data:image/png;base64,not base64!",
+        *("/etc/passwd", "file:///etc/passwd", "http://host/picture.png", "data:text/plain;base64,aGk="),
+        *("data:image/png;base64", "data:image/svg+xml;base64,aGk=", "data:image/png;base64,not base64!"),
     ],
 )
 def test_a_picture_that_is_no_base64_data_url_is_refused(url: str) -> None:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 import verifiers.v1 as vf
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from multidict import CIMultiDict
@@ -30,6 +31,7 @@ from tests.support.waiting import PATIENCE_SECONDS
 
 SUB = {"X-RLM-Role": "sub"}
 CHAT = "/v1/chat/completions"
+Headers = Mapping[str, str] | None
 
 
 def plan_of(request: ChatRequest) -> dict[str, Any]:
@@ -40,16 +42,12 @@ def plan_of(request: ChatRequest) -> dict[str, Any]:
 
 def scripted(request: ChatRequest) -> Reply:
     """Answers `echo <prompt>`; a prompt that is JSON says how it goes: `delay` (s), `status`, `hang`, `cut`."""
-    plan = plan_of(request)
-    faults: list[Fault] = []
-    if plan.get("delay"):
-        faults.append(Fault(kind=FaultKind.DELAY, seconds=plan["delay"]))
-    if plan.get("status"):
-        faults.append(Fault(kind=FaultKind.STATUS, status=plan["status"]))
-    if plan.get("hang"):
-        faults.append(Fault(kind=FaultKind.HANG))
-    if plan.get("cut"):
-        faults.append(Fault(kind=FaultKind.CUT))
+    settings = {"delay": "seconds", "status": "status"}
+    faults = [
+        Fault(kind=FaultKind(kind), **({settings[kind]: value} if kind in settings else {}))
+        for kind, value in plan_of(request).items()
+        if kind in ("delay", "status", "hang", "cut") and value
+    ]
     return Reply(text=f"echo {request.user_texts[-1]}", faults=tuple(faults))
 
 
@@ -61,6 +59,7 @@ class Rollout:
     side: SubRollout
     session: RolloutSession
     http: ClientSession
+    model: HeldModel
     url: str = ""
     secret: str = ""
 
@@ -70,27 +69,21 @@ class Rollout:
         return self.side.trace
 
     async def ask(
-        self,
-        prompt: str | list[dict[str, str]],
-        headers: Mapping[str, str] | None = None,
-        *,
-        stream: bool = False,
-        secret: str | None = None,
+        self, prompt: str | list[Any], headers: Headers = None, *, stream: bool = False, secret: str | None = None
     ) -> "Answer":
         """One chat call, answered or failed."""
         messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-        body = {"model": "whatever", "messages": messages, "temperature": 0.123, "stream": stream}
-        if stream:
-            body["stream_options"] = {"include_usage": True}
+        body: dict[str, Any] = {"model": "whatever", "messages": messages, "temperature": 0.123, "stream": stream}
+        body |= {"stream_options": {"include_usage": True}} if stream else {}
         sent = CIMultiDict(headers or {})
         sent.setdefault("Authorization", f"Bearer {secret or self.secret}")
         try:
-            async with self.http.post(f"{self.url}/v1/chat/completions", json=body, headers=sent) as response:
+            async with self.http.post(f"{self.url}{CHAT}", json=body, headers=sent) as response:
                 return Answer(response.status, await response.text())
         except (ClientError, ConnectionError) as error:
             return Answer(0, f"{type(error).__name__}: {error}")
 
-    async def post(self, data: Any, headers: Mapping[str, str] | None = None, *, path: str = CHAT) -> "Answer":
+    async def post(self, data: Any, headers: Headers = None, *, path: str = CHAT) -> "Answer":
         """One request with this body, which need not be a chat call."""
         sent = {"Authorization": f"Bearer {self.secret}", "Content-Type": "application/json", **(headers or {})}
         data = io.BytesIO(data) if isinstance(data, bytes) else data  # a large one is then sent piece by piece
@@ -165,32 +158,25 @@ class RoleServer:
         self, number: int, settings: SubSettings, limits: Mapping[str, int], harness: HarnessConfig | None
     ) -> Rollout:
         def agent(model: str, temperature: float, **options: Any) -> vf.Agent:
-            return make_agent(
-                vf.AgentConfig(
-                    harness=harness or NullHarnessConfig(id="null"),
-                    runtime=vf.SubprocessConfig(),
-                    model=f"{model}-{number}",
-                    client=self.client,
-                    sampling=SamplingConfig(temperature=temperature),
-                    **options,
-                )
-            )
+            seat: Any = {
+                "harness": harness or NullHarnessConfig(id="null"),
+                "runtime": vf.SubprocessConfig(),
+                **options,
+            }
+            sampling = SamplingConfig(temperature=temperature)
+            return make_agent(vf.AgentConfig(model=f"{model}-{number}", client=self.client, sampling=sampling, **seat))
 
         seat = agent("main", 0.5 + number / 1000)
         task: TraceTask[Any] = TraceTask(type="Task", data=vf.TaskData(idx=number, prompt="x"))
         main: AnyTrace = Trace(task=task, agent=AgentInfo(config=seat.config))
         session = RolloutSession(ctx=seat.ctx, trace=main, limits=RolloutLimits())
         side = SubRollout(main, agent("sub", 0.9 + number / 1000, **limits), settings)
-        return Rollout(main, side, session, self.http)
+        return Rollout(main, side, session, self.http, self.model)
 
 
 @asynccontextmanager
 async def role_server(
-    config: Any = None,
-    *,
-    client: ClientConfig | None = None,
-    gateway: GatewayConfig | None = None,
-    **model: Any,
+    config: Any = None, *, client: ClientConfig | None = None, gateway: GatewayConfig | None = None, **model: Any
 ) -> AsyncIterator[RoleServer]:
     """A running role server.
 
@@ -207,3 +193,17 @@ async def role_server(
     ):
         own = vf.EvalClientConfig(base_url=held.base_url, api_key_var="NO_SUCH_KEY")
         yield RoleServer(interception, held, http, client or own)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[RoleServer]:
+    """One with the usual bounds."""
+    async with role_server() as server:
+        yield server
+
+
+@pytest.fixture
+async def rollout(server: RoleServer, request: pytest.FixtureRequest) -> AsyncIterator[Rollout]:
+    """A rollout on it, of the harness that the test is parametrised with or of none."""
+    async with server.rollout(harness=getattr(request, "param", None)) as rollout:
+        yield rollout

@@ -42,10 +42,7 @@ async def test_a_broken_delivery_costs_sub_calls_nothing(tmp_path: Path) -> None
     rows = [{"id": "one", "question": QUESTION, "answer": "done"}]
     harness = {"id": "opencode-rlm", "opencode_config": IMPATIENT}
     options = {"interception": {"type": "server"}, "agent": {"harness": harness}}
-    async with (
-        ScriptedModel(PolicyByRole(steps, sub)) as model,
-        serving(model, tmp_path, rows, options) as served,
-    ):
+    async with ScriptedModel(PolicyByRole(steps, sub)) as model, serving(model, tmp_path, rows, options) as served:
         server = served.env._interception
         assert isinstance(server, RoleInterceptionServer)
         async with broken_wire(server.base_url, BREAKS) as wire:

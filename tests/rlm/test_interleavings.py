@@ -82,7 +82,7 @@ async def _live(story: Story) -> None:
         await _only(quiet)
         _check_answers(story, answers)
         for number, rollout in enumerate(running):
-            _check_rollout(server, rollout, number, story, answers)
+            _check_rollout(rollout, number, story, answers)
         interception: Any = server.interception
         assert not interception.sessions
         assert interception.load == 0
@@ -123,9 +123,7 @@ def _check_answers(story: Story, answers: Sequence[Answer | None]) -> None:
             assert "status" not in call.plan
 
 
-def _check_rollout(
-    server: RoleServer, rollout: Rollout, number: int, story: Story, answers: Sequence[Answer | None]
-) -> None:
+def _check_rollout(rollout: Rollout, number: int, story: Story, answers: Sequence[Answer | None]) -> None:
     metrics = {name: value or 0 for name, value in rollout.main.metrics.items()}
     sub = rollout.sub
     for trace, role in ((rollout.main, "main"), (sub, "sub")):

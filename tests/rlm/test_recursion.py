@@ -12,7 +12,7 @@ from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, Reply
 from tests.opencode.test_agent_errors import TRIGGER
 from tests.rlm.episodes import Played, play, task
 from tests.support.light_opencode import light_opencode_in_place
-from tests.support.replies import bash, call
+from tests.support.replies import bash, call, faulty, python
 from tests.support.seats import MAIN_MODEL, SUB_MODEL
 from tests.support.waiting import within_a_limit
 
@@ -84,7 +84,7 @@ async def asking(tmp_path_factory: pytest.TempPathFactory) -> Played:
         bash(SHELL),
         task("work in vain"),
         task("outer job"),
-        bash(f"cat > /tmp/p.py <<'END'\n{TRIGGER}\nEND\npython3 /tmp/p.py"),
+        python(TRIGGER),
         DONE,
     ]
     return await play(tmp_path_factory.mktemp("asking"), steps, sub, setup=["echo 'a secret note' > notes.txt"])
@@ -92,11 +92,10 @@ async def asking(tmp_path_factory: pytest.TempPathFactory) -> Played:
 
 def test_the_tool_answers_one_prompt_and_files_never_enter_the_main_context(asking: Played) -> None:
     routed(asking)
-    request = asking.asked(SUB_MODEL)[0]
-    assert [message["role"] for message in request.body["messages"]] == ["system", "user"]
-    assert "What is in it?" in request.body["messages"][1]["content"]
-    assert "a secret note" in request.body["messages"][1]["content"]
-    assert '<file path="/app/notes.txt">' in request.body["messages"][1]["content"]
+    system, user = asking.asked(SUB_MODEL)[0].body["messages"]
+    assert (system["role"], user["role"]) == ("system", "user")
+    says = ("What is in it?", "a secret note", '<file path="/app/notes.txt">')
+    assert [words for words in says if words not in user["content"]] == []
     assert not any("tools" in r.body for r in asking.asked(SUB_MODEL)[:-2])
     assert "a secret note" not in str(asking.main.messages[0])
     assert asking.main.rewards["exact_answer"] is not None
@@ -120,8 +119,7 @@ def test_a_missing_file_is_an_error_in_its_place(asking: Played) -> None:
 
 
 def test_a_sub_trace_that_is_not_included_is_not_trained_and_has_no_reward(asking: Played) -> None:
-    assert not asking.sub.agent.trainable
-    assert asking.sub.rewards == {}
+    assert (asking.sub.agent.trainable, asking.sub.rewards) == (False, {})
 
 
 def test_the_command_answers_arguments_stdin_and_batches_with_exit_codes(asking: Played) -> None:
@@ -199,14 +197,11 @@ def test_sub_agents_nest_up_to_the_depth_that_is_set(bounded: Played) -> None:
 def test_a_long_output_is_bounded_and_the_rest_is_in_a_file_that_is_named(bounded: Played) -> None:
     result, shown = bounded.tool_results()[3:]
     assert len(result) <= 1000
-    assert "[1] one x" in result
-    assert "[2] two x" in result
-    assert "more characters]" in result
-    assert "/tmp/opencode/answers/1.txt" in result
     assert "end of two" in shown
     whole = int(shown.split()[-1].removeprefix("two"))
     assert whole > 6000
-    assert f"(All {whole} characters are in" in result
+    says = ("[1] one x", "[2] two x", "more characters]", "/tmp/opencode/answers/1.txt")
+    assert [words for words in (*says, f"(All {whole} characters are in") if words not in result] == []
 
 
 def test_both_texts_that_teach_recursion_can_be_replaced(bounded: Played) -> None:
@@ -222,40 +217,35 @@ async def test_the_sub_trace_trains_when_included_and_then_carries_the_reward(tm
     steps = [call("llm_subcall", prompt="x"), DONE]
     with light_opencode_in_place():
         played = await play(tmp_path, steps, echo, options={"include_sub_llm_in_trajectory": True})
-    assert played.main.agent.trainable
-    assert played.sub.agent.trainable
+    assert (played.main.agent.trainable, played.sub.agent.trainable) == (True, True)
     assert played.sub.reward == played.main.reward == 1.0
 
 
 async def test_a_plugin_that_did_not_load_is_an_error_and_not_a_main_only_rollout(tmp_path: Path) -> None:
     options = {"agent": {"harness": {"id": "opencode-rlm", "env": {"OPENCODE_PURE": "1"}}}}
     played = await play(tmp_path, [DONE], echo, options=options)
-    assert not played.main.ok
     assert played.error.startswith("HarnessError: ")
     assert "did not load the opencode-rlm plugin" in played.error
-    assert played.requests == []
+    assert (played.main.ok, played.requests) == (False, [])
 
 
 async def test_the_agents_time_limit_ends_sub_calls_in_flight_and_the_rollout_is_scored(tmp_path: Path) -> None:
-    hang = Fault(kind=FaultKind.HANG)
-
     async def limited(seconds: float) -> Played:
         options = {"agent": {"timeout": {"rollout": seconds}}}
         place = tmp_path / str(seconds)
         place.mkdir()
         says = [call("llm_subcall", prompt="x")]
-        return await play(place, says, lambda _: Reply(text="", faults=(hang,)), options=options)
+        return await play(place, says, lambda _: faulty("hang"), options=options)
 
     with light_opencode_in_place():
         played = await within_a_limit(limited, lambda played: played.main.metrics["sub_llm_errors"])
-    assert played.main.stop_condition == "agent_timeout"
-    assert played.main.ok
+    assert (played.main.stop_condition, played.main.ok) == ("agent_timeout", True)
     assert played.main.metrics["sub_llm_errors"] == 1
     assert [call.error is not None for call in played.sub.calls] == [True]
 
 
 async def test_a_script_that_calls_without_the_header_is_recorded_in_the_main_trace(tmp_path: Path) -> None:
-    script = """python3 - <<'END'
+    script = """
 import json, urllib.request
 options = json.load(open("/tmp/opencode/config/opencode/opencode.json"))["provider"]["intercepted"]["options"]
 def ask(**headers):
@@ -267,11 +257,10 @@ def ask(**headers):
     except urllib.error.HTTPError as error:
         return str(error.code)
 print(ask(), ask(**{"X-RLM-Role": "boss"}), ask(**{"X-RLM-Role": "sub"}))
-END"""
+"""
     with light_opencode_in_place():
-        played = await play(tmp_path, [bash(script), DONE], echo)
+        played = await play(tmp_path, [python(script), DONE], echo)
     assert played.episode.ok
     assert played.tool_results()[0].split()[-5:] == ["400", "echo:", "from", "a", "script"]
-    assert played.main.num_branches == 2
-    assert played.sub.num_turns == 1
-    assert len(played.main.info["rlm"]["refused_roles"]) == 1
+    refused = played.main.info["rlm"]["refused_roles"]
+    assert (played.main.num_branches, played.sub.num_turns, len(refused)) == (2, 1, 1)

@@ -44,11 +44,7 @@ MEGABYTES = 0.3
 """What the worker may grow for each rollout. A rollout that it kept would be more: its trace, sessions and parsed
 requests are. Between two rounds the allocator alone makes a difference of some MB."""
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(int(60 * MINUTES) + 900),
-    pytest.mark.usefixtures("sandboxes"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(int(60 * MINUTES) + 900), pytest.mark.usefixtures("sandboxes")]
 
 DONE = Reply(text="done")
 HANGS = faulty("hang")

@@ -13,14 +13,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from verifiers.v1.clients import TrainClientConfig
 
 from tests.rlm.role_server import SUB, role_server
-from tests.support.families import loaded_tokenizer
+from tests.support.families import TEMPLATE, loaded_tokenizer
 from tests.support.served_app import served
 
 END = "<|im_end|>"
-TEMPLATE = (
-    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 
 
 @pytest.fixture(scope="module")
@@ -78,23 +74,17 @@ async def test_sub_branches_hold_exactly_the_tokens_that_the_engine_saw(tokenize
     loaded = loaded_tokenizer(tokenizer)
     engine = Engine(loaded.convert_tokens_to_ids(END))
     async with running(engine) as url:
-        client = TrainClientConfig(
-            base_url=url,
-            api_key_var="NO_SUCH_KEY",
-            renderer=DefaultRendererConfig(),
-            renderer_model_name=str(tokenizer),
-        )
+        renderer: Any = {"renderer": DefaultRendererConfig(), "renderer_model_name": str(tokenizer)}
+        client = TrainClientConfig(base_url=url, api_key_var="NO_SUCH_KEY", **renderer)
         async with role_server(client=client) as server, server.rollout() as rollout:
             assert (await rollout.ask("main question")).status == 200
             for prompt in ("first", "second"):
                 answer = await rollout.ask(prompt, SUB, stream=True)
-                assert answer.status == 200
-                assert "[DONE]" in answer.body
+                assert (answer.status, "[DONE]" in answer.body) == (200, True)
     assert (rollout.main.num_branches, rollout.sub.num_branches) == (1, 2)
     branches = [*rollout.main.branches, *rollout.sub.branches]
     assert [list(branch.token_ids) for branch in branches] == engine.sequences
     for branch in branches:
         assert sum(branch.sampled_mask) == 3
         assert [value for value, own in zip(branch.logprobs, branch.sampled_mask, strict=True) if own] == [-0.5] * 3
-    assert rollout.main.metrics["sub_llm_completion_tokens"] == 6
-    assert rollout.main.metrics["main_completion_tokens"] == 3
+    assert [rollout.main.metrics[f"{seat}_completion_tokens"] for seat in ("main", "sub_llm")] == [3, 6]

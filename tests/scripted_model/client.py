@@ -66,20 +66,16 @@ async def send(
     tools: tuple[str, ...] = (),
     model_name: str = "any",
     logprobs: bool = False,
-    timeout: float = PATIENCE_SECONDS,
 ) -> Received:
     """Send one chat request (by default streaming, with usage) and read until the end, whatever end it is."""
     body: Body = {"model": model_name, "messages": list(messages or (user("hello"),)), "stream": stream}
-    if stream:
-        body["stream_options"] = {"include_usage": True}
-    if logprobs:
-        body["logprobs"] = True
+    body |= {"stream_options": {"include_usage": True}} if stream else {}
+    body |= {"logprobs": True} if logprobs else {}
     if tools:
         body["tools"] = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in tools]
     headers = {"content-type": "application/json"} | ({} if session is None else {"X-Session-ID": session})
     received = Received()
-    limit = aiohttp.ClientTimeout(total=timeout)
-    async with aiohttp.ClientSession(timeout=limit) as http:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PATIENCE_SECONDS)) as http:
         try:
             data = io.BytesIO(json.dumps(body).encode())
             async with http.post(f"{model.base_url}/chat/completions", data=data, headers=headers) as response:

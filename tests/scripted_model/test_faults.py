@@ -3,6 +3,7 @@
 import asyncio
 import time
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -20,54 +21,55 @@ from pydantic import ValidationError
 
 from tests.scripted_model.client import Received, assistant, send, user
 from tests.support.machine import assert_no_longer
+from tests.support.replies import fault, faulty
 from tests.support.waiting import until
 
 TEXT = "0123456789" * 10
 CALL = ToolCall(name="bash", arguments={"command": "echo " + TEXT})
+SAID = Reply(text=TEXT)
 
 
-async def one(fault: Fault, *, stream: bool = True, reply: Reply | None = None) -> Received:
+async def one(kind: FaultKind, *, stream: bool = True, reply: Reply = SAID, **settings: Any) -> Received:
     """The answer to one request that has this fault."""
-    faulty = (reply or Reply(text=TEXT)).model_copy(update={"faults": (fault,)})
-    async with ScriptedModel(ScriptPolicy.of(faulty), chunk_characters=8) as model:
+    spoilt = reply.model_copy(update={"faults": fault(kind, **settings)})
+    async with ScriptedModel(ScriptPolicy.of(spoilt), chunk_characters=8) as model:
         return await send(model, stream=stream)
 
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("status", [400, 401, 404, 408, 422, 429, 500, 503])
 async def test_a_status_comes_with_body_and_retry_after(status: int, stream: bool) -> None:
-    fault = Fault(kind=FaultKind.STATUS, status=status, body="neutral", retry_after=1.5)
-    received = await one(fault, stream=stream)
+    received = await one(FaultKind.STATUS, stream=stream, status=status, body="neutral", retry_after=1.5)
     assert (received.status, received.raw, received.headers["retry-after"]) == (status, b"neutral", "1.5")
 
 
 async def test_a_status_without_a_body_carries_an_error_object() -> None:
-    received = await one(Fault(kind=FaultKind.STATUS, status=503))
+    received = await one(FaultKind.STATUS, status=503)
     assert received.json["error"]["code"] == 503
     assert "retry-after" not in received.headers
 
 
 async def test_overflow_is_vllms_400() -> None:
-    received = await one(Fault(kind=FaultKind.OVERFLOW, window=2048))
+    received = await one(FaultKind.OVERFLOW, window=2048)
     assert received.status == 400
     assert "maximum context length is 2048 tokens" in received.json["error"]["message"]
 
 
 async def test_html_comes_with_200() -> None:
-    received = await one(Fault(kind=FaultKind.HTML))
+    received = await one(FaultKind.HTML)
     assert (received.status, received.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert received.raw.startswith(b"<html>")
 
 
 async def test_a_delay_is_before_the_first_byte_and_the_reply_follows() -> None:
     started = time.perf_counter()
-    received = await one(Fault(kind=FaultKind.DELAY, seconds=0.3))
+    received = await one(FaultKind.DELAY, seconds=0.3)
     assert time.perf_counter() - started >= 0.3
     assert received.joined("content") == TEXT
 
 
 async def test_slow_chunks_arrive_one_by_one() -> None:
-    slow = Reply(text="abcd" * 8, faults=(Fault(kind=FaultKind.SLOW, seconds=0.05),))
+    slow = Reply(text="abcd" * 8, faults=fault(FaultKind.SLOW, seconds=0.05))
     async with ScriptedModel(ScriptPolicy.of(slow), chunk_characters=8) as model, aiohttp.ClientSession() as http:
         body = {"messages": [user("x")], "stream": True}
         async with http.post(f"{model.base_url}/chat/completions", json=body) as response:
@@ -80,21 +82,19 @@ async def test_slow_chunks_arrive_one_by_one() -> None:
 
 
 async def test_a_slow_plain_answer_is_whole() -> None:
-    received = await one(Fault(kind=FaultKind.SLOW, seconds=0.001), stream=False)
+    received = await one(FaultKind.SLOW, seconds=0.001, stream=False)
     assert received.json["choices"][0]["message"]["content"] == TEXT
 
 
 @pytest.mark.parametrize("after", [0, 1, 8, 37, 100])
 async def test_a_cut_stream_ends_after_exactly_so_many_characters(after: int) -> None:
-    received = await one(Fault(kind=FaultKind.CUT, after=after))
+    received = await one(FaultKind.CUT, after=after)
     assert isinstance(received.broken, aiohttp.ClientPayloadError)
-    assert received.status == 200
-    assert received.joined("content") == TEXT[:after]
-    assert received.finish_reasons == []
+    assert (received.status, received.joined("content"), received.finish_reasons) == (200, TEXT[:after], [])
 
 
 async def test_a_cut_can_fall_into_the_arguments_of_a_tool_call() -> None:
-    received = await one(Fault(kind=FaultKind.CUT, after=30), reply=Reply(text="0123456789", tool_calls=(CALL,)))
+    received = await one(FaultKind.CUT, after=30, reply=Reply(text="0123456789", tool_calls=(CALL,)))
     deltas = [chunk["choices"][0]["delta"] for chunk in received.chunks]
     calls = [call for delta in deltas for call in delta.get("tool_calls", [])]
     assert "".join(call["function"]["arguments"] for call in calls) == CALL.arguments_json[:20]
@@ -102,53 +102,51 @@ async def test_a_cut_can_fall_into_the_arguments_of_a_tool_call() -> None:
 
 
 async def test_a_cut_plain_answer_breaks_the_promised_length() -> None:
-    received = await one(Fault(kind=FaultKind.CUT), stream=False)
+    received = await one(FaultKind.CUT, stream=False)
     assert isinstance(received.broken, aiohttp.ClientPayloadError)
     assert 0 < len(received.raw) < int(received.headers["content-length"])
 
 
 async def test_an_error_event_in_mid_stream() -> None:
-    received = await one(Fault(kind=FaultKind.SSE_ERROR, after=20, body="engine died"))
+    received = await one(FaultKind.SSE_ERROR, after=20, body="engine died")
     assert received.joined("content") == TEXT[:20]
     assert received.chunks[-1]["error"]["message"] == "engine died"
-    assert received.events[-1] == "[DONE]"
-    assert received.broken is None
+    assert (received.events[-1], received.broken) == ("[DONE]", None)
 
 
 async def test_malformed_sse_is_an_event_that_is_no_json() -> None:
-    received = await one(Fault(kind=FaultKind.MALFORMED_SSE, after=20))
+    received = await one(FaultKind.MALFORMED_SSE, after=20)
     with pytest.raises(ValueError, match="Unterminated"):
         _ = received.chunks
     assert received.broken is None
 
 
 async def test_a_stream_without_finish_reason_ends_properly() -> None:
-    received = await one(Fault(kind=FaultKind.NO_FINISH))
-    assert received.joined("content") == TEXT
-    assert (received.finish_reasons, received.events[-1]) == ([], "[DONE]")
+    received = await one(FaultKind.NO_FINISH)
+    assert (received.joined("content"), received.finish_reasons, received.events[-1]) == (TEXT, [], "[DONE]")
 
 
 async def test_a_stream_without_done_has_its_finish_reason() -> None:
-    received = await one(Fault(kind=FaultKind.NO_DONE))
+    received = await one(FaultKind.NO_DONE)
     assert received.finish_reasons == ["stop"]
     assert "[DONE]" not in received.events
 
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_usage_can_be_absent(stream: bool) -> None:
-    assert b"usage" not in (await one(Fault(kind=FaultKind.NO_USAGE), stream=stream)).raw
+    assert b"usage" not in (await one(FaultKind.NO_USAGE, stream=stream)).raw
 
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_tool_calls_can_come_without_id(stream: bool) -> None:
-    received = await one(Fault(kind=FaultKind.NO_TOOL_CALL_ID), stream=stream, reply=Reply(tool_calls=(CALL,)))
+    received = await one(FaultKind.NO_TOOL_CALL_ID, stream=stream, reply=Reply(tool_calls=(CALL,)))
     assert b'"bash"' in received.raw
     assert b'"id":"call' not in received.raw.replace(b" ", b"")
 
 
 @pytest.mark.parametrize("after", [None, 10])
 async def test_a_hang_lasts_until_the_client_goes(after: int | None) -> None:
-    hanging = Reply(text=TEXT, faults=(Fault(kind=FaultKind.HANG, after=after),))
+    hanging = Reply(text=TEXT, faults=fault(FaultKind.HANG, after=after))
     async with ScriptedModel(ScriptPolicy.of(hanging)) as model:
         call = asyncio.create_task(send(model))
         await model.wait_for_requests(1)
@@ -162,16 +160,14 @@ async def test_a_hang_lasts_until_the_client_goes(after: int | None) -> None:
 
 
 async def test_a_hang_of_some_seconds_ends_with_a_closed_connection() -> None:
-    received = await one(Fault(kind=FaultKind.HANG, seconds=0.1))
-    assert isinstance(received.broken, aiohttp.ServerDisconnectedError)
-    received = await one(Fault(kind=FaultKind.HANG, seconds=0.1, after=10))
+    assert isinstance((await one(FaultKind.HANG, seconds=0.1)).broken, aiohttp.ServerDisconnectedError)
+    received = await one(FaultKind.HANG, seconds=0.1, after=10)
     assert isinstance(received.broken, aiohttp.ClientPayloadError)
     assert received.joined("content") == TEXT[:10]
 
 
 async def test_stopping_the_server_drops_a_hanging_request_at_once() -> None:
-    hanging = Reply(faults=(Fault(kind=FaultKind.HANG),))
-    async with ScriptedModel(ScriptPolicy.of(hanging)) as model:
+    async with ScriptedModel(ScriptPolicy.of(faulty(FaultKind.HANG))) as model:
         call = asyncio.create_task(send(model))
         await model.wait_for_requests(1)
         started = time.perf_counter()
@@ -182,39 +178,34 @@ async def test_stopping_the_server_drops_a_hanging_request_at_once() -> None:
 
 
 async def test_a_fault_of_the_first_attempts_lets_a_retry_through() -> None:
-    fault = Fault(kind=FaultKind.STATUS, status=429, attempts=2)
-    async with ScriptedModel(ScriptPolicy.of(Reply(text="ok", faults=(fault,)))) as model:
-        statuses = [(await send(model, session="a")).status for _ in range(4)]
-        other = await send(model, session="b")
-    assert statuses == [429, 429, 200, 200]
-    assert other.status == 429
+    async with ScriptedModel(ScriptPolicy.of(faulty(FaultKind.STATUS, status=429, attempts=2))) as model:
+        statuses = [(await send(model, session=session)).status for session in "aaaab"]
+    assert statuses == [429, 429, 200, 200, 429]
 
 
 async def test_attempts_are_counted_for_each_call_of_a_conversation() -> None:
-    fault = Fault(kind=FaultKind.STATUS, status=500, attempts=1)
-    steps = [Reply(text="one", faults=(fault,)), Reply(text="two", faults=(fault,))]
-    async with ScriptedModel(ScriptPolicy.of(*steps)) as model:
+    step = faulty(FaultKind.STATUS, status=500, attempts=1)
+    async with ScriptedModel(ScriptPolicy.of(step, step)) as model:
         first = [(await send(model, user("q"))).status for _ in range(2)]
         second = [(await send(model, user("q"), assistant("one"), user("more"))).status for _ in range(2)]
     assert (first, second) == ([500, 200], [500, 200])
 
 
 async def test_a_retry_with_the_blank_message_of_a_cut_stream_is_the_same_call() -> None:
-    fault = Fault(kind=FaultKind.CUT, attempts=1)
-    async with ScriptedModel(ScriptPolicy.of(Reply(text=TEXT, faults=(fault,)), Reply(text="two"))) as model:
+    cut = Reply(text=TEXT, faults=fault(FaultKind.CUT, attempts=1))
+    async with ScriptedModel(ScriptPolicy.of(cut, Reply(text="two"))) as model:
         assert (await send(model, user("q"))).broken is not None
         again = await send(model, user("q"), assistant(""))
     assert again.joined("content") == TEXT
 
 
 async def test_faults_can_be_added_to_another_policy_by_turn() -> None:
-    policy = FaultyPolicy(ScriptPolicy.of(Reply(text="one"), Reply(text="two")), {1: (Fault(kind=FaultKind.NO_DONE),)})
+    policy = FaultyPolicy(ScriptPolicy.of(Reply(text="one"), Reply(text="two")), {1: fault(FaultKind.NO_DONE)})
     async with ScriptedModel(policy) as model:
         first = await send(model, user("q"))
         second = await send(model, user("q"), assistant("one"), user("more"))
-    assert first.events[-1] == "[DONE]"
     assert second.joined("content") == "two"
-    assert second.events[-1] != "[DONE]"
+    assert (first.events[-1] == "[DONE]", second.events[-1] == "[DONE]") == (True, False)
 
 
 @pytest.mark.parametrize(

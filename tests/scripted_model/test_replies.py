@@ -2,6 +2,9 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import aiohttp
 import pytest
@@ -23,14 +26,9 @@ from tests.support.held_model import HeldModel
 from tests.support.machine import assert_no_longer
 from tests.support.waiting import PATIENCE_SECONDS, until
 
-TOOLS = Reply(
-    text="I look.",
-    reasoning="Which files are there?",
-    tool_calls=(
-        ToolCall(name="bash", arguments={"command": "ls"}),
-        ToolCall(name="read", arguments={"filePath": "/app/ü.txt"}, id="mine"),
-    ),
-)
+LS, READ = {"command": "ls"}, {"filePath": "/app/ü.txt"}
+CALLS = (ToolCall(name="bash", arguments=LS), ToolCall(name="read", arguments=READ, id="mine"))
+TOOLS = Reply(text="I look.", reasoning="Which files are there?", tool_calls=CALLS)
 LONG = Reply(text="Grüße 🎉\u2028\n" * 100)
 
 
@@ -42,19 +40,28 @@ async def test_a_stream_holds_the_same_as_a_plain_answer(reply: Reply) -> None:
     assert streamed.joined("content") == (message["content"] or "") == reply.text
     assert streamed.joined("reasoning_content") == message.get("reasoning_content", "") == reply.reasoning
     assert streamed.finish_reasons == [plain.json["choices"][0]["finish_reason"]]
-    assert streamed.events[-1] == "[DONE]"
-    assert streamed.chunks[-1]["choices"] == []
+    assert (streamed.events[-1], streamed.chunks[-1]["choices"]) == ("[DONE]", [])
     assert streamed.headers["content-type"] == "text/event-stream"
     # The request that asks for a stream is a little longer than the other.
     assert streamed.chunks[-1]["usage"]["completion_tokens"] == plain.json["usage"]["completion_tokens"]
 
 
-async def test_the_openai_sdk_reads_a_plain_answer_with_tool_calls() -> None:
+GO: Any = {"model": "x", "messages": [{"role": "user", "content": "go"}]}
+
+
+@asynccontextmanager
+async def sdk(reply: Reply, **settings: Any) -> AsyncIterator[AsyncOpenAI]:
+    """The SDK at a model that gives this reply."""
     async with (
-        ScriptedModel(ScriptPolicy.of(TOOLS)) as model,
+        ScriptedModel(ScriptPolicy.of(reply), **settings) as model,
         AsyncOpenAI(base_url=model.base_url, api_key="none", max_retries=0) as client,
     ):
-        answer = await client.chat.completions.create(model="x", messages=[{"role": "user", "content": "go"}])
+        yield client
+
+
+async def test_the_openai_sdk_reads_a_plain_answer_with_tool_calls() -> None:
+    async with sdk(TOOLS) as client:
+        answer = await client.chat.completions.create(**GO)
     choice = answer.choices[0]
     assert choice.finish_reason == "tool_calls"
     assert choice.message.tool_calls is not None
@@ -62,35 +69,24 @@ async def test_the_openai_sdk_reads_a_plain_answer_with_tool_calls() -> None:
     assert first.type == second.type == "function"
     assert (first.function.name, first.function.arguments) == ("bash", '{"command": "ls"}')
     assert second.id == "mine"
-    assert answer.model == MODEL_ID
-    assert answer.system_fingerprint == LABEL
+    assert (answer.model, answer.system_fingerprint) == (MODEL_ID, LABEL)
     assert answer.usage is not None
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
 
 
 async def test_the_openai_sdk_accumulates_a_stream() -> None:
-    async with (
-        ScriptedModel(ScriptPolicy.of(TOOLS), chunk_characters=3) as model,
-        AsyncOpenAI(base_url=model.base_url, api_key="none", max_retries=0) as client,
-        client.chat.completions.stream(
-            model="x", messages=[{"role": "user", "content": "go"}], stream_options={"include_usage": True}
-        ) as stream,
-    ):
+    asked = {**GO, "stream_options": {"include_usage": True}}
+    async with sdk(TOOLS, chunk_characters=3) as client, client.chat.completions.stream(**asked) as stream:
         answer = await stream.get_final_completion()
     message = answer.choices[0].message
     assert message.content == "I look."
     assert message.tool_calls is not None
-    assert [call.function.arguments for call in message.tool_calls] == [
-        call.arguments_json for call in TOOLS.tool_calls
-    ]
+    assert [call.function.arguments for call in message.tool_calls] == [call.arguments_json for call in CALLS]
     assert answer.usage is not None
 
 
 async def test_the_openai_sdk_lists_the_one_model_and_its_label() -> None:
-    async with (
-        ScriptedModel(ScriptPolicy.of(Reply()), context_window=99) as model,
-        AsyncOpenAI(base_url=model.base_url, api_key="none") as client,
-    ):
+    async with sdk(Reply(), context_window=99) as client:
         [card] = [card async for card in client.models.list()]
     assert (card.id, card.owned_by) == (MODEL_ID, LABEL)
     assert card.model_extra is not None
@@ -104,13 +100,10 @@ async def test_health_says_what_it_is() -> None:
 
 
 async def test_arguments_that_are_a_string_are_sent_as_they_are() -> None:
-    broken = Reply(tool_calls=(ToolCall(name="nothing", arguments='{"command": "ls'),))
-    async with ScriptedModel(ScriptPolicy.of(broken)) as model:
+    broken = {"name": "nothing", "arguments": '{"command": "ls'}
+    async with ScriptedModel(ScriptPolicy.of(Reply(tool_calls=(ToolCall.model_validate(broken),)))) as model:
         plain = await send(model, stream=False)
-    assert plain.json["choices"][0]["message"]["tool_calls"][0]["function"] == {
-        "name": "nothing",
-        "arguments": '{"command": "ls',
-    }
+    assert plain.json["choices"][0]["message"]["tool_calls"][0]["function"] == broken
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter", "stop"])
@@ -128,8 +121,7 @@ async def test_tool_call_ids_are_the_same_in_every_run_and_differ_between_turns(
             first = await send(model, session="a", stream=False)
             history = first.json["choices"][0]["message"]
             second = await send(model, user("hello"), history, session="a", stream=False)
-            answers = (first, second)
-            return [a.json["choices"][0]["message"]["tool_calls"][0]["id"] for a in answers]
+            return [one.json["choices"][0]["message"]["tool_calls"][0]["id"] for one in (first, second)]
 
     once = await ids()
     assert len(set(once)) == 2
@@ -166,8 +158,7 @@ async def test_requests_are_recorded_whole_with_headers_time_reply_and_outcome()
         before = time.time()
         await send(model, user("hi"), session="s1", tools=("bash",), model_name="mine")
         [record] = model.requests
-    assert record.body["model"] == "mine"
-    assert record.body["messages"] == [user("hi")]
+    assert (record.body["model"], record.body["messages"]) == ("mine", [user("hi")])
     assert record.body["tools"][0]["function"]["name"] == "bash"
     assert record.headers["x-session-id"] == "s1"
     assert record.finished is not None
@@ -228,8 +219,7 @@ async def test_wait_for_requests_returns_once_they_have_arrived() -> None:
     async with HeldModel(ScriptPolicy.of(Reply())) as model:
         call = asyncio.create_task(send(model))
         await asyncio.wait_for(model.wait_for_requests(1), PATIENCE_SECONDS)
-        assert model.requests[0].body["model"] == "any"
-        assert model.requests[0].outcome is None
+        assert (model.requests[0].body["model"], model.requests[0].outcome) == ("any", None)
         model.released.set()
         await call
 

@@ -31,17 +31,15 @@ def test_every_sample_can_be_checked_and_no_question_holds_another() -> None:
         assert not [other.id for other in SAMPLES if other is not sample and other.question in sample.question]
 
 
+FORGED = """echo 'exit 0' > "$TMPDIR/status"; mkdir -p /logs/verifier
+echo 1 > /logs/verifier/reward.txt; kill -9 -1"""
 WITHOUT_THE_WORK = {
     "rotate-logs": [
         ("rotate.sh", ""),
         ("rotate.sh", "exit 0\n"),
         ("rotate.sh", 'rm -f "$1"/*.log\n'),
         ("rotate.sh", 'cd "$1"; rm -rf ..; mkdir ../one.log\n'),
-        (
-            "rotate.sh",
-            "echo 'exit 0' > \"$TMPDIR/status\"; mkdir -p /logs/verifier; "
-            "echo 1 > /logs/verifier/reward.txt; kill -9 -1",
-        ),
+        ("rotate.sh", FORGED),
     ],
     "pig-latin": [("pig.txt", "apple\nbanana\ncherry\nsky\n"), ("pig.txt", "appleway " * 20)],
     "csv-report": [
@@ -129,7 +127,6 @@ async def test_a_program_that_cheats_its_judge_earns_nothing(name: str) -> None:
 def test_solutions_take_two_to_five_turns_and_end_with_a_plain_text(sample: Sample, path: str) -> None:
     steps = getattr(SOLUTIONS[sample.id], path)
     assert 2 <= len(steps) <= 5
-    assert all(step.tool_calls for step in steps[:-1])
+    assert [bool(step.tool_calls) for step in steps] == [*[True] * (len(steps) - 1), False]
     assert steps[-1].text
-    assert not steps[-1].tool_calls
     assert not any(step.faults for step in steps)

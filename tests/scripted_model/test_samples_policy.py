@@ -22,15 +22,12 @@ async def rollout(model: ScriptedModel, task_id: str, session: str | None, *, re
     taken: list[list[Any]] = []
     if repeat_first:
         await send(model, *messages, session=session, tools=TOOLS, stream=False)
-    while True:
+    while not taken or taken[-1]:
         answer = await send(model, *messages, session=session, tools=TOOLS, stream=False)
         message = answer.json["choices"][0]["message"]
         calls = message.get("tool_calls", [])
         taken.append([json.loads(call["function"]["arguments"]) for call in calls])
-        messages.append(message)
-        if not calls:
-            break
-        messages += [{"role": "tool", "tool_call_id": call["id"], "content": "done"} for call in calls]
+        messages += [message, *({"role": "tool", "tool_call_id": call["id"], "content": "done"} for call in calls)]
     solution = SOLUTIONS[task_id]
     for name, steps in (("solve", solution.solve), ("fail", solution.fail)):
         if taken == [[call.arguments for call in step.tool_calls] for step in steps]:
@@ -85,11 +82,8 @@ async def test_without_a_session_header_rollouts_differ_and_each_stays_on_its_pa
 async def test_a_restarted_server_keeps_a_rollout_on_its_path() -> None:
     policy = SamplesPolicy(0.5)
     number = next(n for n in range(50) if not policy.solves("count-errors", n))
-    call = {
-        "id": f"call_count-errors_{number}_0_0",
-        "type": "function",
-        "function": {"name": "glob", "arguments": "{}"},
-    }
+    function = {"name": "glob", "arguments": "{}"}
+    call = {"id": f"call_count-errors_{number}_0_0", "type": "function", "function": function}
     history = [user(SAMPLES["count-errors"].question), {"role": "assistant", "content": "I", "tool_calls": [call]}]
     async with ScriptedModel(policy) as model:
         answer = await send(model, *history, session="new", tools=TOOLS, stream=False)

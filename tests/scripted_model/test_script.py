@@ -40,8 +40,7 @@ async def test_conversations_play_independently_of_each_other() -> None:
 
 async def test_the_first_script_that_matches_prompt_and_model_plays() -> None:
     policy = ScriptPolicy(
-        Script(steps=(Reply(text="sub"),), model="small"),
-        Script(steps=(Reply(text="apples"),), match="apple"),
+        Script(steps=(Reply(text="sub"),), model="small"), Script(steps=(Reply(text="apples"),), match="apple")
     )
     async with ScriptedModel(policy) as model:
         texts = [
@@ -83,10 +82,7 @@ def test_a_file_holds_steps_or_a_script_or_scripts(content: object, tmp_path: Pa
     path = tmp_path / "script.json"
     path.write_text(json.dumps(content))
     [step] = ScriptPolicy.load(path).scripts[0].steps
-    assert step.tool_calls == (
-        ToolCall(name="bash", arguments={"command": "ls"}),
-        ToolCall(name="bash", arguments="{"),
-    )
+    assert step.tool_calls == (ToolCall(name="bash", arguments={"command": "ls"}), ToolCall(name="bash", arguments="{"))
     assert step.faults[0].attempts == 2
 
 

@@ -4,11 +4,12 @@ import json
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy, ToolCall
 from opencode_env.scripted_model.server import problem_of
 from pydantic import ValidationError
 from verifiers.v1.dialects import ChatDialect
+
+from tests.scripted_model.client import send
 
 USER = {"role": "user", "content": "go"}
 
@@ -52,11 +53,9 @@ def test_what_every_provider_takes_is_taken(messages: list[dict[str, Any]]) -> N
 @pytest.mark.parametrize("problem", BAD)
 async def test_what_a_strict_provider_refuses_is_a_400_only_in_strict_mode(problem: str) -> None:
     for strict, status in ((True, 400), (False, 200)):
-        async with ScriptedModel(ScriptPolicy.of(Reply(text="x")), strict=strict) as model, ClientSession() as http:
-            body = {"model": "m", "messages": BAD[problem]}
-            async with http.post(f"{model.base_url}/chat/completions", json=body) as response:
-                assert response.status == status
-                assert (problem in await response.text()) == strict
+        async with ScriptedModel(ScriptPolicy.of(Reply(text="x")), strict=strict) as model:
+            received = await send(model, *BAD[problem], stream=False)
+        assert (received.status, problem in received.raw.decode()) == (status, strict)
 
 
 @pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": "\\ud83d"}', '{"a": ' + "[" * 300 + "]" * 300 + "}", "null", ""])
@@ -67,10 +66,8 @@ def test_arguments_that_some_reader_does_not_take_are_refused(text: str) -> None
 async def test_a_stream_brings_calls_in_the_order_of_their_arrivals_and_reasoning_under_its_key() -> None:
     calls = (ToolCall(name="first", id="a"), ToolCall(name="second", id="b"))
     reply = Reply(tool_calls=calls, arrivals=(1, 0), reasoning="hm", reasoning_key="reasoning")
-    async with ScriptedModel(ScriptPolicy.of(reply)) as model, ClientSession() as http:
-        body = {"model": "m", "messages": [USER], "stream": True}
-        async with http.post(f"{model.base_url}/chat/completions", json=body) as response:
-            text = await response.text()
+    async with ScriptedModel(ScriptPolicy.of(reply)) as model:
+        text = (await send(model, USER)).raw.decode()
     assert text.index('"second"') < text.index('"first"')
     assert '{"reasoning":"hm"}' in text
 
@@ -79,10 +76,8 @@ async def test_a_mixed_stream_brings_every_part_piece_by_piece_in_turns() -> Non
     calls = (ToolCall(name="first", id="a", arguments='{"a": 1}'), ToolCall(name="second", id="b", arguments='{"b":2}'))
     reply = Reply(text="text", reasoning="why", tool_calls=calls, mixed=True, null_text=True)
     parser = ChatDialect().stream_parser()
-    async with ScriptedModel(ScriptPolicy.of(reply), chunk_characters=2) as model, ClientSession() as http:
-        body = {"model": "m", "messages": [USER], "stream": True}
-        async with http.post(f"{model.base_url}/chat/completions", json=body) as response:
-            events = (await response.read()).split(b"\n\n")
+    async with ScriptedModel(ScriptPolicy.of(reply), chunk_characters=2) as model:
+        events = (await send(model, USER)).raw.split(b"\n\n")
     for event in events:
         parser.feed(event + b"\n\n")
     kinds = [next(iter(json.loads(event[6:])["choices"][0]["delta"].items()), None) for event in events[1:9]]

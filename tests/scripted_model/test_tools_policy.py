@@ -100,7 +100,7 @@ async def test_a_world_takes_what_the_policy_calls(name: str) -> None:
 
 
 def test_a_fixed_script_of_the_documents_plays(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "tutorials" / "write-a-world.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/tutorials/write-a-world.md").read_text()
     script = page.partition("$ cat > script.json <<'END'\n")[2].partition("\nEND\n")[0]
     path = tmp_path / "script.json"
     path.write_text(script)

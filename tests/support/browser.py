@@ -103,8 +103,7 @@ class Browser:
         """Take a screenshot of a window of this size, without scroll bars."""
         self.size(width, height, dark=dark)
         self.call("Emulation.setScrollbarsHidden", hidden=True)
-        shot = self.call("Page.captureScreenshot", format="png")
-        path.write_bytes(base64.b64decode(shot["data"]))
+        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
     def size(self, width: int, height: int, *, dark: bool = False) -> None:
         """Make the window this large, light or dark."""
@@ -125,16 +124,12 @@ def chromium(profile: Path) -> Iterator[Browser]:
         assert not os.environ.get("CI"), "chromium is missing: CI installs it (scripts/setup.sh --tests)"
         pytest.skip("chromium is missing: apt-get install chromium")
     argv = [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
-    argv += [
-        "--disable-background-networking",
-        f"--user-data-dir={profile}",
-        "--remote-debugging-port=0",
-        "about:blank",
-    ]
-    with (profile.parent / "chromium.log").open("wb") as log:
-        process = subprocess.Popen(argv, stdout=log, stderr=log)
+    argv += ["--disable-background-networking", f"--user-data-dir={profile}", "--remote-debugging-port=0"]
+    path = profile.parent / "chromium.log"
+    with path.open("wb") as log:
+        process = subprocess.Popen([*argv, "about:blank"], stdout=log, stderr=log)
     try:
-        with connect(_address(process, profile.parent / "chromium.log"), max_size=None) as socket:
+        with connect(_address(process, path), max_size=None) as socket:
             yield Browser(socket)
     finally:
         process.terminate()

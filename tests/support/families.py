@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from renderers import GLM45RendererConfig, Qwen3RendererConfig, RendererConfig
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -52,52 +52,31 @@ def loaded_tokenizer(directory: Path) -> Any:
     return PreTrainedTokenizerFast.from_pretrained(directory)
 
 
-class Family(Protocol):
-    """How the models of a family write."""
-
-    @property
-    def thinks(self) -> bool:
-        """Whether an answer begins with a thought."""
-        ...
-
-    @property
-    def renderer(self) -> RendererConfig:
-        """The configuration of its renderer."""
-        ...
-
-    def answer(self, text: str = "", *calls: str, reasoning: str = "") -> str:
-        """What a model samples, but for the token with which it stops."""
-        ...
-
-    def call(self, name: str, arguments: Mapping[str, Any] | str) -> str:
-        """One call inside an answer."""
-        ...
-
-    def stop(self, answer: str) -> str:
-        """The token with which it stops."""
-        ...
-
-
 @dataclass(frozen=True)
 class Qwen3:
     """JSON calls between marks; `<|im_end|>` ends every message."""
 
     thinks: bool
+    """Whether an answer begins with a thought."""
     retention: Any = None
 
     @property
     def renderer(self) -> RendererConfig:
+        """The configuration of its renderer."""
         return Qwen3RendererConfig(enable_thinking=self.thinks, thinking_retention=self.retention)
 
     def answer(self, text: str = "", *calls: str, reasoning: str = "") -> str:
+        """What a model samples, but for the token with which it stops."""
         thought = f"<think>\n{reasoning}\n</think>\n\n" if self.thinks else ""
         return thought + "\n".join(part for part in (text, *calls) if part)
 
     def call(self, name: str, arguments: Mapping[str, Any] | str) -> str:
+        """One call inside an answer."""
         spelled = arguments if isinstance(arguments, str) else json.dumps(arguments)
         return f'<tool_call>\n{{"name": "{name}", "arguments": {spelled}}}\n</tool_call>'
 
     def stop(self, answer: str) -> str:
+        """The token with which it stops."""
         return "<|im_end|>"
 
 
@@ -125,3 +104,7 @@ class GLM:
 
     def stop(self, answer: str) -> str:
         return "<|observation|>" if answer.endswith("</tool_call>") else "<|user|>"
+
+
+Family = Qwen3 | GLM
+"""How the models of a family write; both say the same of themselves."""

@@ -43,7 +43,6 @@ def assert_no_longer(taken: float, limit: float) -> None:
         return
     busy = slowdown()
     if busy > _QUIET:
-        pytest.skip(
-            f"needs a quiet machine: {taken:.2f} s of at most {limit:g}, and a spin takes {busy:.1f} times its CPU"
-        )
+        told = f"{taken:.2f} s of at most {limit:g}, and a spin takes {busy:.1f} times its CPU"
+        pytest.skip(f"needs a quiet machine: {told}")
     pytest.fail(f"took {taken:.2f} s, which is not below {limit:g} s")

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import verifiers.v1 as vf
@@ -58,6 +59,13 @@ class Confined:
         return nullcontext()
 
 
+def with_program(directory: Path, program: str) -> Confined:
+    """A sandbox in which a program takes OpenCode's place, in a directory that holds the others."""
+    (directory / "opencode").write_text(program)
+    (directory / "opencode").chmod(0o755)
+    return Confined(binds=(Bind(directory, "/opencode"),))
+
+
 class _ScriptedRuntime(PodmanRuntime):
     """Says nothing of a way to tell the agent's processes, as verifiers' own container runtimes do."""
 
@@ -80,10 +88,8 @@ class Container:
     def runtime(self) -> RuntimeConfig:
         return PodmanConfig(image=self.image)
 
-    @asynccontextmanager
-    async def box(self, agent: vf.Agent) -> AsyncIterator[Runtime]:
-        async with podman_box(self.image) as box:
-            yield box
+    def box(self, agent: vf.Agent) -> AbstractAsyncContextManager[Runtime]:
+        return podman_box(self.image)
 
     def interception(self) -> AbstractAsyncContextManager[Interception | None]:
         return nullcontext()
@@ -93,10 +99,8 @@ class Container:
 class ScriptedContainer(Container):
     """A container in which scripts end what the agent started, as in one of docker's or a remote one."""
 
-    @asynccontextmanager
-    async def box(self, agent: vf.Agent) -> AsyncIterator[Runtime]:
-        async with provisioned(_ScriptedBackend(PodmanConfig(image=self.image))) as box:
-            yield box
+    def box(self, agent: vf.Agent) -> AbstractAsyncContextManager[Runtime]:
+        return podman_box(self.image, _ScriptedBackend)
 
 
 @dataclass(frozen=True)
@@ -110,10 +114,8 @@ class Prime:
     def runtime(self) -> RuntimeConfig:
         return PrimeConfig(image=self.image)
 
-    @asynccontextmanager
-    async def box(self, agent: vf.Agent) -> AsyncIterator[Runtime]:
-        async with prime_box(self.image) as box:
-            yield box
+    def box(self, agent: vf.Agent) -> AbstractAsyncContextManager[Runtime]:
+        return prime_box(self.image)
 
     def interception(self) -> AbstractAsyncContextManager[Interception | None]:
         return InterceptionServer(InterceptionServerConfig(tunnel=own_url()), requires_tunnel=True)

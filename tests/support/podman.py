@@ -40,8 +40,8 @@ def containers_conf() -> Iterator[None]:
     lines = ["[containers]", 'default_ulimits=["nofile=1024:1024","nproc=4096:4096"]', "[engine]", "stop_timeout=0"]
     if shutil.which("runc"):
         lines.append('runtime="runc"')
-    prefix = "containers-conf-"
-    with tempfile.TemporaryDirectory(prefix=prefix) as directory, pytest.MonkeyPatch.context() as patch:
+    scratch = tempfile.TemporaryDirectory(prefix="containers-conf-")
+    with scratch as directory, pytest.MonkeyPatch.context() as patch:
         path = Path(directory, "containers.conf")
         path.write_text("\n".join(lines) + "\n")
         patch.setenv("CONTAINERS_CONF", str(path))

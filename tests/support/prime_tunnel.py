@@ -33,9 +33,7 @@ class LoopbackTunnel:
 
     async def restart(self) -> str:
         """Open it again."""
-        raise AssertionError(
-            "verifiers looks every 20 s whether a tunnel is to be started again; no test takes so long"
-        )
+        raise AssertionError("verifiers looks every 20 s whether it is to be started again; no test takes so long")
 
     async def status(self) -> SimpleNamespace:
         """What the service says."""

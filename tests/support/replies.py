@@ -15,6 +15,12 @@ def bash(command: str, **options: Any) -> Reply:
     return call("bash", command=command, description="a command of the script", **options)
 
 
+def python(program: str, then: str = "") -> Reply:
+    """A turn that runs a Python program in the place of its shell, or a program and what follows it."""
+    run = "python3 /tmp/p.py 2>&1"
+    return bash(f"cat > /tmp/p.py <<'END'\n{program}\nEND\n" + (run + then if then else f"exec {run}"))
+
+
 def fault(kind: str, **settings: Any) -> tuple[Fault]:
     """One fault of a reply."""
     return (Fault(kind=FaultKind(kind), **settings),)

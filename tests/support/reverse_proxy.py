@@ -73,13 +73,10 @@ class ReverseProxy:
         headers = [(name, value) for name, value in request.headers.items() if name.lower() not in {*_HOP, "host"}]
         answer: web.StreamResponse | None = None
         try:
-            async with self._client.request(
-                request.method,
-                f"http://127.0.0.1:{self.target}{request.path_qs}",
-                headers=headers,
-                data=await request.read(),
-                timeout=aiohttp.ClientTimeout(sock_read=self.idle),
-            ) as response:
+            url, data = f"http://127.0.0.1:{self.target}{request.path_qs}", await request.read()
+            timeout = aiohttp.ClientTimeout(sock_read=self.idle)
+            asked = self._client.request(request.method, url, headers=headers, data=data, timeout=timeout)
+            async with asked as response:
                 answer = web.StreamResponse(status=response.status)
                 for name, value in response.headers.items():
                     if name.lower() not in {*_HOP, "content-length"}:

@@ -5,18 +5,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import verifiers.v1 as vf
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode import OpenCodeHarnessConfig
-from opencode_env.scripted_model import (
-    Policy,
-    RecordedRequest,
-    Reply,
-    ScriptedModel,
-    ScriptPolicy,
-)
+from opencode_env.scripted_model import Policy, RecordedRequest, Reply, ScriptedModel, ScriptPolicy
 from verifiers.v1.agent import make_agent
 from verifiers.v1.interception import Interception
 from verifiers.v1.runtimes import Runtime
@@ -135,6 +130,14 @@ async def play(
         return Played(trace, model.requests, time.monotonic() - started)
 
 
+def assert_extends(requests: Sequence[Mapping[str, Any]]) -> None:
+    """Each request (its body) to the endpoint begins with the one before."""
+    for before, after in pairwise(requests):
+        messages = before["messages"]
+        assert after["messages"][: len(messages)] == messages
+        assert after.get("tools") == before.get("tools")
+
+
 def serving(place: Place, given: Interception | None) -> AbstractAsyncContextManager[Interception | None]:
     """What serves the model calls: what the test has started, else what the place needs."""
     return place.interception() if given is None else nullcontext(given)
@@ -161,8 +164,5 @@ async def conversation(
     async with ScriptedModel(policy_of(script)) as model, serving(place, interception) as serves:
         agent = make_agent(seat(place, model.base_url, harness or {}, settings or {}), interception=serves)
         data = {"prompt": None, **data}
-        async with (
-            place.box(agent) as box,
-            agent.interaction(SeenTask(seen_data(**data)), runtime=box) as talk,
-        ):
+        async with place.box(agent) as box, agent.interaction(SeenTask(seen_data(**data)), runtime=box) as talk:
             yield talk, model

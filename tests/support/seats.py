@@ -60,15 +60,10 @@ async def seated(
         settings: of the sub calls.
         harness: fields of the harness.
     """
-    local = vf.SubprocessConfig()
-    config = (
-        OpenCodeRLMHarnessConfig(id="opencode-rlm", **harness)
-        if recursive
-        else OpenCodeHarnessConfig(id="opencode-env", **harness)
-    )
-    main = vf.AgentConfig(harness=config, runtime=local, model=MAIN_MODEL, client=client)
+    local, null = vf.SubprocessConfig(), NullHarnessConfig(id="null")
+    kind, name = (OpenCodeRLMHarnessConfig, "opencode-rlm") if recursive else (OpenCodeHarnessConfig, "opencode-env")
+    main = vf.AgentConfig(harness=kind(id=name, **harness), runtime=local, model=MAIN_MODEL, client=client)
     agent = make_agent(main, interception=interception)
-    null = NullHarnessConfig(id="null")
     other = make_agent(vf.AgentConfig(harness=null, runtime=local, model=SUB_MODEL, client=sub_client or client))
     sides: list[SubRollout] = []
 

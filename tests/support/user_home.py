@@ -2,10 +2,12 @@
 
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from opencode_env.conformance import user_home
-from opencode_env.conformance.user_home import Finished, Running, closed_port, is_closed
+from opencode_env.conformance.user_home import VF_EVAL, Finished, Running, closed_port, is_closed
+from opencode_env.scripted_model import Policy, ScriptedModel
 
 __all__ = ["PLUGINS", "Finished", "Running", "UserHome", "closed_port", "is_closed", "podman_containers"]
 
@@ -18,6 +20,13 @@ class UserHome(user_home.UserHome):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root, [PLUGINS])
+
+    async def play(
+        self, name: str, policy: Policy, *arguments: str, env: Mapping[str, str] | None = None, program: Path = VF_EVAL
+    ) -> Finished:
+        """A run whose model says what the policy does; the others as for `run`."""
+        async with ScriptedModel(policy) as model:
+            return await self.run(name, model.base_url, *arguments, env=env, program=program)
 
 
 def podman_containers() -> list[str]:

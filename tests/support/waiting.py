@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from agent_sandbox.conformance.promises import PATIENCE_SECONDS, pause_after, until
 
-__all__ = ["PATIENCE_SECONDS", "settled", "until", "wait_until", "within_a_limit"]
+__all__ = ["PATIENCE_SECONDS", "cancelled", "settled", "until", "wait_until", "within_a_limit"]
 
 T = TypeVar("T")
 
@@ -37,6 +37,17 @@ async def within_a_limit(play: Callable[[float], Awaitable[T]], happened: Callab
         if happened(played):
             return played
     return await play(96.0)
+
+
+async def cancelled(work: Awaitable[object], when: Callable[[], object] | None = None) -> None:
+    """Cancel a coroutine, or what runs already, once a condition holds, and wait for its end, whatever that is."""
+    running = asyncio.ensure_future(work)
+    try:
+        if when is not None:
+            await until(when)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def settled(value: Callable[[], object], *, seconds: float = 0.5) -> None:

@@ -36,7 +36,7 @@ def _cache(sends: int) -> Path:
         os.link(real.directory / "rg", directory / "rg")
         (directory / "complete.json").write_text(json.dumps({"opencode": digest}))
 
-    make_once(cache / real.name, "complete.json", fill)
+    make_once(cache / real.directory.name, "complete.json", fill)
     return cache
 
 

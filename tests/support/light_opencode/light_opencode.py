@@ -28,17 +28,6 @@ STORE = STATE / "data/opencode/opencode.db"
 GO_ON = "opencode-env: go on"
 """The prompt with which a conversation goes on from a kept turn, and nobody says anything."""
 MARK = f"{os.environ.pop('OPENCODE_ENV_CODE', '')}:{uuid.uuid4()}"
-BASH = {
-    "name": "bash",
-    "description": "Run a command.",
-    "parameters": {
-        "type": "object",
-        "properties": {"command": {"type": "string"}, "description": {"type": "string"}},
-        "required": ["command"],
-    },
-}
-
-
 FILE_TOOLS = {
     "read": ["filePath"],
     "write": ["content", "filePath"],
@@ -61,6 +50,12 @@ class FailedForNow(Failed):
 
 MAIN_ROLE, SUB_ROLE = {"X-RLM-Role": "main"}, {"X-RLM-Role": "sub"}
 Json = dict[str, Any]
+
+
+def offered(name: str, required: list[str], *further: str) -> Json:
+    """A tool whose arguments are texts."""
+    texts = {key: {"type": "string"} for key in (*required, *further)}
+    return {"name": name, "parameters": {"type": "object", "properties": texts, "required": required}}
 
 
 def post(
@@ -132,27 +127,17 @@ class Session:
         system = f"You are a light agent in {workdir}."
         if append := json.loads((STATE / "plugin.json").read_text())["append"]:
             system += f"\n{append}"
-        self.messages: list[Json] = (
-            json.loads(STORE.read_text()) if session else [{"role": "system", "content": system}]
-        )
+        begun: list[Json] = [{"role": "system", "content": system}]
+        self.messages: list[Json] = json.loads(STORE.read_text()) if session else begun
         self.servers = [Server(name, one) for name, one in config["mcp"].items()]
         mcp = [
             {"name": name, "description": tool.get("description") or "", "parameters": tool["inputSchema"]}
             for server in self.servers
             for name, tool in server.tools.items()
         ]
-        files = [
-            {
-                "name": name,
-                "parameters": {
-                    "type": "object",
-                    "properties": {key: {"type": "string"} for key in named},
-                    "required": named,
-                },
-            }
-            for name, named in FILE_TOOLS.items()
-        ]
-        self.tools = [{"type": "function", "function": one} for one in (BASH, *files, *mcp)]
+        bash = {**offered("bash", ["command"], "description"), "description": "Run a command."}
+        files = [offered(name, named) for name, named in FILE_TOOLS.items()]
+        self.tools = [{"type": "function", "function": one} for one in (bash, *files, *mcp)]
 
     def speak(self, prompt: str) -> None:
         """Go on until the model calls no tool any more."""
@@ -176,13 +161,9 @@ class Session:
         """The model's next message."""
         self.store()
         self.tell("step_start")
-        headers = {
-            "x-session-id": self.id,
-            "X-Agent-Mark": MARK,
-            **(MAIN_ROLE if (STATE / "rlm.json").exists() else {}),
-        }
-        if self.repeats:
-            headers["Idempotency-Key"] = f"{uuid.uuid4()}:build"
+        headers = {"x-session-id": self.id, "X-Agent-Mark": MARK}
+        headers.update(MAIN_ROLE if (STATE / "rlm.json").exists() else {})
+        headers.update({"Idempotency-Key": f"{uuid.uuid4()}:build"} if self.repeats else {})
         message = self.ask(headers, messages=self.messages, tools=self.tools, tool_choice="auto", max_tokens=32_000)
         self.messages.append(message)
         return message
@@ -219,8 +200,7 @@ class Session:
         said = []
         for prompt in prompts:
             try:
-                message = self.ask(SUB_ROLE, messages=[{"role": "user", "content": prompt}])
-                said.append(message["content"])
+                said.append(self.ask(SUB_ROLE, messages=[{"role": "user", "content": prompt}])["content"])
             except Failed as error:
                 said.append(f"error: {error}")
         return "\n".join(said)
@@ -268,15 +248,9 @@ class Session:
         variables = {name: value for name, value in os.environ.items() if not name.startswith(("BUN_", *hidden))}
         # Into a file, as what a command leaves in the background would hold a pipe open.
         with open(STATE / "tmp" / uuid.uuid4().hex, "w+b") as output:
-            subprocess.run(
-                ["bash", "-c", command],
-                cwd=self.workdir,
-                env={**variables, "HOME": str(STATE / "home")},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                check=False,
-            )
+            streams: Any = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
+            env = {**variables, "HOME": str(STATE / "home")}
+            subprocess.run(["bash", "-c", command], cwd=self.workdir, env=env, check=False, **streams)
             output.seek(0)
             return output.read(50_000).decode(errors="replace")
 

@@ -38,9 +38,8 @@ class Counter(World):
 
     def step(self, action: int) -> Step:
         self.total += action
-        return Step(
-            {"total": self.total}, float(action), self.total >= self.goal, info={"secret": f"seed {self.total}"}
-        )
+        secret = {"secret": f"seed {self.total}"}
+        return Step({"total": self.total}, float(action), self.total >= self.goal, info=secret)
 
     @resource("counter://total")
     def read_total(self) -> str:

@@ -12,11 +12,10 @@ async def note(hook: str, task: vf.TaskData | None, trace: Any, runtime: vf.Runt
     path = os.environ.get("PROBE_JOURNAL")
     if path is None:
         return
-    alive = None if runtime is None else (await runtime.run(["sh", "-c", "ls /app"], {})).stdout.split()
     seen = {
         "hook": hook,
         "task": None if task is None else task.id,
-        "files": alive,
+        "files": None if runtime is None else (await runtime.run(["sh", "-c", "ls /app"], {})).stdout.split(),
         "trace": None if trace is None else trace.id,
         "error": trace.last_error.type if trace is not None and trace.last_error else None,
         "rewards": None if trace is None else [reward.score for reward in trace.rewards.values() if reward is not None],

@@ -113,11 +113,10 @@ class Control:
         ids = (await request.json())["sandbox_ids"]
         if not 0 < len(ids) <= _MOST_STATUSES:
             return JSONResponse({"detail": f"1 to {_MOST_STATUSES} ids"}, 422)
-        known = [self._sandboxes.all[one] for one in ids if one in self._sandboxes.all]
-        unknown = [{"sandbox_id": one, "code": "NOT_FOUND", "message": "unknown"} for one in ids]
-        told = [_snapshot(sandbox) for sandbox in known]
-        errors = [error for error in unknown if error["sandbox_id"] not in self._sandboxes.all]
-        return JSONResponse({"statuses": told, "errors": errors})
+        known = self._sandboxes.all
+        told = [_snapshot(known[one]) for one in ids if one in known]
+        unknown = [{"sandbox_id": one, "code": "NOT_FOUND", "message": "unknown"} for one in ids if one not in known]
+        return JSONResponse({"statuses": told, "errors": unknown})
 
     async def _delete(self, request: Request) -> Response:
         sandbox = self._found(request)
@@ -130,18 +129,13 @@ class Control:
     async def _bulk_delete(self, request: Request) -> Response:
         asked = await request.json()
         ids, labels = asked.get("sandbox_ids"), asked.get("labels")
+        known = self._sandboxes.all
         if ids is None:
-            ids = [
-                one.id for one in self._sandboxes.all.values() if labels and {*labels} <= {*one.labels} and not one.over
-            ]
-        succeeded, failed = [], []
-        for one in ids:
-            sandbox = self._sandboxes.all.get(one)
-            if sandbox is None:
-                failed.append({"sandbox_id": one, "error": "Sandbox not found"})
-                continue
-            await self._sandboxes.end(sandbox)
-            succeeded.append(one)
+            ids = [one.id for one in known.values() if labels and {*labels} <= {*one.labels} and not one.over]
+        succeeded = [one for one in ids if one in known]
+        failed = [{"sandbox_id": one, "error": "Sandbox not found"} for one in ids if one not in known]
+        for one in succeeded:
+            await self._sandboxes.end(known[one])
         return JSONResponse({"succeeded": succeeded, "failed": failed, "message": f"{len(succeeded)} deleted"})
 
     async def _set_policy(self, request: Request) -> Response:

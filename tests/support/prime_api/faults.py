@@ -83,7 +83,7 @@ class Traffic:
             await app(scope, receiving, _nowhere)
             await _cut(send)
         elif fault is not None and fault.page:
-            await _send(sending, 200, b"text/html", fault.page.encode())
+            await send_answer(sending, 200, b"text/html", fault.page.encode())
         elif fault is not None and fault.status is not None:
             await answer(sending, fault.status, fault.body or {"detail": f"{route} was refused by the test"})
         else:
@@ -92,10 +92,11 @@ class Traffic:
 
 async def answer(send: Any, status: int, body: dict[str, Any]) -> None:
     """Answer with JSON."""
-    await _send(send, status, b"application/json", json.dumps(body).encode())
+    await send_answer(send, status, b"application/json", json.dumps(body).encode())
 
 
-async def _send(send: Any, status: int, kind: bytes, data: bytes) -> None:
+async def send_answer(send: Any, status: int, kind: bytes, data: bytes) -> None:
+    """Answer with data of a kind."""
     headers = [(b"content-type", kind), (b"content-length", str(len(data)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": data})

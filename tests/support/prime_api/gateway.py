@@ -9,6 +9,7 @@ from connectrpc.errors import ConnectError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from tests.support.prime_api.faults import send_answer
 from tests.support.prime_api.sandboxes import Sandbox, Sandboxes
 
 READ_LIMIT_BYTES = 16 << 20
@@ -92,6 +93,4 @@ async def _refuse(scope: Any, send: Any) -> None:
         status, kind, body = 200, b"application/connect+proto", b"\x02" + len(end).to_bytes(4, "big") + end
     else:
         status, kind, body = 404, b"application/json", said
-    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send_answer(send, status, kind, body)

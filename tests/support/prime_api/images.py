@@ -12,4 +12,4 @@ OPENCODE_IMAGE = "ghcr.io/tests/opencode:prepared"
 def with_opencode() -> Mapping[str, Sequence[Bind]]:
     """The images of a server, with the one that holds OpenCode as its makers would put it in."""
     build = ensure_build(DEFAULT_VERSION, host_platform())
-    return {OPENCODE_IMAGE: [Bind(build.directory, f"/opencode/{build.name}")]}
+    return {OPENCODE_IMAGE: [Bind(build.directory, f"/opencode/{build.directory.name}")]}

@@ -17,6 +17,7 @@ from tests.support.prime_api.faults import Fault, Traffic
 from tests.support.prime_api.sandboxes import BoxOf, Plan, Sandbox, Sandboxes, confined
 
 _API = "/api/"
+Images = Mapping[str, Sequence[Bind]]
 
 
 class _Server(uvicorn.Server):
@@ -38,12 +39,7 @@ class PrimeApi:
     """
 
     def __init__(
-        self,
-        images: Mapping[str, Sequence[Bind]] | None = None,
-        *,
-        minute_s: float = 60.0,
-        seed: int = 0,
-        box_of: BoxOf = confined,
+        self, images: Images | None = None, *, minute_s: float = 60.0, seed: int = 0, box_of: BoxOf = confined
     ) -> None:
         self.key = f"test-{secrets.token_hex(8)}"
         self.team = f"team-{secrets.token_hex(4)}"
@@ -54,10 +50,8 @@ class PrimeApi:
         self._gateway = gateway.Gateway(self._sandboxes)
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=2048)
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-        options = uvicorn.Config(
-            self._serve, interface="asgi3", log_config=None, lifespan="off", ws="none", timeout_graceful_shutdown=1
-        )
-        self._server = _Server(options)
+        plain: Any = {"interface": "asgi3", "log_config": None, "lifespan": "off", "ws": "none"}
+        self._server = _Server(uvicorn.Config(self._serve, timeout_graceful_shutdown=1, **plain))
         self._serving: asyncio.Task[None] | None = None
 
     @property

@@ -201,20 +201,17 @@ class _Application(ConnectASGIApplication[Sessions]):
 
 def _endpoints(sessions: Sessions) -> Mapping[str, Any]:
     def method(name: str) -> MethodInfo[Any, Any]:
-        return MethodInfo(
-            name=name,
-            service_name=_SERVICE,
-            input=getattr(pb, f"{name}Request"),
-            output=getattr(pb, f"{name}Response"),
-            idempotency_level=IdempotencyLevel.UNKNOWN,
-        )
+        asked, told = getattr(pb, f"{name}Request"), getattr(pb, f"{name}Response")
+        level = IdempotencyLevel.UNKNOWN
+        return MethodInfo(name=name, service_name=_SERVICE, input=asked, output=told, idempotency_level=level)
 
-    streams = {"Start": sessions.start, "Connect": sessions.connect}
-    calls = {"SendInput": sessions.send_input, "SendSignal": sessions.send_signal, "List": sessions.list}
-    return {
-        **{
-            f"/{_SERVICE}/{name}": Endpoint.server_stream(method=method(name), function=streams[name])
-            for name in streams
-        },
-        **{f"/{_SERVICE}/{name}": Endpoint.unary(method=method(name), function=calls[name]) for name in calls},
+    stream, call = Endpoint.server_stream, Endpoint.unary
+    methods: dict[str, tuple[Any, Any]] = {
+        "Start": (stream, sessions.start),
+        "Connect": (stream, sessions.connect),
+        "List": (call, sessions.list),
+        "SendInput": (call, sessions.send_input),
+        "SendSignal": (call, sessions.send_signal),
     }
+    endpoints = methods.items()
+    return {f"/{_SERVICE}/{name}": kind(method=method(name), function=found) for name, (kind, found) in endpoints}
